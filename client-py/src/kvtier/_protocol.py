@@ -1,0 +1,232 @@
+"""Constants of the kvtier protocol. Generated from the Java layouts by scripts/generate; do not edit."""
+
+from enum import IntEnum
+
+
+class Status(IntEnum):
+    """The outcome of an operation or of one of its blocks."""
+
+    OK = 0
+    """done"""
+    MISS = 1
+    """the block is not here"""
+    PENDING = 2
+    """the block is on its way: being written, or moving between tiers"""
+    EXISTS = 3
+    """the block is already here; nothing was done, and that is a success"""
+    BUSY = 4
+    """a limit is reached; try again later"""
+    DEADLINE = 5
+    """the deadline passed before the block was ready"""
+    CANCELLED = 6
+    """cancelled by its client"""
+    UNAVAILABLE = 7
+    """no daemon answers; the client reconnects by itself"""
+    NAMESPACE_UNKNOWN = 8
+    """the namespace was not registered in this session"""
+    NAMESPACE_MISMATCH = 9
+    """the namespace is registered with other properties"""
+    INVALID_ARGUMENT = 10
+    """an argument is out of its range"""
+    CORRUPT = 11
+    """the bytes do not match their checksum; the block was dropped"""
+    STALE = 12
+    """the lease or reservation is no longer valid"""
+    DENIED = 13
+    """the peer may not do this"""
+    VERSION_MISMATCH = 14
+    """client and daemon speak different versions of the protocol"""
+    SESSION_ENDED = 15
+    """the session has ended"""
+    IO_ERROR = 16
+    """a device failed"""
+    TOO_LARGE = 17
+    """larger than a limit allows"""
+    INTERNAL = 18
+    """a defect of the daemon"""
+    NOT_ADMITTED = 19
+    """the admission policy kept the block out"""
+
+
+class Verb(IntEnum):
+    """What a request asks for."""
+
+    PING = 1
+    REGISTER = 2
+    UNREGISTER = 3
+    LOOKUP = 4
+    RESERVE = 5
+    COMMIT = 6
+    ABORT = 7
+    ACQUIRE = 8
+    RELEASE = 9
+    PREFETCH = 10
+    PIN = 11
+    UNPIN = 12
+    DELETE = 13
+    CLEAR = 14
+    FLUSH = 15
+    CANCEL = 16
+    STATS = 17
+
+
+class Tier(IntEnum):
+    """Where a block is."""
+
+    NONE = 0
+    GPU = 1
+    HOST = 2
+    SSD = 3
+    OBJECT = 4
+
+
+COUNTERS = (
+    "requests",
+    "lookup_blocks",
+    "lookup_hits",
+    "acquire_blocks",
+    "hits_host",
+    "hits_ssd",
+    "misses",
+    "joined",
+    "put_blocks",
+    "put_exists",
+    "put_busy",
+    "evictions",
+    "demotions",
+    "promotions",
+    "dropped",
+    "deleted",
+    "corrupt",
+    "io_errors",
+    "deadlines",
+    "cancelled",
+    "leases_expired",
+    "sessions_opened",
+    "sessions_ended_bad",
+    "sessions_refused",
+    "host_read_bytes",
+    "host_written_bytes",
+    "ssd_read_bytes",
+    "ssd_written_bytes",
+    "sessions",
+    "leases",
+    "operations",
+    "blocks",
+    "host_slots_total",
+    "host_slots_free",
+    "host_slots_resident",
+    "host_slots_in_flight",
+    "ssd_slots_total",
+    "ssd_slots_free",
+    "ssd_slots_resident",
+    "ssd_slots_in_flight",
+    "host_bytes_used",
+    "host_bytes_capacity",
+    "ssd_bytes_used",
+    "ssd_bytes_capacity",
+    "index_bytes",
+    "reservations",
+)
+"""The daemon's counters, in their order in its region."""
+
+VERSION_MAJOR = 1
+VERSION_MINOR = 0
+VERSION = 65536
+KEYS_MAX = 2048
+KEY_BYTES_MAX = 32
+TEXT_BYTES_MAX = 4096
+RING_BYTES_MIN = 262144
+RING_BYTES_DEFAULT = 1048576
+RING_BYTES_MAX = 67108864
+SESSION_MAGIC = 0x525352454954564B
+SESSION_MAGIC_OFFSET = 0
+SESSION_VERSION_OFFSET = 8
+SESSION_READY_OFFSET = 12
+SESSION_SESSION_ID_OFFSET = 16
+SESSION_REGION_BYTES_OFFSET = 24
+SESSION_REQUEST_RING_BYTES_OFFSET = 32
+SESSION_COMPLETION_RING_BYTES_OFFSET = 40
+SESSION_REQUEST_TAIL_OFFSET = 128
+SESSION_REQUEST_HEAD_OFFSET = 256
+SESSION_COMPLETION_TAIL_OFFSET = 384
+SESSION_COMPLETION_HEAD_OFFSET = 512
+SESSION_CLIENT_WAITING_OFFSET = 640
+SESSION_END_REASON_OFFSET = 768
+SESSION_HEADER_BYTES = 4096
+SESSION_RECORD_ALIGNMENT = 8
+DAEMON_MAGIC = 0x524452454954564B
+DAEMON_MAGIC_OFFSET = 0
+DAEMON_VERSION_OFFSET = 8
+DAEMON_READY_OFFSET = 12
+DAEMON_GENERATION_OFFSET = 16
+DAEMON_PROCESS_ID_OFFSET = 24
+DAEMON_START_TIME_OFFSET = 32
+DAEMON_SLAB_BYTES_OFFSET = 40
+DAEMON_SLAB_COUNT_OFFSET = 48
+DAEMON_COUNTER_COUNT_OFFSET = 52
+DAEMON_INDEX_WAITING_OFFSET = 128
+DAEMON_HEARTBEAT_OFFSET = 256
+DAEMON_COUNTERS_OFFSET = 512
+DAEMON_REGION_BYTES = 4096
+REQUEST_RECORD_BYTES_OFFSET = 0
+REQUEST_VERB_OFFSET = 4
+REQUEST_FLAGS_OFFSET = 5
+REQUEST_PRIORITY_OFFSET = 6
+REQUEST_KEY_BYTES_OFFSET = 7
+REQUEST_CORRELATION_OFFSET = 8
+REQUEST_DEADLINE_OFFSET = 16
+REQUEST_NAMESPACE_OFFSET = 24
+REQUEST_GROUP_OFFSET = 28
+REQUEST_COUNT_OFFSET = 32
+REQUEST_DEPTH_OFFSET = 36
+REQUEST_ARGUMENT_OFFSET = 40
+REQUEST_HEADER_BYTES = 64
+REQUEST_FLAG_PARENT = 1
+REQUEST_FLAG_SILENT = 2
+REQUEST_FLAG_LEADING_RUN = 4
+REQUEST_FLAG_NO_WAIT = 8
+REQUEST_FLAGS_ALL = 15
+REQUEST_PRIORITY_HIGH = 0
+REQUEST_PRIORITY_NORMAL = 1
+REQUEST_PRIORITY_LOW = 2
+COMPLETION_RECORD_BYTES_OFFSET = 0
+COMPLETION_VERB_OFFSET = 4
+COMPLETION_FLAGS_OFFSET = 5
+COMPLETION_STATUS_OFFSET = 6
+COMPLETION_CORRELATION_OFFSET = 8
+COMPLETION_COUNT_OFFSET = 16
+COMPLETION_RUN_OFFSET = 20
+COMPLETION_VALUE_OFFSET = 24
+COMPLETION_HEADER_BYTES = 32
+COMPLETION_BLOCK_STATUS_OFFSET = 0
+COMPLETION_BLOCK_TIER_OFFSET = 2
+COMPLETION_BLOCK_FLAGS_OFFSET = 3
+COMPLETION_BLOCK_CHECKSUM_OFFSET = 4
+COMPLETION_BLOCK_ID_OFFSET = 8
+COMPLETION_BLOCK_SLAB_OFFSET = 16
+COMPLETION_BLOCK_LENGTH_OFFSET = 20
+COMPLETION_BLOCK_OFFSET_OFFSET = 24
+COMPLETION_SHORT_RESULT_BYTES = 4
+COMPLETION_LONG_RESULT_BYTES = 32
+COMPLETION_FLAG_TEXT = 1
+COMPLETION_BLOCK_FLAG_VERIFY = 1
+HANDSHAKE_HELLO_MAGIC = 0x494852454954564B
+HANDSHAKE_WELCOME_MAGIC = 0x4B4F52454954564B
+HANDSHAKE_MAP_SLAB_MAGIC = 0x534D52454954564B
+HANDSHAKE_VERSION_OFFSET = 8
+HANDSHAKE_HELLO_REQUEST_RING_OFFSET = 12
+HANDSHAKE_HELLO_COMPLETION_RING_OFFSET = 16
+HANDSHAKE_HELLO_NAME_BYTES_OFFSET = 20
+HANDSHAKE_HELLO_NAME_OFFSET = 24
+HANDSHAKE_WELCOME_STATUS_OFFSET = 12
+HANDSHAKE_WELCOME_TEXT_BYTES_OFFSET = 14
+HANDSHAKE_WELCOME_SESSION_ID_OFFSET = 16
+HANDSHAKE_WELCOME_SLAB_BYTES_OFFSET = 24
+HANDSHAKE_WELCOME_SLAB_COUNT_OFFSET = 32
+HANDSHAKE_WELCOME_TEXT_OFFSET = 40
+HANDSHAKE_MAP_SLAB_INDEX_OFFSET = 8
+HANDSHAKE_MAP_SLAB_WRITABLE_OFFSET = 12
+HANDSHAKE_MAP_SLAB_STATUS_OFFSET = 12
+HANDSHAKE_MAP_SLAB_BYTES = 16
+HANDSHAKE_MESSAGE_BYTES_MAX = 4096

@@ -1,0 +1,68 @@
+package io.kvtier.protocol;
+
+/** The daemon's counters, in their order in the daemon's region. Append-only. Gauges say so. */
+public enum Counter {
+  REQUESTS("requests", "requests taken from rings"),
+  LOOKUP_BLOCKS("lookup_blocks", "blocks asked for by lookups"),
+  LOOKUP_HITS("lookup_hits", "of these, present in some tier"),
+  ACQUIRE_BLOCKS("acquire_blocks", "blocks asked for by gets"),
+  HITS_HOST("hits_host", "of these, served from the host tier"),
+  HITS_SSD("hits_ssd", "of these, served from the SSD tier"),
+  MISSES("misses", "of these, in no tier, or lost to an error or a deadline"),
+  JOINED("joined", "gets that joined a transfer already under way"),
+  PUT_BLOCKS("put_blocks", "blocks committed and made resident"),
+  PUT_EXISTS("put_exists", "puts of a block already here"),
+  PUT_BUSY("put_busy", "puts refused for want of room or queue space"),
+  EVICTIONS("evictions", "blocks that left the host tier"),
+  DEMOTIONS("demotions", "blocks written from host to SSD"),
+  PROMOTIONS("promotions", "blocks read from SSD to host"),
+  DROPPED("dropped", "blocks that left the last tier they were in"),
+  DELETED("deleted", "blocks deleted or cleared by clients"),
+  CORRUPT("corrupt", "reads whose bytes or key did not verify"),
+  IO_ERRORS("io_errors", "device reads and writes that failed"),
+  DEADLINES("deadlines", "blocks whose deadline passed"),
+  CANCELLED("cancelled", "operations cancelled by clients"),
+  LEASES_EXPIRED("leases_expired", "leases ended by their time limit"),
+  SESSIONS_OPENED("sessions_opened", "sessions ever opened"),
+  SESSIONS_ENDED_BAD("sessions_ended_bad", "sessions ended for a protocol violation"),
+  SESSIONS_REFUSED("sessions_refused", "connections refused"),
+  HOST_READ_BYTES("host_read_bytes", "bytes of blocks leased from the host tier"),
+  HOST_WRITTEN_BYTES("host_written_bytes", "bytes of blocks made resident in the host tier"),
+  SSD_READ_BYTES("ssd_read_bytes", "bytes read from SSD"),
+  SSD_WRITTEN_BYTES("ssd_written_bytes", "bytes written to SSD"),
+  GAUGE_SESSIONS("sessions", "gauge: open sessions"),
+  GAUGE_LEASES("leases", "gauge: leases held"),
+  GAUGE_OPERATIONS("operations", "gauge: operations in flight"),
+  GAUGE_BLOCKS("blocks", "gauge: blocks in the directory"),
+  GAUGE_HOST_SLOTS_TOTAL("host_slots_total", "gauge: host slots carved out of slabs"),
+  GAUGE_HOST_SLOTS_FREE("host_slots_free", "gauge: of these, free"),
+  GAUGE_HOST_SLOTS_RESIDENT("host_slots_resident", "gauge: of these, holding a resident block"),
+  GAUGE_HOST_SLOTS_IN_FLIGHT("host_slots_in_flight", "gauge: of these, reserved, staging or leaving"),
+  GAUGE_SSD_SLOTS_TOTAL("ssd_slots_total", "gauge: SSD slots carved out of files"),
+  GAUGE_SSD_SLOTS_FREE("ssd_slots_free", "gauge: of these, free"),
+  GAUGE_SSD_SLOTS_RESIDENT("ssd_slots_resident", "gauge: of these, holding a resident block"),
+  GAUGE_SSD_SLOTS_IN_FLIGHT("ssd_slots_in_flight", "gauge: of these, staging or leaving"),
+  GAUGE_HOST_BYTES_USED("host_bytes_used", "gauge: bytes of host slots in use"),
+  GAUGE_HOST_BYTES_CAPACITY("host_bytes_capacity", "gauge: bytes of all slabs"),
+  GAUGE_SSD_BYTES_USED("ssd_bytes_used", "gauge: bytes of SSD slots in use"),
+  GAUGE_SSD_BYTES_CAPACITY("ssd_bytes_capacity", "gauge: bytes of all SSD files"),
+  GAUGE_INDEX_BYTES("index_bytes", "gauge: bytes of directory and policy metadata"),
+  GAUGE_RESERVATIONS("reservations", "gauge: slots reserved by clients and not yet committed");
+
+  private final String key;
+  private final String meaning;
+
+  Counter(String key, String meaning) {
+    this.key = key;
+    this.meaning = meaning;
+  }
+
+  /** The name in JSON and in the generated Python. */
+  public String key() {
+    return key;
+  }
+
+  public String meaning() {
+    return meaning;
+  }
+}

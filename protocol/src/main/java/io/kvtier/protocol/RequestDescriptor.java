@@ -1,0 +1,72 @@
+package io.kvtier.protocol;
+
+/**
+ * The layout of a request record in a session's request ring. Little-endian, 8-byte aligned.
+ *
+ * <pre>
+ *    0  u32 record bytes   4  u8 verb   5  u8 flags   6  u8 priority   7  u8 key bytes
+ *    8  u64 correlation id
+ *   16  u64 deadline, CLOCK_MONOTONIC ns; 0: the daemon's default
+ *   24  u32 namespace id  28  u16 group  30  u16 zero
+ *   32  u32 count         36  u32 depth of the first key in its sequence
+ *   40  u64 argument      lease duration ns (ACQUIRE; 0: default), correlation id to cancel (CANCEL),
+ *                         block bytes (REGISTER)
+ *   48  u64 zero          56  u64 zero
+ *   64  body              count x key stride | count x u64 id | count bytes of UTF-8
+ * </pre>
+ *
+ * Keys are in prefix order: each is the parent of the next. With {@link #FLAG_PARENT} one more key stands before the
+ * first and is its parent; it is not part of the count.
+ */
+public final class RequestDescriptor {
+  public static final int RECORD_BYTES_OFFSET = 0;
+  public static final int VERB_OFFSET = 4;
+  public static final int FLAGS_OFFSET = 5;
+  public static final int PRIORITY_OFFSET = 6;
+  public static final int KEY_BYTES_OFFSET = 7;
+  public static final int CORRELATION_OFFSET = 8;
+  public static final int DEADLINE_OFFSET = 16;
+  public static final int NAMESPACE_OFFSET = 24;
+  public static final int GROUP_OFFSET = 28;
+  public static final int COUNT_OFFSET = 32;
+  public static final int DEPTH_OFFSET = 36;
+  public static final int ARGUMENT_OFFSET = 40;
+  public static final int HEADER_BYTES = 64;
+
+  /** A parent key precedes the keys. */
+  public static final int FLAG_PARENT = 1;
+
+  /** The client wants no completion: for RELEASE, ABORT and CANCEL only. */
+  public static final int FLAG_SILENT = 2;
+
+  /** ACQUIRE stops at the first block that is not there: only the leading run is leased. */
+  public static final int FLAG_LEADING_RUN = 4;
+
+  /** ACQUIRE answers from the host tier only; what is lower is PENDING and its promotion is started. */
+  public static final int FLAG_NO_WAIT = 8;
+
+  public static final int FLAGS_ALL = 15;
+
+  public static final int PRIORITY_HIGH = 0;
+  public static final int PRIORITY_NORMAL = 1;
+  public static final int PRIORITY_LOW = 2;
+
+  private RequestDescriptor() {}
+
+  /** The bytes that one key takes in a body. */
+  public static int keyStride(int keyBytes) {
+    return (keyBytes + 7) & ~7;
+  }
+
+  /** The bytes of a whole record. */
+  public static int recordBytes(Verb verb, int count, int keyBytes, int flags) {
+    int body =
+        switch (verb.body()) {
+          case NONE -> 0;
+          case KEYS -> (count + (flags & FLAG_PARENT)) * keyStride(keyBytes);
+          case IDS -> count * 8;
+          case TEXT -> (count + 7) & ~7;
+        };
+    return HEADER_BYTES + body;
+  }
+}

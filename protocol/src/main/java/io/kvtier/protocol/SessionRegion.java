@@ -1,0 +1,116 @@
+package io.kvtier.protocol;
+
+import io.kvtier.protocol.linux.Descriptor;
+import io.kvtier.protocol.linux.SharedMemory;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+
+/** A session's mapped memory, laid out as {@link SessionRegionDescriptor} says, and the ends of its rings. */
+public final class SessionRegion {
+  private final MemorySegment segment;
+  private final long requestRingBytes;
+  private final long completionRingBytes;
+
+  private SessionRegion(MemorySegment segment, long requestRingBytes, long completionRingBytes) {
+    this.segment = segment;
+    this.requestRingBytes = requestRingBytes;
+    this.completionRingBytes = completionRingBytes;
+  }
+
+  /** Initialises fresh memory; the ready word is published last. */
+  public static SessionRegion create(
+      Descriptor memory, long sessionId, long requestRingBytes, long completionRingBytes, Arena arena)
+      throws IOException {
+    MemorySegment segment =
+        SharedMemory.mapMirrored(
+            memory, SessionRegionDescriptor.HEADER_BYTES, requestRingBytes, completionRingBytes, arena);
+    Words.putLong(segment, SessionRegionDescriptor.MAGIC_OFFSET, SessionRegionDescriptor.MAGIC);
+    Words.putInt(segment, SessionRegionDescriptor.VERSION_OFFSET, Protocol.VERSION);
+    Words.putLong(segment, SessionRegionDescriptor.SESSION_ID_OFFSET, sessionId);
+    Words.putLong(
+        segment,
+        SessionRegionDescriptor.REGION_BYTES_OFFSET,
+        SessionRegionDescriptor.regionBytes(requestRingBytes, completionRingBytes));
+    Words.putLong(segment, SessionRegionDescriptor.REQUEST_RING_BYTES_OFFSET, requestRingBytes);
+    Words.putLong(segment, SessionRegionDescriptor.COMPLETION_RING_BYTES_OFFSET, completionRingBytes);
+    Words.putIntRelease(segment, SessionRegionDescriptor.READY_OFFSET, 1);
+    return new SessionRegion(segment, requestRingBytes, completionRingBytes);
+  }
+
+  /** Maps a region that the daemon made, and checks that it is one. */
+  public static SessionRegion open(Descriptor memory, Arena arena) throws IOException {
+    long requestBytes;
+    long completionBytes;
+    try (Arena probe = Arena.ofConfined()) {
+      MemorySegment header = SharedMemory.map(memory, SessionRegionDescriptor.HEADER_BYTES, false, probe);
+      if (Words.getIntAcquire(header, SessionRegionDescriptor.READY_OFFSET) != 1
+          || Words.getLong(header, SessionRegionDescriptor.MAGIC_OFFSET) != SessionRegionDescriptor.MAGIC) {
+        throw new IOException("the session's memory is not a kvtier session region");
+      }
+      int version = Words.getInt(header, SessionRegionDescriptor.VERSION_OFFSET);
+      if (!Protocol.isCompatible(version)) {
+        throw new IOException(
+            "the session's memory has layout " + Protocol.describe(version) + ", this client reads "
+                + Protocol.describe(Protocol.VERSION));
+      }
+      requestBytes = Words.getLong(header, SessionRegionDescriptor.REQUEST_RING_BYTES_OFFSET);
+      completionBytes = Words.getLong(header, SessionRegionDescriptor.COMPLETION_RING_BYTES_OFFSET);
+    }
+    MemorySegment segment =
+        SharedMemory.mapMirrored(
+            memory, SessionRegionDescriptor.HEADER_BYTES, requestBytes, completionBytes, arena);
+    return new SessionRegion(segment, requestBytes, completionBytes);
+  }
+
+  /** The mirrored mapping. */
+  public MemorySegment segment() {
+    return segment;
+  }
+
+  public long requestRingBytes() {
+    return requestRingBytes;
+  }
+
+  public long completionRingBytes() {
+    return completionRingBytes;
+  }
+
+  public RingProducer requestProducer() {
+    return new RingProducer(
+        segment,
+        SessionRegionDescriptor.HEADER_BYTES,
+        requestRingBytes,
+        SessionRegionDescriptor.REQUEST_TAIL_OFFSET,
+        SessionRegionDescriptor.REQUEST_HEAD_OFFSET);
+  }
+
+  public RingConsumer requestConsumer() {
+    return new RingConsumer(
+        segment,
+        SessionRegionDescriptor.HEADER_BYTES,
+        requestRingBytes,
+        SessionRegionDescriptor.REQUEST_TAIL_OFFSET,
+        SessionRegionDescriptor.REQUEST_HEAD_OFFSET,
+        RequestDescriptor.HEADER_BYTES);
+  }
+
+  public RingProducer completionProducer() {
+    return new RingProducer(
+        segment,
+        SessionRegionDescriptor.completionRingOffset(requestRingBytes),
+        completionRingBytes,
+        SessionRegionDescriptor.COMPLETION_TAIL_OFFSET,
+        SessionRegionDescriptor.COMPLETION_HEAD_OFFSET);
+  }
+
+  public RingConsumer completionConsumer() {
+    return new RingConsumer(
+        segment,
+        SessionRegionDescriptor.completionRingOffset(requestRingBytes),
+        completionRingBytes,
+        SessionRegionDescriptor.COMPLETION_TAIL_OFFSET,
+        SessionRegionDescriptor.COMPLETION_HEAD_OFFSET,
+        CompletionDescriptor.HEADER_BYTES);
+  }
+}

@@ -1,0 +1,55 @@
+package io.kvtier.protocol;
+
+/**
+ * The layout of a session's memory: its two rings and their counters. Little-endian. Both sides map it for
+ * writing; the daemon never trusts what it reads here and keeps its own positions privately. Words written by
+ * different sides are 128 bytes apart.
+ *
+ * <pre>
+ *    0  u64 magic "KVTIERSR"    8  u32 layout version   12  u32 ready (published last, release)
+ *   16  u64 session id         24  u64 region bytes
+ *   32  u64 request ring bytes 40  u64 completion ring bytes
+ *  128  u64 request tail       client writes, release
+ *  256  u64 request head       daemon writes, release
+ *  384  u64 completion tail    daemon writes, release
+ *  512  u64 completion head    client writes, release
+ *  640  u32 client waiting     futex word: client sets 1 before it sleeps, daemon clears it and wakes
+ *  768  u32 end reason         daemon writes once: the status that ended the session, plus one
+ * 4096  request ring, then completion ring; each is mapped twice in a row
+ * </pre>
+ *
+ * Positions count bytes from the beginning of the session and never wrap; a record's place in a ring is its
+ * position modulo the ring's size, a power of two.
+ */
+public final class SessionRegionDescriptor {
+  public static final long MAGIC = 0x5253_5245_4954_564BL; // "KVTIERSR" in memory order
+  public static final int MAGIC_OFFSET = 0;
+  public static final int VERSION_OFFSET = 8;
+  public static final int READY_OFFSET = 12;
+  public static final int SESSION_ID_OFFSET = 16;
+  public static final int REGION_BYTES_OFFSET = 24;
+  public static final int REQUEST_RING_BYTES_OFFSET = 32;
+  public static final int COMPLETION_RING_BYTES_OFFSET = 40;
+  public static final int REQUEST_TAIL_OFFSET = 128;
+  public static final int REQUEST_HEAD_OFFSET = 256;
+  public static final int COMPLETION_TAIL_OFFSET = 384;
+  public static final int COMPLETION_HEAD_OFFSET = 512;
+  public static final int CLIENT_WAITING_OFFSET = 640;
+  public static final int END_REASON_OFFSET = 768;
+  public static final int HEADER_BYTES = 4096;
+
+  /** The alignment of every record, and the unit of a record's length. */
+  public static final int RECORD_ALIGNMENT = 8;
+
+  private SessionRegionDescriptor() {}
+
+  /** The size of the memory file, without the rings' second mapping. */
+  public static long regionBytes(long requestRingBytes, long completionRingBytes) {
+    return HEADER_BYTES + requestRingBytes + completionRingBytes;
+  }
+
+  /** Where the completion ring begins in a mirrored mapping. */
+  public static long completionRingOffset(long requestRingBytes) {
+    return HEADER_BYTES + 2 * requestRingBytes;
+  }
+}

@@ -1,0 +1,25 @@
+package io.kvtier.protocol;
+
+/** Where a block is, as a number on the wire. Append-only. */
+public enum TierId {
+  NONE(0),
+  GPU(1),
+  HOST(2),
+  SSD(3),
+  OBJECT(4);
+
+  private static final TierId[] BY_CODE = values();
+  private final int code;
+
+  TierId(int code) {
+    this.code = code;
+  }
+
+  public int code() {
+    return code;
+  }
+
+  public static TierId of(int code) {
+    return code >= 0 && code < BY_CODE.length ? BY_CODE[code] : NONE;
+  }
+}

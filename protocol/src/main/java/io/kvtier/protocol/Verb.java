@@ -1,0 +1,64 @@
+package io.kvtier.protocol;
+
+import org.jspecify.annotations.Nullable;
+
+/** What a request asks for. Append-only. */
+public enum Verb {
+  PING(1, Body.NONE),
+  REGISTER(2, Body.TEXT),
+  UNREGISTER(3, Body.NONE),
+  LOOKUP(4, Body.KEYS),
+  RESERVE(5, Body.KEYS),
+  COMMIT(6, Body.IDS),
+  ABORT(7, Body.IDS),
+  ACQUIRE(8, Body.KEYS),
+  RELEASE(9, Body.IDS),
+  PREFETCH(10, Body.KEYS),
+  PIN(11, Body.KEYS),
+  UNPIN(12, Body.KEYS),
+  DELETE(13, Body.KEYS),
+  CLEAR(14, Body.NONE),
+  FLUSH(15, Body.NONE),
+  CANCEL(16, Body.NONE),
+  STATS(17, Body.NONE);
+
+  /** What follows a request's header. */
+  public enum Body {
+    NONE,
+    /** Block keys, {@link RequestDescriptor#keyStride} bytes each. */
+    KEYS,
+    /** Lease or reservation ids, 8 bytes each. */
+    IDS,
+    /** UTF-8 text; the count is its length in bytes. */
+    TEXT
+  }
+
+  private static final @Nullable Verb[] BY_CODE = new Verb[32];
+
+  static {
+    for (Verb verb : values()) {
+      BY_CODE[verb.code] = verb;
+    }
+  }
+
+  private final int code;
+  private final Body body;
+
+  Verb(int code, Body body) {
+    this.code = code;
+    this.body = body;
+  }
+
+  public int code() {
+    return code;
+  }
+
+  public Body body() {
+    return body;
+  }
+
+  /** The verb of a code, or null for a code that is none. */
+  public static @Nullable Verb of(int code) {
+    return code >= 0 && code < BY_CODE.length ? BY_CODE[code] : null;
+  }
+}

@@ -1,0 +1,115 @@
+package io.kvtier.protocol.linux;
+
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_INT_UNALIGNED;
+import static java.lang.foreign.ValueLayout.JAVA_LONG_UNALIGNED;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * Waits for several descriptors at once ({@code epoll(7)}). One thread waits; any thread adds and
+ * removes.
+ */
+public final class Epoll implements AutoCloseable {
+  /** Readable; level-triggered. */
+  public static final int IN = 0x1;
+
+  /** The peer hung up. */
+  public static final int HANGUP = 0x10 | 0x2000;
+
+  /** Edge-triggered: a doorbell that is never read still reports every ring. */
+  public static final int EDGE = 1 << 31;
+
+  private static final int EPOLL_CLOEXEC = 0x80000;
+  private static final int CTL_ADD = 1;
+  private static final int CTL_DEL = 2;
+  // struct epoll_event is packed on x86-64: u32 events, u64 data.
+  private static final int EVENT_BYTES = 12;
+  private static final int BATCH = 64;
+
+  private final Descriptor descriptor;
+  private final Arena arena = Arena.ofShared();
+  private final MemorySegment events = arena.allocate((long) EVENT_BYTES * BATCH, 8);
+
+  private Epoll(Descriptor descriptor) {
+    this.descriptor = descriptor;
+  }
+
+  /** Creates an empty set. */
+  public static Epoll create() throws IOException {
+    try {
+      int fd = (int) Libc.EPOLL_CREATE1.invokeExact(Libc.capture(), EPOLL_CLOEXEC);
+      if (fd < 0) {
+        throw Libc.failure("epoll_create1", "");
+      }
+      return new Epoll(new Descriptor(fd));
+    } catch (IOException e) {
+      throw e;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  /**
+   * Adds a descriptor.
+   *
+   * @param tag what {@link #tag} answers for its events
+   */
+  public void add(Descriptor watched, int eventMask, long tag) throws IOException {
+    control(CTL_ADD, watched, eventMask, tag);
+  }
+
+  /** Removes a descriptor; it must still be open. */
+  public void remove(Descriptor watched) throws IOException {
+    control(CTL_DEL, watched, 0, 0);
+  }
+
+  private void control(int operation, Descriptor watched, int eventMask, long tag) throws IOException {
+    try (Arena local = Arena.ofConfined()) {
+      MemorySegment event = local.allocate(16, 8);
+      event.set(JAVA_INT, 0, eventMask);
+      event.set(JAVA_LONG_UNALIGNED, 4, tag);
+      if ((int) Libc.EPOLL_CTL.invokeExact(Libc.capture(), descriptor.number(), operation, watched.number(), event)
+          < 0) {
+        throw Libc.failure("epoll_ctl", "operation " + operation + ", " + watched);
+      }
+    } catch (IOException e) {
+      throw e;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  /**
+   * Waits for events.
+   *
+   * @param timeoutMs 0 polls, a negative value waits for ever
+   * @return how many events are there, 0 after the timeout or an interruption
+   */
+  public int await(int timeoutMs) {
+    try {
+      int count = (int) Libc.EPOLL_WAIT.invokeExact(Libc.capture(), descriptor.number(), events, BATCH, timeoutMs);
+      return Math.max(count, 0);
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  /** The tag of the i-th event of the last wait. */
+  public long tag(int i) {
+    return events.get(JAVA_LONG_UNALIGNED, (long) i * EVENT_BYTES + 4);
+  }
+
+  /** The event mask of the i-th event of the last wait. */
+  public int mask(int i) {
+    return events.get(JAVA_INT_UNALIGNED, (long) i * EVENT_BYTES);
+  }
+
+  @Override
+  public void close() {
+    descriptor.close();
+    arena.close();
+  }
+}

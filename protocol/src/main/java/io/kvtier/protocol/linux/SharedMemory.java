@@ -1,0 +1,188 @@
+package io.kvtier.protocol.linux;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.Locale;
+
+/**
+ * Anonymous shared memory ({@code memfd_create}) and its mappings. Every memory file is sealed against
+ * resizing, so that a peer can't turn a mapped page into a SIGBUS, and is closed to other users.
+ */
+public final class SharedMemory {
+  private static final int MFD_CLOEXEC = 1;
+  private static final int MFD_ALLOW_SEALING = 2;
+  private static final int F_ADD_SEALS = 1033;
+  private static final int F_GET_SEALS = 1034;
+  private static final int F_SEAL_SEAL = 1;
+  private static final int F_SEAL_SHRINK = 2;
+  private static final int F_SEAL_GROW = 4;
+  private static final int PROT_READ = 1;
+  private static final int PROT_WRITE = 2;
+  private static final int MAP_SHARED = 1;
+  private static final int MAP_PRIVATE = 2;
+  private static final int MAP_FIXED = 0x10;
+  private static final int MAP_ANONYMOUS = 0x20;
+  private static final int MAP_NORESERVE = 0x4000;
+  private static final int O_RDONLY = 0;
+  private static final int O_CLOEXEC = 0x80000;
+  private static final int OWNER_READ_WRITE = 0x180;
+  private static final int MADV_HUGEPAGE = 14;
+
+  /** The page size that layouts assume. */
+  public static final long PAGE_BYTES = 4096;
+
+  private SharedMemory() {}
+
+  /**
+   * Creates a memory file.
+   *
+   * @param bytes its size, a multiple of {@link #PAGE_BYTES}
+   * @return its descriptor, which the caller closes
+   */
+  public static Descriptor create(String name, long bytes) throws IOException {
+    try (Arena arena = Arena.ofConfined()) {
+      int fd =
+          (int)
+              Libc.MEMFD_CREATE.invokeExact(
+                  Libc.capture(), arena.allocateFrom(name), MFD_CLOEXEC | MFD_ALLOW_SEALING);
+      if (fd < 0) {
+        throw Libc.failure("memfd_create", name);
+      }
+      Descriptor descriptor = new Descriptor(fd);
+      try {
+        if ((int) Libc.FTRUNCATE.invokeExact(Libc.capture(), fd, bytes) < 0) {
+          throw Libc.failure("ftruncate", name + ", " + bytes);
+        }
+        if ((int) Libc.FCHMOD.invokeExact(Libc.capture(), fd, OWNER_READ_WRITE) < 0) {
+          throw Libc.failure("fchmod", name);
+        }
+        int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+        if ((int) Libc.FCNTL.invokeExact(Libc.capture(), fd, F_ADD_SEALS, seals) < 0) {
+          throw Libc.failure("fcntl", name + ", F_ADD_SEALS");
+        }
+        return descriptor;
+      } catch (IOException e) {
+        descriptor.close();
+        throw e;
+      }
+    } catch (IOException e) {
+      throw e;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  /** Takes the memory file's pages now, so that a full machine is an error here and not a fault later. */
+  public static void populate(Descriptor descriptor, long bytes) throws IOException {
+    try {
+      if ((int) Libc.FALLOCATE.invokeExact(Libc.capture(), descriptor.number(), 0, 0L, bytes) < 0) {
+        throw Libc.failure("fallocate", "shared memory, " + bytes + " bytes");
+      }
+    } catch (IOException e) {
+      throw e;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  /** Whether the file can no longer shrink under a mapping. */
+  public static boolean isSealed(Descriptor descriptor) {
+    try {
+      int seals = (int) Libc.FCNTL.invokeExact(Libc.capture(), descriptor.number(), F_GET_SEALS, 0);
+      return seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  /** A second descriptor of the same memory that can be mapped for reading only. */
+  public static Descriptor readOnly(Descriptor descriptor) throws IOException {
+    String path = String.format(Locale.ROOT, "/proc/self/fd/%d", descriptor.number());
+    try (Arena arena = Arena.ofConfined()) {
+      int fd = (int) Libc.OPEN.invokeExact(Libc.capture(), arena.allocateFrom(path), O_RDONLY | O_CLOEXEC, 0);
+      if (fd < 0) {
+        throw Libc.failure("open", path);
+      }
+      return new Descriptor(fd);
+    } catch (IOException e) {
+      throw e;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  /** Maps a memory file; the mapping ends with the arena. */
+  public static MemorySegment map(Descriptor descriptor, long bytes, boolean writable, Arena arena)
+      throws IOException {
+    int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+    long address = mmap(0, bytes, protection, MAP_SHARED, descriptor.number(), 0);
+    return own(address, bytes, arena);
+  }
+
+  /** Asks for transparent huge pages under a mapping; refused silently where the kernel has none. */
+  public static void adviseHugePages(MemorySegment mapping) {
+    try {
+      int ignored =
+          (int) Libc.MADVISE.invokeExact(Libc.capture(), mapping.address(), mapping.byteSize(), MADV_HUGEPAGE);
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  /**
+   * Maps a region whose two rings each appear twice in a row, so that a record that wraps around a ring's
+   * end is still contiguous.
+   *
+   * <pre>
+   *   file:     | header | ring A | ring B |
+   *   mapping:  | header | ring A | ring A | ring B | ring B |
+   * </pre>
+   */
+  public static MemorySegment mapMirrored(
+      Descriptor descriptor, long headerBytes, long ringABytes, long ringBBytes, Arena arena)
+      throws IOException {
+    long total = headerBytes + 2 * ringABytes + 2 * ringBBytes;
+    long base = mmap(0, total, 0, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    MemorySegment mapping = own(base, total, arena);
+    int protection = PROT_READ | PROT_WRITE;
+    int flags = MAP_SHARED | MAP_FIXED;
+    int fd = descriptor.number();
+    long at = mmap(base, headerBytes, protection, flags, fd, 0) + headerBytes;
+    for (int copy = 0; copy < 2; copy++) {
+      at = mmap(at, ringABytes, protection, flags, fd, headerBytes) + ringABytes;
+    }
+    for (int copy = 0; copy < 2; copy++) {
+      at = mmap(at, ringBBytes, protection, flags, fd, headerBytes + ringABytes) + ringBBytes;
+    }
+    return mapping;
+  }
+
+  @SuppressWarnings("restricted") // the segment is bounded by the mapping made just before
+  private static MemorySegment own(long address, long bytes, Arena arena) {
+    return MemorySegment.ofAddress(address).reinterpret(bytes, arena, s -> unmap(address, bytes));
+  }
+
+  private static long mmap(long address, long bytes, int protection, int flags, int fd, long offset)
+      throws IOException {
+    try {
+      long mapped = (long) Libc.MMAP.invokeExact(Libc.capture(), address, bytes, protection, flags, fd, offset);
+      if (mapped == -1) {
+        throw Libc.failure("mmap", bytes + " bytes at offset " + offset + " of descriptor " + fd);
+      }
+      return mapped;
+    } catch (IOException e) {
+      throw e;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  private static void unmap(long address, long bytes) {
+    try {
+      int ignored = (int) Libc.MUNMAP.invokeExact(Libc.capture(), address, bytes);
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+}

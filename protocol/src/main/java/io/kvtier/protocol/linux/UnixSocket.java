@@ -1,0 +1,287 @@
+package io.kvtier.protocol.linux;
+
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+import static java.lang.foreign.ValueLayout.JAVA_SHORT;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A Unix socket of type {@code SOCK_SEQPACKET}: whole messages in order, with descriptors attached
+ * ({@code SCM_RIGHTS}) and the peer's credentials ({@code SO_PEERCRED}).
+ */
+public final class UnixSocket implements AutoCloseable {
+  private static final int AF_UNIX = 1;
+  private static final int SOCK_SEQPACKET = 5;
+  private static final int SOCK_CLOEXEC = 0x80000;
+  private static final int SOCK_NONBLOCK = 0x800;
+  private static final int SOL_SOCKET = 1;
+  private static final int SCM_RIGHTS = 1;
+  private static final int SO_PEERCRED = 17;
+  private static final int SO_RCVTIMEO = 20;
+  private static final int SO_SNDTIMEO = 21;
+  private static final int MSG_NOSIGNAL = 0x4000;
+  private static final int MSG_CMSG_CLOEXEC = 0x40000000;
+  private static final int MSG_TRUNC = 0x20;
+  private static final int MSG_CTRUNC = 0x8;
+  private static final int BACKLOG = 128;
+  // struct sockaddr_un: u16 family, char path[108].
+  private static final int ADDRESS_BYTES = 110;
+  private static final int PATH_BYTES_MAX = 107;
+  // struct msghdr, 64-bit: name, namelen, iov, iovlen, control, controllen, flags.
+  private static final int MSGHDR_BYTES = 56;
+  // struct cmsghdr, 64-bit: u64 len, i32 level, i32 type.
+  private static final int CMSGHDR_BYTES = 16;
+
+  /** The most descriptors that one message carries here. */
+  public static final int DESCRIPTORS_MAX = 16;
+
+  /** Who is at the other end. */
+  public record PeerCredentials(int pid, int uid, int gid) {}
+
+  /** A received message; the receiver owns the descriptors. */
+  public record Message(byte[] bytes, List<Descriptor> descriptors) {}
+
+  private final Descriptor descriptor;
+
+  private UnixSocket(Descriptor descriptor) {
+    this.descriptor = descriptor;
+  }
+
+  public Descriptor descriptor() {
+    return descriptor;
+  }
+
+  /** Binds and listens, non-blocking, with the given file mode on the socket's path. */
+  public static UnixSocket listen(Path path, int mode) throws IOException {
+    UnixSocket socket = open(SOCK_NONBLOCK);
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment address = address(path, arena);
+      if ((int) Libc.BIND.invokeExact(Libc.capture(), socket.descriptor.number(), address, ADDRESS_BYTES) < 0) {
+        throw Libc.failure("bind", path.toString());
+      }
+      if ((int) Libc.CHMOD.invokeExact(Libc.capture(), arena.allocateFrom(path.toString()), mode) < 0) {
+        throw Libc.failure("chmod", path.toString());
+      }
+      if ((int) Libc.LISTEN.invokeExact(Libc.capture(), socket.descriptor.number(), BACKLOG) < 0) {
+        throw Libc.failure("listen", path.toString());
+      }
+      return socket;
+    } catch (IOException e) {
+      socket.close();
+      throw e;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  /**
+   * Connects, blocking.
+   *
+   * @param timeoutMs the bound of every later send and receive
+   */
+  public static UnixSocket connect(Path path, int timeoutMs) throws IOException {
+    UnixSocket socket = open(0);
+    try (Arena arena = Arena.ofConfined()) {
+      socket.setTimeouts(timeoutMs);
+      MemorySegment address = address(path, arena);
+      if ((int) Libc.CONNECT.invokeExact(Libc.capture(), socket.descriptor.number(), address, ADDRESS_BYTES) < 0) {
+        throw Libc.failure("connect", path.toString());
+      }
+      return socket;
+    } catch (IOException e) {
+      socket.close();
+      throw e;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  private static UnixSocket open(int flags) throws IOException {
+    try {
+      int fd = (int) Libc.SOCKET.invokeExact(Libc.capture(), AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
+      if (fd < 0) {
+        throw Libc.failure("socket", "AF_UNIX, SOCK_SEQPACKET");
+      }
+      return new UnixSocket(new Descriptor(fd));
+    } catch (IOException e) {
+      throw e;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  private static MemorySegment address(Path path, Arena arena) throws IOException {
+    byte[] bytes = path.toString().getBytes(StandardCharsets.UTF_8);
+    if (bytes.length > PATH_BYTES_MAX) {
+      throw new IOException(
+          "socket path '" + path + "' has " + bytes.length + " bytes; Linux allows at most " + PATH_BYTES_MAX
+              + ": choose a shorter one");
+    }
+    MemorySegment address = arena.allocate(ADDRESS_BYTES, 8);
+    address.set(JAVA_SHORT, 0, (short) AF_UNIX);
+    MemorySegment.copy(bytes, 0, address, JAVA_BYTE, 2, bytes.length);
+    return address;
+  }
+
+  private void setTimeouts(int timeoutMs) throws IOException {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment timeval = arena.allocate(16, 8);
+      timeval.set(JAVA_LONG, 0, timeoutMs / 1000);
+      timeval.set(JAVA_LONG, 8, (timeoutMs % 1000) * 1000L);
+      for (int option : new int[] {SO_RCVTIMEO, SO_SNDTIMEO}) {
+        if ((int) Libc.SETSOCKOPT.invokeExact(Libc.capture(), descriptor.number(), SOL_SOCKET, option, timeval, 16)
+            < 0) {
+          throw Libc.failure("setsockopt", "timeout " + timeoutMs + " ms");
+        }
+      }
+    } catch (IOException e) {
+      throw e;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  /** The next connection, non-blocking itself, or null when none waits. */
+  public @Nullable UnixSocket accept() throws IOException {
+    try {
+      int fd =
+          (int)
+              Libc.ACCEPT4.invokeExact(
+                  Libc.capture(), descriptor.number(), MemorySegment.NULL, MemorySegment.NULL,
+                  SOCK_CLOEXEC | SOCK_NONBLOCK);
+      if (fd < 0) {
+        return switch (Libc.errno()) {
+          case Errno.EAGAIN, Errno.EINTR, 103 /* ECONNABORTED */ -> null;
+          default -> throw Libc.failure("accept4", descriptor.toString());
+        };
+      }
+      return new UnixSocket(new Descriptor(fd));
+    } catch (IOException e) {
+      throw e;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  /** Who connected, as the kernel recorded it at connect. */
+  public PeerCredentials peerCredentials() throws IOException {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment ucred = arena.allocate(12, 4);
+      MemorySegment length = arena.allocateFrom(JAVA_INT, 12);
+      if ((int) Libc.GETSOCKOPT.invokeExact(
+              Libc.capture(), descriptor.number(), SOL_SOCKET, SO_PEERCRED, ucred, length)
+          < 0) {
+        throw Libc.failure("getsockopt", "SO_PEERCRED");
+      }
+      return new PeerCredentials(ucred.get(JAVA_INT, 0), ucred.get(JAVA_INT, 4), ucred.get(JAVA_INT, 8));
+    } catch (IOException e) {
+      throw e;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  /** Sends one whole message with descriptors attached; the sender keeps its own copies of these. */
+  public void send(byte[] bytes, Descriptor... descriptors) throws IOException {
+    if (descriptors.length > DESCRIPTORS_MAX) {
+      throw new IllegalArgumentException("at most " + DESCRIPTORS_MAX + " descriptors, not " + descriptors.length);
+    }
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment data = arena.allocate(Math.max(bytes.length, 1), 8);
+      MemorySegment.copy(bytes, 0, data, JAVA_BYTE, 0, bytes.length);
+      MemorySegment control = MemorySegment.NULL;
+      long controlBytes = 0;
+      if (descriptors.length > 0) {
+        long dataBytes = 4L * descriptors.length;
+        controlBytes = CMSGHDR_BYTES + ((dataBytes + 7) & ~7L);
+        control = arena.allocate(controlBytes, 8);
+        control.set(JAVA_LONG, 0, CMSGHDR_BYTES + dataBytes);
+        control.set(JAVA_INT, 8, SOL_SOCKET);
+        control.set(JAVA_INT, 12, SCM_RIGHTS);
+        for (int i = 0; i < descriptors.length; i++) {
+          control.set(JAVA_INT, CMSGHDR_BYTES + 4L * i, descriptors[i].number());
+        }
+      }
+      MemorySegment header = header(arena, data, bytes.length, control, controlBytes);
+      long sent = (long) Libc.SENDMSG.invokeExact(Libc.capture(), descriptor.number(), header, MSG_NOSIGNAL);
+      if (sent < 0) {
+        throw Libc.failure("sendmsg", bytes.length + " bytes, " + descriptors.length + " descriptors");
+      }
+    } catch (IOException e) {
+      throw e;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  /**
+   * Receives one message.
+   *
+   * @return null when a non-blocking socket has none; a message of no bytes when the peer has gone
+   */
+  public @Nullable Message receive(int bytesMax) throws IOException {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment data = arena.allocate(bytesMax, 8);
+      long controlBytes = CMSGHDR_BYTES + 4L * DESCRIPTORS_MAX;
+      MemorySegment control = arena.allocate(controlBytes, 8);
+      MemorySegment header = header(arena, data, bytesMax, control, controlBytes);
+      long received = (long) Libc.RECVMSG.invokeExact(Libc.capture(), descriptor.number(), header, MSG_CMSG_CLOEXEC);
+      if (received < 0) {
+        return switch (Libc.errno()) {
+          case Errno.EAGAIN, Errno.EINTR -> null;
+          case Errno.ECONNRESET -> new Message(new byte[0], List.of());
+          default -> throw Libc.failure("recvmsg", descriptor.toString());
+        };
+      }
+      List<Descriptor> descriptors = new ArrayList<>();
+      if (header.get(JAVA_LONG, 40) >= CMSGHDR_BYTES
+          && control.get(JAVA_INT, 8) == SOL_SOCKET
+          && control.get(JAVA_INT, 12) == SCM_RIGHTS) {
+        long count = (control.get(JAVA_LONG, 0) - CMSGHDR_BYTES) / 4;
+        for (int i = 0; i < count; i++) {
+          descriptors.add(new Descriptor(control.get(JAVA_INT, CMSGHDR_BYTES + 4L * i)));
+        }
+      }
+      int flags = header.get(JAVA_INT, 48);
+      if ((flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+        descriptors.forEach(Descriptor::close);
+        throw new IOException("message larger than " + bytesMax + " bytes or " + DESCRIPTORS_MAX + " descriptors");
+      }
+      byte[] bytes = new byte[(int) received];
+      MemorySegment.copy(data, JAVA_BYTE, 0, bytes, 0, bytes.length);
+      return new Message(bytes, descriptors);
+    } catch (IOException e) {
+      throw e;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  private static MemorySegment header(
+      Arena arena, MemorySegment data, long dataBytes, MemorySegment control, long controlBytes) {
+    MemorySegment iovec = arena.allocate(16, 8);
+    iovec.set(ADDRESS, 0, data);
+    iovec.set(JAVA_LONG, 8, dataBytes);
+    MemorySegment header = arena.allocate(MSGHDR_BYTES, 8);
+    header.set(ADDRESS, 16, iovec);
+    header.set(JAVA_LONG, 24, 1L);
+    header.set(ADDRESS, 32, control);
+    header.set(JAVA_LONG, 40, controlBytes);
+    return header;
+  }
+
+  @Override
+  public void close() {
+    descriptor.close();
+  }
+}
