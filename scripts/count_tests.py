@@ -38,7 +38,8 @@ def main(arguments: list[str]) -> int:
     line = f"{passed} passed, {failed} failed"
     if skipped:
         line += f", {skipped} skipped"
-    print(line)
+    # The empty line: Maven may end with an escape code and no line break.
+    print(f"\n{line}")
     return 0 if failed == 0 and passed > 0 else 1
 
 
