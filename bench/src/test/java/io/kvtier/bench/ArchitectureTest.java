@@ -1,0 +1,144 @@
+package io.kvtier.bench;
+
+import static com.tngtech.archunit.base.DescribedPredicate.describe;
+import static com.tngtech.archunit.core.domain.JavaClass.Predicates.resideInAPackage;
+import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.noClasses;
+import static com.tngtech.archunit.library.dependencies.SlicesRuleDefinition.slices;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import com.tngtech.archunit.base.DescribedPredicate;
+import com.tngtech.archunit.core.domain.JavaClass;
+import com.tngtech.archunit.core.domain.JavaClasses;
+import com.tngtech.archunit.core.importer.ClassFileImporter;
+import com.tngtech.archunit.core.importer.ImportOption;
+import com.tngtech.archunit.library.dependencies.SliceAssignment;
+import com.tngtech.archunit.library.dependencies.SliceIdentifier;
+import java.util.Set;
+import java.util.TreeSet;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** The arrows between the modules, which point one way only. */
+final class ArchitectureTest {
+  private static final String OURS = "io.kvtier..";
+
+  private static final JavaClasses CLASSES =
+      new ClassFileImporter()
+          .withImportOption(ImportOption.Predefined.DO_NOT_INCLUDE_TESTS)
+          .importPackages("io.kvtier");
+
+  /** Without this, a module missing from the class path would pass every rule below. */
+  @Test
+  void everyModuleIsSeen() {
+    Set<String> modules = new TreeSet<>();
+    for (JavaClass type : CLASSES) {
+      modules.add(type.getPackageName().split("\\.", -1)[2]);
+    }
+    assertEquals(
+        Set.of("bench", "cli", "client", "daemon", "policies", "protocol", "tiers"), modules);
+  }
+
+  @Test
+  void protocolUsesNothingOfOurs() {
+    usesOfOursOnly("io.kvtier.protocol..", in("io.kvtier.protocol.."));
+  }
+
+  @Test
+  void policiesUseNothingOfOurs() {
+    usesOfOursOnly("io.kvtier.policies..", in("io.kvtier.policies.."));
+  }
+
+  @Test
+  void tiersUsePoliciesNativeCallsAndStatus() {
+    DescribedPredicate<JavaClass> status =
+        describe(
+            "Status",
+            type -> {
+              String name = type.getName();
+              return name.equals("io.kvtier.protocol.Status")
+                  || name.startsWith("io.kvtier.protocol.Status$");
+            });
+    usesOfOursOnly(
+        "io.kvtier.tiers..",
+        in("io.kvtier.tiers..")
+            .or(in("io.kvtier.policies.."))
+            .or(in("io.kvtier.protocol.linux.."))
+            .or(status));
+  }
+
+  @Test
+  void daemonUsesTiersPoliciesAndProtocol() {
+    usesOfOursOnly(
+        "io.kvtier.daemon..",
+        in("io.kvtier.daemon..")
+            .or(in("io.kvtier.tiers.."))
+            .or(in("io.kvtier.policies.."))
+            .or(in("io.kvtier.protocol..")));
+  }
+
+  @Test
+  void clientUsesProtocol() {
+    usesOfOursOnly("io.kvtier.client..", in("io.kvtier.client..").or(in("io.kvtier.protocol..")));
+  }
+
+  @Test
+  void cliUsesClientAndProtocol() {
+    usesOfOursOnly(
+        "io.kvtier.cli..",
+        in("io.kvtier.cli..").or(in("io.kvtier.client..")).or(in("io.kvtier.protocol..")));
+  }
+
+  @Test
+  void nothingUsesBench() {
+    noClasses()
+        .that()
+        .resideOutsideOfPackage("io.kvtier.bench..")
+        .should()
+        .dependOnClassesThat()
+        .resideInAPackage("io.kvtier.bench..")
+        .allowEmptyShould(true)
+        .check(CLASSES);
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"protocol", "policies", "tiers", "daemon", "client", "cli", "bench"})
+  void packagesOfAModuleFormNoCycle(String module) {
+    slices()
+        .assignedFrom(new PackagesOf("io.kvtier." + module))
+        .should()
+        .beFreeOfCycles()
+        .allowEmptyShould(true)
+        .check(CLASSES);
+  }
+
+  private static DescribedPredicate<JavaClass> in(String packages) {
+    return resideInAPackage(packages);
+  }
+
+  private static void usesOfOursOnly(String from, DescribedPredicate<JavaClass> allowed) {
+    noClasses()
+        .that()
+        .resideInAPackage(from)
+        .should()
+        .dependOnClassesThat(in(OURS).and(DescribedPredicate.not(allowed)))
+        .allowEmptyShould(true)
+        .check(CLASSES);
+  }
+
+  /** One slice for each package of a module. */
+  private record PackagesOf(String root) implements SliceAssignment {
+    @Override
+    public String getDescription() {
+      return "packages of " + root;
+    }
+
+    @Override
+    public SliceIdentifier getIdentifierOf(JavaClass type) {
+      String name = type.getPackageName();
+      return name.equals(root) || name.startsWith(root + ".")
+          ? SliceIdentifier.of(name)
+          : SliceIdentifier.ignore();
+    }
+  }
+}

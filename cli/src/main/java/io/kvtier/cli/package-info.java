@@ -1,0 +1,5 @@
+/** The kvtier command line. */
+@NullMarked
+package io.kvtier.cli;
+
+import org.jspecify.annotations.NullMarked;

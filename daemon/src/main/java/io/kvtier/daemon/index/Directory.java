@@ -1,0 +1,392 @@
+package io.kvtier.daemon.index;
+
+import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.linux.Descriptor;
+import io.kvtier.protocol.linux.SharedMemory;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+
+/**
+ * Every block the daemon knows, in a fixed amount of memory outside the heap: a hash table of
+ * chains through records of 64 bytes, one cache line each. Confined to the index. A record's number
+ * is the block's id everywhere else.
+ *
+ * <pre>
+ *    0  key, 32 bytes, zero-padded
+ *   32  u32 namespace id  36  u16 group  38  u8 key bytes  39  u8 host state (low half), SSD state (high half)
+ *   40  i32 host slot     44  i32 SSD slot
+ *   48  u32 CRC32C        52  u16 pins   54  u16 flags
+ *   56  i32 leases        60  i32 next in chain, or next free record
+ * </pre>
+ */
+public final class Directory implements AutoCloseable {
+  /** No block. */
+  public static final int NONE = -1;
+
+  static final int FLAG_LINKED = 1;
+  static final int FLAG_USED = 2;
+
+  /** The bytes of one record. */
+  public static final int RECORD_BYTES = 64;
+
+  private static final int NAMESPACE = 32;
+  private static final int GROUP = 36;
+  private static final int KEY_BYTES = 38;
+  private static final int STATES = 39;
+  private static final int HOST_SLOT = 40;
+  private static final int SSD_SLOT = 44;
+  private static final int CHECKSUM = 48;
+  private static final int PINS = 52;
+  private static final int FLAGS = 54;
+  private static final int LEASES = 56;
+  private static final int NEXT = 60;
+
+  private static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG;
+  private static final ValueLayout.OfInt INT = ValueLayout.JAVA_INT;
+  private static final ValueLayout.OfShort SHORT = ValueLayout.JAVA_SHORT;
+  private static final ValueLayout.OfByte BYTE = ValueLayout.JAVA_BYTE;
+
+  private final Arena arena = Arena.ofShared();
+  private final MemorySegment records;
+  private final MemorySegment buckets;
+  private final int bucketMask;
+  private final int blocksMax;
+  private final long seed;
+  private int freeHead = NONE;
+  private int highWater;
+  private int size;
+
+  // The key being looked for, padded to four words.
+  private long key0;
+  private long key1;
+  private long key2;
+  private long key3;
+
+  /**
+   * An empty directory.
+   *
+   * @param blocksMax the most records; memory is taken from the system as they come into use
+   * @param seed what the hash is mixed with, so that nobody outside can choose keys that collide
+   */
+  public Directory(int blocksMax, long seed) throws IOException {
+    this.blocksMax = blocksMax;
+    this.seed = seed;
+    int bucketCount = Integer.highestOneBit(Math.max(64, blocksMax) - 1) << 1;
+    bucketMask = bucketCount - 1;
+    records = map("kvtier-directory", (long) blocksMax * RECORD_BYTES);
+    buckets = map("kvtier-buckets", bucketCount * 4L);
+  }
+
+  private MemorySegment map(String name, long bytes) throws IOException {
+    long rounded = (bytes + SharedMemory.PAGE_BYTES - 1) & -SharedMemory.PAGE_BYTES;
+    try (Descriptor memory = SharedMemory.create(name, rounded)) {
+      return SharedMemory.map(memory, rounded, true, arena);
+    }
+  }
+
+  /** Memory of the directory when it is full, in bytes. */
+  public long metadataBytes() {
+    return records.byteSize() + buckets.byteSize();
+  }
+
+  public int size() {
+    return size;
+  }
+
+  public int blocksMax() {
+    return blocksMax;
+  }
+
+  /** One past the highest id ever used. */
+  public int highWater() {
+    return highWater;
+  }
+
+  /**
+   * The block with a key, or {@link #NONE}.
+   *
+   * @param source where the key's bytes are; the span up to the next multiple of 8 must be readable
+   */
+  public int find(int namespaceId, int group, int keyBytes, MemorySegment source, long offset) {
+    loadKey(keyBytes, source, offset);
+    int block = bucketHead(hash(namespaceId, group, keyBytes));
+    while (block != NONE && !matches(block, namespaceId, group, keyBytes)) {
+      block = records.get(INT, at(block) + NEXT) - 1;
+    }
+    return block;
+  }
+
+  /**
+   * Adds the block with the key of the last {@link #find}, which found none.
+   *
+   * @return its id, or {@link #NONE} when the directory is full
+   */
+  public int insertSought(int namespaceId, int group, int keyBytes) {
+    int block;
+    if (freeHead != NONE) {
+      block = freeHead;
+      freeHead = records.get(INT, at(block) + NEXT) - 1;
+    } else if (highWater < blocksMax) {
+      block = highWater++;
+    } else {
+      return NONE;
+    }
+    size++;
+    long at = at(block);
+    records.set(LONG, at, key0);
+    records.set(LONG, at + 8, key1);
+    records.set(LONG, at + 16, key2);
+    records.set(LONG, at + 24, key3);
+    records.set(INT, at + NAMESPACE, namespaceId);
+    records.set(SHORT, at + GROUP, (short) group);
+    records.set(BYTE, at + KEY_BYTES, (byte) keyBytes);
+    records.set(BYTE, at + STATES, (byte) 0);
+    records.set(INT, at + HOST_SLOT, NONE);
+    records.set(INT, at + SSD_SLOT, NONE);
+    records.set(INT, at + CHECKSUM, 0);
+    records.set(SHORT, at + PINS, (short) 0);
+    records.set(SHORT, at + FLAGS, (short) (FLAG_LINKED | FLAG_USED));
+    records.set(INT, at + LEASES, 0);
+    long bucket = 4L * (hash(namespaceId, group, keyBytes) & bucketMask);
+    records.set(INT, at + NEXT, buckets.get(INT, bucket));
+    buckets.set(INT, bucket, block + 1);
+    return block;
+  }
+
+  /**
+   * Takes a block out of sight: its key can be inserted again, its record lives on until {@link
+   * #free}.
+   */
+  public void unlink(int block) {
+    long at = at(block);
+    key0 = records.get(LONG, at);
+    key1 = records.get(LONG, at + 8);
+    key2 = records.get(LONG, at + 16);
+    key3 = records.get(LONG, at + 24);
+    long bucket = 4L * (hash(namespaceId(block), group(block), keyBytes(block)) & bucketMask);
+    int next = records.get(INT, at + NEXT);
+    int walk = buckets.get(INT, bucket) - 1;
+    if (walk == block) {
+      buckets.set(INT, bucket, next);
+    } else {
+      while (walk != NONE) {
+        int following = records.get(INT, at(walk) + NEXT) - 1;
+        if (following == block) {
+          records.set(INT, at(walk) + NEXT, next);
+          break;
+        }
+        walk = following;
+      }
+      if (walk == NONE) {
+        throw new IllegalStateException("block " + block + " is not in its chain");
+      }
+    }
+    records.set(SHORT, at + FLAGS, (short) FLAG_USED);
+  }
+
+  /** Recycles an unlinked record. */
+  public void free(int block) {
+    long at = at(block);
+    if (records.get(SHORT, at + FLAGS) != FLAG_USED) {
+      throw new IllegalStateException("block " + block + " is free or still linked");
+    }
+    records.set(SHORT, at + FLAGS, (short) 0);
+    records.set(INT, at + NEXT, freeHead + 1);
+    freeHead = block;
+    size--;
+  }
+
+  private void loadKey(int keyBytes, MemorySegment source, long offset) {
+    key0 = source.get(LONG, offset);
+    key1 = keyBytes > 8 ? source.get(LONG, offset + 8) : 0;
+    key2 = keyBytes > 16 ? source.get(LONG, offset + 16) : 0;
+    key3 = keyBytes > 24 ? source.get(LONG, offset + 24) : 0;
+    int tail = keyBytes & 7;
+    if (tail != 0) {
+      long mask = (1L << (tail * 8)) - 1;
+      switch ((keyBytes - 1) >>> 3) {
+        case 0 -> key0 &= mask;
+        case 1 -> key1 &= mask;
+        case 2 -> key2 &= mask;
+        default -> key3 &= mask;
+      }
+    }
+  }
+
+  private int hash(int namespaceId, int group, int keyBytes) {
+    long h = seed ^ ((long) namespaceId << 32 | (long) group << 8 | keyBytes);
+    h = mix(h ^ key0);
+    h = mix(h ^ key1);
+    h = mix(h ^ key2);
+    h = mix(h ^ key3);
+    return (int) (h ^ h >>> 32);
+  }
+
+  private static long mix(long z) {
+    long m = z * 0x9E3779B97F4A7C15L;
+    m ^= m >>> 32;
+    m *= 0xD6E8FEB86659FD93L;
+    return m ^ m >>> 29;
+  }
+
+  private int bucketHead(int hash) {
+    return buckets.get(INT, 4L * (hash & bucketMask)) - 1;
+  }
+
+  private boolean matches(int block, int namespaceId, int group, int keyBytes) {
+    long at = at(block);
+    return records.get(LONG, at) == key0
+        && records.get(LONG, at + 8) == key1
+        && records.get(LONG, at + 16) == key2
+        && records.get(LONG, at + 24) == key3
+        && records.get(INT, at + NAMESPACE) == namespaceId
+        && records.get(SHORT, at + GROUP) == (short) group
+        && records.get(BYTE, at + KEY_BYTES) == keyBytes;
+  }
+
+  private static long at(int block) {
+    return (long) block * RECORD_BYTES;
+  }
+
+  /** Copies a block's key, zero-padded to 32 bytes. */
+  public void copyKey(int block, byte[] target) {
+    MemorySegment.copy(records, BYTE, at(block), target, 0, Protocol.KEY_BYTES_MAX);
+  }
+
+  /** Well-mixed bits of a block's key, for policies. */
+  public long fingerprint(int block) {
+    return mix(
+        records.get(LONG, at(block)) ^ mix(records.get(LONG, at(block) + 8) ^ namespaceId(block)));
+  }
+
+  public int namespaceId(int block) {
+    return records.get(INT, at(block) + NAMESPACE);
+  }
+
+  public int group(int block) {
+    return Short.toUnsignedInt(records.get(SHORT, at(block) + GROUP));
+  }
+
+  public int keyBytes(int block) {
+    return records.get(BYTE, at(block) + KEY_BYTES);
+  }
+
+  CopyState hostState(int block) {
+    return CopyState.of(records.get(BYTE, at(block) + STATES) & 15);
+  }
+
+  CopyState ssdState(int block) {
+    return CopyState.of(records.get(BYTE, at(block) + STATES) >>> 4 & 15);
+  }
+
+  void setHostState(int block, CopyState next) {
+    CopyState now = hostState(block);
+    if (!now.canBecome(next)) {
+      throw new IllegalStateException(
+          "host copy of block " + block + " can't go from " + now + " to " + next);
+    }
+    int states = (records.get(BYTE, at(block) + STATES) & 0xf0) | next.code();
+    records.set(BYTE, at(block) + STATES, (byte) states);
+  }
+
+  void setSsdState(int block, CopyState next) {
+    CopyState now = ssdState(block);
+    if (!now.canBecome(next)) {
+      throw new IllegalStateException(
+          "SSD copy of block " + block + " can't go from " + now + " to " + next);
+    }
+    int states = (records.get(BYTE, at(block) + STATES) & 0x0f) | (next.code() << 4);
+    records.set(BYTE, at(block) + STATES, (byte) states);
+  }
+
+  public int hostSlot(int block) {
+    return records.get(INT, at(block) + HOST_SLOT);
+  }
+
+  void setHostSlot(int block, int slot) {
+    records.set(INT, at(block) + HOST_SLOT, slot);
+  }
+
+  public int ssdSlot(int block) {
+    return records.get(INT, at(block) + SSD_SLOT);
+  }
+
+  void setSsdSlot(int block, int slot) {
+    records.set(INT, at(block) + SSD_SLOT, slot);
+  }
+
+  public int checksum(int block) {
+    return records.get(INT, at(block) + CHECKSUM);
+  }
+
+  void setChecksum(int block, int checksum) {
+    records.set(INT, at(block) + CHECKSUM, checksum);
+  }
+
+  int pins(int block) {
+    return Short.toUnsignedInt(records.get(SHORT, at(block) + PINS));
+  }
+
+  /** Changes the daemon's own count of a block's use. */
+  void addPins(int block, int delta) {
+    int pins = pins(block) + delta;
+    if (pins < 0 || pins > 0xffff) {
+      throw new IllegalStateException("block " + block + " would have " + pins + " pins");
+    }
+    records.set(SHORT, at(block) + PINS, (short) pins);
+  }
+
+  int leases(int block) {
+    return records.get(INT, at(block) + LEASES);
+  }
+
+  void addLeases(int block, int delta) {
+    int leases = leases(block) + delta;
+    if (leases < 0) {
+      throw new IllegalStateException("block " + block + " would have " + leases + " leases");
+    }
+    records.set(INT, at(block) + LEASES, leases);
+  }
+
+  /** Whether the block can be found by its key. */
+  boolean isLinked(int block) {
+    return (records.get(SHORT, at(block) + FLAGS) & FLAG_LINKED) != 0;
+  }
+
+  /** Whether the record is a block's at all. */
+  public boolean isUsed(int block) {
+    return records.get(SHORT, at(block) + FLAGS) != 0;
+  }
+
+  /** Checks the structure, for tests. */
+  void checkInvariants() {
+    int linked = 0;
+    for (int bucket = 0; bucket <= bucketMask; bucket++) {
+      for (int block = buckets.get(INT, 4L * bucket) - 1;
+          block != NONE;
+          block = records.get(INT, at(block) + NEXT) - 1) {
+        if (!isLinked(block) || ++linked > size) {
+          throw new IllegalStateException(
+              "chain of bucket " + bucket + " is broken at block " + block);
+        }
+      }
+    }
+    int used = 0;
+    int linkedFlags = 0;
+    for (int block = 0; block < highWater; block++) {
+      used += isUsed(block) ? 1 : 0;
+      linkedFlags += isLinked(block) ? 1 : 0;
+    }
+    if (used != size || linked != linkedFlags) {
+      throw new IllegalStateException(
+          "directory counts " + size + " blocks, found " + used + ", linked " + linked);
+    }
+  }
+
+  @Override
+  public void close() {
+    arena.close();
+  }
+}

@@ -1,0 +1,92 @@
+package io.kvtier.daemon.index;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The registered cache layouts. A namespace's id, properties and block size never change while the
+ * daemon runs.
+ */
+final class Namespaces {
+  static final int NAMESPACES_MAX = 4096;
+
+  /** The properties by which namespaces are told apart, and the sizes that follow from them. */
+  record Namespace(
+      int id,
+      String name,
+      long blockBytes,
+      Map<String, String> properties,
+      int hostClass,
+      int ssdClass) {}
+
+  private final List<Namespace> byId = new ArrayList<>();
+  private final Map<String, Namespace> byName = new HashMap<>();
+
+  @Nullable Namespace byId(int id) {
+    return id >= 0 && id < byId.size() ? byId.get(id) : null;
+  }
+
+  @Nullable Namespace byName(String name) {
+    return byName.get(name);
+  }
+
+  int size() {
+    return byId.size();
+  }
+
+  Namespace add(
+      String name, long blockBytes, Map<String, String> properties, int hostClass, int ssdClass) {
+    Namespace namespace =
+        new Namespace(byId.size(), name, blockBytes, properties, hostClass, ssdClass);
+    byId.add(namespace);
+    byName.put(name, namespace);
+    return namespace;
+  }
+
+  /**
+   * Splits a registration's text; null when a line is not {@code property=value} or no name is
+   * given.
+   */
+  static @Nullable Map<String, String> parse(String text) {
+    Map<String, String> properties = new TreeMap<>();
+    for (String line : text.split("\n", -1)) {
+      if (line.isEmpty()) {
+        continue;
+      }
+      int equals = line.indexOf('=');
+      if (equals <= 0
+          || properties.put(line.substring(0, equals), line.substring(equals + 1)) != null) {
+        return null;
+      }
+    }
+    String name = properties.get("name");
+    return name == null || name.isEmpty() ? null : properties;
+  }
+
+  /** The first difference of two registrations in words, or null when they agree. */
+  static @Nullable String difference(
+      Namespace known, long blockBytes, Map<String, String> properties) {
+    if (known.blockBytes != blockBytes) {
+      return "block_bytes is " + known.blockBytes + " there, " + blockBytes + " here";
+    }
+    TreeSet<String> names = new TreeSet<>(known.properties.keySet());
+    names.addAll(properties.keySet());
+    for (String name : names) {
+      String there = known.properties.get(name);
+      String here = properties.get(name);
+      if (there == null || !there.equals(here)) {
+        return name + " is " + quoted(there) + " there, " + quoted(here) + " here";
+      }
+    }
+    return null;
+  }
+
+  private static String quoted(@Nullable String value) {
+    return value == null ? "absent" : "'" + value + "'";
+  }
+}

@@ -1,0 +1,62 @@
+package io.kvtier.daemon.index;
+
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.Verb;
+import java.util.Arrays;
+
+/**
+ * A request that could not be answered at once: what is known of its blocks, and how many are still
+ * open. Pooled; its arrays grow to the largest batch seen and stay.
+ */
+final class Operation {
+  final int poolIndex;
+  boolean active;
+  Verb verb = Verb.PING;
+  long sessionId;
+  int sessionIndex;
+  long correlationId;
+  long deadlineNs;
+  long leaseNs;
+  int namespaceId;
+  int flags;
+  int priority;
+  int count;
+  int open;
+  long value;
+  Status outcome = Status.OK;
+  int reservedCompletionBytes;
+  boolean answerable;
+
+  /** CLEAR and FLUSH: the next block to look at, and what is still being written. */
+  int cursor;
+
+  int cursorEnd;
+  boolean scanning;
+  int[] block = new int[0];
+  int[] hold = new int[0];
+  int[] depth = new int[0];
+  byte[] status = new byte[0];
+  byte[] tier = new byte[0];
+
+  Operation(int poolIndex) {
+    this.poolIndex = poolIndex;
+  }
+
+  void size(int blocks) {
+    count = blocks;
+    open = 0;
+    value = 0;
+    outcome = Status.OK;
+    if (block.length < blocks) {
+      int capacity = Math.max(64, Integer.highestOneBit(blocks) << 1);
+      block = new int[capacity];
+      hold = new int[capacity];
+      depth = new int[capacity];
+      status = new byte[capacity];
+      tier = new byte[capacity];
+    }
+    Arrays.fill(block, 0, blocks, Directory.NONE);
+    Arrays.fill(hold, 0, blocks, HoldTable.NONE);
+    Arrays.fill(tier, 0, blocks, (byte) 0);
+  }
+}

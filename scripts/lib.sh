@@ -1,0 +1,125 @@
+# shellcheck shell=bash
+# What the other scripts share.  Source it: it defines functions and KVTIER_ROOT, and does nothing else.
+
+KVTIER_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+KVTIER_VERSION=0.1.0
+
+say() { printf 'kvtier: %s\n' "$*" >&2; }
+
+die() {
+  printf 'kvtier: error: %s\n' "$1" >&2
+  shift
+  for line in "$@"; do printf '  %s\n' "$line" >&2; done
+  exit 1
+}
+
+# The feature version (25, 21, ...) of the JDK in folder $1; nothing where there is no JDK.
+jdk_feature_version() {
+  local home=$1 version=
+  [ -x "$home/bin/java" ] && [ -x "$home/bin/javac" ] || return 0
+  if [ -r "$home/release" ]; then
+    version=$(sed -n 's/^JAVA_VERSION="\([0-9]*\).*/\1/p' "$home/release")
+  fi
+  if [ -z "$version" ]; then
+    version=$("$home/bin/java" -version 2>&1 | sed -n '1s/.*"\([0-9]*\).*/\1/p')
+  fi
+  printf '%s' "$version"
+}
+
+# Sets and exports JAVA_HOME: a JDK 25 or newer.  Prefers the JAVA_HOME given, then the lowest version that will do.
+find_jdk25() {
+  local home version best='' best_version=''
+  if [ -n "${JAVA_HOME:-}" ]; then
+    version=$(jdk_feature_version "$JAVA_HOME")
+    if [ "${version:-0}" -ge 25 ]; then
+      export JAVA_HOME
+      return 0
+    fi
+  fi
+  for home in /usr/lib/jvm/* /opt/java/* /opt/jdk* "${HOME:-/nonexistent}"/.sdkman/candidates/java/* \
+    "${HOME:-/nonexistent}"/.jdks/* /Library/Java/JavaVirtualMachines/*/Contents/Home \
+    /opt/homebrew/opt/openjdk*/libexec/openjdk.jdk/Contents/Home; do
+    version=$(jdk_feature_version "$home")
+    if [ "${version:-0}" -ge 25 ] && { [ -z "$best" ] || [ "$version" -lt "$best_version" ]; }; then
+      best=$home
+      best_version=$version
+    fi
+  done
+  if [ -z "$best" ] && command -v javac >/dev/null 2>&1; then
+    home=$(dirname "$(dirname "$(readlink -f "$(command -v javac)" 2>/dev/null || command -v javac)")")
+    version=$(jdk_feature_version "$home")
+    if [ "${version:-0}" -ge 25 ]; then best=$home; fi
+  fi
+  [ -n "$best" ] || die "no JDK 25 or newer found." \
+    "Install one (Debian and Ubuntu: openjdk-25-jdk or temurin-25-jdk; macOS: brew install openjdk@25;" \
+    "anywhere: sdk install java 25-tem), or set JAVA_HOME to the folder of one."
+  export JAVA_HOME=$best
+}
+
+# Sets MVN: the mvn command to run.
+find_mvn() {
+  MVN=${MVN:-mvn}
+  command -v "$MVN" >/dev/null 2>&1 || die "no Maven found ('$MVN' is not a command)." \
+    "Install Maven 3.8 or newer (Debian and Ubuntu: apt-get install maven; macOS: brew install maven)."
+  # Maven's own libraries use Unsafe, of which JDK 25 warns at every start.
+  export MAVEN_OPTS="--sun-misc-unsafe-memory-access=allow ${MAVEN_OPTS:-}"
+}
+
+# Sets PYTHON3: a Python 3.11 or newer.
+find_python3() {
+  local candidate
+  for candidate in "${PYTHON3:-}" python3 python3.14 python3.13 python3.12 python3.11; do
+    if [ -n "$candidate" ] && command -v "$candidate" >/dev/null 2>&1 \
+      && "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      PYTHON3=$candidate
+      return 0
+    fi
+  done
+  die "no Python 3.11 or newer found." \
+    "Install one (Debian and Ubuntu: apt-get install python3 python3-venv), or set PYTHON3 to one."
+}
+
+java_build_is_fresh() {
+  local stamp=$KVTIER_ROOT/target/.built module newer
+  [ -f "$stamp" ] || return 1
+  for module in daemon cli bench; do
+    [ -f "$KVTIER_ROOT/$module/target/kvtier-$module-$KVTIER_VERSION.jar" ] || return 1
+    [ -d "$KVTIER_ROOT/$module/target/lib" ] || return 1
+  done
+  # A file that was removed shows as a newer folder.
+  newer=$(cd "$KVTIER_ROOT" && find pom.xml .mvn config ./*/pom.xml ./*/src/main -newer "$stamp" -print 2>/dev/null | head -n 1)
+  [ -z "$newer" ]
+}
+
+# Builds the jars where a source or a pom is newer than the last build.
+build_java() {
+  if java_build_is_fresh; then return 0; fi
+  find_jdk25
+  find_mvn
+  mkdir -p "$KVTIER_ROOT/target"
+  # Two scripts started at once: the second waits, then finds the build done.
+  if command -v flock >/dev/null 2>&1; then
+    exec 9>"$KVTIER_ROOT/target/.lock"
+    flock 9
+    if java_build_is_fresh; then
+      exec 9>&-
+      return 0
+    fi
+  fi
+  say "building the Java modules (the first build downloads its dependencies and takes a few minutes)"
+  touch "$KVTIER_ROOT/target/.building"
+  # Warnings are shown, unlike with -q: with -Werror the warning is the reason for the failure.
+  if ! (cd "$KVTIER_ROOT" && MAVEN_OPTS="$MAVEN_OPTS -Dorg.slf4j.simpleLogger.defaultLogLevel=warn" \
+    "$MVN" -B -ntp -Pquick package) >&2; then
+    rm -f "$KVTIER_ROOT/target/.building"
+    die "the Java build failed; its reason is above."
+  fi
+  # The stamp is as old as the start of the build, so an edit made during it counts.
+  mv "$KVTIER_ROOT/target/.building" "$KVTIER_ROOT/target/.built"
+  if command -v flock >/dev/null 2>&1; then exec 9>&-; fi
+}
+
+# The class path of a module that has a main class.
+class_path() {
+  printf '%s' "$KVTIER_ROOT/$1/target/kvtier-$1-$KVTIER_VERSION.jar:$KVTIER_ROOT/$1/target/lib/*"
+}

@@ -1,0 +1,81 @@
+package io.kvtier.tiers.host;
+
+import io.kvtier.protocol.linux.Descriptor;
+import io.kvtier.protocol.linux.SharedMemory;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * The memory of the host tier: equal slabs of sealed shared memory, all of their pages taken at the
+ * start, so that the configured size is both promised and never exceeded.
+ */
+public final class SlabStore implements AutoCloseable {
+  private final Arena arena = Arena.ofShared();
+  private final Descriptor[] writable;
+  private final Descriptor[] readOnly;
+  private final MemorySegment[] mappings;
+  private final long slabBytes;
+
+  /**
+   * Makes and maps all slabs.
+   *
+   * @throws IOException naming the slab when the machine has not that much memory
+   */
+  public SlabStore(int slabs, long slabBytes) throws IOException {
+    this.slabBytes = slabBytes;
+    writable = new Descriptor[slabs];
+    readOnly = new Descriptor[slabs];
+    mappings = new MemorySegment[slabs];
+    try {
+      for (int i = 0; i < slabs; i++) {
+        writable[i] = SharedMemory.create("kvtier-slab-" + i, slabBytes);
+        SharedMemory.populate(writable[i], slabBytes);
+        readOnly[i] = SharedMemory.readOnly(writable[i]);
+        mappings[i] = SharedMemory.map(writable[i], slabBytes, true, arena);
+      }
+    } catch (IOException e) {
+      close();
+      throw new IOException(
+          "host tier of "
+              + slabs
+              + " slabs of "
+              + slabBytes
+              + " bytes does not fit this machine: "
+              + e.getMessage()
+              + "; lower host.bytes",
+          e);
+    }
+  }
+
+  public int slabs() {
+    return mappings.length;
+  }
+
+  public long slabBytes() {
+    return slabBytes;
+  }
+
+  /** The daemon's own mapping of a slab. */
+  public MemorySegment mapping(int slab) {
+    return mappings[slab];
+  }
+
+  /** The descriptor to pass to a client. */
+  public Descriptor descriptor(int slab, boolean forWriting) {
+    return forWriting ? writable[slab] : readOnly[slab];
+  }
+
+  @Override
+  public void close() {
+    for (int i = 0; i < writable.length; i++) {
+      if (writable[i] != null) {
+        writable[i].close();
+      }
+      if (readOnly[i] != null) {
+        readOnly[i].close();
+      }
+    }
+    arena.close();
+  }
+}

@@ -1,0 +1,381 @@
+package io.kvtier.tiers.slots;
+
+import java.util.Arrays;
+
+/**
+ * The slots of one tier. The tier's space is a fixed number of equal regions (slabs of memory,
+ * files); a region is assigned to one size class at a time and cut into slots of that size. A slot
+ * is named by an int: its region in the high bits, its index in the low ones. Each used slot knows
+ * the block in it. Confined to the index; nothing is allocated but when a region is assigned.
+ *
+ * <p>A region may be granted to a session, which then may write into it. Slots for a session come
+ * from regions granted to it or to nobody; the allocator remembers who could ever have written to a
+ * region, so that readers know when to verify.
+ */
+public final class SlotAllocator {
+  /** No slot, no region, no block. */
+  public static final int NONE = -1;
+
+  /** The writer of regions that only the daemon writes. */
+  public static final long DAEMON = 0;
+
+  private static final long SEVERAL = -1;
+  private static final int CLASSES_MAX = 64;
+
+  private final long regionBytes;
+  private final int slotBytesMin;
+  private final int indexBits;
+  private final int indexMask;
+  private final int[] classOfRegion;
+  private final int[] freeCount;
+  private final int[] freeHead;
+  private final int[] usedCount;
+  private final long[] grantedTo;
+  private final long[] writer;
+  private final int[][] nextFree;
+  private final int[][] blockOf;
+  private final int[] slotBytes = new int[CLASSES_MAX];
+  private final int[] lastRegion = new int[CLASSES_MAX];
+  private final int[] freeOfClass = new int[CLASSES_MAX];
+  private final int[] regionsOfClass = new int[CLASSES_MAX];
+  private int classes;
+  private int unassigned;
+  private int draining = NONE;
+  private long bytesUsed;
+  private int slotsTotal;
+  private int slotsFree;
+
+  /**
+   * A tier with nothing in it.
+   *
+   * @param slotBytesMin the granularity of slot sizes, a power of two
+   */
+  public SlotAllocator(int regions, long regionBytes, int slotBytesMin) {
+    this.regionBytes = regionBytes;
+    this.slotBytesMin = slotBytesMin;
+    long slotsMax = regionBytes / slotBytesMin;
+    this.indexBits = 64 - Long.numberOfLeadingZeros(slotsMax);
+    if (((long) regions << indexBits) > Integer.MAX_VALUE) {
+      throw new IllegalArgumentException(
+          regions
+              + " regions of "
+              + slotsMax
+              + " slots are more than 2^31 slots: choose fewer, larger regions");
+    }
+    this.indexMask = (1 << indexBits) - 1;
+    classOfRegion = filled(regions);
+    freeCount = new int[regions];
+    freeHead = filled(regions);
+    usedCount = new int[regions];
+    grantedTo = new long[regions];
+    writer = new long[regions];
+    nextFree = new int[regions][];
+    blockOf = new int[regions][];
+    Arrays.fill(lastRegion, NONE);
+    unassigned = regions;
+  }
+
+  private static int[] filled(int length) {
+    int[] array = new int[length];
+    Arrays.fill(array, NONE);
+    return array;
+  }
+
+  /**
+   * The size class for blocks of that many bytes; made when it is new.
+   *
+   * @return {@link #NONE} when a region is too small for one slot or there are too many classes
+   */
+  public int sizeClass(long bytes) {
+    long rounded = (bytes + slotBytesMin - 1) / slotBytesMin * slotBytesMin;
+    for (int i = 0; i < classes; i++) {
+      if (slotBytes[i] == rounded) {
+        return i;
+      }
+    }
+    if (classes == CLASSES_MAX || rounded > regionBytes || rounded > Integer.MAX_VALUE) {
+      return NONE;
+    }
+    slotBytes[classes] = (int) rounded;
+    return classes++;
+  }
+
+  /**
+   * Takes a slot for a block.
+   *
+   * @param session who will write it, or {@link #DAEMON}, which may write anywhere
+   * @param mayTake whether a region granted to another session may be taken over
+   * @return the slot, or {@link #NONE}
+   */
+  public int allocate(int sizeClass, long session, boolean mayTake, int block) {
+    int region = lastRegion[sizeClass];
+    if (region == NONE || freeCount[region] == 0 || region == draining || !suits(region, session)) {
+      region = findRegion(sizeClass, session, mayTake);
+      if (region == NONE) {
+        return NONE;
+      }
+      lastRegion[sizeClass] = region;
+    }
+    if (session != DAEMON && grantedTo[region] != session) {
+      grant(region, session);
+    }
+    int index = freeHead[region];
+    freeHead[region] = nextFree[region][index];
+    freeCount[region]--;
+    usedCount[region]++;
+    freeOfClass[sizeClass]--;
+    slotsFree--;
+    bytesUsed += slotBytes[sizeClass];
+    blockOf[region][index] = block;
+    return region << indexBits | index;
+  }
+
+  private boolean suits(int region, long session) {
+    return session == DAEMON || grantedTo[region] == session || grantedTo[region] == DAEMON;
+  }
+
+  private int findRegion(int sizeClass, long session, boolean mayTake) {
+    int takeable = NONE;
+    if (freeOfClass[sizeClass] > 0) {
+      for (int region = 0; region < classOfRegion.length; region++) {
+        if (classOfRegion[region] == sizeClass && freeCount[region] > 0 && region != draining) {
+          if (suits(region, session)) {
+            return region;
+          }
+          takeable = region;
+        }
+      }
+    }
+    if (unassigned > 0) {
+      for (int region = 0; region < classOfRegion.length; region++) {
+        if (classOfRegion[region] == NONE) {
+          assign(region, sizeClass);
+          return region;
+        }
+      }
+    }
+    return mayTake ? takeable : NONE;
+  }
+
+  private void assign(int region, int sizeClass) {
+    int slots = (int) (regionBytes / slotBytes[sizeClass]);
+    int[] next = nextFree[region];
+    if (next == null || next.length != slots) {
+      nextFree[region] = next = new int[slots];
+      blockOf[region] = new int[slots];
+    }
+    for (int i = 0; i < slots; i++) {
+      next[i] = i + 1 < slots ? i + 1 : NONE;
+    }
+    Arrays.fill(blockOf[region], NONE);
+    classOfRegion[region] = sizeClass;
+    freeHead[region] = 0;
+    freeCount[region] = slots;
+    usedCount[region] = 0;
+    regionsOfClass[sizeClass]++;
+    freeOfClass[sizeClass] += slots;
+    slotsFree += slots;
+    slotsTotal += slots;
+    unassigned--;
+  }
+
+  private void grant(int region, long session) {
+    grantedTo[region] = session;
+    if (writer[region] == DAEMON) {
+      writer[region] = session;
+    } else if (writer[region] != session) {
+      writer[region] = SEVERAL;
+    }
+  }
+
+  /** Gives a slot back. */
+  public void free(int slot) {
+    int region = slot >>> indexBits;
+    int index = slot & indexMask;
+    if (blockOf[region][index] == NONE) {
+      throw new IllegalStateException("slot " + slot + " is free already");
+    }
+    int sizeClass = classOfRegion[region];
+    blockOf[region][index] = NONE;
+    nextFree[region][index] = freeHead[region];
+    freeHead[region] = index;
+    freeCount[region]++;
+    usedCount[region]--;
+    freeOfClass[sizeClass]++;
+    slotsFree++;
+    bytesUsed -= slotBytes[sizeClass];
+    if (region == draining && usedCount[region] == 0) {
+      unassign(region);
+      draining = NONE;
+    }
+  }
+
+  private void unassign(int region) {
+    int sizeClass = classOfRegion[region];
+    freeOfClass[sizeClass] -= freeCount[region];
+    slotsFree -= freeCount[region];
+    slotsTotal -= freeCount[region];
+    regionsOfClass[sizeClass]--;
+    if (lastRegion[sizeClass] == region) {
+      lastRegion[sizeClass] = NONE;
+    }
+    classOfRegion[region] = NONE;
+    freeCount[region] = 0;
+    freeHead[region] = NONE;
+    grantedTo[region] = DAEMON;
+    unassigned++;
+  }
+
+  /**
+   * Begins to empty a region, so that another size class can have it: nothing is allocated there
+   * any more, and it is unassigned when its last slot is freed. One region drains at a time.
+   */
+  public void drain(int region) {
+    if (draining != NONE) {
+      throw new IllegalStateException("region " + draining + " drains already");
+    }
+    if (usedCount[region] == 0) {
+      unassign(region);
+    } else {
+      draining = region;
+    }
+  }
+
+  /** The region that is being emptied, or {@link #NONE}. */
+  public int draining() {
+    return draining;
+  }
+
+  /** A session has ended: what was granted to it is granted to nobody. */
+  public void revoke(long session) {
+    for (int region = 0; region < grantedTo.length; region++) {
+      if (grantedTo[region] == session) {
+        grantedTo[region] = DAEMON;
+      }
+    }
+  }
+
+  /** The session that may write into a region, or {@link #DAEMON}. */
+  public long grantedTo(int region) {
+    return grantedTo[region];
+  }
+
+  /** Whether somebody other than the daemon and that session could ever write into the region. */
+  public boolean isWritableByOthers(int region, long session) {
+    return writer[region] != DAEMON && writer[region] != session;
+  }
+
+  public int regionOf(int slot) {
+    return slot >>> indexBits;
+  }
+
+  /** A slot's offset in its region, in bytes. */
+  public long offsetOf(int slot) {
+    return (long) (slot & indexMask) * slotBytes[classOfRegion[slot >>> indexBits]];
+  }
+
+  public int classOf(int slot) {
+    return classOfRegion[slot >>> indexBits];
+  }
+
+  /** The block in the i-th slot of a region, or {@link #NONE}. */
+  public int blockAt(int region, int index) {
+    return blockOf[region][index];
+  }
+
+  /** The block in a slot, or {@link #NONE}. */
+  public int blockInSlot(int slot) {
+    return blockOf[slot >>> indexBits][slot & indexMask];
+  }
+
+  /** How many slots each region of a size class is cut into. */
+  public int slotsPerRegion(int sizeClass) {
+    return (int) (regionBytes / slotBytes[sizeClass]);
+  }
+
+  /** How many slots a region is cut into; 0 when it is not assigned. */
+  public int slotsOf(int region) {
+    return classOfRegion[region] == NONE ? 0 : blockOf[region].length;
+  }
+
+  public int classOfRegion(int region) {
+    return classOfRegion[region];
+  }
+
+  public int regions() {
+    return classOfRegion.length;
+  }
+
+  public int classes() {
+    return classes;
+  }
+
+  /** How many regions a size class has. */
+  public int regionsOfClass(int sizeClass) {
+    return regionsOfClass[sizeClass];
+  }
+
+  /** Free slots of a size class in regions that are its own. */
+  public int freeOfClass(int sizeClass) {
+    return freeOfClass[sizeClass];
+  }
+
+  public int slotBytes(int sizeClass) {
+    return slotBytes[sizeClass];
+  }
+
+  public int unassignedRegions() {
+    return unassigned;
+  }
+
+  public int slotsTotal() {
+    return slotsTotal;
+  }
+
+  public int slotsFree() {
+    return slotsFree;
+  }
+
+  public long bytesUsed() {
+    return bytesUsed;
+  }
+
+  public long bytesCapacity() {
+    return regionBytes * classOfRegion.length;
+  }
+
+  /** Checks the structure, for tests. */
+  public void checkInvariants() {
+    int free = 0;
+    int total = 0;
+    long used = 0;
+    for (int region = 0; region < classOfRegion.length; region++) {
+      if (classOfRegion[region] == NONE) {
+        continue;
+      }
+      int listed = 0;
+      for (int i = freeHead[region]; i != NONE; i = nextFree[region][i]) {
+        if (blockOf[region][i] != NONE || ++listed > blockOf[region].length) {
+          throw new IllegalStateException("free list of region " + region + " is broken at " + i);
+        }
+      }
+      if (listed != freeCount[region] || listed + usedCount[region] != blockOf[region].length) {
+        throw new IllegalStateException("region " + region + " miscounts its slots");
+      }
+      free += listed;
+      total += blockOf[region].length;
+      used += (long) usedCount[region] * slotBytes[classOfRegion[region]];
+    }
+    if (free != slotsFree || total != slotsTotal || used != bytesUsed) {
+      throw new IllegalStateException(
+          "slots do not add up: free "
+              + free
+              + "/"
+              + slotsFree
+              + ", total "
+              + total
+              + "/"
+              + slotsTotal);
+    }
+  }
+}
