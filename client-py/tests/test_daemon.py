@@ -319,6 +319,7 @@ def test_fork_childHasItsOwnSession(client: Client) -> None:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
     assert leases.check() == [Status.OK] * 4
+    time.sleep(0.3)  # gauges follow with a delay
     assert client.counters()["leases"] >= 4
     assert namespace.get(some, bytearray(4 * 4096)).run == 4
     leases.release()
