@@ -50,6 +50,8 @@ final class Libc {
       checked("accept4", FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS, ADDRESS, JAVA_INT));
   static final MethodHandle SENDMSG = checked("sendmsg", FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, JAVA_INT));
   static final MethodHandle RECVMSG = checked("recvmsg", FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, JAVA_INT));
+  static final MethodHandle POLL = checked("poll", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_LONG, JAVA_INT));
+  static final MethodHandle SHUTDOWN = checked("shutdown", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
   static final MethodHandle GETSOCKOPT =
       checked("getsockopt", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, ADDRESS, ADDRESS));
   static final MethodHandle SETSOCKOPT =
