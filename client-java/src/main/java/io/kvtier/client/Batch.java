@@ -7,8 +7,8 @@ import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
 /**
- * An operation: one request, or several where its keys are too many for one. With a listener it is asynchronous, and the
- * receiver answers it; otherwise the thread that submitted it waits.
+ * An operation: one request, or several where its keys are too many for one. With a listener it is
+ * asynchronous, and the receiver answers it; otherwise the thread that submitted it waits.
  */
 final class Batch {
   /** Null when there is no daemon; then every call was answered by the client itself. */

@@ -4,7 +4,8 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 
 /**
- * One lease at a time, without garbage: acquire, read, release, again. The calling thread waits. Confined to one thread.
+ * One lease at a time, without garbage: acquire, read, release, again. The calling thread waits.
+ * Confined to one thread.
  *
  * <pre>{@code
  * if (lease.acquire(namespace, keys, i, options) == Status.OK) {

@@ -8,8 +8,8 @@ import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A leased block, seen through an object that is used again for the next one. What was read counts only when {@link #hasEnded}
- * is still false after the reading.
+ * A leased block, seen through an object that is used again for the next one. What was read counts
+ * only when {@link #hasEnded} is still false after the reading.
  */
 public final class BlockView {
   private @Nullable Session session;

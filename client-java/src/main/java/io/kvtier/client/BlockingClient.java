@@ -5,9 +5,9 @@ import java.lang.foreign.MemorySegment;
 import java.util.List;
 
 /**
- * The operations, each of which returns when it is done, at the latest a little after its deadline. The calling thread
- * itself submits, spins for some microseconds, and sleeps until the daemon wakes it: no other thread stands between.
- * Thread-safe.
+ * The operations, each of which returns when it is done, at the latest a little after its deadline.
+ * The calling thread itself submits, spins for some microseconds, and sleeps until the daemon wakes
+ * it: no other thread stands between. Thread-safe.
  */
 public final class BlockingClient {
   private final Operations operations;
@@ -32,7 +32,8 @@ public final class BlockingClient {
 
   /** The daemon's state in JSON. */
   public TextResult stats(Options options) {
-    return operations.await(operations.plain(Verb.STATS, null, options, null), Operations::textResult);
+    return operations.await(
+        operations.plain(Verb.STATS, null, options, null), Operations::textResult);
   }
 
   public TextResult stats() {
@@ -51,7 +52,8 @@ public final class BlockingClient {
   /** See {@link Namespace#acquire}. */
   public Leases acquire(Namespace namespace, Keys keys, Options options) {
     return operations.await(
-        start(Verb.ACQUIRE, namespace, keys, options), batch -> Leases.read(operations, batch, options));
+        start(Verb.ACQUIRE, namespace, keys, options),
+        batch -> Leases.read(operations, batch, options));
   }
 
   public Leases acquire(Namespace namespace, Keys keys) {
@@ -61,7 +63,8 @@ public final class BlockingClient {
   /** See {@link Namespace#reserve}. */
   public Reservations reserve(Namespace namespace, Keys keys, Options options) {
     return operations.await(
-        start(Verb.RESERVE, namespace, keys, options), batch -> Reservations.read(operations, batch));
+        start(Verb.RESERVE, namespace, keys, options),
+        batch -> Reservations.read(operations, batch));
   }
 
   public Reservations reserve(Namespace namespace, Keys keys) {
@@ -69,7 +72,8 @@ public final class BlockingClient {
   }
 
   /** See {@link Namespace#get}. */
-  public BatchResult get(Namespace namespace, Keys keys, List<MemorySegment> destinations, Options options) {
+  public BatchResult get(
+      Namespace namespace, Keys keys, List<MemorySegment> destinations, Options options) {
     return transfers.get(namespace, keys, destinations, options);
   }
 
@@ -78,7 +82,8 @@ public final class BlockingClient {
   }
 
   /** See {@link Namespace#put}. */
-  public BatchResult put(Namespace namespace, Keys keys, List<MemorySegment> sources, Options options) {
+  public BatchResult put(
+      Namespace namespace, Keys keys, List<MemorySegment> sources, Options options) {
     return transfers.put(namespace, keys, sources, options);
   }
 

@@ -13,8 +13,9 @@ import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * One request in flight, and its completion once it is there. Pooled by its session: whoever submitted it reads the
- * answer and gives it back. Its fields are written under the session's lock and published by its state.
+ * One request in flight, and its completion once it is there. Pooled by its session: whoever
+ * submitted it reads the answer and gives it back. Its fields are written under the session's lock
+ * and published by its state.
  */
 final class Call implements BooleanSupplier {
   static final int FREE = 0;

@@ -12,8 +12,8 @@ import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Keeps a session with the daemon: a thread that connects, registers the namespaces, waits on the socket for the
- * session's end, and connects again with growing, jittered pauses.
+ * Keeps a session with the daemon: a thread that connects, registers the namespaces, waits on the
+ * socket for the session's end, and connects again with growing, jittered pauses.
  */
 final class Connector implements Runnable {
   private static final long PAUSE_MS_MIN = 10;
@@ -65,7 +65,9 @@ final class Connector implements Runnable {
     return config.socket();
   }
 
-  /** Waits for a session, or for the outcome of one attempt begun after the call, or for that long. */
+  /**
+   * Waits for a session, or for the outcome of one attempt begun after the call, or for that long.
+   */
   @Nullable Session awaitAttempt(long timeoutNs, boolean untilConnected) {
     long end = System.nanoTime() + timeoutNs;
     synchronized (monitor) {
@@ -102,7 +104,9 @@ final class Connector implements Runnable {
         continue;
       }
       pauseMs = PAUSE_MS_MIN;
-      while (!closed && session.isAlive() && !session.wires().socket().awaitHangup(HANGUP_SLICE_MS)) {
+      while (!closed
+          && session.isAlive()
+          && !session.wires().socket().awaitHangup(HANGUP_SLICE_MS)) {
         // Still there.
       }
       if (closed) {
@@ -153,7 +157,9 @@ final class Connector implements Runnable {
               config.connectTimeoutMs());
       session = new Session(wires, answered, config.spinNs());
     } catch (Wires.Refused e) {
-      problem = new Problem(e.status(), "the daemon at " + config.socket() + " refuses: " + e.getMessage());
+      problem =
+          new Problem(
+              e.status(), "the daemon at " + config.socket() + " refuses: " + e.getMessage());
       return null;
     } catch (IOException e) {
       problem = new Problem(Status.UNAVAILABLE, explain(e));

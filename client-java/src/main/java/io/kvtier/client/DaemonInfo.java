@@ -8,4 +8,5 @@ package io.kvtier.client;
  * @param startTimeMs milliseconds since the epoch
  * @param sessionId this client's session there
  */
-public record DaemonInfo(String version, long pid, long generation, long startTimeMs, long sessionId) {}
+public record DaemonInfo(
+    String version, long pid, long generation, long startTimeMs, long sessionId) {}

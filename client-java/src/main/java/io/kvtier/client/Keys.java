@@ -8,9 +8,10 @@ import java.util.HexFormat;
 import java.util.List;
 
 /**
- * Block keys of equal length in prefix order, packed as a request carries them: {@code [count][stride]}, the stride
- * being the key's length rounded up to 8 bytes, the rest zero. Immutable but for the memory that {@link #wrap}
- * was given, which the caller must not change while an operation runs.
+ * Block keys of equal length in prefix order, packed as a request carries them: {@code
+ * [count][stride]}, the stride being the key's length rounded up to 8 bytes, the rest zero.
+ * Immutable but for the memory that {@link #wrap} was given, which the caller must not change while
+ * an operation runs.
  */
 public final class Keys {
   private final MemorySegment packed;
@@ -40,7 +41,13 @@ public final class Keys {
       byte[] key = keys.get(i);
       if (key.length != keyBytes) {
         throw new IllegalArgumentException(
-            "key " + i + " has " + key.length + " bytes, the first has " + keyBytes + ": one batch, one length");
+            "key "
+                + i
+                + " has "
+                + key.length
+                + " bytes, the first has "
+                + keyBytes
+                + ": one batch, one length");
       }
       System.arraycopy(key, 0, bytes, i * stride, keyBytes);
     }
@@ -48,7 +55,8 @@ public final class Keys {
   }
 
   /**
-   * Keys that stand one after the other in memory. Where their length is a multiple of 8 nothing is copied.
+   * Keys that stand one after the other in memory. Where their length is a multiple of 8 nothing is
+   * copied.
    *
    * @param concatenated a whole number of keys
    */
@@ -56,7 +64,10 @@ public final class Keys {
     checkLength(keyBytes);
     if (concatenated.byteSize() % keyBytes != 0) {
       throw new IllegalArgumentException(
-          concatenated.byteSize() + " bytes are not a whole number of keys of " + keyBytes + " bytes");
+          concatenated.byteSize()
+              + " bytes are not a whole number of keys of "
+              + keyBytes
+              + " bytes");
     }
     int count = Math.toIntExact(concatenated.byteSize() / keyBytes);
     int stride = RequestDescriptor.keyStride(keyBytes);
@@ -107,7 +118,10 @@ public final class Keys {
     }
     return from == 0 && to == count
         ? this
-        : new Keys(packed.asSlice((long) from * stride(), (long) (to - from) * stride()), keyBytes, to - from);
+        : new Keys(
+            packed.asSlice((long) from * stride(), (long) (to - from) * stride()),
+            keyBytes,
+            to - from);
   }
 
   int stride() {
@@ -145,6 +159,10 @@ public final class Keys {
   public String toString() {
     return count == 0
         ? "no keys"
-        : count + " keys from " + HexFormat.of().formatHex(get(0)) + " to " + HexFormat.of().formatHex(get(count - 1));
+        : count
+            + " keys from "
+            + HexFormat.of().formatHex(get(0))
+            + " to "
+            + HexFormat.of().formatHex(get(count - 1));
   }
 }

@@ -1,13 +1,13 @@
 package io.kvtier.client;
 
 import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.SocketPaths;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
-import java.io.IOException;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -18,9 +18,10 @@ import org.jspecify.annotations.Nullable;
 /**
  * A client of the daemon on this machine. Thread-safe; one serves a process.
  *
- * <p>A daemon that is not there, that dies or that hangs is no exception: operations answer {@link Status#UNAVAILABLE} or
- * {@link Status#DEADLINE}, and the client connects again by itself, with its namespaces. There are two ways to wait: the
- * futures of {@link Namespace}, and the calls of {@link #blocking}.
+ * <p>A daemon that is not there, that dies or that hangs is no exception: operations answer {@link
+ * Status#UNAVAILABLE} or {@link Status#DEADLINE}, and the client connects again by itself, with its
+ * namespaces. There are two ways to wait: the futures of {@link Namespace}, and the calls of {@link
+ * #blocking}.
  */
 public final class KvtierClient implements AutoCloseable {
   private static final int COPY_THREADS_MAX = 4;
@@ -65,22 +66,6 @@ public final class KvtierClient implements AutoCloseable {
     return new Builder();
   }
 
-  /** Where a daemon of this user listens when nothing else is said. */
-  public static Path defaultSocket() {
-    String runtime = System.getenv("XDG_RUNTIME_DIR");
-    return runtime != null && !runtime.isEmpty()
-        ? Path.of(runtime, "kvtier.sock")
-        : Path.of("/tmp/kvtier-" + uid() + ".sock");
-  }
-
-  private static String uid() {
-    try {
-      return Files.getAttribute(Path.of("/proc/self"), "unix:uid").toString();
-    } catch (IOException | UnsupportedOperationException e) {
-      throw new IllegalStateException("the user's number is unknown: set the socket's path", e);
-    }
-  }
-
   /** Where the daemon is looked for. */
   public Path socket() {
     return config.socket();
@@ -93,7 +78,8 @@ public final class KvtierClient implements AutoCloseable {
   /**
    * Waits for a session. Nobody needs to call this: it is for those who would rather fail early.
    *
-   * @throws KvtierException when the daemon refuses this client, or there is none within the client's timeout
+   * @throws KvtierException when the daemon refuses this client, or there is none within the
+   *     client's timeout
    */
   public DaemonInfo connect() {
     Session session = connector.awaitAttempt(config.timeoutNs(), true);
@@ -110,22 +96,27 @@ public final class KvtierClient implements AutoCloseable {
     return session == null ? null : session.wires().info();
   }
 
-  /** How long ago the daemon's index last looked round, by its own memory; empty while there is no daemon. */
-  public java.util.Optional<Duration> sinceHeartbeat() {
+  /**
+   * How long ago the daemon's index last looked round, by its own memory; empty while there is no
+   * daemon.
+   */
+  public Optional<Duration> sinceHeartbeat() {
     Session session = connector.current();
     long heartbeatNs = session == null ? 0 : session.heartbeatNs();
     return heartbeatNs == 0
-        ? java.util.Optional.empty()
-        : java.util.Optional.of(Duration.ofNanos(Math.max(0, System.nanoTime() - heartbeatNs)));
+        ? Optional.empty()
+        : Optional.of(Duration.ofNanos(Math.max(0, System.nanoTime() - heartbeatNs)));
   }
 
   /**
-   * A namespace, registered now and in every later session. Without a daemon it is registered when one appears.
+   * A namespace, registered now and in every later session. Without a daemon it is registered when
+   * one appears.
    *
    * @param blockBytes the bytes of each block
-   * @param properties all that makes bytes interchangeable: model, dtype, block tokens, layout, parallelism, hash
-   *     algorithm and seed
-   * @throws KvtierException when the daemon knows the namespace with other properties, which it names
+   * @param properties all that makes bytes interchangeable: model, dtype, block tokens, layout,
+   *     parallelism, hash algorithm and seed
+   * @throws KvtierException when the daemon knows the namespace with other properties, which it
+   *     names
    */
   public Namespace namespace(String name, long blockBytes, Map<String, String> properties) {
     Namespace namespace = new Namespace(operations, transfers, name, blockBytes, properties);
@@ -147,7 +138,9 @@ public final class KvtierClient implements AutoCloseable {
     return blocking;
   }
 
-  /** Asks the daemon for a sign of life; the detail says in words who answers, or why nobody does. */
+  /**
+   * Asks the daemon for a sign of life; the detail says in words who answers, or why nobody does.
+   */
   public CompletableFuture<PingResult> ping() {
     long start = System.nanoTime();
     return operations.async(
@@ -163,7 +156,8 @@ public final class KvtierClient implements AutoCloseable {
   }
 
   /**
-   * The daemon's counters by name, read from its memory: also when it hangs. Empty while there is no daemon.
+   * The daemon's counters by name, read from its memory: also when it hangs. Empty while there is
+   * no daemon.
    */
   public Map<String, Long> counters() {
     Session session = connector.current();
@@ -201,7 +195,7 @@ public final class KvtierClient implements AutoCloseable {
 
     private Builder() {}
 
-    /** The daemon's socket; {@link KvtierClient#defaultSocket} when it is not set. */
+    /** The daemon's socket; {@link SocketPaths#defaultPath} when it is not set. */
     public Builder socket(Path value) {
       socket = value;
       return this;
@@ -219,7 +213,10 @@ public final class KvtierClient implements AutoCloseable {
       return this;
     }
 
-    /** The bound of the handshake, and of the first attempt to connect, which {@link #build} waits for. */
+    /**
+     * The bound of the handshake, and of the first attempt to connect, which {@link #build} waits
+     * for.
+     */
     public Builder connectTimeout(Duration value) {
       connectTimeout = positive(value);
       return this;
@@ -255,10 +252,16 @@ public final class KvtierClient implements AutoCloseable {
     }
 
     private static int ring(int bytes) {
-      if (Integer.bitCount(bytes) != 1 || bytes < Protocol.RING_BYTES_MIN || bytes > Protocol.RING_BYTES_MAX) {
+      if (Integer.bitCount(bytes) != 1
+          || bytes < Protocol.RING_BYTES_MIN
+          || bytes > Protocol.RING_BYTES_MAX) {
         throw new IllegalArgumentException(
-            "a ring has a power of two of bytes from " + Protocol.RING_BYTES_MIN + " to " + Protocol.RING_BYTES_MAX
-                + ", not " + bytes);
+            "a ring has a power of two of bytes from "
+                + Protocol.RING_BYTES_MIN
+                + " to "
+                + Protocol.RING_BYTES_MAX
+                + ", not "
+                + bytes);
       }
       return bytes;
     }
@@ -268,7 +271,7 @@ public final class KvtierClient implements AutoCloseable {
       Path path = socket;
       Config config =
           new Config(
-              path == null ? defaultSocket() : path,
+              path == null ? SocketPaths.defaultPath() : path,
               name,
               timeout.toNanos(),
               Math.clamp(connectTimeout.toMillis(), 1, Integer.MAX_VALUE),

@@ -5,9 +5,10 @@ import io.kvtier.protocol.Verb;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Many single-block acquires in flight at once, each with an answer of its own, without garbage. Offers gather until
- * {@link #flush}, which shows them to the daemon with one publication and one doorbell; {@link #drain} hands out the
- * answers in the order of the offers, and releases the leases together. Confined to one thread.
+ * Many single-block acquires in flight at once, each with an answer of its own, without garbage.
+ * Offers gather until {@link #flush}, which shows them to the daemon with one publication and one
+ * doorbell; {@link #drain} hands out the answers in the order of the offers, and releases the
+ * leases together. Confined to one thread.
  */
 public final class LeasePipeline implements AutoCloseable {
   /** Takes the answers. */
@@ -60,7 +61,8 @@ public final class LeasePipeline implements AutoCloseable {
   /**
    * Adds an acquire of one block of a batch of keys.
    *
-   * @return OK; BUSY when the pipeline or the ring is full: flush and drain; or why there is no daemon to ask
+   * @return OK; BUSY when the pipeline or the ring is full: flush and drain; or why there is no
+   *     daemon to ask
    */
   public Status offer(Keys keys, int index, long tag) {
     keys.checkIndex(index);

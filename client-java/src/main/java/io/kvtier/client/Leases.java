@@ -7,15 +7,18 @@ import io.kvtier.protocol.Verb;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
+import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Blocks leased for reading in place. Each view is valid until the leases are closed or have ended, whichever comes first:
- * what was read counts only when {@link #hasEnded} is still false after the reading, and, for a block that
- * {@link #mustVerify}, when {@link #verify(int)} is true then. Close it, also when nothing was granted.
+ * Blocks leased for reading in place. Each view is valid until the leases are closed or have ended,
+ * whichever comes first: what was read counts only when {@link #hasEnded} is still false after the
+ * reading, and, for a block that {@link #mustVerify}, when {@link #verify(int)} is true then. Close
+ * it, also when nothing was granted.
  *
- * <p>The views are thread-safe to read. Memory stays mapped until the leases are closed, even after the daemon's death.
+ * <p>The views are thread-safe to read. Memory stays mapped until the leases are closed, even after
+ * the daemon's death.
  */
 public final class Leases implements Grant {
   private final Operations operations;
@@ -126,7 +129,7 @@ public final class Leases implements Grant {
   }
 
   private static long[] append(long[] ids, long id) {
-    long[] longer = java.util.Arrays.copyOf(ids, ids.length + 1);
+    long[] longer = Arrays.copyOf(ids, ids.length + 1);
     longer[ids.length] = id;
     return longer;
   }
@@ -225,7 +228,8 @@ public final class Leases implements Grant {
     }
     try {
       return operations.await(
-          operations.ids(Verb.RELEASE, some, ids, granted, operations.deadlineNs(Options.DEFAULT), null),
+          operations.ids(
+              Verb.RELEASE, some, ids, granted, operations.deadlineNs(Options.DEFAULT), null),
           Operations::batchResult);
     } finally {
       some.endUse();

@@ -1,5 +1,7 @@
 package io.kvtier.client;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
+
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
@@ -8,14 +10,16 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
  * One cache layout, and the asynchronous operations on its blocks. Thread-safe.
  *
- * <p>Futures complete on the client's receiver thread: dependent stages that take long, or that wait for another future
- * of this client, belong on an executor of their own. Outcomes are values; no future completes exceptionally but for
- * misuse, such as memory that was closed meanwhile. Cancelling a future cancels the operation.
+ * <p>Futures complete on the client's receiver thread: dependent stages that take long, or that
+ * wait for another future of this client, belong on an executor of their own. Outcomes are values;
+ * no future completes exceptionally but for misuse, such as memory that was closed meanwhile.
+ * Cancelling a future cancels the operation.
  */
 public final class Namespace {
   /** How a namespace stands in one session. */
@@ -31,7 +35,11 @@ public final class Namespace {
   private volatile boolean unregistered;
 
   Namespace(
-      Operations operations, Transfers transfers, String name, long blockBytes, Map<String, String> properties) {
+      Operations operations,
+      Transfers transfers,
+      String name,
+      long blockBytes,
+      Map<String, String> properties) {
     this.operations = operations;
     this.transfers = transfers;
     this.name = name;
@@ -39,23 +47,28 @@ public final class Namespace {
     TreeMap<String, String> sorted = new TreeMap<>(properties);
     String given = sorted.put("name", name);
     if (name.isEmpty() || (given != null && !given.equals(name))) {
-      throw new IllegalArgumentException("the namespace is called '" + name + "', its properties say '" + given + "'");
+      throw new IllegalArgumentException(
+          "the namespace is called '" + name + "', its properties say '" + given + "'");
     }
     if (blockBytes <= 0) {
       throw new IllegalArgumentException("a block has at least 1 byte, not " + blockBytes);
     }
     StringBuilder lines = new StringBuilder();
-    sorted.forEach(
-        (property, value) -> {
-          if (property.isEmpty() || property.contains("=") || (property + value).contains("\n")) {
-            throw new IllegalArgumentException(
-                "a property is one line 'property=value', which '" + property + "=" + value + "' is not");
-          }
-          lines.append(property).append('=').append(value).append('\n');
-        });
+    sorted.forEach((property, value) -> {
+      if (property.isEmpty() || property.contains("=") || (property + value).contains("\n")) {
+        throw new IllegalArgumentException(
+            "a property is one line 'property=value', which '"
+                + property
+                + "="
+                + value
+                + "' is not");
+      }
+      lines.append(property).append('=').append(value).append('\n');
+    });
     this.text = lines.toString();
-    if (text.getBytes(java.nio.charset.StandardCharsets.UTF_8).length > Protocol.TEXT_BYTES_MAX) {
-      throw new IllegalArgumentException("the properties have more than " + Protocol.TEXT_BYTES_MAX + " bytes");
+    if (text.getBytes(UTF_8).length > Protocol.TEXT_BYTES_MAX) {
+      throw new IllegalArgumentException(
+          "the properties have more than " + Protocol.TEXT_BYTES_MAX + " bytes");
     }
     this.properties = Map.copyOf(sorted);
   }
@@ -98,12 +111,14 @@ public final class Namespace {
       return known;
     }
     if (unregistered) {
-      return new Registration(session, Status.NAMESPACE_UNKNOWN, "the namespace was unregistered", -1);
+      return new Registration(
+          session, Status.NAMESPACE_UNKNOWN, "the namespace was unregistered", -1);
     }
     Registration made =
         operations
             .register(session, text, blockBytes)
-            .read(batch -> new Registration(session, batch.status(), batch.detail(), (int) batch.value()));
+            .read(batch ->
+                new Registration(session, batch.status(), batch.detail(), (int) batch.value()));
     // What may pass is tried again by the next operation.
     if (made.status() == Status.OK
         || made.status() == Status.NAMESPACE_MISMATCH
@@ -113,11 +128,15 @@ public final class Namespace {
     return made;
   }
 
-  /** Forgets the namespace in this client; its blocks stay. Later operations answer NAMESPACE_UNKNOWN. */
+  /**
+   * Forgets the namespace in this client; its blocks stay. Later operations answer
+   * NAMESPACE_UNKNOWN.
+   */
   public CompletableFuture<ValueResult> unregister() {
     CompletableFuture<ValueResult> done =
         operations.async(
-            listener -> operations.plain(Verb.UNREGISTER, this, Options.DEFAULT, listener), Operations::valueResult);
+            listener -> operations.plain(Verb.UNREGISTER, this, Options.DEFAULT, listener),
+            Operations::valueResult);
     synchronized (this) {
       unregistered = true;
       registration = null;
@@ -128,17 +147,22 @@ public final class Namespace {
 
   /** Which blocks are there, and where. Changes nothing and renews nothing. */
   public CompletableFuture<LookupResult> lookup(Keys keys, Options options) {
-    return operations.async(listener -> start(Verb.LOOKUP, keys, options, listener), Operations::lookupResult);
+    return operations.async(
+        listener -> start(Verb.LOOKUP, keys, options, listener), Operations::lookupResult);
   }
 
   public CompletableFuture<LookupResult> lookup(Keys keys) {
     return lookup(keys, Options.DEFAULT);
   }
 
-  /** Leases blocks for reading in place; brings up first what is in a lower tier. Close what you get. */
+  /**
+   * Leases blocks for reading in place; brings up first what is in a lower tier. Close what you
+   * get.
+   */
   public CompletableFuture<Leases> acquire(Keys keys, Options options) {
     return operations.async(
-        listener -> start(Verb.ACQUIRE, keys, options, listener), batch -> Leases.read(operations, batch, options));
+        listener -> start(Verb.ACQUIRE, keys, options, listener),
+        batch -> Leases.read(operations, batch, options));
   }
 
   public CompletableFuture<Leases> acquire(Keys keys) {
@@ -148,7 +172,8 @@ public final class Namespace {
   /** Takes slots to write blocks into. Commit or close what you get. */
   public CompletableFuture<Reservations> reserve(Keys keys, Options options) {
     return operations.async(
-        listener -> start(Verb.RESERVE, keys, options, listener), batch -> Reservations.read(operations, batch));
+        listener -> start(Verb.RESERVE, keys, options, listener),
+        batch -> Reservations.read(operations, batch));
   }
 
   public CompletableFuture<Reservations> reserve(Keys keys) {
@@ -156,11 +181,13 @@ public final class Namespace {
   }
 
   /**
-   * Copies blocks into memory of the caller, which must stay alive and untouched until the future is done.
+   * Copies blocks into memory of the caller, which must stay alive and untouched until the future
+   * is done.
    *
    * @param destinations one for each key, of at least a block's bytes; native memory or byte arrays
    */
-  public CompletableFuture<BatchResult> get(Keys keys, List<MemorySegment> destinations, Options options) {
+  public CompletableFuture<BatchResult> get(
+      Keys keys, List<MemorySegment> destinations, Options options) {
     return transfers.getAsync(this, keys, destinations, options);
   }
 
@@ -173,7 +200,8 @@ public final class Namespace {
    *
    * @param sources one for each key, of exactly a block's bytes
    */
-  public CompletableFuture<BatchResult> put(Keys keys, List<MemorySegment> sources, Options options) {
+  public CompletableFuture<BatchResult> put(
+      Keys keys, List<MemorySegment> sources, Options options) {
     return transfers.putAsync(this, keys, sources, options);
   }
 
@@ -201,7 +229,8 @@ public final class Namespace {
   }
 
   private CompletableFuture<BatchResult> blocks(Verb verb, Keys keys, Options options) {
-    return operations.async(listener -> start(verb, keys, options, listener), Operations::batchResult);
+    return operations.async(
+        listener -> start(verb, keys, options, listener), Operations::batchResult);
   }
 
   /** Deletes all blocks; the value is how many. */
@@ -210,13 +239,16 @@ public final class Namespace {
         listener -> operations.plain(Verb.CLEAR, this, options, listener), Operations::valueResult);
   }
 
-  /** Completes when every block accepted before is in the lowest tier; the value is how many were written. */
+  /**
+   * Completes when every block accepted before is in the lowest tier; the value is how many were
+   * written.
+   */
   public CompletableFuture<ValueResult> flush(Options options) {
     return operations.async(
         listener -> operations.plain(Verb.FLUSH, this, options, listener), Operations::valueResult);
   }
 
-  private Batch start(Verb verb, Keys keys, Options options, java.util.function.Consumer<Batch> listener) {
+  private Batch start(Verb verb, Keys keys, Options options, Consumer<Batch> listener) {
     return operations.keys(verb, this, keys, options, operations.deadlineNs(options), listener);
   }
 

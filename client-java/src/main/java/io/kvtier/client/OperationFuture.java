@@ -3,7 +3,10 @@ package io.kvtier.client;
 import java.util.concurrent.CompletableFuture;
 import org.jspecify.annotations.Nullable;
 
-/** The future of an operation. Cancelling it asks the daemon to give up, and gives back what is granted all the same. */
+/**
+ * The future of an operation. Cancelling it asks the daemon to give up, and gives back what is
+ * granted all the same.
+ */
 final class OperationFuture<T> extends CompletableFuture<T> {
   private volatile @Nullable Runnable onCancel;
 

@@ -11,8 +11,8 @@ import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Makes requests of operations: splits batches, fills in defaults, submits. With a listener the receiver answers, without
- * one {@link #await} does.
+ * Makes requests of operations: splits batches, fills in defaults, submits. With a listener the
+ * receiver answers, without one {@link #await} does.
  */
 final class Operations {
   private final Config config;
@@ -30,22 +30,22 @@ final class Operations {
   }
 
   long deadlineNs(Options options) {
-    return System.nanoTime() + (options.timeoutNs() == 0 ? config.timeoutNs() : options.timeoutNs());
+    return System.nanoTime()
+        + (options.timeoutNs() == 0 ? config.timeoutNs() : options.timeoutNs());
   }
 
   /** Runs an operation and hands its answer over through a future. */
   <T> OperationFuture<T> async(Function<Consumer<Batch>, Batch> start, Function<Batch, T> reader) {
     OperationFuture<T> future = new OperationFuture<>();
     Batch started =
-        start.apply(
-            batch -> {
-              try {
-                future.answer(batch.read(reader));
-              } catch (RuntimeException | Error e) {
-                future.completeExceptionally(e);
-                throw e;
-              }
-            });
+        start.apply(batch -> {
+          try {
+            future.answer(batch.read(reader));
+          } catch (RuntimeException | Error e) {
+            future.completeExceptionally(e);
+            throw e;
+          }
+        });
     Session session = started.session;
     if (session != null) {
       future.onCancel(() -> session.cancel(started));
@@ -115,7 +115,13 @@ final class Operations {
   }
 
   /** An operation on holds of a session. */
-  Batch ids(Verb verb, Session session, long[] ids, int count, long deadlineNs, @Nullable Consumer<Batch> whenDone) {
+  Batch ids(
+      Verb verb,
+      Session session,
+      long[] ids,
+      int count,
+      long deadlineNs,
+      @Nullable Consumer<Batch> whenDone) {
     if (count == 0) {
       return local(verb, 0, Status.OK, "", whenDone);
     }
@@ -133,7 +139,11 @@ final class Operations {
   }
 
   /** An operation without keys, on a namespace or on none. */
-  Batch plain(Verb verb, @Nullable Namespace namespace, Options options, @Nullable Consumer<Batch> whenDone) {
+  Batch plain(
+      Verb verb,
+      @Nullable Namespace namespace,
+      Options options,
+      @Nullable Consumer<Batch> whenDone) {
     Session session = connector.current();
     if (session == null) {
       Connector.Problem problem = connector.problem();

@@ -12,7 +12,8 @@ import org.jspecify.annotations.Nullable;
  * @param parent the key before the first, or null: one key of the same length
  * @param leaseNs how long an acquired lease shall last; 0 takes the daemon's default
  * @param leadingRun acquire only the blocks before the first that is nowhere
- * @param noWait acquire only what is in host memory; what is lower answers PENDING and is brought up
+ * @param noWait acquire only what is in host memory; what is lower answers PENDING and is brought
+ *     up
  */
 public record Options(
     long timeoutNs,
@@ -23,11 +24,13 @@ public record Options(
     long leaseNs,
     boolean leadingRun,
     boolean noWait) {
-  public static final Options DEFAULT = new Options(0, Priority.NORMAL, 0, 0, null, 0, false, false);
+  public static final Options DEFAULT =
+      new Options(0, Priority.NORMAL, 0, 0, null, 0, false, false);
 
   public Options {
     if (timeoutNs < 0 || leaseNs < 0) {
-      throw new IllegalArgumentException("a time is not negative: timeout " + timeoutNs + " ns, lease " + leaseNs + " ns");
+      throw new IllegalArgumentException(
+          "a time is not negative: timeout " + timeoutNs + " ns, lease " + leaseNs + " ns");
     }
     if (group < 0 || group > 0xffff) {
       throw new IllegalArgumentException("group is 0 to 65535, not " + group);
@@ -41,7 +44,8 @@ public record Options(
   }
 
   public Options withTimeout(Duration timeout) {
-    return new Options(timeout.toNanos(), priority, group, depth, parent, leaseNs, leadingRun, noWait);
+    return new Options(
+        timeout.toNanos(), priority, group, depth, parent, leaseNs, leadingRun, noWait);
   }
 
   public Options withPriority(Priority value) {
@@ -61,7 +65,8 @@ public record Options(
   }
 
   public Options withLease(Duration lease) {
-    return new Options(timeoutNs, priority, group, depth, parent, lease.toNanos(), leadingRun, noWait);
+    return new Options(
+        timeoutNs, priority, group, depth, parent, lease.toNanos(), leadingRun, noWait);
   }
 
   public Options withLeadingRun(boolean value) {

@@ -6,8 +6,8 @@ import java.util.concurrent.locks.LockSupport;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The thread that answers asynchronous operations. It waits on the session only while one is in flight, and is started
- * by the first.
+ * The thread that answers asynchronous operations. It waits on the session only while one is in
+ * flight, and is started by the first.
  */
 final class Receiver implements Runnable {
   private final Connector connector;
@@ -19,7 +19,9 @@ final class Receiver implements Runnable {
     this.connector = connector;
   }
 
-  /** Takes an operation whose last call was answered; its listener runs on the receiver's thread. */
+  /**
+   * Takes an operation whose last call was answered; its listener runs on the receiver's thread.
+   */
   void answered(Batch batch) {
     answered.add(batch);
     wake();
@@ -31,9 +33,7 @@ final class Receiver implements Runnable {
     if (running == null) {
       running = start();
     }
-    if (running != Thread.currentThread()) {
-      LockSupport.unpark(running);
-    }
+    LockSupport.unpark(running);
   }
 
   /** The session has ended, or another has begun. */
@@ -90,7 +90,7 @@ final class Receiver implements Runnable {
   void close() {
     closed = true;
     Thread running = thread;
-    if (running != null && running != Thread.currentThread()) {
+    if (running != null && !running.equals(Thread.currentThread())) {
       LockSupport.unpark(running);
       try {
         running.join();

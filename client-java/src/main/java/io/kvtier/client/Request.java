@@ -6,7 +6,9 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import org.jspecify.annotations.Nullable;
 
-/** What one request record shall say. Reusable: set it and submit it again. Confined to one thread. */
+/**
+ * What one request record shall say. Reusable: set it and submit it again. Confined to one thread.
+ */
 final class Request {
   static final int NO_NAMESPACE = 0;
 

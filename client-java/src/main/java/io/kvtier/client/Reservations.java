@@ -11,8 +11,8 @@ import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Slots to write blocks into. Write each whole block, then commit; never write to a slot after its commit. Closing gives
- * back what was not committed.
+ * Slots to write blocks into. Write each whole block, then commit; never write to a slot after its
+ * commit. Closing gives back what was not committed.
  */
 public final class Reservations implements Grant {
   private final Operations operations;
@@ -71,7 +71,8 @@ public final class Reservations implements Grant {
       }
     }
     Session used = session != null && granted > 0 && session.beginUse() ? session : null;
-    return new Reservations(operations, used, batch.status(), batch.detail(), blocks, views, ids, granted);
+    return new Reservations(
+        operations, used, batch.status(), batch.detail(), blocks, views, ids, granted);
   }
 
   /** OK when the operation was carried out, whatever its blocks say; otherwise why not. */
@@ -111,7 +112,8 @@ public final class Reservations implements Grant {
   public MemorySegment segment(int index) {
     MemorySegment view = views[index];
     if (view == null) {
-      throw new IllegalStateException("block " + index + " is not reserved: " + blocks.status(index));
+      throw new IllegalStateException(
+          "block " + index + " is not reserved: " + blocks.status(index));
     }
     if (settled.get()) {
       throw new IllegalStateException("the reservations are committed or given back");
@@ -122,7 +124,8 @@ public final class Reservations implements Grant {
   /**
    * Makes the reserved blocks visible.
    *
-   * @return per block asked for: OK once it is visible, STALE when the reservation had ended, or why it was not reserved
+   * @return per block asked for: OK once it is visible, STALE when the reservation had ended, or
+   *     why it was not reserved
    */
   public CompletableFuture<BatchResult> commit() {
     settle();

@@ -30,18 +30,20 @@ import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
- * One session with one daemon, from its welcome to its end: the client's ends of the rings, the requests in flight, and
- * the ways to wait for them.
+ * One session with one daemon, from its welcome to its end: the client's ends of the rings, the
+ * requests in flight, and the ways to wait for them.
  *
- * <p>Any thread submits, and any thread that waits drains completions, its own and those of others; both are done under
- * one lock, held for the copying of a record or two. Waiting threads first spin for some microseconds, looking at the
- * ring's tail only. Then one of them, the <em>sleeper</em>, sleeps on the futex that the daemon wakes; the others park
- * until the sleeper has drained their completions, or passes its place on.
+ * <p>Any thread submits, and any thread that waits drains completions, its own and those of others;
+ * both are done under one lock, held for the copying of a record or two. Waiting threads first spin
+ * for some microseconds, looking at the ring's tail only. Then one of them, the <em>sleeper</em>,
+ * sleeps on the futex that the daemon wakes; the others park until the sleeper has drained their
+ * completions, or passes its place on.
  *
- * <p>No sleep is for ever: each lasts {@link #SLICE_NS} at most, after which the end of the session is looked for.
+ * <p>No sleep is for ever: each lasts {@link #SLICE_NS} at most, after which the end of the session
+ * is looked for.
  *
- * <p>The mappings end when the session has ended and nothing uses them: each call in use, each set of leases or
- * reservations and the thread that watches the connection count as one use.
+ * <p>The mappings end when the session has ended and nothing uses them: each call in use, each set
+ * of leases or reservations and the thread that watches the connection count as one use.
  */
 final class Session {
   /** How long after its deadline an operation waits for the daemon's own answer. */
@@ -93,7 +95,8 @@ final class Session {
   /**
    * A session over an open connection.
    *
-   * @param answered takes asynchronous operations whose last call was answered; called under the lock
+   * @param answered takes asynchronous operations whose last call was answered; called under the
+   *     lock
    * @param spinNs how long a waiting thread spins before it sleeps
    */
   Session(Wires wires, Consumer<Batch> answered, long spinNs) {
@@ -115,8 +118,8 @@ final class Session {
   }
 
   /**
-   * Whether what leases cover may still be believed. Looks at the word in which the daemon says that it ended the
-   * session. Only while the session is in use.
+   * Whether what leases cover may still be believed. Looks at the word in which the daemon says
+   * that it ended the session. Only while the session is in use.
    */
   boolean holdsLeases() {
     return alive && Words.getIntAcquire(region, SessionRegionDescriptor.END_REASON_OFFSET) == 0;
@@ -133,7 +136,8 @@ final class Session {
   // ---- submitting
 
   /**
-   * Submits one call of a batch. Waits for room in the ring until the request's deadline, draining meanwhile.
+   * Submits one call of a batch. Waits for room in the ring until the request's deadline, draining
+   * meanwhile.
    *
    * @param publish whether the daemon shall see it now, and with it all submitted before
    */
@@ -142,7 +146,8 @@ final class Session {
       lock.lock();
       try {
         if (!alive) {
-          answer(batch, index, Call.local(request.verb, request.count, Status.UNAVAILABLE, endText));
+          answer(
+              batch, index, Call.local(request.verb, request.count, Status.UNAVAILABLE, endText));
           return;
         }
         Call call = trySubmit(request);
@@ -161,7 +166,10 @@ final class Session {
         publish();
         drain();
         if (System.nanoTime() - request.deadlineNs >= 0) {
-          answer(batch, index, Call.local(request.verb, request.count, Status.BUSY, "the request ring is full"));
+          answer(
+              batch,
+              index,
+              Call.local(request.verb, request.count, Status.BUSY, "the request ring is full"));
           return;
         }
       } finally {
@@ -171,7 +179,10 @@ final class Session {
     }
   }
 
-  /** Submits a call without a batch and without waiting for room; null where there is none or the session is over. */
+  /**
+   * Submits a call without a batch and without waiting for room; null where there is none or the
+   * session is over.
+   */
   @Nullable Call submit(Request request, boolean publish) {
     lock.lock();
     try {
@@ -252,7 +263,8 @@ final class Session {
     Words.putByte(region, offset + RequestDescriptor.VERB_OFFSET, request.verb.code());
     Words.putByte(region, offset + RequestDescriptor.FLAGS_OFFSET, request.flags);
     Words.putByte(region, offset + RequestDescriptor.PRIORITY_OFFSET, request.priority);
-    Words.putByte(region, offset + RequestDescriptor.KEY_BYTES_OFFSET, keys == null ? 0 : keys.keyBytes());
+    Words.putByte(
+        region, offset + RequestDescriptor.KEY_BYTES_OFFSET, keys == null ? 0 : keys.keyBytes());
     Words.putLong(region, offset + RequestDescriptor.CORRELATION_OFFSET, id);
     Words.putLong(region, offset + RequestDescriptor.DEADLINE_OFFSET, request.deadlineNs);
     Words.putInt(region, offset + RequestDescriptor.NAMESPACE_OFFSET, request.namespaceId);
@@ -330,7 +342,9 @@ final class Session {
     }
   }
 
-  /** Asks the daemon to give up what still waits of a batch; its calls are answered all the same. */
+  /**
+   * Asks the daemon to give up what still waits of a batch; its calls are answered all the same.
+   */
   void cancel(Batch batch) {
     lock.lock();
     try {
@@ -376,7 +390,8 @@ final class Session {
         taken += bytes;
       }
       if (taken > 0) {
-        drained = drained + taken;
+        long before = drained;
+        drained = before + taken;
         completions.release();
         while (!owed.isEmpty() && pay(owed.element())) {
           owed.remove();
@@ -401,7 +416,9 @@ final class Session {
     long id = Words.getLong(region, offset + CompletionDescriptor.CORRELATION_OFFSET);
     int slot = (int) id & SLOT_MASK;
     Call call = slot < callCount ? calls[slot] : null;
-    if (call == null || call.id != id || (call.state() != Call.WAITING && call.state() != Call.ABANDONED)) {
+    if (call == null
+        || call.id != id
+        || (call.state() != Call.WAITING && call.state() != Call.ABANDONED)) {
       throw new ProtocolViolation("completion of request " + id + ", which is not in flight");
     }
     Status status = Status.of(Words.getShort(region, offset + CompletionDescriptor.STATUS_OFFSET));
@@ -411,7 +428,13 @@ final class Session {
     long bodyBytes = text ? count : (long) count * CompletionDescriptor.resultBytes(call.verb);
     if (count < 0 || bodyBytes > recordBytes - CompletionDescriptor.HEADER_BYTES) {
       throw new ProtocolViolation(
-          "completion of " + call.verb + " says " + Integer.toUnsignedLong(count) + " in " + recordBytes + " bytes");
+          "completion of "
+              + call.verb
+              + " says "
+              + Integer.toUnsignedLong(count)
+              + " in "
+              + recordBytes
+              + " bytes");
     }
     if (status == Status.OK
         && count != call.expected
@@ -452,7 +475,7 @@ final class Session {
       return;
     }
     Thread waiter = call.waiter();
-    if (waiter != null && waiter != Thread.currentThread()) {
+    if (waiter != null) {
       LockSupport.unpark(waiter);
     }
   }
@@ -638,7 +661,8 @@ final class Session {
   /** Sleeps until completions come, at most that long. Only the sleeper. */
   private void sleep(BooleanSupplier done, long timeoutNs) {
     Words.putIntVolatile(region, SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 1);
-    // With the lock: whoever drains now may be completing this very call, unseen by the daemon's wake.
+    // With the lock: whoever drains now may be completing this very call, unseen by the daemon's
+    // wake.
     lock.lock();
     try {
       drain();
@@ -673,7 +697,11 @@ final class Session {
 
   private Call abandon(Call call) {
     Call local =
-        Call.local(call.verb, call.expected, Status.DEADLINE, "the daemon did not answer before the deadline");
+        Call.local(
+            call.verb,
+            call.expected,
+            Status.DEADLINE,
+            "the daemon did not answer before the deadline");
     call.state(Call.ABANDONED);
     call.batch = null;
     sendCancel(call);
@@ -729,7 +757,10 @@ final class Session {
       for (int i = 0; i < callCount && hasAsyncCalls(); i++) {
         Call call = calls[i];
         Batch batch = call.batch;
-        if (call.state() == Call.WAITING && batch != null && batch.isAsync() && now - call.limitNs >= 0) {
+        if (call.state() == Call.WAITING
+            && batch != null
+            && batch.isAsync()
+            && now - call.limitNs >= 0) {
           asyncCalls.decrementAndGet();
           answer(batch, call.batchIndex, abandon(call));
         }
@@ -766,7 +797,10 @@ final class Session {
     }
   }
 
-  /** Ends the session with the reason that the daemon gave, if it gave one. Only while the session is in use. */
+  /**
+   * Ends the session with the reason that the daemon gave, if it gave one. Only while the session
+   * is in use.
+   */
   void endWithReason() {
     int reason = Words.getIntAcquire(region, SessionRegionDescriptor.END_REASON_OFFSET);
     end(
@@ -815,11 +849,10 @@ final class Session {
       }
       MemorySegment daemon = wires.daemon();
       int known = Words.getInt(daemon, DaemonRegionDescriptor.COUNTER_COUNT_OFFSET);
+      long end = DaemonRegionDescriptor.COUNTERS_OFFSET + 8L * known;
       for (Counter counter : Counter.values()) {
-        if (counter.ordinal() < known) {
-          values.put(
-              counter.key(),
-              Words.getLongAcquire(daemon, DaemonRegionDescriptor.COUNTERS_OFFSET + 8L * counter.ordinal()));
+        if (counter.offset() < end) {
+          values.put(counter.key(), Words.getLongAcquire(daemon, counter.offset()));
         }
       }
       return values;
@@ -832,7 +865,9 @@ final class Session {
   long heartbeatNs() {
     lock.lock();
     try {
-      return alive ? Words.getLongAcquire(wires.daemon(), DaemonRegionDescriptor.HEARTBEAT_OFFSET) : 0;
+      return alive
+          ? Words.getLongAcquire(wires.daemon(), DaemonRegionDescriptor.HEARTBEAT_OFFSET)
+          : 0;
     } finally {
       lock.unlock();
     }

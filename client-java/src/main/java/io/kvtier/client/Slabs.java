@@ -12,8 +12,8 @@ import java.util.concurrent.atomic.AtomicReferenceArray;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The daemon's slabs as this session sees them: each is mapped when a completion first names it, once for reading and
- * once for writing.
+ * The daemon's slabs as this session sees them: each is mapped when a completion first names it,
+ * once for reading and once for writing.
  */
 final class Slabs {
   private static final int ANSWERS_MAX = 64;
@@ -26,7 +26,8 @@ final class Slabs {
 
   Slabs(UnixSocket socket, Arena arena, long slabBytes, int slabCount) throws IOException {
     if (slabBytes < 0 || slabCount < 0) {
-      throw new IOException("the daemon's welcome names " + slabCount + " slabs of " + slabBytes + " bytes");
+      throw new IOException(
+          "the daemon's welcome names " + slabCount + " slabs of " + slabBytes + " bytes");
     }
     this.socket = socket;
     this.arena = arena;
@@ -50,7 +51,8 @@ final class Slabs {
   }
 
   private synchronized MemorySegment map(
-      int slab, boolean forWriting, AtomicReferenceArray<@Nullable MemorySegment> mapped) throws IOException {
+      int slab, boolean forWriting, AtomicReferenceArray<@Nullable MemorySegment> mapped)
+      throws IOException {
     MemorySegment known = mapped.get(slab);
     if (known != null) {
       return known;
@@ -59,7 +61,10 @@ final class Slabs {
     MemorySegment fields = MemorySegment.ofArray(request);
     fields.set(ValueLayout.JAVA_LONG_UNALIGNED, 0, HandshakeDescriptor.MAP_SLAB_MAGIC);
     fields.set(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.MAP_SLAB_INDEX_OFFSET, slab);
-    fields.set(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.MAP_SLAB_WRITABLE_OFFSET, forWriting ? 1 : 0);
+    fields.set(
+        ValueLayout.JAVA_INT_UNALIGNED,
+        HandshakeDescriptor.MAP_SLAB_WRITABLE_OFFSET,
+        forWriting ? 1 : 0);
     socket.send(request);
     for (int i = 0; i < ANSWERS_MAX; i++) {
       UnixSocket.Message answer = socket.receive(HandshakeDescriptor.MESSAGE_BYTES_MAX);
@@ -80,24 +85,30 @@ final class Slabs {
   }
 
   /** Null for the late answer to an earlier request. */
-  private @Nullable MemorySegment read(UnixSocket.Message answer, int slab, boolean forWriting) throws IOException {
+  private @Nullable MemorySegment read(UnixSocket.Message answer, int slab, boolean forWriting)
+      throws IOException {
     MemorySegment fields = MemorySegment.ofArray(answer.bytes());
     if (fields.byteSize() < HandshakeDescriptor.MAP_SLAB_BYTES
         || fields.get(ValueLayout.JAVA_LONG_UNALIGNED, 0) != HandshakeDescriptor.MAP_SLAB_MAGIC) {
       throw new IOException(
-          fields.byteSize() == 0 ? "the daemon has gone" : "the daemon's answer for slab " + slab + " is none");
+          fields.byteSize() == 0
+              ? "the daemon has gone"
+              : "the daemon's answer for slab " + slab + " is none");
     }
-    if (fields.get(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.MAP_SLAB_INDEX_OFFSET) != slab) {
+    if (fields.get(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.MAP_SLAB_INDEX_OFFSET)
+        != slab) {
       return null;
     }
     Status status =
         Status.of(
             Short.toUnsignedInt(
-                fields.get(ValueLayout.JAVA_SHORT_UNALIGNED, HandshakeDescriptor.MAP_SLAB_STATUS_OFFSET)));
+                fields.get(
+                    ValueLayout.JAVA_SHORT_UNALIGNED, HandshakeDescriptor.MAP_SLAB_STATUS_OFFSET)));
     if (status != Status.OK || answer.descriptors().size() != 1) {
       throw new IOException("slab " + slab + ": " + status.meaning());
     }
-    MemorySegment mapping = SharedMemory.map(answer.descriptors().getFirst(), slabBytes, forWriting, arena);
+    MemorySegment mapping =
+        SharedMemory.map(answer.descriptors().getFirst(), slabBytes, forWriting, arena);
     return forWriting ? mapping : mapping.asReadOnly();
   }
 }

@@ -8,14 +8,16 @@ import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.Executor;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Get and put: operations that copy. Large batches go in sub-batches, so that the daemon works on the next or the last
- * one while this one is copied.
+ * Get and put: operations that copy. Large batches go in sub-batches, so that the daemon works on
+ * the next or the last one while this one is copied.
  */
 final class Transfers {
   private static final long GET_BYTES = 32L << 20;
@@ -47,7 +49,8 @@ final class Transfers {
 
   // ---- get
 
-  BatchResult get(Namespace namespace, Keys keys, List<MemorySegment> destinations, Options options) {
+  BatchResult get(
+      Namespace namespace, Keys keys, List<MemorySegment> destinations, Options options) {
     checkDestinations(namespace, keys, destinations);
     long deadlineNs = operations.deadlineNs(options);
     int chunk = subBatch(namespace, GET_BYTES);
@@ -63,7 +66,8 @@ final class Transfers {
           next = to;
         }
         Batch first = inFlight.remove();
-        try (Leases leases = operations.await(first, batch -> Leases.read(operations, batch, options))) {
+        try (Leases leases =
+            operations.await(first, batch -> Leases.read(operations, batch, options))) {
           copyOut(leases, destinations, from, outcome);
         }
         from += first.count;
@@ -84,9 +88,14 @@ final class Transfers {
       int to,
       Options options,
       long deadlineNs,
-      java.util.function.@Nullable Consumer<Batch> listener) {
+      @Nullable Consumer<Batch> listener) {
     return operations.keys(
-        Verb.ACQUIRE, namespace, keys.slice(from, to), at(options, keys, from), deadlineNs, listener);
+        Verb.ACQUIRE,
+        namespace,
+        keys.slice(from, to),
+        at(options, keys, from),
+        deadlineNs,
+        listener);
   }
 
   CompletableFuture<BatchResult> getAsync(
@@ -104,7 +113,9 @@ final class Transfers {
     return get.future;
   }
 
-  /** An asynchronous get: some sub-batches in flight, each followed by another once it is copied. */
+  /**
+   * An asynchronous get: some sub-batches in flight, each followed by another once it is copied.
+   */
   private final class AsyncGet {
     final OperationFuture<BatchResult> future = new OperationFuture<>();
     final Outcome outcome;
@@ -117,7 +128,7 @@ final class Transfers {
     private final int chunks;
     private final AtomicInteger next = new AtomicInteger();
     private final AtomicInteger open;
-    private final List<OperationFuture<Leases>> acquires = new java.util.concurrent.CopyOnWriteArrayList<>();
+    private final List<OperationFuture<Leases>> acquires = new CopyOnWriteArrayList<>();
 
     AsyncGet(Namespace namespace, Keys keys, List<MemorySegment> destinations, Options options) {
       this.namespace = namespace;
@@ -159,15 +170,14 @@ final class Transfers {
                     }
                   },
                   copies)
-              .whenComplete(
-                  (nothing, failure) -> {
-                    boolean removed = acquires.remove(acquire);
-                    if (failure != null && removed) {
-                      future.completeExceptionally(failure);
-                    }
-                    startNext();
-                    closeOne();
-                  });
+              .whenComplete((nothing, failure) -> {
+                boolean removed = acquires.remove(acquire);
+                if (failure != null && removed) {
+                  future.completeExceptionally(failure);
+                }
+                startNext();
+                closeOne();
+              });
     }
 
     private void closeOne() {
@@ -187,7 +197,10 @@ final class Transfers {
     outcome.note(leases.status(), leases.detail());
     for (int i = 0; i < leases.count(); i++) {
       Status status = leases.status(i);
-      outcome.set(from + i, status == Status.OK ? copyOne(leases, i, destinations.get(from + i)) : status, leases.blocks().tier(i));
+      outcome.set(
+          from + i,
+          status == Status.OK ? copyOne(leases, i, destinations.get(from + i)) : status,
+          leases.blocks().tier(i));
     }
   }
 
@@ -206,17 +219,23 @@ final class Transfers {
     return leases.hasEnded() ? Status.STALE : Status.OK;
   }
 
-  private static void checkDestinations(Namespace namespace, Keys keys, List<MemorySegment> destinations) {
+  private static void checkDestinations(
+      Namespace namespace, Keys keys, List<MemorySegment> destinations) {
     if (destinations.size() != keys.count()) {
-      throw new IllegalArgumentException(keys.count() + " keys, but " + destinations.size() + " destinations");
+      throw new IllegalArgumentException(
+          keys.count() + " keys, but " + destinations.size() + " destinations");
     }
     for (MemorySegment destination : destinations) {
       if (destination.byteSize() < namespace.blockBytes() || destination.isReadOnly()) {
         throw new IllegalArgumentException(
-            "a destination is writable and has at least " + namespace.blockBytes() + " bytes, not " + destination);
+            "a destination is writable and has at least "
+                + namespace.blockBytes()
+                + " bytes, not "
+                + destination);
       }
       if (!destination.isNative() && !(destination.heapBase().orElse(null) instanceof byte[])) {
-        throw new IllegalArgumentException("a destination is native memory or a byte array, not " + destination);
+        throw new IllegalArgumentException(
+            "a destination is native memory or a byte array, not " + destination);
       }
     }
   }
@@ -229,14 +248,13 @@ final class Transfers {
     OperationFuture<BatchResult> future = new OperationFuture<>();
     AtomicBoolean cancelled = new AtomicBoolean();
     future.onCancel(() -> cancelled.set(true));
-    copies.execute(
-        () -> {
-          try {
-            future.answer(put(namespace, keys, sources, options, cancelled));
-          } catch (RuntimeException | Error e) {
-            future.completeExceptionally(e);
-          }
-        });
+    copies.execute(() -> {
+      try {
+        future.answer(put(namespace, keys, sources, options, cancelled));
+      } catch (RuntimeException | Error e) {
+        future.completeExceptionally(e);
+      }
+    });
     return future;
   }
 
@@ -266,9 +284,14 @@ final class Transfers {
         boolean more = next < count && (cancelled == null || !cancelled.get());
         if (more) {
           reserving =
-              startReserve(namespace, keys, next, Math.min(count, next + chunk), options, deadlineNs);
+              startReserve(
+                  namespace, keys, next, Math.min(count, next + chunk), options, deadlineNs);
         }
-        commits.add(copyIn(operations.await(reserved, batch -> Reservations.read(operations, batch)), sources, from));
+        commits.add(
+            copyIn(
+                operations.await(reserved, batch -> Reservations.read(operations, batch)),
+                sources,
+                from));
         if (commits.size() > WINDOW) {
           commits.remove().note(outcome);
         }
@@ -327,7 +350,8 @@ final class Transfers {
 
   private static void checkSources(Namespace namespace, Keys keys, List<MemorySegment> sources) {
     if (sources.size() != keys.count()) {
-      throw new IllegalArgumentException(keys.count() + " keys, but " + sources.size() + " sources");
+      throw new IllegalArgumentException(
+          keys.count() + " keys, but " + sources.size() + " sources");
     }
     for (MemorySegment source : sources) {
       if (source.byteSize() != namespace.blockBytes()) {

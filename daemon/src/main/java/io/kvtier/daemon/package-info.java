@@ -1,5 +1,3 @@
-/** The kvtierd process: configuration, sessions and the service itself. */
-@NullMarked
+/** kvtierd: start, wiring and the end of the daemon. */
+@org.jspecify.annotations.NullMarked
 package io.kvtier.daemon;
-
-import org.jspecify.annotations.NullMarked;

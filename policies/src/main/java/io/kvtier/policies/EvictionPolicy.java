@@ -1,9 +1,9 @@
 package io.kvtier.policies;
 
 /**
- * The order in which the blocks of one tier leave it. Confined to the index. Blocks are named by their small
- * integer ids in the directory, from 0 to the capacity given at construction; an id may come again for another block
- * after its removal. No call allocates.
+ * The order in which the blocks of one tier leave it. Confined to the index. Blocks are named by
+ * their small integer ids in the directory, from 0 to the capacity given at construction; an id may
+ * come again for another block after its removal. No call allocates.
  */
 public interface EvictionPolicy {
   /** What {@link #victim} answers when it found none. */
@@ -33,7 +33,8 @@ public interface EvictionPolicy {
   void onRemove(int block);
 
   /**
-   * The next block to leave among those that the mechanism accepts. It stays tracked until {@link #onRemove}.
+   * The next block to leave among those that the mechanism accepts. It stays tracked until {@link
+   * #onRemove}.
    *
    * @param looksMax the most candidates to look at
    * @return its id, or {@link #NONE}

@@ -3,8 +3,8 @@ package io.kvtier.policies;
 import java.util.Arrays;
 
 /**
- * Least recently used first. A doubly linked list threaded through two arrays that are indexed by block id: eight
- * bytes a block, constant time an operation.
+ * Least recently used first. A doubly linked list threaded through two arrays that are indexed by
+ * block id: eight bytes a block, constant time an operation.
  */
 public final class LruPolicy implements EvictionPolicy {
   private static final int UNTRACKED = -2;

@@ -1,14 +1,6 @@
-<<<<<<< HEAD
 /**
- * Which block leaves next. Policies decide and never act: no IO, no locks, no knowledge of pins. Each is confined to
- * the index's thread.
+ * Which block leaves next. Policies decide and never act: no IO, no locks, no knowledge of pins.
+ * Each is confined to the index's thread.
  */
 @org.jspecify.annotations.NullMarked
 package io.kvtier.policies;
-=======
-/** Eviction, admission and placement policies, free of I/O. */
-@NullMarked
-package io.kvtier.policies;
-
-import org.jspecify.annotations.NullMarked;
->>>>>>> build-skeleton

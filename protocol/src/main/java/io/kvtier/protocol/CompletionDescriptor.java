@@ -52,7 +52,9 @@ public final class CompletionDescriptor {
   /** The body is UTF-8 text: an explanation, or an answer in JSON. */
   public static final int FLAG_TEXT = 1;
 
-  /** Another process could have written the slot since its checksum was made: verify after reading. */
+  /**
+   * Another process could have written the slot since its checksum was made: verify after reading.
+   */
   public static final int BLOCK_FLAG_VERIFY = 1;
 
   private CompletionDescriptor() {}

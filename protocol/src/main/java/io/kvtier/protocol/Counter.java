@@ -37,7 +37,8 @@ public enum Counter {
   GAUGE_HOST_SLOTS_TOTAL("host_slots_total", "gauge: host slots carved out of slabs"),
   GAUGE_HOST_SLOTS_FREE("host_slots_free", "gauge: of these, free"),
   GAUGE_HOST_SLOTS_RESIDENT("host_slots_resident", "gauge: of these, holding a resident block"),
-  GAUGE_HOST_SLOTS_IN_FLIGHT("host_slots_in_flight", "gauge: of these, reserved, staging or leaving"),
+  GAUGE_HOST_SLOTS_IN_FLIGHT(
+      "host_slots_in_flight", "gauge: of these, reserved, staging or leaving"),
   GAUGE_SSD_SLOTS_TOTAL("ssd_slots_total", "gauge: SSD slots carved out of files"),
   GAUGE_SSD_SLOTS_FREE("ssd_slots_free", "gauge: of these, free"),
   GAUGE_SSD_SLOTS_RESIDENT("ssd_slots_resident", "gauge: of these, holding a resident block"),
@@ -55,6 +56,12 @@ public enum Counter {
   Counter(String key, String meaning) {
     this.key = key;
     this.meaning = meaning;
+  }
+
+  /** The counter's place in the daemon's region, in bytes. */
+  @SuppressWarnings("EnumOrdinal") // the order of this enum is the layout, and append-only
+  public int offset() {
+    return DaemonRegionDescriptor.COUNTERS_OFFSET + 8 * ordinal();
   }
 
   /** The name in JSON and in the generated Python. */

@@ -1,8 +1,8 @@
 package io.kvtier.protocol;
 
 /**
- * The layout of the daemon's own memory: who it is, whether it sleeps, and its counters. Little-endian; clients map it
- * read-only.
+ * The layout of the daemon's own memory: who it is, whether it sleeps, and its counters.
+ * Little-endian; clients map it read-only.
  *
  * <pre>
  *    0  u64 magic "KVTIERDR"   8  u32 layout version  12  u32 ready (published last, release)

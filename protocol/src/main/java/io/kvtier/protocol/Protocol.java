@@ -2,7 +2,9 @@ package io.kvtier.protocol;
 
 /** The versions and limits that both ends must agree on. */
 public final class Protocol {
-  /** Changes when a layout or a meaning changes: peers with another major version refuse each other. */
+  /**
+   * Changes when a layout or a meaning changes: peers with another major version refuse each other.
+   */
   public static final int VERSION_MAJOR = 1;
 
   /** Changes when something is added that the other side may ignore. */

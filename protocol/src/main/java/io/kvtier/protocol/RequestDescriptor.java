@@ -15,8 +15,8 @@ package io.kvtier.protocol;
  *   64  body              count x key stride | count x u64 id | count bytes of UTF-8
  * </pre>
  *
- * Keys are in prefix order: each is the parent of the next. With {@link #FLAG_PARENT} one more key stands before the
- * first and is its parent; it is not part of the count.
+ * Keys are in prefix order: each is the parent of the next. With {@link #FLAG_PARENT} one more key
+ * stands before the first and is its parent; it is not part of the count.
  */
 public final class RequestDescriptor {
   public static final int RECORD_BYTES_OFFSET = 0;
@@ -42,7 +42,9 @@ public final class RequestDescriptor {
   /** ACQUIRE stops at the first block that is not there: only the leading run is leased. */
   public static final int FLAG_LEADING_RUN = 4;
 
-  /** ACQUIRE answers from the host tier only; what is lower is PENDING and its promotion is started. */
+  /**
+   * ACQUIRE answers from the host tier only; what is lower is PENDING and its promotion is started.
+   */
   public static final int FLAG_NO_WAIT = 8;
 
   public static final int FLAGS_ALL = 15;

@@ -3,9 +3,10 @@ package io.kvtier.protocol;
 import java.lang.foreign.MemorySegment;
 
 /**
- * The reading end of a single-producer single-consumer ring. The caller peeks at the next record, reads it, and
- * advances; a record that is not advanced over stays in the ring, which is how back-pressure works. Confined to
- * one thread. Its own position is private, and the producer's is checked for sense.
+ * The reading end of a single-producer single-consumer ring. The caller peeks at the next record,
+ * reads it, and advances; a record that is not advanced over stays in the ring, which is how
+ * back-pressure works. Confined to one thread. Its own position is private, and the producer's is
+ * checked for sense.
  */
 public final class RingConsumer {
   private final MemorySegment region;
@@ -23,7 +24,12 @@ public final class RingConsumer {
    * @param headerBytes the least length of a record
    */
   public RingConsumer(
-      MemorySegment region, long ringOffset, long capacity, int tailOffset, int headOffset, int headerBytes) {
+      MemorySegment region,
+      long ringOffset,
+      long capacity,
+      int tailOffset,
+      int headOffset,
+      int headerBytes) {
     this.region = region;
     this.ringOffset = ringOffset;
     this.capacity = capacity;
@@ -42,9 +48,16 @@ public final class RingConsumer {
     if (tail == tailSeen) {
       return false;
     }
-    if (tail < tailSeen || tail - head > capacity || (tail & (SessionRegionDescriptor.RECORD_ALIGNMENT - 1)) != 0) {
+    if (tail < tailSeen
+        || tail - head > capacity
+        || (tail & (SessionRegionDescriptor.RECORD_ALIGNMENT - 1)) != 0) {
       throw new ProtocolViolation(
-          "ring tail is " + tail + ", expected a multiple of 8 from " + tailSeen + " to " + (head + capacity));
+          "ring tail is "
+              + tail
+              + ", expected a multiple of 8 from "
+              + tailSeen
+              + " to "
+              + (head + capacity));
     }
     tailSeen = tail;
     return true;
@@ -55,13 +68,21 @@ public final class RingConsumer {
     return ringOffset + (head & (capacity - 1));
   }
 
-  /** The length of the next record, checked against what was published; only after {@link #hasNext}. */
+  /**
+   * The length of the next record, checked against what was published; only after {@link #hasNext}.
+   */
   public int recordBytes() throws ProtocolViolation {
     int bytes = Words.getInt(region, offset());
-    if (bytes < headerBytes || bytes > tailSeen - head || (bytes & (SessionRegionDescriptor.RECORD_ALIGNMENT - 1)) != 0) {
+    if (bytes < headerBytes
+        || bytes > tailSeen - head
+        || (bytes & (SessionRegionDescriptor.RECORD_ALIGNMENT - 1)) != 0) {
       throw new ProtocolViolation(
-          "record length is " + Integer.toUnsignedLong(bytes) + ", expected a multiple of 8 from " + headerBytes
-              + " to " + (tailSeen - head));
+          "record length is "
+              + Integer.toUnsignedLong(bytes)
+              + ", expected a multiple of 8 from "
+              + headerBytes
+              + " to "
+              + (tailSeen - head));
     }
     return bytes;
   }

@@ -3,10 +3,11 @@ package io.kvtier.protocol;
 import java.lang.foreign.MemorySegment;
 
 /**
- * The writing end of a single-producer single-consumer ring of records in a mirrored mapping. The caller claims a
- * contiguous span, writes the record, and publishes; several records may be published at once. Confined to one
- * thread. Its own position is private: what the peer writes into the shared words can only make the ring look
- * full, and an impossible value is a protocol violation.
+ * The writing end of a single-producer single-consumer ring of records in a mirrored mapping. The
+ * caller claims a contiguous span, writes the record, and publishes; several records may be
+ * published at once. Confined to one thread. Its own position is private: what the peer writes into
+ * the shared words can only make the ring look full, and an impossible value is a protocol
+ * violation.
  */
 public final class RingProducer {
   private final MemorySegment region;
@@ -24,7 +25,8 @@ public final class RingProducer {
    * @param ringOffset where the ring's first mapping begins in the region
    * @param capacity the ring's bytes, a power of two
    */
-  public RingProducer(MemorySegment region, long ringOffset, long capacity, int tailOffset, int headOffset) {
+  public RingProducer(
+      MemorySegment region, long ringOffset, long capacity, int tailOffset, int headOffset) {
     this.region = region;
     this.ringOffset = ringOffset;
     this.capacity = capacity;

@@ -6,7 +6,10 @@ import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
-/** A session's mapped memory, laid out as {@link SessionRegionDescriptor} says, and the ends of its rings. */
+/**
+ * A session's mapped memory, laid out as {@link SessionRegionDescriptor} says, and the ends of its
+ * rings.
+ */
 public final class SessionRegion {
   private final MemorySegment segment;
   private final long requestRingBytes;
@@ -20,11 +23,19 @@ public final class SessionRegion {
 
   /** Initialises fresh memory; the ready word is published last. */
   public static SessionRegion create(
-      Descriptor memory, long sessionId, long requestRingBytes, long completionRingBytes, Arena arena)
+      Descriptor memory,
+      long sessionId,
+      long requestRingBytes,
+      long completionRingBytes,
+      Arena arena)
       throws IOException {
     MemorySegment segment =
         SharedMemory.mapMirrored(
-            memory, SessionRegionDescriptor.HEADER_BYTES, requestRingBytes, completionRingBytes, arena);
+            memory,
+            SessionRegionDescriptor.HEADER_BYTES,
+            requestRingBytes,
+            completionRingBytes,
+            arena);
     Words.putLong(segment, SessionRegionDescriptor.MAGIC_OFFSET, SessionRegionDescriptor.MAGIC);
     Words.putInt(segment, SessionRegionDescriptor.VERSION_OFFSET, Protocol.VERSION);
     Words.putLong(segment, SessionRegionDescriptor.SESSION_ID_OFFSET, sessionId);
@@ -33,7 +44,8 @@ public final class SessionRegion {
         SessionRegionDescriptor.REGION_BYTES_OFFSET,
         SessionRegionDescriptor.regionBytes(requestRingBytes, completionRingBytes));
     Words.putLong(segment, SessionRegionDescriptor.REQUEST_RING_BYTES_OFFSET, requestRingBytes);
-    Words.putLong(segment, SessionRegionDescriptor.COMPLETION_RING_BYTES_OFFSET, completionRingBytes);
+    Words.putLong(
+        segment, SessionRegionDescriptor.COMPLETION_RING_BYTES_OFFSET, completionRingBytes);
     Words.putIntRelease(segment, SessionRegionDescriptor.READY_OFFSET, 1);
     return new SessionRegion(segment, requestRingBytes, completionRingBytes);
   }
@@ -43,15 +55,19 @@ public final class SessionRegion {
     long requestBytes;
     long completionBytes;
     try (Arena probe = Arena.ofConfined()) {
-      MemorySegment header = SharedMemory.map(memory, SessionRegionDescriptor.HEADER_BYTES, false, probe);
+      MemorySegment header =
+          SharedMemory.map(memory, SessionRegionDescriptor.HEADER_BYTES, false, probe);
       if (Words.getIntAcquire(header, SessionRegionDescriptor.READY_OFFSET) != 1
-          || Words.getLong(header, SessionRegionDescriptor.MAGIC_OFFSET) != SessionRegionDescriptor.MAGIC) {
+          || Words.getLong(header, SessionRegionDescriptor.MAGIC_OFFSET)
+              != SessionRegionDescriptor.MAGIC) {
         throw new IOException("the session's memory is not a kvtier session region");
       }
       int version = Words.getInt(header, SessionRegionDescriptor.VERSION_OFFSET);
       if (!Protocol.isCompatible(version)) {
         throw new IOException(
-            "the session's memory has layout " + Protocol.describe(version) + ", this client reads "
+            "the session's memory has layout "
+                + Protocol.describe(version)
+                + ", this client reads "
                 + Protocol.describe(Protocol.VERSION));
       }
       requestBytes = Words.getLong(header, SessionRegionDescriptor.REQUEST_RING_BYTES_OFFSET);

@@ -1,9 +1,9 @@
 package io.kvtier.protocol;
 
 /**
- * The layout of a session's memory: its two rings and their counters. Little-endian. Both sides map it for
- * writing; the daemon never trusts what it reads here and keeps its own positions privately. Words written by
- * different sides are 128 bytes apart.
+ * The layout of a session's memory: its two rings and their counters. Little-endian. Both sides map
+ * it for writing; the daemon never trusts what it reads here and keeps its own positions privately.
+ * Words written by different sides are 128 bytes apart.
  *
  * <pre>
  *    0  u64 magic "KVTIERSR"    8  u32 layout version   12  u32 ready (published last, release)
@@ -18,8 +18,8 @@ package io.kvtier.protocol;
  * 4096  request ring, then completion ring; each is mapped twice in a row
  * </pre>
  *
- * Positions count bytes from the beginning of the session and never wrap; a record's place in a ring is its
- * position modulo the ring's size, a power of two.
+ * Positions count bytes from the beginning of the session and never wrap; a record's place in a
+ * ring is its position modulo the ring's size, a power of two.
  */
 public final class SessionRegionDescriptor {
   public static final long MAGIC = 0x5253_5245_4954_564BL; // "KVTIERSR" in memory order

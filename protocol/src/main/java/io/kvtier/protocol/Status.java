@@ -1,6 +1,9 @@
 package io.kvtier.protocol;
 
-/** The outcome of an operation or of one of its blocks. Append-only: a number never changes its meaning. */
+/**
+ * The outcome of an operation or of one of its blocks. Append-only: a number never changes its
+ * meaning.
+ */
 public enum Status {
   OK(0, "done"),
   MISS(1, "the block is not here"),

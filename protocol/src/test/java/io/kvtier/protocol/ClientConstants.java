@@ -10,8 +10,8 @@ import java.util.List;
 import java.util.Locale;
 
 /**
- * The generator of the Python client's constants, from the Java layouts. {@code main} writes the files; {@link
- * ClientConstantsTest} fails when they are stale.
+ * The generator of the Python client's constants, from the Java layouts. {@code main} writes the
+ * files; {@link ClientConstantsTest} fails when they are stale.
  */
 final class ClientConstants {
   private static final List<Class<?>> LAYOUTS =
@@ -41,7 +41,8 @@ final class ClientConstants {
 
   static String python() {
     StringBuilder out = new StringBuilder();
-    out.append("\"\"\"Constants of the kvtier protocol. Generated from the Java layouts by scripts/generate; do not edit.\"\"\"\n\n");
+    out.append(
+        "\"\"\"Constants of the kvtier protocol. Generated from the Java layouts by scripts/generate; do not edit.\"\"\"\n\n");
     out.append("from enum import IntEnum\n\n\nclass Status(IntEnum):\n");
     out.append("    \"\"\"The outcome of an operation or of one of its blocks.\"\"\"\n\n");
     for (Status status : Status.values()) {
@@ -67,17 +68,29 @@ final class ClientConstants {
 
   static String header() {
     StringBuilder out = new StringBuilder();
-    out.append("/* Constants of the kvtier protocol. Generated from the Java layouts by scripts/generate; do not edit. */\n");
+    out.append(
+        "/* Constants of the kvtier protocol. Generated from the Java layouts by scripts/generate; do not edit. */\n");
     out.append("#ifndef KVTIER_PROTOCOL_H\n#define KVTIER_PROTOCOL_H\n\n");
     for (Status status : Status.values()) {
-      out.append("#define KVTIER_STATUS_").append(status.name()).append(' ').append(status.code()).append('\n');
+      out.append("#define KVTIER_STATUS_")
+          .append(status.name())
+          .append(' ')
+          .append(status.code())
+          .append('\n');
     }
     for (Verb verb : Verb.values()) {
-      out.append("#define KVTIER_VERB_").append(verb.name()).append(' ').append(verb.code()).append('\n');
+      out.append("#define KVTIER_VERB_")
+          .append(verb.name())
+          .append(' ')
+          .append(verb.code())
+          .append('\n');
     }
-    each(
-        (name, value) ->
-            out.append("#define KVTIER_").append(name).append(' ').append(hex(value)).append(value > Integer.MAX_VALUE ? "ULL\n" : "\n"));
+    each((name, value) ->
+        out.append("#define KVTIER_")
+            .append(name)
+            .append(' ')
+            .append(hex(value))
+            .append(value > Integer.MAX_VALUE ? "ULL\n" : "\n"));
     out.append("\n#endif\n");
     return out.toString();
   }

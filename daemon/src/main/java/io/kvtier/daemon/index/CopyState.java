@@ -1,7 +1,8 @@
 package io.kvtier.daemon.index;
 
 /**
- * The life of a block's copy in one tier. A closed cycle: every change of state is checked against it.
+ * The life of a block's copy in one tier. A closed cycle: every change of state is checked against
+ * it.
  *
  * <pre>
  *   NONE -> RESERVED -> STAGING -> RESIDENT -> LEAVING -> NONE
@@ -11,20 +12,31 @@ package io.kvtier.daemon.index;
  */
 enum CopyState {
   /** No copy, no slot. */
-  NONE,
+  NONE(0),
   /** A client was granted the slot and may be writing it. */
-  RESERVED,
+  RESERVED(1),
   /** All bytes are, or are being put, in place; not verified yet. Not visible. */
-  STAGING,
+  STAGING(2),
   /** Verified and visible. */
-  RESIDENT,
+  RESIDENT(3),
   /** Not visible any more; the slot is freed when the last hold ends. */
-  LEAVING;
+  LEAVING(4);
 
-  private static final CopyState[] BY_ORDINAL = values();
+  private static final CopyState[] BY_CODE = values();
 
-  static CopyState of(int ordinal) {
-    return BY_ORDINAL[ordinal];
+  private final int code;
+
+  CopyState(int code) {
+    this.code = code;
+  }
+
+  /** The number in a directory record, four bits. */
+  int code() {
+    return code;
+  }
+
+  static CopyState of(int code) {
+    return BY_CODE[code];
   }
 
   boolean canBecome(CopyState next) {

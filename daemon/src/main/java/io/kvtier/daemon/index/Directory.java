@@ -9,8 +9,9 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
 /**
- * Every block the daemon knows, in a fixed amount of memory outside the heap: a hash table of chains through records of
- * 64 bytes, one cache line each. Confined to the index. A record's number is the block's id everywhere else.
+ * Every block the daemon knows, in a fixed amount of memory outside the heap: a hash table of
+ * chains through records of 64 bytes, one cache line each. Confined to the index. A record's number
+ * is the block's id everywhere else.
  *
  * <pre>
  *    0  key, 32 bytes, zero-padded
@@ -154,7 +155,10 @@ public final class Directory implements AutoCloseable {
     return block;
   }
 
-  /** Takes a block out of sight: its key can be inserted again, its record lives on until {@link #free}. */
+  /**
+   * Takes a block out of sight: its key can be inserted again, its record lives on until {@link
+   * #free}.
+   */
   public void unlink(int block) {
     long at = at(block);
     key0 = records.get(LONG, at);
@@ -253,7 +257,8 @@ public final class Directory implements AutoCloseable {
 
   /** Well-mixed bits of a block's key, for policies. */
   public long fingerprint(int block) {
-    return mix(records.get(LONG, at(block)) ^ mix(records.get(LONG, at(block) + 8) ^ namespaceId(block)));
+    return mix(
+        records.get(LONG, at(block)) ^ mix(records.get(LONG, at(block) + 8) ^ namespaceId(block)));
   }
 
   public int namespaceId(int block) {
@@ -279,18 +284,20 @@ public final class Directory implements AutoCloseable {
   void setHostState(int block, CopyState next) {
     CopyState now = hostState(block);
     if (!now.canBecome(next)) {
-      throw new IllegalStateException("host copy of block " + block + " can't go from " + now + " to " + next);
+      throw new IllegalStateException(
+          "host copy of block " + block + " can't go from " + now + " to " + next);
     }
-    int states = records.get(BYTE, at(block) + STATES) & 0xf0 | next.ordinal();
+    int states = (records.get(BYTE, at(block) + STATES) & 0xf0) | next.code();
     records.set(BYTE, at(block) + STATES, (byte) states);
   }
 
   void setSsdState(int block, CopyState next) {
     CopyState now = ssdState(block);
     if (!now.canBecome(next)) {
-      throw new IllegalStateException("SSD copy of block " + block + " can't go from " + now + " to " + next);
+      throw new IllegalStateException(
+          "SSD copy of block " + block + " can't go from " + now + " to " + next);
     }
-    int states = records.get(BYTE, at(block) + STATES) & 0x0f | next.ordinal() << 4;
+    int states = (records.get(BYTE, at(block) + STATES) & 0x0f) | (next.code() << 4);
     records.set(BYTE, at(block) + STATES, (byte) states);
   }
 
@@ -357,9 +364,12 @@ public final class Directory implements AutoCloseable {
   void checkInvariants() {
     int linked = 0;
     for (int bucket = 0; bucket <= bucketMask; bucket++) {
-      for (int block = buckets.get(INT, 4L * bucket) - 1; block != NONE; block = records.get(INT, at(block) + NEXT) - 1) {
+      for (int block = buckets.get(INT, 4L * bucket) - 1;
+          block != NONE;
+          block = records.get(INT, at(block) + NEXT) - 1) {
         if (!isLinked(block) || ++linked > size) {
-          throw new IllegalStateException("chain of bucket " + bucket + " is broken at block " + block);
+          throw new IllegalStateException(
+              "chain of bucket " + bucket + " is broken at block " + block);
         }
       }
     }
@@ -370,7 +380,8 @@ public final class Directory implements AutoCloseable {
       linkedFlags += isLinked(block) ? 1 : 0;
     }
     if (used != size || linked != linkedFlags) {
-      throw new IllegalStateException("directory counts " + size + " blocks, found " + used + ", linked " + linked);
+      throw new IllegalStateException(
+          "directory counts " + size + " blocks, found " + used + ", linked " + linked);
     }
   }
 

@@ -3,9 +3,9 @@ package io.kvtier.daemon.index;
 import java.util.Arrays;
 
 /**
- * What sessions hold: leases, reservations and pins, each of one block. A fixed pool in arrays; a hold's id carries a
- * generation, so that an id of a hold that has ended never names another. Leases also stand in a timer wheel by their end.
- * Confined to the index.
+ * What sessions hold: leases, reservations and pins, each of one block. A fixed pool in arrays; a
+ * hold's id carries a generation, so that an id of a hold that has ended never names another.
+ * Leases also stand in a timer wheel by their end. Confined to the index.
  */
 final class HoldTable {
   static final int NONE = -1;
@@ -89,7 +89,9 @@ final class HoldTable {
     return (long) generation[hold] << 32 | (hold + 1);
   }
 
-  /** The hold of an id, if it lives, is of that kind and belongs to that holder; else {@link #NONE}. */
+  /**
+   * The hold of an id, if it lives, is of that kind and belongs to that holder; else {@link #NONE}.
+   */
   int find(long id, byte ofKind, Holder holder) {
     int hold = (int) id - 1;
     return hold >= 0
@@ -158,7 +160,9 @@ final class HoldTable {
       tick = nowTick - WHEEL_BUCKETS;
     }
     while (tick < nowTick) {
-      for (int hold = wheel[(int) tick & (WHEEL_BUCKETS - 1)]; hold != NONE; hold = wheelNext[hold]) {
+      for (int hold = wheel[(int) tick & (WHEEL_BUCKETS - 1)];
+          hold != NONE;
+          hold = wheelNext[hold]) {
         if (endNs[hold] <= nowNs) {
           return hold;
         }

@@ -8,10 +8,21 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 import org.jspecify.annotations.Nullable;
 
-/** The registered cache layouts. A namespace's id, properties and block size never change while the daemon runs. */
+/**
+ * The registered cache layouts. A namespace's id, properties and block size never change while the
+ * daemon runs.
+ */
 final class Namespaces {
+  static final int NAMESPACES_MAX = 4096;
+
   /** The properties by which namespaces are told apart, and the sizes that follow from them. */
-  record Namespace(int id, String name, long blockBytes, TreeMap<String, String> properties, int hostClass, int ssdClass) {}
+  record Namespace(
+      int id,
+      String name,
+      long blockBytes,
+      Map<String, String> properties,
+      int hostClass,
+      int ssdClass) {}
 
   private final List<Namespace> byId = new ArrayList<>();
   private final Map<String, Namespace> byName = new HashMap<>();
@@ -28,22 +39,28 @@ final class Namespaces {
     return byId.size();
   }
 
-  Namespace add(String name, long blockBytes, TreeMap<String, String> properties, int hostClass, int ssdClass) {
-    Namespace namespace = new Namespace(byId.size(), name, blockBytes, properties, hostClass, ssdClass);
+  Namespace add(
+      String name, long blockBytes, Map<String, String> properties, int hostClass, int ssdClass) {
+    Namespace namespace =
+        new Namespace(byId.size(), name, blockBytes, properties, hostClass, ssdClass);
     byId.add(namespace);
     byName.put(name, namespace);
     return namespace;
   }
 
-  /** Splits a registration's text; null when a line is not {@code property=value} or no name is given. */
-  static @Nullable TreeMap<String, String> parse(String text) {
-    TreeMap<String, String> properties = new TreeMap<>();
+  /**
+   * Splits a registration's text; null when a line is not {@code property=value} or no name is
+   * given.
+   */
+  static @Nullable Map<String, String> parse(String text) {
+    Map<String, String> properties = new TreeMap<>();
     for (String line : text.split("\n", -1)) {
       if (line.isEmpty()) {
         continue;
       }
       int equals = line.indexOf('=');
-      if (equals <= 0 || properties.put(line.substring(0, equals), line.substring(equals + 1)) != null) {
+      if (equals <= 0
+          || properties.put(line.substring(0, equals), line.substring(equals + 1)) != null) {
         return null;
       }
     }
@@ -52,7 +69,8 @@ final class Namespaces {
   }
 
   /** The first difference of two registrations in words, or null when they agree. */
-  static @Nullable String difference(Namespace known, long blockBytes, TreeMap<String, String> properties) {
+  static @Nullable String difference(
+      Namespace known, long blockBytes, Map<String, String> properties) {
     if (known.blockBytes != blockBytes) {
       return "block_bytes is " + known.blockBytes + " there, " + blockBytes + " here";
     }

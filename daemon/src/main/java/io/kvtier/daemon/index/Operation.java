@@ -1,11 +1,12 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import java.util.Arrays;
 
 /**
- * A request that could not be answered at once: what is known of its blocks, and how many are still open. Pooled; its arrays
- * grow to the largest batch seen and stay.
+ * A request that could not be answered at once: what is known of its blocks, and how many are still
+ * open. Pooled; its arrays grow to the largest batch seen and stay.
  */
 final class Operation {
   final int poolIndex;
@@ -22,10 +23,13 @@ final class Operation {
   int count;
   int open;
   long value;
+  Status outcome = Status.OK;
   int reservedCompletionBytes;
   boolean answerable;
+
   /** CLEAR and FLUSH: the next block to look at, and what is still being written. */
   int cursor;
+
   int cursorEnd;
   boolean scanning;
   int[] block = new int[0];
@@ -42,6 +46,7 @@ final class Operation {
     count = blocks;
     open = 0;
     value = 0;
+    outcome = Status.OK;
     if (block.length < blocks) {
       int capacity = Math.max(64, Integer.highestOneBit(blocks) << 1);
       block = new int[capacity];

@@ -3,8 +3,9 @@ package io.kvtier.daemon.index;
 import java.util.Arrays;
 
 /**
- * Who waits for which block: lists of (operation, place in its batch) hung on blocks. A fixed pool; confined to the
- * index. The heads are kept apart from the directory's records, because few blocks are waited for at a time.
+ * Who waits for which block: lists of (operation, place in its batch) hung on blocks. A fixed pool;
+ * confined to the index. The heads are kept apart from the directory's records, because few blocks
+ * are waited for at a time.
  */
 final class WaiterTable {
   static final int NONE = -1;
@@ -30,7 +31,7 @@ final class WaiterTable {
   }
 
   private int bucket(int block) {
-    return block * 0x9E3779B9 >>> 7 & (heads.length - 1);
+    return ((block * 0x9E3779B9) >>> 7) & (heads.length - 1);
   }
 
   /** Hangs a waiter on a block; false when the pool is empty. */
@@ -50,7 +51,10 @@ final class WaiterTable {
     return true;
   }
 
-  /** Takes one waiter off a block: its number, to be read and given to {@link #free}; or {@link #NONE}. */
+  /**
+   * Takes one waiter off a block: its number, to be read and given to {@link #free}; or {@link
+   * #NONE}.
+   */
   int take(int block) {
     int bucket = bucket(block);
     int before = NONE;
@@ -64,18 +68,38 @@ final class WaiterTable {
     return NONE;
   }
 
-  /** Takes one particular waiter off a block, if it is there. */
-  void remove(int block, int ofOperation, int ofPlace) {
+  /** Takes all waiters of an operation off their blocks. */
+  void removeAll(int ofOperation) {
+    for (int bucket = 0; bucket < heads.length; bucket++) {
+      int before = NONE;
+      for (int waiter = heads[bucket]; waiter != NONE; ) {
+        int following = next[waiter];
+        if (operation[waiter] == ofOperation) {
+          unlink(bucket, before, waiter);
+          free(waiter);
+        } else {
+          before = waiter;
+        }
+        waiter = following;
+      }
+    }
+  }
+
+  /** Takes one particular waiter off a block; false when it is not there. */
+  boolean remove(int block, int ofOperation, int ofPlace) {
     int bucket = bucket(block);
     int before = NONE;
     for (int waiter = heads[bucket]; waiter != NONE; waiter = next[waiter]) {
-      if (blockOf[waiter] == block && operation[waiter] == ofOperation && place[waiter] == ofPlace) {
+      if (blockOf[waiter] == block
+          && operation[waiter] == ofOperation
+          && place[waiter] == ofPlace) {
         unlink(bucket, before, waiter);
         free(waiter);
-        return;
+        return true;
       }
       before = waiter;
     }
+    return false;
   }
 
   private void unlink(int bucket, int before, int waiter) {

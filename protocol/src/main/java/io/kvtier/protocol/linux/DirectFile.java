@@ -8,8 +8,9 @@ import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
 
 /**
- * A preallocated file read and written past the page cache ({@code O_DIRECT}) where the file system allows
- * it. Addresses, lengths and offsets are multiples of {@link #ALIGNMENT_BYTES}. Safe for several threads.
+ * A preallocated file read and written past the page cache ({@code O_DIRECT}) where the file system
+ * allows it. Addresses, lengths and offsets are multiples of {@link #ALIGNMENT_BYTES}. Safe for
+ * several threads.
  */
 public final class DirectFile implements AutoCloseable {
   public static final int ALIGNMENT_BYTES = 4096;
@@ -43,7 +44,8 @@ public final class DirectFile implements AutoCloseable {
       MemorySegment name = arena.allocateFrom(path.toString());
       int flags = O_RDWR | O_CREAT | O_CLOEXEC;
       boolean direct = true;
-      int fd = (int) Libc.OPEN.invokeExact(Libc.capture(), name, flags | O_DIRECT, OWNER_READ_WRITE);
+      int fd =
+          (int) Libc.OPEN.invokeExact(Libc.capture(), name, flags | O_DIRECT, OWNER_READ_WRITE);
       if (fd < 0 && Libc.errno() == Errno.EINVAL) {
         direct = false;
         fd = (int) Libc.OPEN.invokeExact(Libc.capture(), name, flags, OWNER_READ_WRITE);
@@ -100,14 +102,26 @@ public final class DirectFile implements AutoCloseable {
         }
         long moved =
             write
-                ? (long) Libc.PWRITEV.invokeExact(Libc.capture(), descriptor.number(), vector, parts, offset + done)
-                : (long) Libc.PREADV.invokeExact(Libc.capture(), descriptor.number(), vector, parts, offset + done);
+                ? (long)
+                    Libc.PWRITEV.invokeExact(
+                        Libc.capture(), descriptor.number(), vector, parts, offset + done)
+                : (long)
+                    Libc.PREADV.invokeExact(
+                        Libc.capture(), descriptor.number(), vector, parts, offset + done);
         if (moved > 0) {
           done += moved;
         } else if (moved == 0) {
-          throw new IOException(path + " ends at offset " + (offset + done) + "; expected " + total + " bytes from " + offset);
+          throw new IOException(
+              path
+                  + " ends at offset "
+                  + (offset + done)
+                  + "; expected "
+                  + total
+                  + " bytes from "
+                  + offset);
         } else if (Libc.errno() != Errno.EINTR) {
-          throw Libc.failure(write ? "pwritev" : "preadv", path + ", " + total + " bytes at " + offset);
+          throw Libc.failure(
+              write ? "pwritev" : "preadv", path + ", " + total + " bytes at " + offset);
         }
       }
     } catch (IOException e) {

@@ -66,12 +66,15 @@ public final class Epoll implements AutoCloseable {
     control(CTL_DEL, watched, 0, 0);
   }
 
-  private void control(int operation, Descriptor watched, int eventMask, long tag) throws IOException {
+  private void control(int operation, Descriptor watched, int eventMask, long tag)
+      throws IOException {
     try (Arena local = Arena.ofConfined()) {
       MemorySegment event = local.allocate(16, 8);
       event.set(JAVA_INT, 0, eventMask);
       event.set(JAVA_LONG_UNALIGNED, 4, tag);
-      if ((int) Libc.EPOLL_CTL.invokeExact(Libc.capture(), descriptor.number(), operation, watched.number(), event)
+      if ((int)
+              Libc.EPOLL_CTL.invokeExact(
+                  Libc.capture(), descriptor.number(), operation, watched.number(), event)
           < 0) {
         throw Libc.failure("epoll_ctl", "operation " + operation + ", " + watched);
       }
@@ -90,7 +93,10 @@ public final class Epoll implements AutoCloseable {
    */
   public int await(int timeoutMs) {
     try {
-      int count = (int) Libc.EPOLL_WAIT.invokeExact(Libc.capture(), descriptor.number(), events, BATCH, timeoutMs);
+      int count =
+          (int)
+              Libc.EPOLL_WAIT.invokeExact(
+                  Libc.capture(), descriptor.number(), events, BATCH, timeoutMs);
       return Math.max(count, 0);
     } catch (Throwable t) {
       throw Libc.defect(t);

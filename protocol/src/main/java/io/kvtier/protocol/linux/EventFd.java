@@ -6,7 +6,9 @@ import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
-/** A doorbell towards a thread that waits in {@link Epoll}: ringing it is sticky, so none is lost. */
+/**
+ * A doorbell towards a thread that waits in {@link Epoll}: ringing it is sticky, so none is lost.
+ */
 public final class EventFd implements AutoCloseable {
   private static final int EFD_NONBLOCK = 0x800;
   private static final int EFD_CLOEXEC = 0x80000;

@@ -6,8 +6,8 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
- * Sleeping and waking on a 32-bit word of shared memory, across processes ({@code futex(2)}). Spurious
- * returns are normal: the caller re-checks its condition.
+ * Sleeping and waking on a 32-bit word of shared memory, across processes ({@code futex(2)}).
+ * Spurious returns are normal: the caller re-checks its condition.
  */
 public final class Futex {
   private static final long SYS_FUTEX = 202;
@@ -44,7 +44,13 @@ public final class Futex {
       long ignored =
           (long)
               Libc.FUTEX_UNCHECKED.invokeExact(
-                  SYS_FUTEX, word.address() + offset, FUTEX_WAKE, waiters, MemorySegment.NULL, 0L, 0);
+                  SYS_FUTEX,
+                  word.address() + offset,
+                  FUTEX_WAKE,
+                  waiters,
+                  MemorySegment.NULL,
+                  0L,
+                  0);
     } catch (Throwable t) {
       throw Libc.defect(t);
     }

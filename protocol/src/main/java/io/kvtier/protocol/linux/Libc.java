@@ -25,39 +25,64 @@ final class Libc {
       ThreadLocal.withInitial(() -> Arena.ofAuto().allocate(CAPTURE));
 
   static final MethodHandle MMAP =
-      checked("mmap", FunctionDescriptor.of(JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_LONG));
-  static final MethodHandle MUNMAP = checked("munmap", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_LONG));
+      checked(
+          "mmap",
+          FunctionDescriptor.of(
+              JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_LONG));
+  static final MethodHandle MUNMAP =
+      checked("munmap", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_LONG));
   static final MethodHandle MADVISE =
       checked("madvise", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_INT));
-  static final MethodHandle MEMFD_CREATE = checked("memfd_create", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_INT));
-  static final MethodHandle FTRUNCATE = checked("ftruncate", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_LONG));
+  static final MethodHandle MEMFD_CREATE =
+      checked("memfd_create", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_INT));
+  static final MethodHandle FTRUNCATE =
+      checked("ftruncate", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_LONG));
   static final MethodHandle FALLOCATE =
-      checked("fallocate", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_LONG, JAVA_LONG));
-  static final MethodHandle FCHMOD = checked("fchmod", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
-  static final MethodHandle CHMOD = checked("chmod", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_INT));
-  static final MethodHandle FCNTL = variadic("fcntl", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT), 2);
-  static final MethodHandle OPEN = variadic("open", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_INT, JAVA_INT), 2);
+      checked(
+          "fallocate", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_LONG, JAVA_LONG));
+  static final MethodHandle FCHMOD =
+      checked("fchmod", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
+  static final MethodHandle CHMOD =
+      checked("chmod", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_INT));
+  static final MethodHandle FCNTL =
+      variadic("fcntl", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT), 2);
+  static final MethodHandle OPEN =
+      variadic("open", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_INT, JAVA_INT), 2);
   static final MethodHandle CLOSE = checked("close", FunctionDescriptor.of(JAVA_INT, JAVA_INT));
   static final MethodHandle PREADV =
       checked("preadv", FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, JAVA_INT, JAVA_LONG));
   static final MethodHandle PWRITEV =
       checked("pwritev", FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, JAVA_INT, JAVA_LONG));
-  static final MethodHandle SOCKET = checked("socket", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT));
-  static final MethodHandle BIND = checked("bind", FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT));
-  static final MethodHandle LISTEN = checked("listen", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
-  static final MethodHandle CONNECT = checked("connect", FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT));
+  static final MethodHandle SOCKET =
+      checked("socket", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT));
+  static final MethodHandle BIND =
+      checked("bind", FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT));
+  static final MethodHandle LISTEN =
+      checked("listen", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
+  static final MethodHandle CONNECT =
+      checked("connect", FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT));
   static final MethodHandle ACCEPT4 =
       checked("accept4", FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS, ADDRESS, JAVA_INT));
-  static final MethodHandle SENDMSG = checked("sendmsg", FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, JAVA_INT));
-  static final MethodHandle RECVMSG = checked("recvmsg", FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, JAVA_INT));
-  static final MethodHandle POLL = checked("poll", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_LONG, JAVA_INT));
-  static final MethodHandle SHUTDOWN = checked("shutdown", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
+  static final MethodHandle SENDMSG =
+      checked("sendmsg", FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, JAVA_INT));
+  static final MethodHandle RECVMSG =
+      checked("recvmsg", FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, JAVA_INT));
+  static final MethodHandle POLL =
+      checked("poll", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_LONG, JAVA_INT));
+  static final MethodHandle SHUTDOWN =
+      checked("shutdown", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
   static final MethodHandle GETSOCKOPT =
-      checked("getsockopt", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, ADDRESS, ADDRESS));
+      checked(
+          "getsockopt",
+          FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, ADDRESS, ADDRESS));
   static final MethodHandle SETSOCKOPT =
-      checked("setsockopt", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT));
-  static final MethodHandle EVENTFD = checked("eventfd", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
-  static final MethodHandle EPOLL_CREATE1 = checked("epoll_create1", FunctionDescriptor.of(JAVA_INT, JAVA_INT));
+      checked(
+          "setsockopt",
+          FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT));
+  static final MethodHandle EVENTFD =
+      checked("eventfd", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
+  static final MethodHandle EPOLL_CREATE1 =
+      checked("epoll_create1", FunctionDescriptor.of(JAVA_INT, JAVA_INT));
   static final MethodHandle EPOLL_CTL =
       checked("epoll_ctl", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, ADDRESS));
   static final MethodHandle EPOLL_WAIT =
@@ -69,7 +94,8 @@ final class Libc {
   static final MethodHandle FUTEX_UNCHECKED =
       LINKER.downcallHandle(
           LINKER.defaultLookup().findOrThrow("syscall"),
-          FunctionDescriptor.of(JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_INT, ADDRESS, JAVA_LONG, JAVA_INT),
+          FunctionDescriptor.of(
+              JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_INT, ADDRESS, JAVA_LONG, JAVA_INT),
           Linker.Option.firstVariadicArg(1));
 
   private Libc() {}
@@ -78,9 +104,13 @@ final class Libc {
     return LINKER.downcallHandle(LINKER.defaultLookup().findOrThrow(name), descriptor, ERRNO);
   }
 
-  private static MethodHandle variadic(String name, FunctionDescriptor descriptor, int firstVariadic) {
+  private static MethodHandle variadic(
+      String name, FunctionDescriptor descriptor, int firstVariadic) {
     return LINKER.downcallHandle(
-        LINKER.defaultLookup().findOrThrow(name), descriptor, ERRNO, Linker.Option.firstVariadicArg(firstVariadic));
+        LINKER.defaultLookup().findOrThrow(name),
+        descriptor,
+        ERRNO,
+        Linker.Option.firstVariadicArg(firstVariadic));
   }
 
   private static MethodHandle plain(String name, FunctionDescriptor descriptor) {

@@ -6,8 +6,9 @@ import java.lang.foreign.MemorySegment;
 import java.util.Locale;
 
 /**
- * Anonymous shared memory ({@code memfd_create}) and its mappings. Every memory file is sealed against
- * resizing, so that a peer can't turn a mapped page into a SIGBUS, and is closed to other users.
+ * Anonymous shared memory ({@code memfd_create}) and its mappings. Every memory file is sealed
+ * against resizing, so that a peer can't turn a mapped page into a SIGBUS, and is closed to other
+ * users.
  */
 public final class SharedMemory {
   private static final int MFD_CLOEXEC = 1;
@@ -73,7 +74,10 @@ public final class SharedMemory {
     }
   }
 
-  /** Takes the memory file's pages now, so that a full machine is an error here and not a fault later. */
+  /**
+   * Takes the memory file's pages now, so that a full machine is an error here and not a fault
+   * later.
+   */
   public static void populate(Descriptor descriptor, long bytes) throws IOException {
     try {
       if ((int) Libc.FALLOCATE.invokeExact(Libc.capture(), descriptor.number(), 0, 0L, bytes) < 0) {
@@ -100,7 +104,10 @@ public final class SharedMemory {
   public static Descriptor readOnly(Descriptor descriptor) throws IOException {
     String path = String.format(Locale.ROOT, "/proc/self/fd/%d", descriptor.number());
     try (Arena arena = Arena.ofConfined()) {
-      int fd = (int) Libc.OPEN.invokeExact(Libc.capture(), arena.allocateFrom(path), O_RDONLY | O_CLOEXEC, 0);
+      int fd =
+          (int)
+              Libc.OPEN.invokeExact(
+                  Libc.capture(), arena.allocateFrom(path), O_RDONLY | O_CLOEXEC, 0);
       if (fd < 0) {
         throw Libc.failure("open", path);
       }
@@ -120,19 +127,23 @@ public final class SharedMemory {
     return own(address, bytes, arena);
   }
 
-  /** Asks for transparent huge pages under a mapping; refused silently where the kernel has none. */
+  /**
+   * Asks for transparent huge pages under a mapping; refused silently where the kernel has none.
+   */
   public static void adviseHugePages(MemorySegment mapping) {
     try {
       int ignored =
-          (int) Libc.MADVISE.invokeExact(Libc.capture(), mapping.address(), mapping.byteSize(), MADV_HUGEPAGE);
+          (int)
+              Libc.MADVISE.invokeExact(
+                  Libc.capture(), mapping.address(), mapping.byteSize(), MADV_HUGEPAGE);
     } catch (Throwable t) {
       throw Libc.defect(t);
     }
   }
 
   /**
-   * Maps a region whose two rings each appear twice in a row, so that a record that wraps around a ring's
-   * end is still contiguous.
+   * Maps a region whose two rings each appear twice in a row, so that a record that wraps around a
+   * ring's end is still contiguous.
    *
    * <pre>
    *   file:     | header | ring A | ring B |
@@ -166,7 +177,9 @@ public final class SharedMemory {
   private static long mmap(long address, long bytes, int protection, int flags, int fd, long offset)
       throws IOException {
     try {
-      long mapped = (long) Libc.MMAP.invokeExact(Libc.capture(), address, bytes, protection, flags, fd, offset);
+      long mapped =
+          (long)
+              Libc.MMAP.invokeExact(Libc.capture(), address, bytes, protection, flags, fd, offset);
       if (mapped == -1) {
         throw Libc.failure("mmap", bytes + " bytes at offset " + offset + " of descriptor " + fd);
       }

@@ -55,6 +55,7 @@ public final class UnixSocket implements AutoCloseable {
   public record PeerCredentials(int pid, int uid, int gid) {}
 
   /** A received message; the receiver owns the descriptors. */
+  @SuppressWarnings("ArrayRecordComponent") // messages are never compared
   public record Message(byte[] bytes, List<Descriptor> descriptors) {}
 
   private final Descriptor descriptor;
@@ -72,10 +73,14 @@ public final class UnixSocket implements AutoCloseable {
     UnixSocket socket = open(SOCK_NONBLOCK);
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment address = address(path, arena);
-      if ((int) Libc.BIND.invokeExact(Libc.capture(), socket.descriptor.number(), address, ADDRESS_BYTES) < 0) {
+      if ((int)
+              Libc.BIND.invokeExact(
+                  Libc.capture(), socket.descriptor.number(), address, ADDRESS_BYTES)
+          < 0) {
         throw Libc.failure("bind", path.toString());
       }
-      if ((int) Libc.CHMOD.invokeExact(Libc.capture(), arena.allocateFrom(path.toString()), mode) < 0) {
+      if ((int) Libc.CHMOD.invokeExact(Libc.capture(), arena.allocateFrom(path.toString()), mode)
+          < 0) {
         throw Libc.failure("chmod", path.toString());
       }
       if ((int) Libc.LISTEN.invokeExact(Libc.capture(), socket.descriptor.number(), BACKLOG) < 0) {
@@ -100,7 +105,10 @@ public final class UnixSocket implements AutoCloseable {
     try (Arena arena = Arena.ofConfined()) {
       socket.setTimeouts(timeoutMs);
       MemorySegment address = address(path, arena);
-      if ((int) Libc.CONNECT.invokeExact(Libc.capture(), socket.descriptor.number(), address, ADDRESS_BYTES) < 0) {
+      if ((int)
+              Libc.CONNECT.invokeExact(
+                  Libc.capture(), socket.descriptor.number(), address, ADDRESS_BYTES)
+          < 0) {
         throw Libc.failure("connect", path.toString());
       }
       return socket;
@@ -114,7 +122,10 @@ public final class UnixSocket implements AutoCloseable {
 
   private static UnixSocket open(int flags) throws IOException {
     try {
-      int fd = (int) Libc.SOCKET.invokeExact(Libc.capture(), AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
+      int fd =
+          (int)
+              Libc.SOCKET.invokeExact(
+                  Libc.capture(), AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
       if (fd < 0) {
         throw Libc.failure("socket", "AF_UNIX, SOCK_SEQPACKET");
       }
@@ -130,7 +141,12 @@ public final class UnixSocket implements AutoCloseable {
     byte[] bytes = path.toString().getBytes(StandardCharsets.UTF_8);
     if (bytes.length > PATH_BYTES_MAX) {
       throw new IOException(
-          "socket path '" + path + "' has " + bytes.length + " bytes; Linux allows at most " + PATH_BYTES_MAX
+          "socket path '"
+              + path
+              + "' has "
+              + bytes.length
+              + " bytes; Linux allows at most "
+              + PATH_BYTES_MAX
               + ": choose a shorter one");
     }
     MemorySegment address = arena.allocate(ADDRESS_BYTES, 8);
@@ -145,7 +161,9 @@ public final class UnixSocket implements AutoCloseable {
       timeval.set(JAVA_LONG, 0, timeoutMs / 1000);
       timeval.set(JAVA_LONG, 8, (timeoutMs % 1000) * 1000L);
       for (int option : new int[] {SO_RCVTIMEO, SO_SNDTIMEO}) {
-        if ((int) Libc.SETSOCKOPT.invokeExact(Libc.capture(), descriptor.number(), SOL_SOCKET, option, timeval, 16)
+        if ((int)
+                Libc.SETSOCKOPT.invokeExact(
+                    Libc.capture(), descriptor.number(), SOL_SOCKET, option, timeval, 16)
             < 0) {
           throw Libc.failure("setsockopt", "timeout " + timeoutMs + " ms");
         }
@@ -163,7 +181,10 @@ public final class UnixSocket implements AutoCloseable {
       int fd =
           (int)
               Libc.ACCEPT4.invokeExact(
-                  Libc.capture(), descriptor.number(), MemorySegment.NULL, MemorySegment.NULL,
+                  Libc.capture(),
+                  descriptor.number(),
+                  MemorySegment.NULL,
+                  MemorySegment.NULL,
                   SOCK_CLOEXEC | SOCK_NONBLOCK);
       if (fd < 0) {
         return switch (Libc.errno()) {
@@ -184,12 +205,14 @@ public final class UnixSocket implements AutoCloseable {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment ucred = arena.allocate(12, 4);
       MemorySegment length = arena.allocateFrom(JAVA_INT, 12);
-      if ((int) Libc.GETSOCKOPT.invokeExact(
-              Libc.capture(), descriptor.number(), SOL_SOCKET, SO_PEERCRED, ucred, length)
+      if ((int)
+              Libc.GETSOCKOPT.invokeExact(
+                  Libc.capture(), descriptor.number(), SOL_SOCKET, SO_PEERCRED, ucred, length)
           < 0) {
         throw Libc.failure("getsockopt", "SO_PEERCRED");
       }
-      return new PeerCredentials(ucred.get(JAVA_INT, 0), ucred.get(JAVA_INT, 4), ucred.get(JAVA_INT, 8));
+      return new PeerCredentials(
+          ucred.get(JAVA_INT, 0), ucred.get(JAVA_INT, 4), ucred.get(JAVA_INT, 8));
     } catch (IOException e) {
       throw e;
     } catch (Throwable t) {
@@ -197,10 +220,13 @@ public final class UnixSocket implements AutoCloseable {
     }
   }
 
-  /** Sends one whole message with descriptors attached; the sender keeps its own copies of these. */
+  /**
+   * Sends one whole message with descriptors attached; the sender keeps its own copies of these.
+   */
   public void send(byte[] bytes, Descriptor... descriptors) throws IOException {
     if (descriptors.length > DESCRIPTORS_MAX) {
-      throw new IllegalArgumentException("at most " + DESCRIPTORS_MAX + " descriptors, not " + descriptors.length);
+      throw new IllegalArgumentException(
+          "at most " + DESCRIPTORS_MAX + " descriptors, not " + descriptors.length);
     }
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment data = arena.allocate(Math.max(bytes.length, 1), 8);
@@ -219,9 +245,12 @@ public final class UnixSocket implements AutoCloseable {
         }
       }
       MemorySegment header = header(arena, data, bytes.length, control, controlBytes);
-      long sent = (long) Libc.SENDMSG.invokeExact(Libc.capture(), descriptor.number(), header, MSG_NOSIGNAL);
+      long sent =
+          (long)
+              Libc.SENDMSG.invokeExact(Libc.capture(), descriptor.number(), header, MSG_NOSIGNAL);
       if (sent < 0) {
-        throw Libc.failure("sendmsg", bytes.length + " bytes, " + descriptors.length + " descriptors");
+        throw Libc.failure(
+            "sendmsg", bytes.length + " bytes, " + descriptors.length + " descriptors");
       }
     } catch (IOException e) {
       throw e;
@@ -241,7 +270,10 @@ public final class UnixSocket implements AutoCloseable {
       long controlBytes = CMSGHDR_BYTES + 4L * DESCRIPTORS_MAX;
       MemorySegment control = arena.allocate(controlBytes, 8);
       MemorySegment header = header(arena, data, bytesMax, control, controlBytes);
-      long received = (long) Libc.RECVMSG.invokeExact(Libc.capture(), descriptor.number(), header, MSG_CMSG_CLOEXEC);
+      long received =
+          (long)
+              Libc.RECVMSG.invokeExact(
+                  Libc.capture(), descriptor.number(), header, MSG_CMSG_CLOEXEC);
       if (received < 0) {
         return switch (Libc.errno()) {
           case Errno.EAGAIN, Errno.EINTR -> null;
@@ -261,7 +293,8 @@ public final class UnixSocket implements AutoCloseable {
       int flags = header.get(JAVA_INT, 48);
       if ((flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
         descriptors.forEach(Descriptor::close);
-        throw new IOException("message larger than " + bytesMax + " bytes or " + DESCRIPTORS_MAX + " descriptors");
+        throw new IOException(
+            "message larger than " + bytesMax + " bytes or " + DESCRIPTORS_MAX + " descriptors");
       }
       byte[] bytes = new byte[(int) received];
       MemorySegment.copy(data, JAVA_BYTE, 0, bytes, 0, bytes.length);

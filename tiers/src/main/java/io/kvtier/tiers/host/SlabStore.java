@@ -7,8 +7,8 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
- * The memory of the host tier: equal slabs of sealed shared memory, all of their pages taken at the start, so that the
- * configured size is both promised and never exceeded.
+ * The memory of the host tier: equal slabs of sealed shared memory, all of their pages taken at the
+ * start, so that the configured size is both promised and never exceeded.
  */
 public final class SlabStore implements AutoCloseable {
   private final Arena arena = Arena.ofShared();
@@ -37,7 +37,12 @@ public final class SlabStore implements AutoCloseable {
     } catch (IOException e) {
       close();
       throw new IOException(
-          "host tier of " + slabs + " slabs of " + slabBytes + " bytes does not fit this machine: " + e.getMessage()
+          "host tier of "
+              + slabs
+              + " slabs of "
+              + slabBytes
+              + " bytes does not fit this machine: "
+              + e.getMessage()
               + "; lower host.bytes",
           e);
     }

@@ -3,13 +3,14 @@ package io.kvtier.tiers.slots;
 import java.util.Arrays;
 
 /**
- * The slots of one tier. The tier's space is a fixed number of equal regions (slabs of memory, files); a region is
- * assigned to one size class at a time and cut into slots of that size. A slot is named by an int: its region in the high
- * bits, its index in the low ones. Each used slot knows the block in it. Confined to the index; nothing is allocated but
- * when a region is assigned.
+ * The slots of one tier. The tier's space is a fixed number of equal regions (slabs of memory,
+ * files); a region is assigned to one size class at a time and cut into slots of that size. A slot
+ * is named by an int: its region in the high bits, its index in the low ones. Each used slot knows
+ * the block in it. Confined to the index; nothing is allocated but when a region is assigned.
  *
- * <p>A region may be granted to a session, which then may write into it. Slots for a session come from regions granted
- * to it or to nobody; the allocator remembers who could ever have written to a region, so that readers know when to verify.
+ * <p>A region may be granted to a session, which then may write into it. Slots for a session come
+ * from regions granted to it or to nobody; the allocator remembers who could ever have written to a
+ * region, so that readers know when to verify.
  */
 public final class SlotAllocator {
   /** No slot, no region, no block. */
@@ -56,7 +57,10 @@ public final class SlotAllocator {
     this.indexBits = 64 - Long.numberOfLeadingZeros(slotsMax);
     if (((long) regions << indexBits) > Integer.MAX_VALUE) {
       throw new IllegalArgumentException(
-          regions + " regions of " + slotsMax + " slots are more than 2^31 slots: choose fewer, larger regions");
+          regions
+              + " regions of "
+              + slotsMax
+              + " slots are more than 2^31 slots: choose fewer, larger regions");
     }
     this.indexMask = (1 << indexBits) - 1;
     classOfRegion = filled(regions);
@@ -223,8 +227,8 @@ public final class SlotAllocator {
   }
 
   /**
-   * Begins to empty a region, so that another size class can have it: nothing is allocated there any more, and it is
-   * unassigned when its last slot is freed. One region drains at a time.
+   * Begins to empty a region, so that another size class can have it: nothing is allocated there
+   * any more, and it is unassigned when its last slot is freed. One region drains at a time.
    */
   public void drain(int region) {
     if (draining != NONE) {
@@ -277,6 +281,16 @@ public final class SlotAllocator {
   /** The block in the i-th slot of a region, or {@link #NONE}. */
   public int blockAt(int region, int index) {
     return blockOf[region][index];
+  }
+
+  /** The block in a slot, or {@link #NONE}. */
+  public int blockInSlot(int slot) {
+    return blockOf[slot >>> indexBits][slot & indexMask];
+  }
+
+  /** How many slots each region of a size class is cut into. */
+  public int slotsPerRegion(int sizeClass) {
+    return (int) (regionBytes / slotBytes[sizeClass]);
   }
 
   /** How many slots a region is cut into; 0 when it is not assigned. */
@@ -353,7 +367,15 @@ public final class SlotAllocator {
       used += (long) usedCount[region] * slotBytes[classOfRegion[region]];
     }
     if (free != slotsFree || total != slotsTotal || used != bytesUsed) {
-      throw new IllegalStateException("slots do not add up: free " + free + "/" + slotsFree + ", total " + total + "/" + slotsTotal);
+      throw new IllegalStateException(
+          "slots do not add up: free "
+              + free
+              + "/"
+              + slotsFree
+              + ", total "
+              + total
+              + "/"
+              + slotsTotal);
     }
   }
 }

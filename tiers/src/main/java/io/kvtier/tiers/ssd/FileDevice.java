@@ -7,7 +7,9 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Locale;
 
-/** Preallocated files in one directory, one a region, with direct IO where the file system has it. */
+/**
+ * Preallocated files in one directory, one a region, with direct IO where the file system has it.
+ */
 public final class FileDevice implements SlotDevice {
   private final DirectFile[] files;
 
@@ -25,12 +27,21 @@ public final class FileDevice implements SlotDevice {
     files = new DirectFile[regions];
     try {
       for (int i = 0; i < regions; i++) {
-        files[i] = DirectFile.open(directory.resolve(String.format(Locale.ROOT, "slots-%04d.dat", i)), regionBytes);
+        files[i] =
+            DirectFile.open(
+                directory.resolve(String.format(Locale.ROOT, "slots-%04d.dat", i)), regionBytes);
       }
     } catch (IOException e) {
       close();
       throw new IOException(
-          "SSD tier of " + regions + " files of " + regionBytes + " bytes in '" + directory + "': " + e.getMessage()
+          "SSD tier of "
+              + regions
+              + " files of "
+              + regionBytes
+              + " bytes in '"
+              + directory
+              + "': "
+              + e.getMessage()
               + "; lower ssd.bytes or choose another ssd.directory",
           e);
     }
@@ -42,12 +53,14 @@ public final class FileDevice implements SlotDevice {
   }
 
   @Override
-  public void write(int region, long offset, MemorySegment header, MemorySegment body) throws IOException {
+  public void write(int region, long offset, MemorySegment header, MemorySegment body)
+      throws IOException {
     files[region].write(offset, header, body);
   }
 
   @Override
-  public void read(int region, long offset, MemorySegment header, MemorySegment body) throws IOException {
+  public void read(int region, long offset, MemorySegment header, MemorySegment body)
+      throws IOException {
     files[region].read(offset, header, body);
   }
 

@@ -4,8 +4,8 @@ import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 
 /**
- * A device of regions, read and written in pieces aligned to 4 KiB. The seam at which tests put a device that lies. Safe
- * for several threads.
+ * A device of regions, read and written in pieces aligned to 4 KiB. The seam at which tests put a
+ * device that lies. Safe for several threads.
  */
 public interface SlotDevice extends AutoCloseable {
   /** Writes a header and a body behind each other. */

@@ -12,13 +12,14 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
 /**
- * Stores and loads blocks. A store first checks that the slot still holds the bytes that were accepted; a load checks that
- * header, key and bytes are those of the block that was asked for. Bytes go straight between the slab and the device.
+ * Stores and loads blocks. A store first checks that the slot still holds the bytes that were
+ * accepted; a load checks that header, key and bytes are those of the block that was asked for.
+ * Bytes go straight between the slab and the device.
  */
 public final class SsdLeg implements Leg {
   private static final ThreadLocal<MemorySegment> HEADER =
-      ThreadLocal.withInitial(
-          () -> Arena.ofAuto().allocate(SlotHeaderDescriptor.HEADER_BYTES, SharedMemory.PAGE_BYTES));
+      ThreadLocal.withInitial(() ->
+          Arena.ofAuto().allocate(SlotHeaderDescriptor.HEADER_BYTES, SharedMemory.PAGE_BYTES));
 
   private final SlotDevice device;
   private final long generation;
@@ -26,7 +27,8 @@ public final class SsdLeg implements Leg {
   /**
    * A leg over a device.
    *
-   * @param generation what distinguishes this start of the daemon: slots of an earlier one do not verify
+   * @param generation what distinguishes this start of the daemon: slots of an earlier one do not
+   *     verify
    */
   public SsdLeg(SlotDevice device, long generation) {
     this.device = device;
@@ -55,7 +57,12 @@ public final class SsdLeg implements Leg {
     Words.putShort(header, SlotHeaderDescriptor.GROUP_OFFSET, transfer.group);
     Words.putByte(header, SlotHeaderDescriptor.KEY_BYTES_OFFSET, transfer.keyBytes);
     MemorySegment.copy(
-        transfer.key, 0, header, ValueLayout.JAVA_BYTE, SlotHeaderDescriptor.KEY_OFFSET, transfer.key.length);
+        transfer.key,
+        0,
+        header,
+        ValueLayout.JAVA_BYTE,
+        SlotHeaderDescriptor.KEY_OFFSET,
+        transfer.key.length);
     Words.putInt(header, SlotHeaderDescriptor.LENGTH_OFFSET, transfer.length);
     Words.putInt(header, SlotHeaderDescriptor.CHECKSUM_OFFSET, transfer.checksum);
     Words.putInt(header, SlotHeaderDescriptor.HEADER_CHECKSUM_OFFSET, headerChecksum(header));
@@ -68,8 +75,10 @@ public final class SsdLeg implements Leg {
     device.read(transfer.ssdRegion, transfer.ssdOffset, header, transfer.slot());
     boolean named =
         Words.getLong(header, SlotHeaderDescriptor.MAGIC_OFFSET) == SlotHeaderDescriptor.MAGIC
-            && Words.getInt(header, SlotHeaderDescriptor.VERSION_OFFSET) == SlotHeaderDescriptor.VERSION
-            && Words.getInt(header, SlotHeaderDescriptor.HEADER_CHECKSUM_OFFSET) == headerChecksum(header)
+            && Words.getInt(header, SlotHeaderDescriptor.VERSION_OFFSET)
+                == SlotHeaderDescriptor.VERSION
+            && Words.getInt(header, SlotHeaderDescriptor.HEADER_CHECKSUM_OFFSET)
+                == headerChecksum(header)
             && Words.getLong(header, SlotHeaderDescriptor.GENERATION_OFFSET) == generation
             && Words.getInt(header, SlotHeaderDescriptor.NAMESPACE_OFFSET) == transfer.namespaceId
             && Words.getShort(header, SlotHeaderDescriptor.GROUP_OFFSET) == transfer.group
@@ -80,7 +89,9 @@ public final class SsdLeg implements Leg {
                     .asSlice(SlotHeaderDescriptor.KEY_OFFSET, transfer.key.length)
                     .mismatch(MemorySegment.ofArray(transfer.key))
                 == -1;
-    return named && Checksums.of(transfer.bytes()) == transfer.checksum ? Status.OK : Status.CORRUPT;
+    return named && Checksums.of(transfer.bytes()) == transfer.checksum
+        ? Status.OK
+        : Status.CORRUPT;
   }
 
   private static int headerChecksum(MemorySegment header) {

@@ -8,8 +8,9 @@ import org.jctools.queues.atomic.SpmcAtomicArrayQueue;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A pipeline of threads that take transfers by priority: loads of every urgency before stores, so that nobody who waits
- * for a block waits behind a write. Offered to and collected from by one thread, the index.
+ * A pipeline of threads that take transfers by priority: loads of every urgency before stores, so
+ * that nobody who waits for a block waits behind a write. Offered to and collected from by one
+ * thread, the index.
  */
 public final class ThreadedPipeline implements Pipeline {
   /** Queues: one for each priority of a load or checksum, and the last for stores. */
@@ -56,7 +57,10 @@ public final class ThreadedPipeline implements Pipeline {
     if (inFlight == depth) {
       return false;
     }
-    int level = transfer.kind == Transfer.Kind.STORE ? STORE_LEVEL : Math.min(transfer.priority, STORE_LEVEL - 1);
+    int level =
+        transfer.kind == Transfer.Kind.STORE
+            ? STORE_LEVEL
+            : Math.min(transfer.priority, STORE_LEVEL - 1);
     if (!queues[level].offer(transfer)) {
       return false;
     }
@@ -79,6 +83,11 @@ public final class ThreadedPipeline implements Pipeline {
       sink.accept(transfer);
     }
     return count;
+  }
+
+  @Override
+  public boolean hasFinished() {
+    return !finished.isEmpty();
   }
 
   @Override

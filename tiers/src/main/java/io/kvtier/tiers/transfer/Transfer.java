@@ -4,8 +4,8 @@ import io.kvtier.protocol.Status;
 import java.lang.foreign.MemorySegment;
 
 /**
- * One block's way through one pipeline. Pooled by the index: filled there, worked on by one leg, read there again; the
- * queues between hand it over, so its fields need no ordering of their own.
+ * One block's way through one pipeline. Pooled by the index: filled there, worked on by one leg,
+ * read there again; the queues between hand it over, so its fields need no ordering of their own.
  */
 public final class Transfer {
   /** What to do. */

@@ -1,0 +1,31 @@
+"""The Python client of kvtier: KV-cache blocks in host memory and on SSD, shared by the engines of one machine.
+
+`Client` blocks, `kvtier.aio.Client` is for asyncio; `kvtier.hashing` makes block keys from tokens.
+"""
+
+from kvtier._connection import CLIENT_VERSION as __version__
+from kvtier._errors import InvalidArgument, KvtierError, NamespaceMismatch, Unavailable, VersionMismatch
+from kvtier._protocol import Status, Tier
+from kvtier._types import Count, Get, Leases, Lookup, Options, Ping, Priority
+from kvtier.client import Client, Namespace, Reservations
+
+__all__ = [
+    "Client",
+    "Count",
+    "Get",
+    "InvalidArgument",
+    "KvtierError",
+    "Leases",
+    "Lookup",
+    "Namespace",
+    "NamespaceMismatch",
+    "Options",
+    "Ping",
+    "Priority",
+    "Reservations",
+    "Status",
+    "Tier",
+    "Unavailable",
+    "VersionMismatch",
+    "__version__",
+]

@@ -1,0 +1,340 @@
+"""The connection to the daemon: handshake, slab mappings, reconnecting. Both front ends stand on it."""
+
+import array
+import logging
+import os
+import socket
+import struct
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from kvtier import _protocol as protocol
+from kvtier._core import Session, Slab, monotonic_ns
+from kvtier._errors import InvalidArgument, SessionError, Unavailable, VersionMismatch
+from kvtier._protocol import Status
+
+CLIENT_VERSION = "0.1.0"
+
+_HANDSHAKE_TIMEOUT_NS = 1_000_000_000
+_BACKOFF_FIRST_NS = 10_000_000
+_BACKOFF_LAST_NS = 500_000_000
+_HELLO = struct.Struct("<QIIIHH")
+_WELCOME = struct.Struct("<QIHHQQII")
+_MAP_SLAB = struct.Struct("<QII")
+_MAP_SLAB_ANSWER = struct.Struct("<QIHH")
+
+_log = logging.getLogger("kvtier")
+
+
+def default_socket_path() -> str:
+    """Where the daemon of this user listens when nothing else is said."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return f"{runtime}/kvtier.sock" if runtime else f"/tmp/kvtier-{os.getuid()}.sock"
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceProperties:
+    """What a namespace is registered with: its text as the protocol has it, and the bytes of a block."""
+
+    name: str
+    block_bytes: int
+    text: bytes
+
+
+def namespace_properties(name: str, block_bytes: int, properties: dict[str, object]) -> NamespaceProperties:
+    """Checks and writes down a namespace's properties.
+
+    Raises:
+        InvalidArgument: a property holds a line feed or ``=`` in its name, or all are longer than the protocol allows.
+    """
+    if "name" in properties:
+        raise InvalidArgument("'name' is not a further property: it is the namespace's name")
+    lines = {"name": name, **{key: str(value) for key, value in properties.items()}}
+    for key, value in lines.items():
+        if not key or not value or "\n" in key + value or "=" in key:
+            raise InvalidArgument(f"property {key!r} = {value!r}: expected a name without '=', and one line each")
+    text = "\n".join(f"{key}={value}" for key, value in sorted(lines.items())).encode()
+    if len(text) > protocol.TEXT_BYTES_MAX:
+        raise InvalidArgument(f"the properties take {len(text)} bytes, at most {protocol.TEXT_BYTES_MAX} are possible")
+    if not 0 < block_bytes < 1 << 32:
+        raise InvalidArgument(f"a block of {block_bytes} bytes: expected 1 to 4 GiB")
+    return NamespaceProperties(name, block_bytes, text)
+
+
+class Link:
+    """One session with one daemon, from its handshake to its end; never used again after that."""
+
+    def __init__(self, session: Session, channel: socket.socket, slab_bytes: int, slab_count: int, daemon: str) -> None:
+        self.session = session
+        self.slab_bytes = slab_bytes
+        self.slab_count = slab_count
+        self.daemon = daemon
+        self.read_slabs: dict[int, Slab] = {}
+        self.write_slabs: dict[int, Slab] = {}
+        self.namespaces: dict[NamespaceProperties, int] = {}
+        self.forget: Callable[[int], None] = session.forget
+        """lets go of a correlation id, as the front end needs it done"""
+        self._channel = channel
+        self._lock = threading.Lock()
+        self._answers_overdue = 0
+
+    def map_slabs(self, indices: Iterable[int], writable: bool, deadline_ns: int) -> None:
+        """Maps what is not mapped yet. What the daemon denies, or does not answer in time, stays unmapped."""
+        slabs = self.write_slabs if writable else self.read_slabs
+        if not self._lock.acquire(timeout=max(0, deadline_ns - monotonic_ns()) / 1e9):
+            return
+        try:
+            for index in sorted(indices):
+                if index in slabs or self.session.ended:
+                    continue
+                if index >= self.slab_count:
+                    raise SessionError(f"slab {index} of {self.slab_count}")
+                slab = self._map_slab(index, writable, deadline_ns)
+                if slab is not None:
+                    slabs[index] = slab
+        except (OSError, SessionError) as error:
+            self.session.fail(f"mapping a slab failed: {error}")
+        finally:
+            self._lock.release()
+
+    def _map_slab(self, index: int, writable: bool, deadline_ns: int) -> Slab | None:
+        request = _MAP_SLAB.pack(protocol.HANDSHAKE_MAP_SLAB_MAGIC, index, writable)
+        try:
+            self._channel.settimeout(_seconds_until(deadline_ns))
+            self._channel.sendall(request)
+            self._answers_overdue += 1
+            while True:
+                self._channel.settimeout(_seconds_until(deadline_ns))
+                message, descriptors = _receive(self._channel)
+                self._answers_overdue -= 1
+                if self._answers_overdue == 0:
+                    break
+                # The answer to a question whose asker went away at its deadline.
+                _close_all(descriptors)
+        except TimeoutError:
+            return None
+        try:
+            if len(message) < _MAP_SLAB_ANSWER.size:
+                raise SessionError(f"an answer of {len(message)} bytes to a slab request")
+            magic, answered, status, _ = _MAP_SLAB_ANSWER.unpack_from(message)
+            if magic != protocol.HANDSHAKE_MAP_SLAB_MAGIC or answered != index:
+                raise SessionError(f"an answer about slab {answered}, asked about {index}")
+            if status != Status.OK or len(descriptors) != 1:
+                return None
+            return Slab(descriptors[0], self.slab_bytes, writable)
+        finally:
+            _close_all(descriptors)
+
+    def close(self) -> None:
+        """Ends the session; what waits in it answers UNAVAILABLE."""
+        self.session.close()
+        self._channel.close()
+
+    def abandon(self) -> None:
+        """In a forked child: lets go without ending the parent's session."""
+        self.session.abandon()
+        self._channel.close()
+
+
+class Connection:
+    """Opens links to the daemon behind one socket path, one at a time, and remembers why there is none."""
+
+    def __init__(self, socket_path: str | os.PathLike[str] | None, name: str, reconnect: bool, ring_bytes: int) -> None:
+        self.socket_path = default_socket_path() if socket_path is None else os.fspath(socket_path)
+        self.name = name
+        self.reason = "not connected yet"
+        self._reconnect = reconnect
+        self._ring_bytes = ring_bytes
+        self._link: Link | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+        self._tried = False
+        self._backoff_ns = _BACKOFF_FIRST_NS
+        self._retry_at_ns = 0
+        _connections.add(self)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def current(self) -> Link | None:
+        """The live link, without trying anything."""
+        link = self._link
+        return link if link is not None and not link.session.ended else None
+
+    def may_try(self) -> bool:
+        """Whether opening a link now is allowed by the back-off."""
+        return not self._closed and (self._reconnect or not self._tried) and monotonic_ns() >= self._retry_at_ns
+
+    def link(self, deadline_ns: int) -> Link | None:
+        """The live link; a new one when there is none and the back-off allows. None otherwise. Never raises."""
+        link = self._link
+        if link is not None and not link.session.ended:
+            return link
+        if link is not None:
+            self._let_go(link)
+        if not self.may_try():
+            return None
+        try:
+            return self.open(deadline_ns)
+        except Unavailable:
+            return None
+
+    def open(self, deadline_ns: int) -> Link:
+        """The live link, or a new one at once.
+
+        Raises:
+            VersionMismatch: the daemon speaks another major version.
+            Unavailable: no daemon answers, or it refuses; the message says why.
+        """
+        if not self._lock.acquire(timeout=max(0, deadline_ns - monotonic_ns()) / 1e9):
+            raise Unavailable(f"the daemon at {self.socket_path} does not answer: another thread is still connecting")
+        try:
+            if self._closed:
+                raise Unavailable("this client was closed")
+            link = self.current()
+            if link is not None:
+                return link
+            self._tried = True
+            try:
+                link = _open_link(self.socket_path, self.name, self._ring_bytes, deadline_ns)
+            except Unavailable as error:
+                self.reason = str(error)
+                self._retry_at_ns = monotonic_ns() + self._backoff_ns
+                self._backoff_ns = min(2 * self._backoff_ns, _BACKOFF_LAST_NS)
+                raise
+            self._backoff_ns = _BACKOFF_FIRST_NS
+            self._link = link
+            return link
+        finally:
+            self._lock.release()
+
+    def _let_go(self, link: Link) -> None:
+        with self._lock:
+            if self._link is link:
+                self._link = None
+                self.reason = f"the session with {self.socket_path} ended: {link.session.end_text}"
+                if not self._closed:
+                    _log.warning("%s (%s)", self.reason, link.session.end_status.name)
+        link.close()
+
+    def close(self) -> None:
+        """Ends the link for good."""
+        with self._lock:
+            self._closed = True
+            self.reason = "this client was closed"
+            link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+    def after_fork_in_child(self) -> None:
+        """The parent's session stays the parent's; locks that its threads held are made anew."""
+        self._lock = threading.Lock()
+        self._retry_at_ns = 0
+        self._tried = False
+        link, self._link = self._link, None
+        if link is not None:
+            link.abandon()
+
+
+_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for connection in list(_connections):
+        connection.after_fork_in_child()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _open_link(path: str, name: str, ring_bytes: int, deadline_ns: int) -> Link:
+    deadline_ns = min(deadline_ns, monotonic_ns() + _HANDSHAKE_TIMEOUT_NS)
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    try:
+        channel.settimeout(_seconds_until(deadline_ns))
+        try:
+            channel.connect(path)
+            channel.sendall(_hello(name, ring_bytes))
+            message, descriptors = _receive(channel)
+        except FileNotFoundError:
+            raise Unavailable(f"no daemon listens at {path}: the socket does not exist") from None
+        except ConnectionRefusedError:
+            raise Unavailable(f"no daemon listens at {path}: the socket was left behind by one that ended") from None
+        except TimeoutError:
+            raise Unavailable(f"the daemon at {path} accepts connections but does not answer in time") from None
+        except OSError as error:
+            raise Unavailable(f"cannot connect to the daemon at {path}: {error}") from None
+        try:
+            return _welcome(message, descriptors, channel, path)
+        finally:
+            _close_all(descriptors)
+    except BaseException:
+        channel.close()
+        raise
+
+
+def _hello(name: str, ring_bytes: int) -> bytes:
+    text = f"kvtier-py/{CLIENT_VERSION} {name}".encode()[:512]
+    header = _HELLO.pack(
+        protocol.HANDSHAKE_HELLO_MAGIC, protocol.VERSION, ring_bytes, ring_bytes, len(text), 0
+    )
+    return header + text
+
+
+def _welcome(message: bytes, descriptors: list[int], channel: socket.socket, path: str) -> Link:
+    if not message:
+        raise Unavailable(f"the daemon at {path} closed the connection without an answer")
+    if len(message) < _WELCOME.size:
+        raise Unavailable(f"what listens at {path} is no kvtier daemon: it answered {len(message)} bytes")
+    magic, version, code, text_bytes, _, slab_bytes, slab_count, _ = _WELCOME.unpack_from(message)
+    if magic != protocol.HANDSHAKE_WELCOME_MAGIC:
+        raise Unavailable(f"what listens at {path} is no kvtier daemon: magic {magic:#x}")
+    text = message[_WELCOME.size : _WELCOME.size + text_bytes].decode(errors="replace")
+    if code == Status.VERSION_MISMATCH or version >> 16 != protocol.VERSION_MAJOR:
+        raise VersionMismatch(
+            f"the daemon at {path} speaks protocol {_version_text(version)} and this client "
+            f"{_version_text(protocol.VERSION)}: upgrade the older one ({text})"
+        )
+    if code != Status.OK:
+        status = Status(code) if code < len(Status) else Status.INTERNAL
+        raise Unavailable(f"the daemon at {path} refuses this client: {status.name}, {text}")
+    if len(descriptors) != 3:
+        raise Unavailable(f"the daemon at {path} sent {len(descriptors)} descriptors, expected 3")
+    memory, doorbell, daemon = descriptors
+    try:
+        session = Session(memory, doorbell, daemon, channel.fileno())
+    except (OSError, SessionError) as error:
+        raise Unavailable(f"the session's memory from {path} is of no use: {error}") from error
+    return Link(session, channel, slab_bytes, slab_count, text)
+
+
+def _version_text(version: int) -> str:
+    return f"{version >> 16}.{version & 0xFFFF}"
+
+
+def _seconds_until(deadline_ns: int) -> float:
+    # Zero would mean a non-blocking socket.
+    return max((deadline_ns - monotonic_ns()) / 1e9, 1e-4)
+
+
+def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
+    """One message and its descriptors, which the caller closes. No bytes: the peer has gone."""
+    descriptors = array.array("i")
+    message, ancillary, flags, _ = channel.recvmsg(
+        protocol.HANDSHAKE_MESSAGE_BYTES_MAX, socket.CMSG_SPACE(16 * descriptors.itemsize), socket.MSG_CMSG_CLOEXEC
+    )
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+        _close_all(descriptors)
+        raise OSError("a message of the daemon is longer than the protocol allows")
+    return message, list(descriptors)
+
+
+def _close_all(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)

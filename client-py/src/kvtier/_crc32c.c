@@ -1,0 +1,248 @@
+#include "_crc32c.h"
+
+#include <string.h>
+
+#define POLYNOMIAL 0x1EDC6F41u
+#define POLYNOMIAL_REFLECTED 0x82F63B78u
+
+typedef uint32_t (*update_function)(uint32_t state, const uint8_t *data, size_t bytes);
+
+static uint32_t table[8][256];
+static update_function update;
+
+static uint32_t update_tables(uint32_t state, const uint8_t *data, size_t bytes) {
+  while (bytes >= 8) {
+    uint64_t word = 0;
+    for (int i = 7; i >= 0; i--) {
+      word = word << 8 | data[i];
+    }
+    word ^= state;
+    state = 0;
+    for (int i = 0; i < 8; i++) {
+      state ^= table[7 - i][word >> (8 * i) & 0xff];
+    }
+    data += 8;
+    bytes -= 8;
+  }
+  while (bytes-- > 0) {
+    state = table[0][(state ^ *data++) & 0xff] ^ state >> 8;
+  }
+  return state;
+}
+
+static void fill_tables(void) {
+  for (uint32_t i = 0; i < 256; i++) {
+    uint32_t value = i;
+    for (int bit = 0; bit < 8; bit++) {
+      value = value >> 1 ^ (value & 1 ? POLYNOMIAL_REFLECTED : 0);
+    }
+    table[0][i] = value;
+  }
+  for (uint32_t i = 0; i < 256; i++) {
+    for (int row = 1; row < 8; row++) {
+      table[row][i] = table[0][table[row - 1][i] & 0xff] ^ table[row - 1][i] >> 8;
+    }
+  }
+}
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+/* Long enough that joining the streams costs little, short enough that a small block gets past it. */
+#define STREAM_BYTES 1360
+#define FOLD_BYTES 256
+
+static uint64_t shift_one_stream;
+static uint64_t shift_two_streams;
+static uint64_t fold_low;
+static uint64_t fold_high;
+
+/* x^n modulo the polynomial, bit-reflected. */
+static uint32_t power_reflected(unsigned n) {
+  uint32_t remainder = 1;
+  while (n-- > 0) {
+    remainder = remainder << 1 ^ (remainder >> 31 ? POLYNOMIAL : 0);
+  }
+  uint32_t reflected = 0;
+  for (int bit = 0; bit < 32; bit++) {
+    reflected |= (remainder >> bit & 1) << (31 - bit);
+  }
+  return reflected;
+}
+
+__attribute__((target("sse4.2"))) static uint32_t update_serial(uint32_t state, const uint8_t *data, size_t bytes) {
+  uint64_t wide = state;
+  while (bytes >= 8) {
+    uint64_t word;
+    memcpy(&word, data, 8);
+    wide = _mm_crc32_u64(wide, word);
+    data += 8;
+    bytes -= 8;
+  }
+  state = (uint32_t)wide;
+  while (bytes-- > 0) {
+    state = _mm_crc32_u8(state, *data++);
+  }
+  return state;
+}
+
+/* The state after as many zero bytes as the constant stands for: the product is 33 powers of x too high already. */
+__attribute__((target("sse4.2,pclmul"))) static inline uint32_t shift(uint32_t state, uint64_t constant) {
+  __m128i product = _mm_clmulepi64_si128(_mm_cvtsi32_si128((int)state), _mm_cvtsi64_si128((long long)constant), 0);
+  return (uint32_t)_mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(product));
+}
+
+__attribute__((target("sse4.2,pclmul"))) static uint32_t update_streams(
+    uint32_t state, const uint8_t *data, size_t bytes) {
+  while (bytes >= 3 * STREAM_BYTES) {
+    uint64_t a = state;
+    uint64_t b = 0;
+    uint64_t c = 0;
+    for (size_t i = 0; i < STREAM_BYTES; i += 8) {
+      uint64_t word_a;
+      uint64_t word_b;
+      uint64_t word_c;
+      memcpy(&word_a, data + i, 8);
+      memcpy(&word_b, data + STREAM_BYTES + i, 8);
+      memcpy(&word_c, data + 2 * STREAM_BYTES + i, 8);
+      a = _mm_crc32_u64(a, word_a);
+      b = _mm_crc32_u64(b, word_b);
+      c = _mm_crc32_u64(c, word_c);
+    }
+    state = shift((uint32_t)a, shift_two_streams) ^ shift((uint32_t)b, shift_one_stream) ^ (uint32_t)c;
+    data += 3 * STREAM_BYTES;
+    bytes -= 3 * STREAM_BYTES;
+  }
+  return update_serial(state, data, bytes);
+}
+
+#define FOLD_TARGET __attribute__((target("avx512f,avx512vl,avx512bw,vpclmulqdq,pclmul,sse4.2")))
+
+FOLD_TARGET static inline __m512i fold(__m512i state, __m512i constants, const uint8_t *data) {
+  __m512i low = _mm512_clmulepi64_epi128(state, constants, 0x00);
+  __m512i high = _mm512_clmulepi64_epi128(state, constants, 0x11);
+  return _mm512_ternarylogic_epi64(low, high, _mm512_loadu_si512(data), 0x96);
+}
+
+FOLD_TARGET static uint32_t update_folding(uint32_t state, const uint8_t *data, size_t bytes) {
+  if (bytes < 2 * FOLD_BYTES) {
+    return update_serial(state, data, bytes);
+  }
+  __m512i constants = _mm512_broadcast_i32x4(_mm_set_epi64x((long long)fold_high, (long long)fold_low));
+  __m512i a = _mm512_xor_si512(
+      _mm512_loadu_si512(data), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)state)));
+  __m512i b = _mm512_loadu_si512(data + 64);
+  __m512i c = _mm512_loadu_si512(data + 128);
+  __m512i d = _mm512_loadu_si512(data + 192);
+  data += FOLD_BYTES;
+  bytes -= FOLD_BYTES;
+  while (bytes >= FOLD_BYTES) {
+    a = fold(a, constants, data);
+    b = fold(b, constants, data + 64);
+    c = fold(c, constants, data + 128);
+    d = fold(d, constants, data + 192);
+    data += FOLD_BYTES;
+    bytes -= FOLD_BYTES;
+  }
+  /* What is left is a message of 256 bytes with the same remainder. */
+  uint8_t rest[FOLD_BYTES];
+  _mm512_storeu_si512(rest, a);
+  _mm512_storeu_si512(rest + 64, b);
+  _mm512_storeu_si512(rest + 128, c);
+  _mm512_storeu_si512(rest + 192, d);
+  return update_serial(update_serial(0, rest, FOLD_BYTES), data, bytes);
+}
+
+static int has_streams(void) {
+  return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
+}
+
+static int has_folding(void) {
+  return has_streams() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")
+      && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("vpclmulqdq");
+}
+
+static void fill_constants(void) {
+  __builtin_cpu_init();
+  shift_one_stream = power_reflected(8 * STREAM_BYTES - 33);
+  shift_two_streams = power_reflected(16 * STREAM_BYTES - 33);
+  fold_low = (uint64_t)power_reflected(8 * FOLD_BYTES + 32) << 1;
+  fold_high = (uint64_t)power_reflected(8 * FOLD_BYTES - 32) << 1;
+}
+
+#elif defined(__ARM_FEATURE_CRC32)
+#include <arm_acle.h>
+
+static uint32_t update_streams(uint32_t state, const uint8_t *data, size_t bytes) {
+  while (bytes >= 8) {
+    uint64_t word;
+    memcpy(&word, data, 8);
+    state = __crc32cd(state, word);
+    data += 8;
+    bytes -= 8;
+  }
+  while (bytes-- > 0) {
+    state = __crc32cb(state, *data++);
+  }
+  return state;
+}
+
+static int has_streams(void) { return 1; }
+static int has_folding(void) { return 0; }
+static update_function const update_folding = NULL;
+static void fill_constants(void) {}
+
+#else
+
+static int has_streams(void) { return 0; }
+static int has_folding(void) { return 0; }
+static update_function const update_streams = NULL;
+static update_function const update_folding = NULL;
+static void fill_constants(void) {}
+
+#endif
+
+int kvtier_crc32c_choose(const char *name) {
+  if (strcmp(name, "folding") == 0 && has_folding()) {
+    update = update_folding;
+  } else if (strcmp(name, "streams") == 0 && has_streams()) {
+    update = update_streams;
+  } else if (strcmp(name, "tables") == 0) {
+    update = update_tables;
+  } else {
+    return 0;
+  }
+  return 1;
+}
+
+const char *kvtier_crc32c_initialise(void) {
+  static const char *const names[] = {"folding", "streams", "tables"};
+  fill_tables();
+  fill_constants();
+  int i = 0;
+  while (!kvtier_crc32c_choose(names[i])) {
+    i++;
+  }
+  return names[i];
+}
+
+uint32_t kvtier_crc32c(uint32_t crc, const void *data, size_t bytes) {
+  return ~update(~crc, data, bytes);
+}
+
+uint32_t kvtier_copy_crc32c(void *destination, const void *source, size_t bytes) {
+  /* Small enough that the chunk is still in the first-level cache when it is read again. */
+  enum { CHUNK_BYTES = 32 * 1024 };
+  uint8_t *to = destination;
+  const uint8_t *from = source;
+  uint32_t crc = 0;
+  while (bytes > 0) {
+    size_t chunk = bytes < CHUNK_BYTES ? bytes : CHUNK_BYTES;
+    memcpy(to, from, chunk);
+    crc = kvtier_crc32c(crc, to, chunk);
+    to += chunk;
+    from += chunk;
+    bytes -= chunk;
+  }
+  return crc;
+}

@@ -1,0 +1,486 @@
+"""The operations, written once for both front ends.
+
+An operation is a generator. It yields what it needs done and is sent the outcome; the front end decides how to wait:
+
+====================  ==================================  ==========================
+yields                meaning                             is sent
+====================  ==================================  ==========================
+a request (tuple)     submit it, wait for its completion  the completion
+`Submit`              submit it                           its ticket
+a ticket (int)        wait for its completion             the completion
+`Work`                run a function that may take long   what the function returned
+====================  ==================================  ==========================
+
+A ticket below zero is the negative of the status that says why nothing was submitted. Whatever a generator holds when
+it is closed early it gives back without waiting.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from kvtier import _core
+from kvtier import _protocol as protocol
+from kvtier._connection import Link, NamespaceProperties
+from kvtier._errors import InvalidArgument, SessionError
+from kvtier._protocol import Status, Tier, Verb
+from kvtier._types import Count, Get, Lease, Leases, Lookup, Options
+
+T = TypeVar("T")
+
+Request: TypeAlias = tuple[
+    int, int, int, int, int, int, int, int, Sequence[bytes] | bytes | None, int, int, bytes | None
+]
+"""(verb, flags, priority, deadline_ns, namespace, group, depth, argument, body, start, count, parent)"""
+
+Completion: TypeAlias = tuple[Status, int, int, bytes, bool, int]
+"""(status, run, value, body, whether the body is text, verb)"""
+
+
+class Submit(NamedTuple):
+    """Submit this request and do not wait for it."""
+
+    request: Request
+
+
+class Work(NamedTuple):
+    """Run this function; `cost_bytes` tells how long it may take."""
+
+    cost_bytes: int
+    function: Callable[[], Any]
+
+
+Operation: TypeAlias = Generator[Any, Any, T]
+
+PUT_WINDOW_BYTES = 4 << 20
+"""A put reserves, copies and commits this much at a time, so that the daemon checksums behind the copy."""
+
+GET_WINDOW_BYTES = 16 << 20
+"""A get leases this much at a time, so that it does not hold all of a small host tier."""
+
+_MARGIN_NS_MAX = 10_000_000
+_COMMITS_OUTSTANDING_MAX = 8
+_OK = Status.OK
+
+
+class Context(NamedTuple):
+    """What an operation's requests have in common."""
+
+    link: Link
+    properties: NamespaceProperties
+    answer_by_ns: int
+    """when the caller gets its answer at the latest"""
+    deadline_ns: int
+    """what the daemon is told: a little earlier, so that its answer still arrives"""
+    priority: int
+    group: int
+    parent: bytes | None
+    depth: int
+
+    def request(
+        self, verb: int, namespace: int, keys: Sequence[bytes], start: int, count: int, flags: int = 0, argument: int = 0
+    ) -> Request:
+        """A request for `keys[start:start + count]`: the key before them is their parent."""
+        parent = keys[start - 1] if start else self.parent
+        return (
+            verb, flags, self.priority, self.deadline_ns, namespace, self.group, self.depth + start, argument, keys,
+            start, count, parent,
+        )  # fmt: skip
+
+    def ids_request(self, verb: int, namespace: int, ids: bytes) -> Request:
+        return (
+            verb, 0, self.priority, self.deadline_ns, namespace, self.group, 0, 0, ids, 0, len(ids) >> 3, None
+        )  # fmt: skip
+
+
+def answer_by(timeout_s: float, options: Options) -> int:
+    """When an operation ends at the latest, CLOCK_MONOTONIC ns."""
+    deadline_ns = options.get("deadline_ns")
+    if deadline_ns is not None:
+        return deadline_ns
+    return _core.monotonic_ns() + int(options.get("timeout", timeout_s) * 1e9)
+
+
+def context_of(
+    link: Link,
+    properties: NamespaceProperties,
+    answer_by_ns: int,
+    *,
+    timeout: float | None = None,
+    deadline_ns: int | None = None,
+    priority: int = protocol.REQUEST_PRIORITY_NORMAL,
+    group: int = 0,
+    parent: bytes | None = None,
+    depth: int = 0,
+) -> Context:
+    """The context of an operation with these options."""
+    margin_ns = min((answer_by_ns - _core.monotonic_ns()) >> 4, _MARGIN_NS_MAX)
+    return Context(link, properties, answer_by_ns, answer_by_ns - max(margin_ns, 0), priority, group, parent, depth)
+
+
+def made(status: Status) -> Completion:
+    """A completion that no daemon sent."""
+    return (status, 0, 0, b"", False, 0)
+
+
+def plain_request(verb: int, namespace: int = 0, deadline_ns: int = 0, argument: int = 0, text: bytes = b"") -> Request:
+    """A request without keys."""
+    return (verb, 0, 1, deadline_ns, namespace, 0, 0, argument, text, 0, len(text), None)
+
+
+def spans(count: int, most: int) -> list[tuple[int, int]]:
+    """`count` things in order, at most `most` at a time, as (start, count)."""
+    return [(start, min(most, count - start)) for start in range(0, count, most)]
+
+
+def leading_run(statuses: list[Status]) -> int:
+    """How many from the first are OK."""
+    if statuses.count(_OK) == len(statuses):
+        return len(statuses)
+    return next(index for index, status in enumerate(statuses) if status is not _OK)
+
+
+def _checked(link: Link, completion: Completion, count: int, unit: int) -> Completion:
+    """The completion, or what stands for it when it does not have a result for each block."""
+    if completion[0] is _OK and (completion[4] or len(completion[3]) != count * unit):
+        link.session.fail(f"an answer of {len(completion[3])} bytes for {count} blocks of {unit} bytes each")
+        return made(Status.UNAVAILABLE)
+    return completion
+
+
+def _short_statuses(link: Link, completion: Completion, count: int) -> list[Status]:
+    completion = _checked(link, completion, count, protocol.COMPLETION_SHORT_RESULT_BYTES)
+    return _core.short_statuses(completion[3]) if completion[0] is _OK else [completion[0]] * count
+
+
+def register(link: Link, properties: NamespaceProperties, deadline_ns: int) -> Operation[tuple[Status, str]]:
+    """Makes the namespace known to the link's session. Why not, in words, comes with a status that is not OK."""
+    status, _, value, body, is_text, _ = yield plain_request(
+        Verb.REGISTER, 0, deadline_ns, properties.block_bytes, properties.text
+    )
+    if status is _OK:
+        link.namespaces[properties] = value
+    return status, body.decode(errors="replace") if is_text else ""
+
+
+def _namespace_id(context: Context) -> Operation[tuple[int, Status]]:
+    """The namespace's id in this session: after a reconnect it is registered again here."""
+    known = context.link.namespaces.get(context.properties)
+    if known is None:
+        status, _ = yield from register(context.link, context.properties, context.deadline_ns)
+        if status is not _OK:
+            return 0, status
+        known = context.link.namespaces[context.properties]
+    return known, _OK
+
+
+def for_keys(context: Context, verb: Verb, keys: Sequence[bytes]) -> Operation[list[Status]]:
+    """PREFETCH, PIN, UNPIN, DELETE: a status for each key."""
+    namespace, status = yield from _namespace_id(context)
+    if status is not _OK:
+        return [status] * len(keys)
+    statuses: list[Status] = []
+    for start, count in spans(len(keys), protocol.KEYS_MAX):
+        completion = yield context.request(verb, namespace, keys, start, count)
+        statuses += _short_statuses(context.link, completion, count)
+    return statuses
+
+
+def lookup(context: Context, keys: Sequence[bytes]) -> Operation[Lookup]:
+    namespace, status = yield from _namespace_id(context)
+    if status is not _OK:
+        return Lookup.of_status(status, len(keys))
+    run = 0
+    load_ns = 0
+    parts: list[tuple[Status, int, bytes]] = []
+    for start, count in spans(len(keys), protocol.KEYS_MAX):
+        completion = yield context.request(Verb.LOOKUP, namespace, keys, start, count)
+        completion = _checked(context.link, completion, count, protocol.COMPLETION_SHORT_RESULT_BYTES)
+        if run == start:
+            run += completion[1]
+            load_ns += completion[2]
+        parts.append((completion[0], count, completion[3]))
+    return Lookup(run, load_ns / 1e9, parts)
+
+
+def get(
+    context: Context, keys: Sequence[bytes], into: object, flags: int, lease_ns: int, verify_all: bool
+) -> Operation[Get]:
+    """Acquire, copy out, release; the next window is acquired while this one is copied."""
+    link = context.link
+    session = link.session
+    block_bytes = context.properties.block_bytes
+    namespace, status = yield from _namespace_id(context)
+    if status is not _OK:
+        return Get(0, [status] * len(keys))
+    windows = spans(len(keys), max(1, min(protocol.KEYS_MAX, GET_WINDOW_BYTES // block_bytes)))
+    statuses: list[Status] = []
+    ticket = 0
+    try:
+        for index, (start, count) in enumerate(windows):
+            if ticket == 0:
+                completion = yield context.request(Verb.ACQUIRE, namespace, keys, start, count, flags, lease_ns)
+            else:
+                completion = yield ticket
+                ticket = 0
+            completion = _checked(link, completion, count, protocol.COMPLETION_LONG_RESULT_BYTES)
+            if completion[0] is not _OK:
+                statuses += [completion[0]] * count
+                continue
+            body = completion[3]
+            is_whole = completion[1] == count
+            ids = _core.granted_ids(body)
+            try:
+                if index + 1 < len(windows) and (is_whole or not flags & protocol.REQUEST_FLAG_LEADING_RUN):
+                    following = windows[index + 1]
+                    ticket = yield Submit(
+                        context.request(Verb.ACQUIRE, namespace, keys, *following, flags, lease_ns)
+                    )
+                if ids:
+                    yield from _map(context, body, False)
+                    arguments = (link.read_slabs, body, start, into, block_bytes, completion[2], verify_all)
+                    if count * block_bytes <= _INLINE_BYTES:
+                        statuses += _core.gather(*arguments)
+                    else:
+                        statuses += yield Work(count * block_bytes, lambda: _core.gather(*arguments))  # noqa: B023
+                else:
+                    statuses += _core.long_statuses(body)
+            finally:
+                session.give_back(Verb.ACQUIRE, ids)
+            if not is_whole and flags & protocol.REQUEST_FLAG_LEADING_RUN:
+                statuses += [Status.MISS] * (len(keys) - start - count)
+                break
+    except SessionError as error:
+        session.fail(str(error))
+        statuses += [Status.UNAVAILABLE] * (len(keys) - len(statuses))
+    finally:
+        if ticket > 0:
+            link.forget(ticket)
+    return Get(leading_run(statuses), statuses)
+
+
+_INLINE_BYTES = 128 << 10
+
+
+def _map(context: Context, body: bytes, writable: bool) -> Operation[None]:
+    link = context.link
+    missing = _core.granted_slabs(body) - (link.write_slabs if writable else link.read_slabs).keys()
+    if missing:
+        # Mapping asks the daemon on the socket, and its first pages are touched by the copy: never inline.
+        yield Work(1 << 30, lambda: link.map_slabs(missing, writable, context.answer_by_ns))
+
+
+def put(context: Context, keys: Sequence[bytes], source: object) -> Operation[list[Status]]:
+    """Reserve, copy in, commit. The next window is reserved, and the last ones are checksummed, behind the copy."""
+    namespace, status = yield from _namespace_id(context)
+    if status is not _OK:
+        return [status] * len(keys)
+    link = context.link
+    session = link.session
+    block_bytes = context.properties.block_bytes
+    windows = spans(len(keys), max(1, min(protocol.KEYS_MAX, PUT_WINDOW_BYTES // block_bytes)))
+    statuses: list[Status] = [Status.UNAVAILABLE] * len(keys)
+    commits: deque[tuple[int, list[Status], int, int]] = deque()
+    ticket = 0
+    try:
+        for index, (start, count) in enumerate(windows):
+            if ticket == 0:
+                completion = yield context.request(Verb.RESERVE, namespace, keys, start, count)
+            else:
+                completion = yield ticket
+                ticket = 0
+            if index + 1 < len(windows):
+                ticket = yield Submit(context.request(Verb.RESERVE, namespace, keys, *windows[index + 1]))
+            completion = _checked(context.link, completion, count, protocol.COMPLETION_LONG_RESULT_BYTES)
+            if completion[0] is not _OK:
+                statuses[start : start + count] = [completion[0]] * count
+                continue
+            written, ids = yield from _write(context, completion[3], start, source)
+            if not ids:
+                statuses[start : start + count] = written
+                continue
+            commit = context.ids_request(Verb.COMMIT, namespace, ids)
+            if len(windows) == 1:
+                statuses = _merged(context.link, written, (yield commit), len(ids) >> 3)
+                continue
+            commits.append((start, written, (yield Submit(commit)), len(ids) >> 3))
+            while len(commits) > _COMMITS_OUTSTANDING_MAX or (commits and index + 1 == len(windows)):
+                place, written, committed, committed_count = commits.popleft()
+                answer = yield committed
+                statuses[place : place + len(written)] = _merged(context.link, written, answer, committed_count)
+        while commits:
+            place, written, committed, committed_count = commits.popleft()
+            answer = yield committed
+            statuses[place : place + len(written)] = _merged(context.link, written, answer, committed_count)
+    except SessionError as error:
+        session.fail(str(error))
+    finally:
+        if ticket > 0:
+            link.forget(ticket)
+        for _, _, committed, _ in commits:
+            if committed > 0:
+                link.forget(committed)
+    return statuses
+
+
+def _write(context: Context, body: bytes, start: int, source: object) -> Operation[tuple[list[Status], bytes]]:
+    """Copies a window into its slots: statuses, and the ids to commit. What was not written is aborted."""
+    link = context.link
+    granted = _core.granted_ids(body)
+    if not granted:
+        return _core.long_statuses(body), b""
+    block_bytes = context.properties.block_bytes
+    ids = b""
+    try:
+        yield from _map(context, body, True)
+        arguments = (link.write_slabs, body, start, source, block_bytes)
+        cost_bytes = (len(granted) >> 3) * block_bytes
+        if cost_bytes <= _INLINE_BYTES:
+            statuses, ids = _core.scatter(*arguments)
+        else:
+            statuses, ids = yield Work(cost_bytes, lambda: _core.scatter(*arguments))
+        return statuses, ids
+    finally:
+        if len(ids) != len(granted):
+            kept = {ids[at : at + 8] for at in range(0, len(ids), 8)}
+            every = (granted[at : at + 8] for at in range(0, len(granted), 8))
+            link.session.give_back(Verb.RESERVE, b"".join(one for one in every if one not in kept))
+
+
+def _merged(link: Link, statuses: list[Status], committed: Completion, count: int) -> list[Status]:
+    """The statuses of a window: of what was written, what its commit says."""
+    answers = _short_statuses(link, committed, count)
+    if count == len(statuses):
+        return answers
+    following = iter(answers)
+    return [next(following) if status is _OK else status for status in statuses]
+
+
+def acquire(context: Context, keys: Sequence[bytes], flags: int, lease_ns: int) -> Operation[Leases]:
+    """Leases on all windows; they end with the earliest of them."""
+    link = context.link
+    session = link.session
+    namespace, status = yield from _namespace_id(context)
+    if status is not _OK:
+        return Leases.of_status(status, len(keys), context.properties.block_bytes)
+    leases: list[Lease] = []
+    held: list[bytes] = []
+    expires_ns = 0
+    try:
+        for start, count in spans(len(keys), protocol.KEYS_MAX):
+            completion = yield context.request(Verb.ACQUIRE, namespace, keys, start, count, flags, lease_ns)
+            completion = _checked(link, completion, count, protocol.COMPLETION_LONG_RESULT_BYTES)
+            if completion[0] is not _OK:
+                leases += [Lease(completion[0])] * count
+                continue
+            body = completion[3]
+            ids = _core.granted_ids(body)
+            if ids:
+                held.append(ids)
+                expires_ns = min(expires_ns or completion[2], completion[2])
+                yield from _map(context, body, False)
+            leases += [Lease(*fields) for fields in _core.long_results(body)]
+            if completion[1] < count and flags & protocol.REQUEST_FLAG_LEADING_RUN:
+                leases += [Lease(Status.MISS)] * (len(keys) - start - count)
+                break
+        result = Leases(session, link.read_slabs, leases, held, expires_ns, context.properties.block_bytes)
+        held = []
+        return result
+    except SessionError as error:
+        session.fail(str(error))
+        return Leases.of_status(Status.UNAVAILABLE, len(keys), context.properties.block_bytes)
+    finally:
+        for ids in held:
+            session.give_back(Verb.ACQUIRE, ids)
+
+
+class Reserved(NamedTuple):
+    """Slots to be written: what `reserve` hands to a front end."""
+
+    namespace: int
+    statuses: list[Status]
+    ids: list[int]
+    views: list[memoryview | None]
+
+
+def reserve(context: Context, keys: Sequence[bytes]) -> Operation[Reserved]:
+    link = context.link
+    session = link.session
+    block_bytes = context.properties.block_bytes
+    namespace, status = yield from _namespace_id(context)
+    nothing = Reserved(namespace, [status] * len(keys), [0] * len(keys), [None] * len(keys))
+    if status is not _OK:
+        return nothing
+    reserved = Reserved(namespace, [], [], [])
+    held: list[bytes] = []
+    try:
+        for start, count in spans(len(keys), protocol.KEYS_MAX):
+            completion = yield context.request(Verb.RESERVE, namespace, keys, start, count)
+            completion = _checked(link, completion, count, protocol.COMPLETION_LONG_RESULT_BYTES)
+            if completion[0] is not _OK:
+                results = [(completion[0], Tier.NONE, 0, 0, 0, 0, 0, 0)] * count
+            else:
+                held.append(_core.granted_ids(completion[3]))
+                yield from _map(context, completion[3], True)
+                results = _core.long_results(completion[3])
+            for status, _, _, _, identity, slab, length, offset in results:
+                view = None
+                if status is _OK:
+                    view = slot_view(link.write_slabs, slab, offset, length, block_bytes)
+                    if view is None:
+                        session.give_back(Verb.RESERVE, identity.to_bytes(8, "little"))
+                        status, identity = Status.STALE, 0
+                reserved.statuses.append(status)
+                reserved.ids.append(identity)
+                reserved.views.append(view)
+        held = []
+        return reserved
+    except SessionError as error:
+        session.fail(str(error))
+        return nothing._replace(statuses=[Status.UNAVAILABLE] * len(keys))
+    finally:
+        for ids in held:
+            session.give_back(Verb.RESERVE, ids)
+
+
+def commit(context: Context, namespace: int, ids: bytes) -> Operation[list[Status]]:
+    statuses: list[Status] = []
+    for start, count in spans(len(ids) >> 3, protocol.KEYS_MAX):
+        completion = yield context.ids_request(Verb.COMMIT, namespace, ids[8 * start : 8 * (start + count)])
+        statuses += _short_statuses(context.link, completion, count)
+    return statuses
+
+
+def slot_view(
+    slabs: dict[int, _core.Slab], slab: int, offset: int, length: int, block_bytes: int
+) -> memoryview | None:
+    """The bytes of a slot; None where its slab could not be mapped.
+
+    Raises:
+        SessionError: the slot does not lie in its slab or has not a block's length.
+    """
+    mapped = slabs.get(slab)
+    if mapped is None:
+        return None
+    if length != block_bytes or offset + length > len(mapped):
+        raise SessionError(f"block of {length} bytes at offset {offset} of slab {slab}, expected {block_bytes} bytes")
+    return memoryview(mapped)[offset : offset + length]
+
+
+def counted(context: Context, verb: Verb) -> Operation[Count]:
+    """CLEAR, FLUSH: how many blocks."""
+    namespace, status = yield from _namespace_id(context)
+    if status is not _OK:
+        return Count(status, 0)
+    status, _, value, _, _, _ = yield plain_request(verb, namespace, context.deadline_ns)
+    return Count(status, value if status is _OK else 0)
+
+
+def check_memory(memory: object, count: int) -> None:
+    """The caller's buffers: one for all blocks, or a list or tuple with one for each.
+
+    Raises:
+        InvalidArgument: their number is not that of the keys.
+    """
+    if isinstance(memory, (list, tuple)) and len(memory) != count:
+        raise InvalidArgument(f"{len(memory)} buffers for {count} keys")

@@ -1,0 +1,309 @@
+"""What the operations answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypedDict
+
+from kvtier import _core
+from kvtier import _protocol as protocol
+from kvtier._core import Session, Slab, monotonic_ns
+from kvtier._errors import InvalidArgument, KvtierError, SessionError
+from kvtier._protocol import Status, Tier, Verb
+
+if TYPE_CHECKING:
+    import numpy
+    import numpy.typing
+
+
+class Priority(IntEnum):
+    """How urgent an operation is where it has to queue for a device."""
+
+    HIGH = protocol.REQUEST_PRIORITY_HIGH
+    NORMAL = protocol.REQUEST_PRIORITY_NORMAL
+    LOW = protocol.REQUEST_PRIORITY_LOW
+
+
+class Options(TypedDict, total=False):
+    """What every operation on keys may be told."""
+
+    timeout: float
+    """seconds; the client's own when it is not given"""
+    deadline_ns: int
+    """CLOCK_MONOTONIC, instead of a timeout"""
+    priority: int
+    """a `Priority`"""
+    group: int
+    """the KV-cache group of the keys, 0 to 65535"""
+    parent: bytes | None
+    """the key before the first one, when there is one"""
+    depth: int
+    """the first key's place in its sequence, in blocks"""
+
+
+class Ping(NamedTuple):
+    """Whether the daemon answers."""
+
+    status: Status
+    round_trip_s: float
+    """seconds from the request to its completion"""
+    reason: str
+    """why not, in words; the daemon's version when it does"""
+
+
+class Count(NamedTuple):
+    """The outcome of an operation on a whole namespace."""
+
+    status: Status
+    blocks: int
+
+
+class Lookup:
+    """Which blocks are where. The lists are made when they are asked for."""
+
+    __slots__ = ("_parts", "estimated_load_s", "run")
+
+    def __init__(self, run: int, estimated_load_s: float, parts: list[tuple[Status, int, bytes]]) -> None:
+        self.run = run
+        """how many blocks from the first are here, in any tier"""
+        self.estimated_load_s = estimated_load_s
+        """seconds that bringing the run to host memory would take"""
+        self._parts = parts
+
+    @classmethod
+    def of_status(cls, status: Status, count: int) -> Lookup:
+        """An answer with the same status for every block."""
+        return cls(0, 0.0, [(status, count, b"")])
+
+    @property
+    def statuses(self) -> list[Status]:
+        """OK, PENDING or MISS for each key; another status when the lookup itself failed."""
+        statuses: list[Status] = []
+        for status, count, body in self._parts:
+            statuses += _core.short_statuses(body) if status is Status.OK else [status] * count
+        return statuses
+
+    @property
+    def tiers(self) -> list[Tier]:
+        """The highest tier that each block is in."""
+        tiers: list[Tier] = []
+        for status, count, body in self._parts:
+            tiers += _core.short_tiers(body) if status is Status.OK else [Tier.NONE] * count
+        return tiers
+
+    @property
+    def blocks(self) -> list[tuple[Status, Tier]]:
+        """(status, tier) for each key."""
+        return list(zip(self.statuses, self.tiers, strict=True))
+
+    def __repr__(self) -> str:
+        return f"Lookup(run={self.run}, estimated_load_s={self.estimated_load_s}, blocks={self.blocks})"
+
+
+class Get(NamedTuple):
+    """The outcome of a get. Only the memory of blocks that are OK holds their bytes."""
+
+    run: int
+    """how many blocks from the first are OK"""
+    statuses: list[Status]
+
+
+class Lease(NamedTuple):
+    """One block's lease: where its bytes lie until it ends."""
+
+    status: Status
+    tier: Tier = Tier.NONE
+    flags: int = 0
+    crc32c: int = 0
+    id: int = 0
+    slab: int = 0
+    length: int = 0
+    offset: int = 0
+
+
+@dataclass(slots=True)
+class _Held:
+    """What is still to be given back to the daemon."""
+
+    session: Session
+    ids: list[bytes]
+    verb: Verb
+
+    def release(self) -> None:
+        ids, self.ids = self.ids, []
+        for some in ids:
+            self.session.give_back(self.verb, some)
+
+
+class Leases:
+    """Leases on blocks in host memory, for reading in place. Release them soon: they keep slots from being evicted.
+
+    A context manager; the leases end with it, with `release`, at `expires_ns`, and with the session. Bytes that were
+    read count only when `check` says OK after the reading.
+    """
+
+    def __init__(
+        self,
+        session: Session | None,
+        slabs: dict[int, Slab],
+        leases: list[Lease],
+        held: list[bytes],
+        expires_ns: int,
+        block_bytes: int,
+    ) -> None:
+        self.statuses = [lease.status for lease in leases]
+        """a status for each key"""
+        self.expires_ns = expires_ns
+        """when the leases end, CLOCK_MONOTONIC; 0: there are none"""
+        self.block_bytes = block_bytes
+        self._leases = leases
+        self._held: _Held | None = None
+        self.views: list[memoryview | None] = []
+        """the bytes of each block that is OK, read-only; None for the others"""
+        if session is not None:
+            self._held = _Held(session, held, Verb.ACQUIRE)
+            self._make_views(slabs)
+
+    @classmethod
+    def of_status(cls, status: Status, count: int, block_bytes: int) -> Leases:
+        """No leases, for one reason."""
+        leases = cls(None, {}, [Lease(status)] * count, [], 0, block_bytes)
+        leases.views = [None] * count
+        return leases
+
+    def _make_views(self, slabs: dict[int, Slab]) -> None:
+        for index, lease in enumerate(self._leases):
+            slab = slabs.get(lease.slab) if lease.status is Status.OK else None
+            if slab is None:
+                if lease.status is Status.OK:
+                    self.statuses[index] = Status.STALE
+                self.views.append(None)
+                continue
+            if lease.length != self.block_bytes or lease.offset + lease.length > len(slab):
+                raise SessionError(f"a lease of {lease.length} bytes at offset {lease.offset} of slab {lease.slab}")
+            self.views.append(memoryview(slab)[lease.offset : lease.offset + lease.length])
+
+    @property
+    def run(self) -> int:
+        """How many blocks from the first are leased."""
+        return next((i for i, status in enumerate(self.statuses) if status is not Status.OK), len(self.statuses))
+
+    def numpy(self, dtype: numpy.typing.DTypeLike, shape: tuple[int, ...]) -> list[numpy.ndarray[Any, Any] | None]:
+        """The blocks as read-only arrays over the leased memory, without a copy; None where there is no lease.
+
+        Args:
+            dtype: the elements' type.
+            shape: the shape of one block; its bytes are those of a block.
+
+        Raises:
+            InvalidArgument: the shape does not have a block's bytes.
+            KvtierError: numpy is not installed.
+        """
+        try:
+            import numpy
+        except ImportError:
+            raise KvtierError("Leases.numpy needs numpy: install kvtier[numpy]") from None
+        try:
+            return [
+                None if view is None else numpy.frombuffer(view, dtype=dtype).reshape(shape) for view in self.views
+            ]
+        except ValueError as error:
+            raise InvalidArgument(f"a block of {self.block_bytes} bytes as {dtype}{shape}: {error}") from None
+
+    def check(self) -> list[Status]:
+        """Whether what was read from the views until now counts: OK, or STALE (the lease had ended), or CORRUPT (the
+        bytes do not match a checksum that had to be verified), or why there was no lease."""
+        alive = self._held is not None and bool(self._held.ids) and not self._held.session.ended
+        statuses = list(self.statuses)
+        for index, (lease, view) in enumerate(zip(self._leases, self.views, strict=True)):
+            if view is None or statuses[index] is not Status.OK:
+                continue
+            must_verify = lease.flags & protocol.COMPLETION_BLOCK_FLAG_VERIFY
+            if alive and must_verify and _core.crc32c(view) != lease.crc32c:
+                statuses[index] = Status.CORRUPT
+        if not alive or monotonic_ns() >= self.expires_ns:
+            statuses = [Status.STALE if status in (Status.OK, Status.CORRUPT) else status for status in statuses]
+        return statuses
+
+    def release(self) -> None:
+        """Ends the leases. The views can no longer be used; arrays made of them must not be."""
+        if self._held is not None:
+            self._held.release()
+        _release_views(self.views)
+        self.views = [None] * len(self.statuses)
+
+    def __del__(self) -> None:
+        if self._held is not None:
+            self._held.release()
+
+    def __len__(self) -> int:
+        return len(self.statuses)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.release()
+
+
+class ReservedSlots:
+    """Slots of the daemon to write blocks into in place. Both front ends' reservations are these.
+
+    A context manager: what was not committed when it ends is aborted.
+    """
+
+    def __init__(
+        self, session: Session | None, namespace: int, statuses: list[Status], ids: list[int],
+        views: list[memoryview | None],
+    ) -> None:  # fmt: skip
+        self.statuses = statuses
+        """OK for each key with a slot to write; EXISTS and PENDING: nothing to do; BUSY, NOT_ADMITTED: no room"""
+        self.views = views
+        """the writable bytes of each slot; None where there is none, and after its commit"""
+        self._session = session
+        self._namespace = namespace
+        self._ids = ids
+
+    def __len__(self) -> int:
+        return len(self.statuses)
+
+    def _take(self, indices: Iterable[int] | None) -> tuple[list[int], bytes]:
+        """The slots to commit, and their ids; from now on they cannot be written through the views."""
+        chosen = range(len(self.statuses)) if indices is None else indices
+        taken = [index for index in chosen if self.views[index] is not None]
+        ids = b"".join(self._ids[index].to_bytes(8, "little") for index in taken)
+        _release_views([self.views[index] for index in taken])
+        for index in taken:
+            self.views[index] = None
+        return taken, ids
+
+    def abort(self, indices: Iterable[int] | None = None) -> None:
+        """Gives slots back unwritten.
+
+        Args:
+            indices: which; None: all that were not committed.
+        """
+        taken, ids = self._take(indices)
+        if self._session is not None:
+            for start in range(0, len(ids), 8 * protocol.KEYS_MAX):
+                self._session.give_back(Verb.RESERVE, ids[start : start + 8 * protocol.KEYS_MAX])
+        for index in taken:
+            self.statuses[index] = Status.CANCELLED
+
+    def __del__(self) -> None:
+        if any(view is not None for view in self.views):
+            self.abort()
+
+    def __exit__(self, *exception: object) -> None:
+        self.abort()
+
+
+def _release_views(views: Iterable[memoryview | None]) -> None:
+    for view in views:
+        if view is not None:
+            try:
+                view.release()
+            except BufferError:
+                pass  # an array still refers to it: its bytes stay mapped, and may change

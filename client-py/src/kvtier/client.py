@@ -1,0 +1,378 @@
+"""The blocking client. Many threads may share one: each waits for its own answers only."""
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, Self, TypeVar, Unpack
+
+from kvtier import _operations as operations
+from kvtier import _protocol as protocol
+from kvtier._connection import Connection, Link, NamespaceProperties, namespace_properties
+from kvtier._core import monotonic_ns
+from kvtier._errors import InvalidArgument, NamespaceMismatch, Unavailable, VersionMismatch
+from kvtier._operations import Context, Operation, Submit
+from kvtier._protocol import Status, Verb
+from kvtier._types import Count, Get, Leases, Lookup, Options, Ping, ReservedSlots
+
+T = TypeVar("T")
+
+
+class Client:
+    """A connection to the daemon of this machine.
+
+    Operations do not raise when there is no daemon: they answer ``UNAVAILABLE``, at once, and a later one connects
+    again. A forked child gets a session of its own.
+    """
+
+    def __init__(
+        self,
+        socket_path: str | os.PathLike[str] | None = None,
+        *,
+        name: str = "",
+        timeout: float = 1.0,
+        reconnect: bool = True,
+        ring_bytes: int = protocol.RING_BYTES_DEFAULT,
+    ) -> None:
+        """Connects when a daemon is there.
+
+        Args:
+            socket_path: the daemon's socket; None: where the daemon of this user listens by default.
+            name: shown in the daemon's statistics.
+            timeout: seconds that an operation may take when it is not told otherwise.
+            reconnect: whether to connect again after the session ended.
+            ring_bytes: the size of each ring, a power of two.
+
+        Raises:
+            VersionMismatch: the daemon speaks another major version of the protocol.
+        """
+        self._timeout_s = timeout
+        self._connection = Connection(socket_path, name, reconnect, ring_bytes)
+        try:
+            self._connection.open(self._answer_by(None))
+        except VersionMismatch:
+            raise
+        except Unavailable:
+            pass
+
+    def connect(self, timeout: float | None = None) -> None:
+        """Connects now, unless a session is open.
+
+        Raises:
+            VersionMismatch: the daemon speaks another major version of the protocol.
+            Unavailable: no daemon answers, or it refuses this client; the message says why.
+        """
+        self._connection.open(self._answer_by(timeout))
+
+    def close(self) -> None:
+        """Ends the session. What it held in the daemon is released; later operations answer ``UNAVAILABLE``."""
+        self._connection.close()
+
+    @property
+    def connected(self) -> bool:
+        """Whether a session is open, as far as this client has noticed."""
+        return self._connection.current() is not None
+
+    @property
+    def reason(self) -> str:
+        """Why there is no session, in words; of the last time there was none."""
+        return self._connection.reason
+
+    def namespace(self, name: str, *, block_bytes: int, **properties: object) -> "Namespace":
+        """Registers a namespace: one cache layout, with blocks of one size.
+
+        Without a daemon this succeeds: the namespace is registered when there is one.
+
+        Args:
+            name: what other clients call it too.
+            block_bytes: the bytes of one block.
+            properties: whatever must be equal for blocks to be exchangeable: model, dtype, block tokens, hash seed...
+
+        Raises:
+            NamespaceMismatch: it exists with other properties; the message names the one that differs.
+            InvalidArgument: the daemon or this client cannot accept a property.
+        """
+        described = namespace_properties(name, block_bytes, properties)
+        answer_by_ns = self._answer_by(None)
+        link = self._connection.link(answer_by_ns)
+        if link is not None:
+            context = operations.context_of(link, described, answer_by_ns)
+            status, text = _run(context, operations.register(link, described, context.deadline_ns))
+            raise_refusal(status, text, name)
+        return Namespace(self, described)
+
+    def ping(self, timeout: float | None = None) -> Ping:
+        """Whether the daemon answers, how fast, and why not. Connects if need be, without regard to the back-off."""
+        answer_by_ns = self._answer_by(timeout)
+        try:
+            link = self._connection.open(answer_by_ns)
+        except VersionMismatch as error:
+            return Ping(Status.VERSION_MISMATCH, 0.0, str(error))
+        except Unavailable as error:
+            return Ping(Status.UNAVAILABLE, 0.0, str(error))
+        started_ns = monotonic_ns()
+        completion = link.session.call(operations.plain_request(Verb.PING, 0, answer_by_ns), answer_by_ns)
+        return ping_of(link, completion, monotonic_ns() - started_ns)
+
+    def stats(self, timeout: float | None = None) -> dict[str, Any]:
+        """The daemon's statistics; empty when it does not answer."""
+        answer_by_ns = self._answer_by(timeout)
+        link = self._connection.link(answer_by_ns)
+        if link is None:
+            return {}
+        return stats_of(link.session.call(operations.plain_request(Verb.STATS, 0, answer_by_ns), answer_by_ns))
+
+    def counters(self) -> dict[str, int]:
+        """The daemon's counters, read from its memory without asking it; empty without a session."""
+        link = self._connection.link(self._answer_by(None))
+        return {} if link is None else counters_of(link)
+
+    def _answer_by(self, timeout: float | None) -> int:
+        return monotonic_ns() + int((self._timeout_s if timeout is None else timeout) * 1e9)
+
+    def _context(self, properties: NamespaceProperties, options: Options) -> Context | None:
+        answer_by_ns = operations.answer_by(self._timeout_s, options)
+        link = self._connection.link(answer_by_ns)
+        return None if link is None else operations.context_of(link, properties, answer_by_ns, **options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+class Namespace:
+    """The blocks of one cache layout. A key is the block's chained hash, 1 to 32 bytes; the keys of one call have equal
+    lengths and stand in prefix order. Keyword arguments of every operation: see `kvtier.Options`."""
+
+    def __init__(self, client: Client, properties: NamespaceProperties) -> None:
+        self._client = client
+        self._properties = properties
+
+    @property
+    def name(self) -> str:
+        return self._properties.name
+
+    @property
+    def block_bytes(self) -> int:
+        """The bytes of one block."""
+        return self._properties.block_bytes
+
+    def lookup(self, keys: Iterable[bytes], **options: Unpack[Options]) -> Lookup:
+        """Which blocks are here, and how many from the first. Changes nothing."""
+        keys = as_keys(keys)
+        context = self._client._context(self._properties, options)
+        if context is None or not keys:
+            return Lookup.of_status(Status.UNAVAILABLE, len(keys))
+        return _run(context, operations.lookup(context, keys))
+
+    def get(
+        self,
+        keys: Iterable[bytes],
+        into: object,
+        *,
+        leading_run: bool = False,
+        no_wait: bool = False,
+        lease_s: float = 0.0,
+        verify: bool = False,
+        **options: Unpack[Options],
+    ) -> Get:
+        """Copies blocks out; from lower tiers they are promoted first.
+
+        Args:
+            keys: the blocks.
+            into: one writable contiguous buffer of all blocks in order, or a list or tuple of one for each. The memory
+                of a block that is not OK afterwards has no meaning.
+            leading_run: stop at the first block that is in no tier.
+            no_wait: only from host memory; others are ``PENDING``, and on their way.
+            lease_s: how long the copying may take, in seconds; 0: the daemon's default.
+            verify: check every block's checksum, not only where the daemon asks for it.
+
+        Raises:
+            InvalidArgument: a buffer has the wrong size, or keys have unequal lengths.
+        """
+        keys = as_keys(keys)
+        operations.check_memory(into, len(keys))
+        context = self._client._context(self._properties, options)
+        if context is None or not keys:
+            return Get(0, [Status.UNAVAILABLE] * len(keys))
+        flags = acquire_flags(leading_run, no_wait)
+        return _run(context, operations.get(context, keys, into, flags, int(lease_s * 1e9), verify))
+
+    def put(self, keys: Iterable[bytes], blocks: object, **options: Unpack[Options]) -> list[Status]:
+        """Copies blocks in.
+
+        Args:
+            keys: the blocks.
+            blocks: one contiguous buffer of all blocks in order, or a list or tuple of one for each.
+
+        Returns:
+            For each block OK: readable from now on; EXISTS: it was here already; PENDING: another client is writing it;
+            or BUSY, NOT_ADMITTED: there was no room for it.
+
+        Raises:
+            InvalidArgument: a buffer has the wrong size, or keys have unequal lengths.
+        """
+        keys = as_keys(keys)
+        operations.check_memory(blocks, len(keys))
+        context = self._client._context(self._properties, options)
+        if context is None or not keys:
+            return [Status.UNAVAILABLE] * len(keys)
+        return _run(context, operations.put(context, keys, blocks))
+
+    def reserve(self, keys: Iterable[bytes], **options: Unpack[Options]) -> "Reservations":
+        """Slots to write blocks into in place, instead of `put`."""
+        keys = as_keys(keys)
+        context = self._client._context(self._properties, options)
+        if context is None or not keys:
+            nothing = [Status.UNAVAILABLE] * len(keys)
+            return Reservations(self, None, operations.Reserved(0, nothing, [0] * len(keys), [None] * len(keys)))
+        return Reservations(self, context.link, _run(context, operations.reserve(context, keys)))
+
+    def acquire(
+        self,
+        keys: Iterable[bytes],
+        *,
+        leading_run: bool = False,
+        no_wait: bool = False,
+        lease_s: float = 0.0,
+        **options: Unpack[Options],
+    ) -> Leases:
+        """Leases on blocks, to read them in place; from lower tiers they are promoted first. Arguments as of `get`."""
+        keys = as_keys(keys)
+        context = self._client._context(self._properties, options)
+        if context is None or not keys:
+            return Leases.of_status(Status.UNAVAILABLE, len(keys), self.block_bytes)
+        flags = acquire_flags(leading_run, no_wait)
+        return _run(context, operations.acquire(context, keys, flags, int(lease_s * 1e9)))
+
+    def prefetch(self, keys: Iterable[bytes], **options: Unpack[Options]) -> list[Status]:
+        """Starts to promote blocks to host memory: OK (there, or on its way), MISS or BUSY."""
+        return self._for_keys(Verb.PREFETCH, keys, options)
+
+    def pin(self, keys: Iterable[bytes], **options: Unpack[Options]) -> list[Status]:
+        """Holds blocks against eviction until `unpin` or the session's end; counted. OK or MISS."""
+        return self._for_keys(Verb.PIN, keys, options)
+
+    def unpin(self, keys: Iterable[bytes], **options: Unpack[Options]) -> list[Status]:
+        """Takes back one `pin` of each block. OK or MISS."""
+        return self._for_keys(Verb.UNPIN, keys, options)
+
+    def delete(self, keys: Iterable[bytes], **options: Unpack[Options]) -> list[Status]:
+        """Removes blocks from all tiers; leases on them stay readable. OK or MISS."""
+        return self._for_keys(Verb.DELETE, keys, options)
+
+    def clear(self, **options: Unpack[Options]) -> Count:
+        """Removes all blocks of the namespace."""
+        return self._counted(Verb.CLEAR, options)
+
+    def flush(self, **options: Unpack[Options]) -> Count:
+        """Waits until every block accepted before is in the lowest tier. Give it a generous timeout."""
+        return self._counted(Verb.FLUSH, options)
+
+    def _for_keys(self, verb: Verb, keys: Iterable[bytes], options: Options) -> list[Status]:
+        keys = as_keys(keys)
+        context = self._client._context(self._properties, options)
+        if context is None or not keys:
+            return [Status.UNAVAILABLE] * len(keys)
+        return _run(context, operations.for_keys(context, verb, keys))
+
+    def _counted(self, verb: Verb, options: Options) -> Count:
+        context = self._client._context(self._properties, options)
+        if context is None:
+            return Count(Status.UNAVAILABLE, 0)
+        return _run(context, operations.counted(context, verb))
+
+
+class Reservations(ReservedSlots):
+    """Slots to write blocks into, for the blocking client."""
+
+    def __init__(self, namespace: Namespace, link: Link | None, reserved: operations.Reserved) -> None:
+        session = None if link is None else link.session
+        super().__init__(session, reserved.namespace, reserved.statuses, reserved.ids, reserved.views)
+        self._front = namespace
+        self._link = link
+
+    def commit(self, indices: Iterable[int] | None = None, **options: Unpack[Options]) -> list[Status]:
+        """Makes written slots visible; they cannot be written afterwards.
+
+        Args:
+            indices: which; None: all that are not committed.
+
+        Returns:
+            The statuses of all keys of the reservation: OK where the block is visible now, STALE where the slot had
+            been taken back.
+        """
+        taken, ids = self._take(indices)
+        if taken and self._link is not None:
+            answer_by_ns = operations.answer_by(self._front._client._timeout_s, options)
+            context = operations.context_of(self._link, self._front._properties, answer_by_ns, **options)
+            for index, status in zip(taken, _run(context, operations.commit(context, self._namespace, ids)), strict=True):
+                self.statuses[index] = status
+        return list(self.statuses)
+
+    def __enter__(self) -> Self:
+        return self
+
+
+def _run(context: Context, operation: Operation[T]) -> T:
+    """Carries an operation out, waiting where it waits."""
+    session = context.link.session
+    answer_by_ns = context.answer_by_ns
+    try:
+        command = next(operation)
+        while True:
+            try:
+                kind = type(command)
+                reply: object
+                if kind is tuple:
+                    reply = session.call(command, answer_by_ns)
+                elif kind is int:
+                    reply = session.take(command, answer_by_ns) if command > 0 else operations.made(Status(-command))
+                elif kind is Submit:
+                    reply = session.submit(command.request, answer_by_ns)
+                else:
+                    reply = command.function()
+            except BaseException as error:
+                command = operation.throw(error)
+            else:
+                command = operation.send(reply)
+    except StopIteration as stop:
+        answer: T = stop.value
+        return answer
+
+
+def as_keys(keys: Iterable[bytes]) -> Sequence[bytes]:
+    """Keys in a form that the extension reads."""
+    return keys if isinstance(keys, (list, tuple)) else list(keys)
+
+
+def acquire_flags(leading_run: bool, no_wait: bool) -> int:
+    return (protocol.REQUEST_FLAG_LEADING_RUN if leading_run else 0) | (protocol.REQUEST_FLAG_NO_WAIT if no_wait else 0)
+
+
+def raise_refusal(status: Status, text: str, name: str) -> None:
+    """Raises where a registration failed for what the caller asked, and not for want of a daemon."""
+    if status is Status.NAMESPACE_MISMATCH:
+        raise NamespaceMismatch(f"namespace {name!r}: {text}")
+    if status in (Status.INVALID_ARGUMENT, Status.TOO_LARGE, Status.DENIED):
+        raise InvalidArgument(f"namespace {name!r} was refused: {status.name}, {text}")
+
+
+def ping_of(link: Link, completion: operations.Completion, round_trip_ns: int) -> Ping:
+    status = completion[0]
+    if status is Status.OK:
+        return Ping(status, round_trip_ns / 1e9, link.daemon)
+    reason = link.session.end_text if link.session.ended else "the daemon did not answer in time"
+    return Ping(status, 0.0, completion[3].decode(errors="replace") or reason)
+
+
+def stats_of(completion: operations.Completion) -> dict[str, Any]:
+    if completion[0] is not Status.OK or not completion[4]:
+        return {}
+    stats: dict[str, Any] = json.loads(completion[3])
+    return stats
+
+
+def counters_of(link: Link) -> dict[str, int]:
+    return dict(zip(protocol.COUNTERS, link.session.counters(), strict=False))

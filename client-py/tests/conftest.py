@@ -1,0 +1,125 @@
+"""A real daemon for the tests, started from this checkout."""
+
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kvtier import Client
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+READY_TIMEOUT_S = 300  # the first start may have to build the daemon
+
+
+class Daemon:
+    """A daemon process with a small host tier and a small SSD tier."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.socket_path = folder / "kvtier.sock"
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        settings = {
+            "host.bytes": "64MiB",
+            "host.slab_bytes": "8MiB",
+            "ssd.bytes": "128MiB",
+            "ssd.directory": str(self.folder / "ssd"),
+            "grpc.enabled": "false",
+        }
+        (self.folder / "ssd").mkdir(exist_ok=True)
+        command = [str(REPOSITORY / "scripts" / "kvtierd"), "--socket", str(self.socket_path)]
+        for name, value in settings.items():
+            command += ["--set", f"{name}={value}"]
+        self.log = open(self.folder / "daemon.log", "a")  # noqa: SIM115
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        lines = []
+        assert self.process.stdout is not None
+        while time.monotonic() < deadline:
+            if select.select([self.process.stdout], [], [], 0.5)[0]:
+                line = self.process.stdout.readline()
+                if line.startswith("kvtierd ready"):
+                    return
+                if not line:
+                    break
+                lines.append(line)
+        self.kill()
+        log = (self.folder / "daemon.log").read_text()[-4000:]
+        pytest.fail(f"the daemon did not become ready:\n{''.join(lines)[-4000:]}\n{log}")
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self._reap()
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+            self._reap()
+
+    def _reap(self) -> None:
+        assert self.process is not None and self.process.stdout is not None
+        self.process.wait()
+        self.process.stdout.close()
+        self.log.close()
+        self.process = None
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[Daemon]:
+    """One daemon for the tests of a module, which use namespaces of their own."""
+    yield from _daemon()
+
+
+@pytest.fixture
+def fresh_daemon() -> Iterator[Daemon]:
+    """A daemon for one test, to kill or to count in."""
+    yield from _daemon()
+
+
+def _daemon() -> Iterator[Daemon]:
+    # Not pytest's own folders: their names are too long for a socket.
+    with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
+        started = Daemon(Path(folder))
+        started.start()
+        try:
+            yield started
+        finally:
+            if started.process is not None and started.process.poll() is None:
+                os.kill(started.pid, signal.SIGCONT)
+            started.stop()
+
+
+@pytest.fixture
+def client(daemon: Daemon) -> Iterator[Client]:
+    with Client(daemon.socket_path, name="test", timeout=10) as connected:
+        yield connected
+
+
+def eventually(condition: Callable[[], bool], timeout_s: float = 10.0) -> bool:
+    """Whether the condition comes true in time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True

@@ -1,0 +1,164 @@
+"""Connecting where there is no daemon, a strange one, or another version."""
+
+import asyncio
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from kvtier import Client, InvalidArgument, Status, Unavailable, VersionMismatch, aio
+from kvtier import _protocol as protocol
+
+KEYS = [b"a" * 32, b"b" * 32]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with TemporaryDirectory(prefix="kvtier-") as name:
+        yield Path(name)
+
+
+def answering(path: Path, answer: bytes | None) -> socket.socket:
+    """Something that listens there and gives everybody the same answer; None: none."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(str(path))
+    listener.listen()
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            connection.recv(4096)
+            if answer is not None:
+                connection.send(answer)
+                connection.close()
+            else:
+                time.sleep(2)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return listener
+
+
+def welcome(version: int, status: int, text: bytes) -> bytes:
+    return struct.pack("<QIHHQQII", protocol.HANDSHAKE_WELCOME_MAGIC, version, status, len(text), 0, 0, 0, 0) + text
+
+
+def test_client_noDaemon_answersUnavailable(folder: Path) -> None:
+    with Client(folder / "none.sock") as client:
+        namespace = client.namespace("m", block_bytes=64)
+        assert not client.connected
+        assert namespace.put(KEYS, bytes(128)) == [Status.UNAVAILABLE] * 2
+        assert namespace.get(KEYS, bytearray(128)).statuses == [Status.UNAVAILABLE] * 2
+        assert namespace.lookup(KEYS).run == 0
+        assert namespace.lookup(KEYS).statuses == [Status.UNAVAILABLE] * 2
+        assert namespace.pin(KEYS) == [Status.UNAVAILABLE] * 2
+        assert namespace.clear().status is Status.UNAVAILABLE
+        with namespace.acquire(KEYS) as leases:
+            assert leases.views == [None, None] and leases.run == 0
+        with namespace.reserve(KEYS) as slots:
+            assert slots.commit() == [Status.UNAVAILABLE] * 2
+        assert client.stats() == {} and client.counters() == {}
+        ping = client.ping()
+        assert ping.status is Status.UNAVAILABLE and "none.sock" in ping.reason
+        with pytest.raises(Unavailable, match="does not exist"):
+            client.connect()
+
+
+def test_client_socketLeftBehind_saysSo(folder: Path) -> None:
+    left = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    left.bind(str(folder / "left.sock"))
+    left.close()
+    with pytest.raises(Unavailable, match="left behind"):
+        Client(folder / "left.sock").connect()
+
+
+def test_client_otherVersion_raisesNamingBoth(folder: Path) -> None:
+    path = folder / "other.sock"
+    listener = answering(path, welcome(7 << 16 | 3, Status.VERSION_MISMATCH, b"daemon 7.3.0"))
+    with pytest.raises(VersionMismatch, match=rf"7\.3.*{protocol.VERSION_MAJOR}\.{protocol.VERSION_MINOR}"):
+        Client(path)
+    listener.close()
+
+
+def test_client_refused_saysWhy(folder: Path) -> None:
+    path = folder / "refuses.sock"
+    listener = answering(path, welcome(protocol.VERSION, Status.DENIED, b"user 7 is not user 8"))
+    client = Client(path)
+    ping = client.ping()
+    assert ping.status is Status.UNAVAILABLE and "DENIED" in ping.reason and "user 7" in ping.reason
+    listener.close()
+
+
+@pytest.mark.parametrize("answer", [b"x", bytes(40), b"HTTP/1.1 400 Bad Request\r\n\r\n" + bytes(40), b""])
+def test_client_noKvtierDaemon_unavailable(folder: Path, answer: bytes) -> None:
+    path = folder / "strange.sock"
+    listener = answering(path, answer)
+    with pytest.raises(Unavailable):
+        Client(path).connect()
+    listener.close()
+
+
+def test_client_silentListener_answersWithinTimeout(folder: Path) -> None:
+    path = folder / "silent.sock"
+    listener = answering(path, None)
+    started = time.monotonic()
+    client = Client(path, timeout=0.2)
+    namespace = client.namespace("m", block_bytes=64)
+    assert namespace.get(KEYS, bytearray(128), timeout=0.2).run == 0
+    assert time.monotonic() - started < 1
+    listener.close()
+
+
+def test_namespace_badProperties_raise(folder: Path) -> None:
+    client = Client(folder / "none.sock")
+    for properties in ({"a\nb": "c"}, {"a": "b\nname=x"}, {"a=b": "c"}, {"a": ""}, {"a": "x" * 5000}):
+        with pytest.raises(InvalidArgument):
+            client.namespace("m", block_bytes=64, **properties)
+    with pytest.raises(InvalidArgument):
+        client.namespace("m", block_bytes=0)
+
+
+def test_operation_unknownOption_raises(folder: Path) -> None:
+    with pytest.raises(InvalidArgument):
+        Client(folder / "none.sock").namespace("m", block_bytes=64).get(KEYS, [bytearray(64)])
+
+
+def test_closedClient_answersUnavailable(folder: Path) -> None:
+    client = Client(folder / "none.sock")
+    namespace = client.namespace("m", block_bytes=64)
+    client.close()
+    client.close()
+    assert namespace.lookup(KEYS).statuses == [Status.UNAVAILABLE] * 2
+    with pytest.raises(Unavailable, match="closed"):
+        client.connect()
+
+
+def test_aio_noDaemon_answersUnavailable(folder: Path) -> None:
+    async def scenario() -> None:
+        async with aio.Client(folder / "none.sock") as client:
+            namespace = await client.namespace("m", block_bytes=64)
+            assert await namespace.put(KEYS, bytes(128)) == [Status.UNAVAILABLE] * 2
+            assert (await namespace.get(KEYS, bytearray(128))).run == 0
+            assert (await client.ping()).status is Status.UNAVAILABLE
+            assert await client.stats() == {}
+            with pytest.raises(Unavailable):
+                await client.connect()
+
+    asyncio.run(scenario())
+
+
+def test_defaultSocketPath_followsTheProtocol(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kvtier._connection import default_socket_path
+
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
+    assert default_socket_path() == "/run/user/7/kvtier.sock"
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    assert default_socket_path() == f"/tmp/kvtier-{os.getuid()}.sock"

@@ -1,0 +1,477 @@
+"""The C core against memory that the test writes itself: encodings, bounds, and a peer that lies."""
+
+import mmap
+import os
+import random
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from kvtier import InvalidArgument, _core
+from kvtier import _protocol as protocol
+from kvtier._errors import SessionError
+from kvtier._protocol import Status, Verb
+
+RING_BYTES = protocol.RING_BYTES_MIN
+SECOND_NS = 1_000_000_000
+
+
+class Peer:
+    """The daemon's side of one session's memory, and nothing that answers by itself."""
+
+    def __init__(self) -> None:
+        region_bytes = protocol.SESSION_HEADER_BYTES + 2 * RING_BYTES
+        self.memory_fd = _memory(region_bytes)
+        self.daemon_fd = _memory(protocol.DAEMON_REGION_BYTES)
+        self.doorbell = os.eventfd(0, os.EFD_NONBLOCK)
+        self.memory = mmap.mmap(self.memory_fd, region_bytes)
+        self.daemon = mmap.mmap(self.daemon_fd, protocol.DAEMON_REGION_BYTES)
+        self.socket, self.client_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        struct.pack_into(
+            "<QIIQQQQ", self.memory, 0, protocol.SESSION_MAGIC, protocol.VERSION, 1, 7, region_bytes, RING_BYTES,
+            RING_BYTES,
+        )  # fmt: skip
+        struct.pack_into("<QIIQ", self.daemon, 0, protocol.DAEMON_MAGIC, protocol.VERSION, 1, 42)
+        struct.pack_into("<I", self.daemon, protocol.DAEMON_COUNTER_COUNT_OFFSET, len(protocol.COUNTERS))
+        self.head = 0
+        self.tail = 0
+
+    def session(self) -> _core.Session:
+        return _core.Session(self.memory_fd, self.doorbell, self.daemon_fd, self.client_socket.fileno())
+
+    def word(self, offset: int) -> int:
+        return int(struct.unpack_from("<Q", self.memory, offset)[0])
+
+    def set_word(self, offset: int, value: int) -> None:
+        struct.pack_into("<Q", self.memory, offset, value)
+
+    def request(self) -> bytes:
+        """The next request, taken."""
+        assert self.word(protocol.SESSION_REQUEST_TAIL_OFFSET) > self.head
+        length = struct.unpack("<I", self._at(self.head, 4))[0]
+        record = self._at(self.head, length)
+        self.head += length
+        self.set_word(protocol.SESSION_REQUEST_HEAD_OFFSET, self.head)
+        return record
+
+    def _at(self, position: int, count: int) -> bytes:
+        ring = self.memory[protocol.SESSION_HEADER_BYTES : protocol.SESSION_HEADER_BYTES + RING_BYTES]
+        offset = position % RING_BYTES
+        return (ring + ring)[offset : offset + count]
+
+    def publish(self, record: bytes, tail: int | None = None) -> None:
+        base = protocol.SESSION_HEADER_BYTES + RING_BYTES
+        for i, byte in enumerate(record):
+            self.memory[base + (self.tail + i) % RING_BYTES] = byte
+        self.tail += len(record)
+        self.set_word(protocol.SESSION_COMPLETION_TAIL_OFFSET, self.tail if tail is None else tail)
+
+    def close(self) -> None:
+        self.socket.close()
+        self.client_socket.close()
+        for fd in (self.memory_fd, self.daemon_fd, self.doorbell):
+            os.close(fd)
+
+
+def _memory(size: int) -> int:
+    fd = os.memfd_create("test")
+    os.ftruncate(fd, size)
+    return fd
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    made = Peer()
+    yield made
+    made.close()
+
+
+def request(verb: int, body: object = None, count: int = 0, start: int = 0, parent: bytes | None = None, flags: int = 0,
+            argument: int = 0) -> tuple:  # fmt: skip
+    return (verb, flags, 1, 0, 0, 0, 0, argument, body, start, count, parent)
+
+
+def completion(verb: int, correlation: int, body: bytes = b"", *, status: int = 0, count: int | None = None, run: int = 0,
+               value: int = 0, flags: int = 0, length: int | None = None) -> bytes:  # fmt: skip
+    size = protocol.COMPLETION_LONG_RESULT_BYTES if verb in (Verb.ACQUIRE, Verb.RESERVE) else 4
+    if flags & protocol.COMPLETION_FLAG_TEXT:
+        size = 1
+    padded = body + bytes(-len(body) % 8)
+    return struct.pack(
+        "<IBBHQIIQ", protocol.COMPLETION_HEADER_BYTES + len(padded) if length is None else length, verb, flags, status,
+        correlation, len(body) // size if count is None else count, run, value,
+    ) + padded  # fmt: skip
+
+
+def lease(slab: int = 0, offset: int = 0, length: int = 4096, identity: int = 1, crc: int = 0, flags: int = 0,
+          status: int = 0) -> bytes:  # fmt: skip
+    return struct.pack("<HBBIQIIQ", status, 2, flags, crc, identity, slab, length, offset)
+
+
+def test_submit_keys_layoutOfTheProtocol(peer: Peer) -> None:
+    session = peer.session()
+    keys = [bytes([i]) * 20 for i in range(5)]
+    fields = (Verb.ACQUIRE, protocol.REQUEST_FLAG_NO_WAIT, 2, 1 << 40, 0x01020304, 0x0506, 9, 1 << 50, keys, 1, 3, keys[0])
+    assert session.submit(fields, 0) == 1
+    expected = bytearray(64)
+    struct.pack_into("<IBBBBQQIHHIIQ", expected, 0, 64 + 4 * 24, Verb.ACQUIRE,
+                     protocol.REQUEST_FLAG_NO_WAIT | protocol.REQUEST_FLAG_PARENT, 2, 20, 1, 1 << 40, 0x01020304, 0x0506, 0,
+                     3, 9, 1 << 50)  # fmt: skip
+    for key in keys[:4]:
+        expected += key + bytes(4)
+    assert peer.request() == expected
+
+
+def test_submit_idsAndText_layoutOfTheProtocol(peer: Peer) -> None:
+    session = peer.session()
+    session.submit(request(Verb.COMMIT, struct.pack("<2Q", 5, 6), 2), 0)
+    session.submit(request(Verb.REGISTER, b"name=x", 6, argument=4096), 0)
+    assert peer.request()[64:] == struct.pack("<2Q", 5, 6)
+    record = peer.request()
+    assert record[64:] == b"name=x\0\0" and struct.unpack_from("<Q", record, 40) == (4096,)
+
+
+def test_submit_wrapAround_recordsStayWhole(peer: Peer) -> None:
+    session = peer.session()
+    numbers = random.Random(1)
+    for _ in range(300):
+        keys = [numbers.randbytes(32) for _ in range(numbers.randrange(1, 300))]
+        assert session.submit(request(Verb.LOOKUP, keys, len(keys)), 0) > 0
+        assert peer.request()[64:] == b"".join(keys)
+
+
+def test_submit_badKeys_raisesAndPublishesNothing(peer: Peer) -> None:
+    session = peer.session()
+    for keys in ([b"ab", b"abc"], [b""], [bytes(33)], [b"a", "b"], ["a"], [b"a"] * 2049, "ab"):
+        with pytest.raises((InvalidArgument, TypeError)):
+            session.submit(request(Verb.LOOKUP, keys, len(keys)), 0)
+    with pytest.raises(InvalidArgument):
+        session.submit(request(Verb.LOOKUP, [b"a"], 2), 0)
+    with pytest.raises(InvalidArgument):
+        session.submit(request(Verb.LOOKUP, [b"a"], 1, parent=b"ab"), 0)
+    assert peer.word(protocol.SESSION_REQUEST_TAIL_OFFSET) == 0
+
+
+def test_submit_indexWaiting_ringsDoorbell(peer: Peer) -> None:
+    session = peer.session()
+    session.submit(request(Verb.PING), 0)
+    with pytest.raises(BlockingIOError):
+        os.eventfd_read(peer.doorbell)
+    struct.pack_into("<I", peer.daemon, protocol.DAEMON_INDEX_WAITING_OFFSET, 1)
+    session.submit(request(Verb.PING), 0)
+    assert os.eventfd_read(peer.doorbell) == 1
+
+
+def test_submit_fullRing_busyAtDeadline(peer: Peer) -> None:
+    session = peer.session()
+    keys = [bytes(32)] * 2048
+    while session.submit(request(Verb.LOOKUP, keys, 2048), 0) > 0:
+        pass
+    started_ns = _core.monotonic_ns()
+    answer = session.call(request(Verb.LOOKUP, keys, 2048), started_ns + 20_000_000)
+    assert answer[0] is Status.BUSY
+    assert 20_000_000 <= _core.monotonic_ns() - started_ns < SECOND_NS
+
+
+def test_call_answered_completion(peer: Peer) -> None:
+    session = peer.session()
+
+    def answer() -> None:
+        while peer.word(protocol.SESSION_CLIENT_WAITING_OFFSET) & 1 == 0:
+            time.sleep(0.001)
+        peer.publish(completion(Verb.LOOKUP, 1, struct.pack("<HBBHBB", 0, 2, 0, 1, 0, 0), run=1, value=77))
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    status, run, value, body, is_text, verb = session.call(
+        request(Verb.LOOKUP, [b"a", b"b"], 2), _core.monotonic_ns() + SECOND_NS
+    )
+    thread.join()
+    assert (status, run, value, is_text, verb) == (Status.OK, 1, 77, False, Verb.LOOKUP)
+    assert _core.short_statuses(body) == [Status.OK, Status.MISS]
+    assert session.outstanding == 0
+
+
+def test_call_silence_deadline(peer: Peer) -> None:
+    session = peer.session()
+    started_ns = _core.monotonic_ns()
+    assert session.call(request(Verb.PING), started_ns + 30_000_000)[0] is Status.DEADLINE
+    assert 30_000_000 <= _core.monotonic_ns() - started_ns < SECOND_NS
+    assert session.outstanding == 0
+
+
+def test_call_peerGone_unavailableSoon(peer: Peer) -> None:
+    session = peer.session()
+    threading.Timer(0.05, lambda: peer.socket.shutdown(socket.SHUT_RDWR)).start()
+    started_ns = _core.monotonic_ns()
+    assert session.call(request(Verb.PING), started_ns + 5 * SECOND_NS)[0] is Status.UNAVAILABLE
+    assert _core.monotonic_ns() - started_ns < SECOND_NS
+    assert session.ended
+    assert session.call(request(Verb.PING), started_ns + 5 * SECOND_NS)[0] is Status.UNAVAILABLE
+
+
+def test_call_endReason_isKept(peer: Peer) -> None:
+    session = peer.session()
+    struct.pack_into("<I", peer.memory, protocol.SESSION_END_REASON_OFFSET, Status.INVALID_ARGUMENT + 1)
+    assert session.call(request(Verb.PING), _core.monotonic_ns() + SECOND_NS)[0] is Status.UNAVAILABLE
+    assert session.end_status is Status.INVALID_ARGUMENT
+
+
+def test_close_whileWaiting_unavailable(peer: Peer) -> None:
+    session = peer.session()
+    threading.Timer(0.05, session.close).start()
+    assert session.call(request(Verb.PING), _core.monotonic_ns() + 5 * SECOND_NS)[0] is Status.UNAVAILABLE
+
+
+def test_take_manyThreads_eachItsOwn(peer: Peer) -> None:
+    session = peer.session()
+    deadline_ns = _core.monotonic_ns() + 10 * SECOND_NS
+    wrong: list[object] = []
+
+    def ask(number: int) -> None:
+        for _ in range(50):
+            ticket = session.submit(request(Verb.PING), deadline_ns)
+            answer = session.take(ticket, deadline_ns)
+            if answer[0] is not Status.OK or answer[2] != ticket:
+                wrong.append((number, ticket, answer))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        batch = []
+        while peer.word(protocol.SESSION_REQUEST_TAIL_OFFSET) > peer.head:
+            batch.append(struct.unpack_from("<Q", peer.request(), protocol.REQUEST_CORRELATION_OFFSET)[0])
+        for correlation in reversed(batch):
+            peer.publish(completion(Verb.PING, correlation, value=correlation))
+        time.sleep(0)
+    assert wrong == []
+
+
+def test_forget_lateAcquire_isReleased(peer: Peer) -> None:
+    session = peer.session()
+    ticket = session.submit(request(Verb.ACQUIRE, [b"a", b"b"], 2), 0)
+    session.forget(ticket)
+    peer.request()
+    peer.publish(completion(Verb.ACQUIRE, ticket, lease(identity=11) + lease(identity=12, status=Status.MISS), run=1))
+    session.poll(0)
+    record = peer.request()
+    assert record[protocol.REQUEST_VERB_OFFSET] == Verb.RELEASE
+    assert record[protocol.REQUEST_FLAGS_OFFSET] == protocol.REQUEST_FLAG_SILENT
+    assert record[64:] == struct.pack("<Q", 11)
+
+
+def test_forget_arrivedReservation_isAborted(peer: Peer) -> None:
+    session = peer.session()
+    first = session.submit(request(Verb.PING), 0)
+    ticket = session.submit(request(Verb.RESERVE, [b"a"], 1), 0)
+    peer.request(), peer.request()
+    peer.publish(completion(Verb.RESERVE, ticket, lease(identity=9)))
+    peer.publish(completion(Verb.PING, first))
+    assert session.take(first, 0)[0] is Status.OK
+    session.forget(ticket)
+    record = peer.request()
+    assert record[protocol.REQUEST_VERB_OFFSET] == Verb.ABORT and record[64:] == struct.pack("<Q", 9)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        completion(Verb.LOOKUP, 1, length=8),
+        completion(Verb.LOOKUP, 1, length=0),
+        completion(Verb.LOOKUP, 1, length=36),
+        completion(Verb.LOOKUP, 1, length=4096),
+        completion(Verb.LOOKUP, 1, length=0xFFFFFFF8),
+        completion(Verb.LOOKUP, 1, bytes(8), count=3),
+        completion(Verb.LOOKUP, 1, bytes(8), count=0xFFFFFFFF),
+        completion(Verb.LOOKUP, 1, bytes(8), count=1 << 30),
+        completion(Verb.LOOKUP, 1, b"text", flags=protocol.COMPLETION_FLAG_TEXT, count=9),
+        completion(Verb.LOOKUP, 1, bytes(8), run=3),
+        completion(Verb.ACQUIRE, 1, lease()),
+        bytes(16),
+    ],
+)
+def test_drain_badRecord_endsTheSession(peer: Peer, record: bytes) -> None:
+    session = peer.session()
+    session.submit(request(Verb.LOOKUP, [b"a", b"b"], 2), 0)
+    peer.publish(record)
+    assert session.take(1, _core.monotonic_ns() + SECOND_NS)[0] is Status.UNAVAILABLE
+    assert session.ended and session.end_status is Status.INTERNAL and session.end_text
+
+
+@pytest.mark.parametrize("tail", [4, RING_BYTES + 8, 1 << 63, (1 << 64) - 8])
+def test_drain_badTail_endsTheSession(peer: Peer, tail: int) -> None:
+    session = peer.session()
+    session.submit(request(Verb.PING), 0)
+    peer.set_word(protocol.SESSION_COMPLETION_TAIL_OFFSET, tail)
+    assert session.take(1, _core.monotonic_ns() + SECOND_NS)[0] is Status.UNAVAILABLE
+    assert session.ended
+
+
+def test_drain_tailGoesBackward_endsTheSession(peer: Peer) -> None:
+    session = peer.session()
+    session.submit(request(Verb.PING), 0)
+    peer.publish(completion(Verb.PING, 1))
+    assert session.take(1, 0)[0] is Status.OK
+    session.submit(request(Verb.PING), 0)
+    peer.set_word(protocol.SESSION_COMPLETION_TAIL_OFFSET, 8)
+    assert session.take(2, _core.monotonic_ns() + SECOND_NS)[0] is Status.UNAVAILABLE
+
+
+def test_submit_badHead_endsTheSession(peer: Peer) -> None:
+    session = peer.session()
+    peer.set_word(protocol.SESSION_REQUEST_HEAD_OFFSET, 1 << 40)
+    keys = [bytes(32)] * 2048
+    answers = [session.submit(request(Verb.LOOKUP, keys, 2048), 0) for _ in range(5)]
+    assert answers[-1] == -Status.UNAVAILABLE and session.ended
+
+
+def test_drain_randomBytes_neverCrashes() -> None:
+    numbers = random.Random(31415)
+    for _ in range(150):
+        peer = Peer()
+        session = peer.session()
+        for _ in range(4):
+            session.submit(request(Verb.ACQUIRE, [b"a"], 1), 0)
+        for _ in range(4):
+            record = bytearray(completion(Verb.ACQUIRE, numbers.randrange(1, 5), lease() * numbers.randrange(3)))
+            for _ in range(numbers.randrange(3)):
+                record[numbers.randrange(len(record))] = numbers.randrange(256)
+            peer.publish(bytes(record))
+            session.poll(0)
+        session.close()
+        peer.close()
+
+
+def test_session_badMemory_raises() -> None:
+    def changed(offset: int, form: str, value: int, of_daemon: bool = False) -> None:
+        peer = Peer()
+        struct.pack_into(form, peer.daemon if of_daemon else peer.memory, offset, value)
+        with pytest.raises(SessionError):
+            peer.session()
+        peer.close()
+
+    changed(protocol.SESSION_MAGIC_OFFSET, "<Q", 1)
+    changed(protocol.SESSION_READY_OFFSET, "<I", 0)
+    changed(protocol.SESSION_VERSION_OFFSET, "<I", 9 << 16)
+    changed(protocol.SESSION_REQUEST_RING_BYTES_OFFSET, "<Q", RING_BYTES - 8)
+    changed(protocol.SESSION_COMPLETION_RING_BYTES_OFFSET, "<Q", 4 * RING_BYTES)
+    changed(protocol.SESSION_COMPLETION_RING_BYTES_OFFSET, "<Q", 1 << 60)
+    changed(protocol.DAEMON_MAGIC_OFFSET, "<Q", 0, True)
+
+
+def test_counters_fromTheDaemonsMemory(peer: Peer) -> None:
+    session = peer.session()
+    struct.pack_into("<Q", peer.daemon, protocol.DAEMON_COUNTERS_OFFSET + 8, 123)
+    assert session.counters()[:2] == [0, 123]
+    struct.pack_into("<I", peer.daemon, protocol.DAEMON_COUNTER_COUNT_OFFSET, 1 << 31)
+    assert len(session.counters()) == (protocol.DAEMON_REGION_BYTES - protocol.DAEMON_COUNTERS_OFFSET) // 8
+
+
+def slab_of(size: int, writable: bool = True) -> tuple[_core.Slab, int]:
+    fd = _memory(size)
+    return _core.Slab(fd, size, writable), fd
+
+
+@pytest.mark.parametrize(
+    ("offset", "length"),
+    [(0, 4095), (0, 8192), (4097, 4096), (8192, 4096), (1 << 63, 4096), ((1 << 64) - 4096, 4096), (0, 0)],
+)
+def test_gather_outsideTheSlab_raises(offset: int, length: int) -> None:
+    slab, _ = slab_of(8192)
+    body = lease(offset=offset, length=length)
+    with pytest.raises(SessionError):
+        _core.gather({0: slab}, body, 0, bytearray(4096), 4096, 1 << 62, False)
+    with pytest.raises(SessionError):
+        _core.scatter({0: slab}, body, 0, bytes(4096), 4096)
+
+
+def test_scatter_readOnlySlab_raises() -> None:
+    slab, _ = slab_of(8192, writable=False)
+    assert memoryview(slab).readonly
+    with pytest.raises(SessionError):
+        _core.scatter({0: slab}, lease(), 0, bytes(4096), 4096)
+
+
+def test_gather_buffers_areChecked() -> None:
+    slab, _ = slab_of(8192)
+    for into in (bytearray(4095), [bytearray(4097)], [bytearray(4095)], [bytes(4096)], bytes(4096), [], 7):
+        with pytest.raises((InvalidArgument, BufferError, TypeError, IndexError)):
+            _core.gather({0: slab}, lease(), 0, into, 4096, 1 << 62, False)
+
+
+def test_gather_statuses_bytesChecksumsAndLeaseEnd() -> None:
+    slab, _ = slab_of(1 << 20)
+    data = random.Random(5).randbytes(1 << 20)
+    memoryview(slab)[:] = data
+    good = _core.crc32c(data[4096:8192])
+    body = (
+        lease(offset=4096, crc=good, flags=1)
+        + lease(status=Status.MISS)
+        + lease(offset=8192, crc=1, flags=1)
+        + lease(offset=8192, crc=1)
+        + lease(slab=9)
+    )
+    into = bytearray(5 * 4096)
+    statuses = _core.gather({0: slab}, body, 0, into, 4096, 1 << 62, False)
+    assert statuses == [Status.OK, Status.MISS, Status.CORRUPT, Status.OK, Status.STALE]
+    assert into[:4096] == data[4096:8192] and into[3 * 4096 : 4 * 4096] == data[8192:12288]
+    assert _core.gather({0: slab}, body, 0, into, 4096, 1 << 62, True)[3] is Status.CORRUPT
+    assert _core.gather({0: slab}, body, 0, into, 4096, 1, False)[0] is Status.STALE
+
+
+def test_scatter_written_idsOfWhatWasWritten() -> None:
+    slab, fd = slab_of(1 << 20)
+    body = lease(offset=0, identity=3) + lease(status=Status.EXISTS) + lease(slab=9, identity=4) + lease(offset=4096, identity=5)
+    data = random.Random(6).randbytes(4 * 4096)
+    statuses, ids = _core.scatter({0: slab}, body, 0, data, 4096)
+    assert statuses == [Status.OK, Status.EXISTS, Status.STALE, Status.OK]
+    assert ids == struct.pack("<2Q", 3, 5)
+    assert os.pread(fd, 8192, 0) == data[:4096] + data[3 * 4096 :]
+
+
+def test_slab_fileTooShort_raises() -> None:
+    with pytest.raises(SessionError):
+        _core.Slab(_memory(4096), 8192, True)
+
+
+def test_crc32c_everyImplementation_sameAsTheDefinition() -> None:
+    def definition(data: bytes) -> int:
+        state = 0xFFFFFFFF
+        for byte in data:
+            state ^= byte
+            for _ in range(8):
+                state = state >> 1 ^ (0x82F63B78 if state & 1 else 0)
+        return state ^ 0xFFFFFFFF
+
+    numbers = random.Random(7)
+    chosen = [name for name in ("tables", "streams", "folding") if _core.crc32c_choose(name)]
+    try:
+        for length in (0, 1, 7, 8, 9, 255, 256, 511, 512, 513, 767, 768, 4079, 4080, 4081, 8160, 33000):
+            data = numbers.randbytes(length + 3)[3:]
+            expected = definition(data)
+            for name in chosen:
+                assert _core.crc32c_choose(name)
+                assert _core.crc32c(data) == expected
+                assert _core.crc32c(data[length // 3 :], _core.crc32c(data[: length // 3])) == expected
+                copied = bytearray(length)
+                assert _core.copy_crc32c(copied, data) == expected and copied == data
+        assert _core.crc32c(b"123456789") == 0xE3069283
+    finally:
+        assert _core.crc32c_choose(_core.CRC32C)
+
+
+def test_fork_child_sessionIsOver(peer: Peer) -> None:
+    session = peer.session()
+    child = os.fork()
+    if child == 0:
+        over = session.ended and session.submit(request(Verb.PING), 0) == -Status.UNAVAILABLE
+        session.abandon()
+        os._exit(0 if over else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert not session.ended
+    assert session.submit(request(Verb.PING), 0) == 1

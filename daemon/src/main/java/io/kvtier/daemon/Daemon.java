@@ -1,0 +1,193 @@
+package io.kvtier.daemon;
+
+import io.kvtier.daemon.config.KvtierdConfig;
+import io.kvtier.daemon.index.Counters;
+import io.kvtier.daemon.index.Directory;
+import io.kvtier.daemon.index.IndexAgent;
+import io.kvtier.daemon.session.PeerPolicy;
+import io.kvtier.daemon.session.SessionConductor;
+import io.kvtier.policies.LruPolicy;
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.DaemonRegionDescriptor;
+import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.SocketPaths;
+import io.kvtier.protocol.Words;
+import io.kvtier.protocol.linux.Descriptor;
+import io.kvtier.protocol.linux.Epoll;
+import io.kvtier.protocol.linux.EventFd;
+import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.protocol.linux.UnixSocket;
+import io.kvtier.tiers.host.SlabStore;
+import io.kvtier.tiers.slots.SlotAllocator;
+import io.kvtier.tiers.ssd.FileDevice;
+import io.kvtier.tiers.ssd.SsdLeg;
+import io.kvtier.tiers.transfer.Checksums;
+import io.kvtier.tiers.transfer.ThreadedPipeline;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.SecureRandom;
+import java.util.ArrayDeque;
+import java.util.Deque;
+
+/** The whole daemon: makes its parts, connects them, and takes them apart in the opposite order. */
+public final class Daemon implements AutoCloseable {
+  static final String VERSION = "0.1.0";
+  private static final int SLOT_ALIGNMENT = 4096;
+
+  private final Deque<AutoCloseable> parts = new ArrayDeque<>();
+  private final boolean directIo;
+
+  /** Starts everything; throws with a reason in words when a part can't be had. */
+  public Daemon(KvtierdConfig config) throws IOException {
+    try {
+      directIo = start(config);
+    } catch (IOException | RuntimeException e) {
+      close();
+      throw e;
+    }
+  }
+
+  private boolean start(KvtierdConfig config) throws IOException {
+    long generation = new SecureRandom().nextLong();
+    UnixSocket listener = listen(config.socket());
+    KvtierdConfig.HostConfig host = config.host();
+    KvtierdConfig.SsdConfig ssd = config.ssd();
+    KvtierdConfig.LimitsConfig limits = config.limits();
+    SlabStore slabs = keep(new SlabStore(host.slabs(), host.slabBytes()));
+    FileDevice device = keep(new FileDevice(ssd.directory(), ssd.files(), ssd.fileBytes()));
+    Descriptor daemonMemory =
+        keep(SharedMemory.create("kvtier-daemon", DaemonRegionDescriptor.REGION_BYTES));
+    Arena arena = keep(Arena.ofShared());
+    MemorySegment region = daemonRegion(daemonMemory, arena, generation, slabs);
+    Directory directory = keep(new Directory(limits.blocksMax(), generation));
+    Epoll epoll = keep(Epoll.create());
+    EventFd bell = keep(EventFd.create());
+    epoll.add(bell.descriptor(), Epoll.IN | Epoll.EDGE, 0);
+    IndexDoorbell doorbell = new IndexDoorbell(region, bell);
+    Counters counters = new Counters(region);
+    KvtierdConfig.CopyConfig copy = config.copy();
+    ThreadedPipeline copies =
+        keep(
+            new ThreadedPipeline(
+                "kvtier-copy", copy.threads(), copy.queueDepth(), Checksums::run, doorbell));
+    ThreadedPipeline ssdTransfers =
+        keep(
+            new ThreadedPipeline(
+                "kvtier-ssd",
+                ssd.threads(),
+                ssd.queueDepth(),
+                new SsdLeg(device, generation),
+                doorbell));
+    IndexAgent index =
+        new IndexAgent(
+            new IndexAgent.Context(
+                VERSION,
+                generation,
+                System::nanoTime,
+                region,
+                directory,
+                new SlotAllocator(host.slabs(), host.slabBytes(), SLOT_ALIGNMENT),
+                new SlotAllocator(ssd.files(), ssd.fileBytes(), SLOT_ALIGNMENT),
+                new LruPolicy(limits.blocksMax()),
+                new LruPolicy(limits.blocksMax()),
+                "lru",
+                slabs::mapping,
+                copies,
+                ssdTransfers,
+                ssd.directory().toString(),
+                device.isDirect(),
+                counters),
+            new IndexAgent.Limits(
+                limits.sessionsMax(),
+                limits.operationsMax(),
+                limits.operationsPerSessionMax(),
+                limits.holdsMax(),
+                limits.holdsPerSessionMax(),
+                copy.queueDepth(),
+                ssd.queueDepth(),
+                copy.inlineBytes(),
+                host.freeTarget(),
+                limits.leaseNs(),
+                limits.leaseNsMax(),
+                limits.deadlineNs(),
+                limits.deadlineNsMax()));
+    PeerPolicy peers =
+        new PeerPolicy(SocketPaths.uid(), config.socket().users(), config.socket().groups());
+    SessionConductor conductor =
+        new SessionConductor(
+            listener,
+            new SessionConductor.Environment(
+                VERSION,
+                SharedMemory.readOnly(daemonMemory),
+                slabs,
+                index,
+                doorbell,
+                epoll,
+                counters,
+                peers,
+                limits.sessionsMax()));
+    IndexRunner runner = keep(new IndexRunner(index, region, epoll, bell));
+    keep(conductor);
+    Words.putIntRelease(region, DaemonRegionDescriptor.READY_OFFSET, 1);
+    runner.start();
+    conductor.start();
+    return device.isDirect();
+  }
+
+  private <T extends AutoCloseable> T keep(T part) {
+    parts.push(part);
+    return part;
+  }
+
+  private UnixSocket listen(KvtierdConfig.SocketConfig config) throws IOException {
+    Path path = config.path();
+    if (Files.exists(path)) {
+      try (UnixSocket probe = UnixSocket.connect(path, 1000)) {
+        throw new IOException(
+            "another daemon answers on socket '"
+                + path
+                + "': stop it, or choose another socket.path; "
+                + probe.descriptor());
+      } catch (io.kvtier.protocol.linux.ErrnoException nobody) {
+        Files.delete(path); // left behind by a daemon that was killed
+      }
+    }
+    UnixSocket listener = UnixSocket.listen(path, config.mode());
+    keep(() -> Files.deleteIfExists(path));
+    return listener;
+  }
+
+  private static MemorySegment daemonRegion(
+      Descriptor memory, Arena arena, long generation, SlabStore slabs) throws IOException {
+    MemorySegment region =
+        SharedMemory.map(memory, DaemonRegionDescriptor.REGION_BYTES, true, arena);
+    Words.putLong(region, DaemonRegionDescriptor.MAGIC_OFFSET, DaemonRegionDescriptor.MAGIC);
+    Words.putInt(region, DaemonRegionDescriptor.VERSION_OFFSET, Protocol.VERSION);
+    Words.putLong(region, DaemonRegionDescriptor.GENERATION_OFFSET, generation);
+    Words.putLong(region, DaemonRegionDescriptor.PROCESS_ID_OFFSET, ProcessHandle.current().pid());
+    Words.putLong(region, DaemonRegionDescriptor.START_TIME_OFFSET, System.currentTimeMillis());
+    Words.putLong(region, DaemonRegionDescriptor.SLAB_BYTES_OFFSET, slabs.slabBytes());
+    Words.putInt(region, DaemonRegionDescriptor.SLAB_COUNT_OFFSET, slabs.slabs());
+    Words.putInt(region, DaemonRegionDescriptor.COUNTER_COUNT_OFFSET, Counter.values().length);
+    return region;
+  }
+
+  /** Whether SSD reads and writes bypass the page cache. */
+  public boolean isDirectIo() {
+    return directIo;
+  }
+
+  @Override
+  public void close() {
+    while (!parts.isEmpty()) {
+      try {
+        parts.pop().close();
+      } catch (Exception e) {
+        throw new IllegalStateException("a part of the daemon could not be closed", e);
+      }
+    }
+  }
+}

@@ -1,0 +1,82 @@
+package io.kvtier.daemon;
+
+import io.kvtier.daemon.index.IndexAgent;
+import io.kvtier.protocol.DaemonRegionDescriptor;
+import io.kvtier.protocol.Words;
+import io.kvtier.protocol.linux.Epoll;
+import io.kvtier.protocol.linux.EventFd;
+import java.lang.foreign.MemorySegment;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * The index's thread. It works while there is work, spins briefly when there is none, then
+ * announces that it sleeps, looks once more, and waits for a doorbell. A defect in the index ends
+ * the process: its state can't be trusted any more.
+ */
+final class IndexRunner implements AutoCloseable {
+  private static final Logger LOG = LoggerFactory.getLogger(IndexRunner.class);
+
+  // About the cost of one sleep and wake-up: spinning longer loses more than it can win.
+  private static final long SPIN_NS = 20_000;
+
+  private final IndexAgent agent;
+  private final MemorySegment daemonRegion;
+  private final Epoll epoll;
+  private final EventFd bell;
+  private final Thread thread;
+  private volatile boolean running = true;
+
+  IndexRunner(IndexAgent agent, MemorySegment daemonRegion, Epoll epoll, EventFd bell) {
+    this.agent = agent;
+    this.daemonRegion = daemonRegion;
+    this.epoll = epoll;
+    this.bell = bell;
+    this.thread = Thread.ofPlatform().name("kvtier-index").unstarted(this::run);
+  }
+
+  void start() {
+    thread.start();
+  }
+
+  private void run() {
+    try {
+      long idleSince = 0;
+      while (running) {
+        if (agent.doWork() > 0) {
+          idleSince = 0;
+          continue;
+        }
+        long now = System.nanoTime();
+        if (idleSince == 0) {
+          idleSince = now;
+        }
+        if (now - idleSince < SPIN_NS) {
+          Thread.onSpinWait();
+          continue;
+        }
+        Words.putIntVolatile(daemonRegion, DaemonRegionDescriptor.INDEX_WAITING_OFFSET, 1);
+        if (!agent.hasWork()) {
+          epoll.await(agent.sleepMsMax());
+          // After a timeout there is no reason to spin again.
+          idleSince = agent.hasWork() ? 0 : now - SPIN_NS;
+        }
+        Words.putIntVolatile(daemonRegion, DaemonRegionDescriptor.INDEX_WAITING_OFFSET, 0);
+      }
+    } catch (Throwable t) {
+      LOG.error("the index is broken; the daemon stops", t);
+      Runtime.getRuntime().halt(70);
+    }
+  }
+
+  @Override
+  public void close() {
+    running = false;
+    bell.ring();
+    try {
+      thread.join(5_000);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+}

@@ -1,0 +1,112 @@
+package io.kvtier.daemon;
+
+import io.kvtier.daemon.config.ConfigException;
+import io.kvtier.daemon.config.ConfigLoader;
+import io.kvtier.daemon.config.KvtierdConfig;
+import io.kvtier.daemon.config.Units;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CountDownLatch;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Option;
+
+/** The daemon's command line. */
+@Command(
+    name = "kvtierd",
+    version = "kvtierd " + Daemon.VERSION,
+    mixinStandardHelpOptions = true,
+    description = "Keeps the KV cache of LLM inference engines in host memory and on SSD.",
+    footer = {
+      "",
+      "Exit codes: 0 stopped by a signal, 1 a part could not be started, 2 wrong usage or configuration."
+    })
+public final class Kvtierd implements Callable<Integer> {
+  @Option(
+      names = "--config",
+      paramLabel = "FILE",
+      description = "Configuration, over the embedded defaults.")
+  private @Nullable Path config;
+
+  @Option(
+      names = "--set",
+      paramLabel = "KEY=VALUE",
+      description = "One setting, over the file. May be repeated.")
+  private List<String> settings = new ArrayList<>();
+
+  @Option(
+      names = "--socket",
+      paramLabel = "PATH",
+      description = "The same as --set socket.path=PATH.")
+  private @Nullable Path socket;
+
+  @Option(names = "--print-config", description = "Prints the embedded defaults and ends.")
+  private boolean printConfig;
+
+  private Kvtierd() {}
+
+  /** Runs until a signal. */
+  public static void main(String[] arguments) {
+    System.exit(new CommandLine(new Kvtierd()).execute(arguments));
+  }
+
+  @Override
+  public Integer call() {
+    if (printConfig) {
+      System.out.print(ConfigLoader.defaults());
+      return 0;
+    }
+    List<String> all = new ArrayList<>(settings);
+    if (socket != null) {
+      all.add("socket.path=" + socket);
+    }
+    KvtierdConfig loaded;
+    try {
+      loaded = ConfigLoader.load(config, all);
+    } catch (ConfigException e) {
+      System.err.println("kvtierd: " + e.getMessage());
+      return 2;
+    }
+    try {
+      return run(loaded);
+    } catch (IOException e) {
+      System.err.println("kvtierd: " + e.getMessage());
+      return 1;
+    }
+  }
+
+  private static int run(KvtierdConfig config) throws IOException {
+    Daemon daemon = new Daemon(config);
+    CountDownLatch stopped = new CountDownLatch(1);
+    Runtime.getRuntime()
+        .addShutdownHook(
+            new Thread(
+                () -> {
+                  daemon.close();
+                  stopped.countDown();
+                },
+                "kvtier-stop"));
+    StringBuilder ready = new StringBuilder("kvtierd ready on " + config.socket().path());
+    ready.append("; host ").append(Units.describeBytes(config.host().bytes()));
+    if (config.ssd().bytes() > 0) {
+      ready
+          .append(", SSD ")
+          .append(Units.describeBytes(config.ssd().bytes()))
+          .append(" in ")
+          .append(config.ssd().directory());
+      ready.append(
+          daemon.isDirectIo() ? " (direct IO)" : " (buffered: the file system has no direct IO)");
+    }
+    System.out.println(ready);
+    try {
+      stopped.await();
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+    return 0;
+  }
+}

@@ -1,0 +1,44 @@
+package io.kvtier.daemon.index;
+
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.Words;
+import java.lang.foreign.MemorySegment;
+import java.util.concurrent.atomic.AtomicLong;
+
+/**
+ * The daemon's counters, in the shared memory from which clients read them. Written by the index
+ * alone, except for the few events that happen on other threads, which are handed over at the next
+ * look round.
+ */
+public final class Counters {
+  private final MemorySegment region;
+  private final AtomicLong refused = new AtomicLong();
+
+  /** Counters in a daemon region. */
+  public Counters(MemorySegment daemonRegion) {
+    this.region = daemonRegion;
+  }
+
+  void add(Counter counter, long delta) {
+    long at = counter.offset();
+    Words.putLongRelease(region, at, Words.getLong(region, at) + delta);
+  }
+
+  void set(Counter counter, long value) {
+    Words.putLongRelease(region, counter.offset(), value);
+  }
+
+  /** A counter's value. */
+  public long get(Counter counter) {
+    return Words.getLongAcquire(region, counter.offset());
+  }
+
+  /** A connection was refused; from any thread. */
+  public void countRefusal() {
+    refused.incrementAndGet();
+  }
+
+  void takeOver() {
+    set(Counter.SESSIONS_REFUSED, refused.get());
+  }
+}

@@ -1,0 +1,285 @@
+package io.kvtier.daemon.index;
+
+import io.kvtier.policies.EvictionPolicy;
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.DaemonRegionDescriptor;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RingConsumer;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.Words;
+import io.kvtier.tiers.slots.SlotAllocator;
+import io.kvtier.tiers.transfer.Pipeline;
+import java.lang.foreign.MemorySegment;
+import java.util.function.IntFunction;
+import java.util.function.LongSupplier;
+import org.jctools.queues.atomic.MpscAtomicArrayQueue;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The index's duty cycle: takes sessions in and lets them go, takes requests from their rings,
+ * collects transfers, looks at the time. {@link #doWork} does one round; who calls it, and how it
+ * sleeps between, is not its concern.
+ */
+public final class IndexAgent {
+  /** Everything the index is made of that is not its own. */
+  public record Context(
+      String version,
+      long generation,
+      LongSupplier clock,
+      MemorySegment daemonRegion,
+      Directory directory,
+      SlotAllocator hostSlots,
+      SlotAllocator ssdSlots,
+      EvictionPolicy hostPolicy,
+      EvictionPolicy ssdPolicy,
+      String policyName,
+      IntFunction<MemorySegment> slabs,
+      Pipeline copies,
+      Pipeline ssdTransfers,
+      String ssdDirectory,
+      boolean directIo,
+      Counters counters) {}
+
+  /** The limits that configuration sets. */
+  public record Limits(
+      int sessionsMax,
+      int operationsMax,
+      int operationsPerSessionMax,
+      int holdsMax,
+      int holdsPerSessionMax,
+      int copyDepth,
+      int ssdDepth,
+      int inlineChecksumBytes,
+      double freeTarget,
+      long leaseNs,
+      long leaseNsMax,
+      long deadlineNs,
+      long deadlineNsMax) {}
+
+  private static final int REQUESTS_PER_ROUND = 64;
+  private static final long TIME_CHECK_NS = 1_000_000;
+  private static final long GAUGES_NS = 100_000_000;
+
+  private sealed interface Message {
+    record Open(Session session) implements Message {}
+
+    record Close(Session session) implements Message {}
+  }
+
+  private final Context context;
+  private final Index index;
+  private final RequestAdapter adapter;
+  private final Counters counters;
+  private final MpscAtomicArrayQueue<Message> inbox = new MpscAtomicArrayQueue<>(1 << 16);
+  private long nextTimeCheckNs;
+  private long nextGaugesNs;
+  private boolean waitsForClient;
+
+  /** An index with no sessions. */
+  public IndexAgent(Context context, Limits limits) {
+    this.context = context;
+    this.counters = context.counters;
+    Namespaces namespaces = new Namespaces();
+    BlockStore.Parts parts =
+        new BlockStore.Parts(
+            context.directory,
+            context.hostSlots,
+            context.ssdSlots,
+            context.hostPolicy,
+            context.ssdPolicy,
+            context.slabs,
+            context.copies,
+            context.ssdTransfers,
+            counters,
+            context.clock);
+    BlockStore.Limits storeLimits =
+        new BlockStore.Limits(
+            limits.copyDepth,
+            limits.ssdDepth,
+            limits.holdsMax,
+            limits.inlineChecksumBytes,
+            limits.freeTarget);
+    Index.Limits indexLimits =
+        new Index.Limits(
+            limits.operationsMax,
+            limits.holdsMax,
+            limits.holdsMax,
+            limits.sessionsMax,
+            limits.holdsPerSessionMax,
+            limits.operationsPerSessionMax,
+            limits.leaseNs,
+            limits.leaseNsMax,
+            limits.deadlineNs,
+            limits.deadlineNsMax);
+    index = new Index(parts, storeLimits, namespaces, indexLimits);
+    StatsReport stats =
+        new StatsReport(
+            new StatsReport.Identity(
+                context.version,
+                context.generation,
+                context.clock.getAsLong(),
+                context.ssdDirectory,
+                context.directIo,
+                context.policyName),
+            index,
+            parts,
+            namespaces);
+    adapter = new RequestAdapter(index, indexLimits, stats);
+    counters.set(Counter.GAUGE_HOST_BYTES_CAPACITY, context.hostSlots.bytesCapacity());
+    counters.set(Counter.GAUGE_SSD_BYTES_CAPACITY, context.ssdSlots.bytesCapacity());
+    counters.set(
+        Counter.GAUGE_INDEX_BYTES,
+        context.directory.metadataBytes()
+            + context.hostPolicy.metadataBytes()
+            + context.ssdPolicy.metadataBytes());
+  }
+
+  /** Hands a new session over; from any thread. False when too many are waiting. */
+  public boolean offerOpen(Session session) {
+    return inbox.offer(new Message.Open(session));
+  }
+
+  /**
+   * Says that a session's client is gone; from any thread. False when the inbox is full: say it
+   * again.
+   */
+  public boolean offerClose(Session session) {
+    return inbox.offer(new Message.Close(session));
+  }
+
+  /** One round; returns how much was done. */
+  public int doWork() {
+    long now = context.clock.getAsLong();
+    int work = index.store().collect();
+    work += takeMessages();
+    work += takeRequests(now);
+    index.store().maintain(now);
+    index.maintain();
+    if (now >= nextTimeCheckNs) {
+      nextTimeCheckNs = now + TIME_CHECK_NS;
+      index.checkTime(now);
+      Words.putLongRelease(context.daemonRegion, DaemonRegionDescriptor.HEARTBEAT_OFFSET, now);
+    }
+    if (now >= nextGaugesNs) {
+      nextGaugesNs = now + GAUGES_NS;
+      index.publishGauges();
+      counters.takeOver();
+    }
+    publishCompletions();
+    return work;
+  }
+
+  private int takeMessages() {
+    int work = 0;
+    for (Message message = inbox.poll(); message != null; message = inbox.poll()) {
+      work++;
+      switch (message) {
+        case Message.Open(Session session) -> {
+          if (!index.open(session)) {
+            index.end(session, Status.BUSY, "too many sessions (limit sessions.max)");
+            session.owner().released(session);
+          }
+        }
+        case Message.Close(Session session) -> {
+          session.ended = true;
+          index.close(session);
+          session.owner().released(session);
+        }
+      }
+    }
+    return work;
+  }
+
+  private int takeRequests(long now) {
+    int work = 0;
+    waitsForClient = false;
+    int end = index.sessionsEnd();
+    for (int i = 0; i < end; i++) {
+      Session session = index.session(i);
+      if (session != null && !session.ended) {
+        work += takeRequestsOf(session, now);
+      }
+    }
+    return work;
+  }
+
+  private int takeRequestsOf(Session session, long now) {
+    RingConsumer requests = session.requests();
+    int taken = 0;
+    try {
+      while (taken < REQUESTS_PER_ROUND && requests.hasNext()) {
+        int bytes = requests.recordBytes();
+        if (!adapter.next(session, requests.region(), requests.offset(), bytes, now)) {
+          waitsForClient = true;
+          break;
+        }
+        requests.skip(bytes);
+        taken++;
+      }
+      if (taken > 0) {
+        requests.release();
+        session.publish();
+      }
+    } catch (ProtocolViolation violation) {
+      index.end(session, Status.INVALID_ARGUMENT, String.valueOf(violation.getMessage()));
+    }
+    return taken;
+  }
+
+  private void publishCompletions() {
+    int end = index.sessionsEnd();
+    for (int i = 0; i < end; i++) {
+      Session session = index.session(i);
+      if (session != null && !session.ended) {
+        session.publish();
+      }
+    }
+  }
+
+  /**
+   * Whether anything waits that {@link #doWork} would do; for the moment between announcing sleep
+   * and sleeping.
+   */
+  public boolean hasWork() {
+    if (!inbox.isEmpty() || index.hasBackgroundWork() || index.store().hasFinished()) {
+      return true;
+    }
+    int end = index.sessionsEnd();
+    for (int i = 0; i < end; i++) {
+      Session session = index.session(i);
+      if (session != null && !session.ended) {
+        try {
+          if (!waitsForClient && session.requests().hasNext()) {
+            return true;
+          }
+        } catch (ProtocolViolation violation) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  /** How long the thread may sleep when nothing rings, ms. */
+  public int sleepMsMax() {
+    if (waitsForClient) {
+      return 1; // a client that makes room in its completion ring rings no bell
+    }
+    return index.hasDeadlines() || !index.store().isIdle() ? 5 : 500;
+  }
+
+  /** For tests: that nothing contradicts anything. */
+  public void checkInvariants() {
+    index.checkInvariants();
+  }
+
+  /** For tests: that the pipelines are empty. */
+  public boolean isIdle() {
+    return index.store().isIdle();
+  }
+
+  /** A session by its place, for tests and reports. */
+  public @Nullable Session session(int place) {
+    return place < index.sessionsEnd() ? index.session(place) : null;
+  }
+}

@@ -1,0 +1,137 @@
+package io.kvtier.daemon.index;
+
+import io.kvtier.protocol.CompletionDescriptor;
+import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.Words;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * Decodes request records and checks every field before anything acts on it. The record lies in
+ * memory that its client can still write: each field is read once. A record that can't have been
+ * written by an honest client is a protocol violation; a request that is merely wrong is refused
+ * with the reason.
+ */
+final class RequestAdapter {
+  static final int REFUSAL_BYTES_MAX = 512;
+  static final int STATS_BYTES_MAX = 128 * 1024;
+
+  private final Index index;
+  private final Index.Limits limits;
+  private final StatsReport stats;
+  private final Index.Request request = new Index.Request();
+
+  RequestAdapter(Index index, Index.Limits limits, StatsReport stats) {
+    this.index = index;
+    this.limits = limits;
+    this.stats = stats;
+  }
+
+  /**
+   * Takes the session's next request.
+   *
+   * @return false when it must wait for room in the completion ring: it stays where it is
+   */
+  boolean next(Session session, MemorySegment segment, long at, int recordBytes, long nowNs)
+      throws ProtocolViolation {
+    int verbCode = Words.getByte(segment, at + RequestDescriptor.VERB_OFFSET);
+    Verb verb = Verb.of(verbCode);
+    if (verb == null) {
+      throw new ProtocolViolation("verb is " + verbCode + ", which is none");
+    }
+    int count = Words.getInt(segment, at + RequestDescriptor.COUNT_OFFSET);
+    int flags = Words.getByte(segment, at + RequestDescriptor.FLAGS_OFFSET);
+    int keyBytes = Words.getByte(segment, at + RequestDescriptor.KEY_BYTES_OFFSET);
+    int countMax = verb.body() == Verb.Body.TEXT ? Protocol.TEXT_BYTES_MAX : Protocol.KEYS_MAX;
+    if (count < 0 || count > countMax) {
+      throw new ProtocolViolation(
+          verb + " has a count of " + count + ", expected 0 to " + countMax);
+    }
+    if ((flags & ~RequestDescriptor.FLAGS_ALL) != 0) {
+      throw new ProtocolViolation(verb + " has unknown flags 0x" + Integer.toHexString(flags));
+    }
+    if (verb.body() == Verb.Body.KEYS && (keyBytes < 1 || keyBytes > Protocol.KEY_BYTES_MAX)) {
+      throw new ProtocolViolation(
+          verb + " has keys of " + keyBytes + " bytes, expected 1 to " + Protocol.KEY_BYTES_MAX);
+    }
+    int expected = RequestDescriptor.recordBytes(verb, count, keyBytes, flags);
+    if (recordBytes != expected) {
+      throw new ProtocolViolation(
+          verb
+              + " of "
+              + count
+              + " takes "
+              + expected
+              + " bytes, but its record has "
+              + recordBytes);
+    }
+    boolean silent = (flags & RequestDescriptor.FLAG_SILENT) != 0;
+    if (silent && verb != Verb.RELEASE && verb != Verb.ABORT && verb != Verb.CANCEL) {
+      throw new ProtocolViolation(verb + " can't be silent");
+    }
+    int completionBytes =
+        verb == Verb.STATS
+            ? STATS_BYTES_MAX
+            : Math.max(
+                REFUSAL_BYTES_MAX,
+                verb.body() == Verb.Body.TEXT ? 0 : CompletionDescriptor.recordBytes(verb, count));
+    if (!silent && !session.canPromise(completionBytes)) {
+      return false;
+    }
+    request.verb = verb;
+    request.flags = flags;
+    request.count = count;
+    request.keyBytes = keyBytes;
+    request.keyStride = RequestDescriptor.keyStride(keyBytes);
+    request.completionBytes = completionBytes;
+    request.segment = segment;
+    request.priority =
+        Math.min(
+            Words.getByte(segment, at + RequestDescriptor.PRIORITY_OFFSET),
+            RequestDescriptor.PRIORITY_LOW);
+    request.correlationId = Words.getLong(segment, at + RequestDescriptor.CORRELATION_OFFSET);
+    request.namespaceId = Words.getInt(segment, at + RequestDescriptor.NAMESPACE_OFFSET);
+    request.group = Words.getShort(segment, at + RequestDescriptor.GROUP_OFFSET);
+    request.depth = Words.getInt(segment, at + RequestDescriptor.DEPTH_OFFSET);
+    request.argument = Words.getLong(segment, at + RequestDescriptor.ARGUMENT_OFFSET);
+    long deadline = Words.getLong(segment, at + RequestDescriptor.DEADLINE_OFFSET);
+    request.deadlineNs =
+        deadline == 0
+            ? nowNs + limits.deadlineNs()
+            : Math.min(deadline, nowNs + limits.deadlineNsMax());
+    request.body = at + RequestDescriptor.HEADER_BYTES;
+    if (request.has(RequestDescriptor.FLAG_PARENT)) {
+      request.body += request.keyStride;
+    }
+    if (verb == Verb.STATS) {
+      session.completeText(
+          verb.code(),
+          Status.OK,
+          request.correlationId,
+          stats.json(STATS_BYTES_MAX - 64),
+          STATS_BYTES_MAX);
+    } else if (needsNamespace(verb)
+        && (request.namespaceId < 0 || !session.namespaces.get(request.namespaceId))) {
+      index.refuse(
+          session,
+          request,
+          Status.NAMESPACE_UNKNOWN,
+          "namespace "
+              + request.namespaceId
+              + " is not registered in this session: register it first");
+    } else {
+      index.handle(session, request);
+    }
+    return true;
+  }
+
+  private static boolean needsNamespace(Verb verb) {
+    return switch (verb) {
+      case LOOKUP, RESERVE, ACQUIRE, PREFETCH, PIN, UNPIN, DELETE, CLEAR, FLUSH -> true;
+      case UNREGISTER, COMMIT, ABORT, RELEASE, PING, REGISTER, CANCEL, STATS -> false;
+    };
+  }
+}

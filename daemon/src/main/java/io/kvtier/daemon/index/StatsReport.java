@@ -1,0 +1,174 @@
+package io.kvtier.daemon.index;
+
+import io.kvtier.policies.EvictionPolicy;
+import io.kvtier.protocol.Counter;
+import io.kvtier.tiers.slots.SlotAllocator;
+import java.util.Map;
+
+/**
+ * The daemon's state as one JSON object, for STATS and the admin command. Made on the index's
+ * thread.
+ */
+final class StatsReport {
+  /** What does not change while the daemon runs. */
+  record Identity(
+      String version,
+      long generation,
+      long startNs,
+      String ssdDirectory,
+      boolean directIo,
+      String policy) {}
+
+  private final Identity identity;
+  private final Index index;
+  private final BlockStore.Parts parts;
+  private final Namespaces namespaces;
+
+  StatsReport(Identity identity, Index index, BlockStore.Parts parts, Namespaces namespaces) {
+    this.identity = identity;
+    this.index = index;
+    this.parts = parts;
+    this.namespaces = namespaces;
+  }
+
+  /**
+   * The object, of at most that many bytes: sessions are left out from the end when there are too
+   * many.
+   */
+  String json(int bytesMax) {
+    index.publishGauges();
+    StringBuilder out = new StringBuilder(4096);
+    out.append("{\"version\":").append(quote(identity.version));
+    out.append(",\"pid\":").append(ProcessHandle.current().pid());
+    out.append(",\"generation\":\"").append(Long.toHexString(identity.generation)).append('"');
+    out.append(",\"uptime_s\":")
+        .append((parts.clock().getAsLong() - identity.startNs) / 1_000_000_000L);
+    out.append(",\"counters\":{");
+    String separator = "";
+    for (Counter counter : Counter.values()) {
+      out.append(separator)
+          .append(quote(counter.key()))
+          .append(':')
+          .append(parts.counters().get(counter));
+      separator = ",";
+    }
+    out.append("},\"tiers\":[");
+    tier(out, "host", parts.host(), parts.hostPolicy());
+    out.append('}');
+    if (parts.ssd().regions() > 0) {
+      out.append(',');
+      tier(out, "ssd", parts.ssd(), parts.ssdPolicy());
+      out.append(",\"directory\":").append(quote(identity.ssdDirectory));
+      out.append(",\"direct_io\":").append(identity.directIo).append('}');
+    }
+    out.append("],\"namespaces\":[");
+    list(out, bytesMax * 3 / 4, namespaces.size(), i -> namespace(i));
+    out.append("],\"sessions\":[");
+    list(out, bytesMax - 64, index.sessionsEnd(), i -> session(i));
+    out.append("]}");
+    return out.toString();
+  }
+
+  private interface Item {
+    String at(int i);
+  }
+
+  private static void list(StringBuilder out, int bytesMax, int count, Item item) {
+    String separator = "";
+    for (int i = 0; i < count; i++) {
+      String text = item.at(i);
+      if (!text.isEmpty()) {
+        // Names may take three bytes a character.
+        if (out.length() + 3 * text.length() > bytesMax) {
+          return;
+        }
+        out.append(separator).append(text);
+        separator = ",";
+      }
+    }
+  }
+
+  private void tier(StringBuilder out, String name, SlotAllocator slots, EvictionPolicy policy) {
+    out.append("{\"tier\":").append(quote(name));
+    out.append(",\"bytes_capacity\":").append(slots.bytesCapacity());
+    out.append(",\"bytes_used\":").append(slots.bytesUsed());
+    out.append(",\"slots_total\":").append(slots.slotsTotal());
+    out.append(",\"slots_free\":").append(slots.slotsFree());
+    out.append(",\"slots_resident\":").append(policy.size());
+    out.append(",\"slots_in_flight\":").append(BlockStore.inFlight(slots, policy));
+    out.append(",\"policy\":").append(quote(identity.policy));
+    out.append(",\"size_classes\":[");
+    for (int i = 0; i < slots.classes(); i++) {
+      out.append(i == 0 ? "" : ",").append("{\"slot_bytes\":").append(slots.slotBytes(i));
+      out.append(",\"regions\":").append(slots.regionsOfClass(i));
+      out.append(",\"slots_free\":").append(slots.freeOfClass(i)).append('}');
+    }
+    out.append(']');
+  }
+
+  private String namespace(int id) {
+    Namespaces.Namespace namespace = namespaces.byId(id);
+    if (namespace == null) {
+      return "";
+    }
+    StringBuilder out = new StringBuilder();
+    out.append("{\"id\":").append(id).append(",\"name\":").append(quote(namespace.name()));
+    out.append(",\"block_bytes\":").append(namespace.blockBytes()).append(",\"properties\":{");
+    String separator = "";
+    for (Map.Entry<String, String> property : namespace.properties().entrySet()) {
+      out.append(separator)
+          .append(quote(property.getKey()))
+          .append(':')
+          .append(quote(property.getValue()));
+      separator = ",";
+    }
+    return out.append("}}").toString();
+  }
+
+  private String session(int place) {
+    Session session = index.session(place);
+    if (session == null) {
+      return "";
+    }
+    int[] held = new int[4];
+    for (int hold = session.firstHold; hold != HoldTable.NONE; hold = index.holds().nextOf(hold)) {
+      held[index.holds().kind(hold)]++;
+    }
+    return "{\"id\":"
+        + session.id()
+        + ",\"pid\":"
+        + session.peerProcess()
+        + ",\"uid\":"
+        + session.peerUser()
+        + ",\"name\":"
+        + quote(session.name())
+        + ",\"leases\":"
+        + held[HoldTable.LEASE]
+        + ",\"reservations\":"
+        + held[HoldTable.RESERVATION]
+        + ",\"pins\":"
+        + held[HoldTable.PIN]
+        + ",\"operations\":"
+        + session.operations
+        + ",\"requests\":"
+        + session.requestCount
+        + "}";
+  }
+
+  private static String quote(String text) {
+    StringBuilder out = new StringBuilder(text.length() + 2).append('"');
+    for (int i = 0; i < text.length(); i++) {
+      char c = text.charAt(i);
+      if (c == '"' || c == '\\') {
+        out.append('\\').append(c);
+      } else if (c < ' ') {
+        out.append("\\u00")
+            .append(Character.forDigit(c >> 4, 16))
+            .append(Character.forDigit(c & 15, 16));
+      } else {
+        out.append(c);
+      }
+    }
+    return out.append('"').toString();
+  }
+}

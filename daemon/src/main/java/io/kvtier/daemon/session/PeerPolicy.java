@@ -1,0 +1,72 @@
+package io.kvtier.daemon.session;
+
+import io.kvtier.protocol.linux.UnixSocket.PeerCredentials;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+
+/**
+ * Who may open a session: root, the daemon's own user, and the users and groups of the
+ * configuration.
+ */
+public final class PeerPolicy {
+  private final Set<Integer> users = new HashSet<>();
+  private final Set<Integer> groups = new HashSet<>();
+
+  /**
+   * A policy.
+   *
+   * @throws IOException naming a user or group that this machine does not know
+   */
+  public PeerPolicy(int ownUser, List<String> users, List<String> groups) throws IOException {
+    this.users.add(0);
+    this.users.add(ownUser);
+    for (String user : users) {
+      this.users.add(resolve(user, Path.of("/etc/passwd"), "user"));
+    }
+    for (String group : groups) {
+      this.groups.add(resolve(group, Path.of("/etc/group"), "group"));
+    }
+  }
+
+  private static int resolve(String name, Path database, String kind) throws IOException {
+    if (name.chars().allMatch(Character::isDigit)) {
+      return Integer.parseInt(name);
+    }
+    for (String line : Files.readAllLines(database)) {
+      String[] fields = line.split(":", -1);
+      if (fields.length > 2 && fields[0].equals(name)) {
+        return Integer.parseInt(fields[2]);
+      }
+    }
+    throw new IOException(
+        "socket." + kind + "s names " + kind + " '" + name + "', which is not in " + database);
+  }
+
+  /** Whether the peer may connect; its supplementary groups count. */
+  public boolean allows(PeerCredentials peer) {
+    if (users.contains(peer.uid()) || groups.contains(peer.gid())) {
+      return true;
+    }
+    if (groups.isEmpty()) {
+      return false;
+    }
+    try {
+      for (String line : Files.readAllLines(Path.of("/proc/" + peer.pid() + "/status"))) {
+        if (line.startsWith("Groups:")) {
+          for (String group : line.substring("Groups:".length()).trim().split("\\s+", -1)) {
+            if (!group.isEmpty() && groups.contains(Integer.parseInt(group))) {
+              return true;
+            }
+          }
+        }
+      }
+    } catch (IOException e) {
+      return false; // the peer has gone already
+    }
+    return false;
+  }
+}

@@ -1,0 +1,469 @@
+package io.kvtier.daemon.session;
+
+import io.kvtier.daemon.index.Counters;
+import io.kvtier.daemon.index.IndexAgent;
+import io.kvtier.daemon.index.Session;
+import io.kvtier.protocol.HandshakeDescriptor;
+import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.SessionRegion;
+import io.kvtier.protocol.SessionRegionDescriptor;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.Words;
+import io.kvtier.protocol.linux.Descriptor;
+import io.kvtier.protocol.linux.Epoll;
+import io.kvtier.protocol.linux.EventFd;
+import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.protocol.linux.UnixSocket;
+import io.kvtier.tiers.host.SlabStore;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayDeque;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Accepts connections, makes sessions of them, passes slabs, and notices when they end. It has a
+ * thread of its own, which sleeps in epoll; what it tells the index, and the index it, goes through
+ * queues.
+ */
+public final class SessionConductor implements Session.Owner, AutoCloseable {
+  private static final Logger LOG = LoggerFactory.getLogger(SessionConductor.class);
+  private static final long LISTENER_TAG = 0;
+  private static final long BELL_TAG = 1;
+  private static final long HELLO_TIMEOUT_NS = 5_000_000_000L;
+  private static final int TICK_MS = 1000;
+
+  /** What a session needs of the daemon. */
+  public record Environment(
+      String version,
+      Descriptor daemonRegion,
+      SlabStore slabs,
+      IndexAgent index,
+      Runnable indexBell,
+      Epoll indexEpoll,
+      Counters counters,
+      PeerPolicy peers,
+      int sessionsMax) {}
+
+  private static final class Connection {
+    final long tag;
+    final UnixSocket socket;
+    final UnixSocket.PeerCredentials peer;
+    final long acceptedNs;
+    @Nullable Session session;
+    @Nullable EventFd doorbell;
+    @Nullable Arena arena;
+    boolean socketClosed;
+    boolean closeOffered;
+
+    Connection(long tag, UnixSocket socket, UnixSocket.PeerCredentials peer) {
+      this.tag = tag;
+      this.socket = socket;
+      this.peer = peer;
+      this.acceptedNs = System.nanoTime();
+    }
+  }
+
+  private sealed interface Notice {
+    Session session();
+
+    record End(Session session, Status reason, String why) implements Notice {}
+
+    record Released(Session session) implements Notice {}
+  }
+
+  private final UnixSocket listener;
+  private final Environment environment;
+  private final Epoll epoll;
+  private final EventFd bell;
+  private final Map<Long, Connection> connections = new HashMap<>();
+  private final Map<Long, Connection> bySession = new HashMap<>();
+  private final ConcurrentLinkedQueue<Notice> notices = new ConcurrentLinkedQueue<>();
+  private final ArrayDeque<Connection> closing = new ArrayDeque<>();
+  private final Thread thread;
+  private volatile boolean running = true;
+  private long nextTag = 2;
+  private long nextSessionId = 1;
+
+  /** Starts to accept. */
+  public SessionConductor(UnixSocket listener, Environment environment) throws IOException {
+    this.listener = listener;
+    this.environment = environment;
+    this.epoll = Epoll.create();
+    this.bell = EventFd.create();
+    epoll.add(listener.descriptor(), Epoll.IN, LISTENER_TAG);
+    epoll.add(bell.descriptor(), Epoll.IN | Epoll.EDGE, BELL_TAG);
+    thread = Thread.ofPlatform().daemon().name("kvtier-sessions").unstarted(this::run);
+  }
+
+  /** Begins. */
+  public void start() {
+    thread.start();
+  }
+
+  // ---- called by the index
+  // -------------------------------------------------------------------------------------
+
+  @Override
+  public void end(Session session, Status reason, String why) {
+    notices.add(new Notice.End(session, reason, why));
+    bell.ring();
+  }
+
+  @Override
+  public void released(Session session) {
+    notices.add(new Notice.Released(session));
+    bell.ring();
+  }
+
+  // ---- the thread
+  // ----------------------------------------------------------------------------------------------
+
+  private void run() {
+    while (running) {
+      int count = epoll.await(TICK_MS);
+      for (int i = 0; i < count; i++) {
+        long tag = epoll.tag(i);
+        if (tag == LISTENER_TAG) {
+          acceptAll();
+        } else if (tag != BELL_TAG) {
+          Connection connection = connections.get(tag);
+          if (connection != null) {
+            receive(connection);
+          }
+        }
+      }
+      takeNotices();
+      offerCloses();
+      dropSilentConnections();
+    }
+  }
+
+  private void acceptAll() {
+    try {
+      for (UnixSocket socket = listener.accept(); socket != null; socket = listener.accept()) {
+        try {
+          Connection connection = new Connection(nextTag++, socket, socket.peerCredentials());
+          epoll.add(socket.descriptor(), Epoll.IN, connection.tag);
+          connections.put(connection.tag, connection);
+        } catch (IOException e) {
+          LOG.warn("a connection could not be taken: {}", e.getMessage());
+          socket.close();
+        }
+      }
+    } catch (IOException e) {
+      LOG.warn("connections can't be accepted: {}", e.getMessage());
+    }
+  }
+
+  private void receive(Connection connection) {
+    try {
+      UnixSocket.Message message = connection.socket.receive(HandshakeDescriptor.MESSAGE_BYTES_MAX);
+      if (message == null) {
+        return;
+      }
+      message.descriptors().forEach(Descriptor::close);
+      if (message.bytes().length == 0) {
+        disconnect(connection);
+      } else if (connection.session == null) {
+        hello(connection, message.bytes());
+      } else {
+        mapSlab(connection, connection.session, message.bytes());
+      }
+    } catch (IOException e) {
+      LOG.info("connection of process {} ends: {}", connection.peer.pid(), e.getMessage());
+      disconnect(connection);
+    }
+  }
+
+  private void hello(Connection connection, byte[] bytes) throws IOException {
+    MemorySegment hello = aligned(bytes);
+    if (bytes.length < HandshakeDescriptor.HELLO_NAME_OFFSET
+        || Words.getLong(hello, 0) != HandshakeDescriptor.HELLO_MAGIC) {
+      refuse(connection, Status.INVALID_ARGUMENT, "that was not a kvtier hello");
+      return;
+    }
+    int version = Words.getInt(hello, HandshakeDescriptor.VERSION_OFFSET);
+    if (!Protocol.isCompatible(version)) {
+      refuse(
+          connection,
+          Status.VERSION_MISMATCH,
+          "this is kvtierd "
+              + environment.version
+              + " with protocol "
+              + Protocol.describe(Protocol.VERSION)
+              + "; the client speaks protocol "
+              + Protocol.describe(version)
+              + ": install the same version of both");
+      return;
+    }
+    if (!environment.peers.allows(connection.peer)) {
+      refuse(
+          connection,
+          Status.DENIED,
+          "user "
+              + connection.peer.uid()
+              + " may not use this daemon: add it to socket.users, or its group to socket.groups");
+      return;
+    }
+    if (bySession.size() >= environment.sessionsMax) {
+      refuse(
+          connection,
+          Status.BUSY,
+          "there are " + bySession.size() + " sessions already (limits.sessions)");
+      return;
+    }
+    int requestBytes = Words.getInt(hello, HandshakeDescriptor.HELLO_REQUEST_RING_OFFSET);
+    int completionBytes = Words.getInt(hello, HandshakeDescriptor.HELLO_COMPLETION_RING_OFFSET);
+    if (!isRingSize(requestBytes) || !isRingSize(completionBytes)) {
+      refuse(
+          connection,
+          Status.INVALID_ARGUMENT,
+          "rings of "
+              + requestBytes
+              + " and "
+              + completionBytes
+              + " bytes; expected powers of two from "
+              + Protocol.RING_BYTES_MIN
+              + " to "
+              + Protocol.RING_BYTES_MAX);
+      return;
+    }
+    int nameBytes =
+        Math.min(
+            Words.getShort(hello, HandshakeDescriptor.HELLO_NAME_BYTES_OFFSET),
+            Math.min(256, bytes.length - HandshakeDescriptor.HELLO_NAME_OFFSET));
+    String name =
+        new String(bytes, HandshakeDescriptor.HELLO_NAME_OFFSET, nameBytes, StandardCharsets.UTF_8);
+    open(connection, name, requestBytes, completionBytes);
+  }
+
+  private static boolean isRingSize(int bytes) {
+    return bytes >= Protocol.RING_BYTES_MIN
+        && bytes <= Protocol.RING_BYTES_MAX
+        && Integer.bitCount(bytes) == 1;
+  }
+
+  private void open(Connection connection, String name, int requestBytes, int completionBytes)
+      throws IOException {
+    long id = nextSessionId++;
+    Arena arena = Arena.ofShared();
+    connection.arena = arena;
+    long bytes = SessionRegionDescriptor.regionBytes(requestBytes, completionBytes);
+    try (Descriptor memory = SharedMemory.create("kvtier-session-" + id, bytes)) {
+      SessionRegion region = SessionRegion.create(memory, id, requestBytes, completionBytes, arena);
+      EventFd doorbell = EventFd.create();
+      connection.doorbell = doorbell;
+      environment.indexEpoll.add(doorbell.descriptor(), Epoll.IN | Epoll.EDGE, id);
+      Session session =
+          new Session(
+              id,
+              name,
+              connection.peer.pid(),
+              connection.peer.uid(),
+              region,
+              environment.slabs.slabs(),
+              this);
+      if (!environment.index.offerOpen(session)) {
+        refuse(connection, Status.BUSY, "too many connections at once: try again");
+        return;
+      }
+      connection.session = session;
+      bySession.put(id, connection);
+      environment.indexBell.run();
+      connection.socket.send(
+          welcome(Status.OK, id, environment.version),
+          memory,
+          doorbell.descriptor(),
+          environment.daemonRegion);
+      LOG.info(
+          "session {} opened by process {} (user {}): {}",
+          id,
+          connection.peer.pid(),
+          connection.peer.uid(),
+          name);
+    }
+  }
+
+  private byte[] welcome(Status status, long sessionId, String text) {
+    byte[] utf8 = text.getBytes(StandardCharsets.UTF_8);
+    byte[] bytes = new byte[HandshakeDescriptor.WELCOME_TEXT_OFFSET + utf8.length];
+    MemorySegment out = aligned(bytes);
+    Words.putLong(out, 0, HandshakeDescriptor.WELCOME_MAGIC);
+    Words.putInt(out, HandshakeDescriptor.VERSION_OFFSET, Protocol.VERSION);
+    Words.putShort(out, HandshakeDescriptor.WELCOME_STATUS_OFFSET, status.code());
+    Words.putShort(out, HandshakeDescriptor.WELCOME_TEXT_BYTES_OFFSET, utf8.length);
+    Words.putLong(out, HandshakeDescriptor.WELCOME_SESSION_ID_OFFSET, sessionId);
+    Words.putLong(
+        out, HandshakeDescriptor.WELCOME_SLAB_BYTES_OFFSET, environment.slabs.slabBytes());
+    Words.putInt(out, HandshakeDescriptor.WELCOME_SLAB_COUNT_OFFSET, environment.slabs.slabs());
+    byte[] result = toBytes(out);
+    System.arraycopy(utf8, 0, result, HandshakeDescriptor.WELCOME_TEXT_OFFSET, utf8.length);
+    return Arrays.copyOf(result, bytes.length);
+  }
+
+  /** Byte arrays are not aligned for longs: messages are read and made in arrays of longs. */
+  private static MemorySegment aligned(byte[] bytes) {
+    MemorySegment segment = MemorySegment.ofArray(new long[(bytes.length + 7) / 8 + 3]);
+    MemorySegment.copy(MemorySegment.ofArray(bytes), 0, segment, 0, bytes.length);
+    return segment;
+  }
+
+  private static byte[] toBytes(MemorySegment segment) {
+    byte[] bytes = new byte[(int) segment.byteSize()];
+    MemorySegment.copy(segment, 0, MemorySegment.ofArray(bytes), 0, bytes.length);
+    return bytes;
+  }
+
+  private void refuse(Connection connection, Status status, String why) {
+    environment.counters.countRefusal();
+    LOG.warn("process {} (user {}) refused: {}", connection.peer.pid(), connection.peer.uid(), why);
+    try {
+      connection.socket.send(welcome(status, 0, why));
+    } catch (IOException e) {
+      LOG.debug("the refusal did not arrive: {}", e.getMessage());
+    }
+    disconnect(connection);
+  }
+
+  private void mapSlab(Connection connection, Session session, byte[] bytes) throws IOException {
+    MemorySegment message = aligned(bytes);
+    if (bytes.length != HandshakeDescriptor.MAP_SLAB_BYTES
+        || Words.getLong(message, 0) != HandshakeDescriptor.MAP_SLAB_MAGIC) {
+      throw new IOException("that was not a request to map a slab");
+    }
+    int slab = Words.getInt(message, HandshakeDescriptor.MAP_SLAB_INDEX_OFFSET);
+    boolean write = Words.getInt(message, HandshakeDescriptor.MAP_SLAB_WRITABLE_OFFSET) != 0;
+    Status status =
+        slab < 0 || slab >= environment.slabs.slabs()
+            ? Status.INVALID_ARGUMENT
+            : write && !session.mayWrite(slab) ? Status.DENIED : Status.OK;
+    Words.putInt(message, HandshakeDescriptor.MAP_SLAB_STATUS_OFFSET, 0);
+    Words.putShort(message, HandshakeDescriptor.MAP_SLAB_STATUS_OFFSET, status.code());
+    byte[] answer = Arrays.copyOf(toBytes(message), HandshakeDescriptor.MAP_SLAB_BYTES);
+    if (status == Status.OK) {
+      connection.socket.send(answer, environment.slabs.descriptor(slab, write));
+    } else {
+      connection.socket.send(answer);
+    }
+  }
+
+  /** The connection is over; its session, if it has one, is given to the index to release. */
+  private void disconnect(Connection connection) {
+    closeSocket(connection);
+    if (connection.session == null) {
+      forget(connection);
+    } else if (!connection.closeOffered) {
+      closing.add(connection);
+      offerCloses();
+    }
+  }
+
+  private void closeSocket(Connection connection) {
+    if (!connection.socketClosed) {
+      connection.socketClosed = true;
+      try {
+        epoll.remove(connection.socket.descriptor());
+      } catch (IOException e) {
+        LOG.debug("{}", e.getMessage());
+      }
+      connection.socket.close();
+    }
+  }
+
+  private void offerCloses() {
+    while (!closing.isEmpty()) {
+      Connection connection = closing.peek();
+      Session session = connection.session;
+      if (session != null && !connection.closeOffered) {
+        if (!environment.index.offerClose(session)) {
+          return;
+        }
+        connection.closeOffered = true;
+        environment.indexBell.run();
+      }
+      closing.poll();
+    }
+  }
+
+  private void takeNotices() {
+    for (Notice notice = notices.poll(); notice != null; notice = notices.poll()) {
+      Connection connection = bySession.get(notice.session().id());
+      if (connection == null) {
+        continue;
+      }
+      switch (notice) {
+        case Notice.End end -> {
+          LOG.warn(
+              "session {} of process {} ended: {}: {}",
+              end.session().id(),
+              connection.peer.pid(),
+              end.reason(),
+              end.why());
+          disconnect(connection);
+        }
+        case Notice.Released released -> {
+          LOG.info("session {} closed", released.session().id());
+          closeSocket(connection);
+          forget(connection);
+        }
+      }
+    }
+  }
+
+  private void forget(Connection connection) {
+    connections.remove(connection.tag);
+    Session session = connection.session;
+    if (session != null) {
+      bySession.remove(session.id());
+    }
+    EventFd doorbell = connection.doorbell;
+    if (doorbell != null) {
+      try {
+        environment.indexEpoll.remove(doorbell.descriptor());
+      } catch (IOException e) {
+        LOG.debug("{}", e.getMessage());
+      }
+      doorbell.close();
+    }
+    Arena arena = connection.arena;
+    if (arena != null) {
+      arena.close();
+    }
+  }
+
+  private void dropSilentConnections() {
+    long now = System.nanoTime();
+    for (Connection connection : connections.values().toArray(Connection[]::new)) {
+      if (connection.session == null && now - connection.acceptedNs > HELLO_TIMEOUT_NS) {
+        LOG.info("process {} connected and said nothing", connection.peer.pid());
+        disconnect(connection);
+      }
+    }
+  }
+
+  @Override
+  public void close() {
+    running = false;
+    bell.ring();
+    try {
+      thread.join(5_000);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      return;
+    }
+    for (Connection connection : connections.values()) {
+      connection.socket.close();
+    }
+    listener.close();
+    epoll.close();
+    bell.close();
+  }
+}
