@@ -324,7 +324,9 @@ public final class UnixSocket implements AutoCloseable {
     }
   }
 
-  /** Ends the connection in both directions and keeps the descriptor: whoever waits on it returns. */
+  /**
+   * Ends the connection in both directions and keeps the descriptor: whoever waits on it returns.
+   */
   public void shutdown() {
     try {
       int ignored = (int) Libc.SHUTDOWN.invokeExact(Libc.capture(), descriptor.number(), SHUT_RDWR);
