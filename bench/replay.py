@@ -1,9 +1,9 @@
 """Replays a trace of LLM requests against a daemon, and checks every byte that comes back.
 
-A trace has one JSON object a line; its ``hash_ids`` name the blocks of one prompt in prefix order. For every request the
-program does what an inference engine would do before and after prefill: it looks the whole prompt up, gets the blocks
-that are there, and puts those that are not. A block's bytes are derived from its key, so a wrong, shifted or torn block
-cannot pass.
+A trace has one JSON object a line; its ``hash_ids`` name the blocks of one prompt in prefix order. For every request
+the program does what an inference engine would do before and after prefill: it looks the whole prompt up, gets the
+blocks that are there, and puts those that are not. A block's bytes are derived from its key, so a wrong, shifted or
+torn block cannot pass.
 
 Exit codes: 0 every byte was right, 1 wrong bytes, 2 wrong usage or trace, 3 the daemon is not there or went away.
 """
@@ -25,7 +25,7 @@ from typing import Any, TextIO
 
 from kvtier import Client, KvtierError, Namespace, Status
 
-DEFAULT_TRACE = Path(__file__).resolve().parent / "traces" / "mooncake_fast25_conversation_first_3000.jsonl.gz"
+DEFAULT_TRACE = Path(__file__).resolve().parent / "traces" / "mooncake_fast25_conversation_first_8000.jsonl.gz"
 BATCH_BYTES = 16 << 20
 """At most this much is asked for in one call: a client that holds more slots than it needs starves the others."""
 
@@ -180,7 +180,7 @@ class Replay:
             self._put(keys, batch)
 
     def _get(self, keys: list[bytes], batch: list[int], right: list[int], absent: list[int]) -> None:
-        """Gets blocks, checks them, and tells apart the places of those that are right and those that were not there."""
+        """Gets blocks, checks them, and adds their places to those that are right or those that were not there."""
         tally = self.tally
         block_bytes = self._namespace.block_bytes
         # Bytes left from an earlier get must not pass for this one's.
@@ -316,10 +316,10 @@ def interpretation(figures: dict[str, Any]) -> str:
         return "Nothing was found again: this trace repeats too little, or the tiers are far too small for it."
     from_ssd = figures["hits_ssd"] / max(1, figures["hits_host"] + figures["hits_ssd"])
     possible = figures["prefix_hits"] / max(1, figures["possible_hits"])
-    advice = "more room would gain little" if possible >= 0.95 else "more room would gain the rest"
+    advice = "more room would gain little" if possible >= 0.95 else "more room could gain the rest"
     return (
-        f"{100 * figures['prefix_hit_ratio']:.1f} % of the prompts' blocks need no prefill, {100 * possible:.1f} % of what "
-        f"any cache could save ({advice}); {100 * from_ssd:.1f} % of the hits came from SSD, and every byte was right."
+        f"{100 * figures['prefix_hit_ratio']:.1f} % of the prompts' blocks need no prefill, {100 * possible:.1f} % of "
+        f"what any cache could save ({advice}); {100 * from_ssd:.1f} % of the hits came from SSD, and every byte was right."
     )
 
 
@@ -348,7 +348,8 @@ class Progress:
         done = tally.requests
         text = (
             f"{done:,} of {self._total:,} requests, "
-            f"prefix hits {100 * tally.prefix_hits / max(1, tally.block_references):.1f} %, wrong bytes {tally.wrong_bytes}"
+            f"prefix hits {100 * tally.prefix_hits / max(1, tally.block_references):.1f} %, "
+            f"wrong bytes {tally.wrong_bytes:,}"
         )
         if self._terminal:
             now = time.monotonic()
@@ -368,7 +369,9 @@ class Progress:
             self._stream.flush()
 
 
-def replay(client: Client, trace: Sequence[Sequence[int]], block_bytes: int, salt: str, stream: TextIO) -> dict[str, Any]:
+def replay(
+    client: Client, trace: Sequence[Sequence[int]], block_bytes: int, salt: str, stream: TextIO
+) -> dict[str, Any]:
     """Replays a trace in a namespace of its own, which is empty again afterwards.
 
     Returns:
@@ -422,15 +425,15 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="replay",
         description="Replays a trace of LLM requests against a kvtier daemon, and checks every byte.",
-        epilog="Exit codes: 0 every byte was right, 1 wrong bytes, 2 wrong usage or trace, 3 no daemon, or it went away. "
-        "Hits by tier, evictions and the like are the daemon's own counters: they include what other clients did.",
+        epilog="Exit codes: 0 every byte was right, 1 wrong bytes, 2 wrong usage or trace, 3 no daemon, or it went "
+        "away. Hits by tier, evictions and the like are the daemon's own counters: they include what other clients did.",
     )
     parser.add_argument("--socket", metavar="PATH", help="the daemon's socket (default: this user's daemon)")
     parser.add_argument("--trace", metavar="FILE", type=Path, default=DEFAULT_TRACE, help="JSON lines, plain or gz")
     parser.add_argument("--requests", metavar="N", type=_positive, help="only the first N requests of the trace")
     parser.add_argument("--block-bytes", metavar="SIZE", type=size, default=size("64KiB"), help="default: 64KiB")
     parser.add_argument("--salt", default="kvtier", help="another one makes other keys and other bytes")
-    parser.add_argument("--timeout", metavar="S", type=float, default=30.0, help="of one call, in seconds (default: 30)")
+    parser.add_argument("--timeout", metavar="S", type=float, default=30.0, help="of one call (default: 30)")
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
     options = parser.parse_args(None if arguments is None else list(arguments))
     try:

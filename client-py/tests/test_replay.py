@@ -136,9 +136,9 @@ def test_read_trace_without_a_file_or_a_request(tmp_path: Path) -> None:
 
 def test_the_trace_of_the_demo_is_whole() -> None:
     trace = replay.read_trace(replay.DEFAULT_TRACE)
-    assert len(trace) == 3000
-    assert sum(len(ids) for ids in trace) == 80_619
-    assert len({block_id for ids in trace for block_id in ids}) == 55_287
+    assert len(trace) == 8000
+    assert sum(len(ids) for ids in trace) == 197_462
+    assert len({block_id for ids in trace for block_id in ids}) == 128_199
 
 
 def test_percentile_is_the_nearest_rank() -> None:
