@@ -319,7 +319,8 @@ def interpretation(figures: dict[str, Any]) -> str:
     advice = "more room would gain little" if possible >= 0.95 else "more room could gain the rest"
     return (
         f"{100 * figures['prefix_hit_ratio']:.1f} % of the prompts' blocks need no prefill, {100 * possible:.1f} % of "
-        f"what any cache could save ({advice}); {100 * from_ssd:.1f} % of the hits came from SSD, and every byte was right."
+        f"what any cache could save ({advice}); {100 * from_ssd:.1f} % of the hits came from SSD, and every byte "
+        "was right."
     )
 
 
@@ -426,7 +427,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
         prog="replay",
         description="Replays a trace of LLM requests against a kvtier daemon, and checks every byte.",
         epilog="Exit codes: 0 every byte was right, 1 wrong bytes, 2 wrong usage or trace, 3 no daemon, or it went "
-        "away. Hits by tier, evictions and the like are the daemon's own counters: they include what other clients did.",
+        "away. Hits by tier, evictions and the like are the daemon's counters: they include what other clients did.",
     )
     parser.add_argument("--socket", metavar="PATH", help="the daemon's socket (default: this user's daemon)")
     parser.add_argument("--trace", metavar="FILE", type=Path, default=DEFAULT_TRACE, help="JSON lines, plain or gz")
