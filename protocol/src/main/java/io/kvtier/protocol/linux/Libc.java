@@ -67,6 +67,10 @@ final class Libc {
       checked("sendmsg", FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, JAVA_INT));
   static final MethodHandle RECVMSG =
       checked("recvmsg", FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, JAVA_INT));
+  static final MethodHandle POLL =
+      checked("poll", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_LONG, JAVA_INT));
+  static final MethodHandle SHUTDOWN =
+      checked("shutdown", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
   static final MethodHandle GETSOCKOPT =
       checked(
           "getsockopt",

@@ -34,6 +34,12 @@ public final class UnixSocket implements AutoCloseable {
   private static final int MSG_TRUNC = 0x20;
   private static final int MSG_CTRUNC = 0x8;
   private static final int BACKLOG = 128;
+  private static final int SHUT_RDWR = 2;
+  private static final short POLLRDHUP = 0x2000;
+  // POLLERR, POLLHUP, POLLNVAL and POLLRDHUP.
+  private static final int POLL_GONE = 0x8 | 0x10 | 0x20 | 0x2000;
+  // struct pollfd: i32 fd, i16 events, i16 revents.
+  private static final int POLLFD_BYTES = 8;
   // struct sockaddr_un: u16 family, char path[108].
   private static final int ADDRESS_BYTES = 110;
   private static final int PATH_BYTES_MAX = 107;
@@ -295,6 +301,35 @@ public final class UnixSocket implements AutoCloseable {
       return new Message(bytes, descriptors);
     } catch (IOException e) {
       throw e;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  /**
+   * Waits until the peer has closed its end.
+   *
+   * @param timeoutMs 0 only looks, a negative value waits for ever
+   * @return whether it has; false after the timeout or an interruption
+   */
+  public boolean awaitHangup(int timeoutMs) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment watched = arena.allocate(POLLFD_BYTES, 4);
+      watched.set(JAVA_INT, 0, descriptor.number());
+      watched.set(JAVA_SHORT, 4, POLLRDHUP);
+      int count = (int) Libc.POLL.invokeExact(Libc.capture(), watched, 1L, timeoutMs);
+      return count > 0 && (watched.get(JAVA_SHORT, 6) & POLL_GONE) != 0;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  /**
+   * Ends the connection in both directions and keeps the descriptor: whoever waits on it returns.
+   */
+  public void shutdown() {
+    try {
+      int ignored = (int) Libc.SHUTDOWN.invokeExact(Libc.capture(), descriptor.number(), SHUT_RDWR);
     } catch (Throwable t) {
       throw Libc.defect(t);
     }

@@ -1,0 +1,174 @@
+package io.kvtier.client;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import io.kvtier.protocol.CompletionDescriptor;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TierId;
+import io.kvtier.protocol.Verb;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.nio.ByteOrder;
+import java.util.function.BooleanSupplier;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * One request in flight, and its completion once it is there. Pooled by its session: whoever
+ * submitted it reads the answer and gives it back. Its fields are written under the session's lock
+ * and published by its state.
+ */
+final class Call implements BooleanSupplier {
+  static final int FREE = 0;
+  static final int WAITING = 1;
+  static final int DONE = 2;
+
+  /** Nobody waits any longer; what the completion grants is given back. */
+  static final int ABANDONED = 3;
+
+  private static final int BODY_BYTES_KEPT = 8192;
+  private static final byte[] NOTHING = new byte[0];
+  private static final VarHandle LONGS =
+      MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
+  private static final VarHandle INTS =
+      MethodHandles.byteArrayViewVarHandle(int[].class, ByteOrder.LITTLE_ENDIAN);
+  private static final VarHandle SHORTS =
+      MethodHandles.byteArrayViewVarHandle(short[].class, ByteOrder.LITTLE_ENDIAN);
+
+  /** Its place in the session's table; -1 for an answer that no daemon gave. */
+  final int slot;
+
+  private volatile int state = FREE;
+  private volatile @Nullable Thread waiter;
+
+  long id;
+  Verb verb = Verb.PING;
+  int expected;
+
+  /** When the client itself gives up. */
+  long limitNs;
+
+  @Nullable Batch batch;
+  int batchIndex;
+
+  Status status = Status.OK;
+  int count;
+  int run;
+  long value;
+  boolean text;
+  byte[] body = NOTHING;
+  int bodyBytes;
+
+  Call(int slot) {
+    this.slot = slot;
+  }
+
+  /** An answer made by the client itself. */
+  static Call local(Verb verb, int count, Status status, String detail) {
+    Call call = new Call(-1);
+    call.verb = verb;
+    call.expected = count;
+    call.answerLocally(status, detail);
+    return call;
+  }
+
+  void answerLocally(Status localStatus, String detail) {
+    status = localStatus;
+    text = true;
+    body = detail.getBytes(UTF_8);
+    bodyBytes = body.length;
+    count = bodyBytes;
+    run = 0;
+    value = 0;
+    state = DONE;
+  }
+
+  int state() {
+    return state;
+  }
+
+  void state(int newState) {
+    state = newState;
+  }
+
+  boolean isDone() {
+    return state == DONE;
+  }
+
+  @Override
+  public boolean getAsBoolean() {
+    return isDone();
+  }
+
+  void waiter(@Nullable Thread thread) {
+    waiter = thread;
+  }
+
+  @Nullable Thread waiter() {
+    return waiter;
+  }
+
+  /** Forgets the answer, so that the call can serve the next request. */
+  void reset() {
+    state = FREE;
+    waiter = null;
+    batch = null;
+    if (body.length > BODY_BYTES_KEPT) {
+      body = NOTHING;
+    }
+  }
+
+  void body(int bytes) {
+    if (body.length < bytes) {
+      body = new byte[Math.max(bytes, 64)];
+    }
+    bodyBytes = bytes;
+  }
+
+  /** The explanation, or the text asked for. */
+  String detail() {
+    return text ? new String(body, 0, bodyBytes, UTF_8) : "";
+  }
+
+  private int at(int index) {
+    return index * CompletionDescriptor.resultBytes(verb);
+  }
+
+  /** The outcome of a block; that of the whole request where it was not carried out. */
+  Status blockStatus(int index) {
+    if (status != Status.OK) {
+      return status;
+    }
+    short code = (short) SHORTS.get(body, at(index) + CompletionDescriptor.BLOCK_STATUS_OFFSET);
+    return Status.of(Short.toUnsignedInt(code));
+  }
+
+  TierId tier(int index) {
+    return status == Status.OK
+        ? TierId.of(Byte.toUnsignedInt(body[at(index) + CompletionDescriptor.BLOCK_TIER_OFFSET]))
+        : TierId.NONE;
+  }
+
+  int flags(int index) {
+    return Byte.toUnsignedInt(body[at(index) + CompletionDescriptor.BLOCK_FLAGS_OFFSET]);
+  }
+
+  int checksum(int index) {
+    return (int) INTS.get(body, at(index) + CompletionDescriptor.BLOCK_CHECKSUM_OFFSET);
+  }
+
+  long holdId(int index) {
+    return (long) LONGS.get(body, at(index) + CompletionDescriptor.BLOCK_ID_OFFSET);
+  }
+
+  int slab(int index) {
+    return (int) INTS.get(body, at(index) + CompletionDescriptor.BLOCK_SLAB_OFFSET);
+  }
+
+  int length(int index) {
+    return (int) INTS.get(body, at(index) + CompletionDescriptor.BLOCK_LENGTH_OFFSET);
+  }
+
+  long offset(int index) {
+    return (long) LONGS.get(body, at(index) + CompletionDescriptor.BLOCK_OFFSET_OFFSET);
+  }
+}

@@ -1,0 +1,13 @@
+package io.kvtier.client;
+
+import java.nio.file.Path;
+
+/** A client's settings, checked by its builder. */
+record Config(
+    Path socket,
+    String name,
+    long timeoutNs,
+    int connectTimeoutMs,
+    int requestRingBytes,
+    int completionRingBytes,
+    long spinNs) {}

@@ -1,0 +1,227 @@
+package io.kvtier.client;
+
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.linux.Errno;
+import io.kvtier.protocol.linux.ErrnoException;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Keeps a session with the daemon: a thread that connects, registers the namespaces, waits on the
+ * socket for the session's end, and connects again with growing, jittered pauses.
+ */
+final class Connector implements Runnable {
+  private static final long PAUSE_MS_MIN = 10;
+  private static final long PAUSE_MS_MAX = 1000;
+  private static final long PAUSE_REFUSED_MS = 2000;
+  private static final int HANGUP_SLICE_MS = 1000;
+
+  /** Why there is no session. */
+  record Problem(Status status, String text) {}
+
+  private final Config config;
+  private final Consumer<Batch> answered;
+  private final Runnable sessionChanged;
+  private final List<Namespace> namespaces = new CopyOnWriteArrayList<>();
+  private final Object monitor = new Object();
+  private final Thread thread;
+
+  private volatile @Nullable Session current;
+  private volatile Problem problem;
+  private volatile boolean closed;
+  private long attempts;
+
+  Connector(Config config, Consumer<Batch> answered, Runnable sessionChanged) {
+    this.config = config;
+    this.answered = answered;
+    this.sessionChanged = sessionChanged;
+    this.problem = new Problem(Status.UNAVAILABLE, "not connected yet");
+    this.thread = Thread.ofPlatform().daemon().name("kvtier-connect").unstarted(this);
+  }
+
+  void start() {
+    thread.start();
+  }
+
+  /** The session, or null while there is none. */
+  @Nullable Session current() {
+    Session session = current;
+    return session != null && session.isAlive() ? session : null;
+  }
+
+  Problem problem() {
+    Session session = current;
+    return session != null && !session.isAlive()
+        ? new Problem(Status.UNAVAILABLE, session.endText())
+        : problem;
+  }
+
+  Path socket() {
+    return config.socket();
+  }
+
+  /**
+   * Waits for a session, or for the outcome of one attempt begun after the call, or for that long.
+   */
+  @Nullable Session awaitAttempt(long timeoutNs, boolean untilConnected) {
+    long end = System.nanoTime() + timeoutNs;
+    synchronized (monitor) {
+      long before = attempts;
+      while (current() == null && !closed && (untilConnected ? !isRefused() : attempts == before)) {
+        long leftMs = (end - System.nanoTime()) / 1_000_000;
+        if (leftMs <= 0) {
+          break;
+        }
+        try {
+          monitor.wait(leftMs);
+        } catch (InterruptedException e) {
+          Thread.currentThread().interrupt();
+          break;
+        }
+      }
+      return current();
+    }
+  }
+
+  private boolean isRefused() {
+    Status status = problem.status();
+    return status == Status.DENIED || status == Status.VERSION_MISMATCH;
+  }
+
+  @Override
+  public void run() {
+    long pauseMs = PAUSE_MS_MIN;
+    while (!closed) {
+      Session session = connect();
+      if (session == null) {
+        pause(isRefused() ? PAUSE_REFUSED_MS : pauseMs);
+        pauseMs = Math.min(pauseMs * 2, PAUSE_MS_MAX);
+        continue;
+      }
+      pauseMs = PAUSE_MS_MIN;
+      while (!closed
+          && session.isAlive()
+          && !session.wires().socket().awaitHangup(HANGUP_SLICE_MS)) {
+        // Still there.
+      }
+      if (closed) {
+        session.end("the client is closed");
+      } else {
+        session.endWithReason();
+      }
+      problem = new Problem(Status.UNAVAILABLE, session.endText());
+      current = null;
+      session.endUse();
+      sessionChanged.run();
+      if (!closed) {
+        Log.info("lost the daemon at " + config.socket() + ": " + session.endText());
+        pause(PAUSE_MS_MIN);
+      }
+    }
+  }
+
+  private void pause(long ms) {
+    long jittered = ms / 2 + ThreadLocalRandom.current().nextLong(ms);
+    synchronized (monitor) {
+      attempts++;
+      monitor.notifyAll();
+      long end = System.nanoTime() + jittered * 1_000_000;
+      while (!closed) {
+        long left = (end - System.nanoTime()) / 1_000_000;
+        if (left <= 0) {
+          return;
+        }
+        try {
+          monitor.wait(left);
+        } catch (InterruptedException e) {
+          return;
+        }
+      }
+    }
+  }
+
+  private @Nullable Session connect() {
+    Session session;
+    try {
+      Wires wires =
+          Wires.connect(
+              config.socket(),
+              config.name(),
+              config.requestRingBytes(),
+              config.completionRingBytes(),
+              config.connectTimeoutMs());
+      session = new Session(wires, answered, config.spinNs());
+    } catch (Wires.Refused e) {
+      problem =
+          new Problem(
+              e.status(), "the daemon at " + config.socket() + " refuses: " + e.getMessage());
+      return null;
+    } catch (IOException e) {
+      problem = new Problem(Status.UNAVAILABLE, explain(e));
+      return null;
+    }
+    int registered = 0;
+    while (true) {
+      while (registered < namespaces.size()) {
+        namespaces.get(registered++).register(session);
+      }
+      synchronized (monitor) {
+        if (registered >= namespaces.size()) {
+          current = session;
+          attempts++;
+          monitor.notifyAll();
+          break;
+        }
+      }
+    }
+    sessionChanged.run();
+    return session;
+  }
+
+  private String explain(IOException e) {
+    int errno = e instanceof ErrnoException failed ? failed.errno() : 0;
+    return switch (errno) {
+      case Errno.ENOENT, Errno.ECONNREFUSED ->
+          "no daemon at " + config.socket() + ": start kvtierd there, or name its socket";
+      case Errno.EACCES, Errno.EPERM ->
+          "no permission to use " + config.socket() + ": the daemon serves another user or group";
+      default -> "no daemon at " + config.socket() + ": " + e.getMessage();
+    };
+  }
+
+  /** Remembers a namespace: it is registered in every later session. */
+  void add(Namespace namespace) {
+    synchronized (monitor) {
+      namespaces.add(namespace);
+    }
+  }
+
+  void remove(Namespace namespace) {
+    synchronized (monitor) {
+      namespaces.remove(namespace);
+    }
+  }
+
+  /** Ends the session and the thread. */
+  void close() {
+    synchronized (monitor) {
+      closed = true;
+      problem = new Problem(Status.UNAVAILABLE, "the client is closed");
+      monitor.notifyAll();
+    }
+    Session session = current;
+    if (session != null) {
+      session.end("the client is closed");
+    }
+    try {
+      thread.join();
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+}

@@ -1,0 +1,287 @@
+package io.kvtier.client;
+
+import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.SocketPaths;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.Verb;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A client of the daemon on this machine. Thread-safe; one serves a process.
+ *
+ * <p>A daemon that is not there, that dies or that hangs is no exception: operations answer {@link
+ * Status#UNAVAILABLE} or {@link Status#DEADLINE}, and the client connects again by itself, with its
+ * namespaces. There are two ways to wait: the futures of {@link Namespace}, and the calls of {@link
+ * #blocking}.
+ */
+public final class KvtierClient implements AutoCloseable {
+  private static final int COPY_THREADS_MAX = 4;
+
+  private final Config config;
+  private final Connector connector;
+  private final Receiver receiver;
+  private final Operations operations;
+  private final Transfers transfers;
+  private final BlockingClient blocking;
+  private final @Nullable ThreadPoolExecutor ownCopies;
+
+  private KvtierClient(Config config, @Nullable Executor copies) {
+    this.config = config;
+    Receiver[] later = new Receiver[1];
+    this.connector =
+        new Connector(config, batch -> later[0].answered(batch), () -> later[0].wakeIfRunning());
+    this.receiver = new Receiver(connector);
+    later[0] = receiver;
+    this.operations = new Operations(config, connector, receiver);
+    this.ownCopies = copies == null ? newCopies() : null;
+    Executor copyOn = ownCopies != null ? ownCopies : copies;
+    this.transfers = new Transfers(operations, copyOn == null ? Runnable::run : copyOn);
+    this.blocking = new BlockingClient(operations, transfers);
+  }
+
+  private static ThreadPoolExecutor newCopies() {
+    int threads = Math.clamp(Runtime.getRuntime().availableProcessors() / 2, 1, COPY_THREADS_MAX);
+    ThreadPoolExecutor executor =
+        new ThreadPoolExecutor(
+            threads,
+            threads,
+            10,
+            TimeUnit.SECONDS,
+            new LinkedBlockingQueue<>(),
+            Thread.ofPlatform().daemon().name("kvtier-copy-", 0).factory());
+    executor.allowCoreThreadTimeOut(true);
+    return executor;
+  }
+
+  public static Builder builder() {
+    return new Builder();
+  }
+
+  /** Where the daemon is looked for. */
+  public Path socket() {
+    return config.socket();
+  }
+
+  public boolean isConnected() {
+    return connector.current() != null;
+  }
+
+  /**
+   * Waits for a session. Nobody needs to call this: it is for those who would rather fail early.
+   *
+   * @throws KvtierException when the daemon refuses this client, or there is none within the
+   *     client's timeout
+   */
+  public DaemonInfo connect() {
+    Session session = connector.awaitAttempt(config.timeoutNs(), true);
+    if (session == null) {
+      Connector.Problem problem = connector.problem();
+      throw new KvtierException(problem.status(), problem.text());
+    }
+    return session.wires().info();
+  }
+
+  /** The daemon at the other end, or null while there is none. */
+  public @Nullable DaemonInfo daemon() {
+    Session session = connector.current();
+    return session == null ? null : session.wires().info();
+  }
+
+  /**
+   * How long ago the daemon's index last looked round, by its own memory; empty while there is no
+   * daemon.
+   */
+  public Optional<Duration> sinceHeartbeat() {
+    Session session = connector.current();
+    long heartbeatNs = session == null ? 0 : session.heartbeatNs();
+    return heartbeatNs == 0
+        ? Optional.empty()
+        : Optional.of(Duration.ofNanos(Math.max(0, System.nanoTime() - heartbeatNs)));
+  }
+
+  /**
+   * A namespace, registered now and in every later session. Without a daemon it is registered when
+   * one appears.
+   *
+   * @param blockBytes the bytes of each block
+   * @param properties all that makes bytes interchangeable: model, dtype, block tokens, layout,
+   *     parallelism, hash algorithm and seed
+   * @throws KvtierException when the daemon knows the namespace with other properties, which it
+   *     names
+   */
+  public Namespace namespace(String name, long blockBytes, Map<String, String> properties) {
+    Namespace namespace = new Namespace(operations, transfers, name, blockBytes, properties);
+    connector.add(namespace);
+    Session session = connector.current();
+    if (session != null) {
+      Namespace.Registration registration = namespace.registration(session);
+      if (registration.status() != Status.OK && session.isAlive()) {
+        connector.remove(namespace);
+        throw new KvtierException(
+            registration.status(), "namespace '" + name + "': " + registration.detail());
+      }
+    }
+    return namespace;
+  }
+
+  /** The same operations for threads that wait themselves. */
+  public BlockingClient blocking() {
+    return blocking;
+  }
+
+  /**
+   * Asks the daemon for a sign of life; the detail says in words who answers, or why nobody does.
+   */
+  public CompletableFuture<PingResult> ping() {
+    long start = System.nanoTime();
+    return operations.async(
+        listener -> operations.plain(Verb.PING, null, Options.DEFAULT, listener),
+        batch -> operations.pingResult(batch, start));
+  }
+
+  /** The daemon's state in JSON. */
+  public CompletableFuture<TextResult> stats() {
+    return operations.async(
+        listener -> operations.plain(Verb.STATS, null, Options.DEFAULT, listener),
+        Operations::textResult);
+  }
+
+  /**
+   * The daemon's counters by name, read from its memory: also when it hangs. Empty while there is
+   * no daemon.
+   */
+  public Map<String, Long> counters() {
+    Session session = connector.current();
+    return session == null ? Map.of() : session.counters();
+  }
+
+  /** Answers everything in flight with UNAVAILABLE and ends the session. */
+  @Override
+  public void close() {
+    connector.close();
+    receiver.close();
+    ThreadPoolExecutor copies = ownCopies;
+    if (copies != null) {
+      copies.shutdown();
+    }
+  }
+
+  @Override
+  public String toString() {
+    return "client of " + config.socket() + (isConnected() ? "" : ", not connected");
+  }
+
+  /** A client's settings. */
+  public static final class Builder {
+    private static final Duration SPIN_MAX = Duration.ofNanos(100_000);
+
+    private @Nullable Path socket;
+    private String name = "java";
+    private Duration timeout = Duration.ofSeconds(10);
+    private Duration connectTimeout = Duration.ofSeconds(2);
+    private Duration spin = Duration.ofNanos(20_000);
+    private int requestRingBytes = Protocol.RING_BYTES_DEFAULT;
+    private int completionRingBytes = Protocol.RING_BYTES_DEFAULT;
+    private @Nullable Executor copies;
+
+    private Builder() {}
+
+    /** The daemon's socket; {@link SocketPaths#defaultPath} when it is not set. */
+    public Builder socket(Path value) {
+      socket = value;
+      return this;
+    }
+
+    /** What the daemon calls this client in its lists. */
+    public Builder name(String value) {
+      name = value;
+      return this;
+    }
+
+    /** The deadline of operations that bring none. */
+    public Builder timeout(Duration value) {
+      timeout = positive(value);
+      return this;
+    }
+
+    /**
+     * The bound of the handshake, and of the first attempt to connect, which {@link #build} waits
+     * for.
+     */
+    public Builder connectTimeout(Duration value) {
+      connectTimeout = positive(value);
+      return this;
+    }
+
+    /** How long a waiting thread spins before it sleeps. */
+    public Builder spin(Duration value) {
+      if (value.isNegative() || value.compareTo(SPIN_MAX) > 0) {
+        throw new IllegalArgumentException("a thread spins at most " + SPIN_MAX + ", not " + value);
+      }
+      spin = value;
+      return this;
+    }
+
+    /** The rings' sizes, powers of two. */
+    public Builder rings(int requestBytes, int completionBytes) {
+      requestRingBytes = ring(requestBytes);
+      completionRingBytes = ring(completionBytes);
+      return this;
+    }
+
+    /** Where asynchronous gets and puts copy; threads of the client when it is not set. */
+    public Builder copyExecutor(Executor value) {
+      copies = value;
+      return this;
+    }
+
+    private static Duration positive(Duration value) {
+      if (value.isNegative() || value.isZero()) {
+        throw new IllegalArgumentException("a timeout is positive, not " + value);
+      }
+      return value;
+    }
+
+    private static int ring(int bytes) {
+      if (Integer.bitCount(bytes) != 1
+          || bytes < Protocol.RING_BYTES_MIN
+          || bytes > Protocol.RING_BYTES_MAX) {
+        throw new IllegalArgumentException(
+            "a ring has a power of two of bytes from "
+                + Protocol.RING_BYTES_MIN
+                + " to "
+                + Protocol.RING_BYTES_MAX
+                + ", not "
+                + bytes);
+      }
+      return bytes;
+    }
+
+    /** Makes the client, and waits for the outcome of its first attempt to connect. */
+    public KvtierClient build() {
+      Path path = socket;
+      Config config =
+          new Config(
+              path == null ? SocketPaths.defaultPath() : path,
+              name,
+              timeout.toNanos(),
+              Math.clamp(connectTimeout.toMillis(), 1, Integer.MAX_VALUE),
+              requestRingBytes,
+              completionRingBytes,
+              spin.toNanos());
+      KvtierClient client = new KvtierClient(config, copies);
+      client.connector.start();
+      Session ignored = client.connector.awaitAttempt(connectTimeout.toNanos(), false);
+      return client;
+    }
+  }
+}

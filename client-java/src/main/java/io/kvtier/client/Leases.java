@@ -1,0 +1,248 @@
+package io.kvtier.client;
+
+import io.kvtier.protocol.CompletionDescriptor;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TierId;
+import io.kvtier.protocol.Verb;
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.util.Arrays;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Blocks leased for reading in place. Each view is valid until the leases are closed or have ended,
+ * whichever comes first: what was read counts only when {@link #hasEnded} is still false after the
+ * reading, and, for a block that {@link #mustVerify}, when {@link #verify(int)} is true then. Close
+ * it, also when nothing was granted.
+ *
+ * <p>The views are thread-safe to read. Memory stays mapped until the leases are closed, even after
+ * the daemon's death.
+ */
+public final class Leases implements Grant {
+  private final Operations operations;
+  private final @Nullable Session session;
+  private final Status status;
+  private final String detail;
+  private final Blocks blocks;
+  private final @Nullable MemorySegment[] views;
+  private final int[] checksums;
+  private final boolean[] verify;
+  private final long[] ids;
+  private final int granted;
+  private final long endNs;
+  private final AtomicBoolean closed = new AtomicBoolean();
+
+  private Leases(
+      Operations operations,
+      @Nullable Session session,
+      Status status,
+      String detail,
+      Blocks blocks,
+      @Nullable MemorySegment[] views,
+      int[] checksums,
+      boolean[] verify,
+      long[] ids,
+      int granted,
+      long endNs) {
+    this.operations = operations;
+    this.session = session;
+    this.status = status;
+    this.detail = detail;
+    this.blocks = blocks;
+    this.views = views;
+    this.checksums = checksums;
+    this.verify = verify;
+    this.ids = ids;
+    this.granted = granted;
+    this.endNs = endNs;
+  }
+
+  /** Reads the answer to ACQUIRE, and maps the slabs that it names. */
+  static Leases read(Operations operations, Batch batch, Options options) {
+    int count = batch.count;
+    Blocks blocks = batch.blocks();
+    @Nullable MemorySegment[] views = new MemorySegment[count];
+    int[] checksums = new int[count];
+    boolean[] verify = new boolean[count];
+    long[] ids = new long[count];
+    int granted = 0;
+    long endNs = Long.MAX_VALUE;
+    boolean runEnded = false;
+    long[] unwanted = new long[0];
+    Session session = batch.session;
+    for (int c = 0; c < batch.calls.length && session != null; c++) {
+      Call call = batch.calls[c];
+      if (call.status != Status.OK) {
+        runEnded = true;
+        continue;
+      }
+      int chunkGranted = 0;
+      for (int i = 0; i < call.expected; i++) {
+        int block = c * batch.chunk + i;
+        if (call.blockStatus(i) != Status.OK) {
+          continue;
+        }
+        if (options.leadingRun() && runEnded) {
+          // The chunk before it was cut short: this one is beyond the run.
+          unwanted = append(unwanted, call.holdId(i));
+          blocks.set(block, Status.MISS, TierId.NONE);
+          continue;
+        }
+        try {
+          MemorySegment slab = session.wires().slabs().get(call.slab(i), false);
+          views[block] = slab.asSlice(call.offset(i), call.length(i));
+        } catch (IOException | IndexOutOfBoundsException e) {
+          Log.warn("a lease could not be mapped", e);
+          unwanted = append(unwanted, call.holdId(i));
+          blocks.set(block, session.isAlive() ? Status.DENIED : Status.UNAVAILABLE, TierId.NONE);
+          continue;
+        }
+        ids[granted++] = call.holdId(i);
+        chunkGranted++;
+        checksums[block] = call.checksum(i);
+        verify[block] = (call.flags(i) & CompletionDescriptor.BLOCK_FLAG_VERIFY) != 0;
+      }
+      if (chunkGranted > 0) {
+        endNs = Math.min(endNs, call.value);
+      }
+      runEnded |= chunkGranted < call.expected;
+    }
+    if (session != null && unwanted.length > 0) {
+      session.giveBack(Verb.RELEASE, unwanted, unwanted.length);
+    }
+    // The calls are still in use, so this cannot fail.
+    Session used = session != null && granted > 0 && session.beginUse() ? session : null;
+    return new Leases(
+        operations,
+        used,
+        batch.status(),
+        batch.detail(),
+        blocks,
+        views,
+        checksums,
+        verify,
+        ids,
+        granted,
+        granted == 0 ? Long.MIN_VALUE : endNs);
+  }
+
+  private static long[] append(long[] ids, long id) {
+    long[] longer = Arrays.copyOf(ids, ids.length + 1);
+    longer[ids.length] = id;
+    return longer;
+  }
+
+  /** OK when the operation was carried out, whatever its blocks say; otherwise why not. */
+  public Status status() {
+    return status;
+  }
+
+  /** Why the operation was not carried out, in words. */
+  public String detail() {
+    return detail;
+  }
+
+  /** The blocks' outcomes; OK: leased. */
+  public Blocks blocks() {
+    return blocks;
+  }
+
+  /** How many blocks were asked for. */
+  public int count() {
+    return blocks.count();
+  }
+
+  /** How many are leased. */
+  public int granted() {
+    return granted;
+  }
+
+  public Status status(int index) {
+    return blocks.status(index);
+  }
+
+  /** A leased block's bytes, read-only. */
+  public MemorySegment segment(int index) {
+    MemorySegment view = views[index];
+    if (view == null) {
+      throw new IllegalStateException("block " + index + " is not leased: " + blocks.status(index));
+    }
+    if (closed.get()) {
+      throw new IllegalStateException("the leases are closed");
+    }
+    return view;
+  }
+
+  /** A leased block's bytes, read-only. */
+  public ByteBuffer buffer(int index) {
+    return segment(index).asByteBuffer();
+  }
+
+  /** The CRC32C that the daemon made of a leased block's bytes. */
+  public int checksum(int index) {
+    return checksums[index];
+  }
+
+  /** Whether another living process was once allowed to write where the block is. */
+  public boolean mustVerify(int index) {
+    return verify[index];
+  }
+
+  /** When the leases end, on the clock of {@link System#nanoTime}. */
+  public long endNs() {
+    return endNs;
+  }
+
+  /** Whether what is read now no longer counts. */
+  public boolean hasEnded() {
+    Session some = session;
+    return some == null || closed.get() || System.nanoTime() - endNs >= 0 || !some.holdsLeases();
+  }
+
+  /** Whether a leased block's bytes match their checksum. */
+  public boolean verify(int index) {
+    return Checksums.of(segment(index)) == checksums[index];
+  }
+
+  /** Whether all leased blocks match their checksums, and the leases had not ended by then. */
+  public boolean verify() {
+    for (int i = 0; i < views.length; i++) {
+      if (views[i] != null && !verify(i)) {
+        return false;
+      }
+    }
+    return granted == 0 || !hasEnded();
+  }
+
+  /**
+   * Ends the leases and waits for the daemon's word.
+   *
+   * @return per lease granted, in order: OK, or STALE where it had ended before
+   */
+  public BatchResult release() {
+    Session some = session;
+    if (some == null || !closed.compareAndSet(false, true)) {
+      return new BatchResult(Status.OK, "", new Blocks(0));
+    }
+    try {
+      return operations.await(
+          operations.ids(
+              Verb.RELEASE, some, ids, granted, operations.deadlineNs(Options.DEFAULT), null),
+          Operations::batchResult);
+    } finally {
+      some.endUse();
+    }
+  }
+
+  /** Ends the leases without waiting. */
+  @Override
+  public void close() {
+    Session some = session;
+    if (some != null && closed.compareAndSet(false, true)) {
+      some.giveBack(Verb.RELEASE, ids, granted);
+      some.endUse();
+    }
+  }
+}

@@ -1,0 +1,249 @@
+package io.kvtier.client;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.Verb;
+import java.util.function.Consumer;
+import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Makes requests of operations: splits batches, fills in defaults, submits. With a listener the
+ * receiver answers, without one {@link #await} does.
+ */
+final class Operations {
+  private final Config config;
+  private final Connector connector;
+  private final Receiver receiver;
+
+  Operations(Config config, Connector connector, Receiver receiver) {
+    this.config = config;
+    this.connector = connector;
+    this.receiver = receiver;
+  }
+
+  Connector connector() {
+    return connector;
+  }
+
+  long deadlineNs(Options options) {
+    return System.nanoTime()
+        + (options.timeoutNs() == 0 ? config.timeoutNs() : options.timeoutNs());
+  }
+
+  /** Runs an operation and hands its answer over through a future. */
+  <T> OperationFuture<T> async(Function<Consumer<Batch>, Batch> start, Function<Batch, T> reader) {
+    OperationFuture<T> future = new OperationFuture<>();
+    Batch started =
+        start.apply(batch -> {
+          try {
+            future.answer(batch.read(reader));
+          } catch (RuntimeException | Error e) {
+            future.completeExceptionally(e);
+            throw e;
+          }
+        });
+    Session session = started.session;
+    if (session != null) {
+      future.onCancel(() -> session.cancel(started));
+    }
+    return future;
+  }
+
+  /** Waits for the answer and reads it. */
+  <T> T await(Batch batch, Function<Batch, T> reader) {
+    Session session = batch.session;
+    if (session != null) {
+      session.await(batch);
+    }
+    return batch.read(reader);
+  }
+
+  /** An operation on keys of a namespace. */
+  Batch keys(
+      Verb verb,
+      Namespace namespace,
+      Keys keys,
+      Options options,
+      long deadlineNs,
+      @Nullable Consumer<Batch> whenDone) {
+    Session session = connector.current();
+    int count = keys.count();
+    if (session == null) {
+      Connector.Problem problem = connector.problem();
+      return local(verb, count, problem.status(), problem.text(), whenDone);
+    }
+    if (count == 0) {
+      return local(verb, 0, Status.OK, "", whenDone);
+    }
+    Namespace.Registration registration = namespace.registration(session);
+    if (registration.status() != Status.OK) {
+      return local(verb, count, registration.status(), registration.detail(), whenDone);
+    }
+    Keys parent = options.parent();
+    if (parent != null && parent.keyBytes() != keys.keyBytes()) {
+      throw new IllegalArgumentException(
+          "the parent has " + parent.keyBytes() + " bytes, the keys have " + keys.keyBytes());
+    }
+    int flags = 0;
+    if (verb == Verb.ACQUIRE) {
+      flags |= options.leadingRun() ? RequestDescriptor.FLAG_LEADING_RUN : 0;
+      flags |= options.noWait() ? RequestDescriptor.FLAG_NO_WAIT : 0;
+    }
+    Batch batch = new Batch(session, count, Protocol.KEYS_MAX, whenDone);
+    Request request = new Request(verb, deadlineNs);
+    request.priority = options.priority().code();
+    request.namespaceId = registration.id();
+    request.group = options.group();
+    request.argument = verb == Verb.ACQUIRE ? options.leaseNs() : 0;
+    request.keys = keys;
+    int last = batch.calls.length - 1;
+    for (int c = 0; c <= last; c++) {
+      request.from = c * batch.chunk;
+      request.count = batch.chunkCount(c);
+      request.depth = options.depth() + request.from;
+      request.parent = c == 0 ? parent : keys;
+      request.parentIndex = c == 0 ? 0 : request.from - 1;
+      request.flags = flags | (request.parent == null ? 0 : RequestDescriptor.FLAG_PARENT);
+      session.submit(request, batch, c, c == last);
+    }
+    wakeFor(batch);
+    return batch;
+  }
+
+  /** An operation on holds of a session. */
+  Batch ids(
+      Verb verb,
+      Session session,
+      long[] ids,
+      int count,
+      long deadlineNs,
+      @Nullable Consumer<Batch> whenDone) {
+    if (count == 0) {
+      return local(verb, 0, Status.OK, "", whenDone);
+    }
+    Batch batch = new Batch(session, count, Protocol.KEYS_MAX, whenDone);
+    Request request = new Request(verb, deadlineNs);
+    request.ids = ids;
+    int last = batch.calls.length - 1;
+    for (int c = 0; c <= last; c++) {
+      request.from = c * batch.chunk;
+      request.count = batch.chunkCount(c);
+      session.submit(request, batch, c, c == last);
+    }
+    wakeFor(batch);
+    return batch;
+  }
+
+  /** An operation without keys, on a namespace or on none. */
+  Batch plain(
+      Verb verb,
+      @Nullable Namespace namespace,
+      Options options,
+      @Nullable Consumer<Batch> whenDone) {
+    Session session = connector.current();
+    if (session == null) {
+      Connector.Problem problem = connector.problem();
+      return local(verb, 0, problem.status(), problem.text(), whenDone);
+    }
+    Request request = new Request(verb, deadlineNs(options));
+    request.priority = options.priority().code();
+    if (namespace != null) {
+      Namespace.Registration registration = namespace.registration(session);
+      if (registration.status() != Status.OK) {
+        return local(verb, 0, registration.status(), registration.detail(), whenDone);
+      }
+      request.namespaceId = registration.id();
+    }
+    Batch batch = new Batch(session, 0, Protocol.KEYS_MAX, whenDone);
+    session.submit(request, batch, 0, true);
+    wakeFor(batch);
+    return batch;
+  }
+
+  /** Registers a namespace in a session, and waits for the answer. */
+  Batch register(Session session, String text, long blockBytes) {
+    Request request = new Request(Verb.REGISTER, deadlineNs(Options.DEFAULT));
+    byte[] bytes = text.getBytes(UTF_8);
+    request.text = bytes;
+    request.count = bytes.length;
+    request.argument = blockBytes;
+    Batch batch = new Batch(session, 0, Protocol.KEYS_MAX, null);
+    session.submit(request, batch, 0, true);
+    return session.await(batch);
+  }
+
+  /** Makes a request to lease one block. */
+  void fillAcquire(Request request, int namespaceId, Keys keys, int index, Options options) {
+    int flags = options.leadingRun() ? RequestDescriptor.FLAG_LEADING_RUN : 0;
+    flags |= options.noWait() ? RequestDescriptor.FLAG_NO_WAIT : 0;
+    request.flags = flags;
+    request.priority = options.priority().code();
+    request.deadlineNs = deadlineNs(options);
+    request.namespaceId = namespaceId;
+    request.group = options.group();
+    request.depth = options.depth() + index;
+    request.argument = options.leaseNs();
+    request.keys = keys;
+    request.from = index;
+    request.count = 1;
+  }
+
+  /** An operation with nothing to do. */
+  Batch nothing(Verb verb, @Nullable Consumer<Batch> whenDone) {
+    return local(verb, 0, Status.OK, "", whenDone);
+  }
+
+  private void wakeFor(Batch batch) {
+    if (batch.isAsync()) {
+      receiver.wake();
+    }
+  }
+
+  private static Batch local(
+      Verb verb, int count, Status status, String detail, @Nullable Consumer<Batch> whenDone) {
+    Batch batch = new Batch(null, count, Math.max(1, count), whenDone);
+    batch.calls[0] = Call.local(verb, count, status, detail);
+    batch.tellDone();
+    return batch;
+  }
+
+  static BatchResult batchResult(Batch batch) {
+    return new BatchResult(batch.status(), batch.detail(), batch.blocks());
+  }
+
+  static LookupResult lookupResult(Batch batch) {
+    Blocks blocks = batch.blocks();
+    long loadTimeNs = 0;
+    for (Call call : batch.calls) {
+      if (call.status == Status.OK) {
+        loadTimeNs += call.value;
+        if (call.run < call.expected) {
+          break;
+        }
+      }
+    }
+    return new LookupResult(batch.status(), batch.detail(), blocks, blocks.run(), loadTimeNs);
+  }
+
+  static ValueResult valueResult(Batch batch) {
+    return new ValueResult(batch.status(), batch.detail(), batch.value());
+  }
+
+  PingResult pingResult(Batch batch, long startNs) {
+    long roundTripNs = System.nanoTime() - startNs;
+    Session session = batch.session;
+    String detail =
+        batch.status() == Status.OK && session != null
+            ? session.wires().info().version()
+            : batch.detail();
+    return new PingResult(batch.status(), detail, roundTripNs);
+  }
+
+  static TextResult textResult(Batch batch) {
+    return new TextResult(batch.status(), batch.calls[0].detail());
+  }
+}

@@ -1,0 +1,102 @@
+package io.kvtier.client;
+
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.locks.LockSupport;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The thread that answers asynchronous operations. It waits on the session only while one is in
+ * flight, and is started by the first.
+ */
+final class Receiver implements Runnable {
+  private final Connector connector;
+  private final Queue<Batch> answered = new ConcurrentLinkedQueue<>();
+  private volatile @Nullable Thread thread;
+  private volatile boolean closed;
+
+  Receiver(Connector connector) {
+    this.connector = connector;
+  }
+
+  /**
+   * Takes an operation whose last call was answered; its listener runs on the receiver's thread.
+   */
+  void answered(Batch batch) {
+    answered.add(batch);
+    wake();
+  }
+
+  /** An asynchronous operation was submitted. */
+  void wake() {
+    Thread running = thread;
+    if (running == null) {
+      running = start();
+    }
+    LockSupport.unpark(running);
+  }
+
+  /** The session has ended, or another has begun. */
+  void wakeIfRunning() {
+    Thread running = thread;
+    if (running != null) {
+      LockSupport.unpark(running);
+    }
+  }
+
+  private synchronized Thread start() {
+    Thread running = thread;
+    if (running == null) {
+      running = Thread.ofPlatform().daemon().name("kvtier-receive").unstarted(this);
+      thread = running;
+      running.start();
+    }
+    return running;
+  }
+
+  @Override
+  public void run() {
+    while (!closed) {
+      tell();
+      Session session = connector.current();
+      if (session == null || !session.hasAsyncCalls() || !session.beginUse()) {
+        if (answered.isEmpty() && !closed) {
+          LockSupport.park(this);
+          // Nothing here is interrupted on purpose; an interrupt must not make the thread spin.
+          boolean ignored = Thread.interrupted();
+        }
+        continue;
+      }
+      try {
+        session.awaitAsync(() -> !answered.isEmpty() || closed);
+      } finally {
+        session.endUse();
+      }
+    }
+    tell();
+  }
+
+  private void tell() {
+    for (Batch batch = answered.poll(); batch != null; batch = answered.poll()) {
+      try {
+        batch.tellDone();
+      } catch (RuntimeException e) {
+        Log.warn("the answer of an operation could not be handed over", e);
+      }
+    }
+  }
+
+  /** Answers what is left, then ends. Everything in flight has been answered before. */
+  void close() {
+    closed = true;
+    Thread running = thread;
+    if (running != null && !running.equals(Thread.currentThread())) {
+      LockSupport.unpark(running);
+      try {
+        running.join();
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
+}

@@ -1,0 +1,68 @@
+package io.kvtier.client;
+
+import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.Verb;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What one request record shall say. Reusable: set it and submit it again. Confined to one thread.
+ */
+final class Request {
+  static final int NO_NAMESPACE = 0;
+
+  Verb verb = Verb.PING;
+  int flags;
+  int priority = RequestDescriptor.PRIORITY_NORMAL;
+  int namespaceId = NO_NAMESPACE;
+  int group;
+  int depth;
+  long argument;
+
+  /** CLOCK_MONOTONIC ns, the clock of {@link System#nanoTime} on Linux. */
+  long deadlineNs;
+
+  /** The keys, ids or bytes of text in the body. */
+  int count;
+
+  int from;
+  @Nullable Keys keys;
+  @Nullable Keys parent;
+  int parentIndex;
+  long @Nullable [] ids;
+  byte @Nullable [] text;
+
+  Request() {}
+
+  Request(Verb verb, long deadlineNs) {
+    this.verb = verb;
+    this.deadlineNs = deadlineNs;
+  }
+
+  int recordBytes() {
+    Keys some = keys;
+    return RequestDescriptor.recordBytes(verb, count, some == null ? 0 : some.keyBytes(), flags);
+  }
+
+  void writeBody(MemorySegment region, long offset) {
+    Keys someKeys = keys;
+    long[] someIds = ids;
+    byte[] someText = text;
+    if (someKeys != null) {
+      long at = offset;
+      if (parent != null) {
+        parent.copyTo(parentIndex, 1, region, at);
+        at += parent.stride();
+      }
+      someKeys.copyTo(from, count, region, at);
+    } else if (someIds != null) {
+      MemorySegment.copy(MemorySegment.ofArray(someIds), 8L * from, region, offset, 8L * count);
+    } else if (someText != null) {
+      MemorySegment.copy(MemorySegment.ofArray(someText), 0, region, offset, count);
+      for (int pad = count; (pad & 7) != 0; pad++) {
+        region.set(ValueLayout.JAVA_BYTE, offset + pad, (byte) 0);
+      }
+    }
+  }
+}

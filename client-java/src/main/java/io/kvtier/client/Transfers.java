@@ -1,0 +1,395 @@
+package io.kvtier.client;
+
+import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TierId;
+import io.kvtier.protocol.Verb;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayDeque;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.Executor;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Get and put: operations that copy. Large batches go in sub-batches, so that the daemon works on
+ * the next or the last one while this one is copied.
+ */
+final class Transfers {
+  private static final long GET_BYTES = 32L << 20;
+  private static final long PUT_BYTES = 8L << 20;
+  private static final int WINDOW = 4;
+
+  private final Operations operations;
+  private final Executor copies;
+
+  /**
+   * Transfers over operations.
+   *
+   * @param copies runs the copies of asynchronous gets and whole asynchronous puts
+   */
+  Transfers(Operations operations, Executor copies) {
+    this.operations = operations;
+    this.copies = copies;
+  }
+
+  private static int subBatch(Namespace namespace, long bytes) {
+    return Math.clamp(bytes / namespace.blockBytes(), 1, Protocol.KEYS_MAX);
+  }
+
+  private static Options at(Options options, Keys keys, int from) {
+    return from == 0
+        ? options
+        : options.withDepth(options.depth() + from).withParent(keys.slice(from - 1, from));
+  }
+
+  // ---- get
+
+  BatchResult get(
+      Namespace namespace, Keys keys, List<MemorySegment> destinations, Options options) {
+    checkDestinations(namespace, keys, destinations);
+    long deadlineNs = operations.deadlineNs(options);
+    int chunk = subBatch(namespace, GET_BYTES);
+    Outcome outcome = new Outcome(keys.count());
+    ArrayDeque<Batch> inFlight = new ArrayDeque<>();
+    int next = 0;
+    int from = 0;
+    try {
+      while (from < keys.count()) {
+        while (inFlight.size() < WINDOW && next < keys.count()) {
+          int to = Math.min(keys.count(), next + chunk);
+          inFlight.add(startAcquire(namespace, keys, next, to, options, deadlineNs, null));
+          next = to;
+        }
+        Batch first = inFlight.remove();
+        try (Leases leases =
+            operations.await(first, batch -> Leases.read(operations, batch, options))) {
+          copyOut(leases, destinations, from, outcome);
+        }
+        from += first.count;
+      }
+    } finally {
+      // Only after misuse: what is in flight is waited for, and given back.
+      for (Batch rest : inFlight) {
+        operations.await(rest, batch -> Leases.read(operations, batch, options)).close();
+      }
+    }
+    return outcome.result();
+  }
+
+  private Batch startAcquire(
+      Namespace namespace,
+      Keys keys,
+      int from,
+      int to,
+      Options options,
+      long deadlineNs,
+      @Nullable Consumer<Batch> listener) {
+    return operations.keys(
+        Verb.ACQUIRE,
+        namespace,
+        keys.slice(from, to),
+        at(options, keys, from),
+        deadlineNs,
+        listener);
+  }
+
+  CompletableFuture<BatchResult> getAsync(
+      Namespace namespace, Keys keys, List<MemorySegment> destinations, Options options) {
+    checkDestinations(namespace, keys, destinations);
+    AsyncGet get = new AsyncGet(namespace, keys, destinations, options);
+    get.future.onCancel(get::cancel);
+    if (keys.isEmpty()) {
+      get.future.answer(get.outcome.result());
+    } else {
+      for (int i = 0; i < WINDOW; i++) {
+        get.startNext();
+      }
+    }
+    return get.future;
+  }
+
+  /**
+   * An asynchronous get: some sub-batches in flight, each followed by another once it is copied.
+   */
+  private final class AsyncGet {
+    final OperationFuture<BatchResult> future = new OperationFuture<>();
+    final Outcome outcome;
+    private final Namespace namespace;
+    private final Keys keys;
+    private final List<MemorySegment> destinations;
+    private final Options options;
+    private final long deadlineNs;
+    private final int chunk;
+    private final int chunks;
+    private final AtomicInteger next = new AtomicInteger();
+    private final AtomicInteger open;
+    private final List<OperationFuture<Leases>> acquires = new CopyOnWriteArrayList<>();
+
+    AsyncGet(Namespace namespace, Keys keys, List<MemorySegment> destinations, Options options) {
+      this.namespace = namespace;
+      this.keys = keys;
+      this.destinations = destinations;
+      this.options = options;
+      this.deadlineNs = operations.deadlineNs(options);
+      this.chunk = subBatch(namespace, GET_BYTES);
+      this.chunks = Math.ceilDiv(keys.count(), chunk);
+      this.open = new AtomicInteger(chunks);
+      this.outcome = new Outcome(keys.count());
+    }
+
+    void startNext() {
+      int index = next.getAndIncrement();
+      if (index >= chunks) {
+        return;
+      }
+      int from = index * chunk;
+      int to = Math.min(keys.count(), from + chunk);
+      if (future.isDone()) {
+        closeOne();
+        return;
+      }
+      OperationFuture<Leases> acquire =
+          operations.async(
+              listener -> startAcquire(namespace, keys, from, to, options, deadlineNs, listener),
+              batch -> Leases.read(operations, batch, options));
+      acquires.add(acquire);
+      if (future.isCancelled()) {
+        acquire.cancel(false);
+      }
+      CompletableFuture<Void> ignored =
+          acquire
+              .thenAcceptAsync(
+                  leases -> {
+                    try (leases) {
+                      copyOut(leases, destinations, from, outcome);
+                    }
+                  },
+                  copies)
+              .whenComplete((nothing, failure) -> {
+                boolean removed = acquires.remove(acquire);
+                if (failure != null && removed) {
+                  future.completeExceptionally(failure);
+                }
+                startNext();
+                closeOne();
+              });
+    }
+
+    private void closeOne() {
+      if (open.decrementAndGet() == 0) {
+        future.answer(outcome.result());
+      }
+    }
+
+    void cancel() {
+      for (OperationFuture<Leases> acquire : acquires) {
+        acquire.cancel(false);
+      }
+    }
+  }
+
+  private void copyOut(Leases leases, List<MemorySegment> destinations, int from, Outcome outcome) {
+    outcome.note(leases.status(), leases.detail());
+    for (int i = 0; i < leases.count(); i++) {
+      Status status = leases.status(i);
+      outcome.set(
+          from + i,
+          status == Status.OK ? copyOne(leases, i, destinations.get(from + i)) : status,
+          leases.blocks().tier(i));
+    }
+  }
+
+  private static Status copyOne(Leases leases, int index, MemorySegment destination) {
+    MemorySegment source = leases.segment(index);
+    long bytes = source.byteSize();
+    if (bytes > destination.byteSize()) {
+      return Status.TOO_LARGE;
+    }
+    MemorySegment.copy(source, 0, destination, 0, bytes);
+    // The copy is verified, not the source: it is what the caller keeps.
+    if (leases.mustVerify(index)
+        && Checksums.of(destination.asSlice(0, bytes)) != leases.checksum(index)) {
+      return Status.CORRUPT;
+    }
+    return leases.hasEnded() ? Status.STALE : Status.OK;
+  }
+
+  private static void checkDestinations(
+      Namespace namespace, Keys keys, List<MemorySegment> destinations) {
+    if (destinations.size() != keys.count()) {
+      throw new IllegalArgumentException(
+          keys.count() + " keys, but " + destinations.size() + " destinations");
+    }
+    for (MemorySegment destination : destinations) {
+      if (destination.byteSize() < namespace.blockBytes() || destination.isReadOnly()) {
+        throw new IllegalArgumentException(
+            "a destination is writable and has at least "
+                + namespace.blockBytes()
+                + " bytes, not "
+                + destination);
+      }
+      if (!destination.isNative() && !(destination.heapBase().orElse(null) instanceof byte[])) {
+        throw new IllegalArgumentException(
+            "a destination is native memory or a byte array, not " + destination);
+      }
+    }
+  }
+
+  // ---- put
+
+  CompletableFuture<BatchResult> putAsync(
+      Namespace namespace, Keys keys, List<MemorySegment> sources, Options options) {
+    checkSources(namespace, keys, sources);
+    OperationFuture<BatchResult> future = new OperationFuture<>();
+    AtomicBoolean cancelled = new AtomicBoolean();
+    future.onCancel(() -> cancelled.set(true));
+    copies.execute(() -> {
+      try {
+        future.answer(put(namespace, keys, sources, options, cancelled));
+      } catch (RuntimeException | Error e) {
+        future.completeExceptionally(e);
+      }
+    });
+    return future;
+  }
+
+  BatchResult put(Namespace namespace, Keys keys, List<MemorySegment> sources, Options options) {
+    checkSources(namespace, keys, sources);
+    return put(namespace, keys, sources, options, null);
+  }
+
+  private BatchResult put(
+      Namespace namespace,
+      Keys keys,
+      List<MemorySegment> sources,
+      Options options,
+      @Nullable AtomicBoolean cancelled) {
+    long deadlineNs = operations.deadlineNs(options);
+    int chunk = subBatch(namespace, PUT_BYTES);
+    int count = keys.count();
+    Outcome outcome = new Outcome(count);
+    ArrayDeque<Commit> commits = new ArrayDeque<>();
+    Batch reserving = startReserve(namespace, keys, 0, Math.min(count, chunk), options, deadlineNs);
+    int from = 0;
+    boolean copied = false;
+    try {
+      while (true) {
+        Batch reserved = reserving;
+        int next = from + reserved.count;
+        boolean more = next < count && (cancelled == null || !cancelled.get());
+        if (more) {
+          reserving =
+              startReserve(
+                  namespace, keys, next, Math.min(count, next + chunk), options, deadlineNs);
+        }
+        commits.add(
+            copyIn(
+                operations.await(reserved, batch -> Reservations.read(operations, batch)),
+                sources,
+                from));
+        if (commits.size() > WINDOW) {
+          commits.remove().note(outcome);
+        }
+        if (!more) {
+          if (next < count) {
+            outcome.rest(next, Status.CANCELLED);
+          }
+          copied = true;
+          break;
+        }
+        from = next;
+      }
+    } finally {
+      if (!copied) {
+        // Only after misuse: the reservations ahead are waited for, and given back.
+        operations.await(reserving, batch -> Reservations.read(operations, batch)).close();
+      }
+      for (Commit commit : commits) {
+        commit.note(outcome);
+      }
+    }
+    return outcome.result();
+  }
+
+  private Batch startReserve(
+      Namespace namespace, Keys keys, int from, int to, Options options, long deadlineNs) {
+    return operations.keys(
+        Verb.RESERVE, namespace, keys.slice(from, to), at(options, keys, from), deadlineNs, null);
+  }
+
+  private static Commit copyIn(Reservations reservations, List<MemorySegment> sources, int from) {
+    try {
+      for (int i = 0; i < reservations.count(); i++) {
+        if (reservations.isReserved(i)) {
+          MemorySegment source = sources.get(from + i);
+          MemorySegment.copy(source, 0, reservations.segment(i), 0, source.byteSize());
+        }
+      }
+      return new Commit(reservations, reservations.beginCommit(), from);
+    } catch (RuntimeException e) {
+      reservations.close();
+      throw e;
+    }
+  }
+
+  /** A sub-batch whose commit is on its way. */
+  private record Commit(Reservations reservations, Batch batch, int from) {
+    void note(Outcome outcome) {
+      BatchResult result = reservations.await(batch);
+      outcome.note(result.status(), result.detail());
+      for (int i = 0; i < result.blocks().count(); i++) {
+        outcome.set(from + i, result.blocks().status(i), result.blocks().tier(i));
+      }
+    }
+  }
+
+  private static void checkSources(Namespace namespace, Keys keys, List<MemorySegment> sources) {
+    if (sources.size() != keys.count()) {
+      throw new IllegalArgumentException(
+          keys.count() + " keys, but " + sources.size() + " sources");
+    }
+    for (MemorySegment source : sources) {
+      if (source.byteSize() != namespace.blockBytes()) {
+        throw new IllegalArgumentException(
+            "a source has " + namespace.blockBytes() + " bytes, not " + source.byteSize());
+      }
+    }
+  }
+
+  /** The outcome of a batch, put together from its sub-batches by several threads. */
+  private static final class Outcome {
+    private final Blocks blocks;
+    private Status status = Status.OK;
+    private String detail = "";
+
+    Outcome(int count) {
+      blocks = new Blocks(count);
+    }
+
+    synchronized void note(Status subStatus, String subDetail) {
+      if (status == Status.OK) {
+        status = subStatus;
+        detail = subDetail;
+      }
+    }
+
+    synchronized void set(int index, Status blockStatus, TierId tier) {
+      blocks.set(index, blockStatus, tier);
+    }
+
+    synchronized void rest(int from, Status blockStatus) {
+      for (int i = from; i < blocks.count(); i++) {
+        blocks.set(i, blockStatus);
+      }
+    }
+
+    synchronized BatchResult result() {
+      return new BatchResult(status, detail, blocks);
+    }
+  }
+}
