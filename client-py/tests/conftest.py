@@ -30,6 +30,7 @@ class Daemon:
             "host.bytes": "64MiB",
             "host.slab_bytes": "8MiB",
             "ssd.bytes": "128MiB",
+            "ssd.file_bytes": "16MiB",
             "ssd.directory": str(self.folder / "ssd"),
             "grpc.enabled": "false",
         }

@@ -142,7 +142,10 @@ def leading_run(statuses: list[Status]) -> int:
 
 def _checked(link: Link, completion: Completion, count: int, unit: int) -> Completion:
     """The completion, or what stands for it when it does not have a result for each block."""
-    if completion[0] is _OK and (completion[4] or len(completion[3]) != count * unit):
+    if completion[0] is not _OK:
+        if not completion[4] and unit == protocol.COMPLETION_LONG_RESULT_BYTES:
+            link.session.give_back(completion[5], _core.granted_ids(completion[3]))
+    elif completion[4] or len(completion[3]) != count * unit:
         link.session.fail(f"an answer of {len(completion[3])} bytes for {count} blocks of {unit} bytes each")
         return made(Status.UNAVAILABLE)
     return completion

@@ -408,8 +408,8 @@ class _Poller(threading.Thread):
                 future.set_result(completion)
 
     def _give_back(self, completion: Completion) -> None:
-        status, _, _, body, is_text, verb = completion
-        if status is Status.OK and not is_text and verb in (Verb.ACQUIRE, Verb.RESERVE):
+        _, _, _, body, is_text, verb = completion
+        if not is_text and verb in (Verb.ACQUIRE, Verb.RESERVE):
             self.session.give_back(verb, granted_ids(body))
 
     def _fail(self) -> None:

@@ -28,7 +28,7 @@ final class ClientConstants {
   /** Where the checkout is, seen from a module's folder or from the root. */
   static Path checkout() {
     Path here = Path.of("").toAbsolutePath();
-    return Files.exists(here.resolve("protocol")) ? here : here.getParent();
+    return Files.exists(here.resolve("protocol")) ? here : here.resolveSibling("");
   }
 
   static Path pythonFile() {

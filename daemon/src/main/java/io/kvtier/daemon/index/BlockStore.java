@@ -462,8 +462,12 @@ final class BlockStore {
       dropHostCopy(block);
       return true;
     }
-    if (directory.ssdState(block) == CopyState.NONE) {
-      startStore(block, true);
+    if (directory.ssdState(block) == CopyState.NONE
+        && !startStore(block, true)
+        && ssdTransfers.inFlight() == 0) {
+      // No slot on SSD, and nothing under way that would free one: the lower tier has no room.
+      dropHostCopy(block);
+      return true;
     }
     return false;
   }

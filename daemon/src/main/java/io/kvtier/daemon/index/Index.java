@@ -420,6 +420,7 @@ final class Index implements BlockStore.Listener {
   private void write(Session session, Operation operation) throws ProtocolViolation {
     Verb verb = operation.verb;
     int count = operation.count;
+    dropEndedHolds(session, operation);
     int run = 0;
     while (run < count && operation.status[run] == 0) {
       run++;
@@ -472,6 +473,18 @@ final class Index implements BlockStore.Listener {
         Words.putLong(out, result + CompletionDescriptor.BLOCK_OFFSET_OFFSET, host.offsetOf(slot));
       }
       result += CompletionDescriptor.LONG_RESULT_BYTES;
+    }
+  }
+
+  /** A lease may have ended while the operation waited for its other blocks. */
+  private void dropEndedHolds(Session session, Operation operation) {
+    byte kind = operation.verb == Verb.ACQUIRE ? HoldTable.LEASE : HoldTable.RESERVATION;
+    for (int i = 0; i < operation.count; i++) {
+      if (operation.hold[i] != HoldTable.NONE
+          && holds.find(operation.holdId[i], kind, session) == HoldTable.NONE) {
+        operation.hold[i] = HoldTable.NONE;
+        decide(operation, i, Status.STALE, TierId.NONE);
+      }
     }
   }
 
@@ -582,6 +595,7 @@ final class Index implements BlockStore.Listener {
     store.lease(block);
     operation.block[place] = block;
     operation.hold[place] = hold;
+    operation.holdId[place] = holds.id(hold);
     decide(operation, place, Status.OK, from);
     Namespaces.Namespace namespace = namespaces.byId(operation.namespaceId);
     counters.add(from == TierId.HOST ? Counter.HITS_HOST : Counter.HITS_SSD, 1);
@@ -697,6 +711,7 @@ final class Index implements BlockStore.Listener {
     session.allowWrite(host.regionOf(directory.hostSlot(block)));
     operation.block[place] = block;
     operation.hold[place] = hold;
+    operation.holdId[place] = holds.id(hold);
     decide(operation, place, Status.OK, TierId.HOST);
     return true;
   }

@@ -34,7 +34,7 @@ final class Operation {
   boolean scanning;
   int[] block = new int[0];
   int[] hold = new int[0];
-  int[] depth = new int[0];
+  long[] holdId = new long[0];
   byte[] status = new byte[0];
   byte[] tier = new byte[0];
 
@@ -51,7 +51,7 @@ final class Operation {
       int capacity = Math.max(64, Integer.highestOneBit(blocks) << 1);
       block = new int[capacity];
       hold = new int[capacity];
-      depth = new int[capacity];
+      holdId = new long[capacity];
       status = new byte[capacity];
       tier = new byte[capacity];
     }

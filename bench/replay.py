@@ -1,0 +1,464 @@
+"""Replays a trace of LLM requests against a daemon, and checks every byte that comes back.
+
+A trace has one JSON object a line; its ``hash_ids`` name the blocks of one prompt in prefix order. For every request
+the program does what an inference engine would do before and after prefill: it looks the whole prompt up, gets the
+blocks that are there, and puts those that are not. A block's bytes are derived from its key, so a wrong, shifted or
+torn block cannot pass.
+
+Exit codes: 0 every byte was right, 1 wrong bytes, 2 wrong usage or trace, 3 the daemon is not there or went away.
+"""
+
+import argparse
+import gzip
+import hashlib
+import json
+import random
+import re
+import struct
+import sys
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from kvtier import Client, KvtierError, Namespace, Status
+
+DEFAULT_TRACE = Path(__file__).resolve().parent / "traces" / "mooncake_fast25_conversation_first_8000.jsonl.gz"
+BATCH_BYTES = 16 << 20
+"""At most this much is asked for in one call: a client that holds more slots than it needs starves the others."""
+
+_PAGE_BYTES = 4096
+_BASE_BYTES = 1 << 20
+_SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB|TiB)?", re.IGNORECASE)
+_UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+
+
+class Content:
+    """What each block holds, as a function of its key.
+
+    Every page of a block is a window into one random buffer; where the window lies depends on the key and on the page's
+    place in the block. Making a block costs about as much as copying it, and two blocks, or two places of one, share
+    no bytes but by chance.
+    """
+
+    def __init__(self, block_bytes: int) -> None:
+        self.block_bytes = block_bytes
+        self._pages = -(-block_bytes // _PAGE_BYTES)
+        self._offsets = struct.Struct(f"<{self._pages}I")
+        self._base = memoryview(random.Random(block_bytes).randbytes(_BASE_BYTES + _PAGE_BYTES))
+
+    def block(self, key: bytes) -> bytes:
+        """The bytes of the key's block."""
+        base = self._base
+        offsets = self._offsets.unpack(hashlib.shake_128(key).digest(4 * self._pages))
+        pages = [base[at : at + _PAGE_BYTES] for at in [offset % _BASE_BYTES for offset in offsets]]
+        pages[-1] = pages[-1][: self.block_bytes - (self._pages - 1) * _PAGE_BYTES]
+        return b"".join(pages)
+
+    def wrong_bytes(self, key: bytes, buffer: bytearray, offset: int) -> int:
+        """How many bytes of the buffer from an offset on differ from the key's block."""
+        expected = self.block(key)
+        if buffer.startswith(expected, offset):
+            return 0
+        read = buffer[offset : offset + self.block_bytes].ljust(self.block_bytes, b"\0")
+        return max(1, sum(a != b for a, b in zip(read, expected, strict=True)))
+
+
+def block_key(salt: str, block_id: int) -> bytes:
+    """The key of a trace's block. Its ids are chained already: an id stands for the block and its whole prefix."""
+    return hashlib.sha256(f"{salt}:{block_id}".encode()).digest()
+
+
+class TraceError(Exception):
+    """The trace cannot be read; the message says where and why."""
+
+
+def read_trace(path: Path, requests: int | None = None) -> list[list[int]]:
+    """The block ids of each request, of the first so many requests.
+
+    Raises:
+        TraceError: there is no such file, or a line of it is no request.
+    """
+    trace: list[list[int]] = []
+    try:
+        with open(path, "rb") as raw:
+            compressed = raw.read(2) == b"\x1f\x8b"
+        with gzip.open(path, "rb") if compressed else open(path, "rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if requests is not None and len(trace) == requests:
+                    break
+                if line.strip():
+                    trace.append(_block_ids(line, f"{path}, line {number}"))
+    except (OSError, EOFError) as error:
+        raise TraceError(f"cannot read the trace {path}: {error}") from None
+    if not trace:
+        raise TraceError(f"the trace {path} holds no requests")
+    return trace
+
+
+def _block_ids(line: bytes, where: str) -> list[int]:
+    try:
+        ids = json.loads(line)["hash_ids"]
+    except (ValueError, KeyError, TypeError):
+        raise TraceError(f'{where}: expected a JSON object with "hash_ids"') from None
+    if not isinstance(ids, list) or not all(type(block_id) is int for block_id in ids):
+        raise TraceError(f'{where}: expected "hash_ids" to be a list of integers')
+    return ids
+
+
+@dataclass
+class Tally:
+    """What a replay counted so far."""
+
+    requests: int = 0
+    block_references: int = 0
+    repeated: int = 0
+    """references to a block that an earlier request had: an infinite cache would hit these"""
+    block_hits: int = 0
+    """references that were found and are right"""
+    prefix_hits: int = 0
+    """of these, those with nothing missing before them: prefill can skip these"""
+    lost_after_lookup: int = 0
+    """references that lookup found and get did not"""
+    wrong_bytes: int = 0
+    wrong_blocks: int = 0
+    got_bytes: int = 0
+    put_bytes: int = 0
+    put_blocks: int = 0
+    put_refused: int = 0
+    lookup_ns: list[int] = field(default_factory=list)
+    get_ns: list[int] = field(default_factory=list)
+    put_ns: list[int] = field(default_factory=list)
+
+
+class DaemonLost(Exception):
+    """The daemon is not there, or no longer; the message says what is known."""
+
+
+class Replay:
+    """One pass over a trace, through one namespace."""
+
+    def __init__(self, namespace: Namespace, content: Content, salt: str) -> None:
+        self.tally = Tally()
+        self._namespace = namespace
+        self._content = content
+        self._salt = salt
+        self._seen: set[int] = set()
+        self._batch_blocks = max(1, BATCH_BYTES // namespace.block_bytes)
+        self._buffer = bytearray()
+        self._poison = memoryview(bytes(self._batch_blocks * namespace.block_bytes))
+
+    def request(self, block_ids: Sequence[int]) -> None:
+        """Carries out one request of the trace.
+
+        Raises:
+            DaemonLost: the daemon went away.
+        """
+        tally = self.tally
+        tally.requests += 1
+        tally.block_references += len(block_ids)
+        tally.repeated += sum(block_id in self._seen for block_id in block_ids)
+        self._seen.update(block_ids)
+        if not block_ids:
+            return
+        keys = [block_key(self._salt, block_id) for block_id in block_ids]
+
+        started_ns = time.perf_counter_ns()
+        lookup = self._namespace.lookup(keys)
+        tally.lookup_ns.append(time.perf_counter_ns() - started_ns)
+
+        there = [i for i, status in enumerate(_alive(lookup.statuses)) if status is Status.OK]
+        right: list[int] = []
+        absent = [i for i, status in enumerate(lookup.statuses) if status is not Status.OK]
+        for batch in _batches(there, self._batch_blocks):
+            self._get(keys, batch, right, absent)
+        tally.block_hits += len(right)
+        tally.prefix_hits += next((nth for nth, place in enumerate(right) if nth != place), len(right))
+        for batch in _batches(sorted(absent), self._batch_blocks):
+            self._put(keys, batch)
+
+    def _get(self, keys: list[bytes], batch: list[int], right: list[int], absent: list[int]) -> None:
+        """Gets blocks, checks them, and adds their places to those that are right or those that were not there."""
+        tally = self.tally
+        block_bytes = self._namespace.block_bytes
+        # Bytes left from an earlier get must not pass for this one's.
+        self._buffer[:] = self._poison[: len(batch) * block_bytes]
+        started_ns = time.perf_counter_ns()
+        got = self._namespace.get([keys[i] for i in batch], self._buffer, **_place(keys, batch[0]))
+        tally.get_ns.append(time.perf_counter_ns() - started_ns)
+        for nth, (place, status) in enumerate(zip(batch, _alive(got.statuses), strict=True)):
+            if status is not Status.OK:
+                tally.lost_after_lookup += 1
+                absent.append(place)
+                continue
+            tally.got_bytes += block_bytes
+            wrong = self._content.wrong_bytes(keys[place], self._buffer, nth * block_bytes)
+            if wrong:
+                tally.wrong_bytes += wrong
+                tally.wrong_blocks += 1
+            else:
+                right.append(place)
+
+    def _put(self, keys: list[bytes], batch: list[int]) -> None:
+        blocks = [self._content.block(keys[i]) for i in batch]
+        started_ns = time.perf_counter_ns()
+        statuses = self._namespace.put([keys[i] for i in batch], blocks, **_place(keys, batch[0]))
+        self.tally.put_ns.append(time.perf_counter_ns() - started_ns)
+        accepted = sum(status is Status.OK for status in _alive(statuses))
+        self.tally.put_blocks += accepted
+        self.tally.put_bytes += accepted * self._namespace.block_bytes
+        self.tally.put_refused += sum(status in (Status.BUSY, Status.NOT_ADMITTED) for status in statuses)
+
+
+def _batches(places: list[int], size: int) -> Iterator[list[int]]:
+    return (places[start : start + size] for start in range(0, len(places), size))
+
+
+def _place(keys: list[bytes], first: int) -> dict[str, Any]:
+    """Where a batch that starts at a key stands in the prompt."""
+    return {"depth": first, "parent": keys[first - 1] if first else None}
+
+
+def _alive(statuses: list[Status]) -> list[Status]:
+    for status in statuses:
+        if status in (Status.UNAVAILABLE, Status.INTERNAL, Status.INVALID_ARGUMENT):
+            raise DaemonLost(f"the daemon answers {status.name}")
+    return statuses
+
+
+def percentile_us(samples_ns: Sequence[int], fraction: float) -> float:
+    """The smallest sample that this fraction of the samples does not exceed, in microseconds; 0 without samples."""
+    if not samples_ns:
+        return 0.0
+    rank = -(-len(samples_ns) * round(fraction * 1000) // 1000)
+    return round(sorted(samples_ns)[max(0, rank - 1)] / 1000, 1)
+
+
+def report(tally: Tally, counters: dict[str, int], block_bytes: int, seconds: float) -> dict[str, Any]:
+    """The figures of a replay.
+
+    Args:
+        tally: what the replay counted.
+        counters: by how much the daemon's counters grew meanwhile.
+        block_bytes: the bytes of a block.
+        seconds: how long it took.
+    """
+    figures: dict[str, Any] = {
+        "requests": tally.requests,
+        "block_references": tally.block_references,
+        "block_bytes": block_bytes,
+        "seconds": round(seconds, 2),
+        "block_hits": tally.block_hits,
+        "prefix_hits": tally.prefix_hits,
+        "possible_hits": tally.repeated,
+        "block_hit_ratio": round(tally.block_hits / max(1, tally.block_references), 4),
+        "prefix_hit_ratio": round(tally.prefix_hits / max(1, tally.block_references), 4),
+        "possible_hit_ratio": round(tally.repeated / max(1, tally.block_references), 4),
+        "puts": tally.put_blocks,
+        "puts_refused": tally.put_refused,
+        "lost_after_lookup": tally.lost_after_lookup,
+        "wrong_bytes": tally.wrong_bytes,
+        "wrong_blocks": tally.wrong_blocks,
+        # Bytes per nanosecond are GB/s.
+        "get_gbps": round(tally.got_bytes / max(1, sum(tally.get_ns)), 3),
+        "put_gbps": round(tally.put_bytes / max(1, sum(tally.put_ns)), 3),
+    }
+    for call, samples_ns in (("lookup", tally.lookup_ns), ("get", tally.get_ns), ("put", tally.put_ns)):
+        figures[f"{call}_p50_us"] = percentile_us(samples_ns, 0.5)
+        figures[f"{call}_p99_us"] = percentile_us(samples_ns, 0.99)
+    for name in ("hits_host", "hits_ssd", "evictions", "demotions", "promotions", "dropped", "corrupt", "io_errors"):
+        figures[name] = counters.get(name, 0)
+    return figures
+
+
+def table(figures: dict[str, Any]) -> str:
+    """The figures for people, and what to read from them."""
+
+    def per(ratio: str) -> str:
+        return f"{100 * figures[ratio]:.1f} %"
+
+    def calls(name: str, rate: str) -> str:
+        timing = f"p50 {_time_text(figures[f'{name}_p50_us'])}, p99 {_time_text(figures[f'{name}_p99_us'])} a call"
+        return f"{rate}; {timing}" if rate else timing
+
+    rows = [
+        ("requests", f"{figures['requests']:,} in {figures['seconds']:.1f} s"),
+        ("block references", f"{figures['block_references']:,}, {_bytes_text(figures['block_bytes'])} each"),
+        ("block hits", f"{figures['block_hits']:,} = {per('block_hit_ratio')}"),
+        ("prefix hits", f"{figures['prefix_hits']:,} = {per('prefix_hit_ratio')}"),
+        ("hits at best", f"{figures['possible_hits']:,} = {per('possible_hit_ratio')}, with memory without end"),
+        ("hits by tier", f"host {figures['hits_host']:,}, SSD {figures['hits_ssd']:,}"),
+        ("lookup", calls("lookup", "")),
+        ("get", calls("get", f"{figures['get_gbps']:.2f} GB/s")),
+        ("put", calls("put", f"{figures['put_gbps']:.2f} GB/s")),
+        ("blocks put", f"{figures['puts']:,}, {figures['puts_refused']:,} refused for want of room"),
+        ("demotions to SSD", f"{figures['demotions']:,}"),
+        ("promotions", f"{figures['promotions']:,}"),
+        ("evictions", f"{figures['evictions']:,} from host memory, {figures['dropped']:,} for good"),
+        ("lost after lookup", f"{figures['lost_after_lookup']:,}"),
+        ("wrong bytes", f"{figures['wrong_bytes']:,}"),
+    ]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows) + f"\n\n{interpretation(figures)}"
+
+
+def interpretation(figures: dict[str, Any]) -> str:
+    """What an operator should read from the figures, in one sentence."""
+    if figures["wrong_bytes"]:
+        return (
+            f"WRONG BYTES: {figures['wrong_blocks']:,} blocks did not hold what was put; "
+            "do not serve from this daemon, and report it with its log."
+        )
+    hits = figures["block_hits"]
+    if not hits:
+        return "Nothing was found again: this trace repeats too little, or the tiers are far too small for it."
+    from_ssd = figures["hits_ssd"] / max(1, figures["hits_host"] + figures["hits_ssd"])
+    possible = figures["prefix_hits"] / max(1, figures["possible_hits"])
+    advice = "more room would gain little" if possible >= 0.95 else "more room could gain the rest"
+    return (
+        f"{100 * figures['prefix_hit_ratio']:.1f} % of the prompts' blocks need no prefill, {100 * possible:.1f} % of "
+        f"what any cache could save ({advice}); {100 * from_ssd:.1f} % of the hits came from SSD, and every byte "
+        "was right."
+    )
+
+
+def _time_text(us: float) -> str:
+    return f"{us:.0f} us" if us < 1000 else f"{us / 1000:.1f} ms"
+
+
+def _bytes_text(size: int) -> str:
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size % factor == 0:
+            return f"{size // factor} {unit}"
+    return f"{size} B"
+
+
+class Progress:
+    """A bar where a person watches; a line for every tenth otherwise."""
+
+    def __init__(self, total: int, stream: TextIO) -> None:
+        self._total = total
+        self._stream = stream
+        self._terminal = stream.isatty()
+        self._next = 0.0
+
+    def show(self, tally: Tally) -> None:
+        """To be called after every request."""
+        done = tally.requests
+        text = (
+            f"{done:,} of {self._total:,} requests, "
+            f"prefix hits {100 * tally.prefix_hits / max(1, tally.block_references):.1f} %, "
+            f"wrong bytes {tally.wrong_bytes:,}"
+        )
+        if self._terminal:
+            now = time.monotonic()
+            if now < self._next and done < self._total:
+                return
+            self._next = now + 0.1
+            full = 30 * done // self._total
+            self._stream.write(f"\r\033[K[{'#' * full}{'.' * (30 - full)}] {text}")
+        elif 10 * done // self._total > 10 * (done - 1) // self._total:
+            self._stream.write(f"{text}\n")
+        self._stream.flush()
+
+    def end(self) -> None:
+        """Leaves the line of the bar."""
+        if self._terminal:
+            self._stream.write("\n")
+            self._stream.flush()
+
+
+def replay(
+    client: Client, trace: Sequence[Sequence[int]], block_bytes: int, salt: str, stream: TextIO
+) -> dict[str, Any]:
+    """Replays a trace in a namespace of its own, which is empty again afterwards.
+
+    Returns:
+        The figures.
+
+    Raises:
+        DaemonLost: the daemon is not there, or went away.
+    """
+    ping = client.ping()
+    if ping.status is not Status.OK:
+        raise DaemonLost(ping.reason)
+    namespace = client.namespace(f"replay-{uuid.uuid4().hex}", block_bytes=block_bytes)
+    one = Replay(namespace, Content(block_bytes), salt)
+    progress = Progress(len(trace), stream)
+    before = client.counters()
+    started_s = time.monotonic()
+    try:
+        for block_ids in trace:
+            one.request(block_ids)
+            progress.show(one.tally)
+    except DaemonLost as error:
+        raise DaemonLost(f"{error} after {one.tally.requests - 1:,} requests; {client.ping().reason}") from None
+    finally:
+        progress.end()
+    seconds = time.monotonic() - started_s
+    after = client.counters()
+    if not after:
+        raise DaemonLost(f"the daemon went away at the end: {client.ping().reason}")
+    namespace.clear(timeout=30)
+    grown = {name: value - before.get(name, 0) for name, value in after.items()}
+    return report(one.tally, grown, block_bytes, seconds)
+
+
+def size(text: str) -> int:
+    """A size such as 64KiB, in bytes."""
+    match = _SIZE.fullmatch(text.strip())
+    value = int(match[1]) * _UNITS[(match[2] or "B").lower()] if match else 0
+    if not value:
+        raise argparse.ArgumentTypeError(f"expected a size such as 64KiB, not {text!r}")
+    return value
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, not {text!r}")
+    return int(text)
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    """The program; returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="replay",
+        description="Replays a trace of LLM requests against a kvtier daemon, and checks every byte.",
+        epilog="Exit codes: 0 every byte was right, 1 wrong bytes, 2 wrong usage or trace, 3 no daemon, or it went "
+        "away. Hits by tier, evictions and the like are the daemon's counters: they include what other clients did.",
+    )
+    parser.add_argument("--socket", metavar="PATH", help="the daemon's socket (default: this user's daemon)")
+    parser.add_argument("--trace", metavar="FILE", type=Path, default=DEFAULT_TRACE, help="JSON lines, plain or gz")
+    parser.add_argument("--requests", metavar="N", type=_positive, help="only the first N requests of the trace")
+    parser.add_argument("--block-bytes", metavar="SIZE", type=size, default=size("64KiB"), help="default: 64KiB")
+    parser.add_argument("--salt", default="kvtier", help="another one makes other keys and other bytes")
+    parser.add_argument("--timeout", metavar="S", type=float, default=30.0, help="of one call (default: 30)")
+    parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
+    options = parser.parse_args(None if arguments is None else list(arguments))
+    try:
+        trace = read_trace(options.trace, options.requests)
+        with Client(options.socket, name="replay", timeout=options.timeout) as client:
+            figures = replay(client, trace, options.block_bytes, options.salt, sys.stderr)
+    except TraceError as error:
+        print(f"replay: {error}", file=sys.stderr)
+        return 2
+    except DaemonLost as error:
+        print(f"replay: {error}", file=sys.stderr)
+        return 3
+    except KvtierError as error:
+        print(f"replay: {error}", file=sys.stderr)
+        return 2
+    # With --json, standard output is for programs.
+    print(f"\n{table(figures)}", file=sys.stderr if options.json else sys.stdout, flush=True)
+    if options.json:
+        print(json.dumps(figures), flush=True)
+    return 1 if figures["wrong_bytes"] else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,114 @@
+package io.kvtier.cli;
+
+import com.eclipsesource.json.Json;
+import com.eclipsesource.json.JsonObject;
+import com.eclipsesource.json.ParseException;
+import io.kvtier.client.KvtierClient;
+import io.kvtier.client.PingResult;
+import io.kvtier.client.TextResult;
+import io.kvtier.protocol.Status;
+import java.io.Console;
+import java.io.PrintWriter;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Optional;
+import java.util.concurrent.Callable;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Help.Ansi;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Spec;
+
+/** What the commands that ask a daemon have in common. */
+@Command(mixinStandardHelpOptions = true)
+abstract class DaemonCommand implements Callable<Integer> {
+  @Spec private CommandSpec spec;
+
+  @Option(
+      names = "--socket",
+      paramLabel = "PATH",
+      description =
+          "The daemon's socket. Default: $KVTIER_SOCKET, else $XDG_RUNTIME_DIR/kvtier.sock, else /tmp/kvtier-UID.sock.")
+  private @Nullable Path socket;
+
+  @Option(names = "--json", description = "Answers in JSON.")
+  private boolean json;
+
+  @Option(
+      names = "--timeout",
+      paramLabel = "SECONDS",
+      description = "How long to wait for the daemon. Default: ${DEFAULT-VALUE}.",
+      defaultValue = "5")
+  private double timeoutSeconds;
+
+  /** Asks, and prints. */
+  abstract int run(KvtierClient client);
+
+  @Override
+  public final Integer call() {
+    if (timeoutSeconds < 0.001 || timeoutSeconds > 3600) {
+      throw new Failure(Failure.USAGE, "--timeout is 0.001 to 3600 seconds");
+    }
+    Duration timeout = Duration.ofMillis(Math.max(1, Math.round(timeoutSeconds * 1000)));
+    KvtierClient.Builder builder =
+        KvtierClient.builder().name("kvtier").timeout(timeout).connectTimeout(timeout);
+    if (socket != null) {
+      builder.socket(socket);
+    }
+    try (KvtierClient client = builder.build()) {
+      if (!client.isConnected()) {
+        throw noDaemon(client.blocking().ping());
+      }
+      int exitCode = run(client);
+      out().flush();
+      return exitCode;
+    }
+  }
+
+  static Failure noDaemon(PingResult ping) {
+    return new Failure(Failure.NO_DAEMON, ping.detail());
+  }
+
+  boolean isJson() {
+    return json;
+  }
+
+  PrintWriter out() {
+    return spec.commandLine().getOut();
+  }
+
+  /** Prints a line; {@code @|bold text|@} is bold on a terminal. */
+  void line(String text) {
+    out().println((isTerminal() ? Ansi.ON : Ansi.OFF).string(text));
+  }
+
+  private static boolean isTerminal() {
+    boolean terminal = Optional.ofNullable(System.console()).map(Console::isTerminal).orElse(false);
+    String plain = System.getenv("NO_COLOR");
+    return terminal && (plain == null || plain.isEmpty());
+  }
+
+  /** The daemon's state. */
+  Report report(KvtierClient client) {
+    TextResult stats = client.blocking().stats();
+    if (stats.status() == Status.UNAVAILABLE) {
+      throw new Failure(Failure.NO_DAEMON, stats.text());
+    }
+    if (stats.status() != Status.OK) {
+      throw new Failure(
+          Failure.NEGATIVE,
+          "the daemon at " + client.socket() + " does not answer: " + stats.text());
+    }
+    return new Report(parse(stats.text()));
+  }
+
+  static JsonObject parse(String text) {
+    try {
+      return Json.parse(text).asObject();
+    } catch (ParseException | UnsupportedOperationException e) {
+      throw new Failure(
+          Failure.NEGATIVE, "the daemon's state is not a JSON object: " + e.getMessage());
+    }
+  }
+}

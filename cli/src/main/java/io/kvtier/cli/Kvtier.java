@@ -1,0 +1,50 @@
+package io.kvtier.cli;
+
+import picocli.CommandLine;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Spec;
+
+/** The {@code kvtier} command. */
+@Command(
+    name = "kvtier",
+    version = "kvtier 0.1.0",
+    mixinStandardHelpOptions = true,
+    description = "Looks into a running kvtierd.",
+    subcommands = {
+      StatusCommand.class,
+      TiersCommand.class,
+      StatsCommand.class,
+      LookupCommand.class
+    },
+    footer = {"", "Exit codes: 0 done, 1 a negative answer, 2 wrong usage, 3 no daemon."})
+public final class Kvtier implements Runnable {
+  @Spec private CommandSpec spec;
+
+  private Kvtier() {}
+
+  /** Runs one command. */
+  public static void main(String[] arguments) {
+    System.exit(commandLine().execute(arguments));
+  }
+
+  /** The command with all its parts. */
+  static CommandLine commandLine() {
+    CommandLine commandLine = new CommandLine(new Kvtier());
+    commandLine.setExecutionExceptionHandler((e, failed, parsed) -> {
+      if (e instanceof Failure failure) {
+        failed.getErr().println("kvtier: " + failure.getMessage());
+        failed.getErr().flush();
+        return failure.exitCode();
+      }
+      throw e;
+    });
+    return commandLine;
+  }
+
+  @Override
+  public void run() {
+    throw new ParameterException(spec.commandLine(), "which command?");
+  }
+}

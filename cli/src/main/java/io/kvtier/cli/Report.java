@@ -1,0 +1,110 @@
+package io.kvtier.cli;
+
+import com.eclipsesource.json.JsonArray;
+import com.eclipsesource.json.JsonObject;
+import com.eclipsesource.json.JsonValue;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The daemon's state as it tells it, read leniently: what is absent reads as 0, empty or unknown.
+ */
+record Report(JsonObject json) {
+  /** A tier's numbers. */
+  record Tier(JsonObject json) {
+    String name() {
+      return json.getString("tier", "?");
+    }
+
+    long number(String field) {
+      return json.getLong(field, 0);
+    }
+
+    List<JsonObject> sizeClasses() {
+      return objects(json, "size_classes");
+    }
+  }
+
+  /** A namespace and what it was registered with. */
+  record Namespace(JsonObject json) {
+    String name() {
+      return json.getString("name", "");
+    }
+
+    long blockBytes() {
+      return json.getLong("block_bytes", 0);
+    }
+
+    Map<String, String> properties() {
+      Map<String, String> properties = new LinkedHashMap<>();
+      if (json.get("properties") instanceof JsonObject object) {
+        object.forEach(member -> {
+          JsonValue value = member.getValue();
+          properties.put(member.getName(), value.isString() ? value.asString() : value.toString());
+        });
+      }
+      return properties;
+    }
+  }
+
+  List<Tier> tiers() {
+    return objects(json, "tiers").stream().map(Tier::new).toList();
+  }
+
+  List<Namespace> namespaces() {
+    return objects(json, "namespaces").stream().map(Namespace::new).toList();
+  }
+
+  List<JsonObject> sessions() {
+    return objects(json, "sessions");
+  }
+
+  @Nullable Namespace namespace(String name) {
+    for (Namespace namespace : namespaces()) {
+      if (namespace.name().equals(name)) {
+        return namespace;
+      }
+    }
+    return null;
+  }
+
+  Map<String, Long> counters() {
+    Map<String, Long> counters = new LinkedHashMap<>();
+    if (json.get("counters") instanceof JsonObject object) {
+      object.forEach(member -> {
+        if (member.getValue().isNumber()) {
+          counters.put(member.getName(), member.getValue().asLong());
+        }
+      });
+    }
+    return counters;
+  }
+
+  /** Free, resident and in-flight slots of each tier, whose sum is the total. */
+  static JsonObject balance(Map<String, Long> counters) {
+    JsonObject balance = new JsonObject();
+    for (String tier : List.of("host", "ssd")) {
+      JsonObject slots = new JsonObject();
+      for (String state : List.of("free", "resident", "in_flight", "total")) {
+        slots.add(state, counters.getOrDefault(tier + "_slots_" + state, 0L));
+      }
+      balance.add(tier, slots);
+    }
+    return balance;
+  }
+
+  private static List<JsonObject> objects(JsonObject json, String field) {
+    List<JsonObject> objects = new ArrayList<>();
+    if (json.get(field) instanceof JsonArray array) {
+      for (JsonValue value : array) {
+        if (value instanceof JsonObject object) {
+          objects.add(object);
+        }
+      }
+    }
+    return objects;
+  }
+}

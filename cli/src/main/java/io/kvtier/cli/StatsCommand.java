@@ -1,0 +1,154 @@
+package io.kvtier.cli;
+
+import com.eclipsesource.json.JsonObject;
+import io.kvtier.client.KvtierClient;
+import io.kvtier.client.TextResult;
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.Status;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Option;
+
+/**
+ * The daemon's counters. They are read from its memory where it does not answer, so that a daemon
+ * that hangs can be looked into.
+ */
+@Command(name = "stats", description = "The daemon's counters, once or again and again.")
+final class StatsCommand extends DaemonCommand {
+  @Option(
+      names = "--watch",
+      paramLabel = "SECONDS",
+      arity = "0..1",
+      fallbackValue = "1",
+      description = "Prints what has changed, every second or so many seconds, until interrupted.")
+  private @Nullable Double watchSeconds;
+
+  @Option(names = "--count", paramLabel = "N", hidden = true, description = "Ends after N rounds.")
+  private int rounds = Integer.MAX_VALUE;
+
+  @Override
+  int run(KvtierClient client) {
+    if (watchSeconds != null) {
+      return watch(client, watchSeconds);
+    }
+    TextResult stats = client.blocking().stats();
+    boolean answers = stats.status() == Status.OK;
+    JsonObject json = answers ? parse(stats.text()) : fromMemory(client, stats);
+    Map<String, Long> counters = new Report(json).counters();
+    if (isJson()) {
+      json.set("balance", Report.balance(counters));
+      line(json.toString());
+    } else {
+      if (!answers) {
+        line("@|yellow the daemon does not answer; these are read from its memory|@");
+      }
+      table(counters).lines().forEach(this::line);
+    }
+    return answers ? 0 : Failure.NEGATIVE;
+  }
+
+  private static JsonObject fromMemory(KvtierClient client, TextResult stats) {
+    Map<String, Long> counters = client.counters();
+    if (counters.isEmpty()) {
+      throw new Failure(Failure.NO_DAEMON, stats.text());
+    }
+    JsonObject json = new JsonObject();
+    json.add("answers", false);
+    json.add("counters", object(counters));
+    return json;
+  }
+
+  private static JsonObject object(Map<String, Long> counters) {
+    JsonObject object = new JsonObject();
+    counters.forEach(object::add);
+    return object;
+  }
+
+  private static Table table(Map<String, Long> counters) {
+    Map<String, String> meanings = new HashMap<>();
+    for (Counter counter : Counter.values()) {
+      meanings.put(counter.key(), counter.meaning());
+    }
+    Table table = new Table("COUNTER", ">VALUE", "MEANING");
+    counters.forEach(
+        (name, value) -> table.row(name, format(name, value), meanings.getOrDefault(name, "")));
+    return table;
+  }
+
+  private static String format(String name, long value) {
+    return name.contains("bytes") ? Units.bytes(value) : Units.count(value);
+  }
+
+  private int watch(KvtierClient client, double seconds) {
+    if (seconds < 0.01 || seconds > 86400) {
+      throw new Failure(Failure.USAGE, "--watch is 0.01 to 86400 seconds");
+    }
+    Set<String> gauges = new TreeSet<>();
+    for (Counter counter : Counter.values()) {
+      if (counter.meaning().startsWith("gauge")) {
+        gauges.add(counter.key());
+      }
+    }
+    Map<String, Long> before = client.counters();
+    long beforeNs = System.nanoTime();
+    for (int round = 0; round < rounds; round++) {
+      try {
+        Thread.sleep(Math.round(seconds * 1000));
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
+        return 0;
+      }
+      Map<String, Long> now = client.counters();
+      long nowNs = System.nanoTime();
+      if (now.isEmpty()) {
+        throw new Failure(Failure.NO_DAEMON, client.blocking().ping().detail());
+      }
+      print(before, now, gauges, (nowNs - beforeNs) / 1e9);
+      before = now;
+      beforeNs = nowNs;
+    }
+    return 0;
+  }
+
+  private void print(
+      Map<String, Long> before, Map<String, Long> now, Set<String> gauges, double seconds) {
+    if (isJson()) {
+      JsonObject json = new JsonObject();
+      json.add("seconds", seconds);
+      json.add("counters", object(now));
+      Map<String, Long> changes = new LinkedHashMap<>();
+      now.forEach((name, value) -> changes.put(name, value - before.getOrDefault(name, 0L)));
+      json.add("changes", object(changes));
+      json.add("balance", Report.balance(now));
+      line(json.toString());
+      out().flush();
+      return;
+    }
+    Table table = new Table("COUNTER", ">VALUE", ">CHANGE", ">PER SECOND");
+    now.forEach((name, value) -> {
+      long change = value - before.getOrDefault(name, value);
+      if (change != 0) {
+        String rate =
+            gauges.contains(name)
+                ? ""
+                : name.contains("bytes")
+                    ? Units.bytes(Math.round(change / seconds))
+                    : String.format(Locale.ROOT, "%,.1f", change / seconds);
+        table.row(name, format(name, value), (change > 0 ? "+" : "") + change, rate);
+      }
+    });
+    if (table.isEmpty()) {
+      line("nothing has changed");
+    } else {
+      table.lines().forEach(this::line);
+    }
+    line("");
+    out().flush();
+  }
+}

@@ -1,0 +1,110 @@
+package io.kvtier.cli;
+
+import com.eclipsesource.json.JsonObject;
+import io.kvtier.client.DaemonInfo;
+import io.kvtier.client.KvtierClient;
+import io.kvtier.client.PingResult;
+import io.kvtier.protocol.Status;
+import java.util.Map;
+import picocli.CommandLine.Command;
+
+/** Whether the daemon is well, in a few lines. */
+@Command(name = "status", description = "Whether the daemon answers, and how full it is.")
+final class StatusCommand extends DaemonCommand {
+  @Override
+  int run(KvtierClient client) {
+    PingResult ping = client.blocking().ping();
+    if (ping.status() == Status.UNAVAILABLE) {
+      throw noDaemon(ping);
+    }
+    if (ping.status() != Status.OK) {
+      return hanging(client, ping);
+    }
+    Report report = report(client);
+    if (isJson()) {
+      JsonObject answer = new JsonObject();
+      answer.add("answers", true).add("socket", client.socket().toString());
+      answer.add("round_trip_ns", ping.roundTripNs());
+      for (String field : new String[] {"version", "pid", "generation", "uptime_s"}) {
+        if (report.json().get(field) != null) {
+          answer.add(field, report.json().get(field));
+        }
+      }
+      answer.add("sessions", report.sessions().size());
+      answer.add("namespaces", report.namespaces().size());
+      answer.add("balance", Report.balance(report.counters()));
+      line(answer.toString());
+      return 0;
+    }
+    JsonObject json = report.json();
+    line(
+        "@|bold kvtierd "
+            + json.getString("version", "?")
+            + "|@ answers in "
+            + Units.nanoseconds(ping.roundTripNs())
+            + ": process "
+            + json.getLong("pid", 0)
+            + ", up "
+            + Units.seconds(json.getLong("uptime_s", 0)));
+    line("socket      " + client.socket());
+    for (Report.Tier tier : report.tiers()) {
+      long used = tier.number("bytes_used");
+      long capacity = tier.number("bytes_capacity");
+      line(
+          pad(tier.name())
+              + Units.bytes(used)
+              + " of "
+              + Units.bytes(capacity)
+              + " ("
+              + Units.percent(used, capacity)
+              + "), "
+              + Units.count(tier.number("slots_resident"))
+              + " blocks");
+    }
+    Map<String, Long> counters = report.counters();
+    long hits = counters.getOrDefault("hits_host", 0L) + counters.getOrDefault("hits_ssd", 0L);
+    long asked = counters.getOrDefault("acquire_blocks", 0L);
+    line(pad("namespaces") + report.namespaces().size());
+    // This command's own session is one of them.
+    line(pad("sessions") + Math.max(0, report.sessions().size() - 1));
+    line(
+        pad("hits")
+            + Units.count(hits)
+            + " of "
+            + Units.count(asked)
+            + " blocks asked for ("
+            + Units.percent(hits, asked)
+            + ")");
+    return 0;
+  }
+
+  private static String pad(String name) {
+    return name + " ".repeat(Math.max(1, 12 - name.length()));
+  }
+
+  private int hanging(KvtierClient client, PingResult ping) {
+    DaemonInfo info = client.daemon();
+    String since =
+        client
+            .sinceHeartbeat()
+            .map(
+                age -> ", its index last looked round " + Units.nanoseconds(age.toNanos()) + " ago")
+            .orElse("");
+    String text =
+        "kvtierd at "
+            + client.socket()
+            + (info == null ? "" : ", process " + info.pid() + ",")
+            + " does not answer: "
+            + ping.detail()
+            + since;
+    if (isJson()) {
+      JsonObject answer = new JsonObject();
+      answer.add("answers", false).add("socket", client.socket().toString());
+      answer.add("detail", text);
+      line(answer.toString());
+    } else {
+      line("@|red " + text + "|@");
+    }
+    return Failure.NEGATIVE;
+  }
+}

@@ -1,0 +1,95 @@
+package io.kvtier.cli;
+
+import com.eclipsesource.json.JsonArray;
+import com.eclipsesource.json.JsonObject;
+import com.eclipsesource.json.JsonValue;
+import io.kvtier.client.KvtierClient;
+import java.util.List;
+import picocli.CommandLine.Command;
+
+/** The tiers, their size classes, and the namespaces whose blocks are in them. */
+@Command(name = "tiers", description = "What the tiers hold, by size of slot, and the namespaces.")
+final class TiersCommand extends DaemonCommand {
+  @Override
+  int run(KvtierClient client) {
+    Report report = report(client);
+    if (isJson()) {
+      JsonObject answer = new JsonObject();
+      for (String field : List.of("tiers", "namespaces")) {
+        JsonValue value = report.json().get(field);
+        answer.add(field, value == null ? new JsonArray() : value);
+      }
+      line(answer.toString());
+      return 0;
+    }
+    Table tiers =
+        new Table(
+            "TIER",
+            ">USED",
+            ">CAPACITY",
+            ">FULL",
+            ">BLOCKS",
+            ">IN FLIGHT",
+            ">FREE",
+            "POLICY",
+            "WHERE");
+    Table classes = new Table("TIER", ">SLOT", ">REGIONS", ">FREE SLOTS");
+    for (Report.Tier tier : report.tiers()) {
+      long used = tier.number("bytes_used");
+      long capacity = tier.number("bytes_capacity");
+      tiers.row(
+          tier.name(),
+          Units.bytes(used),
+          Units.bytes(capacity),
+          Units.percent(used, capacity),
+          Units.count(tier.number("slots_resident")),
+          Units.count(tier.number("slots_in_flight")),
+          Units.count(tier.number("slots_free")),
+          tier.json().getString("policy", "-"),
+          where(tier));
+      for (JsonObject sizeClass : tier.sizeClasses()) {
+        classes.row(
+            tier.name(),
+            Units.bytes(sizeClass.getLong("slot_bytes", 0)),
+            Units.count(sizeClass.getLong("regions", 0)),
+            Units.count(sizeClass.getLong("slots_free", 0)));
+      }
+    }
+    tiers.lines().forEach(this::line);
+    if (!classes.isEmpty()) {
+      line("");
+      classes.lines().forEach(this::line);
+    }
+    Table namespaces = new Table("NAMESPACE", ">BLOCK", ">BLOCKS", "PROPERTIES");
+    for (Report.Namespace namespace : report.namespaces()) {
+      JsonValue blocks = namespace.json().get("blocks");
+      StringBuilder properties = new StringBuilder();
+      namespace
+          .properties()
+          .forEach((name, value) -> {
+            if (!name.equals("name")) {
+              properties.append(properties.isEmpty() ? "" : " ").append(name).append('=');
+              properties.append(value);
+            }
+          });
+      namespaces.row(
+          namespace.name(),
+          Units.bytes(namespace.blockBytes()),
+          blocks == null ? "-" : Units.count(blocks.asLong()),
+          properties.toString());
+    }
+    if (!namespaces.isEmpty()) {
+      line("");
+      namespaces.lines().forEach(this::line);
+    }
+    return 0;
+  }
+
+  private static String where(Report.Tier tier) {
+    String directory = tier.json().getString("directory", "");
+    if (directory.isEmpty()) {
+      return "memory";
+    }
+    return directory + (tier.json().getBoolean("direct_io", true) ? "" : " (buffered)");
+  }
+}

@@ -1,0 +1,69 @@
+"""The client's side of the golden session, which the daemon's tests replay byte for byte."""
+
+from pathlib import Path
+
+from kvtier import _core
+from kvtier._protocol import Status, Verb
+from test_core import Peer
+
+GOLDEN = Path(__file__).parents[2] / "protocol/src/test/resources/golden/session.txt"
+DEADLINE_NS = 2_000_000_000
+FIRST, SECOND = bytes([1]) * 20, bytes([2]) * 20
+RESERVATION, LEASE = 0x1_0000_0001, 0x2_0000_0001
+
+
+def _transcript() -> tuple[list[bytes], list[bytes]]:
+    sides: dict[str, list[bytes]] = {">": [], "<": []}
+    side = ">"
+    for line in GOLDEN.read_text().splitlines():
+        if line[:1] in sides:
+            side = line[0]
+            sides[side].append(b"")
+        elif line and not line.startswith("#"):
+            sides[side][-1] += bytes.fromhex(line)
+    return sides[">"], sides["<"]
+
+
+def _request(verb: int, body: object = None, count: int = 0, *, flags: int = 0, namespace: int = 0, depth: int = 0,
+             argument: int = 0) -> tuple:  # fmt: skip
+    return (verb, flags, 1, DEADLINE_NS, namespace, 0, depth, argument, body, 0, count, None)
+
+
+def test_golden_session_requestsByteForByte_completionsUnderstood() -> None:
+    requests, completions = _transcript()
+    text = b"name=golden\n"
+    asked = [
+        _request(Verb.REGISTER, text, len(text), argument=4096),
+        _request(Verb.LOOKUP, [FIRST, SECOND], 2, depth=7),
+        _request(Verb.RESERVE, [FIRST], 1),
+        _request(Verb.COMMIT, RESERVATION.to_bytes(8, "little"), 1),
+        _request(Verb.ACQUIRE, [FIRST, SECOND], 2),
+        _request(Verb.RELEASE, LEASE.to_bytes(8, "little"), 1, flags=2),
+        _request(Verb.RELEASE, LEASE.to_bytes(8, "little"), 1),
+        _request(Verb.DELETE, [FIRST], 1),
+        _request(Verb.LOOKUP, [FIRST], 1, namespace=9),
+        _request(Verb.PING),
+    ]
+    peer = Peer()
+    try:
+        session = peer.session()
+        tickets = [session.submit(fields, 0) for fields in asked]
+        for record in requests:
+            assert peer.request().hex(" ", 8) == record.hex(" ", 8)
+        for record in completions:
+            peer.publish(record)
+        answers = {}
+        while len(answers) < len(completions):
+            answers.update(session.poll(_core.monotonic_ns() + 1_000_000_000))
+        # status, leading run, value, body, is it text, verb
+        assert answers[tickets[0]][:3] == (Status.OK, 0, 0)
+        assert _core.short_statuses(answers[tickets[1]][3]) == [Status.MISS, Status.MISS]
+        assert answers[tickets[4]][:3] == (Status.OK, 1, 31_000_000_000)
+        assert answers[tickets[6]][0] == Status.OK
+        assert _core.short_statuses(answers[tickets[6]][3]) == [Status.STALE]
+        assert answers[tickets[8]][0] == Status.NAMESPACE_UNKNOWN
+        assert bytes(answers[tickets[8]][3]).startswith(b"namespace 9 is not registered")
+        assert answers[tickets[9]][:3] == (Status.OK, 0, 0)
+        assert tickets[5] not in answers
+    finally:
+        peer.close()

@@ -1,0 +1,108 @@
+package io.kvtier.daemon.index;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.SplittableRandom;
+import org.junit.jupiter.api.Test;
+
+class DirectoryTest {
+  private final MemorySegment key = MemorySegment.ofArray(new long[5]);
+
+  private int find(Directory directory, int namespace, int group, int keyBytes, long number) {
+    key.fill((byte) 0x5a); // what stands behind a key must not matter
+    for (int i = 0; i < keyBytes; i++) {
+      key.set(ValueLayout.JAVA_BYTE, i, (byte) (number >>> (8 * (i & 7))));
+    }
+    return directory.find(namespace, group, keyBytes, key, 0);
+  }
+
+  @Test
+  void insert_thenFind_tellsApartNamespaceGroupAndLength() throws IOException {
+    try (Directory directory = new Directory(100, 1)) {
+      assertEquals(Directory.NONE, find(directory, 1, 0, 16, 42));
+      int block = directory.insertSought(1, 0, 16);
+      assertEquals(block, find(directory, 1, 0, 16, 42));
+      assertEquals(Directory.NONE, find(directory, 2, 0, 16, 42));
+      assertEquals(Directory.NONE, find(directory, 1, 1, 16, 42));
+      assertEquals(Directory.NONE, find(directory, 1, 0, 24, 42));
+      assertEquals(Directory.NONE, find(directory, 1, 0, 15, 42));
+      directory.checkInvariants();
+    }
+  }
+
+  @Test
+  void insert_full_none() throws IOException {
+    try (Directory directory = new Directory(64, 1)) {
+      for (int i = 0; i < 64; i++) {
+        find(directory, 0, 0, 32, i);
+        assertNotEquals(Directory.NONE, directory.insertSought(0, 0, 32));
+      }
+      find(directory, 0, 0, 32, 64);
+      assertEquals(Directory.NONE, directory.insertSought(0, 0, 32));
+    }
+  }
+
+  @Test
+  void setState_notInTheLifeCycle_isRefused() throws IOException {
+    try (Directory directory = new Directory(64, 1)) {
+      find(directory, 0, 0, 8, 1);
+      int block = directory.insertSought(0, 0, 8);
+      assertThrows(
+          IllegalStateException.class, () -> directory.setHostState(block, CopyState.RESIDENT));
+      directory.setHostState(block, CopyState.RESERVED);
+      directory.setHostState(block, CopyState.STAGING);
+      directory.setHostState(block, CopyState.RESIDENT);
+      assertEquals(CopyState.NONE, directory.ssdState(block));
+      assertThrows(
+          IllegalStateException.class, () -> directory.setHostState(block, CopyState.STAGING));
+      assertThrows(IllegalStateException.class, () -> directory.addPins(block, -1));
+      assertThrows(IllegalStateException.class, () -> directory.addLeases(block, -1));
+    }
+  }
+
+  @Test
+  void randomOperations_likeAMap() throws IOException {
+    for (int seed = 0; seed < 20; seed++) {
+      SplittableRandom random = new SplittableRandom(seed);
+      try (Directory directory = new Directory(256, seed)) {
+        Map<Long, Integer> oracle = new HashMap<>();
+        for (int step = 0; step < 5000; step++) {
+          long number = random.nextInt(400);
+          int keyBytes = 1 + (int) (number % 32);
+          // A key shorter than its number repeats: the oracle names it by what is left of it.
+          long name =
+              keyBytes < 8
+                  ? (number & ((1L << (8 * keyBytes)) - 1)) | ((long) keyBytes << 40)
+                  : number | ((long) keyBytes << 40);
+          int found = find(directory, 0, 0, keyBytes, number);
+          assertEquals(oracle.getOrDefault(name, Directory.NONE), found);
+          if (found != Directory.NONE) {
+            if (random.nextBoolean()) {
+              directory.unlink(found);
+              directory.free(found);
+              oracle.remove(name);
+            }
+          } else {
+            int block = directory.insertSought(0, 0, keyBytes);
+            if (block != Directory.NONE) {
+              oracle.put(name, block);
+            } else {
+              assertEquals(256, oracle.size());
+            }
+          }
+          if (step % 100 == 0) {
+            directory.checkInvariants();
+          }
+        }
+        assertEquals(oracle.size(), directory.size());
+      }
+    }
+  }
+}

@@ -1,0 +1,165 @@
+package io.kvtier.daemon.index;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+
+import io.kvtier.policies.LruPolicy;
+import io.kvtier.protocol.DaemonRegionDescriptor;
+import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RingConsumer;
+import io.kvtier.protocol.RingProducer;
+import io.kvtier.protocol.SessionRegion;
+import io.kvtier.protocol.SessionRegionDescriptor;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.linux.Descriptor;
+import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.tiers.slots.SlotAllocator;
+import io.kvtier.tiers.transfer.Pipeline;
+import io.kvtier.tiers.transfer.Transfer;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.function.Consumer;
+import org.junit.jupiter.api.Test;
+
+/**
+ * The daemon's side of {@code golden/session.txt}; the Python client's tests read the same file.
+ */
+class GoldenSessionTest {
+  private static final int SLAB_BYTES = 1 << 20;
+  private static final long NOW_NS = 1_000_000_000L;
+
+  private record Line(boolean fromClient, String title, String hex) {}
+
+  private static final class NoPipeline implements Pipeline {
+    @Override
+    public boolean offer(Transfer transfer) {
+      return false;
+    }
+
+    @Override
+    public int collect(Consumer<Transfer> finished) {
+      return 0;
+    }
+
+    @Override
+    public boolean hasFinished() {
+      return false;
+    }
+
+    @Override
+    public int inFlight() {
+      return 0;
+    }
+
+    @Override
+    public void close() {}
+  }
+
+  private static List<Line> transcript() throws IOException {
+    Path file = Path.of("..", "protocol", "src", "test", "resources", "golden", "session.txt");
+    List<Line> lines = new ArrayList<>();
+    for (String text : Files.readAllLines(file)) {
+      if (text.startsWith(">") || text.startsWith("<")) {
+        lines.add(new Line(text.startsWith(">"), text.substring(2), ""));
+      } else if (!text.isBlank() && !text.startsWith("#")) {
+        Line last = lines.removeLast();
+        lines.add(new Line(last.fromClient, last.title, last.hex + text.replace(" ", "")));
+      }
+    }
+    return lines;
+  }
+
+  @Test
+  void session_answersByteForByte() throws IOException, ProtocolViolation {
+    try (Arena arena = Arena.ofShared();
+        Directory directory = new Directory(64, 1)) {
+      MemorySegment slab = arena.allocate(SLAB_BYTES, 4096);
+      MemorySegment daemonRegion = arena.allocate(DaemonRegionDescriptor.REGION_BYTES, 4096);
+      IndexAgent agent =
+          new IndexAgent(
+              new IndexAgent.Context(
+                  "golden",
+                  1,
+                  () -> NOW_NS,
+                  daemonRegion,
+                  directory,
+                  new SlotAllocator(1, SLAB_BYTES, 4096),
+                  new SlotAllocator(0, SLAB_BYTES, 4096),
+                  new LruPolicy(64),
+                  new LruPolicy(64),
+                  "lru",
+                  i -> slab,
+                  new NoPipeline(),
+                  new NoPipeline(),
+                  "",
+                  false,
+                  new Counters(daemonRegion)),
+              new IndexAgent.Limits(
+                  4,
+                  16,
+                  16,
+                  64,
+                  64,
+                  1,
+                  1,
+                  4096,
+                  0,
+                  30_000_000_000L,
+                  600_000_000_000L,
+                  5_000_000_000L,
+                  60_000_000_000L));
+      long ring = Protocol.RING_BYTES_MIN;
+      SessionRegion region;
+      try (Descriptor memory =
+          SharedMemory.create("golden", SessionRegionDescriptor.regionBytes(ring, ring))) {
+        region = SessionRegion.create(memory, 1, ring, ring, arena);
+      }
+      Session session =
+          new Session(
+              1,
+              "golden",
+              1,
+              0,
+              region,
+              1,
+              new Session.Owner() {
+                @Override
+                public void end(Session ended, Status reason, String why) {
+                  throw new AssertionError(why);
+                }
+
+                @Override
+                public void released(Session ended) {}
+              });
+      agent.offerOpen(session);
+      RingProducer requests = region.requestProducer();
+      RingConsumer completions = region.completionConsumer();
+      for (Line line : transcript()) {
+        if (line.fromClient) {
+          byte[] bytes = HexFormat.of().parseHex(line.hex);
+          long at = requests.tryClaim(bytes.length);
+          MemorySegment.copy(bytes, 0, region.segment(), ValueLayout.JAVA_BYTE, at, bytes.length);
+          requests.publish();
+          agent.doWork();
+          agent.checkInvariants();
+        } else {
+          assertEquals(true, completions.hasNext(), "no answer: " + line.title);
+          int length = completions.recordBytes();
+          byte[] bytes =
+              region.segment().asSlice(completions.offset(), length).toArray(ValueLayout.JAVA_BYTE);
+          completions.skip(length);
+          assertEquals(line.hex, HexFormat.of().formatHex(bytes), line.title);
+        }
+      }
+      assertFalse(completions.hasNext());
+    }
+  }
+}

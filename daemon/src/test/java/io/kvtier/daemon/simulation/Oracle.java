@@ -1,0 +1,58 @@
+package io.kvtier.daemon.simulation;
+
+import io.kvtier.protocol.Words;
+import io.kvtier.tiers.transfer.Checksums;
+import java.lang.foreign.MemorySegment;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Set;
+
+/**
+ * What is true: the content of every key, which follows from the key, and what was ever accepted.
+ */
+final class Oracle {
+  /** A key of a namespace, as a small number; it is 16 bytes on the wire. */
+  record Key(int namespace, int number) {}
+
+  private final Map<Key, byte[]> contents = new HashMap<>();
+  private final Map<Key, Integer> checksums = new HashMap<>();
+  final Set<Key> written = new HashSet<>();
+  final Set<Key> accepted = new HashSet<>();
+
+  /**
+   * Keys that some client asked to delete at some time: whether they are there is anybody's guess.
+   */
+  final Set<Key> deleted = new HashSet<>();
+
+  /** A client has damaged bytes of its own after a commit. */
+  boolean somethingDamaged;
+
+  byte[] content(Key key, int bytes) {
+    return contents.computeIfAbsent(
+        key,
+        k -> {
+          byte[] content = new byte[bytes];
+          long state = (k.namespace * 1_000_003L + k.number) * 0x9E3779B97F4A7C15L + 1;
+          MemorySegment words = MemorySegment.ofArray(new long[bytes / 8]);
+          for (int i = 0; i < bytes / 8; i++) {
+            state ^= state << 13;
+            state ^= state >>> 7;
+            state ^= state << 17;
+            Words.putLong(words, 8L * i, state);
+          }
+          MemorySegment.copy(words, 0, MemorySegment.ofArray(content), 0, bytes);
+          return content;
+        });
+  }
+
+  int checksum(Key key, int bytes) {
+    return checksums.computeIfAbsent(
+        key, k -> Checksums.of(MemorySegment.ofArray(content(k, bytes))));
+  }
+
+  static void writeKey(Key key, MemorySegment target, long offset) {
+    Words.putLong(target, offset, key.number * 0x9E3779B97F4A7C15L);
+    Words.putLong(target, offset + 8, key.number);
+  }
+}

@@ -1,0 +1,89 @@
+package io.kvtier.daemon.simulation;
+
+import io.kvtier.protocol.ProtocolViolation;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+
+/**
+ * Runs simulations from the command line: {@code [--seed N] [--seeds COUNT] [--from N] [--plant
+ * BUG]}.
+ */
+final class Simulate {
+  private Simulate() {}
+
+  public static void main(String[] arguments) throws IOException, ProtocolViolation {
+    long from = 1;
+    long count = 1000;
+    Simulation.Planted planted = Simulation.Planted.NONE;
+    for (int i = 0; i + 1 < arguments.length; i += 2) {
+      switch (arguments[i]) {
+        case "--seed" -> {
+          from = Long.parseLong(arguments[i + 1]);
+          count = 1;
+        }
+        case "--seeds" -> count = Long.parseLong(arguments[i + 1]);
+        case "--from" -> from = Long.parseLong(arguments[i + 1]);
+        case "--plant" ->
+            planted =
+                Simulation.Planted.valueOf(
+                    arguments[i + 1].toUpperCase(Locale.ROOT).replace('-', '_'));
+        default -> {
+          System.err.println(
+              "unknown option " + arguments[i] + "; expected --seed, --seeds, --from or --plant");
+          System.exit(2);
+        }
+      }
+    }
+    long start = System.nanoTime();
+    long hits = 0;
+    long faults = 0;
+    long demotions = 0;
+    long promotions = 0;
+    long corrupt = 0;
+    long crashes = 0;
+    List<String> failures = new ArrayList<>();
+    for (long seed = from; seed < from + count; seed++) {
+      try (Simulation simulation = new Simulation(seed, planted)) {
+        Simulation.Outcome outcome = simulation.run();
+        hits += outcome.hits();
+        faults += outcome.faults();
+        demotions += outcome.demotions();
+        promotions += outcome.promotions();
+        corrupt += outcome.corrupt();
+        crashes += outcome.crashes();
+      } catch (RuntimeException e) {
+        failures.add(seed + ": " + e.getMessage());
+        if (failures.size() <= 3) {
+          System.out.println("FAILED seed " + seed + ": " + e);
+          if (count == 1) {
+            e.printStackTrace(System.out);
+          } else {
+            System.out.println(
+                "  at " + (e.getStackTrace().length > 0 ? e.getStackTrace()[0] : "?"));
+          }
+          System.out.println(
+              "  again: scripts/simulate --seed "
+                  + seed
+                  + (planted == Simulation.Planted.NONE
+                      ? ""
+                      : " --plant " + planted.name().toLowerCase(Locale.ROOT)));
+        }
+      }
+    }
+    System.out.printf(
+        Locale.ROOT,
+        "%d seeds, %d failed, %.1f s; %d hits verified, %d device faults, %d corrupt reads caught, %d demotions, %d promotions, %d crashes%n",
+        count,
+        failures.size(),
+        (System.nanoTime() - start) / 1e9,
+        hits,
+        faults,
+        corrupt,
+        demotions,
+        promotions,
+        crashes);
+    System.exit(failures.isEmpty() ? 0 : 1);
+  }
+}

@@ -1,0 +1,588 @@
+package io.kvtier.daemon.simulation;
+
+import io.kvtier.daemon.index.Session;
+import io.kvtier.protocol.CompletionDescriptor;
+import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.RingConsumer;
+import io.kvtier.protocol.RingProducer;
+import io.kvtier.protocol.SessionRegion;
+import io.kvtier.protocol.SessionRegionDescriptor;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TierId;
+import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.Words;
+import io.kvtier.protocol.linux.Descriptor;
+import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.tiers.transfer.Checksums;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.SplittableRandom;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A client in the simulation: real rings over real mappings, random behaviour, good and bad.
+ * Everything it reads is held against the {@link Oracle}.
+ */
+final class SimulatedClient {
+  /** What the client needs of the world. */
+  interface World {
+    long nowNs();
+
+    MemorySegment slab(int slab);
+
+    boolean open(Session session);
+
+    void close(Session session);
+
+    void violated(String what);
+  }
+
+  private static final int RING_BYTES = Protocol.RING_BYTES_MIN;
+  private static final int KEY_BYTES = 16;
+  private static final int ROUNDS_LATE_MAX = 300;
+
+  private static final class Pending {
+    final Verb verb;
+    final int namespace;
+    final List<Oracle.Key> keys;
+    final List<Held> held;
+    final long deadlineNs;
+    int roundsLate;
+
+    Pending(Verb verb, int namespace, List<Oracle.Key> keys, List<Held> held, long deadlineNs) {
+      this.verb = verb;
+      this.namespace = namespace;
+      this.keys = keys;
+      this.held = held;
+      this.deadlineNs = deadlineNs;
+    }
+  }
+
+  private record Held(Oracle.Key key, long id, int slab, long offset, long endNs, boolean verify) {}
+
+  private final String name;
+  private final World world;
+  private final Oracle oracle;
+  private final SplittableRandom random;
+  private final int[] blockBytes;
+  private final int keysPerNamespace;
+  private final Map<Long, Pending> pending = new HashMap<>();
+  private final List<Held> leases = new ArrayList<>();
+  private final List<Held> reservations = new ArrayList<>();
+  private final List<Held> own = new ArrayList<>();
+  private final boolean[] registered;
+  private @Nullable Session session;
+  private @Nullable RingProducer requests;
+  private @Nullable RingConsumer completions;
+  private MemorySegment segment = MemorySegment.NULL;
+  private @Nullable Arena arena;
+  private long nextCorrelation = 1;
+  private int pausedRounds;
+  private boolean garbage;
+  private boolean damagedItself;
+  int hits;
+
+  SimulatedClient(
+      String name,
+      World world,
+      Oracle oracle,
+      SplittableRandom random,
+      int[] blockBytes,
+      int keysPerNamespace) {
+    this.name = name;
+    this.world = world;
+    this.oracle = oracle;
+    this.random = random;
+    this.blockBytes = blockBytes;
+    this.keysPerNamespace = keysPerNamespace;
+    this.registered = new boolean[blockBytes.length];
+  }
+
+  boolean isConnected() {
+    return session != null;
+  }
+
+  void connect(long sessionId, int slabs, Session.Owner owner) throws IOException {
+    Arena fresh = Arena.ofShared();
+    long bytes = SessionRegionDescriptor.regionBytes(RING_BYTES, RING_BYTES);
+    SessionRegion region;
+    try (Descriptor memory = SharedMemory.create("kvtier-sim", bytes)) {
+      region = SessionRegion.create(memory, sessionId, RING_BYTES, RING_BYTES, fresh);
+    }
+    Session made = new Session(sessionId, name, 1, 0, region, slabs, owner);
+    arena = fresh;
+    session = made;
+    requests = region.requestProducer();
+    completions = region.completionConsumer();
+    segment = region.segment();
+    garbage = false;
+    pausedRounds = 0;
+    if (!world.open(made)) {
+      world.violated("the inbox is full");
+    }
+    for (int i = 0; i < blockBytes.length; i++) {
+      registered[i] = false;
+      register(i);
+    }
+  }
+
+  /** The connection is gone: whatever was held is gone with it. */
+  void forget() {
+    pending.clear();
+    leases.clear();
+    reservations.clear();
+    own.clear();
+    damagedItself = false;
+    session = null;
+    requests = null;
+    completions = null;
+  }
+
+  void unmap() {
+    Arena mapped = arena;
+    if (mapped != null) {
+      mapped.close();
+      arena = null;
+    }
+  }
+
+  @Nullable Session session() {
+    return session;
+  }
+
+  // ---- acting
+  // --------------------------------------------------------------------------------------------------
+
+  /** Does one random thing. */
+  void act() throws ProtocolViolation {
+    Session current = session;
+    if (current == null || garbage) {
+      return;
+    }
+    int namespace = random.nextInt(blockBytes.length);
+    if (!registered[namespace]) {
+      return;
+    }
+    switch (random.nextInt(100)) {
+      case 0 -> request(Verb.FLUSH, namespace, List.of(), List.of(), 0, 0);
+      case 1 -> {
+        if (random.nextInt(8) == 0) {
+          request(Verb.CLEAR, namespace, List.of(), List.of(), 0, 0);
+          oracle.deleted.addAll(keys(namespace, keysPerNamespace));
+        }
+      }
+      case 2, 3 -> {
+        List<Oracle.Key> keys = keys(namespace, 1 + random.nextInt(3));
+        oracle.deleted.addAll(keys);
+        request(Verb.DELETE, namespace, keys, List.of(), 0, 0);
+      }
+      case 4, 5 ->
+          request(Verb.PIN, namespace, keys(namespace, 1 + random.nextInt(2)), List.of(), 0, 0);
+      case 6, 7, 8, 9 ->
+          request(Verb.UNPIN, namespace, keys(namespace, 1 + random.nextInt(4)), List.of(), 0, 0);
+      case 10, 11, 12 ->
+          request(
+              Verb.PREFETCH, namespace, keys(namespace, 1 + random.nextInt(8)), List.of(), 0, 0);
+      case 13 -> {
+        if (!pending.isEmpty()) {
+          long victim = pending.keySet().iterator().next();
+          request(Verb.CANCEL, namespace, List.of(), List.of(), victim, 0);
+        }
+      }
+      case 14 -> pausedRounds = random.nextInt(200);
+      case 15 -> {
+        if (random.nextInt(4) == 0) {
+          scribble();
+        }
+      }
+      case 16 -> {
+        if (random.nextInt(10) == 0) {
+          world.close(current);
+        }
+      }
+      case 17 -> {
+        if (random.nextInt(20) == 0) {
+          writeGarbage();
+        }
+      }
+      default -> putOrGet(namespace);
+    }
+  }
+
+  private void putOrGet(int namespace) throws ProtocolViolation {
+    switch (random.nextInt(8)) {
+      case 0, 1 ->
+          request(
+              Verb.RESERVE, namespace, keys(namespace, 1 + random.nextInt(10)), List.of(), 0, 0);
+      case 2, 3 -> commitSome();
+      case 4, 5 -> {
+        int flags =
+            switch (random.nextInt(6)) {
+              case 0 -> RequestDescriptor.FLAG_NO_WAIT;
+              case 1, 2 -> RequestDescriptor.FLAG_LEADING_RUN;
+              default -> 0;
+            };
+        long leaseNs = random.nextInt(4) == 0 ? 1 + random.nextInt(50_000_000) : 0;
+        request(
+            Verb.ACQUIRE,
+            namespace,
+            keys(namespace, 1 + random.nextInt(10)),
+            List.of(),
+            leaseNs,
+            flags);
+      }
+      case 6 -> releaseSome();
+      default ->
+          request(Verb.LOOKUP, namespace, keys(namespace, 1 + random.nextInt(20)), List.of(), 0, 0);
+    }
+  }
+
+  private List<Oracle.Key> keys(int namespace, int count) {
+    int first = random.nextInt(keysPerNamespace);
+    List<Oracle.Key> keys = new ArrayList<>();
+    for (int i = 0; i < count; i++) {
+      keys.add(new Oracle.Key(namespace, (first + i) % keysPerNamespace));
+    }
+    return keys;
+  }
+
+  private void commitSome() throws ProtocolViolation {
+    if (reservations.isEmpty()) {
+      return;
+    }
+    List<Held> chosen = new ArrayList<>();
+    int count = 1 + random.nextInt(reservations.size());
+    int namespace = reservations.getFirst().key.namespace();
+    for (int i = 0; i < count; i++) {
+      Held held = reservations.removeFirst();
+      byte[] content = oracle.content(held.key, blockBytes[held.key.namespace()]);
+      boolean abort = random.nextInt(12) == 0;
+      int written = abort ? content.length / 2 : content.length;
+      MemorySegment.copy(
+          MemorySegment.ofArray(content), 0, world.slab(held.slab), held.offset, written);
+      if (abort) {
+        request(Verb.ABORT, namespace, List.of(), List.of(held), 0, 0);
+      } else {
+        oracle.written.add(held.key);
+        chosen.add(held);
+      }
+    }
+    if (!chosen.isEmpty()) {
+      request(Verb.COMMIT, namespace, List.of(), chosen, 0, 0);
+    }
+  }
+
+  private void releaseSome() throws ProtocolViolation {
+    while (!leases.isEmpty()) {
+      Held held = leases.remove(random.nextInt(leases.size()));
+      check(held, "at release");
+      boolean silent = random.nextBoolean();
+      request(
+          Verb.RELEASE,
+          held.key.namespace(),
+          List.of(),
+          List.of(held),
+          0,
+          silent ? RequestDescriptor.FLAG_SILENT : 0);
+      if (random.nextInt(3) == 0) {
+        return;
+      }
+    }
+  }
+
+  /**
+   * Damages a block of its own after the commit, in the slot where it still is: others must be told
+   * to verify, and find it out.
+   */
+  private void scribble() {
+    for (Held lease : leases) {
+      boolean inPlace =
+          own.stream()
+              .anyMatch(
+                  o -> o.key.equals(lease.key) && o.slab == lease.slab && o.offset == lease.offset);
+      if (inPlace && world.nowNs() < lease.endNs) {
+        long at = lease.offset + random.nextInt(blockBytes[lease.key.namespace()]);
+        MemorySegment slab = world.slab(lease.slab);
+        Words.putByte(slab, at, Words.getByte(slab, at) ^ 0x40);
+        damagedItself = true;
+        oracle.somethingDamaged = true;
+        return;
+      }
+    }
+  }
+
+  private void writeGarbage() throws ProtocolViolation {
+    RingProducer ring = requests;
+    if (ring == null) {
+      return;
+    }
+    garbage = true;
+    switch (random.nextInt(3)) {
+      case 0 ->
+          Words.putLongRelease(
+              segment, SessionRegionDescriptor.REQUEST_TAIL_OFFSET, random.nextLong());
+      case 1 -> {
+        long at = ring.tryClaim(RequestDescriptor.HEADER_BYTES);
+        if (at >= 0) {
+          for (int i = 0; i < RequestDescriptor.HEADER_BYTES; i += 8) {
+            Words.putLong(segment, at + i, random.nextLong());
+          }
+          ring.publish();
+        }
+      }
+      default -> {
+        Words.putLongRelease(
+            segment, SessionRegionDescriptor.COMPLETION_HEAD_OFFSET, random.nextLong());
+        Words.putLongRelease(segment, SessionRegionDescriptor.REQUEST_TAIL_OFFSET, -1);
+      }
+    }
+  }
+
+  private void register(int namespace) throws IOException {
+    byte[] text = ("name=n" + namespace + "\n").getBytes(StandardCharsets.UTF_8);
+    RingProducer ring = requests;
+    if (ring == null) {
+      return;
+    }
+    try {
+      long id = nextCorrelation++;
+      long at = begin(ring, Verb.REGISTER, text.length, id, namespace, 0, blockBytes[namespace], 0);
+      MemorySegment.copy(
+          MemorySegment.ofArray(text),
+          0,
+          segment,
+          at + RequestDescriptor.HEADER_BYTES,
+          text.length);
+      ring.publish();
+      pending.put(id, new Pending(Verb.REGISTER, namespace, List.of(), List.of(), Long.MAX_VALUE));
+    } catch (ProtocolViolation violation) {
+      throw new IOException(violation);
+    }
+  }
+
+  private long begin(
+      RingProducer ring,
+      Verb verb,
+      int count,
+      long id,
+      int namespace,
+      int flags,
+      long argument,
+      long deadlineNs)
+      throws ProtocolViolation {
+    int bytes = RequestDescriptor.recordBytes(verb, count, KEY_BYTES, flags);
+    long at = ring.tryClaim(bytes);
+    if (at < 0) {
+      return -1;
+    }
+    Words.putInt(segment, at + RequestDescriptor.RECORD_BYTES_OFFSET, bytes);
+    Words.putByte(segment, at + RequestDescriptor.VERB_OFFSET, verb.code());
+    Words.putByte(segment, at + RequestDescriptor.FLAGS_OFFSET, flags);
+    Words.putByte(segment, at + RequestDescriptor.PRIORITY_OFFSET, random.nextInt(3));
+    Words.putByte(segment, at + RequestDescriptor.KEY_BYTES_OFFSET, KEY_BYTES);
+    Words.putLong(segment, at + RequestDescriptor.CORRELATION_OFFSET, id);
+    Words.putLong(segment, at + RequestDescriptor.DEADLINE_OFFSET, deadlineNs);
+    Words.putInt(segment, at + RequestDescriptor.NAMESPACE_OFFSET, namespace);
+    Words.putShort(segment, at + RequestDescriptor.GROUP_OFFSET, 0);
+    Words.putInt(segment, at + RequestDescriptor.COUNT_OFFSET, count);
+    Words.putInt(segment, at + RequestDescriptor.DEPTH_OFFSET, 0);
+    Words.putLong(segment, at + RequestDescriptor.ARGUMENT_OFFSET, argument);
+    return at;
+  }
+
+  private void request(
+      Verb verb, int namespace, List<Oracle.Key> keys, List<Held> ids, long argument, int flags)
+      throws ProtocolViolation {
+    RingProducer ring = requests;
+    if (ring == null) {
+      return;
+    }
+    long deadlineNs = world.nowNs() + 1_000_000 + random.nextInt(200_000_000);
+    long id = nextCorrelation++;
+    int count = verb.body() == Verb.Body.KEYS ? keys.size() : ids.size();
+    long at = begin(ring, verb, count, id, namespace, flags, argument, deadlineNs);
+    if (at < 0) {
+      return;
+    }
+    long body = at + RequestDescriptor.HEADER_BYTES;
+    for (int i = 0; i < count; i++) {
+      if (verb.body() == Verb.Body.KEYS) {
+        Oracle.writeKey(keys.get(i), segment, body + (long) i * KEY_BYTES);
+      } else {
+        Words.putLong(segment, body + 8L * i, ids.get(i).id);
+      }
+    }
+    ring.publish();
+    if ((flags & RequestDescriptor.FLAG_SILENT) == 0) {
+      pending.put(id, new Pending(verb, namespace, keys, ids, deadlineNs));
+    }
+  }
+
+  // ---- reading
+  // -------------------------------------------------------------------------------------------------
+
+  /** Reads completions, unless it hangs just now. */
+  void read() throws ProtocolViolation {
+    RingConsumer ring = completions;
+    if (ring == null || garbage) {
+      return;
+    }
+    if (pausedRounds > 0) {
+      pausedRounds--;
+      return;
+    }
+    while (ring.hasNext()) {
+      int bytes = ring.recordBytes();
+      take(ring.offset());
+      ring.skip(bytes);
+    }
+    ring.release();
+    long now = world.nowNs();
+    for (Pending waiting : pending.values()) {
+      if (now > waiting.deadlineNs && ++waiting.roundsLate > ROUNDS_LATE_MAX) {
+        world.violated(
+            name
+                + ": "
+                + waiting.verb
+                + " was not answered "
+                + (now - waiting.deadlineNs)
+                + " ns after its deadline");
+      }
+    }
+  }
+
+  private void take(long at) {
+    long id = Words.getLong(segment, at + CompletionDescriptor.CORRELATION_OFFSET);
+    Status status = Status.of(Words.getShort(segment, at + CompletionDescriptor.STATUS_OFFSET));
+    int count = Words.getInt(segment, at + CompletionDescriptor.COUNT_OFFSET);
+    long value = Words.getLong(segment, at + CompletionDescriptor.VALUE_OFFSET);
+    Pending asked = pending.remove(id);
+    if (asked == null) {
+      world.violated(name + ": a completion for nothing that was asked, " + id);
+      return;
+    }
+    if (asked.verb == Verb.REGISTER) {
+      if (status != Status.OK) {
+        world.violated(name + ": registration answered " + status);
+      } else if (value != asked.namespace) {
+        world.violated(name + ": namespace " + asked.namespace + " got id " + value);
+      }
+      registered[asked.namespace] = true;
+      return;
+    }
+    if (status != Status.OK) {
+      return;
+    }
+    int stride = CompletionDescriptor.resultBytes(asked.verb);
+    long body = at + CompletionDescriptor.HEADER_BYTES;
+    int run = 0;
+    int expected = asked.verb.body() == Verb.Body.KEYS ? asked.keys.size() : asked.held.size();
+    if (count != expected) {
+      world.violated(name + ": " + asked.verb + " of " + expected + " answered " + count);
+    }
+    for (int i = 0; i < count; i++) {
+      Status block = Status.of(Words.getShort(segment, body + (long) i * stride));
+      run += run == i && block == Status.OK ? 1 : 0;
+      takeBlock(asked, i, block, body + (long) i * stride, value);
+    }
+    if (count > 0 && run != Words.getInt(segment, at + CompletionDescriptor.RUN_OFFSET)) {
+      world.violated(
+          name
+              + ": "
+              + asked.verb
+              + " counts a leading run of "
+              + Words.getInt(segment, at + CompletionDescriptor.RUN_OFFSET)
+              + ", it is "
+              + run);
+    }
+  }
+
+  private void takeBlock(Pending asked, int i, Status block, long result, long value) {
+    switch (asked.verb) {
+      case ACQUIRE -> {
+        if (block == Status.OK) {
+          Held lease = held(asked.keys.get(i), result, value);
+          hits++;
+          if (!oracle.written.contains(lease.key)) {
+            world.violated(name + ": got " + lease.key + ", which nobody wrote");
+          }
+          int tier = Words.getByte(segment, result + CompletionDescriptor.BLOCK_TIER_OFFSET);
+          if (tier != TierId.HOST.code() && tier != TierId.SSD.code()) {
+            world.violated(name + ": a hit from tier " + tier);
+          }
+          check(lease, "at acquire");
+          leases.add(lease);
+        }
+      }
+      case RESERVE -> {
+        if (block == Status.OK) {
+          reservations.add(held(asked.keys.get(i), result, 0));
+        }
+      }
+      case COMMIT -> {
+        if (block == Status.OK) {
+          Held written = asked.held.get(i);
+          oracle.accepted.add(written.key);
+          own.add(written);
+        }
+      }
+      case LOOKUP -> {
+        if (block == Status.OK && !oracle.written.contains(asked.keys.get(i))) {
+          world.violated(name + ": found " + asked.keys.get(i) + ", which nobody wrote");
+        }
+      }
+      default -> {}
+    }
+  }
+
+  private Held held(Oracle.Key key, long result, long endNs) {
+    int flags = Words.getByte(segment, result + CompletionDescriptor.BLOCK_FLAGS_OFFSET);
+    Held held =
+        new Held(
+            key,
+            Words.getLong(segment, result + CompletionDescriptor.BLOCK_ID_OFFSET),
+            Words.getInt(segment, result + CompletionDescriptor.BLOCK_SLAB_OFFSET),
+            Words.getLong(segment, result + CompletionDescriptor.BLOCK_OFFSET_OFFSET),
+            endNs,
+            (flags & CompletionDescriptor.BLOCK_FLAG_VERIFY) != 0);
+    if (endNs != 0) {
+      int checksum = Words.getInt(segment, result + CompletionDescriptor.BLOCK_CHECKSUM_OFFSET);
+      if (checksum != oracle.checksum(key, blockBytes[key.namespace()])) {
+        world.violated(
+            name
+                + ": "
+                + key
+                + " was published with checksum "
+                + checksum
+                + ", its bytes have another");
+      }
+    }
+    return held;
+  }
+
+  /** Holds the leased bytes against the truth, as a careful client would. */
+  private void check(Held lease, String when) {
+    if (world.nowNs() >= lease.endNs) {
+      return;
+    }
+    byte[] truth = oracle.content(lease.key, blockBytes[lease.key.namespace()]);
+    MemorySegment bytes = world.slab(lease.slab).asSlice(lease.offset, truth.length);
+    if (bytes.mismatch(MemorySegment.ofArray(truth)) == -1) {
+      return;
+    }
+    boolean foundOut =
+        lease.verify
+            && Checksums.of(bytes) != oracle.checksum(lease.key, blockBytes[lease.key.namespace()]);
+    if (!foundOut && !damagedItself) {
+      world.violated(name + ": wrong bytes for " + lease.key + " " + when + ", " + lease);
+    }
+  }
+}

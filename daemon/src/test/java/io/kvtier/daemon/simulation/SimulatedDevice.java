@@ -1,0 +1,98 @@
+package io.kvtier.daemon.simulation;
+
+import io.kvtier.tiers.ssd.SlotDevice;
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.util.SplittableRandom;
+
+/**
+ * A disk in memory. Its faults, each with a probability of its own for every call:
+ *
+ * <ul>
+ *   <li>read error, write error: the call fails with EIO; a failed write may have changed any
+ *       prefix
+ *   <li>lost write: acknowledged, nothing written
+ *   <li>torn write: acknowledged, only a prefix of whole 4 KiB pages written
+ *   <li>misdirected write: acknowledged, written one page further on
+ *   <li>bit rot: a read flips one bit, for good
+ * </ul>
+ */
+final class SimulatedDevice implements SlotDevice {
+  private static final int PAGE = 4096;
+
+  /** How often each fault strikes, per call. */
+  record Faults(
+      double readError,
+      double writeError,
+      double lost,
+      double torn,
+      double misdirected,
+      double rot) {
+    static final Faults NONE = new Faults(0, 0, 0, 0, 0, 0);
+  }
+
+  private final byte[][] regions;
+  private final SplittableRandom random;
+  private final Faults faults;
+  long faultsInjected;
+
+  SimulatedDevice(int regions, int regionBytes, Faults faults, SplittableRandom random) {
+    this.regions = new byte[regions][regionBytes];
+    this.faults = faults;
+    this.random = random;
+  }
+
+  private boolean strikes(double probability) {
+    boolean strikes = probability > 0 && random.nextDouble() < probability;
+    faultsInjected += strikes ? 1 : 0;
+    return strikes;
+  }
+
+  @Override
+  public void write(int region, long offset, MemorySegment header, MemorySegment body)
+      throws IOException {
+    int total = (int) (header.byteSize() + body.byteSize());
+    if (strikes(faults.lost)) {
+      return;
+    }
+    if (strikes(faults.writeError)) {
+      put(region, (int) offset, header, body, random.nextInt(total / PAGE) * PAGE);
+      throw new IOException("simulated write error");
+    }
+    if (strikes(faults.torn)) {
+      put(region, (int) offset, header, body, random.nextInt(total / PAGE) * PAGE);
+      return;
+    }
+    if (strikes(faults.misdirected) && offset + total + PAGE <= regions[region].length) {
+      put(region, (int) offset + PAGE, header, body, total);
+      return;
+    }
+    put(region, (int) offset, header, body, total);
+  }
+
+  private void put(int region, int offset, MemorySegment header, MemorySegment body, int bytes) {
+    MemorySegment target = MemorySegment.ofArray(regions[region]);
+    long ofHeader = Math.min(bytes, header.byteSize());
+    MemorySegment.copy(header, 0, target, offset, ofHeader);
+    MemorySegment.copy(
+        body, 0, target, offset + header.byteSize(), Math.max(0, bytes - header.byteSize()));
+  }
+
+  @Override
+  public void read(int region, long offset, MemorySegment header, MemorySegment body)
+      throws IOException {
+    if (strikes(faults.readError)) {
+      throw new IOException("simulated read error");
+    }
+    if (strikes(faults.rot)) {
+      int total = (int) (header.byteSize() + body.byteSize());
+      regions[region][(int) offset + random.nextInt(total)] ^= (byte) (1 << random.nextInt(8));
+    }
+    MemorySegment source = MemorySegment.ofArray(regions[region]);
+    MemorySegment.copy(source, offset, header, 0, header.byteSize());
+    MemorySegment.copy(source, offset + header.byteSize(), body, 0, body.byteSize());
+  }
+
+  @Override
+  public void close() {}
+}

@@ -1,0 +1,336 @@
+package io.kvtier.daemon.simulation;
+
+import io.kvtier.daemon.index.Counters;
+import io.kvtier.daemon.index.Directory;
+import io.kvtier.daemon.index.IndexAgent;
+import io.kvtier.daemon.index.Session;
+import io.kvtier.policies.LruPolicy;
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.DaemonRegionDescriptor;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Status;
+import io.kvtier.tiers.slots.SlotAllocator;
+import io.kvtier.tiers.ssd.SsdLeg;
+import io.kvtier.tiers.transfer.Checksums;
+import io.kvtier.tiers.transfer.Leg;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.SplittableRandom;
+
+/** One run of the whole daemon from one seed. */
+final class Simulation implements SimulatedClient.World, AutoCloseable {
+  /** A bug put in on purpose, to see that the simulation finds it. */
+  enum Planted {
+    NONE,
+    /** The copy pipeline reports a block as checksummed that it did not look at. */
+    PUBLISH_BEFORE_CHECKSUM,
+    /** Bytes from SSD are taken as they come. */
+    LOAD_WITHOUT_VERIFYING,
+    /** A failed read counts as loaded. */
+    READ_ERROR_COUNTS_AS_LOADED
+  }
+
+  /** What a run came to. */
+  record Outcome(
+      long seed,
+      int hits,
+      long faults,
+      long demotions,
+      long promotions,
+      long corrupt,
+      long crashes) {}
+
+  /** A promise was broken. */
+  static final class Violation extends RuntimeException {
+    private static final long serialVersionUID = 1L;
+
+    Violation(String message) {
+      super(message);
+    }
+  }
+
+  private static final int SLAB_BYTES = 64 * 1024;
+  private static final int FILE_BYTES = 128 * 1024;
+  private static final int PAGE = 4096;
+  private static final int STEPS = 1200;
+
+  private final long seed;
+  private final SplittableRandom random;
+  private final Planted planted;
+  private final Arena arena = Arena.ofShared();
+  private final MemorySegment[] slabs;
+  private final SimulatedDevice device;
+  private final int ssdFiles;
+  private final Oracle oracle = new Oracle();
+  private final List<SimulatedClient> clients = new ArrayList<>();
+  private final List<Session> toClose = new ArrayList<>();
+  private final int[] blockBytes;
+  private final boolean faulty;
+  private final Session.Owner owner;
+  private Directory directory;
+  private IndexAgent agent;
+  private Counters counters;
+  private SimulatedPipeline copies;
+  private SimulatedPipeline ssd;
+  private long nowNs = 1_000_000_000L;
+  private long nextSession = 1;
+  private long crashes;
+  private long demotions;
+  private long promotions;
+  private long corrupt;
+
+  @SuppressWarnings("NullAway.Init") // start() makes the daemon's parts, here and after every crash
+  Simulation(long seed, Planted planted) throws IOException {
+    this.seed = seed;
+    this.planted = planted;
+    random = new SplittableRandom(seed);
+    blockBytes = random.nextInt(3) == 0 ? new int[] {PAGE, 3 * PAGE} : new int[] {2 * PAGE};
+    slabs = new MemorySegment[2 + random.nextInt(5)];
+    for (int i = 0; i < slabs.length; i++) {
+      slabs[i] = arena.allocate(SLAB_BYTES, PAGE);
+    }
+    ssdFiles = random.nextInt(5) == 0 ? 0 : 1 + random.nextInt(8);
+    faulty = random.nextInt(3) != 0;
+    SimulatedDevice.Faults faults =
+        faulty
+            ? new SimulatedDevice.Faults(rare(), rare(), rare(), rare(), rare(), rare())
+            : SimulatedDevice.Faults.NONE;
+    device = new SimulatedDevice(ssdFiles, FILE_BYTES, faults, random.split());
+    owner =
+        new Session.Owner() {
+          @Override
+          public void end(Session session, Status reason, String why) {
+            toClose.add(session);
+          }
+
+          @Override
+          public void released(Session session) {
+            for (SimulatedClient client : clients) {
+              if (client.session() == session) {
+                client.forget();
+                client.unmap();
+              }
+            }
+          }
+        };
+    start();
+    int keys = 16 + random.nextInt(200);
+    int count = 1 + random.nextInt(4);
+    for (int i = 0; i < count; i++) {
+      clients.add(
+          new SimulatedClient("client " + i, this, oracle, random.split(), blockBytes, keys));
+    }
+  }
+
+  private double rare() {
+    return random.nextInt(3) == 0 ? random.nextDouble() * 0.1 : 0;
+  }
+
+  private void start() throws IOException {
+    long generation = random.nextLong();
+    MemorySegment region = arena.allocate(DaemonRegionDescriptor.REGION_BYTES, PAGE);
+    counters = new Counters(region);
+    int blocks = 64 + random.nextInt(512);
+    directory = new Directory(blocks, generation);
+    Leg checksum = planted == Planted.PUBLISH_BEFORE_CHECKSUM ? transfer -> {} : Checksums::run;
+    Leg honest = new SsdLeg(device, generation);
+    Leg transfers =
+        switch (planted) {
+          case LOAD_WITHOUT_VERIFYING ->
+              transfer -> {
+                honest.run(transfer);
+                transfer.status = transfer.status == Status.CORRUPT ? Status.OK : transfer.status;
+              };
+          case READ_ERROR_COUNTS_AS_LOADED ->
+              transfer -> {
+                honest.run(transfer);
+                transfer.status = transfer.status == Status.IO_ERROR ? Status.OK : transfer.status;
+              };
+          case NONE, PUBLISH_BEFORE_CHECKSUM -> honest;
+        };
+    int copyDepth = 1 + random.nextInt(8);
+    int ssdDepth = 1 + random.nextInt(8);
+    copies = new SimulatedPipeline(copyDepth, checksum, this::nowNs, random.split());
+    ssd = new SimulatedPipeline(ssdDepth, transfers, this::nowNs, random.split());
+    agent =
+        new IndexAgent(
+            new IndexAgent.Context(
+                "sim",
+                generation,
+                this::nowNs,
+                region,
+                directory,
+                new SlotAllocator(slabs.length, SLAB_BYTES, PAGE),
+                new SlotAllocator(ssdFiles, FILE_BYTES, PAGE),
+                new LruPolicy(blocks),
+                new LruPolicy(blocks),
+                "lru",
+                this::slab,
+                copies,
+                ssd,
+                "",
+                false,
+                counters),
+            new IndexAgent.Limits(
+                8,
+                16 + random.nextInt(64),
+                4 + random.nextInt(60),
+                64 + random.nextInt(512),
+                32 + random.nextInt(512),
+                copyDepth,
+                ssdDepth,
+                random.nextBoolean() ? PAGE : 0,
+                0.05,
+                30_000_000_000L,
+                600_000_000_000L,
+                1_000_000_000L,
+                60_000_000_000L));
+  }
+
+  @Override
+  public long nowNs() {
+    return nowNs;
+  }
+
+  @Override
+  public MemorySegment slab(int slab) {
+    return slabs[slab];
+  }
+
+  @Override
+  public boolean open(Session session) {
+    return agent.offerOpen(session);
+  }
+
+  @Override
+  public void close(Session session) {
+    toClose.add(session);
+  }
+
+  @Override
+  public void violated(String what) {
+    throw new Violation("seed " + seed + ", at " + nowNs + " ns: " + what);
+  }
+
+  /** Runs to the end; throws a {@link Violation}, or what the daemon threw. */
+  Outcome run() throws IOException, ProtocolViolation {
+    int hits = 0;
+    for (int step = 0; step < STEPS; step++) {
+      nowNs +=
+          switch (random.nextInt(200)) {
+            case 0 -> 1_000_000_000L + random.nextLong(40_000_000_000L);
+            case 1, 2, 3 -> random.nextInt(100_000_000);
+            default -> 1_000 + random.nextInt(200_000);
+          };
+      SimulatedClient client = clients.get(random.nextInt(clients.size()));
+      if (client.isConnected()) {
+        client.act();
+      } else {
+        client.connect(nextSession++, slabs.length, owner);
+      }
+      if (random.nextInt(600) == 0) {
+        crash();
+      }
+      round();
+      if (step % 8 == 0) {
+        agent.checkInvariants();
+      }
+    }
+    settle();
+    for (SimulatedClient client : clients) {
+      hits += client.hits;
+    }
+    demotions += counters.get(Counter.DEMOTIONS);
+    promotions += counters.get(Counter.PROMOTIONS);
+    corrupt += counters.get(Counter.CORRUPT);
+    return new Outcome(seed, hits, device.faultsInjected, demotions, promotions, corrupt, crashes);
+  }
+
+  private void round() throws ProtocolViolation {
+    agent.doWork();
+    for (Session session : List.copyOf(toClose)) {
+      toClose.remove(session);
+      if (!agent.offerClose(session)) {
+        violated("the inbox is full");
+      }
+    }
+    for (SimulatedClient client : clients) {
+      client.read();
+    }
+  }
+
+  /** The daemon is killed: nothing of it stays but what is on the device. */
+  private void crash() throws IOException {
+    crashes++;
+    demotions += counters.get(Counter.DEMOTIONS);
+    promotions += counters.get(Counter.PROMOTIONS);
+    corrupt += counters.get(Counter.CORRUPT);
+    toClose.clear();
+    for (SimulatedClient client : clients) {
+      client.forget();
+      client.unmap();
+    }
+    directory.close();
+    oracle.accepted.clear();
+    start();
+  }
+
+  /** Everybody goes: whatever was held must be free again. */
+  private void settle() throws ProtocolViolation {
+    for (SimulatedClient client : clients) {
+      Session session = client.session();
+      if (session != null && !toClose.contains(session)) {
+        toClose.add(session);
+      }
+    }
+    for (int round = 0; round < 2_000; round++) {
+      nowNs += 1_000_000;
+      round();
+    }
+    agent.checkInvariants();
+    nowNs += 1_000_000_000L;
+    round();
+    expectZero(Counter.GAUGE_LEASES);
+    expectZero(Counter.GAUGE_RESERVATIONS);
+    expectZero(Counter.GAUGE_OPERATIONS);
+    expectZero(Counter.GAUGE_SESSIONS);
+    expectZero(Counter.GAUGE_HOST_SLOTS_IN_FLIGHT);
+    expectZero(Counter.GAUGE_SSD_SLOTS_IN_FLIGHT);
+    if (!agent.isIdle()) {
+      violated("transfers are still in flight");
+    }
+    // Accepted is kept: with no fault and nothing dropped for want of room, every accepted block is
+    // there.
+    long lost =
+        counters.get(Counter.DROPPED)
+            + counters.get(Counter.CORRUPT)
+            + counters.get(Counter.IO_ERRORS);
+    long resident = counters.get(Counter.GAUGE_BLOCKS);
+    oracle.accepted.removeAll(oracle.deleted);
+    if (lost == 0 && !oracle.somethingDamaged && resident < oracle.accepted.size()) {
+      violated(
+          oracle.accepted.size()
+              + " blocks were accepted and never evicted, but "
+              + resident
+              + " are left");
+    }
+  }
+
+  private void expectZero(Counter gauge) {
+    if (counters.get(gauge) != 0) {
+      violated(gauge + " is " + counters.get(gauge) + " after everybody left");
+    }
+  }
+
+  @Override
+  public void close() {
+    for (SimulatedClient client : clients) {
+      client.unmap();
+    }
+    directory.close();
+    arena.close();
+  }
+}

@@ -1,0 +1,117 @@
+package io.kvtier.tiers.slots;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.HashMap;
+import java.util.Map;
+import java.util.SplittableRandom;
+import org.junit.jupiter.api.Test;
+
+class SlotAllocatorTest {
+  private static final int PAGE = 4096;
+
+  @Test
+  void allocate_untilFull_thenNone_andCapHolds() {
+    SlotAllocator slots = new SlotAllocator(2, 8 * PAGE, PAGE);
+    int sizeClass = slots.sizeClass(PAGE + 1);
+    assertEquals(2 * PAGE, slots.slotBytes(sizeClass));
+    for (int i = 0; i < 8; i++) {
+      assertNotEquals(SlotAllocator.NONE, slots.allocate(sizeClass, SlotAllocator.DAEMON, true, i));
+    }
+    assertEquals(SlotAllocator.NONE, slots.allocate(sizeClass, SlotAllocator.DAEMON, true, 9));
+    assertEquals(slots.bytesCapacity(), slots.bytesUsed());
+    slots.checkInvariants();
+  }
+
+  @Test
+  void allocate_session_onlyFromItsOwnOrUngrantedRegions_unlessItMayTake() {
+    SlotAllocator slots = new SlotAllocator(2, 4 * PAGE, PAGE);
+    int sizeClass = slots.sizeClass(PAGE);
+    int first = slots.allocate(sizeClass, 1, false, 0);
+    int second = slots.allocate(sizeClass, 2, false, 1);
+    assertNotEquals(slots.regionOf(first), slots.regionOf(second));
+    assertEquals(1, slots.grantedTo(slots.regionOf(first)));
+    assertEquals(SlotAllocator.NONE, slots.allocate(sizeClass, 3, false, 2));
+    int taken = slots.allocate(sizeClass, 3, true, 2);
+    assertEquals(3, slots.grantedTo(slots.regionOf(taken)));
+  }
+
+  @Test
+  void isWritableByOthers_remembersEveryWriter_alsoDeadOnes() {
+    SlotAllocator slots = new SlotAllocator(1, 4 * PAGE, PAGE);
+    int sizeClass = slots.sizeClass(PAGE);
+    slots.allocate(sizeClass, SlotAllocator.DAEMON, true, 0);
+    assertFalse(slots.isWritableByOthers(0, 1));
+    slots.allocate(sizeClass, 1, false, 1);
+    assertFalse(slots.isWritableByOthers(0, 1));
+    assertTrue(slots.isWritableByOthers(0, 2));
+    slots.revoke(1);
+    assertEquals(SlotAllocator.DAEMON, slots.grantedTo(0));
+    assertTrue(slots.isWritableByOthers(0, 2));
+    slots.allocate(sizeClass, 2, false, 2);
+    assertTrue(slots.isWritableByOthers(0, 1));
+    assertTrue(slots.isWritableByOthers(0, 2));
+  }
+
+  @Test
+  void drain_emptiedRegion_goesToAnotherClass() {
+    SlotAllocator slots = new SlotAllocator(1, 8 * PAGE, PAGE);
+    int small = slots.sizeClass(PAGE);
+    int large = slots.sizeClass(4 * PAGE);
+    int slot = slots.allocate(small, SlotAllocator.DAEMON, true, 7);
+    assertEquals(SlotAllocator.NONE, slots.allocate(large, SlotAllocator.DAEMON, true, 8));
+    slots.drain(0);
+    assertEquals(SlotAllocator.NONE, slots.allocate(small, SlotAllocator.DAEMON, true, 8));
+    slots.free(slot);
+    assertEquals(SlotAllocator.NONE, slots.draining());
+    assertNotEquals(SlotAllocator.NONE, slots.allocate(large, SlotAllocator.DAEMON, true, 8));
+    slots.checkInvariants();
+  }
+
+  @Test
+  void free_twice_isRefused() {
+    SlotAllocator slots = new SlotAllocator(1, 4 * PAGE, PAGE);
+    int slot = slots.allocate(slots.sizeClass(PAGE), SlotAllocator.DAEMON, true, 0);
+    slots.free(slot);
+    assertThrows(IllegalStateException.class, () -> slots.free(slot));
+  }
+
+  @Test
+  void sizeClass_largerThanRegion_none() {
+    assertEquals(SlotAllocator.NONE, new SlotAllocator(1, 4 * PAGE, PAGE).sizeClass(5 * PAGE));
+  }
+
+  @Test
+  void randomOperations_slotsNeverOverlap_andBalance() {
+    for (int seed = 0; seed < 100; seed++) {
+      SplittableRandom random = new SplittableRandom(seed);
+      SlotAllocator slots = new SlotAllocator(4, 16 * PAGE, PAGE);
+      int[] classes = {
+        slots.sizeClass(PAGE), slots.sizeClass(3 * PAGE), slots.sizeClass(16 * PAGE)
+      };
+      Map<Integer, Integer> used = new HashMap<>();
+      for (int step = 0; step < 500; step++) {
+        if (random.nextInt(3) > 0) {
+          int slot =
+              slots.allocate(
+                  classes[random.nextInt(3)], random.nextInt(3), random.nextBoolean(), step);
+          if (slot != SlotAllocator.NONE) {
+            assertEquals(null, used.put(slot, step));
+            assertEquals(step, slots.blockInSlot(slot));
+            assertTrue(slots.offsetOf(slot) + slots.slotBytes(slots.classOf(slot)) <= 16 * PAGE);
+          }
+        } else if (!used.isEmpty()) {
+          int slot = used.keySet().iterator().next();
+          used.remove(slot);
+          slots.free(slot);
+        }
+        slots.checkInvariants();
+        assertEquals(used.size(), slots.slotsTotal() - slots.slotsFree());
+      }
+    }
+  }
+}
