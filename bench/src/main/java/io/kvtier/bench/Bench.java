@@ -7,6 +7,7 @@ import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Parameters;
 import picocli.CommandLine.Spec;
 
 /** The benchmarks' command line. */
@@ -14,7 +15,7 @@ import picocli.CommandLine.Spec;
     name = "bench",
     mixinStandardHelpOptions = true,
     description = "Measures kvtier against the limits of the machine, in the same run.",
-    subcommands = {Bench.DirectoryCommand.class})
+    subcommands = {Bench.LocalCommand.class, Bench.DirectoryCommand.class, Bench.PeerCommand.class})
 public final class Bench implements Runnable {
   @Spec private CommandLine.Model.CommandSpec spec;
 
@@ -60,6 +61,30 @@ public final class Bench implements Runnable {
     @Override
     void measure(Report report, boolean quick) throws Exception {
       new DirectoryBench(quick).run(report);
+    }
+  }
+
+  @Command(name = "local", description = "The clients of this machine, over shared memory.")
+  static final class LocalCommand extends Measuring {
+    @Override
+    void measure(Report report, boolean quick) throws Exception {
+      Setup setup = Setup.ofProperties(quick);
+      new LatencyScenario(setup).run(report);
+      new IdleScenario(setup).run(report);
+      new CopyScenario(setup).run(report);
+      new SmallBlockScenario(setup).run(report);
+    }
+  }
+
+  @Command(name = "peer", hidden = true, description = "The other process of a ping-pong.")
+  static final class PeerCommand implements Callable<Integer> {
+    @Parameters(paramLabel = "SOCKET")
+    private Path socket = Path.of("");
+
+    @Override
+    public Integer call() throws Exception {
+      Peer.serve(socket);
+      return 0;
     }
   }
 }

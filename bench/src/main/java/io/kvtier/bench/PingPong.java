@@ -201,7 +201,7 @@ final class PingPong implements AutoCloseable {
     sequence = 0;
     Words.putIntVolatile(words, Peer.PING_OFFSET, 0);
     Words.putIntVolatile(words, Peer.PONG_OFFSET, 0);
-    var ignored = peer.ask(mode);
+    var _ = peer.ask(mode);
   }
 
   private static long checkPatience(long end) throws IOException {
