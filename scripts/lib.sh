@@ -108,10 +108,11 @@ build_java() {
   fi
   say "building the Java modules (the first build downloads its dependencies and takes a few minutes)"
   touch "$KVTIER_ROOT/target/.building"
-  # Warnings are shown, unlike with -q: with -Werror the warning is the reason for the failure.
+  # Warnings are logged, unlike with -q: with -Werror the warning is the reason for the failure.
   if ! (cd "$KVTIER_ROOT" && MAVEN_OPTS="$MAVEN_OPTS -Dorg.slf4j.simpleLogger.defaultLogLevel=warn" \
-    "$MVN" -B -ntp -Pquick package) >&2; then
+    "$MVN" -B -ntp -Pquick package) >"$KVTIER_ROOT/target/build.log" 2>&1; then
     rm -f "$KVTIER_ROOT/target/.building"
+    cat "$KVTIER_ROOT/target/build.log" >&2
     die "the Java build failed; its reason is above."
   fi
   # The stamp is as old as the start of the build, so an edit made during it counts.

@@ -108,7 +108,7 @@ final class Slabs {
       throw new IOException("slab " + slab + ": " + status.meaning());
     }
     MemorySegment mapping =
-        SharedMemory.map(answer.descriptors().getFirst(), slabBytes, forWriting, arena);
+        SharedMemory.mapPopulated(answer.descriptors().getFirst(), slabBytes, forWriting, arena);
     return forWriting ? mapping : mapping.asReadOnly();
   }
 }
