@@ -1,6 +1,7 @@
 package io.kvtier.bench;
 
 import java.nio.file.Path;
+import java.util.List;
 import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine;
@@ -22,7 +23,8 @@ public final class Bench implements Runnable {
   private Bench() {}
 
   public static void main(String[] arguments) {
-    System.exit(new CommandLine(new Bench()).execute(arguments));
+    System.exit(
+        new CommandLine(new Bench()).setCaseInsensitiveEnumValuesAllowed(true).execute(arguments));
   }
 
   @Override
@@ -66,13 +68,31 @@ public final class Bench implements Runnable {
 
   @Command(name = "local", description = "The clients of this machine, over shared memory.")
   static final class LocalCommand extends Measuring {
+    private enum Scenario {
+      LATENCY,
+      IDLE,
+      COPY,
+      SMALL
+    }
+
+    @Option(
+        names = "--only",
+        split = ",",
+        paramLabel = "SCENARIO",
+        description = "Not all, but: latency, idle, copy, small.")
+    private List<Scenario> only = List.of(Scenario.values());
+
     @Override
     void measure(Report report, boolean quick) throws Exception {
       Setup setup = Setup.ofProperties(quick);
-      new LatencyScenario(setup).run(report);
-      new IdleScenario(setup).run(report);
-      new CopyScenario(setup).run(report);
-      new SmallBlockScenario(setup).run(report);
+      for (Scenario scenario : only) {
+        switch (scenario) {
+          case LATENCY -> new LatencyScenario(setup).run(report);
+          case IDLE -> new IdleScenario(setup).run(report);
+          case COPY -> new CopyScenario(setup).run(report);
+          case SMALL -> new SmallBlockScenario(setup).run(report);
+        }
+      }
     }
   }
 

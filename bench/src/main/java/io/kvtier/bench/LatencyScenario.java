@@ -59,6 +59,13 @@ final class LatencyScenario {
                 into.add(SPIN, pingPong.spinUs(slice));
               });
     }
+    if (rounds.median(SPIN) > rounds.median(FUTEX)) {
+      System.err.println(
+          "bench: a word comes back sooner to a sleeper than to a spinner: other programs want these"
+              + " cores, and the rows held against "
+              + SPIN
+              + " say little");
+    }
     report.add(Row.plain(SPIN, rounds.median(SPIN), "us"));
     report.add(Row.plain(FUTEX, rounds.median(FUTEX), "us"));
     report.add(Row.plain(RING, rounds.median(RING), "1/s"));

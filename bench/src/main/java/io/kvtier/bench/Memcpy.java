@@ -20,10 +20,11 @@ final class Memcpy implements AutoCloseable {
     set = new WorkingSet(blockBytes, blocks, batch, arena);
     long bytes = (long) blockBytes * blocks;
     try (Descriptor memory = SharedMemory.create("kvtier-bench-memcpy", bytes)) {
-      SharedMemory.populate(memory, bytes);
       shared = SharedMemory.map(memory, bytes, true, arena);
+      // As the daemon's slabs are.
+      SharedMemory.adviseHugePages(shared);
+      SharedMemory.populate(memory, shared);
     }
-    shared.fill((byte) 1);
   }
 
   /** Out of shared memory, bytes per nanosecond. */
