@@ -326,13 +326,12 @@ public final class GrpcFront implements AutoCloseable {
 
   private void connected(HttpConnection connection) {
     connections.put(connection, new RemoteConnection(gateway));
-    connection.closeHandler(
-        v -> {
-          RemoteConnection closed = connections.remove(connection);
-          if (closed != null) {
-            closed.close();
-          }
-        });
+    connection.closeHandler(v -> {
+      RemoteConnection closed = connections.remove(connection);
+      if (closed != null) {
+        closed.close();
+      }
+    });
   }
 
   private RemoteConnection connection(HttpConnection connection) {

@@ -76,20 +76,14 @@ final class RemoteConnection {
   /** The connection has ended: its pins are released. */
   void close() {
     closed = true;
-    pins.forEach(
-        (pin, count) -> {
-          KeyBatch key =
-              new KeyBatch(
-                  pin.namespaceId,
-                  pin.group,
-                  List.of(pin.key),
-                  pin.key.size(),
-                  ByteString.EMPTY,
-                  0);
-          for (int i = 0; i < count; i++) {
-            unpin(key);
-          }
-        });
+    pins.forEach((pin, count) -> {
+      KeyBatch key =
+          new KeyBatch(
+              pin.namespaceId, pin.group, List.of(pin.key), pin.key.size(), ByteString.EMPTY, 0);
+      for (int i = 0; i < count; i++) {
+        unpin(key);
+      }
+    });
     pins.clear();
     namespaces.clear();
   }
