@@ -9,6 +9,7 @@ import java.io.StringWriter;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import picocli.CommandLine;
@@ -40,8 +41,7 @@ final class KvtierTest {
             List.of("stats", "--watch"),
             List.of("lookup", "--namespace", "n", "00"))) {
       String[] arguments =
-          java.util.stream.Stream.concat(command.stream(), List.of("--socket", socket).stream())
-              .toArray(String[]::new);
+          Stream.concat(command.stream(), Stream.of("--socket", socket)).toArray(String[]::new);
       Ran ran = run(arguments);
       assertEquals(3, ran.exitCode(), command.toString());
       assertTrue(ran.err().contains(socket), ran.err());
