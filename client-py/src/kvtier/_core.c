@@ -146,7 +146,8 @@ static PyObject *slab_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     return PyErr_Format(session_error, "the slab's file has %lld bytes, expected at least %llu",
         (long long)file.st_size, bytes);
   }
-  void *base = mmap(NULL, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+  /* The daemon took all pages at its start: enter them now rather than by a fault each. */
+  void *base = mmap(NULL, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
   if (base == MAP_FAILED) {
     return PyErr_SetFromErrno(PyExc_OSError);
   }

@@ -114,7 +114,7 @@ final class Slabs {
           status == Status.OK ? Status.INTERNAL : status, "slab " + slab + ": " + status.meaning());
     }
     MemorySegment mapping =
-        SharedMemory.map(answer.descriptors().getFirst(), slabBytes, forWriting, arena);
+        SharedMemory.mapPopulated(answer.descriptors().getFirst(), slabBytes, forWriting, arena);
     return forWriting ? mapping : mapping.asReadOnly();
   }
 }

@@ -1,6 +1,7 @@
 package io.kvtier.daemon;
 
 import io.kvtier.daemon.config.KvtierdConfig;
+import io.kvtier.daemon.grpc.GrpcFront;
 import io.kvtier.daemon.index.Counters;
 import io.kvtier.daemon.index.Directory;
 import io.kvtier.daemon.index.IndexAgent;
@@ -31,6 +32,7 @@ import java.nio.file.Path;
 import java.security.SecureRandom;
 import java.util.ArrayDeque;
 import java.util.Deque;
+import org.jspecify.annotations.Nullable;
 
 /** The whole daemon: makes its parts, connects them, and takes them apart in the opposite order. */
 public final class Daemon implements AutoCloseable {
@@ -39,6 +41,7 @@ public final class Daemon implements AutoCloseable {
 
   private final Deque<AutoCloseable> parts = new ArrayDeque<>();
   private final boolean directIo;
+  private @Nullable GrpcFront grpc;
 
   /** Starts everything; throws with a reason in words when a part can't be had. */
   public Daemon(KvtierdConfig config) throws IOException {
@@ -134,6 +137,14 @@ public final class Daemon implements AutoCloseable {
     Words.putIntRelease(region, DaemonRegionDescriptor.READY_OFFSET, 1);
     runner.start();
     conductor.start();
+    if (config.grpc().enabled()) {
+      grpc =
+          keep(
+              new GrpcFront(
+                  config.grpc(),
+                  new GrpcFront.Environment(
+                      VERSION, index, doorbell, slabs, counters, limits.leaseNs())));
+    }
     return device.isDirect();
   }
 
@@ -178,6 +189,11 @@ public final class Daemon implements AutoCloseable {
   /** Whether SSD reads and writes bypass the page cache. */
   public boolean isDirectIo() {
     return directIo;
+  }
+
+  /** Where gRPC is served, as {@code HOST:PORT}; null where it is not. */
+  public @Nullable String grpcAddress() {
+    return grpc == null ? null : grpc.address();
   }
 
   @Override

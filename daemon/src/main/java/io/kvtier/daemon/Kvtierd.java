@@ -101,6 +101,10 @@ public final class Kvtierd implements Callable<Integer> {
       ready.append(
           daemon.isDirectIo() ? " (direct IO)" : " (buffered: the file system has no direct IO)");
     }
+    String grpc = daemon.grpcAddress();
+    if (grpc != null) {
+      ready.append(", gRPC on ").append(grpc);
+    }
     System.out.println(ready);
     try {
       stopped.await();

@@ -103,6 +103,16 @@ final class HoldTable {
         : NONE;
   }
 
+  /** The first pin of a block from one hold on, or {@link #NONE}; looks at every hold. */
+  int pinOf(int ofBlock, int from) {
+    for (int hold = from; hold < block.length; hold++) {
+      if (kind[hold] == PIN && block[hold] == ofBlock) {
+        return hold;
+      }
+    }
+    return NONE;
+  }
+
   int block(int hold) {
     return block[hold];
   }

@@ -882,8 +882,24 @@ final class Index implements BlockStore.Listener {
     if (!store.isVisible(block)) {
       return Status.MISS;
     }
-    store.delete(block);
+    deleteUnpinned(block);
     return Status.OK;
+  }
+
+  /** Deletes a block and ends its pins: nobody can name it any more to take them back. */
+  private void deleteUnpinned(int block) {
+    if (directory.pins(block) > 0 && holds.count(HoldTable.PIN) > 0) {
+      for (int hold = holds.pinOf(block, 0);
+          hold != HoldTable.NONE;
+          hold = holds.pinOf(block, hold + 1)) {
+        Session holder = sessions[holds.sessionIndex(hold)];
+        if (holder == null) {
+          throw new IllegalStateException("a pin outlived its session");
+        }
+        endHold(hold, holder);
+      }
+    }
+    store.delete(block);
   }
 
   // ---- clear and flush
@@ -911,7 +927,7 @@ final class Index implements BlockStore.Listener {
           && directory.namespaceId(block) == operation.namespaceId
           && store.isVisible(block)) {
         if (operation.verb == Verb.CLEAR) {
-          store.delete(block);
+          deleteUnpinned(block);
           operation.value++;
         } else if (!flushOne(operation, block)) {
           return;

@@ -5,6 +5,8 @@ import io.kvtier.protocol.linux.SharedMemory;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.nio.file.Files;
+import java.nio.file.Path;
 
 /**
  * The memory of the host tier: equal slabs of sealed shared memory, all of their pages taken at the
@@ -27,12 +29,14 @@ public final class SlabStore implements AutoCloseable {
     writable = new Descriptor[slabs];
     readOnly = new Descriptor[slabs];
     mappings = new MemorySegment[slabs];
+    requireMemory(slabs * slabBytes);
     try {
       for (int i = 0; i < slabs; i++) {
         writable[i] = SharedMemory.create("kvtier-slab-" + i, slabBytes);
-        SharedMemory.populate(writable[i], slabBytes);
         readOnly[i] = SharedMemory.readOnly(writable[i]);
         mappings[i] = SharedMemory.map(writable[i], slabBytes, true, arena);
+        SharedMemory.adviseHugePages(mappings[i]);
+        SharedMemory.populate(writable[i], mappings[i]);
       }
     } catch (IOException e) {
       close();
@@ -45,6 +49,24 @@ public final class SlabStore implements AutoCloseable {
               + e.getMessage()
               + "; lower host.bytes",
           e);
+    }
+  }
+
+  /** Taking more than there is would not fail: the kernel would kill somebody. */
+  private static void requireMemory(long bytes) throws IOException {
+    for (String line : Files.readAllLines(Path.of("/proc/meminfo"))) {
+      if (line.startsWith("MemAvailable:")) {
+        long available = Long.parseLong(line.replaceAll("[^0-9]", "")) * 1024;
+        if (bytes > available) {
+          throw new IOException(
+              "host.bytes is "
+                  + bytes
+                  + " bytes, but only "
+                  + available
+                  + " bytes of memory are available: lower host.bytes");
+        }
+        return;
+      }
     }
   }
 

@@ -1,0 +1,336 @@
+package io.kvtier.daemon.grpc;
+
+import io.kvtier.daemon.index.IndexAgent;
+import io.kvtier.daemon.index.Session;
+import io.kvtier.protocol.CompletionDescriptor;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RingConsumer;
+import io.kvtier.protocol.RingProducer;
+import io.kvtier.protocol.SessionRegion;
+import io.kvtier.protocol.SessionRegionDescriptor;
+import io.kvtier.protocol.SocketPaths;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.Words;
+import io.kvtier.protocol.linux.Descriptor;
+import io.kvtier.protocol.linux.Futex;
+import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.tiers.slots.SlotAllocator;
+import io.vertx.core.Context;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.util.ArrayDeque;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * The session of all remote callers: the client's ends of a pair of rings, in the process that also
+ * holds the other ends. Requests are written and completions read on the event loop; a thread of
+ * its own sleeps on the futex for the loop, as the loop must not sleep itself.
+ *
+ * <p>The session has the daemon's own number, because what it writes the daemon writes: a slab that
+ * remote callers filled needs no verification by local readers.
+ */
+final class IndexGateway implements Session.Owner, AutoCloseable {
+  private static final Logger LOG = LoggerFactory.getLogger(IndexGateway.class);
+  private static final int RING_BYTES = 4 << 20;
+  private static final int QUEUE_MAX = 4096;
+  private static final long RETRY_MS = 1;
+  private static final long SPIN_NS = 10_000;
+  private static final long SLEEP_NS = 1_000_000_000L;
+  private static final long CLOSE_TIMEOUT_S = 5;
+
+  private record Queued(long correlationId, IndexRequest request) {}
+
+  private final IndexAgent index;
+  private final Runnable indexBell;
+  private final Context loop;
+  private final Arena arena = Arena.ofShared();
+  private final SessionRegion region;
+  private final Session session;
+  private final RingProducer requests;
+  private final RingConsumer completions;
+  private final Map<Long, Consumer<IndexAnswer>> pending = new HashMap<>();
+  private final ArrayDeque<Queued> queue = new ArrayDeque<>();
+  private final AtomicBoolean drainOrdered = new AtomicBoolean();
+  private final CountDownLatch released = new CountDownLatch(1);
+  private final Thread waiter;
+  private volatile boolean running = true;
+  private volatile @Nullable Status ended;
+  private long nextCorrelationId = 1;
+  private boolean retryOrdered;
+
+  /** Opens the session. */
+  IndexGateway(IndexAgent index, Runnable indexBell, int slabs, Context loop) throws IOException {
+    this.index = index;
+    this.indexBell = indexBell;
+    this.loop = loop;
+    long bytes = SessionRegionDescriptor.regionBytes(RING_BYTES, RING_BYTES);
+    try (Descriptor memory = SharedMemory.create("kvtier-grpc", bytes)) {
+      region = SessionRegion.create(memory, SlotAllocator.DAEMON, RING_BYTES, RING_BYTES, arena);
+    }
+    requests = region.requestProducer();
+    completions = region.completionConsumer();
+    session =
+        new Session(
+            SlotAllocator.DAEMON,
+            "gRPC",
+            (int) ProcessHandle.current().pid(),
+            SocketPaths.uid(),
+            region,
+            slabs,
+            this);
+    if (!index.offerOpen(session)) {
+      arena.close();
+      throw new IOException("the index takes no session for gRPC: too many wait");
+    }
+    indexBell.run();
+    waiter = Thread.ofPlatform().daemon().name("kvtier-grpc-wait").unstarted(this::await);
+    waiter.start();
+  }
+
+  // ---- on the event loop
+  // ----------------------------------------------------------------------------------------
+
+  /**
+   * Sends a request. The answer comes later, on the event loop; a silent request has none.
+   *
+   * @return the number by which {@link #cancel} knows it
+   */
+  long submit(IndexRequest request, Consumer<IndexAnswer> answer) {
+    long correlationId = nextCorrelationId++;
+    Status reason = ended;
+    if (reason != null) {
+      if (!request.isSilent()) {
+        loop.runOnContext(v ->
+            answer.accept(
+                IndexAnswer.refusal(
+                    Status.SESSION_ENDED, "the session of remote callers ended: " + reason)));
+      }
+      return correlationId;
+    }
+    if (!request.isSilent()) {
+      if (queue.size() >= QUEUE_MAX) {
+        loop.runOnContext(v ->
+            answer.accept(
+                IndexAnswer.refusal(Status.BUSY, "too many requests wait for the index")));
+        return correlationId;
+      }
+      pending.put(correlationId, answer);
+    }
+    queue.add(new Queued(correlationId, request));
+    flush();
+    return correlationId;
+  }
+
+  /** Sends a request that has no answer. */
+  void submitSilent(IndexRequest request) {
+    submit(request, answer -> {});
+  }
+
+  /** Has a request completed soon, by {@link Status#CANCELLED} if it still waits. */
+  void cancel(long correlationId) {
+    if (!pending.containsKey(correlationId)) {
+      return;
+    }
+    for (Iterator<Queued> i = queue.iterator(); i.hasNext(); ) {
+      if (i.next().correlationId == correlationId) {
+        i.remove();
+        complete(correlationId, IndexAnswer.refusal(Status.CANCELLED, ""));
+        return;
+      }
+    }
+    submitSilent(IndexRequest.plain(Verb.CANCEL, 0, correlationId, 0));
+  }
+
+  /** Runs something on the event loop after what already waits there. */
+  void later(Runnable task) {
+    loop.runOnContext(v -> task.run());
+  }
+
+  private void flush() {
+    try {
+      boolean written = false;
+      for (Queued next = queue.peek(); next != null; next = queue.peek()) {
+        long at = requests.tryClaim(next.request.recordBytes());
+        if (at < 0) {
+          break;
+        }
+        next.request.write(region.segment(), at, next.correlationId);
+        queue.poll();
+        written = true;
+      }
+      if (written) {
+        requests.publish();
+        indexBell.run();
+      }
+    } catch (ProtocolViolation e) {
+      fail(Status.INTERNAL, String.valueOf(e.getMessage()));
+      return;
+    }
+    if (!queue.isEmpty() && !retryOrdered) {
+      retryOrdered = true; // nobody rings when the index has made room
+      loop.owner()
+          .setTimer(
+              RETRY_MS,
+              timer -> {
+                retryOrdered = false;
+                expireQueued();
+                flush();
+              });
+    }
+  }
+
+  /** Requests whose deadline passed before they reached the ring. */
+  private void expireQueued() {
+    long now = System.nanoTime();
+    ArrayDeque<Queued> late = new ArrayDeque<>();
+    queue.removeIf(waiting -> {
+      long deadline = waiting.request.deadlineNs();
+      boolean isLate = deadline != 0 && now - deadline >= 0 && !waiting.request.isSilent();
+      if (isLate) {
+        late.add(waiting);
+      }
+      return isLate;
+    });
+    for (Queued request : late) {
+      complete(
+          request.correlationId,
+          IndexAnswer.refusal(Status.BUSY, "the index took no request before the deadline"));
+    }
+  }
+
+  private void drain() {
+    drainOrdered.set(false);
+    if (!running) {
+      return;
+    }
+    try {
+      while (completions.hasNext()) {
+        int bytes = completions.recordBytes();
+        long at = completions.offset();
+        long correlationId =
+            Words.getLong(region.segment(), at + CompletionDescriptor.CORRELATION_OFFSET);
+        IndexAnswer answer = IndexAnswer.read(region.segment(), at);
+        completions.skip(bytes);
+        completions.release();
+        complete(correlationId, answer);
+      }
+    } catch (ProtocolViolation e) {
+      fail(Status.INTERNAL, String.valueOf(e.getMessage()));
+    }
+    if (!queue.isEmpty()) {
+      flush();
+    }
+  }
+
+  private void complete(long correlationId, IndexAnswer answer) {
+    Consumer<IndexAnswer> consumer = pending.remove(correlationId);
+    if (consumer != null) {
+      consumer.accept(answer);
+    }
+  }
+
+  private void fail(Status reason, String why) {
+    if (ended == null) {
+      LOG.error("the session of remote callers ended: {}: {}", reason, why);
+      ended = reason;
+    }
+    queue.clear();
+    for (Long correlationId : pending.keySet().toArray(Long[]::new)) {
+      complete(correlationId, IndexAnswer.refusal(Status.SESSION_ENDED, why));
+    }
+  }
+
+  // ---- the waiting thread
+  // ---------------------------------------------------------------------------------------
+
+  private void await() {
+    long seen = 0;
+    while (running) {
+      seen = announce(seen, spin(seen));
+      Words.putIntVolatile(region.segment(), SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 1);
+      if (tail() == seen && running) {
+        Futex.await(region.segment(), SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 1, SLEEP_NS);
+      }
+      Words.putIntVolatile(region.segment(), SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 0);
+      seen = announce(seen, tail());
+    }
+  }
+
+  private long tail() {
+    return Words.getLongAcquire(region.segment(), SessionRegionDescriptor.COMPLETION_TAIL_OFFSET);
+  }
+
+  /** The tail, once it has moved or a short time has passed. */
+  private long spin(long seen) {
+    long tail = tail();
+    if (tail == seen) {
+      long end = System.nanoTime() + SPIN_NS;
+      while (tail == seen && System.nanoTime() - end < 0) {
+        Thread.onSpinWait();
+        tail = tail();
+      }
+    }
+    return tail;
+  }
+
+  private long announce(long seen, long tail) {
+    if (tail != seen && drainOrdered.compareAndSet(false, true)) {
+      try {
+        loop.runOnContext(v -> drain());
+      } catch (RejectedExecutionException e) {
+        running = false; // the event loop has stopped
+      }
+    }
+    return tail;
+  }
+
+  // ---- called by the index
+  // --------------------------------------------------------------------------------------
+
+  @Override
+  public void end(Session which, Status reason, String why) {
+    LOG.error("the index ended the session of remote callers: {}: {}", reason, why);
+    ended = reason;
+    loop.runOnContext(v -> fail(reason, why));
+    index.offerClose(which);
+  }
+
+  @Override
+  public void released(Session which) {
+    released.countDown();
+  }
+
+  /** Gives everything back to the index, which must still run; the event loop must not. */
+  @Override
+  public void close() {
+    if (ended == null) {
+      while (!index.offerClose(session)) {
+        Thread.onSpinWait();
+      }
+    }
+    indexBell.run();
+    try {
+      boolean isReleased = released.await(CLOSE_TIMEOUT_S, TimeUnit.SECONDS);
+      running = false;
+      Words.putIntVolatile(region.segment(), SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 0);
+      Futex.wake(region.segment(), SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 1);
+      waiter.join();
+      if (isReleased) {
+        arena.close();
+      }
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+}

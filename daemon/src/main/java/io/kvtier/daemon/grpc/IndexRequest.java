@@ -1,0 +1,175 @@
+package io.kvtier.daemon.grpc;
+
+import com.google.protobuf.ByteString;
+import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.Words;
+import java.lang.foreign.MemorySegment;
+import org.jspecify.annotations.Nullable;
+
+/** A request before it is a record. */
+final class IndexRequest {
+  private static final long[] NO_IDS = {};
+  private static final byte[] NO_TEXT = {};
+
+  private final Verb verb;
+  private final int flags;
+  private final int priority;
+  private final long deadlineNs;
+  private final int namespaceId;
+  private final int depth;
+  private final long argument;
+  private final @Nullable KeyBatch keys;
+  private final long[] ids;
+  private final byte[] text;
+
+  private IndexRequest(
+      Verb verb,
+      int flags,
+      int priority,
+      long deadlineNs,
+      int namespaceId,
+      int depth,
+      long argument,
+      @Nullable KeyBatch keys,
+      long[] ids,
+      byte[] text) {
+    this.verb = verb;
+    this.flags = flags;
+    this.priority = priority;
+    this.deadlineNs = deadlineNs;
+    this.namespaceId = namespaceId;
+    this.depth = depth;
+    this.argument = argument;
+    this.keys = keys;
+    this.ids = ids;
+    this.text = text;
+  }
+
+  /** {@code CLOCK_MONOTONIC}; 0: the daemon's default. */
+  long deadlineNs() {
+    return deadlineNs;
+  }
+
+  /** A request without a body. */
+  static IndexRequest plain(Verb verb, int namespaceId, long argument, long deadlineNs) {
+    int flags = verb == Verb.CANCEL ? RequestDescriptor.FLAG_SILENT : 0;
+    return new IndexRequest(
+        verb,
+        flags,
+        RequestDescriptor.PRIORITY_NORMAL,
+        deadlineNs,
+        namespaceId,
+        0,
+        argument,
+        null,
+        NO_IDS,
+        NO_TEXT);
+  }
+
+  /** A request for a batch of keys. */
+  static IndexRequest ofKeys(Verb verb, KeyBatch keys, int flags, int priority, long deadlineNs) {
+    return new IndexRequest(
+        verb,
+        keys.parent().isEmpty() ? flags : flags | RequestDescriptor.FLAG_PARENT,
+        priority,
+        deadlineNs,
+        keys.namespaceId(),
+        keys.depth(),
+        0,
+        keys,
+        NO_IDS,
+        NO_TEXT);
+  }
+
+  /** COMMIT, ABORT or RELEASE; the latter two are silent. */
+  static IndexRequest ofIds(Verb verb, int depth, long... ids) {
+    return new IndexRequest(
+        verb,
+        verb == Verb.COMMIT ? 0 : RequestDescriptor.FLAG_SILENT,
+        RequestDescriptor.PRIORITY_NORMAL,
+        0,
+        0,
+        depth,
+        0,
+        null,
+        ids,
+        NO_TEXT);
+  }
+
+  /** REGISTER. */
+  static IndexRequest register(byte[] text, long blockBytes) {
+    return new IndexRequest(
+        Verb.REGISTER,
+        0,
+        RequestDescriptor.PRIORITY_NORMAL,
+        0,
+        0,
+        0,
+        blockBytes,
+        null,
+        NO_IDS,
+        text);
+  }
+
+  boolean isSilent() {
+    return (flags & RequestDescriptor.FLAG_SILENT) != 0;
+  }
+
+  private int keyBytes() {
+    return keys == null ? 0 : keys.keyBytes();
+  }
+
+  private int count() {
+    return keys == null ? Math.max(ids.length, text.length) : keys.count();
+  }
+
+  int recordBytes() {
+    return RequestDescriptor.recordBytes(verb, count(), keyBytes(), flags);
+  }
+
+  /** Writes the record where it was claimed. */
+  void write(MemorySegment out, long at, long correlationId) {
+    Words.putInt(out, at + RequestDescriptor.RECORD_BYTES_OFFSET, recordBytes());
+    Words.putByte(out, at + RequestDescriptor.VERB_OFFSET, verb.code());
+    Words.putByte(out, at + RequestDescriptor.FLAGS_OFFSET, flags);
+    Words.putByte(out, at + RequestDescriptor.PRIORITY_OFFSET, priority);
+    Words.putByte(out, at + RequestDescriptor.KEY_BYTES_OFFSET, keyBytes());
+    Words.putLong(out, at + RequestDescriptor.CORRELATION_OFFSET, correlationId);
+    Words.putLong(out, at + RequestDescriptor.DEADLINE_OFFSET, deadlineNs);
+    Words.putInt(out, at + RequestDescriptor.NAMESPACE_OFFSET, namespaceId);
+    Words.putInt(out, at + RequestDescriptor.GROUP_OFFSET, keys == null ? 0 : keys.group());
+    Words.putInt(out, at + RequestDescriptor.COUNT_OFFSET, count());
+    Words.putInt(out, at + RequestDescriptor.DEPTH_OFFSET, depth);
+    Words.putLong(out, at + RequestDescriptor.ARGUMENT_OFFSET, argument);
+    Words.putLong(out, at + RequestDescriptor.ARGUMENT_OFFSET + 8, 0);
+    Words.putLong(out, at + RequestDescriptor.ARGUMENT_OFFSET + 16, 0);
+    long body = at + RequestDescriptor.HEADER_BYTES;
+    if (keys != null) {
+      writeKeys(out, body, keys);
+    }
+    for (long id : ids) {
+      Words.putLong(out, body, id);
+      body += 8;
+    }
+    MemorySegment.copy(MemorySegment.ofArray(text), 0, out, body, text.length);
+  }
+
+  private static void writeKeys(MemorySegment out, long body, KeyBatch keys) {
+    int stride = RequestDescriptor.keyStride(keys.keyBytes());
+    long at = body;
+    if (!keys.parent().isEmpty()) {
+      writeKey(out, at, stride, keys.parent());
+      at += stride;
+    }
+    for (ByteString key : keys.keys()) {
+      writeKey(out, at, stride, key);
+      at += stride;
+    }
+  }
+
+  private static void writeKey(MemorySegment out, long at, int stride, ByteString key) {
+    Words.putLong(out, at + stride - 8, 0); // what follows a key up to its stride is zero
+    MemorySegment.copy(MemorySegment.ofBuffer(key.asReadOnlyByteBuffer()), 0, out, at, key.size());
+  }
+}

@@ -1,0 +1,288 @@
+package io.kvtier.daemon.grpc;
+
+import com.google.protobuf.ByteString;
+import io.kvtier.daemon.index.Counters;
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TierId;
+import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.v1.BlockResult;
+import io.kvtier.protocol.v1.BlocksResponse;
+import io.kvtier.protocol.v1.CancelRequest;
+import io.kvtier.protocol.v1.CountResponse;
+import io.kvtier.protocol.v1.KeysRequest;
+import io.kvtier.protocol.v1.LookupResponse;
+import io.kvtier.protocol.v1.NamespaceRequest;
+import io.kvtier.protocol.v1.OutcomeResponse;
+import io.kvtier.protocol.v1.PingRequest;
+import io.kvtier.protocol.v1.PingResponse;
+import io.kvtier.protocol.v1.RegisterRequest;
+import io.kvtier.protocol.v1.RegisterResponse;
+import io.kvtier.protocol.v1.StatsRequest;
+import io.kvtier.protocol.v1.StatsResponse;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+
+/**
+ * The methods that carry no bytes of blocks: a message in, a request to the index, a message out.
+ */
+final class KvtierService {
+  private final String version;
+  private final int chunkBytes;
+  private final Counters counters;
+  private final NamespaceSizes namespaces;
+  private final Iterable<RemoteConnection> connections;
+  private int registering;
+
+  KvtierService(
+      String version,
+      int chunkBytes,
+      Counters counters,
+      NamespaceSizes namespaces,
+      Iterable<RemoteConnection> connections) {
+    this.version = version;
+    this.chunkBytes = chunkBytes;
+    this.counters = counters;
+    this.namespaces = namespaces;
+    this.connections = connections;
+  }
+
+  void ping(UnaryCall<PingRequest, PingResponse> call, PingRequest message) {
+    call.ask(
+        IndexRequest.plain(Verb.PING, 0, 0, call.deadlineNs()),
+        answer ->
+            call.respond(
+                PingResponse.newBuilder()
+                    .setOutcome(Wire.outcome(answer))
+                    .setVersion(version)
+                    .setProtocol(Protocol.describe(Protocol.VERSION))
+                    .setChunkBytesMax(chunkBytes)
+                    .build()));
+  }
+
+  // ---- namespaces
+  // -----------------------------------------------------------------------------------------------
+
+  void register(UnaryCall<RegisterRequest, RegisterResponse> call, RegisterRequest message)
+      throws RefusedException {
+    byte[] text = registration(message);
+    registering++;
+    call.askAlways(
+        IndexRequest.register(text, message.getBlockBytes()),
+        answer -> {
+          registering--;
+          int id = (int) answer.value();
+          if (answer.status() == Status.OK) {
+            namespaces.put(id, (int) message.getBlockBytes());
+            call.connection.namespaces.set(id);
+          }
+          call.respond(
+              RegisterResponse.newBuilder()
+                  .setOutcome(Wire.outcome(answer))
+                  .setNamespaceId(id)
+                  .setChunkBytesMax(chunkBytes)
+                  .build());
+        });
+  }
+
+  private static byte[] registration(RegisterRequest message) throws RefusedException {
+    Map<String, String> properties = new TreeMap<>(message.getPropertiesMap());
+    if (properties.put("name", message.getName()) != null) {
+      throw new RefusedException(
+          Status.INVALID_ARGUMENT, "'name' is a field of its own, not one of the properties");
+    }
+    StringBuilder text = new StringBuilder();
+    for (Map.Entry<String, String> property : properties.entrySet()) {
+      String name = property.getKey();
+      String value = property.getValue();
+      if (name.isEmpty()
+          || name.indexOf('=') >= 0
+          || name.indexOf('\n') >= 0
+          || value.indexOf('\n') >= 0) {
+        throw new RefusedException(
+            Status.INVALID_ARGUMENT,
+            "property '" + name + "': expected a name without '=', and no line breaks");
+      }
+      text.append(name).append('=').append(value).append('\n');
+    }
+    byte[] utf8 = text.toString().getBytes(StandardCharsets.UTF_8);
+    if (utf8.length > Protocol.TEXT_BYTES_MAX) {
+      throw new RefusedException(
+          Status.TOO_LARGE,
+          "the properties take "
+              + utf8.length
+              + " bytes, expected at most "
+              + Protocol.TEXT_BYTES_MAX);
+    }
+    return utf8;
+  }
+
+  void unregister(UnaryCall<NamespaceRequest, OutcomeResponse> call, NamespaceRequest message)
+      throws RefusedException {
+    int id = message.getNamespaceId();
+    namespaces.blockBytes(id);
+    call.connection.namespaces.clear(id);
+    boolean isUsed = registering > 0;
+    for (RemoteConnection connection : connections) {
+      isUsed |= connection.namespaces.get(id);
+    }
+    if (isUsed) {
+      call.respond(OutcomeResponse.newBuilder().setOutcome(Wire.ok()).build());
+      return;
+    }
+    namespaces.remove(id);
+    call.ask(
+        IndexRequest.plain(Verb.UNREGISTER, id, 0, call.deadlineNs()),
+        answer ->
+            call.respond(OutcomeResponse.newBuilder().setOutcome(Wire.outcome(answer)).build()));
+  }
+
+  void countBlocks(
+      Verb verb, UnaryCall<NamespaceRequest, CountResponse> call, NamespaceRequest message)
+      throws RefusedException {
+    namespaces.blockBytes(message.getNamespaceId());
+    call.named(message.getOperationId());
+    call.ask(
+        IndexRequest.plain(verb, message.getNamespaceId(), 0, call.deadlineNs()),
+        answer ->
+            call.respond(
+                CountResponse.newBuilder()
+                    .setOutcome(Wire.outcome(answer))
+                    .setBlocks(answer.value())
+                    .build()));
+  }
+
+  // ---- keys
+  // -----------------------------------------------------------------------------------------------------
+
+  private KeyBatch keys(KeysRequest message) throws RefusedException {
+    KeyBatch keys = KeyBatch.of(message.getKeys());
+    namespaces.blockBytes(keys.namespaceId());
+    return keys;
+  }
+
+  private static IndexRequest request(Verb verb, KeyBatch keys, UnaryCall<?, ?> call) {
+    return IndexRequest.ofKeys(verb, keys, 0, RequestDescriptor.PRIORITY_NORMAL, call.deadlineNs());
+  }
+
+  private static BlocksResponse blocks(IndexAnswer answer) {
+    return BlocksResponse.newBuilder()
+        .setOutcome(Wire.outcome(answer))
+        .addAllBlocks(Wire.blocks(answer))
+        .build();
+  }
+
+  void lookup(UnaryCall<KeysRequest, LookupResponse> call, KeysRequest message)
+      throws RefusedException {
+    call.ask(
+        request(Verb.LOOKUP, keys(message), call),
+        answer ->
+            call.respond(
+                LookupResponse.newBuilder()
+                    .setOutcome(Wire.outcome(answer))
+                    .addAllBlocks(Wire.blocks(answer))
+                    .setLeadingRun(answer.run())
+                    .setEstimatedLoadNs(answer.value())
+                    .build()));
+  }
+
+  /** PREFETCH and DELETE. */
+  void eachBlock(Verb verb, UnaryCall<KeysRequest, BlocksResponse> call, KeysRequest message)
+      throws RefusedException {
+    call.ask(request(verb, keys(message), call), answer -> call.respond(blocks(answer)));
+  }
+
+  void pin(UnaryCall<KeysRequest, BlocksResponse> call, KeysRequest message)
+      throws RefusedException {
+    KeyBatch keys = keys(message);
+    call.askAlways(
+        request(Verb.PIN, keys, call),
+        answer -> {
+          for (int i = 0; i < answer.count(); i++) {
+            if (answer.blockStatus(i) == Status.OK) {
+              call.connection.pinned(keys, i);
+            }
+          }
+          call.respond(blocks(answer));
+        });
+  }
+
+  void unpin(UnaryCall<KeysRequest, BlocksResponse> call, KeysRequest message)
+      throws RefusedException {
+    KeyBatch keys = keys(message);
+    List<ByteString> held = new ArrayList<>();
+    int[] askedPlace = new int[keys.count()];
+    for (int i = 0; i < keys.count(); i++) {
+      askedPlace[i] = call.connection.unpinned(keys, i) ? held.size() : -1;
+      if (askedPlace[i] >= 0) {
+        held.add(keys.keys().get(i));
+      }
+    }
+    if (held.isEmpty()) {
+      call.respond(unpinned(askedPlace, IndexAnswer.refusal(Status.OK, "")));
+      return;
+    }
+    KeyBatch asked =
+        new KeyBatch(keys.namespaceId(), keys.group(), held, keys.keyBytes(), ByteString.EMPTY, 0);
+    call.askAlways(
+        request(Verb.UNPIN, asked, call),
+        answer -> {
+          if (answer.status() != Status.OK) {
+            for (int i = 0; i < asked.count(); i++) {
+              call.connection.pinned(asked, i); // they are pinned still
+            }
+            call.refuse(answer.status(), answer.text());
+          } else {
+            call.respond(unpinned(askedPlace, answer));
+          }
+        });
+  }
+
+  private static BlocksResponse unpinned(int[] askedPlace, IndexAnswer answer) {
+    BlocksResponse.Builder response = BlocksResponse.newBuilder().setOutcome(Wire.ok());
+    BlockResult miss = Wire.block(Status.MISS, TierId.NONE);
+    for (int place : askedPlace) {
+      response.addBlocks(
+          place < 0 ? miss : Wire.block(answer.blockStatus(place), answer.blockTier(place)));
+    }
+    return response.build();
+  }
+
+  // ---- the rest
+  // -------------------------------------------------------------------------------------------------
+
+  void cancel(UnaryCall<CancelRequest, OutcomeResponse> call, CancelRequest message) {
+    Call<?, ?> operation = call.connection.operation(message.getOperationId());
+    if (operation == null) {
+      call.refuse(
+          Status.MISS,
+          "no call of this connection runs as operation "
+              + Long.toUnsignedString(message.getOperationId()));
+      return;
+    }
+    operation.cancelByClient();
+    call.respond(OutcomeResponse.newBuilder().setOutcome(Wire.ok()).build());
+  }
+
+  void stats(UnaryCall<StatsRequest, StatsResponse> call, StatsRequest message) {
+    call.ask(
+        IndexRequest.plain(Verb.STATS, 0, 0, call.deadlineNs()),
+        answer -> {
+          StatsResponse.Builder response = StatsResponse.newBuilder();
+          if (answer.status() == Status.OK) {
+            response.setOutcome(Wire.ok()).setJson(answer.text());
+            for (Counter counter : Counter.values()) {
+              response.putCounters(counter.key(), counters.get(counter));
+            }
+          } else {
+            response.setOutcome(Wire.outcome(answer));
+          }
+          call.respond(response.build());
+        });
+  }
+}

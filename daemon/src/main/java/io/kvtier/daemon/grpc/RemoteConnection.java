@@ -1,0 +1,90 @@
+package io.kvtier.daemon.grpc;
+
+import com.google.protobuf.ByteString;
+import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.Verb;
+import java.util.BitSet;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.jspecify.annotations.Nullable;
+
+/** What a connection holds or has going on, so that its end can end that too. */
+final class RemoteConnection {
+  private record PinKey(int namespaceId, int group, ByteString key) {}
+
+  private final IndexGateway gateway;
+  private final Map<Long, Call<?, ?>> operations = new HashMap<>();
+  private final Map<PinKey, Integer> pins = new HashMap<>();
+  final BitSet namespaces = new BitSet();
+  private boolean closed;
+
+  RemoteConnection(IndexGateway gateway) {
+    this.gateway = gateway;
+  }
+
+  /** Makes a call known by the number that its client gave it; 0 is no number. */
+  void began(long operationId, Call<?, ?> call) {
+    if (operationId != 0) {
+      operations.put(operationId, call);
+    }
+  }
+
+  void finished(long operationId, Call<?, ?> call) {
+    if (operationId != 0) {
+      operations.remove(operationId, call);
+    }
+  }
+
+  @Nullable Call<?, ?> operation(long operationId) {
+    return operations.get(operationId);
+  }
+
+  /** A key was pinned for this connection; if that has ended meanwhile, the pin is given back. */
+  void pinned(KeyBatch keys, int place) {
+    if (closed) {
+      unpin(keys.only(place));
+    } else {
+      pins.merge(pinKey(keys, place), 1, Integer::sum);
+    }
+  }
+
+  /** Takes one pin of a key off the books; false when the connection has none. */
+  boolean unpinned(KeyBatch keys, int place) {
+    PinKey key = pinKey(keys, place);
+    Integer count = pins.get(key);
+    if (count == null) {
+      return false;
+    }
+    if (count == 1) {
+      pins.remove(key);
+    } else {
+      pins.put(key, count - 1);
+    }
+    return true;
+  }
+
+  private static PinKey pinKey(KeyBatch keys, int place) {
+    return new PinKey(keys.namespaceId(), keys.group(), keys.keys().get(place));
+  }
+
+  private void unpin(KeyBatch key) {
+    gateway.submit(
+        IndexRequest.ofKeys(Verb.UNPIN, key, 0, RequestDescriptor.PRIORITY_NORMAL, 0), a -> {});
+  }
+
+  /** The connection has ended: its pins are released. */
+  void close() {
+    closed = true;
+    pins.forEach((pin, count) -> {
+      KeyBatch key =
+          new KeyBatch(
+              pin.namespaceId, pin.group, List.of(pin.key), pin.key.size(), ByteString.EMPTY, 0);
+      for (int i = 0; i < count; i++) {
+        unpin(key);
+      }
+    });
+    pins.clear();
+    namespaces.clear();
+  }
+}

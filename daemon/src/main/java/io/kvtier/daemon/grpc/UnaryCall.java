@@ -1,0 +1,95 @@
+package io.kvtier.daemon.grpc;
+
+import com.google.protobuf.InvalidProtocolBufferException;
+import com.google.protobuf.Parser;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.v1.Outcome;
+import io.vertx.grpc.common.GrpcStatus;
+import io.vertx.grpc.server.GrpcServerRequest;
+import java.util.function.Consumer;
+import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
+
+/** A call of one message each way, and at most one request to the index at a time. */
+final class UnaryCall<Q, R> extends Call<Q, R> {
+  /** What a method does. */
+  interface Method<Q, R> {
+    /** Answers the call, now or later. */
+    void handle(UnaryCall<Q, R> call, Q message) throws RefusedException;
+  }
+
+  private final Parser<Q> parser;
+  private final Function<Outcome, R> refusal;
+  private final Method<Q, R> method;
+  private @Nullable Q message;
+  private long correlationId;
+
+  UnaryCall(
+      Environment environment,
+      RemoteConnection connection,
+      GrpcServerRequest<Q, R> request,
+      Parser<Q> parser,
+      Function<Outcome, R> refusal,
+      Method<Q, R> method) {
+    super(environment, connection, request);
+    this.parser = parser;
+    this.refusal = refusal;
+    this.method = method;
+  }
+
+  @Override
+  Q parse(byte[] bytes) throws InvalidProtocolBufferException {
+    return parser.parseFrom(bytes);
+  }
+
+  @Override
+  void onMessage(Q received) {
+    message = received;
+  }
+
+  @Override
+  void onRequestsEnd() throws RefusedException {
+    Q received = message;
+    if (received == null) {
+      fail(GrpcStatus.INVALID_ARGUMENT, "no message came");
+    } else {
+      method.handle(this, received);
+    }
+  }
+
+  /** Sends a request to the index; its answer is not told to a call that is over. */
+  void ask(IndexRequest request, Consumer<IndexAnswer> then) {
+    askAlways(
+        request,
+        answer -> {
+          if (!isOver()) {
+            then.accept(answer);
+          }
+        });
+  }
+
+  /** Sends a request whose answer matters even when the call is over. */
+  void askAlways(IndexRequest request, Consumer<IndexAnswer> then) {
+    correlationId = environment.gateway().submit(request, then);
+  }
+
+  @Override
+  void refuse(Status status, String why) {
+    respond(refusal.apply(Wire.outcome(status, why)));
+  }
+
+  @Override
+  void cancelByClient() {
+    environment.gateway().cancel(correlationId);
+  }
+
+  @Override
+  boolean waitsForClient() {
+    return !isHalfClosed();
+  }
+
+  @Override
+  void release() {
+    environment.gateway().cancel(correlationId);
+  }
+}
