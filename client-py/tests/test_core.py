@@ -201,7 +201,9 @@ def test_call_silence_deadline(peer: Peer) -> None:
     started_ns = _core.monotonic_ns()
     assert session.call(request(Verb.PING), started_ns + 30_000_000)[0] is Status.DEADLINE
     assert 30_000_000 <= _core.monotonic_ns() - started_ns < SECOND_NS
-    assert session.outstanding == 0
+    assert session.outstanding == 1
+    peer.publish(completion(Verb.PING, 1))
+    assert session.poll(0) == {} and session.outstanding == 0
 
 
 def test_call_peerGone_unavailableSoon(peer: Peer) -> None:
@@ -258,11 +260,41 @@ def test_forget_lateAcquire_isReleased(peer: Peer) -> None:
     session.forget(ticket)
     peer.request()
     peer.publish(completion(Verb.ACQUIRE, ticket, lease(identity=11) + lease(identity=12, status=Status.MISS), run=1))
-    session.poll(0)
+    assert session.outstanding == 1
+    assert session.poll(0) == {} and session.outstanding == 0
     record = peer.request()
     assert record[protocol.REQUEST_VERB_OFFSET] == Verb.RELEASE
     assert record[protocol.REQUEST_FLAGS_OFFSET] == protocol.REQUEST_FLAG_SILENT
     assert record[64:] == struct.pack("<Q", 11)
+
+
+def test_drain_unaskedCompletion_isIgnored(peer: Peer) -> None:
+    session = peer.session()
+    ticket = session.submit(request(Verb.PING), 0)
+    peer.request()
+    peer.publish(completion(Verb.ACQUIRE, 99, lease(identity=11)))
+    peer.publish(completion(Verb.PING, ticket))
+    assert session.take(ticket, 0)[0] is Status.OK
+    assert not session.ended and peer.word(protocol.SESSION_REQUEST_TAIL_OFFSET) == peer.head
+
+
+def test_forget_fullRing_isReleasedLater(peer: Peer) -> None:
+    session = peer.session()
+    ticket = session.submit(request(Verb.ACQUIRE, [b"a"], 1), 0)
+    session.forget(ticket)
+    keys = [bytes(32)] * 2040
+    while session.submit(request(Verb.LOOKUP, keys, len(keys)), 0) > 0:
+        pass
+    while session.submit(request(Verb.PING), 0) > 0:
+        pass
+    peer.publish(completion(Verb.ACQUIRE, ticket, lease(identity=11)))
+    outstanding = session.outstanding
+    session.poll(0)
+    assert session.outstanding == outstanding  # the release takes the place of the request
+    while peer.word(protocol.SESSION_REQUEST_TAIL_OFFSET) > peer.head:
+        peer.request()
+    session.poll(0)
+    assert peer.request()[64:] == struct.pack("<Q", 11)
 
 
 def test_forget_arrivedReservation_isAborted(peer: Peer) -> None:

@@ -219,7 +219,7 @@ typedef struct {
   int leader;
   int followers;
   _Atomic uint32_t turn; /* changes when followers should look again */
-  PyObject *expected;    /* correlation -> verb */
+  PyObject *expected;    /* correlation -> verb; -verb: nobody waits for it any more */
   PyObject *arrived;     /* correlation -> completion */
   PyObject *orphans;     /* [(verb, ids)]: answers that nobody waits for, to be given back */
 } Session;
@@ -841,15 +841,21 @@ static int64_t take_record(Session *self) {
   }
   PyObject *expected = PyDict_GetItemWithError(self->expected, correlation);
   if (expected == NULL) {
-    if (!PyErr_Occurred() && (is_text || keep_orphan(self, verb, body) == 0)) {
-      taken = bytes;
-    }
+    /* Not asked for, or answered before: nothing in it can be trusted. */
+    taken = PyErr_Occurred() ? -1 : (int64_t)bytes;
     goto done;
   }
-  if (PyLong_AsLong(expected) != verb) {
+  long expected_verb = PyLong_AsLong(expected);
+  if (labs(expected_verb) != verb) {
     end_session(self, KVTIER_STATUS_INTERNAL, "completion of verb %d for a request of verb %ld", verb,
-        PyLong_AsLong(expected));
+        labs(expected_verb));
     taken = 0;
+    goto done;
+  }
+  if (expected_verb < 0) {
+    if ((is_text || keep_orphan(self, verb, body) == 0) && PyDict_DelItem(self->expected, correlation) == 0) {
+      taken = bytes;
+    }
     goto done;
   }
   PyObject *completion = Py_BuildValue("(NIKOOO)", status_object(get16(header + KVTIER_COMPLETION_STATUS_OFFSET)),
@@ -876,7 +882,7 @@ static int drain(Session *self) {
   }
   uint64_t tail = load64(self->base + KVTIER_SESSION_COMPLETION_TAIL_OFFSET);
   if (tail == self->head) {
-    return 0;
+    return give_back_orphans(self);
   }
   if (tail < self->tail_seen || tail - self->head > self->completion_bytes
       || tail % KVTIER_SESSION_RECORD_ALIGNMENT != 0) {
@@ -1071,8 +1077,15 @@ static int forget(Session *self, PyObject *correlation) {
   if (PyErr_Occurred()) {
     return -1;
   }
-  int known = PyDict_Contains(self->expected, correlation);
-  return known <= 0 ? known : PyDict_DelItem(self->expected, correlation);
+  PyObject *expected = PyDict_GetItemWithError(self->expected, correlation);
+  long verb = expected == NULL ? 0 : PyLong_AsLong(expected);
+  if (verb <= 0) {
+    return PyErr_Occurred() ? -1 : 0;
+  }
+  PyObject *forgotten = PyLong_FromLong(-verb);
+  int stored = forgotten == NULL ? -1 : PyDict_SetItem(self->expected, correlation, forgotten);
+  Py_XDECREF(forgotten);
+  return stored;
 }
 
 static PyObject *take_until(Session *self, PyObject *correlation, int64_t deadline_ns) {
@@ -1283,7 +1296,8 @@ static PyObject *session_get_end_text(PyObject *object, void *closure) {
 static PyObject *session_get_outstanding(PyObject *object, void *closure) {
   (void)closure;
   Session *self = (Session *)object;
-  return PyLong_FromSsize_t(PyDict_Size(self->expected) + PyDict_Size(self->arrived));
+  return PyLong_FromSsize_t(
+      PyDict_Size(self->expected) + PyDict_Size(self->arrived) + PyList_Size(self->orphans));
 }
 
 static PyObject *session_get_session_id(PyObject *object, void *closure) {
@@ -1321,7 +1335,7 @@ static PyGetSetDef session_properties[] = {
     {"ended", session_get_ended, NULL, "Whether the session is over.", NULL},
     {"end_status", session_get_end_status, NULL, "Why it is over.", NULL},
     {"end_text", session_get_end_text, NULL, "Why it is over, in words.", NULL},
-    {"outstanding", session_get_outstanding, NULL, "Requests whose completion was not taken yet.", NULL},
+    {"outstanding", session_get_outstanding, NULL, "Requests whose completion has not come or was not taken yet, and answers still to be given back.", NULL},
     {"session_id", session_get_session_id, NULL, "The session's number.", NULL},
     {"generation", session_get_generation, NULL, "A number that is new at every start of the daemon.", NULL},
     {"heartbeat_ns", session_get_heartbeat, NULL, "When the daemon's index last looked round, CLOCK_MONOTONIC.", NULL},
