@@ -196,12 +196,11 @@ abstract class Call<Q, R> {
   }
 
   final void onDrain(Runnable then) {
-    response.drainHandler(
-        v -> {
-          response.drainHandler(null);
-          progress();
-          then.run();
-        });
+    response.drainHandler(v -> {
+      response.drainHandler(null);
+      progress();
+      then.run();
+    });
   }
 
   /** Writes a message that is already encoded. */

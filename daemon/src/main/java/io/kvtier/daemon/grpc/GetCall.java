@@ -159,8 +159,7 @@ final class GetCall extends Call<GetRequest, GetResponse> {
     if (count > 0) {
       environment
           .gateway()
-          .submitSilent(
-              IndexRequest.ofIds(Verb.RELEASE, 0, Arrays.copyOf(ids, count)));
+          .submitSilent(IndexRequest.ofIds(Verb.RELEASE, 0, Arrays.copyOf(ids, count)));
     }
   }
 

@@ -158,12 +158,11 @@ public final class GrpcFront implements AutoCloseable {
                             .setMaxConcurrentStreams(STREAMS_PER_CONNECTION_MAX))
                     .setHttp2ConnectionWindowSize(CONNECTION_WINDOW_BYTES))
             .connectionHandler(this::connected)
-            .requestHandler(
-                http -> {
-                  arriving = http;
-                  grpc.handle(http);
-                  arriving = null;
-                });
+            .requestHandler(http -> {
+              arriving = http;
+              grpc.handle(http);
+              arriving = null;
+            });
     try {
       listen(config);
     } catch (IOException e) {
@@ -307,8 +306,7 @@ public final class GrpcFront implements AutoCloseable {
         request ->
             begin(
                 request,
-                arrival ->
-                    new UnaryCall<>(callEnvironment, arrival, parser, refusal, handler)));
+                arrival -> new UnaryCall<>(callEnvironment, arrival, parser, refusal, handler)));
   }
 
   // ---- calls and connections
@@ -340,13 +338,12 @@ public final class GrpcFront implements AutoCloseable {
 
   private void connected(HttpConnection connection) {
     connections.put(connection, new RemoteConnection(gateway));
-    connection.closeHandler(
-        v -> {
-          RemoteConnection closed = connections.remove(connection);
-          if (closed != null) {
-            closed.close();
-          }
-        });
+    connection.closeHandler(v -> {
+      RemoteConnection closed = connections.remove(connection);
+      if (closed != null) {
+        closed.close();
+      }
+    });
   }
 
   private RemoteConnection connection(HttpConnection connection) {

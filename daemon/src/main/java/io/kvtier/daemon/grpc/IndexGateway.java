@@ -76,8 +76,7 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
     this.loop = loop;
     long bytes = SessionRegionDescriptor.regionBytes(RING_BYTES, RING_BYTES);
     try (Descriptor memory = SharedMemory.create("kvtier-grpc", bytes)) {
-      region =
-          SessionRegion.create(memory, SlotAllocator.DAEMON, RING_BYTES, RING_BYTES, arena);
+      region = SessionRegion.create(memory, SlotAllocator.DAEMON, RING_BYTES, RING_BYTES, arena);
     }
     requests = region.requestProducer();
     completions = region.completionConsumer();
@@ -112,20 +111,18 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
     Status reason = ended;
     if (reason != null) {
       if (!request.isSilent()) {
-        loop.runOnContext(
-            v ->
-                answer.accept(
-                    IndexAnswer.refusal(
-                        Status.SESSION_ENDED, "the session of remote callers ended: " + reason)));
+        loop.runOnContext(v ->
+            answer.accept(
+                IndexAnswer.refusal(
+                    Status.SESSION_ENDED, "the session of remote callers ended: " + reason)));
       }
       return correlationId;
     }
     if (!request.isSilent()) {
       if (queue.size() >= QUEUE_MAX) {
-        loop.runOnContext(
-            v ->
-                answer.accept(
-                    IndexAnswer.refusal(Status.BUSY, "too many requests wait for the index")));
+        loop.runOnContext(v ->
+            answer.accept(
+                IndexAnswer.refusal(Status.BUSY, "too many requests wait for the index")));
         return correlationId;
       }
       pending.put(correlationId, answer);
@@ -197,15 +194,14 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
   private void expireQueued() {
     long now = System.nanoTime();
     ArrayDeque<Queued> late = new ArrayDeque<>();
-    queue.removeIf(
-        waiting -> {
-          long deadline = waiting.request.deadlineNs();
-          boolean isLate = deadline != 0 && now - deadline >= 0 && !waiting.request.isSilent();
-          if (isLate) {
-            late.add(waiting);
-          }
-          return isLate;
-        });
+    queue.removeIf(waiting -> {
+      long deadline = waiting.request.deadlineNs();
+      boolean isLate = deadline != 0 && now - deadline >= 0 && !waiting.request.isSilent();
+      if (isLate) {
+        late.add(waiting);
+      }
+      return isLate;
+    });
     for (Queued request : late) {
       complete(
           request.correlationId,
@@ -264,8 +260,7 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
       seen = announce(seen, spin(seen));
       Words.putIntVolatile(region.segment(), SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 1);
       if (tail() == seen && running) {
-        Futex.await(
-            region.segment(), SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 1, SLEEP_NS);
+        Futex.await(region.segment(), SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 1, SLEEP_NS);
       }
       Words.putIntVolatile(region.segment(), SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 0);
       seen = announce(seen, tail());
@@ -273,8 +268,7 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
   }
 
   private long tail() {
-    return Words.getLongAcquire(
-        region.segment(), SessionRegionDescriptor.COMPLETION_TAIL_OFFSET);
+    return Words.getLongAcquire(region.segment(), SessionRegionDescriptor.COMPLETION_TAIL_OFFSET);
   }
 
   /** The tail, once it has moved or a short time has passed. */

@@ -170,7 +170,6 @@ final class IndexRequest {
 
   private static void writeKey(MemorySegment out, long at, int stride, ByteString key) {
     Words.putLong(out, at + stride - 8, 0); // what follows a key up to its stride is zero
-    MemorySegment.copy(
-        MemorySegment.ofBuffer(key.asReadOnlyByteBuffer()), 0, out, at, key.size());
+    MemorySegment.copy(MemorySegment.ofBuffer(key.asReadOnlyByteBuffer()), 0, out, at, key.size());
   }
 }

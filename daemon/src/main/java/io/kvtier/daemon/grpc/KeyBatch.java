@@ -61,8 +61,7 @@ record KeyBatch(
   /** The keys from one place up to another, with the key before them as their parent. */
   KeyBatch part(int from, int to) {
     ByteString before = from == 0 ? parent : keys.get(from - 1);
-    return new KeyBatch(
-        namespaceId, group, keys.subList(from, to), keyBytes, before, depth + from);
+    return new KeyBatch(namespaceId, group, keys.subList(from, to), keyBytes, before, depth + from);
   }
 
   /** The key at one place, alone. */

@@ -28,7 +28,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** The methods that carry no bytes of blocks: a message in, a request to the index, a message out. */
+/**
+ * The methods that carry no bytes of blocks: a message in, a request to the index, a message out.
+ */
 final class KvtierService {
   private final String version;
   private final int chunkBytes;
@@ -165,8 +167,7 @@ final class KvtierService {
   }
 
   private static IndexRequest request(Verb verb, KeyBatch keys, UnaryCall<?, ?> call) {
-    return IndexRequest.ofKeys(
-        verb, keys, 0, RequestDescriptor.PRIORITY_NORMAL, call.deadlineNs());
+    return IndexRequest.ofKeys(verb, keys, 0, RequestDescriptor.PRIORITY_NORMAL, call.deadlineNs());
   }
 
   private static BlocksResponse blocks(IndexAnswer answer) {
@@ -227,8 +228,7 @@ final class KvtierService {
       return;
     }
     KeyBatch asked =
-        new KeyBatch(
-            keys.namespaceId(), keys.group(), held, keys.keyBytes(), ByteString.EMPTY, 0);
+        new KeyBatch(keys.namespaceId(), keys.group(), held, keys.keyBytes(), ByteString.EMPTY, 0);
     call.askAlways(
         request(Verb.UNPIN, asked, call),
         answer -> {

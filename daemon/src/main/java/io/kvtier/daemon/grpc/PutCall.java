@@ -245,7 +245,8 @@ final class PutCall extends Call<PutRequest, PutResponse> {
     }
     leaveBlock();
     abortWindow();
-    int to = Math.min(all.count(), from + Math.clamp(WINDOW_BYTES / blockBytes, 1, WINDOW_BLOCKS_MAX));
+    int to =
+        Math.min(all.count(), from + Math.clamp(WINDOW_BYTES / blockBytes, 1, WINDOW_BLOCKS_MAX));
     block = from;
     windowFrom = from;
     reserving = true;

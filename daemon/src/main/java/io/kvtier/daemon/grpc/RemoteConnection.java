@@ -90,20 +90,14 @@ final class RemoteConnection {
     for (Call<?, ?> call : calls.toArray(Call<?, ?>[]::new)) {
       call.breakOff();
     }
-    pins.forEach(
-        (pin, count) -> {
-          KeyBatch key =
-              new KeyBatch(
-                  pin.namespaceId,
-                  pin.group,
-                  List.of(pin.key),
-                  pin.key.size(),
-                  ByteString.EMPTY,
-                  0);
-          for (int i = 0; i < count; i++) {
-            unpin(key);
-          }
-        });
+    pins.forEach((pin, count) -> {
+      KeyBatch key =
+          new KeyBatch(
+              pin.namespaceId, pin.group, List.of(pin.key), pin.key.size(), ByteString.EMPTY, 0);
+      for (int i = 0; i < count; i++) {
+        unpin(key);
+      }
+    });
     pins.clear();
     namespaces.clear();
   }
