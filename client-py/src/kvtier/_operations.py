@@ -52,7 +52,7 @@ class Work(NamedTuple):
 
 Operation: TypeAlias = Generator[Any, Any, T]
 
-PUT_WINDOW_BYTES = 4 << 20
+PUT_WINDOW_BYTES = 8 << 20
 """A put reserves, copies and commits this much at a time, so that the daemon checksums behind the copy."""
 
 GET_WINDOW_BYTES = 16 << 20
@@ -143,7 +143,7 @@ def leading_run(statuses: list[Status]) -> int:
 def _checked(link: Link, completion: Completion, count: int, unit: int) -> Completion:
     """The completion, or what stands for it when it does not have a result for each block."""
     if completion[0] is not _OK:
-        if not completion[4] and unit == protocol.COMPLETION_LONG_RESULT_BYTES:
+        if completion[3] and not completion[4] and unit == protocol.COMPLETION_LONG_RESULT_BYTES:
             link.session.give_back(completion[5], _core.granted_ids(completion[3]))
     elif completion[4] or len(completion[3]) != count * unit:
         link.session.fail(f"an answer of {len(completion[3])} bytes for {count} blocks of {unit} bytes each")

@@ -1,0 +1,110 @@
+package io.kvtier.bench;
+
+import java.nio.file.Path;
+import java.util.List;
+import java.util.concurrent.Callable;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Parameters;
+import picocli.CommandLine.Spec;
+
+/** The benchmarks' command line. */
+@Command(
+    name = "bench",
+    mixinStandardHelpOptions = true,
+    description = "Measures kvtier against the limits of the machine, in the same run.",
+    subcommands = {Bench.LocalCommand.class, Bench.DirectoryCommand.class, Bench.PeerCommand.class})
+public final class Bench implements Runnable {
+  @Spec private CommandLine.Model.CommandSpec spec;
+
+  private Bench() {}
+
+  public static void main(String[] arguments) {
+    System.exit(
+        new CommandLine(new Bench()).setCaseInsensitiveEnumValuesAllowed(true).execute(arguments));
+  }
+
+  @Override
+  public void run() {
+    throw new ParameterException(spec.commandLine(), "say what to measure");
+  }
+
+  /** Options of every benchmark. */
+  abstract static class Measuring implements Callable<Integer> {
+    @Option(
+        names = "--json",
+        paramLabel = "FILE",
+        description = "Also write the rows there, as one JSON array.")
+    private @Nullable Path json;
+
+    @Option(names = "--quick", description = "Fewer and shorter rounds: a trial, not a result.")
+    private boolean quick;
+
+    abstract void measure(Report report, boolean quick) throws Exception;
+
+    @Override
+    public Integer call() throws Exception {
+      String machine = Machine.describe();
+      Report report = new Report();
+      measure(report, quick);
+      report.print(System.out, machine);
+      if (json != null) {
+        report.writeJson(json);
+      }
+      return 0;
+    }
+  }
+
+  @Command(name = "directory", description = "The daemon's directory with ten million blocks.")
+  static final class DirectoryCommand extends Measuring {
+    @Override
+    void measure(Report report, boolean quick) throws Exception {
+      new DirectoryBench(quick).run(report);
+    }
+  }
+
+  @Command(name = "local", description = "The clients of this machine, over shared memory.")
+  static final class LocalCommand extends Measuring {
+    private enum Scenario {
+      LATENCY,
+      IDLE,
+      COPY,
+      SMALL
+    }
+
+    @Option(
+        names = "--only",
+        split = ",",
+        paramLabel = "SCENARIO",
+        description = "Not all, but: latency, idle, copy, small.")
+    private List<Scenario> only = List.of(Scenario.values());
+
+    @Override
+    void measure(Report report, boolean quick) throws Exception {
+      Setup setup = Setup.ofProperties(quick);
+      for (Scenario scenario : only) {
+        switch (scenario) {
+          case LATENCY -> new LatencyScenario(setup).run(report);
+          case IDLE -> new IdleScenario(setup).run(report);
+          case COPY -> new CopyScenario(setup).run(report);
+          case SMALL -> new SmallBlockScenario(setup).run(report);
+        }
+      }
+    }
+  }
+
+  @Command(name = "peer", hidden = true, description = "The other process of a ping-pong.")
+  static final class PeerCommand implements Callable<Integer> {
+    @Parameters(paramLabel = "SOCKET")
+    private Path socket = Path.of("");
+
+    @Override
+    public Integer call() throws Exception {
+      Peer.serve(socket);
+      return 0;
+    }
+  }
+}

@@ -1,0 +1,93 @@
+package io.kvtier.bench;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import io.kvtier.client.KvtierClient;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+
+/** A daemon of its own for one scenario: enough host memory that nothing is evicted, and no SSD. */
+final class DaemonProcess implements AutoCloseable {
+  private static final int STOP_TIMEOUT_S = 10;
+
+  private final Path folder;
+  private final Path socket;
+  private final Process process;
+
+  /** Starts one and waits until it is ready. */
+  DaemonProcess(Path root, long hostBytes, String... settings) throws IOException {
+    folder = Files.createTempDirectory("kvtier-bench-");
+    socket = folder.resolve("kvtier.sock");
+    List<String> command = new ArrayList<>();
+    command.add(root.resolve("scripts/kvtierd").toString());
+    command.add("--socket");
+    command.add(socket.toString());
+    List<String> all =
+        new ArrayList<>(
+            List.of(
+                "host.bytes=" + hostBytes,
+                "ssd.bytes=0",
+                "ssd.directory=" + folder.resolve("ssd"),
+                "grpc.enabled=false"));
+    all.addAll(List.of(settings));
+    for (String setting : all) {
+      command.add("--set");
+      command.add(setting);
+    }
+    process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+    BufferedReader output = process.inputReader(UTF_8);
+    String line = output.readLine();
+    while (line != null && !line.startsWith("kvtierd ready")) {
+      line = output.readLine();
+    }
+    if (line == null) {
+      close();
+      throw new IOException("the daemon did not become ready; its reason is above");
+    }
+  }
+
+  Path socket() {
+    return socket;
+  }
+
+  long pid() {
+    return process.pid();
+  }
+
+  /** A client of this daemon; fails when there is no session. */
+  KvtierClient connect() {
+    KvtierClient client =
+        KvtierClient.builder().socket(socket).name("bench").timeout(Duration.ofSeconds(30)).build();
+    try {
+      if (client.connect().pid() != pid()) {
+        throw new IllegalStateException("another daemon answers at " + socket);
+      }
+      return client;
+    } catch (RuntimeException e) {
+      client.close();
+      throw e;
+    }
+  }
+
+  @Override
+  public void close() throws IOException {
+    process.destroy();
+    try {
+      if (!process.waitFor(STOP_TIMEOUT_S, TimeUnit.SECONDS)) {
+        process.destroyForcibly();
+      }
+    } catch (InterruptedException e) {
+      process.destroyForcibly();
+      Thread.currentThread().interrupt();
+    }
+    Files.deleteIfExists(socket);
+    Files.deleteIfExists(folder.resolve("ssd"));
+    Files.deleteIfExists(folder);
+  }
+}

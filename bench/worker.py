@@ -1,0 +1,242 @@
+"""The Python side of the benchmarks: carries out the commands on its standard input, and answers each with one line."""
+
+import asyncio
+import mmap
+import random
+import struct
+import sys
+import time
+from collections.abc import Callable
+
+from kvtier import Client, Namespace, Status, aio
+
+KEY = struct.Struct("<QQQQ")
+NUMBER = struct.Struct("<Q")
+GOLDEN = 0x9E3779B97F4A7C15
+GET_TAG = 1
+PUT_TAG = 2
+TIMEOUT_S = 30.0
+BLOCKS_OF_JAVA = 1 << 10  # the least that the Java side has put, where it has put any
+SAMPLES_MIN = 10
+
+Answer = dict[str, float]
+
+
+def key_of(tag: int, number: int) -> bytes:
+    """The key that io.kvtier.bench.BenchKeys makes too."""
+    return KEY.pack(number * GOLDEN & 0xFFFFFFFFFFFFFFFF, tag, number, 0)
+
+
+def require(condition: bool, what: object) -> None:
+    """Ends the command with an error; `assert` can be switched off."""
+    if not condition:
+        raise RuntimeError(what)
+
+
+class WorkingSet:
+    """Blocks in private memory, in batches, and the random order of those on the other side."""
+
+    def __init__(self, block_bytes: int, blocks: int, batch: int) -> None:
+        self.block_bytes = block_bytes
+        self.batch = batch
+        # Private and without huge pages, as the Java side's.
+        self._memory = mmap.mmap(-1, block_bytes * blocks, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        view = memoryview(self._memory)
+        for at in range(0, len(view), 1 << 20):
+            view[at : at + (1 << 20)] = bytes(min(1 << 20, len(view) - at))
+        step = block_bytes * batch
+        self.batches = [view[at : at + step] for at in range(0, len(view), step)]
+        order = list(range(blocks))
+        random.Random(7).shuffle(order)
+        self.numbers = [order[at : at + batch] for at in range(0, blocks, batch)]
+        self.keys = [[key_of(GET_TAG, number) for number in numbers] for numbers in self.numbers]
+
+    def mark(self, index: int) -> None:
+        """Writes the numbers of a batch's blocks into their first and last bytes."""
+        for place, number in enumerate(self.numbers[index]):
+            NUMBER.pack_into(self.batches[index], place * self.block_bytes, number)
+            NUMBER.pack_into(self.batches[index], (place + 1) * self.block_bytes - 8, number)
+
+    def check(self, index: int) -> None:
+        """Fails when other blocks came than were asked for."""
+        for place, number in enumerate(self.numbers[index]):
+            first = NUMBER.unpack_from(self.batches[index], place * self.block_bytes)[0]
+            last = NUMBER.unpack_from(self.batches[index], (place + 1) * self.block_bytes - 8)[0]
+            require(first == number == last, f"block {number} came with the bytes of {first} and {last}")
+
+
+class Worker:
+    """The commands, one method each."""
+
+    def __init__(self) -> None:
+        self.socket = ""
+        self.client: Client
+        self.gets: Namespace
+        self.puts: Namespace
+        self.block_bytes = 0
+        self.set: WorkingSet
+        self.turn = 0
+        self.next_put = 0
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.async_client: aio.Client
+
+    def open(self, socket: str) -> Answer:
+        """Connects to a daemon."""
+        self.socket = socket
+        self.client = Client(socket, name="bench", timeout=TIMEOUT_S)
+        self.client.connect()
+        return {}
+
+    def namespace(self, block_bytes: str) -> Answer:
+        """Uses the blocks that the Java side has put."""
+        self.block_bytes = int(block_bytes)
+        self.gets = self.client.namespace(f"bench-get-{block_bytes}", block_bytes=self.block_bytes)
+        self.puts = self.client.namespace(f"bench-put-{block_bytes}", block_bytes=self.block_bytes)
+        return {}
+
+    def fill(self, block_bytes: str, blocks: str, batch: str) -> Answer:
+        """Makes a working set and puts it into the daemon."""
+        self.namespace(block_bytes)
+        self.set = WorkingSet(int(block_bytes), int(blocks), int(batch))
+        for index, keys in enumerate(self.set.keys):
+            self.set.mark(index)
+            statuses = self.gets.put(keys, self.set.batches[index])
+            require(all(status is Status.OK for status in statuses), statuses)
+        return {}
+
+    def latency(self, what: str, keys: str, gap_ms: str, duration_ms: str) -> Answer:
+        """Times one operation after the other."""
+        count = int(keys)
+        batches = [
+            [key_of(GET_TAG, (batch * count + i) % BLOCKS_OF_JAVA) for i in range(count)] for batch in range(64)
+        ]
+        operation, afterwards = self._operation(what, count)
+        gap_s = int(gap_ms) / 1000
+        clock = time.perf_counter_ns
+        samples: list[int] = []
+        end = clock() + int(duration_ms) * 1_000_000
+        turn = 0
+        started = 0
+        while started < end or len(samples) < SAMPLES_MIN:
+            chosen = batches[turn & 63]
+            turn += 1
+            if gap_s:
+                time.sleep(gap_s)
+            started = clock()
+            result = operation(chosen)
+            samples.append(clock() - started)
+            afterwards(result)
+        samples.sort()
+        return {"p50": samples[len(samples) // 2] / 1000, "p99": samples[len(samples) * 99 // 100] / 1000}
+
+    def _operation(self, what: str, count: int) -> tuple[Callable[[list[bytes]], object], Callable[[object], None]]:
+        namespace = self.gets
+
+        def acquire_release(keys: list[bytes]) -> int:
+            leases = namespace.acquire(keys)
+            run = leases.run
+            leases.release()
+            return run
+
+        def release(leases: object) -> None:
+            require(leases.run == count, leases)  # type: ignore[attr-defined]
+            leases.release()  # type: ignore[attr-defined]
+
+        def check_run(lookup: object) -> None:
+            require(lookup.run == count, lookup)  # type: ignore[attr-defined]
+
+        def check_ping(ping: object) -> None:
+            require(ping.status is Status.OK, ping)  # type: ignore[attr-defined]
+
+        match what:
+            case "acquire":
+                return namespace.acquire, release
+            case "acquire_release":
+                return acquire_release, lambda run: require(run == count, run)
+            case "lookup":
+                return namespace.lookup, check_run
+            case "ping":
+                return lambda keys: self.client.ping(), check_ping
+        raise ValueError(what)
+
+    def get(self, duration_ms: str) -> Answer:
+        """Copies batches out for a while."""
+        taken = self.set
+        calls = took = 0
+        clock = time.perf_counter_ns
+        while took < int(duration_ms) * 1_000_000:
+            index = self.turn
+            self.turn = (self.turn + 1) % len(taken.keys)
+            into = taken.batches[index]
+            into[:8] = bytes(8)
+            started = clock()
+            result = self.gets.get(taken.keys[index], into)
+            took += clock() - started
+            calls += 1
+            require(result.run == taken.batch, result)
+            taken.check(index)
+        return self._rate(calls, took)
+
+    def put(self, duration_ms: str) -> Answer:
+        """Copies fresh blocks in for a while, but no more than the working set, and clears them."""
+        taken = self.set
+        calls = took = 0
+        clock = time.perf_counter_ns
+        while took < int(duration_ms) * 1_000_000 and calls < len(taken.keys):
+            keys = [key_of(PUT_TAG, self.next_put + i) for i in range(taken.batch)]
+            self.next_put += taken.batch
+            started = clock()
+            statuses = self.puts.put(keys, taken.batches[calls])
+            took += clock() - started
+            calls += 1
+            require(all(status is Status.OK for status in statuses), statuses)
+        cleared = self.puts.clear()
+        require(cleared.blocks == calls * taken.batch, cleared)
+        return self._rate(calls, took)
+
+    def _rate(self, calls: int, took_ns: int) -> Answer:
+        moved = calls * self.set.batch * self.set.block_bytes
+        return {"gbps": moved / took_ns, "per_s": calls * 1e9 / took_ns}
+
+    def pipelined(self, in_flight: str, duration_ms: str) -> Answer:
+        """Single-block acquires of the asyncio client, that many at once."""
+        if self.loop is None:
+            self.loop = asyncio.new_event_loop()
+            self.async_client = aio.Client(self.socket, name="bench-aio", timeout=TIMEOUT_S)
+        return self.loop.run_until_complete(self._pipelined(int(in_flight), int(duration_ms)))
+
+    async def _pipelined(self, in_flight: int, duration_ms: int) -> Answer:
+        namespace = await self.async_client.namespace(self.gets.name, block_bytes=self.block_bytes)
+        keys = [[key_of(GET_TAG, number)] for number in range(BLOCKS_OF_JAVA)]
+        done = 0
+        started = time.perf_counter_ns()
+        end = started + duration_ms * 1_000_000
+
+        async def one_after_the_other(first: int) -> None:
+            nonlocal done
+            turn = first
+            while time.perf_counter_ns() < end:
+                leases = await namespace.acquire(keys[turn % len(keys)])
+                require(leases.run == 1, leases.statuses)
+                leases.release()
+                turn += in_flight
+                done += 1
+
+        await asyncio.gather(*(one_after_the_other(first) for first in range(in_flight)))
+        return {"per_s": done * 1e9 / (time.perf_counter_ns() - started)}
+
+
+def main() -> None:
+    """Until the standard input ends."""
+    worker = Worker()
+    for line in sys.stdin:
+        name, *arguments = line.split()
+        try:
+            answer = getattr(worker, name)(*arguments)
+            print("ok", *(f"{key}={value!r}" for key, value in answer.items()), flush=True)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the asker shows it
+            print(f"error {name}: {type(error).__name__}: {error}".replace("\n", " "), flush=True)
+
+
+if __name__ == "__main__":
+    main()
