@@ -872,7 +872,7 @@ final class GrpcFrontTest {
   void moreCallsThanTheLimit_areTurnedAway() {
     int namespace = register("a", 1000);
     List<GrpcClientRequest<PutRequest, PutResponse>> others = new ArrayList<>();
-    for (int i = 0; i < 128; i++) {
+    for (int i = 0; i < 64; i++) {
       GrpcClientRequest<PutRequest, PutResponse> other = beginPut();
       other.exceptionHandler(e -> {});
       other.write(header(keys(namespace, i, 1), 0));
