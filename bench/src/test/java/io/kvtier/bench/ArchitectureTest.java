@@ -53,10 +53,11 @@ final class ArchitectureTest {
   void tiersUsePoliciesNativeCallsAndStatus() {
     DescribedPredicate<JavaClass> status =
         describe(
-            "Status",
+            "Status and Words",
             type -> {
               String name = type.getName();
-              return name.equals("io.kvtier.protocol.Status")
+              return name.equals("io.kvtier.protocol.Words")
+                  || name.equals("io.kvtier.protocol.Status")
                   || name.startsWith("io.kvtier.protocol.Status$");
             });
     usesOfOursOnly(

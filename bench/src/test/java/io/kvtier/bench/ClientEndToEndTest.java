@@ -46,7 +46,7 @@ import org.junit.jupiter.api.io.TempDir;
 /** The Java client against a real daemon. Each test has a namespace of its own. */
 @Timeout(value = 60, unit = TimeUnit.SECONDS)
 final class ClientEndToEndTest {
-  private static final int BLOCK_BYTES = 16384;
+  private static final int BLOCK_BYTES = 4096;
   private static final AtomicReference<DaemonProcess> DAEMON = new AtomicReference<>();
 
   @BeforeAll
@@ -55,7 +55,7 @@ final class ClientEndToEndTest {
         DaemonProcess.start(
             folder,
             "host.bytes=128MiB",
-            "host.slab_bytes=8MiB",
+            "host.slab_bytes=16MiB",
             "ssd.bytes=512MiB",
             "ssd.file_bytes=64MiB"));
   }
@@ -140,17 +140,16 @@ final class ClientEndToEndTest {
   @Test
   void batch_overKeysMax_isSplitAndJoined() {
     int count = 2 * Protocol.KEYS_MAX + 500;
-    int bytes = 1024;
     try (KvtierClient client = open();
         Arena arena = Arena.ofShared()) {
-      Namespace namespace = client.namespace("large", bytes, Map.of());
+      Namespace namespace = namespace(client, "large");
       BlockingClient blocking = client.blocking();
       Keys keys = keys(0, count);
-      assertTrue(blocking.put(namespace, keys, filled(arena, 0, count, bytes)).isComplete());
+      assertTrue(blocking.put(namespace, keys, filled(arena, 0, count, BLOCK_BYTES)).isComplete());
       LookupResult found = blocking.lookup(namespace, keys);
       assertEquals(count, found.run());
       assertEquals(count, namespace.lookup(keys).join().run());
-      List<MemorySegment> read = empty(arena, count, bytes);
+      List<MemorySegment> read = empty(arena, count, BLOCK_BYTES);
       assertTrue(blocking.get(namespace, keys, read).isComplete());
       assertFilled(read, 0);
       try (Leases leases = blocking.acquire(namespace, keys)) {
@@ -195,13 +194,12 @@ final class ClientEndToEndTest {
   @Test
   void acquire_leadingRunOverKeysMax_leasesNothingBeyondTheHole() {
     int count = 2 * Protocol.KEYS_MAX;
-    int bytes = 512;
     try (KvtierClient client = open();
         Arena arena = Arena.ofShared()) {
-      Namespace namespace = client.namespace("long-run", bytes, Map.of());
+      Namespace namespace = namespace(client, "long-run");
       BlockingClient blocking = client.blocking();
       Keys keys = keys(0, count);
-      assertTrue(blocking.put(namespace, keys, filled(arena, 0, count, bytes)).isComplete());
+      assertTrue(blocking.put(namespace, keys, filled(arena, 0, count, BLOCK_BYTES)).isComplete());
       assertTrue(blocking.delete(namespace, keys.slice(100, 101), Options.DEFAULT).isComplete());
       try (Leases run = blocking.acquire(namespace, keys, Options.DEFAULT.withLeadingRun(true))) {
         assertEquals(100, run.granted());
@@ -311,30 +309,34 @@ final class ClientEndToEndTest {
 
   @Test
   void get_moreThanHostMemory_comesBackFromSsd() {
-    int count = 192;
-    int bytes = 1 << 20;
+    int count = 20;
+    int batch = Protocol.KEYS_MAX;
     try (KvtierClient client = open();
         Arena arena = Arena.ofShared()) {
-      Namespace namespace = client.namespace("big", bytes, Map.of());
+      Namespace namespace = namespace(client, "big");
       BlockingClient blocking = client.blocking();
-      List<MemorySegment> blocks = filled(arena, 0, count, bytes);
-      for (int i = 0; i < count; i += 8) {
-        Keys some = keys(i, 8);
-        BatchResult put = blocking.put(namespace, some, blocks.subList(i, i + 8));
-        for (int tries = 0; tries < 100 && !put.isComplete(); tries++) {
+      List<MemorySegment> blocks = empty(arena, batch, BLOCK_BYTES);
+      for (int i = 0; i < count; i++) {
+        int from = i * batch;
+        Keys some = keys(from, batch);
+        for (int b = 0; b < batch; b++) {
+          Patterns.fill(blocks.get(b), from + b);
+        }
+        BatchResult put = blocking.put(namespace, some, blocks);
+        for (int tries = 0; tries < 200 && !put.isComplete(); tries++) {
+          assertEquals(Status.OK, put.status(), put::detail);
           DaemonProcess.pause(20);
-          put = blocking.put(namespace, some, blocks.subList(i, i + 8));
+          put = blocking.put(namespace, some, blocks);
         }
         assertTrue(put.isComplete(), put::toString);
       }
-      List<MemorySegment> read = empty(arena, 16, bytes);
-      for (int i = 0; i < count; i += 16) {
-        BatchResult got = namespace.get(keys(i, 16), read).join();
+      for (int i = 0; i < count; i++) {
+        BatchResult got = namespace.get(keys(i * batch, batch), blocks).join();
         assertTrue(got.isComplete(), got::toString);
-        assertFilled(read, i);
+        assertFilled(blocks, i * batch);
       }
       assertTrue(counter(client, "promotions") > 0);
-      assertEquals(count, blocking.clear(namespace, Options.DEFAULT).value());
+      assertEquals((long) count * batch, blocking.clear(namespace, Options.DEFAULT).value());
     }
   }
 

@@ -8,6 +8,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 
 /** A real daemon in a process of its own. */
 final class DaemonProcess implements AutoCloseable {
@@ -120,10 +121,27 @@ final class DaemonProcess implements AutoCloseable {
       if (code != 0) {
         throw new IllegalStateException("kill -" + name + " ended with " + code);
       }
+      while (name.equals("STOP") && !isStopped()) {
+        pause(1);
+      }
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
+    }
+  }
+
+  /** Whether each of its threads is stopped: the signal takes a moment to reach them all. */
+  private boolean isStopped() throws IOException {
+    try (Stream<Path> tasks = Files.list(Path.of("/proc/" + pid() + "/task"))) {
+      for (Path task : tasks.toList()) {
+        String stat = Files.readString(task.resolve("stat"));
+        // pid (name) state ...; the name may hold anything.
+        if (stat.charAt(stat.lastIndexOf(')') + 2) != 'T') {
+          return false;
+        }
+      }
+      return true;
     }
   }
 

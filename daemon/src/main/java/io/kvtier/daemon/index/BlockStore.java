@@ -448,8 +448,14 @@ final class BlockStore {
     }
     filterClass = sizeClass;
     filterSession = session;
-    int victim = hostPolicy.victim(hostVictimsNear, WINDOW + demotionsTotal);
+    int looks = WINDOW + demotionsTotal;
+    int victim = hostPolicy.victim(hostVictimsNear, looks);
     if (victim == EvictionPolicy.NONE) {
+      victim = hostPolicy.victim(hostVictims, looks);
+    }
+    if (victim == EvictionPolicy.NONE) {
+      // Every block that is about to go is of another size: the memory belongs to this one now.
+      drainSomeRegion();
       victim = hostPolicy.victim(hostVictims, Integer.MAX_VALUE);
     }
     return victim != EvictionPolicy.NONE && evictFromHost(victim);
@@ -567,21 +573,17 @@ final class BlockStore {
     }
     filterClass = ssdClass;
     int looks = WINDOW + ssdTransfers.inFlight();
-    if (ssd.regionsOfClass(ssdClass) == 0) {
-      int oldest = ssdPolicy.victim(ssdVictimsAnyClass, looks);
-      if (oldest != EvictionPolicy.NONE && ssd.draining() == SlotAllocator.NONE) {
-        int region = ssd.regionOf(directory.ssdSlot(oldest));
-        ssd.drain(region);
+    int victim = ssdPolicy.victim(ssdVictims, looks);
+    if (victim == EvictionPolicy.NONE) {
+      drainSomeFile(looks);
+      slot = ssd.allocate(ssdClass, SlotAllocator.DAEMON, true, block);
+      if (slot != SlotAllocator.NONE) {
+        return slot;
       }
-      drainSsd();
-    } else {
-      int victim = ssdPolicy.victim(ssdVictims, looks);
-      if (victim == EvictionPolicy.NONE) {
-        victim = ssdPolicy.victim(ssdVictims, Integer.MAX_VALUE);
-      }
-      if (victim != EvictionPolicy.NONE) {
-        dropSsdCopy(victim);
-      }
+      victim = ssdPolicy.victim(ssdVictims, Integer.MAX_VALUE);
+    }
+    if (victim != EvictionPolicy.NONE) {
+      dropSsdCopy(victim);
     }
     return ssd.allocate(ssdClass, SlotAllocator.DAEMON, true, block);
   }
@@ -593,6 +595,15 @@ final class BlockStore {
       counters.add(Counter.DROPPED, 1);
     }
     settle(block);
+  }
+
+  /** A size class whose own blocks are all newer than the next to go takes over a file. */
+  private void drainSomeFile(int looks) {
+    int oldest = ssdPolicy.victim(ssdVictimsAnyClass, looks);
+    if (oldest != EvictionPolicy.NONE && ssd.draining() == SlotAllocator.NONE) {
+      ssd.drain(ssd.regionOf(directory.ssdSlot(oldest)));
+    }
+    drainSsd();
   }
 
   private void drainSsd() {
@@ -727,6 +738,17 @@ final class BlockStore {
         return;
       }
     }
+  }
+
+  /**
+   * Whether a slot of a size class may come free without anybody's doing: something can be evicted,
+   * or is on its way out or in.
+   */
+  boolean isRoomComing(int sizeClass) {
+    filterClass = sizeClass;
+    return !isIdle()
+        || host.draining() != SlotAllocator.NONE
+        || hostPolicy.victim(hostVictims, Integer.MAX_VALUE) != EvictionPolicy.NONE;
   }
 
   /**
@@ -871,5 +893,46 @@ final class BlockStore {
         || ssdSlots != ssd.slotsTotal() - ssd.slotsFree()) {
       throw new IllegalStateException("slots in use are not those of the blocks");
     }
+  }
+
+  /** The state in words, for whoever looks for a defect. */
+  @Override
+  public String toString() {
+    StringBuilder out = new StringBuilder(256);
+    out.append("copies ")
+        .append(copies.inFlight())
+        .append(", ssd ")
+        .append(ssdTransfers.inFlight());
+    out.append(", backlog ")
+        .append(checksumBacklog.size())
+        .append(", wanted ")
+        .append(wantedPromotions.size());
+    for (int i = 0; i < host.classes(); i++) {
+      out.append("; host class ").append(i).append(": regions ").append(host.regionsOfClass(i));
+      out.append(", free ")
+          .append(host.freeOfClass(i))
+          .append(", leaving ")
+          .append(demotionsInFlight[i]);
+      out.append(", waiting ").append(waitingForSlot[i]);
+    }
+    for (int i = 0; i < ssd.classes(); i++) {
+      out.append("; SSD class ").append(i).append(": regions ").append(ssd.regionsOfClass(i));
+      out.append(", free ").append(ssd.freeOfClass(i));
+    }
+    out.append("; draining ").append(host.draining()).append(" and ").append(ssd.draining());
+    for (int block = 0; block < directory.highWater(); block++) {
+      if (directory.isUsed(block) && (directory.pins(block) > 0 || directory.leases(block) > 0)) {
+        out.append("; block ").append(block).append(" is ").append(directory.hostState(block));
+        out.append('/')
+            .append(directory.ssdState(block))
+            .append(", pins ")
+            .append(directory.pins(block));
+        out.append(", leases ")
+            .append(directory.leases(block))
+            .append(", class ")
+            .append(sizeClass(block));
+      }
+    }
+    return out.toString();
   }
 }

@@ -673,7 +673,8 @@ final class Index implements BlockStore.Listener {
       // The pin keeps the record until the slot is there.
       store.pin(block);
       if (slotQueue.size() > 0 || !reserveOne(session, operation, i, block, namespace)) {
-        if (slotQueue.offer((long) operation.poolIndex << 32 | i)) {
+        if (!isStuck(operation, namespace)
+            && slotQueue.offer((long) operation.poolIndex << 32 | i)) {
           operation.block[i] = block;
           operation.open++;
           store.addWaiting(namespace.hostClass(), 1);
@@ -716,6 +717,22 @@ final class Index implements BlockStore.Listener {
     return true;
   }
 
+  /**
+   * Whether an operation waits for itself: it holds slots already, and nothing but their commit
+   * would free one. It gets what it has, and BUSY for the rest.
+   */
+  private boolean isStuck(Operation operation, Namespaces.Namespace namespace) {
+    if (store.isRoomComing(namespace.hostClass())) {
+      return false;
+    }
+    for (int i = 0; i < operation.count; i++) {
+      if (operation.hold[i] != HoldTable.NONE) {
+        return true;
+      }
+    }
+    return false;
+  }
+
   private void serveSlotQueue() {
     for (int waiting = slotQueue.size(); waiting > 0; waiting--) {
       long item = slotQueue.poll();
@@ -726,7 +743,13 @@ final class Index implements BlockStore.Listener {
       if (session == null || namespace == null) {
         throw new IllegalStateException("an operation outlived its session");
       }
-      if (!reserveOne(session, operation, place, operation.block[place], namespace)) {
+      boolean decided = reserveOne(session, operation, place, operation.block[place], namespace);
+      if (!decided && isStuck(operation, namespace)) {
+        store.unpin(operation.block[place]);
+        busy(operation, place);
+        decided = true;
+      }
+      if (!decided) {
         slotQueue.offer(item);
         // First come, first served: the others would only scan in vain. Turn the queue back to its
         // order.

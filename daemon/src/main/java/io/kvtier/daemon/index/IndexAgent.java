@@ -282,4 +282,9 @@ public final class IndexAgent {
   public @Nullable Session session(int place) {
     return place < index.sessionsEnd() ? index.session(place) : null;
   }
+
+  @Override
+  public String toString() {
+    return index.store().toString();
+  }
 }

@@ -300,7 +300,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     expectZero(Counter.GAUGE_HOST_SLOTS_IN_FLIGHT);
     expectZero(Counter.GAUGE_SSD_SLOTS_IN_FLIGHT);
     if (!agent.isIdle()) {
-      violated("transfers are still in flight");
+      violated("transfers are still in flight: " + agent);
     }
     // Accepted is kept: with no fault and nothing dropped for want of room, every accepted block is
     // there.

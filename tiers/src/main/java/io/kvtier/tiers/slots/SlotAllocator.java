@@ -146,12 +146,14 @@ public final class SlotAllocator {
         }
       }
     }
-    if (unassigned > 0) {
-      for (int region = 0; region < classOfRegion.length; region++) {
-        if (classOfRegion[region] == NONE) {
-          assign(region, sizeClass);
-          return region;
+    for (int region = 0; region < classOfRegion.length; region++) {
+      // An empty region of another class is as good as one of none.
+      if (usedCount[region] == 0 && region != draining && classOfRegion[region] != sizeClass) {
+        if (classOfRegion[region] != NONE) {
+          unassign(region);
         }
+        assign(region, sizeClass);
+        return region;
       }
     }
     return mayTake ? takeable : NONE;

@@ -73,6 +73,17 @@ class SlotAllocatorTest {
   }
 
   @Test
+  void allocate_emptyRegionOfAnotherClass_changesItsClass() {
+    SlotAllocator slots = new SlotAllocator(1, 8 * PAGE, PAGE);
+    int small = slots.sizeClass(PAGE);
+    int large = slots.sizeClass(4 * PAGE);
+    slots.free(slots.allocate(small, SlotAllocator.DAEMON, true, 7));
+    assertNotEquals(SlotAllocator.NONE, slots.allocate(large, SlotAllocator.DAEMON, true, 8));
+    assertEquals(0, slots.freeOfClass(small));
+    slots.checkInvariants();
+  }
+
+  @Test
   void free_twice_isRefused() {
     SlotAllocator slots = new SlotAllocator(1, 4 * PAGE, PAGE);
     int slot = slots.allocate(slots.sizeClass(PAGE), SlotAllocator.DAEMON, true, 0);
