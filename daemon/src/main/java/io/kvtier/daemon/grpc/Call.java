@@ -3,6 +3,7 @@ package io.kvtier.daemon.grpc;
 import com.google.protobuf.InvalidProtocolBufferException;
 import io.kvtier.protocol.Status;
 import io.vertx.core.buffer.Buffer;
+import io.vertx.core.http.HttpServerRequest;
 import io.vertx.grpc.common.GrpcMessage;
 import io.vertx.grpc.common.GrpcStatus;
 import io.vertx.grpc.server.GrpcServerRequest;
@@ -34,6 +35,7 @@ abstract class Call<Q, R> {
 
   final Environment environment;
   final RemoteConnection connection;
+  private final HttpServerRequest http;
   private final GrpcServerRequest<Q, R> request;
   private final GrpcServerResponse<Q, R> response;
   private final long deadlineNs;
@@ -43,10 +45,15 @@ abstract class Call<Q, R> {
   private boolean over;
   private @Nullable Runnable answer;
 
-  Call(Environment environment, RemoteConnection connection, GrpcServerRequest<Q, R> request) {
+  /** A call as the server hands it over: the same request as HTTP and as gRPC. */
+  record Arrival<Q, R>(
+      RemoteConnection connection, HttpServerRequest http, GrpcServerRequest<Q, R> request) {}
+
+  Call(Environment environment, Arrival<Q, R> arrival) {
     this.environment = environment;
-    this.connection = connection;
-    this.request = request;
+    this.connection = arrival.connection;
+    this.http = arrival.http;
+    this.request = arrival.request;
     this.response = request.response();
     this.deadlineNs =
         request.timeout() > 0 ? System.nanoTime() + request.timeout() * 1_000_000L : 0;
@@ -54,6 +61,7 @@ abstract class Call<Q, R> {
 
   /** Begins to receive. */
   final void start() {
+    connection.opened(this);
     response.exceptionHandler(e -> breakOff());
     request.exceptionHandler(e -> breakOff());
     request.errorHandler(e -> breakOff());
@@ -128,8 +136,20 @@ abstract class Call<Q, R> {
     return deadlineNs;
   }
 
-  final GrpcServerRequest<Q, R> request() {
-    return request;
+  /**
+   * Takes no more bytes off the wire. It is the HTTP request that is paused, because Vert.x 5.0.7
+   * can't pause a gRPC request whose last byte has come already.
+   */
+  final void pause() {
+    if (!http.isEnded()) {
+      http.pause();
+    }
+  }
+
+  final void resume() {
+    if (!http.isEnded()) {
+      http.resume();
+    }
   }
 
   final boolean isHalfClosed() {
@@ -167,7 +187,7 @@ abstract class Call<Q, R> {
       how.run();
     } else {
       answer = how;
-      request.resume();
+      resume();
     }
   }
 
@@ -188,7 +208,8 @@ abstract class Call<Q, R> {
     response.writeMessage(GrpcMessage.message("identity", message));
   }
 
-  private void breakOff() {
+  /** The client is gone, and nothing can be answered. */
+  final void breakOff() {
     answer = null;
     end();
   }

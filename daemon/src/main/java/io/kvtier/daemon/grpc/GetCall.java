@@ -10,7 +10,6 @@ import io.kvtier.protocol.v1.GetRequest;
 import io.kvtier.protocol.v1.GetResponse;
 import io.vertx.core.buffer.Buffer;
 import io.vertx.grpc.common.GrpcStatus;
-import io.vertx.grpc.server.GrpcServerRequest;
 import java.io.IOException;
 import java.util.Arrays;
 import java.util.zip.CRC32C;
@@ -56,11 +55,8 @@ final class GetCall extends Call<GetRequest, GetResponse> {
   private @Nullable CRC32C crc;
   private boolean draining;
 
-  GetCall(
-      Environment environment,
-      RemoteConnection connection,
-      GrpcServerRequest<GetRequest, GetResponse> request) {
-    super(environment, connection, request);
+  GetCall(Environment environment, Arrival<GetRequest, GetResponse> arrival) {
+    super(environment, arrival);
   }
 
   @Override

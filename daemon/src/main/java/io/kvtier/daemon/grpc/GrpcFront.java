@@ -29,6 +29,7 @@ import io.vertx.core.http.Http2Settings;
 import io.vertx.core.http.HttpConnection;
 import io.vertx.core.http.HttpServer;
 import io.vertx.core.http.HttpServerOptions;
+import io.vertx.core.http.HttpServerRequest;
 import io.vertx.grpc.common.GrpcStatus;
 import io.vertx.grpc.common.ServiceMethod;
 import io.vertx.grpc.server.GrpcProtocol;
@@ -46,6 +47,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -56,7 +58,9 @@ import org.slf4j.LoggerFactory;
 public final class GrpcFront implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(GrpcFront.class);
   private static final int CALLS_MAX = 1024;
-  private static final int BYTE_CALLS_MAX = 128;
+
+  /** Get and Put: each may have about three chunks in the heap. */
+  private static final int BYTE_CALLS_MAX = 64;
   private static final int STREAMS_PER_CONNECTION_MAX = 256;
   private static final int STREAM_WINDOW_BYTES = 1 << 20;
   private static final int CONNECTION_WINDOW_BYTES = 8 << 20;
@@ -90,6 +94,9 @@ public final class GrpcFront implements AutoCloseable {
   private final NamespaceSizes namespaces = new NamespaceSizes();
   private final Call.Environment callEnvironment;
   private int byteCalls;
+
+  /** The request that the gRPC server is looking at. */
+  private @Nullable HttpServerRequest arriving;
 
   /** Starts to serve; throws naming the key to change when the port can't be had. */
   public GrpcFront(KvtierdConfig.GrpcConfig config, Environment environment) throws IOException {
@@ -153,7 +160,11 @@ public final class GrpcFront implements AutoCloseable {
                             .setMaxConcurrentStreams(STREAMS_PER_CONNECTION_MAX))
                     .setHttp2ConnectionWindowSize(CONNECTION_WINDOW_BYTES))
             .connectionHandler(this::connected)
-            .requestHandler(grpc);
+            .requestHandler(http -> {
+              arriving = http;
+              grpc.handle(http);
+              arriving = null;
+            });
     try {
       listen(config);
     } catch (IOException e) {
@@ -252,10 +263,10 @@ public final class GrpcFront implements AutoCloseable {
         service::stats);
     grpc.callHandler(
         KvtierGrpcService.Get,
-        request -> begin(request, connection -> new GetCall(callEnvironment, connection, request)));
+        request -> begin(request, arrival -> new GetCall(callEnvironment, arrival)));
     grpc.callHandler(
         KvtierGrpcService.Put,
-        request -> begin(request, connection -> new PutCall(callEnvironment, connection, request)));
+        request -> begin(request, arrival -> new PutCall(callEnvironment, arrival)));
   }
 
   private static OutcomeResponse outcomeOnly(Outcome outcome) {
@@ -297,17 +308,20 @@ public final class GrpcFront implements AutoCloseable {
         request ->
             begin(
                 request,
-                connection ->
-                    new UnaryCall<>(
-                        callEnvironment, connection, request, parser, refusal, handler)));
+                arrival -> new UnaryCall<>(callEnvironment, arrival, parser, refusal, handler)));
   }
 
   // ---- calls and connections
   // ------------------------------------------------------------------------------------
 
   private <Q, R> void begin(
-      GrpcServerRequest<Q, R> request, Function<RemoteConnection, Call<Q, R>> maker) {
-    Call<Q, R> call = maker.apply(connection(request.connection()));
+      GrpcServerRequest<Q, R> request, Function<Call.Arrival<Q, R>, Call<Q, R>> maker) {
+    HttpServerRequest http = arriving;
+    if (http == null) {
+      throw new IllegalStateException("a call came outside of its HTTP request");
+    }
+    Call<Q, R> call =
+        maker.apply(new Call.Arrival<>(connection(request.connection()), http, request));
     boolean carriesBytes = !(call instanceof UnaryCall);
     boolean isTooMany = calls.size() >= CALLS_MAX || (carriesBytes && byteCalls >= BYTE_CALLS_MAX);
     calls.add(call);

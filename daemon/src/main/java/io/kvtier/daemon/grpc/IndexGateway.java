@@ -259,6 +259,8 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
     while (running) {
       seen = announce(seen, spin(seen));
       Words.putIntVolatile(region.segment(), SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 1);
+      // The announcement must be visible before the last look: whoever comes after it wakes.
+      Words.fullFence();
       if (tail() == seen && running) {
         Futex.await(region.segment(), SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 1, SLEEP_NS);
       }

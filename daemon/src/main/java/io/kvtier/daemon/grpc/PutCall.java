@@ -12,7 +12,6 @@ import io.kvtier.protocol.v1.PutChunk;
 import io.kvtier.protocol.v1.PutHeader;
 import io.kvtier.protocol.v1.PutRequest;
 import io.kvtier.protocol.v1.PutResponse;
-import io.vertx.grpc.server.GrpcServerRequest;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
@@ -57,11 +56,8 @@ final class PutCall extends Call<PutRequest, PutResponse> {
   private @Nullable Integer checksum;
   private boolean requestsEnded;
 
-  PutCall(
-      Environment environment,
-      RemoteConnection connection,
-      GrpcServerRequest<PutRequest, PutResponse> request) {
-    super(environment, connection, request);
+  PutCall(Environment environment, Arrival<PutRequest, PutResponse> arrival) {
+    super(environment, arrival);
   }
 
   @Override
@@ -254,7 +250,7 @@ final class PutCall extends Call<PutRequest, PutResponse> {
     block = from;
     windowFrom = from;
     reserving = true;
-    request().pause();
+    pause();
     correlationId =
         environment
             .gateway()
@@ -275,13 +271,13 @@ final class PutCall extends Call<PutRequest, PutResponse> {
     reserved = answer;
     if (isOver() || callStatus != null) {
       abortWindow();
-      request().resume();
+      resume();
       respondWhenDone();
       return;
     }
     if (answer.status() != Status.OK) {
       stop(answer.status(), answer.text());
-      request().resume();
+      resume();
       return;
     }
     windowTo = to;
@@ -292,7 +288,7 @@ final class PutCall extends Call<PutRequest, PutResponse> {
     }
     takeChunks();
     if (!reserving) {
-      request().resume();
+      resume();
     }
     respondWhenDone();
   }

@@ -4,9 +4,12 @@ import com.google.protobuf.ByteString;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Verb;
 import java.util.BitSet;
+import java.util.Collections;
 import java.util.HashMap;
+import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
 /** What a connection holds or has going on, so that its end can end that too. */
@@ -15,12 +18,19 @@ final class RemoteConnection {
 
   private final IndexGateway gateway;
   private final Map<Long, Call<?, ?>> operations = new HashMap<>();
+  private final Set<Call<?, ?>> calls = Collections.newSetFromMap(new IdentityHashMap<>());
   private final Map<PinKey, Integer> pins = new HashMap<>();
   final BitSet namespaces = new BitSet();
   private boolean closed;
 
   RemoteConnection(IndexGateway gateway) {
     this.gateway = gateway;
+  }
+
+  void opened(Call<?, ?> call) {
+    if (!call.isOver()) {
+      calls.add(call);
+    }
   }
 
   /** Makes a call known by the number that its client gave it; 0 is no number. */
@@ -31,6 +41,7 @@ final class RemoteConnection {
   }
 
   void finished(long operationId, Call<?, ?> call) {
+    calls.remove(call);
     if (operationId != 0) {
       operations.remove(operationId, call);
     }
@@ -73,9 +84,12 @@ final class RemoteConnection {
         IndexRequest.ofKeys(Verb.UNPIN, key, 0, RequestDescriptor.PRIORITY_NORMAL, 0), a -> {});
   }
 
-  /** The connection has ended: its pins are released. */
+  /** The connection has ended, and with it its calls; its pins are released. */
   void close() {
     closed = true;
+    for (Call<?, ?> call : calls.toArray(Call<?, ?>[]::new)) {
+      call.breakOff();
+    }
     pins.forEach((pin, count) -> {
       KeyBatch key =
           new KeyBatch(

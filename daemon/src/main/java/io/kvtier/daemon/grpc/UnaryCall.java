@@ -5,7 +5,6 @@ import com.google.protobuf.Parser;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.v1.Outcome;
 import io.vertx.grpc.common.GrpcStatus;
-import io.vertx.grpc.server.GrpcServerRequest;
 import java.util.function.Consumer;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
@@ -26,12 +25,11 @@ final class UnaryCall<Q, R> extends Call<Q, R> {
 
   UnaryCall(
       Environment environment,
-      RemoteConnection connection,
-      GrpcServerRequest<Q, R> request,
+      Arrival<Q, R> arrival,
       Parser<Q> parser,
       Function<Outcome, R> refusal,
       Method<Q, R> method) {
-    super(environment, connection, request);
+    super(environment, arrival);
     this.parser = parser;
     this.refusal = refusal;
     this.method = method;
