@@ -63,6 +63,12 @@ class Daemon:
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
+    def pause(self) -> None:
+        """Stops the process; returns when none of its threads runs any more."""
+        self.signal(signal.SIGSTOP)
+        tasks = Path(f"/proc/{self.pid}/task")
+        assert eventually(lambda: all((task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks.iterdir()))
+
     def kill(self) -> None:
         if self.process is not None:
             self.process.kill()

@@ -118,7 +118,7 @@ def test_cancelled_waitingOperation_returnsAtOnce(fresh_daemon: Daemon) -> None:
         namespace = await client.namespace("aio-waits", block_bytes=4096)
         some = keys("aio-waits", 4)
         assert await namespace.put(some, blocks(some, 4096)) == [Status.OK] * 4
-        fresh_daemon.signal(signal.SIGSTOP)
+        fresh_daemon.pause()
         tasks = [asyncio.create_task(namespace.acquire(some)) for _ in range(10)]
         await asyncio.sleep(0.05)
         started = time.monotonic()
@@ -140,7 +140,7 @@ def test_daemonKilled_unavailableThenReconnects(fresh_daemon: Daemon) -> None:
         namespace = await client.namespace("aio-killed", block_bytes=4096)
         some = keys("aio-killed", 4)
         assert await namespace.put(some, blocks(some, 4096)) == [Status.OK] * 4
-        fresh_daemon.signal(signal.SIGSTOP)
+        fresh_daemon.pause()
         waiting = [asyncio.create_task(namespace.get(some, bytearray(4 * 4096))) for _ in range(5)]
         await asyncio.sleep(0.05)
         fresh_daemon.kill()
@@ -165,7 +165,7 @@ def test_daemonKilled_unavailableThenReconnects(fresh_daemon: Daemon) -> None:
 def test_closeWhileWaiting_unavailable(fresh_daemon: Daemon) -> None:
     async def scenario(client: aio.Client) -> None:
         namespace = await client.namespace("aio-close", block_bytes=4096)
-        fresh_daemon.signal(signal.SIGSTOP)
+        fresh_daemon.pause()
         task = asyncio.create_task(namespace.lookup(keys("aio-close", 3)))
         await asyncio.sleep(0.05)
         await client.close()

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from conftest import REPOSITORY, Daemon
+from conftest import REPOSITORY, Daemon, eventually
 
 from kvtier import Client
 
@@ -218,7 +218,7 @@ def test_replay_leaves_nothing_behind_and_starts_cold_again(
         for _ in range(2):
             code, figures = run(daemon, capsys, "--trace", str(trace_file(tmp_path)))
             assert code == 0 and figures["block_hits"] == HITS
-            assert client.counters()["blocks"] == 0
+            assert eventually(lambda: client.counters()["blocks"] == 0)
 
 
 def test_a_planted_wrong_byte_is_counted_and_fails(

@@ -80,11 +80,12 @@ class Link:
         self._lock = threading.Lock()
         self._answers_overdue = 0
 
-    def map_slabs(self, indices: Iterable[int], writable: bool, deadline_ns: int) -> None:
-        """Maps what is not mapped yet. What the daemon denies, or does not answer in time, stays unmapped."""
+    def map_slabs(self, indices: Iterable[int], writable: bool, deadline_ns: int) -> Status:
+        """Maps what is not mapped yet. OK, or the status of the blocks in slabs that stay unmapped."""
         slabs = self.write_slabs if writable else self.read_slabs
         if not self._lock.acquire(timeout=max(0, deadline_ns - monotonic_ns()) / 1e9):
-            return
+            return Status.DEADLINE
+        outcome = Status.OK
         try:
             for index in sorted(indices):
                 if index in slabs or self.session.ended:
@@ -92,14 +93,17 @@ class Link:
                 if index >= self.slab_count:
                     raise SessionError(f"slab {index} of {self.slab_count}")
                 slab = self._map_slab(index, writable, deadline_ns)
-                if slab is not None:
+                if isinstance(slab, Slab):
                     slabs[index] = slab
+                else:
+                    outcome = slab
         except (OSError, SessionError) as error:
             self.session.fail(f"mapping a slab failed: {error}")
         finally:
             self._lock.release()
+        return Status.UNAVAILABLE if self.session.ended else outcome
 
-    def _map_slab(self, index: int, writable: bool, deadline_ns: int) -> Slab | None:
+    def _map_slab(self, index: int, writable: bool, deadline_ns: int) -> Slab | Status:
         request = _MAP_SLAB.pack(protocol.HANDSHAKE_MAP_SLAB_MAGIC, index, writable)
         try:
             self._channel.settimeout(_seconds_until(deadline_ns))
@@ -114,7 +118,7 @@ class Link:
                 # The answer to a question whose asker went away at its deadline.
                 _close_all(descriptors)
         except TimeoutError:
-            return None
+            return Status.DEADLINE
         try:
             if len(message) < _MAP_SLAB_ANSWER.size:
                 raise SessionError(f"an answer of {len(message)} bytes to a slab request")
@@ -122,7 +126,8 @@ class Link:
             if magic != protocol.HANDSHAKE_MAP_SLAB_MAGIC or answered != index:
                 raise SessionError(f"an answer about slab {answered}, asked about {index}")
             if status != Status.OK or len(descriptors) != 1:
-                return None
+                # Denied: the reservation in it has ended meanwhile.
+                return Status.STALE
             return Slab(descriptors[0], self.slab_bytes, writable)
         finally:
             _close_all(descriptors)
@@ -263,6 +268,8 @@ def _open_link(path: str, name: str, ring_bytes: int, deadline_ns: int) -> Link:
             raise Unavailable(f"no daemon listens at {path}: the socket does not exist") from None
         except ConnectionRefusedError:
             raise Unavailable(f"no daemon listens at {path}: the socket was left behind by one that ended") from None
+        except (ConnectionResetError, BrokenPipeError):
+            raise Unavailable(f"the daemon at {path} ended while this client connected") from None
         except TimeoutError:
             raise Unavailable(f"the daemon at {path} accepts connections but does not answer in time") from None
         except OSError as error:

@@ -52,7 +52,7 @@ class Work(NamedTuple):
 
 Operation: TypeAlias = Generator[Any, Any, T]
 
-PUT_WINDOW_BYTES = 4 << 20
+PUT_WINDOW_BYTES = 8 << 20
 """A put reserves, copies and commits this much at a time, so that the daemon checksums behind the copy."""
 
 GET_WINDOW_BYTES = 16 << 20
@@ -143,7 +143,7 @@ def leading_run(statuses: list[Status]) -> int:
 def _checked(link: Link, completion: Completion, count: int, unit: int) -> Completion:
     """The completion, or what stands for it when it does not have a result for each block."""
     if completion[0] is not _OK:
-        if not completion[4] and unit == protocol.COMPLETION_LONG_RESULT_BYTES:
+        if completion[3] and not completion[4] and unit == protocol.COMPLETION_LONG_RESULT_BYTES:
             link.session.give_back(completion[5], _core.granted_ids(completion[3]))
     elif completion[4] or len(completion[3]) != count * unit:
         link.session.fail(f"an answer of {len(completion[3])} bytes for {count} blocks of {unit} bytes each")
@@ -240,12 +240,13 @@ def get(
                         context.request(Verb.ACQUIRE, namespace, keys, *following, flags, lease_ns)
                     )
                 if ids:
-                    yield from _map(context, body, False)
+                    mapped = yield from _map(context, body, False)
                     arguments = (link.read_slabs, body, start, into, block_bytes, completion[2], verify_all)
                     if count * block_bytes <= _INLINE_BYTES:
-                        statuses += _core.gather(*arguments)
+                        copied = _core.gather(*arguments)
                     else:
-                        statuses += yield Work(count * block_bytes, lambda: _core.gather(*arguments))  # noqa: B023
+                        copied = yield Work(count * block_bytes, lambda: _core.gather(*arguments))  # noqa: B023
+                    statuses += _explained(copied, mapped)
                 else:
                     statuses += _core.long_statuses(body)
             finally:
@@ -265,12 +266,22 @@ def get(
 _INLINE_BYTES = 128 << 10
 
 
-def _map(context: Context, body: bytes, writable: bool) -> Operation[None]:
+def _map(context: Context, body: bytes, writable: bool) -> Operation[Status]:
+    """Maps the slabs that granted blocks lie in. OK, or what to say of blocks in slabs that stay unmapped."""
     link = context.link
     missing = _core.granted_slabs(body) - (link.write_slabs if writable else link.read_slabs).keys()
-    if missing:
-        # Mapping asks the daemon on the socket, and its first pages are touched by the copy: never inline.
-        yield Work(1 << 30, lambda: link.map_slabs(missing, writable, context.answer_by_ns))
+    if not missing:
+        return _OK
+    # Mapping asks the daemon on the socket, and its first pages are touched by the copy: never inline.
+    outcome: Status = yield Work(1 << 30, lambda: link.map_slabs(missing, writable, context.answer_by_ns))
+    return outcome
+
+
+def _explained(statuses: list[Status], mapped: Status) -> list[Status]:
+    """The statuses, where STALE may stand for a slab that could not be mapped for another reason."""
+    if mapped is _OK:
+        return statuses
+    return [mapped if status is Status.STALE else status for status in statuses]
 
 
 def put(context: Context, keys: Sequence[bytes], source: object) -> Operation[list[Status]]:
@@ -335,14 +346,14 @@ def _write(context: Context, body: bytes, start: int, source: object) -> Operati
     block_bytes = context.properties.block_bytes
     ids = b""
     try:
-        yield from _map(context, body, True)
+        mapped = yield from _map(context, body, True)
         arguments = (link.write_slabs, body, start, source, block_bytes)
         cost_bytes = (len(granted) >> 3) * block_bytes
         if cost_bytes <= _INLINE_BYTES:
             statuses, ids = _core.scatter(*arguments)
         else:
             statuses, ids = yield Work(cost_bytes, lambda: _core.scatter(*arguments))
-        return statuses, ids
+        return _explained(statuses, mapped), ids
     finally:
         if len(ids) != len(granted):
             kept = {ids[at : at + 8] for at in range(0, len(ids), 8)}
@@ -369,6 +380,7 @@ def acquire(context: Context, keys: Sequence[bytes], flags: int, lease_ns: int) 
     leases: list[Lease] = []
     held: list[bytes] = []
     expires_ns = 0
+    unmapped = Status.STALE
     try:
         for start, count in spans(len(keys), protocol.KEYS_MAX):
             completion = yield context.request(Verb.ACQUIRE, namespace, keys, start, count, flags, lease_ns)
@@ -381,12 +393,14 @@ def acquire(context: Context, keys: Sequence[bytes], flags: int, lease_ns: int) 
             if ids:
                 held.append(ids)
                 expires_ns = min(expires_ns or completion[2], completion[2])
-                yield from _map(context, body, False)
+                mapped = yield from _map(context, body, False)
+                if mapped is not _OK:
+                    unmapped = mapped
             leases += [Lease(*fields) for fields in _core.long_results(body)]
             if completion[1] < count and flags & protocol.REQUEST_FLAG_LEADING_RUN:
                 leases += [Lease(Status.MISS)] * (len(keys) - start - count)
                 break
-        result = Leases(session, link.read_slabs, leases, held, expires_ns, context.properties.block_bytes)
+        result = Leases(session, link.read_slabs, leases, held, expires_ns, context.properties.block_bytes, unmapped)
         held = []
         return result
     except SessionError as error:
@@ -421,10 +435,11 @@ def reserve(context: Context, keys: Sequence[bytes]) -> Operation[Reserved]:
             completion = yield context.request(Verb.RESERVE, namespace, keys, start, count)
             completion = _checked(link, completion, count, protocol.COMPLETION_LONG_RESULT_BYTES)
             if completion[0] is not _OK:
+                mapped = _OK
                 results = [(completion[0], Tier.NONE, 0, 0, 0, 0, 0, 0)] * count
             else:
                 held.append(_core.granted_ids(completion[3]))
-                yield from _map(context, completion[3], True)
+                mapped = yield from _map(context, completion[3], True)
                 results = _core.long_results(completion[3])
             for status, _, _, _, identity, slab, length, offset in results:
                 view = None
@@ -432,7 +447,7 @@ def reserve(context: Context, keys: Sequence[bytes]) -> Operation[Reserved]:
                     view = slot_view(link.write_slabs, slab, offset, length, block_bytes)
                     if view is None:
                         session.give_back(Verb.RESERVE, identity.to_bytes(8, "little"))
-                        status, identity = Status.STALE, 0
+                        status, identity = mapped if mapped is not _OK else Status.STALE, 0
                 reserved.statuses.append(status)
                 reserved.ids.append(identity)
                 reserved.views.append(view)

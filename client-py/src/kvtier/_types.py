@@ -152,6 +152,7 @@ class Leases:
         held: list[bytes],
         expires_ns: int,
         block_bytes: int,
+        unmapped: Status = Status.STALE,
     ) -> None:
         self.statuses = [lease.status for lease in leases]
         """a status for each key"""
@@ -164,7 +165,7 @@ class Leases:
         """the bytes of each block that is OK, read-only; None for the others"""
         if session is not None:
             self._held = _Held(session, held, Verb.ACQUIRE)
-            self._make_views(slabs)
+            self._make_views(slabs, unmapped)
 
     @classmethod
     def of_status(cls, status: Status, count: int, block_bytes: int) -> Leases:
@@ -173,12 +174,12 @@ class Leases:
         leases.views = [None] * count
         return leases
 
-    def _make_views(self, slabs: dict[int, Slab]) -> None:
+    def _make_views(self, slabs: dict[int, Slab], unmapped: Status) -> None:
         for index, lease in enumerate(self._leases):
             slab = slabs.get(lease.slab) if lease.status is Status.OK else None
             if slab is None:
                 if lease.status is Status.OK:
-                    self.statuses[index] = Status.STALE
+                    self.statuses[index] = unmapped
                 self.views.append(None)
                 continue
             if lease.length != self.block_bytes or lease.offset + lease.length > len(slab):

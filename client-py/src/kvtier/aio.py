@@ -103,7 +103,8 @@ class Client:
         return stats_of(await self._call(link, operations.plain_request(Verb.STATS, 0, answer_by_ns), answer_by_ns))
 
     async def counters(self) -> dict[str, int]:
-        """The daemon's counters, read from its memory without asking it; empty without a session."""
+        """The daemon's counters, read from its memory without asking it; empty without a session. Those that say what is
+        there now (leases, slots, blocks...) may be a fraction of a second old."""
         link = await self._link(self._answer_by(None))
         return {} if link is None else counters_of(link)
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 
 HASH_BYTES = 32
 
+_TOKENS_KNOWN_MAX = 1 << 18
+
 _UNSIGNED = 0
 _NEGATIVE = 1
 _BYTES = 2
@@ -46,7 +48,12 @@ def block_hash(parent: bytes, tokens: Sequence[int], extra_keys: object = None) 
     Raises:
         TypeError: the extra keys hold something without a canonical form here.
     """
-    return hashlib.sha256(canonical_cbor((parent, tuple(tokens), extra_keys))).digest()
+    out = bytearray(b"\x83")  # an array of three
+    _encode(bytes(parent), out)
+    _head(_ARRAY, len(tokens), out)
+    out += b"".join(map(_tokens.__getitem__, tokens))
+    _encode(extra_keys, out)
+    return hashlib.sha256(out).digest()
 
 
 def block_hashes(
@@ -84,6 +91,19 @@ def canonical_cbor(value: object) -> bytes:
     out = bytearray()
     _encode(value, out)
     return bytes(out)
+
+
+class _Tokens(dict[int, bytes]):
+    """The encodings of token ids, made once for each: a vocabulary is small and a prompt is long."""
+
+    def __missing__(self, token: int) -> bytes:
+        encoded = canonical_cbor(int(token))
+        if len(self) < _TOKENS_KNOWN_MAX:
+            self[int(token)] = encoded
+        return encoded
+
+
+_tokens = _Tokens()
 
 
 def _head(major: int, value: int, out: bytearray) -> None:

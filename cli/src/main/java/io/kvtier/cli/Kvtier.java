@@ -2,6 +2,7 @@ package io.kvtier.cli;
 
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.IVersionProvider;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
@@ -9,7 +10,7 @@ import picocli.CommandLine.Spec;
 /** The {@code kvtier} command. */
 @Command(
     name = "kvtier",
-    version = "kvtier 0.1.0",
+    versionProvider = Kvtier.Version.class,
     mixinStandardHelpOptions = true,
     description = "Looks into a running kvtierd.",
     subcommands = {
@@ -20,6 +21,15 @@ import picocli.CommandLine.Spec;
     },
     footer = {"", "Exit codes: 0 done, 1 a negative answer, 2 wrong usage, 3 no daemon."})
 public final class Kvtier implements Runnable {
+  /** The version of the jar. */
+  static final class Version implements IVersionProvider {
+    @Override
+    public String[] getVersion() {
+      String version = Kvtier.class.getPackage().getImplementationVersion();
+      return new String[] {"kvtier " + (version == null ? "from a build folder" : version)};
+    }
+  }
+
   @Spec private CommandSpec spec;
 
   private Kvtier() {}

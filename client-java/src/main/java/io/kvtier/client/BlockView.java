@@ -28,7 +28,7 @@ public final class BlockView {
     } catch (IOException e) {
       Log.warn("a lease could not be mapped", e);
       hide();
-      return Status.UNAVAILABLE;
+      return Slabs.status(e);
     }
   }
 

@@ -16,12 +16,6 @@ public final class Blocks {
     tiers = new byte[count];
   }
 
-  static Blocks all(int count, Status status) {
-    Blocks blocks = new Blocks(count);
-    Arrays.fill(blocks.statuses, (byte) status.code());
-    return blocks;
-  }
-
   void set(int index, Status status, TierId tier) {
     statuses[index] = (byte) status.code();
     tiers[index] = (byte) tier.code();

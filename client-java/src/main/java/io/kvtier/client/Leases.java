@@ -96,7 +96,7 @@ public final class Leases implements Grant {
         } catch (IOException | IndexOutOfBoundsException e) {
           Log.warn("a lease could not be mapped", e);
           unwanted = append(unwanted, call.holdId(i));
-          blocks.set(block, session.isAlive() ? Status.DENIED : Status.UNAVAILABLE, TierId.NONE);
+          blocks.set(block, Slabs.status(e), TierId.NONE);
           continue;
         }
         ids[granted++] = call.holdId(i);

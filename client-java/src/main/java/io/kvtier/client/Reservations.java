@@ -66,7 +66,7 @@ public final class Reservations implements Grant {
         } catch (IOException | IndexOutOfBoundsException e) {
           Log.warn("a reservation could not be mapped", e);
           session.giveBack(Verb.ABORT, new long[] {call.holdId(i)}, 1);
-          blocks.set(block, session.isAlive() ? Status.DENIED : Status.UNAVAILABLE, TierId.NONE);
+          blocks.set(block, Slabs.status(e), TierId.NONE);
         }
       }
     }

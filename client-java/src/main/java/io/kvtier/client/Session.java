@@ -212,6 +212,7 @@ final class Session {
   }
 
   private @Nullable Call trySubmit(Request request) {
+    payOwed();
     Call call = takeCall();
     if (call == null) {
       return null;
@@ -311,6 +312,7 @@ final class Session {
   }
 
   private void owe(Verb verb, long[] ids, int count) {
+    payOwed();
     for (int from = 0; from < count; from += Protocol.KEYS_MAX) {
       int some = Math.min(Protocol.KEYS_MAX, count - from);
       if (!owed.isEmpty() || !writeSilent(verb, ids, from, some)) {
@@ -393,9 +395,7 @@ final class Session {
         long before = drained;
         drained = before + taken;
         completions.release();
-        while (!owed.isEmpty() && pay(owed.element())) {
-          owed.remove();
-        }
+        payOwed();
         publish();
         // A daemon that slept for want of room for completions has left requests in the ring.
         if (Words.getLongAcquire(region, SessionRegionDescriptor.REQUEST_HEAD_OFFSET)
@@ -408,8 +408,12 @@ final class Session {
     }
   }
 
-  private boolean pay(Owed some) {
-    return writeSilent(some.verb, some.ids, 0, some.ids.length);
+  private void payOwed() {
+    for (Owed some = owed.peek();
+        some != null && writeSilent(some.verb, some.ids, 0, some.ids.length);
+        some = owed.peek()) {
+      owed.remove();
+    }
   }
 
   private void complete(long offset, int recordBytes) throws ProtocolViolation {

@@ -50,6 +50,11 @@ final class Slabs {
     return known != null ? known : map(slab, forWriting, mapped);
   }
 
+  /** The outcome of a block whose slab could not be had. */
+  static Status status(Exception reason) {
+    return reason instanceof Wires.Refused refused ? refused.status() : Status.UNAVAILABLE;
+  }
+
   private synchronized MemorySegment map(
       int slab, boolean forWriting, AtomicReferenceArray<@Nullable MemorySegment> mapped)
       throws IOException {
@@ -105,7 +110,8 @@ final class Slabs {
                 fields.get(
                     ValueLayout.JAVA_SHORT_UNALIGNED, HandshakeDescriptor.MAP_SLAB_STATUS_OFFSET)));
     if (status != Status.OK || answer.descriptors().size() != 1) {
-      throw new IOException("slab " + slab + ": " + status.meaning());
+      throw new Wires.Refused(
+          status == Status.OK ? Status.INTERNAL : status, "slab " + slab + ": " + status.meaning());
     }
     MemorySegment mapping =
         SharedMemory.mapPopulated(answer.descriptors().getFirst(), slabBytes, forWriting, arena);

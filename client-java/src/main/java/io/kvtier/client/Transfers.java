@@ -20,7 +20,8 @@ import org.jspecify.annotations.Nullable;
  * the next or the last one while this one is copied.
  */
 final class Transfers {
-  private static final long GET_BYTES = 32L << 20;
+  // Small, as a get of more blocks than host memory has slots must not wait for its own leases.
+  private static final long GET_BYTES = 4L << 20;
   private static final long PUT_BYTES = 8L << 20;
   private static final int WINDOW = 4;
 

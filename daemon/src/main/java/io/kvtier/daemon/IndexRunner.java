@@ -56,6 +56,8 @@ final class IndexRunner implements AutoCloseable {
           continue;
         }
         Words.putIntVolatile(daemonRegion, DaemonRegionDescriptor.INDEX_WAITING_OFFSET, 1);
+        // The announcement must be visible before the last look: whoever comes after it rings.
+        Words.fullFence();
         if (!agent.hasWork()) {
           epoll.await(agent.sleepMsMax());
           // After a timeout there is no reason to spin again.

@@ -1,0 +1,96 @@
+package io.kvtier.bench;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.client.Keys;
+import io.kvtier.client.KvtierClient;
+import io.kvtier.client.Namespace;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The command line, as a process, with a real daemon. */
+@Timeout(value = 90, unit = TimeUnit.SECONDS)
+final class CommandLineTest {
+  @TempDir private Path folder;
+
+  private record Ran(int exitCode, String out) {}
+
+  private Ran run(String... arguments) throws IOException, InterruptedException {
+    List<String> command = new ArrayList<>();
+    command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+    command.addAll(
+        List.of(
+            "--enable-native-access=ALL-UNNAMED",
+            "--sun-misc-unsafe-memory-access=allow",
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            DaemonProcess.classPath(),
+            "io.kvtier.cli.Kvtier"));
+    command.addAll(List.of(arguments));
+    command.addAll(List.of("--socket", folder.resolve("k.sock").toString()));
+    Process process =
+        new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.DISCARD).start();
+    String out = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+    return new Ran(process.waitFor(), out);
+  }
+
+  @Test
+  void commands_daemonWithBlocks_tellWhatIsThere() throws IOException, InterruptedException {
+    try (DaemonProcess daemon =
+            DaemonProcess.start(folder, "host.bytes=32MiB", "host.slab_bytes=8MiB", "ssd.bytes=0");
+        KvtierClient client = KvtierClient.builder().socket(daemon.socket()).build();
+        Arena arena = Arena.ofConfined()) {
+      Namespace namespace = client.namespace("shown", 4096, Map.of("model", "m"));
+      Keys keys = Patterns.keys(0, 3);
+      assertTrue(
+          client
+              .blocking()
+              .put(namespace, keys.slice(0, 2), Patterns.filled(arena, 0, 2, 4096))
+              .isComplete());
+
+      Ran status = run("status");
+      assertEquals(0, status.exitCode());
+      assertTrue(status.out().contains("process " + daemon.pid()), status::out);
+      assertTrue(run("status", "--json").out().contains("\"answers\":true"));
+
+      Ran tiers = run("tiers");
+      assertEquals(0, tiers.exitCode());
+      assertTrue(tiers.out().contains("model=m"), tiers::out);
+
+      Ran stats = run("stats", "--json");
+      assertEquals(0, stats.exitCode());
+      assertTrue(stats.out().contains("\"put_blocks\":2"), stats::out);
+      assertTrue(stats.out().contains("\"resident\":2"), stats::out);
+      assertTrue(run("stats", "--watch=0.05", "--count=2").out().contains("changed"));
+
+      String[] hex = new String[3];
+      for (int i = 0; i < 3; i++) {
+        hex[i] = HexFormat.of().formatHex(keys.get(i));
+      }
+      assertEquals(0, run("lookup", "--namespace", "shown", hex[0], hex[1]).exitCode());
+      Ran partly = run("lookup", "--json", "--namespace", "shown", hex[0], hex[1], hex[2]);
+      assertEquals(1, partly.exitCode());
+      assertTrue(partly.out().contains("\"run\":2"), partly::out);
+      assertEquals(1, run("lookup", "--namespace", "unknown", hex[0]).exitCode());
+      assertEquals(2, run("lookup", "--namespace", "shown", "xyz").exitCode());
+
+      daemon.signal("STOP");
+      try {
+        assertEquals(3, run("status", "--timeout=0.3").exitCode(), "no welcome, no daemon");
+      } finally {
+        daemon.signal("CONT");
+      }
+    }
+  }
+}

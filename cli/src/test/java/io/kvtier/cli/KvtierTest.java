@@ -1,0 +1,103 @@
+package io.kvtier.cli;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.eclipsesource.json.Json;
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import picocli.CommandLine;
+
+/** The command without a daemon: usage, refusals, and how numbers look. */
+final class KvtierTest {
+  @TempDir private Path folder;
+
+  private record Ran(int exitCode, String out, String err) {}
+
+  private static Ran run(String... arguments) {
+    StringWriter out = new StringWriter();
+    StringWriter err = new StringWriter();
+    CommandLine command = Kvtier.commandLine();
+    command.setOut(new PrintWriter(out));
+    command.setErr(new PrintWriter(err));
+    int exitCode = command.execute(arguments);
+    return new Ran(exitCode, out.toString(), err.toString());
+  }
+
+  @Test
+  void execute_noDaemon_endsWith3AndNamesTheSocket() {
+    String socket = folder.resolve("none.sock").toString();
+    for (List<String> command :
+        List.of(
+            List.of("status"),
+            List.of("tiers"),
+            List.of("stats"),
+            List.of("stats", "--watch"),
+            List.of("lookup", "--namespace", "n", "00"))) {
+      String[] arguments =
+          Stream.concat(command.stream(), Stream.of("--socket", socket)).toArray(String[]::new);
+      Ran ran = run(arguments);
+      assertEquals(3, ran.exitCode(), command.toString());
+      assertTrue(ran.err().contains(socket), ran.err());
+      assertTrue(ran.err().contains("start kvtierd"), ran.err());
+    }
+  }
+
+  @Test
+  void execute_wrongUsage_endsWith2() {
+    assertEquals(2, run().exitCode());
+    assertEquals(2, run("nonsense").exitCode());
+    assertEquals(2, run("lookup", "00").exitCode());
+    assertEquals(2, run("stats", "--watch=often").exitCode());
+  }
+
+  @Test
+  void execute_help_endsWith0() {
+    Ran help = run("--help");
+    assertEquals(0, help.exitCode());
+    assertTrue(help.out().contains("Exit codes"), help.out());
+    assertTrue(run("--version").out().startsWith("kvtier "));
+  }
+
+  @Test
+  void bytes_haveUnits() {
+    assertEquals("0 B", Units.bytes(0));
+    assertEquals("1023 B", Units.bytes(1023));
+    assertEquals("1.5 KiB", Units.bytes(1536));
+    assertEquals("64 MiB", Units.bytes(64L << 20));
+    assertEquals("2.0 TiB", Units.bytes(2L << 40));
+    assertEquals("-", Units.percent(1, 0));
+    assertEquals("1 h 2 min", Units.seconds(3720));
+    assertEquals("1.5 ms", Units.nanoseconds(1_500_000));
+  }
+
+  @Test
+  void table_columns_areAligned() {
+    List<String> lines = new Table("NAME", ">N").row("a", "10").row("long", "5").lines();
+    assertEquals(List.of("@|bold NAME   N|@", "a     10", "long   5"), lines);
+  }
+
+  @Test
+  void report_absentFields_readAsNothing() {
+    Report report = new Report(Json.parse("{\"tiers\":[{}],\"counters\":{\"a\":1}}").asObject());
+    assertEquals("?", report.tiers().getFirst().name());
+    assertEquals(Map.of("a", 1L), report.counters());
+    assertEquals(List.of(), report.namespaces());
+  }
+
+  @Test
+  void balance_ofCounters_hasBothTiers() {
+    assertEquals(
+        "{\"host\":{\"free\":1,\"resident\":2,\"in_flight\":0,\"total\":3},"
+            + "\"ssd\":{\"free\":0,\"resident\":0,\"in_flight\":0,\"total\":0}}",
+        Report.balance(
+                Map.of("host_slots_free", 1L, "host_slots_resident", 2L, "host_slots_total", 3L))
+            .toString());
+  }
+}

@@ -1,0 +1,217 @@
+package io.kvtier.client;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import io.kvtier.protocol.CompletionDescriptor;
+import io.kvtier.protocol.DaemonRegionDescriptor;
+import io.kvtier.protocol.HandshakeDescriptor;
+import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.RingConsumer;
+import io.kvtier.protocol.RingProducer;
+import io.kvtier.protocol.SessionRegion;
+import io.kvtier.protocol.SessionRegionDescriptor;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.Words;
+import io.kvtier.protocol.linux.Descriptor;
+import io.kvtier.protocol.linux.EventFd;
+import io.kvtier.protocol.linux.Futex;
+import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.protocol.linux.UnixSocket;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.file.Path;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The other end of sessions, in this process, as ill-behaved as a test wants it. It polls, serves
+ * one session at a time, and answers OK to whatever its script leaves alone.
+ */
+final class FakeDaemon implements AutoCloseable {
+  /** What to do with one request. */
+  interface Script {
+    /** Whether it dealt with the request itself; the default answer is written otherwise. */
+    boolean handle(Link link, Verb verb, long correlationId, int count);
+  }
+
+  /** One session. */
+  final class Link {
+    final SessionRegion region;
+    final RingProducer completions;
+    private final RingConsumer requests;
+
+    Link(SessionRegion region) {
+      this.region = region;
+      this.completions = region.completionProducer();
+      this.requests = region.requestConsumer();
+    }
+
+    /** Writes a completion whose blocks are all zero, which is OK. */
+    void complete(Verb verb, long correlationId, Status status, int count) {
+      try {
+        int bytes = CompletionDescriptor.recordBytes(verb, count);
+        long at = completions.tryClaim(bytes);
+        MemorySegment segment = region.segment();
+        segment.asSlice(at, bytes).fill((byte) 0);
+        Words.putInt(segment, at, bytes);
+        Words.putByte(segment, at + CompletionDescriptor.VERB_OFFSET, verb.code());
+        Words.putShort(segment, at + CompletionDescriptor.STATUS_OFFSET, status.code());
+        Words.putLong(segment, at + CompletionDescriptor.CORRELATION_OFFSET, correlationId);
+        Words.putInt(segment, at + CompletionDescriptor.COUNT_OFFSET, count);
+        publish();
+      } catch (ProtocolViolation e) {
+        throw new IllegalStateException(e);
+      }
+    }
+
+    void publish() {
+      completions.publish();
+      wake();
+    }
+
+    void wake() {
+      Words.fullFence();
+      MemorySegment segment = region.segment();
+      if (Words.getIntVolatile(segment, SessionRegionDescriptor.CLIENT_WAITING_OFFSET) == 1) {
+        Words.putIntVolatile(segment, SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 0);
+        Futex.wake(segment, SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 1);
+      }
+    }
+
+    private void serve() throws ProtocolViolation {
+      while (requests.hasNext()) {
+        MemorySegment segment = region.segment();
+        long at = requests.offset();
+        Verb verb = Verb.of(Words.getByte(segment, at + RequestDescriptor.VERB_OFFSET));
+        int flags = Words.getByte(segment, at + RequestDescriptor.FLAGS_OFFSET);
+        long id = Words.getLong(segment, at + RequestDescriptor.CORRELATION_OFFSET);
+        int count = Words.getInt(segment, at + RequestDescriptor.COUNT_OFFSET);
+        requests.skip(requests.recordBytes());
+        requests.release();
+        if (verb == null || (flags & RequestDescriptor.FLAG_SILENT) != 0) {
+          silentRequests.incrementAndGet();
+        } else if (!script.handle(this, verb, id, count)) {
+          boolean blocks = verb.body() == Verb.Body.KEYS || verb.body() == Verb.Body.IDS;
+          complete(verb, id, Status.OK, blocks ? count : 0);
+        }
+      }
+    }
+  }
+
+  final AtomicInteger connections = new AtomicInteger();
+  final AtomicInteger silentRequests = new AtomicInteger();
+  volatile Script script = (link, verb, id, count) -> false;
+
+  /** What a connection is told; anything but OK refuses it. */
+  volatile Status welcome = Status.OK;
+
+  volatile int version = Protocol.VERSION;
+  volatile boolean hangUp;
+  private final UnixSocket listener;
+  private final Thread thread;
+  private volatile boolean running = true;
+  private volatile @Nullable Throwable failure;
+
+  FakeDaemon(Path socket) throws IOException {
+    listener = UnixSocket.listen(socket, 0600);
+    thread = new Thread(this::run, "fake-daemon");
+    thread.start();
+  }
+
+  private void run() {
+    try {
+      while (running) {
+        UnixSocket connection = listener.accept();
+        if (connection == null) {
+          LockSupport.parkNanos(1_000_000);
+          continue;
+        }
+        connections.incrementAndGet();
+        try (connection) {
+          serve(connection);
+        }
+      }
+    } catch (IOException | ProtocolViolation | RuntimeException e) {
+      failure = e;
+    }
+  }
+
+  private void serve(UnixSocket connection) throws IOException, ProtocolViolation {
+    UnixSocket.Message hello = null;
+    while (running && hello == null) {
+      hello = connection.receive(HandshakeDescriptor.MESSAGE_BYTES_MAX);
+    }
+    if (hello == null || hello.bytes().length == 0) {
+      return;
+    }
+    MemorySegment fields = MemorySegment.ofArray(hello.bytes());
+    int requestBytes =
+        fields.get(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.HELLO_REQUEST_RING_OFFSET);
+    int completionBytes =
+        fields.get(
+            ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.HELLO_COMPLETION_RING_OFFSET);
+    if (welcome != Status.OK) {
+      connection.send(welcomeBytes("no guests today"));
+      return;
+    }
+    try (Arena arena = Arena.ofShared();
+        EventFd doorbell = EventFd.create();
+        Descriptor daemon =
+            SharedMemory.create("fake-daemon", DaemonRegionDescriptor.REGION_BYTES);
+        Descriptor memory =
+            SharedMemory.create(
+                "fake-session",
+                SessionRegionDescriptor.regionBytes(requestBytes, completionBytes))) {
+      MemorySegment words =
+          SharedMemory.map(daemon, DaemonRegionDescriptor.REGION_BYTES, true, arena);
+      Words.putLong(words, 0, DaemonRegionDescriptor.MAGIC);
+      Words.putIntRelease(words, DaemonRegionDescriptor.READY_OFFSET, 1);
+      Link link = new Link(SessionRegion.create(memory, 1, requestBytes, completionBytes, arena));
+      connection.send(welcomeBytes("fake"), memory, doorbell.descriptor(), daemon);
+      while (running && !hangUp && !connection.awaitHangup(0)) {
+        link.serve();
+        Thread.onSpinWait();
+      }
+      hangUp = false;
+    }
+  }
+
+  private byte[] welcomeBytes(String text) {
+    byte[] utf8 = text.getBytes(UTF_8);
+    byte[] bytes = new byte[HandshakeDescriptor.WELCOME_TEXT_OFFSET + utf8.length];
+    MemorySegment out = MemorySegment.ofArray(bytes);
+    out.set(ValueLayout.JAVA_LONG_UNALIGNED, 0, HandshakeDescriptor.WELCOME_MAGIC);
+    out.set(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.VERSION_OFFSET, version);
+    out.set(
+        ValueLayout.JAVA_SHORT_UNALIGNED,
+        HandshakeDescriptor.WELCOME_STATUS_OFFSET,
+        (short) welcome.code());
+    out.set(
+        ValueLayout.JAVA_SHORT_UNALIGNED,
+        HandshakeDescriptor.WELCOME_TEXT_BYTES_OFFSET,
+        (short) utf8.length);
+    System.arraycopy(utf8, 0, bytes, HandshakeDescriptor.WELCOME_TEXT_OFFSET, utf8.length);
+    return bytes;
+  }
+
+  @Override
+  public void close() {
+    running = false;
+    try {
+      thread.join();
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+    listener.close();
+    Throwable seen = failure;
+    if (seen != null) {
+      throw new AssertionError("the fake daemon failed", seen);
+    }
+  }
+}
