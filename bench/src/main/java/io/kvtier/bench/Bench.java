@@ -16,7 +16,13 @@ import picocli.CommandLine.Spec;
     name = "bench",
     mixinStandardHelpOptions = true,
     description = "Measures kvtier against the limits of the machine, in the same run.",
-    subcommands = {Bench.LocalCommand.class, Bench.DirectoryCommand.class, Bench.PeerCommand.class})
+    subcommands = {
+      Bench.LocalCommand.class,
+      Bench.GrpcCommand.class,
+      Bench.DirectoryCommand.class,
+      Bench.PeerCommand.class,
+      Bench.TcpPeerCommand.class
+    })
 public final class Bench implements Runnable {
   @Spec private CommandLine.Model.CommandSpec spec;
 
@@ -104,6 +110,23 @@ public final class Bench implements Runnable {
     @Override
     public Integer call() throws Exception {
       Peer.serve(socket);
+      return 0;
+    }
+  }
+
+  @Command(name = "grpc", description = "The remote interface, over loopback.")
+  static final class GrpcCommand extends Measuring {
+    @Override
+    void measure(Report report, boolean quick) throws Exception {
+      new GrpcScenario(Setup.ofProperties(quick)).run(report);
+    }
+  }
+
+  @Command(name = "tcp-peer", hidden = true, description = "The other process of a TCP echo.")
+  static final class TcpPeerCommand implements Callable<Integer> {
+    @Override
+    public Integer call() throws Exception {
+      TcpEcho.serve();
       return 0;
     }
   }

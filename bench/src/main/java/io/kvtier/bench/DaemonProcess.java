@@ -11,14 +11,18 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /** A daemon of its own for one scenario: enough host memory that nothing is evicted, and no SSD. */
 final class DaemonProcess implements AutoCloseable {
   private static final int STOP_TIMEOUT_S = 10;
+  private static final Pattern GRPC_ADDRESS = Pattern.compile("gRPC on ([^ ,;]+:[0-9]+)");
 
   private final Path folder;
   private final Path socket;
   private final Process process;
+  private final String readyLine;
 
   /** Starts one and waits until it is ready. */
   DaemonProcess(Path root, long hostBytes, String... settings) throws IOException {
@@ -50,10 +54,20 @@ final class DaemonProcess implements AutoCloseable {
       close();
       throw new IOException("the daemon did not become ready; its reason is above");
     }
+    readyLine = line;
   }
 
   Path socket() {
     return socket;
+  }
+
+  /** Where it serves gRPC, as {@code HOST:PORT}. */
+  String grpcAddress() {
+    Matcher matcher = GRPC_ADDRESS.matcher(readyLine);
+    if (!matcher.find()) {
+      throw new IllegalStateException("the daemon does not say where it serves gRPC: " + readyLine);
+    }
+    return matcher.group(1);
   }
 
   long pid() {

@@ -70,9 +70,15 @@ final class Worker implements AutoCloseable {
 
   /** Has a command carried out, for one number of its answer. */
   double ask(String command, String name) throws IOException {
-    Double number = ask(command).get(name);
+    send(command);
+    return answer(name);
+  }
+
+  /** One number of the next answer. */
+  double answer(String name) throws IOException {
+    Double number = answer().get(name);
     if (number == null) {
-      throw new IOException("a worker answered '" + command + "' without " + name);
+      throw new IOException("a worker answered without " + name);
     }
     return number;
   }
