@@ -631,7 +631,8 @@ static int parse_request(PyObject *tuple, Request *request) {
         PyErr_SetString(PyExc_TypeError, "the body of this request is bytes");
         return -1;
       }
-      size_t unit = request->kind == BODY_IDS ? 8 : 1;
+      size_t id_bytes = header->flags & KVTIER_REQUEST_FLAG_CHECKSUMS ? 16 : 8;
+      size_t unit = request->kind == BODY_IDS ? id_bytes : 1;
       if ((uint64_t)PyBytes_Size(request->body) != unit * count
           || (request->kind == BODY_IDS && count > KVTIER_KEYS_MAX)) {
         PyErr_Format(invalid_argument, "a body of %zd bytes does not hold %llu items",
@@ -1666,7 +1667,7 @@ static PyObject *core_gather(PyObject *module, PyObject *arguments) {
   return list;
 }
 
-/* scatter(slabs, body, first, source, block_bytes) -> (statuses, ids of the blocks that were written) */
+/* scatter(slabs, body, first, source, block_bytes) -> (statuses, id and CRC32C of each block that was written) */
 static PyObject *core_scatter(PyObject *module, PyObject *arguments) {
   (void)module;
   PyObject *slabs;
@@ -1686,20 +1687,22 @@ static PyObject *core_scatter(PyObject *module, PyObject *arguments) {
     for (Py_ssize_t i = 0; i < batch.count; i++) {
       Copy *copy = &batch.copies[i];
       if (copy->slab != NULL) {
-        memcpy(copy->destination, copy->source, block_bytes);
+        copy->crc32c = kvtier_copy_crc32c(copy->destination, copy->source, block_bytes);
         written++;
       }
     }
     Py_END_ALLOW_THREADS;
-    PyObject *ids = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(written * 8));
+    PyObject *ids = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(written * 16));
     if (ids != NULL) {
       char *at = PyBytes_AsString(ids);
       const char *results = PyBytes_AsString(body);
       for (Py_ssize_t i = 0; i < batch.count; i++) {
         if (batch.copies[i].slab != NULL) {
           uint64_t id = result_at(results, i).id;
+          uint64_t checksum = batch.copies[i].crc32c;
           memcpy(at, &id, sizeof id);
-          at += sizeof id;
+          memcpy(at + sizeof id, &checksum, sizeof checksum);
+          at += sizeof id + sizeof checksum;
         }
       }
       answer = Py_BuildValue("(NN)", batch_statuses(&batch), ids);

@@ -53,7 +53,7 @@ class Work(NamedTuple):
 Operation: TypeAlias = Generator[Any, Any, T]
 
 PUT_WINDOW_BYTES = 8 << 20
-"""A put reserves, copies and commits this much at a time, so that the daemon checksums behind the copy."""
+"""A put reserves, copies and commits this much at a time, so that the daemon works behind the copy."""
 
 GET_WINDOW_BYTES = 16 << 20
 """A get leases this much at a time, so that it does not hold all of a small host tier."""
@@ -85,6 +85,13 @@ class Context(NamedTuple):
         return (
             verb, flags, self.priority, self.deadline_ns, namespace, self.group, self.depth + start, argument, keys,
             start, count, parent,
+        )  # fmt: skip
+
+    def commit_request(self, namespace: int, pairs: bytes) -> Request:
+        """COMMIT of pairs of a reservation's id and its block's CRC32C, 8 bytes each."""
+        flags = protocol.REQUEST_FLAG_CHECKSUMS
+        return (
+            Verb.COMMIT, flags, self.priority, self.deadline_ns, namespace, self.group, 0, 0, pairs, 0, len(pairs) >> 4, None
         )  # fmt: skip
 
     def ids_request(self, verb: int, namespace: int, ids: bytes) -> Request:
@@ -285,7 +292,7 @@ def _explained(statuses: list[Status], mapped: Status) -> list[Status]:
 
 
 def put(context: Context, keys: Sequence[bytes], source: object) -> Operation[list[Status]]:
-    """Reserve, copy in, commit. The next window is reserved, and the last ones are checksummed, behind the copy."""
+    """Reserve, copy in, commit. The next window is reserved, and the last ones become visible, behind the copy."""
     namespace, status = yield from _namespace_id(context)
     if status is not _OK:
         return [status] * len(keys)
@@ -313,11 +320,11 @@ def put(context: Context, keys: Sequence[bytes], source: object) -> Operation[li
             if not ids:
                 statuses[start : start + count] = written
                 continue
-            commit = context.ids_request(Verb.COMMIT, namespace, ids)
+            commit = context.commit_request(namespace, ids)
             if len(windows) == 1:
-                statuses = _merged(context.link, written, (yield commit), len(ids) >> 3)
+                statuses = _merged(context.link, written, (yield commit), len(ids) >> 4)
                 continue
-            commits.append((start, written, (yield Submit(commit)), len(ids) >> 3))
+            commits.append((start, written, (yield Submit(commit)), len(ids) >> 4))
             while len(commits) > _COMMITS_OUTSTANDING_MAX or (commits and index + 1 == len(windows)):
                 place, written, committed, committed_count = commits.popleft()
                 answer = yield committed
@@ -338,7 +345,7 @@ def put(context: Context, keys: Sequence[bytes], source: object) -> Operation[li
 
 
 def _write(context: Context, body: bytes, start: int, source: object) -> Operation[tuple[list[Status], bytes]]:
-    """Copies a window into its slots: statuses, and the ids to commit. What was not written is aborted."""
+    """Copies a window into its slots: statuses, and the ids to commit with their checksums. What was not written is aborted."""
     link = context.link
     granted = _core.granted_ids(body)
     if not granted:
@@ -355,8 +362,8 @@ def _write(context: Context, body: bytes, start: int, source: object) -> Operati
             statuses, ids = yield Work(cost_bytes, lambda: _core.scatter(*arguments))
         return _explained(statuses, mapped), ids
     finally:
-        if len(ids) != len(granted):
-            kept = {ids[at : at + 8] for at in range(0, len(ids), 8)}
+        if len(ids) != 2 * len(granted):
+            kept = {ids[at : at + 8] for at in range(0, len(ids), 16)}
             every = (granted[at : at + 8] for at in range(0, len(granted), 8))
             link.session.give_back(Verb.RESERVE, b"".join(one for one in every if one not in kept))
 

@@ -229,7 +229,7 @@ public final class Leases implements Grant {
     try {
       return operations.await(
           operations.ids(
-              Verb.RELEASE, some, ids, granted, operations.deadlineNs(Options.DEFAULT), null),
+              Verb.RELEASE, 0, some, ids, granted, operations.deadlineNs(Options.DEFAULT), null),
           Operations::batchResult);
     } finally {
       some.endUse();

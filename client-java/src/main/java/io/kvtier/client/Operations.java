@@ -117,6 +117,7 @@ final class Operations {
   /** An operation on holds of a session. */
   Batch ids(
       Verb verb,
+      int flags,
       Session session,
       long[] ids,
       int count,
@@ -127,6 +128,7 @@ final class Operations {
     }
     Batch batch = new Batch(session, count, Protocol.KEYS_MAX, whenDone);
     Request request = new Request(verb, deadlineNs);
+    request.flags = flags;
     request.ids = ids;
     int last = batch.calls.length - 1;
     for (int c = 0; c <= last; c++) {

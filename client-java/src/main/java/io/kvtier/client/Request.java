@@ -57,7 +57,9 @@ final class Request {
       }
       someKeys.copyTo(from, count, region, at);
     } else if (someIds != null) {
-      MemorySegment.copy(MemorySegment.ofArray(someIds), 8L * from, region, offset, 8L * count);
+      long stride = RequestDescriptor.idStride(flags);
+      MemorySegment.copy(
+          MemorySegment.ofArray(someIds), stride * from, region, offset, stride * count);
     } else if (someText != null) {
       MemorySegment.copy(MemorySegment.ofArray(someText), 0, region, offset, count);
       for (int pad = count; (pad & 7) != 0; pad++) {

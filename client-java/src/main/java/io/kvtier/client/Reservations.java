@@ -1,5 +1,6 @@
 package io.kvtier.client;
 
+import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
@@ -138,10 +139,35 @@ public final class Reservations implements Grant {
     return operations.await(startCommit(null), this::merge);
   }
 
-  /** As {@link #commit}, to be waited for with {@link #await}. */
-  Batch beginCommit() {
+  /**
+   * As {@link #commit}, to be waited for with {@link #await}, with the checksum of each block that
+   * was reserved.
+   *
+   * @param checksums per block asked for; those of blocks that were not reserved are not read
+   */
+  Batch beginCommit(int[] checksums) {
     settle();
-    return startCommit(null);
+    Session some = session;
+    if (some == null) {
+      return operations.nothing(Verb.COMMIT, null);
+    }
+    long[] pairs = new long[2 * granted];
+    int next = 0;
+    for (int i = 0; i < views.length; i++) {
+      if (views[i] != null) {
+        pairs[2 * next] = ids[next];
+        pairs[2 * next + 1] = Integer.toUnsignedLong(checksums[i]);
+        next++;
+      }
+    }
+    return operations.ids(
+        Verb.COMMIT,
+        RequestDescriptor.FLAG_CHECKSUMS,
+        some,
+        pairs,
+        granted,
+        operations.deadlineNs(Options.DEFAULT),
+        null);
   }
 
   BatchResult await(Batch commit) {
@@ -159,7 +185,7 @@ public final class Reservations implements Grant {
     long deadlineNs = operations.deadlineNs(Options.DEFAULT);
     return some == null
         ? operations.nothing(Verb.COMMIT, listener)
-        : operations.ids(Verb.COMMIT, some, ids, granted, deadlineNs, listener);
+        : operations.ids(Verb.COMMIT, 0, some, ids, granted, deadlineNs, listener);
   }
 
   private BatchResult merge(Batch commit) {

@@ -324,14 +324,14 @@ final class Transfers {
   }
 
   private static Commit copyIn(Reservations reservations, List<MemorySegment> sources, int from) {
+    int[] checksums = new int[reservations.count()];
     try {
       for (int i = 0; i < reservations.count(); i++) {
         if (reservations.isReserved(i)) {
-          MemorySegment source = sources.get(from + i);
-          MemorySegment.copy(source, 0, reservations.segment(i), 0, source.byteSize());
+          checksums[i] = Checksums.copy(sources.get(from + i), reservations.segment(i));
         }
       }
-      return new Commit(reservations, reservations.beginCommit(), from);
+      return new Commit(reservations, reservations.beginCommit(checksums), from);
     } catch (RuntimeException e) {
       reservations.close();
       throw e;

@@ -13,6 +13,7 @@ package io.kvtier.protocol;
  *                         block bytes (REGISTER)
  *   48  u64 zero          56  u64 zero
  *   64  body              count x key stride | count x u64 id | count bytes of UTF-8
+ *                         | count x (u64 id, u32 CRC32C, u32 zero), COMMIT with {@link #FLAG_CHECKSUMS}
  * </pre>
  *
  * Keys are in prefix order: each is the parent of the next. With {@link #FLAG_PARENT} one more key
@@ -47,7 +48,12 @@ public final class RequestDescriptor {
    */
   public static final int FLAG_NO_WAIT = 8;
 
-  public static final int FLAGS_ALL = 15;
+  /**
+   * COMMIT brings the CRC32C of each block, made while it was copied: ids and checksums alternate.
+   */
+  public static final int FLAG_CHECKSUMS = 16;
+
+  public static final int FLAGS_ALL = 31;
 
   public static final int PRIORITY_HIGH = 0;
   public static final int PRIORITY_NORMAL = 1;
@@ -60,13 +66,18 @@ public final class RequestDescriptor {
     return (keyBytes + 7) & ~7;
   }
 
+  /** The bytes that one id takes in a body, with its checksum where it has one. */
+  public static int idStride(int flags) {
+    return (flags & FLAG_CHECKSUMS) == 0 ? 8 : 16;
+  }
+
   /** The bytes of a whole record. */
   public static int recordBytes(Verb verb, int count, int keyBytes, int flags) {
     int body =
         switch (verb.body()) {
           case NONE -> 0;
           case KEYS -> (count + (flags & FLAG_PARENT)) * keyStride(keyBytes);
-          case IDS -> count * 8;
+          case IDS -> count * idStride(flags);
           case TEXT -> (count + 7) & ~7;
         };
     return HEADER_BYTES + body;

@@ -61,6 +61,7 @@ public final class GrpcFront implements AutoCloseable {
 
   /** Get and Put: each may have about three chunks in the heap. */
   private static final int BYTE_CALLS_MAX = 64;
+
   private static final int STREAMS_PER_CONNECTION_MAX = 256;
   private static final int STREAM_WINDOW_BYTES = 1 << 20;
   private static final int CONNECTION_WINDOW_BYTES = 8 << 20;

@@ -188,7 +188,7 @@ final class BlockStore {
   }
 
   /** The client has written: make the checksum, then show the block. */
-  void commit(int block, int depth, int parent) {
+  void commit(int block) {
     directory.setHostState(block, CopyState.STAGING);
     directory.addPins(block, 1);
     int length = blockBytes(block);
@@ -200,6 +200,16 @@ final class BlockStore {
     } else if (!startChecksum(block) && !checksumBacklog.offer(block)) {
       throw new IllegalStateException("more commits than reservations");
     }
+  }
+
+  /**
+   * The client has written and made the checksum while it did: whoever reads or moves the block
+   * will hold it to that.
+   */
+  void commitChecksummed(int block, int checksum) {
+    directory.setHostState(block, CopyState.STAGING);
+    directory.addPins(block, 1);
+    checksummed(block, checksum);
   }
 
   private boolean startChecksum(int block) {
@@ -403,6 +413,7 @@ final class BlockStore {
       host.free(slot);
       directory.setHostSlot(block, Directory.NONE);
     }
+    directory.setSuspect(block, false);
     directory.setHostState(block, CopyState.NONE);
   }
 
@@ -665,6 +676,33 @@ final class BlockStore {
       return true;
     }
     return false;
+  }
+
+  // ---- writers
+  // -------------------------------------------------------------------------------------------------
+
+  /**
+   * A reader must verify: another session could have written to the block's slot since its checksum
+   * was made.
+   */
+  boolean mustVerify(int block, long reader) {
+    return directory.isSuspect(block)
+        || host.isWritableByOthers(host.regionOf(directory.hostSlot(block)), reader);
+  }
+
+  /**
+   * A session that could write to a slab is gone: what it may have done to the blocks there is
+   * found by verifying them.
+   */
+  void removeWriter(int slab, long session) {
+    host.removeWriter(slab, session);
+    int slots = host.slotsOf(slab);
+    for (int i = 0; i < slots; i++) {
+      int block = host.blockAt(slab, i);
+      if (block != SlotAllocator.NONE) {
+        directory.setSuspect(block, true);
+      }
+    }
   }
 
   // ---- each round

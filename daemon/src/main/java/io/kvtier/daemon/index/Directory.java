@@ -28,6 +28,11 @@ public final class Directory implements AutoCloseable {
   static final int FLAG_LINKED = 1;
   static final int FLAG_USED = 2;
 
+  /**
+   * A session that could have written to the host slot after the checksum was made has since ended.
+   */
+  static final int FLAG_SUSPECT = 4;
+
   /** The bytes of one record. */
   public static final int RECORD_BYTES = 64;
 
@@ -183,13 +188,13 @@ public final class Directory implements AutoCloseable {
         throw new IllegalStateException("block " + block + " is not in its chain");
       }
     }
-    records.set(SHORT, at + FLAGS, (short) FLAG_USED);
+    records.set(SHORT, at + FLAGS, (short) (records.get(SHORT, at + FLAGS) & ~FLAG_LINKED));
   }
 
   /** Recycles an unlinked record. */
   public void free(int block) {
     long at = at(block);
-    if (records.get(SHORT, at + FLAGS) != FLAG_USED) {
+    if ((records.get(SHORT, at + FLAGS) & (FLAG_USED | FLAG_LINKED)) != FLAG_USED) {
       throw new IllegalStateException("block " + block + " is free or still linked");
     }
     records.set(SHORT, at + FLAGS, (short) 0);
@@ -348,6 +353,20 @@ public final class Directory implements AutoCloseable {
       throw new IllegalStateException("block " + block + " would have " + leases + " leases");
     }
     records.set(INT, at(block) + LEASES, leases);
+  }
+
+  /**
+   * Whether the bytes in the host slot must be held to their checksum before use, whoever is alive
+   * now.
+   */
+  boolean isSuspect(int block) {
+    return (records.get(SHORT, at(block) + FLAGS) & FLAG_SUSPECT) != 0;
+  }
+
+  void setSuspect(int block, boolean suspect) {
+    int flags = records.get(SHORT, at(block) + FLAGS);
+    records.set(
+        SHORT, at(block) + FLAGS, (short) (suspect ? flags | FLAG_SUSPECT : flags & ~FLAG_SUSPECT));
   }
 
   /** Whether the block can be found by its key. */

@@ -1,6 +1,5 @@
 package io.kvtier.daemon.index;
 
-import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
@@ -141,6 +140,11 @@ final class Index implements BlockStore.Listener {
       endHold(session.firstHold, session);
     }
     host.revoke(session.id());
+    for (int slab = 0; slab < host.regions(); slab++) {
+      if (session.mayWrite(slab)) {
+        store.removeWriter(slab, session.id());
+      }
+    }
     sessions[session.index] = null;
     while (sessionsEnd > 0 && sessions[sessionsEnd - 1] == null) {
       sessionsEnd--;
@@ -457,7 +461,7 @@ final class Index implements BlockStore.Listener {
         int block = operation.block[i];
         int slot = directory.hostSlot(block);
         int slab = host.regionOf(slot);
-        if (verb == Verb.ACQUIRE && host.isWritableByOthers(slab, session.id())) {
+        if (verb == Verb.ACQUIRE && store.mustVerify(block, session.id())) {
           packed |= CompletionDescriptor.BLOCK_FLAG_VERIFY << 24;
         }
         Namespaces.Namespace namespace = namespaces.byId(operation.namespaceId);
@@ -709,7 +713,11 @@ final class Index implements BlockStore.Listener {
       return false;
     }
     directory.addPins(block, -1);
-    session.allowWrite(host.regionOf(directory.hostSlot(block)));
+    int slab = host.regionOf(directory.hostSlot(block));
+    if (session.id() != SlotAllocator.DAEMON && !session.mayWrite(slab)) {
+      session.allowWrite(slab);
+      host.addWriter(slab, session.id());
+    }
     operation.block[place] = block;
     operation.hold[place] = hold;
     operation.holdId[place] = holds.id(hold);
@@ -768,19 +776,22 @@ final class Index implements BlockStore.Listener {
     if (operation == null) {
       return;
     }
+    boolean hasChecksums = request.has(RequestDescriptor.FLAG_CHECKSUMS);
+    int stride = RequestDescriptor.idStride(request.flags);
     for (int i = 0; i < request.count; i++) {
-      int hold =
-          holds.find(
-              Words.getLong(request.segment, request.body + 8L * i),
-              HoldTable.RESERVATION,
-              session);
+      long at = request.body + (long) stride * i;
+      int hold = holds.find(Words.getLong(request.segment, at), HoldTable.RESERVATION, session);
       if (hold == HoldTable.NONE) {
         decide(operation, i, Status.STALE, TierId.NONE);
         continue;
       }
       int block = holds.block(hold);
       holds.free(hold, session);
-      store.commit(block, request.depth + i, EvictionPolicy.NONE);
+      if (hasChecksums) {
+        store.commitChecksummed(block, Words.getInt(request.segment, at + 8));
+      } else {
+        store.commit(block);
+      }
       if (directory.hostState(block) == CopyState.RESIDENT) {
         decide(operation, i, Status.OK, TierId.HOST);
       } else {

@@ -68,6 +68,9 @@ final class RequestAdapter {
               + " bytes, but its record has "
               + recordBytes);
     }
+    if ((flags & RequestDescriptor.FLAG_CHECKSUMS) != 0 && verb != Verb.COMMIT) {
+      throw new ProtocolViolation(verb + " brings no checksums");
+    }
     boolean silent = (flags & RequestDescriptor.FLAG_SILENT) != 0;
     if (silent && verb != Verb.RELEASE && verb != Verb.ABORT && verb != Verb.CANCEL) {
       throw new ProtocolViolation(verb + " can't be silent");

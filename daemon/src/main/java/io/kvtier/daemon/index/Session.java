@@ -107,9 +107,7 @@ public final class Session extends HoldTable.Holder {
   }
 
   void allowWrite(int slab) {
-    if (writableSlabs.get(slab) == 0) {
-      writableSlabs.set(slab, 1);
-    }
+    writableSlabs.set(slab, 1);
   }
 
   /** Whether a completion of that size can be promised on top of those promised already. */

@@ -276,7 +276,13 @@ final class SimulatedClient {
       }
     }
     if (!chosen.isEmpty()) {
-      request(Verb.COMMIT, namespace, List.of(), chosen, 0, 0);
+      request(
+          Verb.COMMIT,
+          namespace,
+          List.of(),
+          chosen,
+          0,
+          random.nextBoolean() ? RequestDescriptor.FLAG_CHECKSUMS : 0);
     }
   }
 
@@ -406,9 +412,9 @@ final class SimulatedClient {
       return;
     }
     long deadlineNs = world.nowNs() + 1_000_000 + random.nextInt(200_000_000);
-    long id = nextCorrelation++;
+    long correlation = nextCorrelation++;
     int count = verb.body() == Verb.Body.KEYS ? keys.size() : ids.size();
-    long at = begin(ring, verb, count, id, namespace, flags, argument, deadlineNs);
+    long at = begin(ring, verb, count, correlation, namespace, flags, argument, deadlineNs);
     if (at < 0) {
       return;
     }
@@ -417,12 +423,17 @@ final class SimulatedClient {
       if (verb.body() == Verb.Body.KEYS) {
         Oracle.writeKey(keys.get(i), segment, body + (long) i * KEY_BYTES);
       } else {
-        Words.putLong(segment, body + 8L * i, ids.get(i).id);
+        long id = body + (long) RequestDescriptor.idStride(flags) * i;
+        Words.putLong(segment, id, ids.get(i).id);
+        if (verb == Verb.COMMIT && RequestDescriptor.idStride(flags) == 16) {
+          Oracle.Key key = ids.get(i).key;
+          Words.putLong(segment, id + 8, oracle.checksum(key, blockBytes[key.namespace()]));
+        }
       }
     }
     ring.publish();
     if ((flags & RequestDescriptor.FLAG_SILENT) == 0) {
-      pending.put(id, new Pending(verb, namespace, keys, ids, deadlineNs));
+      pending.put(correlation, new Pending(verb, namespace, keys, ids, deadlineNs));
     }
   }
 

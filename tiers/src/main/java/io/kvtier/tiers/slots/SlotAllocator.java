@@ -19,7 +19,6 @@ public final class SlotAllocator {
   /** The writer of regions that only the daemon writes. */
   public static final long DAEMON = 0;
 
-  private static final long SEVERAL = -1;
   private static final int CLASSES_MAX = 64;
 
   private final long regionBytes;
@@ -31,7 +30,8 @@ public final class SlotAllocator {
   private final int[] freeHead;
   private final int[] usedCount;
   private final long[] grantedTo;
-  private final long[] writer;
+  private final int[] writers;
+  private final long[] writersXor;
   private final int[][] nextFree;
   private final int[][] blockOf;
   private final int[] slotBytes = new int[CLASSES_MAX];
@@ -68,7 +68,8 @@ public final class SlotAllocator {
     freeHead = filled(regions);
     usedCount = new int[regions];
     grantedTo = new long[regions];
-    writer = new long[regions];
+    writers = new int[regions];
+    writersXor = new long[regions];
     nextFree = new int[regions][];
     blockOf = new int[regions][];
     Arrays.fill(lastRegion, NONE);
@@ -117,7 +118,7 @@ public final class SlotAllocator {
       lastRegion[sizeClass] = region;
     }
     if (session != DAEMON && grantedTo[region] != session) {
-      grant(region, session);
+      grantedTo[region] = session;
     }
     int index = freeHead[region];
     freeHead[region] = nextFree[region][index];
@@ -179,15 +180,6 @@ public final class SlotAllocator {
     slotsFree += slots;
     slotsTotal += slots;
     unassigned--;
-  }
-
-  private void grant(int region, long session) {
-    grantedTo[region] = session;
-    if (writer[region] == DAEMON) {
-      writer[region] = session;
-    } else if (writer[region] != session) {
-      writer[region] = SEVERAL;
-    }
   }
 
   /** Gives a slot back. */
@@ -262,9 +254,24 @@ public final class SlotAllocator {
     return grantedTo[region];
   }
 
-  /** Whether somebody other than the daemon and that session could ever write into the region. */
+  /**
+   * A session has mapped, or may map, a region for writing; told once for each session and region.
+   */
+  public void addWriter(int region, long session) {
+    writers[region]++;
+    writersXor[region] ^= session;
+  }
+
+  /** A session that could write to a region is gone. */
+  public void removeWriter(int region, long session) {
+    writers[region]--;
+    writersXor[region] ^= session;
+  }
+
+  /** Whether a session other than this one is alive and could write into the region. */
   public boolean isWritableByOthers(int region, long session) {
-    return writer[region] != DAEMON && writer[region] != session;
+    // With one writer left, the exclusive or of all of them is that one.
+    return writers[region] > 1 || (writers[region] == 1 && writersXor[region] != session);
   }
 
   public int regionOf(int slot) {

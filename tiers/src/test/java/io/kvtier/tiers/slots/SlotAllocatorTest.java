@@ -41,20 +41,21 @@ class SlotAllocatorTest {
   }
 
   @Test
-  void isWritableByOthers_remembersEveryWriter_alsoDeadOnes() {
+  void isWritableByOthers_countsLivingWriters() {
     SlotAllocator slots = new SlotAllocator(1, 4 * PAGE, PAGE);
-    int sizeClass = slots.sizeClass(PAGE);
-    slots.allocate(sizeClass, SlotAllocator.DAEMON, true, 0);
     assertFalse(slots.isWritableByOthers(0, 1));
-    slots.allocate(sizeClass, 1, false, 1);
+    slots.addWriter(0, 1);
     assertFalse(slots.isWritableByOthers(0, 1));
     assertTrue(slots.isWritableByOthers(0, 2));
-    slots.revoke(1);
-    assertEquals(SlotAllocator.DAEMON, slots.grantedTo(0));
-    assertTrue(slots.isWritableByOthers(0, 2));
-    slots.allocate(sizeClass, 2, false, 2);
+    slots.addWriter(0, 2);
+    slots.addWriter(0, 3);
     assertTrue(slots.isWritableByOthers(0, 1));
-    assertTrue(slots.isWritableByOthers(0, 2));
+    slots.removeWriter(0, 1);
+    slots.removeWriter(0, 3);
+    assertFalse(slots.isWritableByOthers(0, 2));
+    assertTrue(slots.isWritableByOthers(0, 1));
+    slots.removeWriter(0, 2);
+    assertFalse(slots.isWritableByOthers(0, 1));
   }
 
   @Test
