@@ -18,6 +18,9 @@ int kvtier_crc32c_choose(const char *name);
 /* The checksum of `bytes` bytes that follow data whose checksum is `crc` (0: none before). */
 uint32_t kvtier_crc32c(uint32_t crc, const void *data, size_t bytes);
 
+/* Copies; large blocks past the caches. */
+void kvtier_copy(void *destination, const void *source, size_t bytes);
+
 /* Copies, and returns the checksum of what arrived at the destination. */
 uint32_t kvtier_copy_crc32c(void *destination, const void *source, size_t bytes);
 

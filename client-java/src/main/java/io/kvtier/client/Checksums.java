@@ -15,13 +15,28 @@ final class Checksums {
    */
   static int copy(MemorySegment source, MemorySegment target) {
     CRC32C checksum = new CRC32C();
-    long bytes = source.byteSize();
-    for (long at = 0; at < bytes; at += CHUNK_BYTES) {
-      long chunk = Math.min(CHUNK_BYTES, bytes - at);
+    copy(source, target, 0, source.byteSize(), checksum);
+    return (int) checksum.getValue();
+  }
+
+  /** As the other, and runs something when little is left to copy. */
+  static int copy(
+      MemorySegment source, MemorySegment target, long left, Runnable whenLittleIsLeft) {
+    CRC32C checksum = new CRC32C();
+    long most = Math.max(0, source.byteSize() - left);
+    copy(source, target, 0, most, checksum);
+    whenLittleIsLeft.run();
+    copy(source, target, most, source.byteSize(), checksum);
+    return (int) checksum.getValue();
+  }
+
+  private static void copy(
+      MemorySegment source, MemorySegment target, long from, long to, CRC32C checksum) {
+    for (long at = from; at < to; at += CHUNK_BYTES) {
+      long chunk = Math.min(CHUNK_BYTES, to - at);
       MemorySegment.copy(source, at, target, at, chunk);
       checksum.update(source.asSlice(at, chunk).asByteBuffer());
     }
-    return (int) checksum.getValue();
   }
 
   static int of(MemorySegment segment) {

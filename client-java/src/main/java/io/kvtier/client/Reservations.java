@@ -139,6 +139,14 @@ public final class Reservations implements Grant {
     return operations.await(startCommit(null), this::merge);
   }
 
+  /** The commit will follow soon. */
+  void announceCommit() {
+    Session some = session;
+    if (some != null) {
+      some.announce();
+    }
+  }
+
   /**
    * As {@link #commit}, to be waited for with {@link #await}, with the checksum of each block that
    * was reserved.

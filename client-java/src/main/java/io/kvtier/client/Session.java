@@ -287,6 +287,26 @@ final class Session {
     }
   }
 
+  private void publishQuietly() {
+    if (requests.hasUnpublished()) {
+      requests.publish();
+    }
+  }
+
+  /**
+   * A request will come in some tens of microseconds: a daemon that sleeps shall be awake by then.
+   */
+  void announce() {
+    lock.lock();
+    try {
+      if (alive) {
+        ringIfWaiting();
+      }
+    } finally {
+      lock.unlock();
+    }
+  }
+
   private void ringIfWaiting() {
     Words.fullFence();
     if (Words.getIntAcquire(wires.daemon(), DaemonRegionDescriptor.INDEX_WAITING_OFFSET) == 1) {
@@ -304,7 +324,13 @@ final class Session {
     try {
       if (alive) {
         owe(verb, ids, count);
-        publish();
+        if (verb == Verb.RELEASE) {
+          // Nobody waits for it: a daemon that sleeps takes it when it next looks, within
+          // milliseconds.
+          publishQuietly();
+        } else {
+          publish();
+        }
       }
     } finally {
       lock.unlock();

@@ -20,6 +20,10 @@ final class IndexRunner implements AutoCloseable {
   // About the cost of one sleep and wake-up: spinning longer loses more than it can win.
   private static final long SPIN_NS = 20_000;
 
+  // A bell without a request announces one: a client that copies its last bytes rings before it
+  // commits.
+  private static final long ANNOUNCED_SPIN_NS = 100_000;
+
   private final IndexAgent agent;
   private final MemorySegment daemonRegion;
   private final Epoll epoll;
@@ -42,16 +46,18 @@ final class IndexRunner implements AutoCloseable {
   private void run() {
     try {
       long idleSince = 0;
+      long spinNs = SPIN_NS;
       while (running) {
         if (agent.doWork() > 0) {
           idleSince = 0;
+          spinNs = SPIN_NS;
           continue;
         }
         long now = System.nanoTime();
         if (idleSince == 0) {
           idleSince = now;
         }
-        if (now - idleSince < SPIN_NS) {
+        if (now - idleSince < spinNs) {
           Thread.onSpinWait();
           continue;
         }
@@ -59,9 +65,10 @@ final class IndexRunner implements AutoCloseable {
         // The announcement must be visible before the last look: whoever comes after it rings.
         Words.fullFence();
         if (!agent.hasWork()) {
-          epoll.await(agent.sleepMsMax());
-          // After a timeout there is no reason to spin again.
-          idleSince = agent.hasWork() ? 0 : now - SPIN_NS;
+          boolean rung = epoll.await(agent.sleepMsMax()) > 0;
+          // After a time-out there is no reason to spin again.
+          spinNs = rung ? ANNOUNCED_SPIN_NS : 0;
+          idleSince = 0;
         }
         Words.putIntVolatile(daemonRegion, DaemonRegionDescriptor.INDEX_WAITING_OFFSET, 0);
       }

@@ -1,0 +1,29 @@
+"""Writes the JSON of `scripts/bench` as a table of Markdown: python3 bench/markdown.py FILE.json... > docs/benchmarks/DATE-machine.md"""
+
+import json
+import sys
+
+
+def amount(value: float | None, unit: str = "") -> str:
+    if value is None:
+        return ""
+    if unit.endswith("ratio") or abs(value) < 100:
+        return f"{value:.2f}"
+    return f"{value:,.0f}"
+
+
+def main() -> None:
+    for name in sys.argv[1:]:
+        with open(name, encoding="utf-8") as file:
+            rows = json.load(file)
+        print("| what | value | unit | limit in the same run | its value | ratio |")
+        print("| --- | ---: | --- | --- | ---: | ---: |")
+        for row in rows:
+            limit_name = row.get("limit_name") or ""
+            cells = (row["name"], amount(row["value"]), row["unit"], limit_name, amount(row.get("limit")), amount(row.get("ratio")))
+            print("| " + " | ".join(cells) + " |")
+        print()
+
+
+if __name__ == "__main__":
+    main()
