@@ -139,6 +139,12 @@ public final class Reservations implements Grant {
     return operations.await(startCommit(null), this::merge);
   }
 
+  /** As {@link #commit}, to be waited for with {@link #await}. */
+  Batch beginCommit() {
+    settle();
+    return startCommit(null);
+  }
+
   /** The commit will follow soon. */
   void announceCommit() {
     Session some = session;

@@ -22,8 +22,11 @@ import org.jspecify.annotations.Nullable;
 final class Transfers {
   // Small, as a get of more blocks than host memory has slots must not wait for its own leases.
   private static final long GET_BYTES = 4L << 20;
-  private static final long PUT_BYTES = 8L << 20;
+  private static final long PUT_BYTES = 4L << 20;
   private static final int WINDOW = 4;
+
+  // From here up HotSpot copies with stores that bypass the caches (its stub for large copies).
+  private static final long STREAMED_BYTES = 5L << 19;
 
   // What is copied while a sleeping daemon wakes up: 30 to 80 us, at the speeds of memory.
   private static final long ANNOUNCE_BYTES = 512L << 10;
@@ -327,6 +330,9 @@ final class Transfers {
   }
 
   private static Commit copyIn(Reservations reservations, List<MemorySegment> sources, int from) {
+    if (!sources.isEmpty() && sources.getFirst().byteSize() >= STREAMED_BYTES) {
+      return copyInStreamed(reservations, sources, from);
+    }
     int[] checksums = new int[reservations.count()];
     long left = reservations.granted() * (sources.isEmpty() ? 0 : sources.getFirst().byteSize());
     try {
@@ -344,6 +350,26 @@ final class Transfers {
         }
       }
       return new Commit(reservations, reservations.beginCommit(checksums), from);
+    } catch (RuntimeException e) {
+      reservations.close();
+      throw e;
+    }
+  }
+
+  /**
+   * Blocks so large that the copy goes past the caches are not read again here: the daemon makes
+   * their checksums, on another core.
+   */
+  private static Commit copyInStreamed(
+      Reservations reservations, List<MemorySegment> sources, int from) {
+    try {
+      for (int i = 0; i < reservations.count(); i++) {
+        if (reservations.isReserved(i)) {
+          MemorySegment source = sources.get(from + i);
+          MemorySegment.copy(source, 0, reservations.segment(i), 0, source.byteSize());
+        }
+      }
+      return new Commit(reservations, reservations.beginCommit(), from);
     } catch (RuntimeException e) {
       reservations.close();
       throw e;
