@@ -4,10 +4,10 @@ import json
 import sys
 
 
-def amount(value: float | None, unit: str = "") -> str:
+def amount(value: float | None) -> str:
     if value is None:
         return ""
-    if unit.endswith("ratio") or abs(value) < 100:
+    if abs(value) < 100:
         return f"{value:.2f}"
     return f"{value:,.0f}"
 
