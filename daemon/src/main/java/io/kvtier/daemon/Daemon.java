@@ -15,6 +15,8 @@ import io.kvtier.protocol.SocketPaths;
 import io.kvtier.protocol.Words;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.Epoll;
+import io.kvtier.protocol.linux.Errno;
+import io.kvtier.protocol.linux.ErrnoException;
 import io.kvtier.protocol.linux.EventFd;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.protocol.linux.UnixSocket;
@@ -38,6 +40,8 @@ import org.jspecify.annotations.Nullable;
 public final class Daemon implements AutoCloseable {
   static final String VERSION = "0.1.0";
   private static final int SLOT_ALIGNMENT = 4096;
+  private static final int FILE_TYPE_MASK = 0xf000;
+  private static final int FILE_TYPE_SOCKET = 0xc000;
 
   private final Deque<AutoCloseable> parts = new ArrayDeque<>();
   private final boolean directIo;
@@ -156,19 +160,35 @@ public final class Daemon implements AutoCloseable {
   private UnixSocket listen(KvtierdConfig.SocketConfig config) throws IOException {
     Path path = config.path();
     if (Files.exists(path)) {
-      try (UnixSocket probe = UnixSocket.connect(path, 1000)) {
-        throw new IOException(
-            "another daemon answers on socket '"
-                + path
-                + "': stop it, or choose another socket.path; "
-                + probe.descriptor());
-      } catch (io.kvtier.protocol.linux.ErrnoException nobody) {
-        Files.delete(path); // left behind by a daemon that was killed
-      }
+      takeAbandoned(path);
     }
     UnixSocket listener = UnixSocket.listen(path, config.mode());
     keep(() -> Files.deleteIfExists(path));
     return listener;
+  }
+
+  /**
+   * Removes the socket of a daemon that was killed; anything else at its place is not ours to
+   * remove.
+   */
+  private static void takeAbandoned(Path path) throws IOException {
+    int type = (int) Files.getAttribute(path, "unix:mode") & FILE_TYPE_MASK;
+    if (type != FILE_TYPE_SOCKET) {
+      throw new IOException(
+          "socket.path '" + path + "' is there already and is no socket: choose another path");
+    }
+    try {
+      UnixSocket.connect(path, 1000).close();
+    } catch (ErrnoException e) {
+      if (e.errno() != Errno.ECONNREFUSED) {
+        throw new IOException(
+            "socket.path '" + path + "' can't be taken over: " + e.getMessage(), e);
+      }
+      Files.delete(path);
+      return;
+    }
+    throw new IOException(
+        "another daemon answers on socket '" + path + "': stop it, or choose another socket.path");
   }
 
   private static MemorySegment daemonRegion(
