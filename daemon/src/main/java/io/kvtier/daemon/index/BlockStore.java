@@ -167,11 +167,8 @@ final class BlockStore {
   boolean reserve(int block, int sizeClass, long session) {
     int slot = host.allocate(sizeClass, session, false, block);
     if (slot == SlotAllocator.NONE) {
-      boolean freed = makeRoom(sizeClass, session);
+      makeRoom(sizeClass, session);
       slot = host.allocate(sizeClass, session, true, block);
-      if (slot == SlotAllocator.NONE && freed) {
-        slot = host.allocate(sizeClass, session, true, block);
-      }
     }
     if (slot == SlotAllocator.NONE) {
       return false;

@@ -179,7 +179,6 @@ final class Index implements BlockStore.Listener {
     int namespaceId;
     int group;
     int count;
-    int depth;
     long argument;
     int completionBytes;
     MemorySegment segment = MemorySegment.NULL;

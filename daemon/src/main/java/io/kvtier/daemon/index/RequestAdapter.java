@@ -98,7 +98,6 @@ final class RequestAdapter {
     request.correlationId = Words.getLong(segment, at + RequestDescriptor.CORRELATION_OFFSET);
     request.namespaceId = Words.getInt(segment, at + RequestDescriptor.NAMESPACE_OFFSET);
     request.group = Words.getShort(segment, at + RequestDescriptor.GROUP_OFFSET);
-    request.depth = Words.getInt(segment, at + RequestDescriptor.DEPTH_OFFSET);
     request.argument = Words.getLong(segment, at + RequestDescriptor.ARGUMENT_OFFSET);
     long deadline = Words.getLong(segment, at + RequestDescriptor.DEADLINE_OFFSET);
     request.deadlineNs =

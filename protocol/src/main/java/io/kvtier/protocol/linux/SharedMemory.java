@@ -14,7 +14,6 @@ public final class SharedMemory {
   private static final int MFD_CLOEXEC = 1;
   private static final int MFD_ALLOW_SEALING = 2;
   private static final int F_ADD_SEALS = 1033;
-  private static final int F_GET_SEALS = 1034;
   private static final int F_SEAL_SEAL = 1;
   private static final int F_SEAL_SHRINK = 2;
   private static final int F_SEAL_GROW = 4;
@@ -97,16 +96,6 @@ public final class SharedMemory {
       }
     } catch (IOException e) {
       throw e;
-    } catch (Throwable t) {
-      throw Libc.defect(t);
-    }
-  }
-
-  /** Whether the file can no longer shrink under a mapping. */
-  public static boolean isSealed(Descriptor descriptor) {
-    try {
-      int seals = (int) Libc.FCNTL.invokeExact(Libc.capture(), descriptor.number(), F_GET_SEALS, 0);
-      return seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
     } catch (Throwable t) {
       throw Libc.defect(t);
     }
