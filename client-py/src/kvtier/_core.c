@@ -1659,7 +1659,7 @@ static PyObject *core_gather(PyObject *module, PyObject *arguments) {
       }
       int matches = 1;
       if (copy->verify || verify_all) {
-        matches = kvtier_copy_crc32c(copy->destination, copy->source, block_bytes) == copy->crc32c;
+        matches = kvtier_copy_crc32c(0, copy->destination, copy->source, block_bytes) == copy->crc32c;
       } else {
         kvtier_copy(copy->destination, copy->source, block_bytes);
       }
@@ -1696,7 +1696,7 @@ static PyObject *core_scatter(PyObject *module, PyObject *arguments) {
     for (Py_ssize_t i = 0; i < batch.count; i++) {
       Copy *copy = &batch.copies[i];
       if (copy->slab != NULL) {
-        copy->crc32c = kvtier_copy_crc32c(copy->destination, copy->source, block_bytes);
+        copy->crc32c = kvtier_copy_crc32c(0, copy->destination, copy->source, block_bytes);
         written++;
       }
     }
@@ -1760,7 +1760,7 @@ static PyObject *copy_buffers(PyObject *arguments, int with_crc) {
   } else {
     Py_BEGIN_ALLOW_THREADS;
     if (with_crc) {
-      crc = kvtier_copy_crc32c(to.buf, from.buf, (size_t)to.len);
+      crc = kvtier_copy_crc32c(0, to.buf, from.buf, (size_t)to.len);
     } else {
       memmove(to.buf, from.buf, (size_t)to.len);
     }

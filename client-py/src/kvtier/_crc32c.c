@@ -118,31 +118,36 @@ __attribute__((target("sse4.2,pclmul"))) static uint32_t update_streams(
 
 #define FOLD_TARGET __attribute__((target("avx512f,avx512vl,avx512bw,vpclmulqdq,pclmul,sse4.2")))
 
-FOLD_TARGET static inline __m512i fold(__m512i state, __m512i constants, const uint8_t *data) {
+FOLD_TARGET static inline __m512i fold(__m512i state, __m512i constants, __m512i line) {
   __m512i low = _mm512_clmulepi64_epi128(state, constants, 0x00);
   __m512i high = _mm512_clmulepi64_epi128(state, constants, 0x11);
-  return _mm512_ternarylogic_epi64(low, high, _mm512_loadu_si512(data), 0x96);
+  return _mm512_ternarylogic_epi64(low, high, line, 0x96);
 }
 
-FOLD_TARGET static uint32_t update_folding(uint32_t state, const uint8_t *data, size_t bytes) {
-  if (bytes < 2 * FOLD_BYTES) {
-    return update_serial(state, data, bytes);
+/* A line that is folded and, when there is a target, stored there past the caches: the checksum is of what is stored,
+ * though the source may change meanwhile. */
+FOLD_TARGET static inline __m512i take(const uint8_t *data, uint8_t *to, size_t at) {
+  __m512i line = _mm512_loadu_si512(data + at);
+  if (to != NULL) {
+    _mm512_stream_si512((__m512i *)(to + at), line);
   }
+  return line;
+}
+
+/* As update_function; with a target, of 64-byte alignment, also copies all whole FOLD_BYTES there (two at least). */
+FOLD_TARGET static inline __attribute__((always_inline)) uint32_t fold_all(
+    uint32_t state, const uint8_t *data, size_t bytes, uint8_t *to) {
   __m512i constants = _mm512_broadcast_i32x4(_mm_set_epi64x((long long)fold_high, (long long)fold_low));
-  __m512i a = _mm512_xor_si512(
-      _mm512_loadu_si512(data), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)state)));
-  __m512i b = _mm512_loadu_si512(data + 64);
-  __m512i c = _mm512_loadu_si512(data + 128);
-  __m512i d = _mm512_loadu_si512(data + 192);
-  data += FOLD_BYTES;
-  bytes -= FOLD_BYTES;
-  while (bytes >= FOLD_BYTES) {
-    a = fold(a, constants, data);
-    b = fold(b, constants, data + 64);
-    c = fold(c, constants, data + 128);
-    d = fold(d, constants, data + 192);
-    data += FOLD_BYTES;
-    bytes -= FOLD_BYTES;
+  __m512i a = _mm512_xor_si512(take(data, to, 0), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)state)));
+  __m512i b = take(data, to, 64);
+  __m512i c = take(data, to, 128);
+  __m512i d = take(data, to, 192);
+  size_t whole = bytes & ~(size_t)(FOLD_BYTES - 1);
+  for (size_t at = FOLD_BYTES; at < whole; at += FOLD_BYTES) {
+    a = fold(a, constants, take(data, to, at));
+    b = fold(b, constants, take(data, to, at + 64));
+    c = fold(c, constants, take(data, to, at + 128));
+    d = fold(d, constants, take(data, to, at + 192));
   }
   /* What is left is a message of 256 bytes with the same remainder. */
   uint8_t rest[FOLD_BYTES];
@@ -150,7 +155,15 @@ FOLD_TARGET static uint32_t update_folding(uint32_t state, const uint8_t *data, 
   _mm512_storeu_si512(rest + 64, b);
   _mm512_storeu_si512(rest + 128, c);
   _mm512_storeu_si512(rest + 192, d);
-  return update_serial(update_serial(0, rest, FOLD_BYTES), data, bytes);
+  return update_serial(update_serial(0, rest, FOLD_BYTES), data + whole, bytes - whole);
+}
+
+FOLD_TARGET static uint32_t update_folding(uint32_t state, const uint8_t *data, size_t bytes) {
+  return bytes < 2 * FOLD_BYTES ? update_serial(state, data, bytes) : fold_all(state, data, bytes, NULL);
+}
+
+FOLD_TARGET static uint32_t stream_folding(uint32_t state, uint8_t *to, const uint8_t *from, size_t bytes) {
+  return fold_all(state, from, bytes, to);
 }
 
 static int has_streams(void) {
@@ -190,6 +203,10 @@ static uint32_t update_streams(uint32_t state, const uint8_t *data, size_t bytes
 static int has_streams(void) { return 1; }
 static int has_folding(void) { return 0; }
 static update_function const update_folding = NULL;
+static uint32_t stream_folding(uint32_t state, uint8_t *to, const uint8_t *from, size_t bytes) {
+  memcpy(to, from, bytes);
+  return update(state, to, bytes);
+}
 static void fill_constants(void) {}
 
 #else
@@ -198,6 +215,10 @@ static int has_streams(void) { return 0; }
 static int has_folding(void) { return 0; }
 static update_function const update_streams = NULL;
 static update_function const update_folding = NULL;
+static uint32_t stream_folding(uint32_t state, uint8_t *to, const uint8_t *from, size_t bytes) {
+  memcpy(to, from, bytes);
+  return update(state, to, bytes);
+}
 static void fill_constants(void) {}
 
 #endif
@@ -234,12 +255,13 @@ uint32_t kvtier_crc32c(uint32_t crc, const void *data, size_t bytes) {
 
 /* From here up a copy goes past the caches: storing a line otherwise reads it first, a third of all the traffic. */
 enum { STREAM_BYTES_MIN = 128 * 1024 };
+enum { LINE_BYTES = 64, STEP_BYTES = 256 };
 
 #if defined(__x86_64__)
 
 static int streams_stores(void) { return __builtin_cpu_supports("avx2"); }
 
-__attribute__((target("avx2"))) static void stream_lines(uint8_t *to, const uint8_t *from, size_t bytes) {
+__attribute__((target("avx2"))) static void stream_half_lines(uint8_t *to, const uint8_t *from, size_t bytes) {
   for (size_t at = 0; at < bytes; at += 128) {
     __m256i a = _mm256_loadu_si256((const __m256i *)(from + at));
     __m256i b = _mm256_loadu_si256((const __m256i *)(from + at + 32));
@@ -249,6 +271,28 @@ __attribute__((target("avx2"))) static void stream_lines(uint8_t *to, const uint
     _mm256_stream_si256((__m256i *)(to + at + 32), b);
     _mm256_stream_si256((__m256i *)(to + at + 64), c);
     _mm256_stream_si256((__m256i *)(to + at + 96), d);
+  }
+}
+
+__attribute__((target("avx512f"))) static void stream_whole_lines(uint8_t *to, const uint8_t *from, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += STEP_BYTES) {
+    __m512i a = _mm512_loadu_si512(from + at);
+    __m512i b = _mm512_loadu_si512(from + at + 64);
+    __m512i c = _mm512_loadu_si512(from + at + 128);
+    __m512i d = _mm512_loadu_si512(from + at + 192);
+    _mm512_stream_si512((__m512i *)(to + at), a);
+    _mm512_stream_si512((__m512i *)(to + at + 64), b);
+    _mm512_stream_si512((__m512i *)(to + at + 128), c);
+    _mm512_stream_si512((__m512i *)(to + at + 192), d);
+  }
+}
+
+/* Stores past the caches. The target is aligned to a line, the length a multiple of STEP_BYTES. */
+static void stream_lines(uint8_t *to, const uint8_t *from, size_t bytes) {
+  if (__builtin_cpu_supports("avx512f")) {
+    stream_whole_lines(to, from, bytes);
+  } else {
+    stream_half_lines(to, from, bytes);
   }
 }
 
@@ -269,29 +313,23 @@ void kvtier_copy(void *destination, const void *source, size_t bytes) {
   }
   uint8_t *to = destination;
   const uint8_t *from = source;
-  size_t head = (size_t)(-(uintptr_t)to & 63);
+  size_t head = (size_t)(-(uintptr_t)to & (LINE_BYTES - 1));
   memcpy(to, from, head);
-  size_t lines = (bytes - head) & ~(size_t)127;
+  size_t lines = (bytes - head) & ~(size_t)(STEP_BYTES - 1);
   stream_lines(to + head, from + head, lines);
   stream_end();
   memcpy(to + head + lines, from + head + lines, bytes - head - lines);
 }
 
-uint32_t kvtier_copy_crc32c(void *destination, const void *source, size_t bytes) {
-  /* Small enough for the first-level cache, large enough for the folding to pay. The checksum is of what is stored, though the source may change meanwhile. */
+/* Chunk by chunk by way of a buffer in the first-level cache: the checksum is of what is stored, though the source may
+ * change meanwhile. */
+static uint32_t copy_chunks(uint32_t crc, uint8_t *to, const uint8_t *from, size_t bytes, int streaming) {
   enum { CHUNK_BYTES = 16 * 1024 };
-  uint8_t *to = destination;
-  const uint8_t *from = source;
-  uint32_t crc = 0;
-  int streaming = bytes >= STREAM_BYTES_MIN && streams_stores();
   _Alignas(64) uint8_t bounce[CHUNK_BYTES];
-  size_t chunk = streaming ? (size_t)(-(uintptr_t)to & 63) : 0;
   while (bytes > 0) {
-    if (chunk == 0) {
-      chunk = bytes < CHUNK_BYTES ? bytes : CHUNK_BYTES;
-    }
+    size_t chunk = bytes < CHUNK_BYTES ? bytes : CHUNK_BYTES;
     /* The next chunk comes from memory while this one is worked on. */
-    for (size_t at = chunk; at < 2 * chunk && at < bytes; at += 64) {
+    for (size_t at = chunk; at < 2 * chunk && at < bytes; at += LINE_BYTES) {
       __builtin_prefetch(from + at, 0, 2);
     }
     memcpy(bounce, from, chunk);
@@ -304,8 +342,21 @@ uint32_t kvtier_copy_crc32c(void *destination, const void *source, size_t bytes)
     to += chunk;
     from += chunk;
     bytes -= chunk;
-    chunk = 0;
   }
-  stream_end();
   return crc;
+}
+
+uint32_t kvtier_copy_crc32c(uint32_t crc, void *destination, const void *source, size_t bytes) {
+  uint8_t *to = destination;
+  const uint8_t *from = source;
+  if (bytes < STREAM_BYTES_MIN || !streams_stores()) {
+    return copy_chunks(crc, to, from, bytes, 0);
+  }
+  size_t head = (size_t)(-(uintptr_t)to & (LINE_BYTES - 1));
+  crc = copy_chunks(crc, to, from, head, 0);
+  size_t lines = (bytes - head) & ~(size_t)(STEP_BYTES - 1);
+  crc = update == update_folding ? ~stream_folding(~crc, to + head, from + head, lines)
+                                 : copy_chunks(crc, to + head, from + head, lines, 1);
+  stream_end();
+  return copy_chunks(crc, to + head + lines, from + head + lines, bytes - head - lines, 0);
 }

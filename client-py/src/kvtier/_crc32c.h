@@ -21,7 +21,7 @@ uint32_t kvtier_crc32c(uint32_t crc, const void *data, size_t bytes);
 /* Copies; large blocks past the caches. */
 void kvtier_copy(void *destination, const void *source, size_t bytes);
 
-/* Copies, and returns the checksum of what arrived at the destination. */
-uint32_t kvtier_copy_crc32c(void *destination, const void *source, size_t bytes);
+/* Copies, and returns the checksum of what arrived at the destination, following data whose checksum is `crc`. */
+uint32_t kvtier_copy_crc32c(uint32_t crc, void *destination, const void *source, size_t bytes);
 
 #endif

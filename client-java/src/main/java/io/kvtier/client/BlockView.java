@@ -99,7 +99,7 @@ public final class BlockView {
 
   /** Whether the bytes match their checksum. */
   public boolean verify() {
-    return Checksums.of(segment()) == checksum();
+    return Copies.checksum(segment()) == checksum();
   }
 
   /** Whether what is read now no longer counts. */

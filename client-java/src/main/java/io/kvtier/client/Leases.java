@@ -203,7 +203,7 @@ public final class Leases implements Grant {
 
   /** Whether a leased block's bytes match their checksum. */
   public boolean verify(int index) {
-    return Checksums.of(segment(index)) == checksums[index];
+    return Copies.checksum(segment(index)) == checksums[index];
   }
 
   /** Whether all leased blocks match their checksums, and the leases had not ended by then. */

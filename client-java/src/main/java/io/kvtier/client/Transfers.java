@@ -25,11 +25,10 @@ final class Transfers {
   private static final long PUT_BYTES = 4L << 20;
   private static final int WINDOW = 4;
 
-  // From here up HotSpot copies with stores that bypass the caches (its stub for large copies).
-  private static final long STREAMED_BYTES = 5L << 19;
-
   // What is copied while a sleeping daemon wakes up: 30 to 80 us, at the speeds of memory.
   private static final long ANNOUNCE_BYTES = 512L << 10;
+
+  private static final Copies COPIES = Copies.OF_THIS_MACHINE;
 
   private final Operations operations;
   private final Executor copies;
@@ -217,11 +216,13 @@ final class Transfers {
     if (bytes > destination.byteSize()) {
       return Status.TOO_LARGE;
     }
-    MemorySegment.copy(source, 0, destination, 0, bytes);
-    // The copy is verified, not the source: it is what the caller keeps.
-    if (leases.mustVerify(index)
-        && Checksums.of(destination.asSlice(0, bytes)) != leases.checksum(index)) {
-      return Status.CORRUPT;
+    if (leases.mustVerify(index)) {
+      // The copy is verified, not the source: it is what the caller keeps.
+      if (COPIES.copyWithChecksum(source, destination) != leases.checksum(index)) {
+        return Status.CORRUPT;
+      }
+    } else {
+      COPIES.copy(source, destination);
     }
     return leases.hasEnded() ? Status.STALE : Status.OK;
   }
@@ -330,9 +331,6 @@ final class Transfers {
   }
 
   private static Commit copyIn(Reservations reservations, List<MemorySegment> sources, int from) {
-    if (!sources.isEmpty() && sources.getFirst().byteSize() >= STREAMED_BYTES) {
-      return copyInStreamed(reservations, sources, from);
-    }
     int[] checksums = new int[reservations.count()];
     long left = reservations.granted() * (sources.isEmpty() ? 0 : sources.getFirst().byteSize());
     try {
@@ -344,32 +342,12 @@ final class Transfers {
           left -= source.byteSize();
           checksums[i] =
               little
-                  ? Checksums.copy(
+                  ? COPIES.copyWithChecksum(
                       source, slot, ANNOUNCE_BYTES - left, reservations::announceCommit)
-                  : Checksums.copy(source, slot);
+                  : COPIES.copyWithChecksum(source, slot);
         }
       }
       return new Commit(reservations, reservations.beginCommit(checksums), from);
-    } catch (RuntimeException e) {
-      reservations.close();
-      throw e;
-    }
-  }
-
-  /**
-   * Blocks so large that the copy goes past the caches are not read again here: the daemon makes
-   * their checksums, on another core.
-   */
-  private static Commit copyInStreamed(
-      Reservations reservations, List<MemorySegment> sources, int from) {
-    try {
-      for (int i = 0; i < reservations.count(); i++) {
-        if (reservations.isReserved(i)) {
-          MemorySegment source = sources.get(from + i);
-          MemorySegment.copy(source, 0, reservations.segment(i), 0, source.byteSize());
-        }
-      }
-      return new Commit(reservations, reservations.beginCommit(), from);
     } catch (RuntimeException e) {
       reservations.close();
       throw e;
