@@ -53,6 +53,12 @@ public final class RequestDescriptor {
    */
   public static final int FLAG_CHECKSUMS = 16;
 
+  /**
+   * RELEASE of leases whose bytes did not match their checksum: the daemon looks for itself, and
+   * drops what is damaged.
+   */
+  public static final int FLAG_CORRUPT = 32;
+
   public static final int FLAGS_ALL = 31;
 
   public static final int PRIORITY_HIGH = 0;
