@@ -1,7 +1,7 @@
 package io.kvtier.bench;
 
 import io.kvtier.daemon.index.Directory;
-import io.kvtier.policies.LruPolicy;
+import io.kvtier.policies.eviction.LruPolicy;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.SharedMemory;
 import java.io.IOException;
@@ -44,7 +44,7 @@ final class DirectoryBench {
           throw new IllegalStateException("key " + i + " is there before it was inserted");
         }
         int block = directory.insertSought(NAMESPACE, 0, BenchKeys.KEY_BYTES);
-        policy.onInsert(block, 4096, BenchKeys.mix(i), 0, LruPolicy.NONE);
+        policy.onInsert(block, 4096, BenchKeys.mix(i), 0, LruPolicy.NO_PARENT);
       }
       double insertNs = (System.nanoTime() - started) / (double) ENTRIES;
       long memoryTaken = memoryBytes() - memoryBefore;

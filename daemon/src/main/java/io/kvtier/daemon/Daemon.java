@@ -7,7 +7,7 @@ import io.kvtier.daemon.index.Directory;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.session.PeerPolicy;
 import io.kvtier.daemon.session.SessionConductor;
-import io.kvtier.policies.LruPolicy;
+import io.kvtier.policies.eviction.LruPolicy;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.Protocol;

@@ -1,13 +1,20 @@
 package io.kvtier.policies;
 
 /**
- * The order in which the blocks of one tier leave it. Confined to the index. Blocks are named by
- * their small integer ids in the directory, from 0 to the capacity given at construction; an id may
- * come again for another block after its removal. No call allocates.
+ * The order in which the blocks of one tier leave it. Confined to the index. It decides and never
+ * acts: it is told what happens, and asked for victims.
+ *
+ * <p>Blocks are named by small integer ids, from 0 to {@link PolicySetup#blocksMax}; an id may come
+ * again for another block after its removal. Keys are named by fingerprints: 64 well-mixed bits, by
+ * which a policy remembers a block that is gone. All memory is taken at construction, and no call
+ * allocates, unless the policy says otherwise.
  */
 public interface EvictionPolicy {
   /** What {@link #victim} answers when it found none. */
   int NONE = -1;
+
+  /** The parent of the first block of a sequence, and of a block whose parent nobody knows. */
+  long NO_PARENT = 0;
 
   /** Which blocks the mechanism could evict now: not pinned, not leased, in a place that helps. */
   @FunctionalInterface
@@ -15,28 +22,45 @@ public interface EvictionPolicy {
     boolean accepts(int block);
   }
 
+  /** Takes blocks one by one. */
+  @FunctionalInterface
+  interface BlockVisitor {
+    void visit(int block);
+  }
+
+  /** Why a block left. */
+  enum Removal {
+    /** To make room: the policy may remember its key, to know it when it comes back. */
+    EVICTED,
+    /**
+     * For a reason that says nothing of its worth: deleted, unreadable, moved to another policy.
+     */
+    DELETED
+  }
+
   /**
    * A block became resident.
    *
    * @param block its id, not tracked yet
    * @param bytes its weight
-   * @param fingerprint 64 well-mixed bits of its key
+   * @param fingerprint of its key
    * @param depth its place in its sequence, from 0
-   * @param parent the id of the block before it, or {@link #NONE} when unknown
+   * @param parent the fingerprint of the block before it in its sequence, or {@link #NO_PARENT}
    */
-  void onInsert(int block, int bytes, long fingerprint, int depth, int parent);
+  void onInsert(int block, int bytes, long fingerprint, int depth, long parent);
 
   /** A resident block was used. */
   void onHit(int block);
 
-  /** A resident block left, for whatever reason. */
-  void onRemove(int block);
+  /** A resident block left. */
+  void onRemove(int block, Removal why);
 
   /**
    * The next block to leave among those that the mechanism accepts. It stays tracked until {@link
-   * #onRemove}.
+   * #onRemove}. The search may age the accepted blocks that it passes (clear their marks, move them
+   * up); a refused block is left as it is.
    *
-   * @param looksMax the most candidates to look at
+   * @param looksMax how many refusals end the search
    * @return its id, or {@link #NONE}
    */
   int victim(VictimFilter filter, int looksMax);
@@ -44,7 +68,13 @@ public interface EvictionPolicy {
   /** How many blocks are tracked. */
   int size();
 
-  /** All memory of the policy, in bytes: fixed at construction. */
+  /**
+   * Shows every tracked block once, from the first to leave to the last, as far as the order is
+   * known beforehand. A policy that takes over is told of the blocks in this order.
+   */
+  void forEach(BlockVisitor visitor);
+
+  /** All memory of the policy, of what it remembers of blocks that are gone too, in bytes. */
   long metadataBytes();
 
   /** Checks the structure, for tests. */

@@ -1,6 +1,7 @@
 package io.kvtier.daemon.index;
 
 import io.kvtier.policies.EvictionPolicy;
+import io.kvtier.policies.EvictionPolicy.Removal;
 import io.kvtier.policies.EvictionPolicy.VictimFilter;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Status;
@@ -242,7 +243,7 @@ final class BlockStore {
   private void becomeResident(int block) {
     directory.setHostState(block, CopyState.RESIDENT);
     hostPolicy.onInsert(
-        block, blockBytes(block), directory.fingerprint(block), 0, EvictionPolicy.NONE);
+        block, blockBytes(block), directory.fingerprint(block), 0, EvictionPolicy.NO_PARENT);
     counters.add(Counter.HOST_WRITTEN_BYTES, blockBytes(block));
     listener.onHostSettled(block, Status.OK);
   }
@@ -348,7 +349,7 @@ final class BlockStore {
 
   private void forgetSsdCopy(int block) {
     if (directory.ssdState(block) == CopyState.RESIDENT) {
-      ssdPolicy.onRemove(block);
+      ssdPolicy.onRemove(block, Removal.DELETED);
       directory.setSsdState(block, CopyState.LEAVING);
     }
     if (directory.isLinked(block) && directory.hostState(block) == CopyState.NONE) {
@@ -365,7 +366,7 @@ final class BlockStore {
     directory.unlink(block);
     switch (directory.hostState(block)) {
       case RESIDENT -> {
-        hostPolicy.onRemove(block);
+        hostPolicy.onRemove(block, Removal.DELETED);
         directory.setHostState(block, CopyState.LEAVING);
       }
       case STAGING -> directory.setHostState(block, CopyState.LEAVING);
@@ -373,7 +374,7 @@ final class BlockStore {
     }
     switch (directory.ssdState(block)) {
       case RESIDENT -> {
-        ssdPolicy.onRemove(block);
+        ssdPolicy.onRemove(block, Removal.DELETED);
         directory.setSsdState(block, CopyState.LEAVING);
       }
       case STAGING -> directory.setSsdState(block, CopyState.LEAVING);
@@ -487,7 +488,7 @@ final class BlockStore {
   }
 
   private void dropHostCopy(int block) {
-    hostPolicy.onRemove(block);
+    hostPolicy.onRemove(block, Removal.EVICTED);
     freeHostSlot(block);
     counters.add(Counter.EVICTIONS, 1);
     if (directory.ssdState(block) == CopyState.NONE) {
@@ -542,7 +543,7 @@ final class BlockStore {
     if (status == Status.OK) {
       ssdErrors = 0;
       directory.setSsdState(block, CopyState.RESIDENT);
-      ssdPolicy.onInsert(block, length, directory.fingerprint(block), 0, EvictionPolicy.NONE);
+      ssdPolicy.onInsert(block, length, directory.fingerprint(block), 0, EvictionPolicy.NO_PARENT);
       counters.add(Counter.SSD_WRITTEN_BYTES, length);
       counters.add(Counter.DEMOTIONS, 1);
       listener.onStoreSettled(block, Status.OK);
@@ -597,7 +598,7 @@ final class BlockStore {
   }
 
   private void dropSsdCopy(int block) {
-    ssdPolicy.onRemove(block);
+    ssdPolicy.onRemove(block, Removal.EVICTED);
     freeSsdSlot(block);
     if (directory.hostState(block) == CopyState.NONE) {
       counters.add(Counter.DROPPED, 1);

@@ -4,7 +4,7 @@ import io.kvtier.daemon.index.Counters;
 import io.kvtier.daemon.index.Directory;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.Session;
-import io.kvtier.policies.LruPolicy;
+import io.kvtier.policies.eviction.LruPolicy;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.ProtocolViolation;

@@ -1,0 +1,52 @@
+package io.kvtier.policies.eviction;
+
+import io.kvtier.policies.EvictionPolicy;
+import io.kvtier.policies.EvictionPolicyProvider;
+import io.kvtier.policies.PolicySetup;
+
+/** First in, first out. Eight bytes a block; a hit costs nothing. */
+public final class FifoPolicy extends ChainedPolicy {
+  /** Makes it by name. */
+  public static final class Provider implements EvictionPolicyProvider {
+    @Override
+    public String name() {
+      return "fifo";
+    }
+
+    @Override
+    public EvictionPolicy create(PolicySetup setup) {
+      return new FifoPolicy(setup.blocksMax());
+    }
+  }
+
+  /**
+   * An empty queue.
+   *
+   * @param blocksMax ids run from 0 to this, exclusive
+   */
+  public FifoPolicy(int blocksMax) {
+    super(blocksMax, 1);
+  }
+
+  @Override
+  public void onInsert(int block, int bytes, long fingerprint, int depth, long parent) {
+    chains.requireUntracked(block);
+    chains.append(0, block);
+  }
+
+  @Override
+  public void onHit(int block) {
+    chains.requireTracked(block);
+  }
+
+  @Override
+  public void onRemove(int block, Removal why) {
+    chains.requireTracked(block);
+    chains.remove(0, block);
+  }
+
+  @Override
+  public int victim(VictimFilter filter, int looksMax) {
+    return firstAccepted(0, filter, looksMax);
+  }
+}

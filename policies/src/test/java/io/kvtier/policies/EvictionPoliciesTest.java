@@ -1,0 +1,45 @@
+package io.kvtier.policies;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+final class EvictionPoliciesTest {
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      quoteCharacter = '"',
+      value = {
+        "nonsense|no eviction policy is named 'nonsense'; there are ",
+        "s3fifo:small|'small' in 's3fifo:small' is not OPTION=VALUE",
+        "s3fifo:small=|'small=' in 's3fifo:small=' is not OPTION=VALUE",
+        "s3fifo:small=most|option small is 'most', not a number from 0.001 to 0.9",
+        "s3fifo:small=2|option small is '2', not a number from 0.001 to 0.9",
+        "s3fifo:promote=1.5|option promote is 1.5, not a whole number",
+        "s3fifo:size=2|policy s3fifo has no option 'size'; it has ghost, promote, small",
+        "lru:size=2|policy lru has no option 'size'; it has none",
+        "lru/fifo|policy lru wraps no other policy",
+      })
+  void create_wrong_saysWhat(String specification, String message) {
+    Exception refused =
+        assertThrows(
+            IllegalArgumentException.class, () -> EvictionPolicies.create(specification, 8, 8));
+    assertTrue(String.valueOf(refused.getMessage()).startsWith(message), refused.getMessage());
+  }
+
+  @ParameterizedTest
+  @CsvSource({"lru", "s3fifo:small=0.2:ghost=0.5:promote=1", "sieve"})
+  void create_right_tracksNothing(String specification) {
+    assertEquals(0, EvictionPolicies.create(specification, 8, 8).size());
+  }
+
+  @Test
+  void create_noBlocks_isRefused() {
+    assertThrows(IllegalArgumentException.class, () -> EvictionPolicies.create("lru", 8, 9));
+    assertThrows(IllegalArgumentException.class, () -> EvictionPolicies.create("lru", 0, 0));
+  }
+}
