@@ -84,10 +84,13 @@ final class ArchitectureTest {
   }
 
   @Test
-  void cliUsesClientAndProtocol() {
+  void cliUsesClientProtocolAndPolicies() {
     usesOfOursOnly(
         "io.kvtier.cli..",
-        in("io.kvtier.cli..").or(in("io.kvtier.client..")).or(in("io.kvtier.protocol..")));
+        in("io.kvtier.cli..")
+            .or(in("io.kvtier.client.."))
+            .or(in("io.kvtier.protocol.."))
+            .or(in("io.kvtier.policies..")));
   }
 
   @Test

@@ -80,7 +80,12 @@ abstract class DaemonCommand implements Callable<Integer> {
 
   /** Prints a line; {@code @|bold text|@} is bold on a terminal. */
   void line(String text) {
-    out().println((isTerminal() ? Ansi.ON : Ansi.OFF).string(text));
+    out().println(styled(text));
+  }
+
+  /** The text with its marks turned into a terminal's, or taken out. */
+  static String styled(String text) {
+    return (isTerminal() ? Ansi.ON : Ansi.OFF).string(text);
   }
 
   private static boolean isTerminal() {

@@ -12,12 +12,13 @@ import picocli.CommandLine.Spec;
     name = "kvtier",
     versionProvider = Kvtier.Version.class,
     mixinStandardHelpOptions = true,
-    description = "Looks into a running kvtierd.",
+    description = "Looks into a running kvtierd, and simulates its policies.",
     subcommands = {
       StatusCommand.class,
       TiersCommand.class,
       StatsCommand.class,
-      LookupCommand.class
+      LookupCommand.class,
+      SimulateCommand.class
     },
     footer = {"", "Exit codes: 0 done, 1 a negative answer, 2 wrong usage, 3 no daemon."})
 public final class Kvtier implements Runnable {
