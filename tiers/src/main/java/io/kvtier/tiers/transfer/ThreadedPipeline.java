@@ -1,6 +1,5 @@
 package io.kvtier.tiers.transfer;
 
-import java.util.concurrent.atomic.AtomicIntegerArray;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
 import org.jctools.queues.atomic.MpscAtomicArrayQueue;
@@ -24,7 +23,7 @@ public final class ThreadedPipeline implements Pipeline {
   private final SpmcAtomicArrayQueue<Transfer>[] queues;
   private final MpscAtomicArrayQueue<Transfer> finished;
   private final Thread[] threads;
-  private final AtomicIntegerArray parked;
+  private final IdleWorkers idle;
   private volatile boolean running = true;
   private int inFlight;
 
@@ -44,7 +43,7 @@ public final class ThreadedPipeline implements Pipeline {
       queues[i] = new SpmcAtomicArrayQueue<>(Math.max(2, depth));
     }
     finished = new MpscAtomicArrayQueue<>(Math.max(2, depth));
-    parked = new AtomicIntegerArray(threadCount);
+    idle = new IdleWorkers(threadCount);
     threads = new Thread[threadCount];
     for (int i = 0; i < threadCount; i++) {
       int worker = i;
@@ -65,11 +64,9 @@ public final class ThreadedPipeline implements Pipeline {
       return false;
     }
     inFlight++;
-    for (int i = 0; i < threads.length; i++) {
-      if (parked.get(i) == 1 && parked.compareAndSet(i, 1, 0)) {
-        LockSupport.unpark(threads[i]);
-        break;
-      }
+    int sleeper = idle.takeOne();
+    if (sleeper != IdleWorkers.NONE) {
+      LockSupport.unpark(threads[sleeper]);
     }
     return true;
   }
@@ -99,16 +96,16 @@ public final class ThreadedPipeline implements Pipeline {
     while (running) {
       Transfer transfer = next();
       if (transfer == null) {
-        parked.set(worker, 1);
+        idle.announce(worker);
         transfer = next();
         if (transfer == null) {
           if (running) {
             LockSupport.park(this);
           }
-          parked.set(worker, 0);
+          idle.retract(worker);
           continue;
         }
-        parked.set(worker, 0);
+        idle.retract(worker);
       }
       long start = System.nanoTime();
       leg.run(transfer);
