@@ -15,6 +15,9 @@ final class Receiver implements Runnable {
   private volatile @Nullable Thread thread;
   private volatile boolean closed;
 
+  /** The thread has gone, or is about to look for answers for the last time. */
+  private volatile boolean ended;
+
   Receiver(Connector connector) {
     this.connector = connector;
   }
@@ -30,7 +33,9 @@ final class Receiver implements Runnable {
   /** An asynchronous operation was submitted. */
   void wake() {
     Thread running = thread;
-    if (running == null) {
+    // A call that ran while the client was closed is answered late, by a thread that does only
+    // that.
+    if (running == null || ended) {
       running = start();
     }
     LockSupport.unpark(running);
@@ -46,7 +51,7 @@ final class Receiver implements Runnable {
 
   private synchronized Thread start() {
     Thread running = thread;
-    if (running == null) {
+    if (running == null || ended) {
       running = Thread.ofPlatform().daemon().name("kvtier-receive").unstarted(this);
       thread = running;
       running.start();
@@ -73,6 +78,7 @@ final class Receiver implements Runnable {
         session.endUse();
       }
     }
+    ended = true;
     tell();
   }
 
