@@ -398,6 +398,35 @@ final class ClientEndToEndTest {
   }
 
   @Test
+  void close_whileASlotIsWritten_theSlotIsNobodyElsesUntilThen() {
+    try (KvtierClient other = open();
+        Arena arena = Arena.ofConfined()) {
+      Namespace namespace = namespace(other, "late");
+      int count = 64;
+      KvtierClient closed = open();
+      Reservations reserved =
+          closed.blocking().reserve(namespace(closed, "late"), keys(1000, count), Options.DEFAULT);
+      assertEquals(count, reserved.granted());
+      closed.close();
+      DaemonProcess.pause(100);
+      assertTrue(
+          other
+              .blocking()
+              .put(namespace, keys(0, count), filled(arena, 0, count, BLOCK_BYTES))
+              .isComplete());
+      for (int i = 0; i < count; i++) {
+        Patterns.fill(reserved.segment(i), 1000 + i);
+      }
+      assertEquals(Status.UNAVAILABLE, reserved.commitAndWait().status());
+      List<MemorySegment> read = empty(arena, count, BLOCK_BYTES);
+      BatchResult got = other.blocking().get(namespace, keys(0, count), read);
+      assertTrue(got.isComplete(), got::toString);
+      assertFilled(read, 0);
+      awaitCounter(other, "reservations", 0);
+    }
+  }
+
+  @Test
   void cancel_future_leaksNoLease() {
     try (KvtierClient client = open();
         Arena arena = Arena.ofConfined()) {

@@ -164,7 +164,10 @@ public final class KvtierClient implements AutoCloseable {
     return session == null ? Map.of() : session.counters();
   }
 
-  /** Answers everything in flight with UNAVAILABLE and ends the session. */
+  /**
+   * Answers everything in flight with UNAVAILABLE and ends the session; the daemon hears of it when
+   * no slot is being written any more.
+   */
   @Override
   public void close() {
     connector.close();

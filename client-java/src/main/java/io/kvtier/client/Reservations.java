@@ -13,7 +13,8 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * Slots to write blocks into. Write each whole block, then commit; never write to a slot after its
- * commit. Closing gives back what was not committed.
+ * commit. Closing gives back what was not committed. The slots stay reserved until then, also when
+ * the client is closed meanwhile.
  */
 public final class Reservations implements Grant {
   private final Operations operations;
@@ -53,6 +54,7 @@ public final class Reservations implements Grant {
     long[] ids = new long[count];
     int granted = 0;
     Session session = batch.session;
+    boolean writing = session != null && session.beginWriting();
     for (int c = 0; c < batch.calls.length && session != null; c++) {
       Call call = batch.calls[c];
       for (int i = 0; call.status == Status.OK && i < call.expected; i++) {
@@ -60,6 +62,10 @@ public final class Reservations implements Grant {
           continue;
         }
         int block = c * batch.chunk + i;
+        if (!writing) {
+          blocks.set(block, Status.UNAVAILABLE, TierId.NONE);
+          continue;
+        }
         try {
           MemorySegment slab = session.wires().slabs().get(call.slab(i), true);
           views[block] = slab.asSlice(call.offset(i), call.length(i));
@@ -72,6 +78,9 @@ public final class Reservations implements Grant {
       }
     }
     Session used = session != null && granted > 0 && session.beginUse() ? session : null;
+    if (session != null && writing && used == null) {
+      session.endWriting();
+    }
     return new Reservations(
         operations, used, batch.status(), batch.detail(), blocks, views, ids, granted);
   }
@@ -192,6 +201,10 @@ public final class Reservations implements Grant {
     if (!settled.compareAndSet(false, true)) {
       throw new IllegalStateException("the reservations are committed or given back already");
     }
+    Session some = session;
+    if (some != null) {
+      some.endWriting();
+    }
   }
 
   private Batch startCommit(@Nullable Consumer<Batch> listener) {
@@ -228,6 +241,7 @@ public final class Reservations implements Grant {
     Session some = session;
     if (settled.compareAndSet(false, true) && some != null) {
       some.giveBack(Verb.ABORT, ids, granted);
+      some.endWriting();
       some.endUse();
     }
   }

@@ -86,6 +86,7 @@ final class Session {
   private int callCount;
   private long sequence = 1;
   private int uses = 1;
+  private int writers;
 
   private volatile boolean alive = true;
   private volatile String endText = "";
@@ -802,6 +803,34 @@ final class Session {
 
   // ---- the end
 
+  /**
+   * Somebody is going to write to slots: while he does, the connection stays, as its end would give
+   * the slots to others. False when the session has ended, and the slots may be others' already.
+   */
+  boolean beginWriting() {
+    lock.lock();
+    try {
+      if (alive) {
+        writers++;
+      }
+      return alive;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** What was written is written. Only while the session is in use. */
+  void endWriting() {
+    lock.lock();
+    try {
+      if (--writers == 0 && !alive) {
+        wires.socket().shutdown();
+      }
+    } finally {
+      lock.unlock();
+    }
+  }
+
   /** Counts one more use of the mappings; false when the session is gone altogether. */
   boolean beginUse() {
     lock.lock();
@@ -839,7 +868,10 @@ final class Session {
             : "the daemon ended the session: " + Status.of(reason - 1).meaning());
   }
 
-  /** Answers everything in flight with UNAVAILABLE, and everything new from now on. */
+  /**
+   * Answers everything in flight with UNAVAILABLE, and everything new from now on. Hangs up, unless
+   * somebody writes to slots: then the last of them does.
+   */
   void end(String why) {
     lock.lock();
     try {
@@ -863,7 +895,9 @@ final class Session {
       owed.clear();
       Words.putIntVolatile(region, SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 0);
       Futex.wake(region, SessionRegionDescriptor.CLIENT_WAITING_OFFSET, Integer.MAX_VALUE);
-      wires.socket().shutdown();
+      if (writers == 0) {
+        wires.socket().shutdown();
+      }
     } finally {
       lock.unlock();
     }
