@@ -42,12 +42,16 @@ public final class RingProducer {
     return capacity;
   }
 
-  /** Bytes that can be claimed now. */
-  public long free() throws ProtocolViolation {
-    if (capacity - (claimed - headSeen) < capacity / 2) {
-      refreshHead();
+  /**
+   * Whether that many bytes could be claimed now. Reads the shared word only when the private copy
+   * says no.
+   */
+  public boolean hasRoom(long bytes) throws ProtocolViolation {
+    if (capacity - (claimed - headSeen) >= bytes) {
+      return true;
     }
-    return capacity - (claimed - headSeen);
+    refreshHead();
+    return capacity - (claimed - headSeen) >= bytes;
   }
 
   /**
@@ -57,11 +61,8 @@ public final class RingProducer {
    * @return the record's offset in the region, or -1 while there is no room
    */
   public long tryClaim(long bytes) throws ProtocolViolation {
-    if (capacity - (claimed - headSeen) < bytes) {
-      refreshHead();
-      if (capacity - (claimed - headSeen) < bytes) {
-        return -1;
-      }
+    if (!hasRoom(bytes)) {
+      return -1;
     }
     long offset = ringOffset + (claimed & (capacity - 1));
     claimed += bytes;

@@ -190,13 +190,14 @@ final class BlockStore {
     directory.setHostState(block, CopyState.STAGING);
     directory.addPins(block, 1);
     int length = blockBytes(block);
-    if (length <= limits.inlineChecksumBytes) {
+    // A commit gives its hold back: only the slots bound how many blocks wait for their checksum.
+    // Those for which there is no place to wait are checked at once; clients wait meanwhile.
+    if (length <= limits.inlineChecksumBytes
+        || (!startChecksum(block) && !checksumBacklog.offer(block))) {
       int slot = directory.hostSlot(block);
       int checksum =
           Checksums.of(slabs.apply(host.regionOf(slot)).asSlice(host.offsetOf(slot), length));
       checksummed(block, checksum);
-    } else if (!startChecksum(block) && !checksumBacklog.offer(block)) {
-      throw new IllegalStateException("more commits than reservations");
     }
   }
 

@@ -203,8 +203,10 @@ final class Index implements BlockStore.Listener {
       case PING -> completeShort(session, request, Status.OK, 0);
       case REGISTER -> register(session, request);
       case UNREGISTER -> {
-        boolean known = session.namespaces.get(request.namespaceId);
-        session.namespaces.clear(request.namespaceId);
+        boolean known = session.isRegistered(request.namespaceId);
+        if (known) {
+          session.namespaces.clear(request.namespaceId);
+        }
         completeShort(session, request, known ? Status.OK : Status.NAMESPACE_UNKNOWN, 0);
       }
       case LOOKUP -> lookup(session, request);

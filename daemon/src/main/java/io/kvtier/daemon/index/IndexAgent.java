@@ -206,11 +206,13 @@ public final class IndexAgent {
   private int takeRequestsOf(Session session, long now) {
     RingConsumer requests = session.requests();
     int taken = 0;
+    session.waitsForRoom = false;
     try {
       while (taken < REQUESTS_PER_ROUND && requests.hasNext()) {
         int bytes = requests.recordBytes();
         if (!adapter.next(session, requests.region(), requests.offset(), bytes, now)) {
           waitsForClient = true;
+          session.waitsForRoom = true;
           break;
         }
         requests.skip(bytes);
@@ -249,7 +251,7 @@ public final class IndexAgent {
       Session session = index.session(i);
       if (session != null && !session.ended) {
         try {
-          if (!waitsForClient && session.requests().hasNext()) {
+          if (!session.waitsForRoom && session.requests().hasNext()) {
             return true;
           }
         } catch (ProtocolViolation violation) {

@@ -115,8 +115,7 @@ final class RequestAdapter {
           request.correlationId,
           stats.json(STATS_BYTES_MAX - 64),
           STATS_BYTES_MAX);
-    } else if (needsNamespace(verb)
-        && (request.namespaceId < 0 || !session.namespaces.get(request.namespaceId))) {
+    } else if (needsNamespace(verb) && !session.isRegistered(request.namespaceId)) {
       index.refuse(
           session,
           request,

@@ -48,6 +48,9 @@ public final class Session extends HoldTable.Holder {
   long requestCount;
   boolean ended;
 
+  /** The next request waits until the client makes room for its completion. */
+  boolean waitsForRoom;
+
   /**
    * A session over fresh memory.
    *
@@ -110,9 +113,14 @@ public final class Session extends HoldTable.Holder {
     writableSlabs.set(slab, 1);
   }
 
+  /** Whether the session may name a namespace; any number is a legal question. */
+  boolean isRegistered(int namespaceId) {
+    return namespaceId >= 0 && namespaces.get(namespaceId);
+  }
+
   /** Whether a completion of that size can be promised on top of those promised already. */
   boolean canPromise(int bytes) throws ProtocolViolation {
-    return completions.free() - reservedCompletionBytes >= bytes;
+    return completions.hasRoom((long) reservedCompletionBytes + bytes);
   }
 
   /**

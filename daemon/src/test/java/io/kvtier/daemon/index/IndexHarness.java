@@ -1,0 +1,250 @@
+package io.kvtier.daemon.index;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.policies.LruPolicy;
+import io.kvtier.protocol.CompletionDescriptor;
+import io.kvtier.protocol.DaemonRegionDescriptor;
+import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.RingConsumer;
+import io.kvtier.protocol.RingProducer;
+import io.kvtier.protocol.SessionRegion;
+import io.kvtier.protocol.SessionRegionDescriptor;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.Words;
+import io.kvtier.protocol.linux.Descriptor;
+import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.tiers.slots.SlotAllocator;
+import io.kvtier.tiers.transfer.Pipeline;
+import io.kvtier.tiers.transfer.Transfer;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Consumer;
+
+/**
+ * An index without threads, whose clients write their records word by word. Its pipeline takes what
+ * it is told to take and finishes nothing by itself.
+ */
+final class IndexHarness implements AutoCloseable {
+  static final int SLOT_BYTES = 4096;
+  static final long NOW_NS = 1_000_000_000L;
+
+  /** Refuses everything; a block that it would check stays staging. */
+  private static final class NoPipeline implements Pipeline {
+    @Override
+    public boolean offer(Transfer transfer) {
+      return false;
+    }
+
+    @Override
+    public int collect(Consumer<Transfer> finished) {
+      return 0;
+    }
+
+    @Override
+    public boolean hasFinished() {
+      return false;
+    }
+
+    @Override
+    public int inFlight() {
+      return 0;
+    }
+
+    @Override
+    public void close() {}
+  }
+
+  private final Arena arena = Arena.ofShared();
+  private final Directory directory;
+  final IndexAgent agent;
+  private long nextSession = 1;
+
+  /** An index with one slab of that many slots of 4 KiB. */
+  IndexHarness(int slots, int inlineChecksumBytes) throws IOException {
+    int blocks = Math.max(64, slots);
+    directory = new Directory(blocks, 1);
+    long slabBytes = (long) slots * SLOT_BYTES;
+    MemorySegment slab;
+    try (Descriptor memory = SharedMemory.create("harness-slab", slabBytes)) {
+      slab = SharedMemory.map(memory, slabBytes, true, arena);
+    }
+    MemorySegment daemonRegion = arena.allocate(DaemonRegionDescriptor.REGION_BYTES, 4096);
+    agent =
+        new IndexAgent(
+            new IndexAgent.Context(
+                "harness",
+                1,
+                () -> NOW_NS,
+                daemonRegion,
+                directory,
+                new SlotAllocator(1, slabBytes, SLOT_BYTES),
+                new SlotAllocator(0, SLOT_BYTES, SLOT_BYTES),
+                new LruPolicy(blocks),
+                new LruPolicy(blocks),
+                "lru",
+                i -> slab,
+                new NoPipeline(),
+                new NoPipeline(),
+                "",
+                false,
+                new Counters(daemonRegion)),
+            new IndexAgent.Limits(
+                4,
+                256,
+                256,
+                blocks,
+                blocks,
+                1,
+                1,
+                inlineChecksumBytes,
+                0,
+                30_000_000_000L,
+                600_000_000_000L,
+                5_000_000_000L,
+                60_000_000_000L));
+  }
+
+  Client open() throws IOException {
+    return open(Protocol.RING_BYTES_MIN);
+  }
+
+  Client open(long ring) throws IOException {
+    long id = nextSession++;
+    try (Descriptor memory =
+        SharedMemory.create("harness", SessionRegionDescriptor.regionBytes(ring, ring))) {
+      Client client = new Client(id, SessionRegion.create(memory, id, ring, ring, arena));
+      assertTrue(agent.offerOpen(client.session));
+      int ignored = agent.doWork();
+      return client;
+    }
+  }
+
+  @Override
+  public void close() {
+    directory.close();
+    arena.close();
+  }
+
+  /** A completion, as far as tests look at it. */
+  record Answer(Verb verb, Status status, List<Long> ids, long value) {}
+
+  /** One client, which does only what it is told to do. */
+  final class Client implements Session.Owner {
+    final Session session;
+    private final MemorySegment segment;
+    private final RingProducer requests;
+    private final RingConsumer completions;
+    private Status endReason = Status.OK;
+
+    private Client(long id, SessionRegion region) {
+      segment = region.segment();
+      requests = region.requestProducer();
+      completions = region.completionConsumer();
+      session = new Session(id, "client-" + id, 1, 0, region, 1, this);
+    }
+
+    @Override
+    public void end(Session ended, Status reason, String why) {
+      endReason = reason;
+    }
+
+    @Override
+    public void released(Session ended) {}
+
+    /** Why the index cut the session off; OK: it did not. */
+    Status endReason() {
+      return endReason;
+    }
+
+    /** Writes and publishes a request without keys. */
+    void send(Verb verb, int namespaceId, long argument, int count, long... body)
+        throws ProtocolViolation {
+      write(verb, 0, namespaceId, argument, count, body);
+    }
+
+    /** Publishes a request of keys that follow one another from a first one. */
+    void sendKeys(Verb verb, long firstKey, int count) throws ProtocolViolation {
+      long[] keys = new long[count];
+      for (int i = 0; i < count; i++) {
+        keys[i] = firstKey + i;
+      }
+      write(verb, 8, 0, 0, count, keys);
+    }
+
+    private void write(
+        Verb verb, int keyBytes, int namespaceId, long argument, int count, long... body)
+        throws ProtocolViolation {
+      int bytes = RequestDescriptor.HEADER_BYTES + 8 * body.length;
+      long at = requests.tryClaim(bytes);
+      assertTrue(at >= 0, "no room in the request ring");
+      segment.asSlice(at, RequestDescriptor.HEADER_BYTES).fill((byte) 0);
+      Words.putInt(segment, at, bytes);
+      Words.putByte(segment, at + RequestDescriptor.VERB_OFFSET, verb.code());
+      Words.putByte(segment, at + RequestDescriptor.KEY_BYTES_OFFSET, keyBytes);
+      Words.putInt(segment, at + RequestDescriptor.NAMESPACE_OFFSET, namespaceId);
+      Words.putInt(segment, at + RequestDescriptor.COUNT_OFFSET, count);
+      Words.putLong(segment, at + RequestDescriptor.ARGUMENT_OFFSET, argument);
+      for (int i = 0; i < body.length; i++) {
+        Words.putLong(segment, at + RequestDescriptor.HEADER_BYTES + 8L * i, body[i]);
+      }
+      requests.publish();
+    }
+
+    /** Registers the namespace 0, of blocks of one slot. */
+    void register() throws ProtocolViolation {
+      byte[] text = "name=test".getBytes(StandardCharsets.UTF_8);
+      long[] body = new long[(text.length + 7) / 8];
+      for (int i = 0; i < text.length; i++) {
+        body[i / 8] |= (long) text[i] << (i % 8 * 8);
+      }
+      send(Verb.REGISTER, 0, SLOT_BYTES, text.length, body);
+      assertEquals(Status.OK, work().status());
+    }
+
+    /** Lets the index work one round, and takes the answer. */
+    Answer work() throws ProtocolViolation {
+      int ignored = agent.doWork();
+      assertTrue(completions.hasNext(), "no answer");
+      return take();
+    }
+
+    boolean hasAnswer() throws ProtocolViolation {
+      return completions.hasNext();
+    }
+
+    Answer take() throws ProtocolViolation {
+      long at = completions.offset();
+      Verb verb = Verb.of(Words.getByte(segment, at + CompletionDescriptor.VERB_OFFSET));
+      assertTrue(verb != null);
+      int flags = Words.getByte(segment, at + CompletionDescriptor.FLAGS_OFFSET);
+      Status status = Status.of(Words.getShort(segment, at + CompletionDescriptor.STATUS_OFFSET));
+      int count = Words.getInt(segment, at + CompletionDescriptor.COUNT_OFFSET);
+      long value = Words.getLong(segment, at + CompletionDescriptor.VALUE_OFFSET);
+      List<Long> ids = new ArrayList<>();
+      boolean isLong =
+          CompletionDescriptor.resultBytes(verb) == CompletionDescriptor.LONG_RESULT_BYTES
+              && (flags & CompletionDescriptor.FLAG_TEXT) == 0;
+      for (int i = 0; isLong && i < count; i++) {
+        long result =
+            at
+                + CompletionDescriptor.HEADER_BYTES
+                + (long) i * CompletionDescriptor.LONG_RESULT_BYTES;
+        if (Words.getShort(segment, result) == Status.OK.code()) {
+          ids.add(Words.getLong(segment, result + CompletionDescriptor.BLOCK_ID_OFFSET));
+        }
+      }
+      completions.skip(completions.recordBytes());
+      completions.release();
+      return new Answer(verb, status, ids, value);
+    }
+  }
+}

@@ -1,0 +1,90 @@
+package io.kvtier.daemon.index;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.Verb;
+import java.io.IOException;
+import org.junit.jupiter.api.Test;
+
+/** What clients may ask for at the edges: none of it may end the daemon or stop another client. */
+class IndexLimitsTest {
+  @Test
+  void unregister_impossibleNamespace_isUnknown() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = new IndexHarness(64, 0)) {
+      IndexHarness.Client client = harness.open();
+      for (int nonsense : new int[] {-1, Integer.MIN_VALUE, Integer.MAX_VALUE, 7}) {
+        client.send(Verb.UNREGISTER, nonsense, 0, 0);
+        assertEquals(Status.NAMESPACE_UNKNOWN, client.work().status());
+      }
+      harness.agent.checkInvariants();
+    }
+  }
+
+  @Test
+  void commit_moreThanTheQueueOfTheCopyPipeline_allWait() throws IOException, ProtocolViolation {
+    int blocks = (1 << 16) + Protocol.KEYS_MAX;
+    try (IndexHarness harness = new IndexHarness(blocks, 0)) {
+      IndexHarness.Client client = harness.open(4 * Protocol.RING_BYTES_DEFAULT);
+      client.register();
+      for (int first = 0; first < blocks; first += Protocol.KEYS_MAX) {
+        client.sendKeys(Verb.RESERVE, first, Protocol.KEYS_MAX);
+        IndexHarness.Answer reserved = client.work();
+        assertEquals(Protocol.KEYS_MAX, reserved.ids().size());
+        long[] ids = reserved.ids().stream().mapToLong(Long::longValue).toArray();
+        client.send(Verb.COMMIT, 0, 0, ids.length, ids);
+        int ignored = harness.agent.doWork();
+        while (client.hasAnswer()) {
+          assertEquals(Verb.COMMIT, client.take().verb());
+        }
+      }
+      harness.agent.checkInvariants();
+    }
+  }
+
+  @Test
+  void request_drainedCompletionRing_isTakenAlthoughAnotherStillWaits()
+      throws IOException, ProtocolViolation {
+    try (IndexHarness harness = new IndexHarness(Protocol.KEYS_MAX, 0)) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      // A commit that the pipeline does not finish, and two who wait for it: the space of their
+      // answers stays promised.
+      client.sendKeys(Verb.RESERVE, 0, 1);
+      long id = client.work().ids().getFirst();
+      client.send(Verb.COMMIT, 0, 0, 1, id);
+      client.sendKeys(Verb.ACQUIRE, 0, Protocol.KEYS_MAX);
+      client.sendKeys(Verb.ACQUIRE, 0, Protocol.KEYS_MAX);
+      int ignored = harness.agent.doWork();
+      assertFalse(client.hasAnswer());
+      // Whatever has been answered since, the client has read it all: there is room for one more.
+      for (int round = 0; round < 8; round++) {
+        client.sendKeys(Verb.ACQUIRE, 1_000_000, Protocol.KEYS_MAX);
+        assertEquals(Verb.ACQUIRE, client.work().verb(), "round " + round);
+      }
+    }
+  }
+
+  @Test
+  void hasWork_oneClientReadsNothing_othersAreStillLookedAt()
+      throws IOException, ProtocolViolation {
+    try (IndexHarness harness = new IndexHarness(64, 0)) {
+      IndexHarness.Client deaf = harness.open();
+      deaf.register();
+      IndexHarness.Client other = harness.open();
+      for (int i = 0; i < 12; i++) {
+        deaf.sendKeys(Verb.ACQUIRE, 0, 1024);
+      }
+      int ignored = harness.agent.doWork();
+      assertFalse(harness.agent.hasWork(), "nothing to do until the deaf client reads");
+      other.send(Verb.PING, 0, 0, 0);
+      assertTrue(harness.agent.hasWork(), "the other client's request");
+      assertEquals(Status.OK, other.work().status());
+      assertFalse(harness.agent.hasWork());
+    }
+  }
+}
