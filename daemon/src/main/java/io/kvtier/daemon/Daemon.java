@@ -97,7 +97,7 @@ public final class Daemon implements AutoCloseable {
                 region,
                 directory,
                 new SlotAllocator(host.slabs(), host.slabBytes(), SLOT_ALIGNMENT),
-                new SlotAllocator(ssd.files(), ssd.fileBytes(), SLOT_ALIGNMENT),
+                ssdSlots(ssd.files(), ssd.fileBytes()),
                 new LruPolicy(limits.blocksMax()),
                 new LruPolicy(limits.blocksMax()),
                 "lru",
@@ -150,6 +150,12 @@ public final class Daemon implements AutoCloseable {
                       VERSION, index, doorbell, slabs, counters, limits.leaseNs())));
     }
     return device.isDirect();
+  }
+
+  /** A large SSD tier has coarser slots: there are 2^31 numbers for them. */
+  private static SlotAllocator ssdSlots(int files, long fileBytes) {
+    return new SlotAllocator(
+        files, fileBytes, SlotAllocator.granularity(files, fileBytes, SLOT_ALIGNMENT));
   }
 
   private <T extends AutoCloseable> T keep(T part) {

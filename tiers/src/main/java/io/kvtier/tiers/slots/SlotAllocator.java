@@ -54,8 +54,8 @@ public final class SlotAllocator {
     this.regionBytes = regionBytes;
     this.slotBytesMin = slotBytesMin;
     long slotsMax = regionBytes / slotBytesMin;
-    this.indexBits = 64 - Long.numberOfLeadingZeros(slotsMax);
-    if (((long) regions << indexBits) > Integer.MAX_VALUE) {
+    this.indexBits = indexBits(slotsMax);
+    if (!fits(regions, indexBits)) {
       throw new IllegalArgumentException(
           regions
               + " regions of "
@@ -74,6 +74,28 @@ public final class SlotAllocator {
     blockOf = new int[regions][];
     Arrays.fill(lastRegion, NONE);
     unassigned = regions;
+  }
+
+  /**
+   * The finest granularity at which a tier of that many regions has numbers for all its slots, from
+   * a least one upward.
+   *
+   * @param least a power of two
+   */
+  public static int granularity(int regions, long regionBytes, int least) {
+    int granularity = least;
+    while (!fits(regions, indexBits(regionBytes / granularity)) && granularity < 1 << 30) {
+      granularity *= 2;
+    }
+    return granularity;
+  }
+
+  private static int indexBits(long slotsMax) {
+    return 64 - Long.numberOfLeadingZeros(Math.max(1, slotsMax) - 1);
+  }
+
+  private static boolean fits(int regions, int indexBits) {
+    return indexBits < 31 && ((long) regions << indexBits) <= Integer.MAX_VALUE + 1L;
   }
 
   private static int[] filled(int length) {

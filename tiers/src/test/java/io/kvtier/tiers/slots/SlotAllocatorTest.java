@@ -28,6 +28,29 @@ class SlotAllocatorTest {
   }
 
   @Test
+  void granularity_tiersOfAnySize_haveANumberForEverySlot() {
+    long gib = 1L << 30;
+    assertEquals(PAGE, SlotAllocator.granularity(64, gib, PAGE));
+    assertEquals(PAGE, SlotAllocator.granularity(8 << 10, gib, PAGE));
+    assertEquals(4 * PAGE, SlotAllocator.granularity(30 << 10, gib, PAGE));
+    int regions = 8 << 10;
+    SlotAllocator slots = new SlotAllocator(regions, gib, PAGE);
+    int large = slots.sizeClass(gib);
+    for (int i = 0; i < regions - 1; i++) {
+      assertNotEquals(SlotAllocator.NONE, slots.allocate(large, SlotAllocator.DAEMON, true, i));
+    }
+    int small = slots.sizeClass(1);
+    int slot = SlotAllocator.NONE;
+    for (int i = 0; i < 1 << 18; i++) {
+      slot = slots.allocate(small, SlotAllocator.DAEMON, true, i);
+    }
+    assertEquals(Integer.MAX_VALUE, slot, "the last number of all");
+    assertEquals(gib - PAGE, slots.offsetOf(slot));
+    assertEquals((1 << 18) - 1, slots.blockInSlot(slot));
+    assertThrows(IllegalArgumentException.class, () -> new SlotAllocator(regions + 1, gib, PAGE));
+  }
+
+  @Test
   void allocate_session_onlyFromItsOwnOrUngrantedRegions_unlessItMayTake() {
     SlotAllocator slots = new SlotAllocator(2, 4 * PAGE, PAGE);
     int sizeClass = slots.sizeClass(PAGE);
