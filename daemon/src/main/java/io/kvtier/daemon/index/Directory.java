@@ -116,7 +116,7 @@ public final class Directory implements AutoCloseable {
    */
   public int find(int namespaceId, int group, int keyBytes, MemorySegment source, long offset) {
     loadKey(keyBytes, source, offset);
-    int block = bucketHead(hash(namespaceId, group, keyBytes));
+    int block = bucketHead(hashSought(namespaceId, group, keyBytes));
     while (block != NONE && !matches(block, namespaceId, group, keyBytes)) {
       block = records.get(INT, at(block) + NEXT) - 1;
     }
@@ -154,7 +154,7 @@ public final class Directory implements AutoCloseable {
     records.set(SHORT, at + PINS, (short) 0);
     records.set(SHORT, at + FLAGS, (short) (FLAG_LINKED | FLAG_USED));
     records.set(INT, at + LEASES, 0);
-    long bucket = 4L * (hash(namespaceId, group, keyBytes) & bucketMask);
+    long bucket = 4L * (hashSought(namespaceId, group, keyBytes) & bucketMask);
     records.set(INT, at + NEXT, buckets.get(INT, bucket));
     buckets.set(INT, bucket, block + 1);
     return block;
@@ -162,15 +162,20 @@ public final class Directory implements AutoCloseable {
 
   /**
    * Takes a block out of sight: its key can be inserted again, its record lives on until {@link
-   * #free}.
+   * #free}. The key that is sought stays as it is.
    */
   public void unlink(int block) {
     long at = at(block);
-    key0 = records.get(LONG, at);
-    key1 = records.get(LONG, at + 8);
-    key2 = records.get(LONG, at + 16);
-    key3 = records.get(LONG, at + 24);
-    long bucket = 4L * (hash(namespaceId(block), group(block), keyBytes(block)) & bucketMask);
+    int hash =
+        hash(
+            namespaceId(block),
+            group(block),
+            keyBytes(block),
+            records.get(LONG, at),
+            records.get(LONG, at + 8),
+            records.get(LONG, at + 16),
+            records.get(LONG, at + 24));
+    long bucket = 4L * (hash & bucketMask);
     int next = records.get(INT, at + NEXT);
     int walk = buckets.get(INT, bucket) - 1;
     if (walk == block) {
@@ -220,12 +225,17 @@ public final class Directory implements AutoCloseable {
     }
   }
 
-  private int hash(int namespaceId, int group, int keyBytes) {
+  private int hashSought(int namespaceId, int group, int keyBytes) {
+    return hash(namespaceId, group, keyBytes, key0, key1, key2, key3);
+  }
+
+  private int hash(
+      int namespaceId, int group, int keyBytes, long word0, long word1, long word2, long word3) {
     long h = seed ^ ((long) namespaceId << 32 | (long) group << 8 | keyBytes);
-    h = mix(h ^ key0);
-    h = mix(h ^ key1);
-    h = mix(h ^ key2);
-    h = mix(h ^ key3);
+    h = mix(h ^ word0);
+    h = mix(h ^ word1);
+    h = mix(h ^ word2);
+    h = mix(h ^ word3);
     return (int) (h ^ h >>> 32);
   }
 

@@ -666,9 +666,6 @@ final class Index implements BlockStore.Listener {
       }
       block = directory.insertSought(request.namespaceId, request.group, request.keyBytes);
       if (block == Directory.NONE && store.forgetOne()) {
-        // Forgetting used the directory's search key: look again.
-        directory.find(
-            request.namespaceId, request.group, request.keyBytes, request.segment, request.key(i));
         block = directory.insertSought(request.namespaceId, request.group, request.keyBytes);
       }
       if (block == Directory.NONE) {

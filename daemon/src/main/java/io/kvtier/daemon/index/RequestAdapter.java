@@ -68,6 +68,9 @@ final class RequestAdapter {
               + " bytes, but its record has "
               + recordBytes);
     }
+    if ((flags & RequestDescriptor.FLAG_PARENT) != 0 && verb.body() != Verb.Body.KEYS) {
+      throw new ProtocolViolation(verb + " has no keys, and so no parent of them");
+    }
     if ((flags & RequestDescriptor.FLAG_CHECKSUMS) != 0 && verb != Verb.COMMIT) {
       throw new ProtocolViolation(verb + " brings no checksums");
     }

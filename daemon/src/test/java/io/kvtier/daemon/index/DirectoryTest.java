@@ -38,6 +38,20 @@ class DirectoryTest {
   }
 
   @Test
+  void unlink_betweenFindAndInsert_theSoughtKeyIsInserted() throws IOException {
+    try (Directory directory = new Directory(64, 1)) {
+      find(directory, 0, 0, 32, 1);
+      int other = directory.insertSought(0, 0, 32);
+      assertEquals(Directory.NONE, find(directory, 0, 0, 32, 2));
+      directory.unlink(other);
+      int block = directory.insertSought(0, 0, 32);
+      assertEquals(block, find(directory, 0, 0, 32, 2));
+      assertEquals(Directory.NONE, find(directory, 0, 0, 32, 1));
+      directory.checkInvariants();
+    }
+  }
+
+  @Test
   void insert_full_none() throws IOException {
     try (Directory directory = new Directory(64, 1)) {
       for (int i = 0; i < 64; i++) {

@@ -168,7 +168,12 @@ final class IndexHarness implements AutoCloseable {
     /** Writes and publishes a request without keys. */
     void send(Verb verb, int namespaceId, long argument, int count, long... body)
         throws ProtocolViolation {
-      write(verb, 0, namespaceId, argument, count, body);
+      write(verb, 0, 0, namespaceId, argument, count, body);
+    }
+
+    /** Publishes an empty request with flags and a length of keys. */
+    void sendFlags(Verb verb, int flags, int keyBytes) throws ProtocolViolation {
+      write(verb, flags, keyBytes, 0, 0, 0);
     }
 
     /** Publishes a request of keys that follow one another from a first one. */
@@ -177,11 +182,11 @@ final class IndexHarness implements AutoCloseable {
       for (int i = 0; i < count; i++) {
         keys[i] = firstKey + i;
       }
-      write(verb, 8, 0, 0, count, keys);
+      write(verb, 0, 8, 0, 0, count, keys);
     }
 
     private void write(
-        Verb verb, int keyBytes, int namespaceId, long argument, int count, long... body)
+        Verb verb, int flags, int keyBytes, int namespaceId, long argument, int count, long... body)
         throws ProtocolViolation {
       int bytes = RequestDescriptor.HEADER_BYTES + 8 * body.length;
       long at = requests.tryClaim(bytes);
@@ -189,6 +194,7 @@ final class IndexHarness implements AutoCloseable {
       segment.asSlice(at, RequestDescriptor.HEADER_BYTES).fill((byte) 0);
       Words.putInt(segment, at, bytes);
       Words.putByte(segment, at + RequestDescriptor.VERB_OFFSET, verb.code());
+      Words.putByte(segment, at + RequestDescriptor.FLAGS_OFFSET, flags);
       Words.putByte(segment, at + RequestDescriptor.KEY_BYTES_OFFSET, keyBytes);
       Words.putInt(segment, at + RequestDescriptor.NAMESPACE_OFFSET, namespaceId);
       Words.putInt(segment, at + RequestDescriptor.COUNT_OFFSET, count);

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import java.io.IOException;
@@ -22,6 +23,19 @@ class IndexLimitsTest {
         assertEquals(Status.NAMESPACE_UNKNOWN, client.work().status());
       }
       harness.agent.checkInvariants();
+    }
+  }
+
+  @Test
+  void request_parentWithoutKeys_endsTheSession() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = new IndexHarness(64, 0)) {
+      for (Verb verb : new Verb[] {Verb.COMMIT, Verb.REGISTER, Verb.FLUSH}) {
+        IndexHarness.Client client = harness.open();
+        client.sendFlags(verb, RequestDescriptor.FLAG_PARENT, 255);
+        int ignored = harness.agent.doWork();
+        assertFalse(client.hasAnswer());
+        assertEquals(Status.INVALID_ARGUMENT, client.endReason());
+      }
     }
   }
 
