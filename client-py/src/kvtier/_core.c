@@ -951,6 +951,8 @@ static int await_ring(Session *self, uint64_t seen, int64_t deadline_ns) {
     int64_t timeout_ns = deadline_ns - time_ns < SLICE_NS ? deadline_ns - time_ns : SLICE_NS;
     _Atomic uint32_t *waiting = (_Atomic uint32_t *)(self->base + KVTIER_SESSION_CLIENT_WAITING_OFFSET);
     atomic_store(waiting, 1);
+    /* Acquire loads may be moved before a store to another word, however strong that store is. */
+    atomic_thread_fence(memory_order_seq_cst);
     if (!has_news(self, seen)) {
       futex_wait(waiting, 1, timeout_ns, FUTEX_WAIT);
     }

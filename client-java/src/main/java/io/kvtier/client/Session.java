@@ -692,6 +692,8 @@ final class Session {
   /** Sleeps until completions come, at most that long. Only the sleeper. */
   private void sleep(BooleanSupplier done, long timeoutNs) {
     Words.putIntVolatile(region, SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 1);
+    // The announcement must be visible before the last look: whoever comes after it wakes.
+    Words.fullFence();
     // With the lock: whoever drains now may be completing this very call, unseen by the daemon's
     // wake.
     lock.lock();

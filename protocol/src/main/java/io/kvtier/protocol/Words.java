@@ -68,7 +68,10 @@ public final class Words {
     INT_WORD.setRelease(segment, offset, value);
   }
 
-  /** Sequentially consistent: a later load of another word is not moved before this store. */
+  /**
+   * Sequentially consistent among such accesses. A later load with a weaker ordering may still be
+   * moved before this store: say {@link #fullFence} where that matters.
+   */
   public static void putIntVolatile(MemorySegment segment, long offset, int value) {
     INT_WORD.setVolatile(segment, offset, value);
   }
