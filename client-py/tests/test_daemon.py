@@ -151,6 +151,25 @@ def test_reserve_writtenInPlace_visibleAfterCommit(client: Client) -> None:
     assert eventually(lambda: client.counters()["reservations"] == 0)
 
 
+def test_close_whileSlotsAreWritten_theyAreNobodyElses(daemon: Daemon, client: Client) -> None:
+    closed = Client(daemon.socket_path, timeout=10)
+    slots = closed.namespace("late", block_bytes=4096).reserve(keys("late", 64))
+    assert slots.statuses == [Status.OK] * 64
+    closed.close()
+    time.sleep(0.1)
+    some = keys("other", 64)
+    namespace = client.namespace("late", block_bytes=4096)
+    assert namespace.put(some, blocks(some, 4096)) == [Status.OK] * 64
+    for view in slots.views:
+        assert view is not None
+        view[:] = bytes(4096)
+    assert slots.commit() == [Status.UNAVAILABLE] * 64
+    into = bytearray(64 * 4096)
+    assert namespace.get(some, into).statuses == [Status.OK] * 64
+    assert wrong_blocks(some, [Status.OK] * 64, into) == []
+    assert eventually(lambda: client.counters()["reservations"] == 0)
+
+
 def test_acquire_views_readOnlyAndReleased(client: Client) -> None:
     namespace = client.namespace("views", block_bytes=4096)
     some = keys("views", 3)

@@ -216,6 +216,7 @@ typedef struct {
   int ended;
   int end_status;
   char end_text[192];
+  int writers; /* who write to slots: while there are any, the connection stays */
   int leader;
   int followers;
   _Atomic uint32_t turn; /* changes when followers should look again */
@@ -235,8 +236,11 @@ static void end_session(Session *self, int status, const char *format, ...) {
   vsnprintf(self->end_text, sizeof self->end_text, format, arguments);
   va_end(arguments);
   if (load32(self->fork_marker) == 1) {
-    /* The socket belongs to the parent of a forked child: only its owner may end it for both. */
-    shutdown(self->socket, SHUT_RDWR);
+    /* The socket belongs to the parent of a forked child: only its owner may end it for both. Its end gives the slots
+     * to others: it waits for those who write to them. */
+    if (self->writers == 0) {
+      shutdown(self->socket, SHUT_RDWR);
+    }
     atomic_store((_Atomic uint32_t *)(self->base + KVTIER_SESSION_CLIENT_WAITING_OFFSET), 0);
     futex_wake(self->base + KVTIER_SESSION_CLIENT_WAITING_OFFSET, FUTEX_WAKE);
     atomic_fetch_add(&self->turn, 1);
@@ -1247,6 +1251,25 @@ static PyObject *session_close(PyObject *object, PyObject *ignored) {
   Py_RETURN_NONE;
 }
 
+static PyObject *session_begin_writing(PyObject *object, PyObject *ignored) {
+  (void)ignored;
+  Session *self = (Session *)object;
+  if (is_over(self)) {
+    Py_RETURN_FALSE;
+  }
+  self->writers++;
+  Py_RETURN_TRUE;
+}
+
+static PyObject *session_end_writing(PyObject *object, PyObject *ignored) {
+  (void)ignored;
+  Session *self = (Session *)object;
+  if (--self->writers == 0 && self->ended && load32(self->fork_marker) == 1) {
+    shutdown(self->socket, SHUT_RDWR);
+  }
+  Py_RETURN_NONE;
+}
+
 static PyObject *session_abandon(PyObject *object, PyObject *ignored) {
   (void)ignored;
   Session *self = (Session *)object;
@@ -1336,7 +1359,10 @@ static PyMethodDef session_methods[] = {
     {"forget", session_forget, METH_O, "Lets go of a correlation id: what its answer grants is given back."},
     {"give_back", (PyCFunction)(void (*)(void))session_give_back, METH_FASTCALL,
         "Releases leases (of ACQUIRE) or aborts reservations (of RESERVE) in silence."},
-    {"close", session_close, METH_NOARGS, "Ends the session."},
+    {"close", session_close, METH_NOARGS, "Ends the session; the daemon hears of it when nobody writes to slots any more."},
+    {"begin_writing", session_begin_writing, METH_NOARGS,
+        "Slots are going to be written: until end_writing they are nobody else's. False: the session is over."},
+    {"end_writing", session_end_writing, METH_NOARGS, "What was written is written."},
     {"abandon", session_abandon, METH_NOARGS, "In a forked child, lets go of the parent's session."},
     {"fail", session_fail, METH_O, "Ends the session for a defect of the peer."},
     {"counters", session_counters, METH_NOARGS, "The daemon's counters, in the order of the protocol."},

@@ -352,6 +352,8 @@ def _write(context: Context, body: bytes, start: int, source: object) -> Operati
         return _core.long_statuses(body), b""
     block_bytes = context.properties.block_bytes
     ids = b""
+    if not link.session.begin_writing():
+        return [Status.UNAVAILABLE] * (len(body) // protocol.COMPLETION_LONG_RESULT_BYTES), b""
     try:
         mapped = yield from _map(context, body, True)
         arguments = (link.write_slabs, body, start, source, block_bytes)
@@ -362,6 +364,7 @@ def _write(context: Context, body: bytes, start: int, source: object) -> Operati
             statuses, ids = yield Work(cost_bytes, lambda: _core.scatter(*arguments))
         return _explained(statuses, mapped), ids
     finally:
+        link.session.end_writing()
         if len(ids) != 2 * len(granted):
             kept = {ids[at : at + 8] for at in range(0, len(ids), 16)}
             every = (granted[at : at + 8] for at in range(0, len(granted), 8))
@@ -459,6 +462,9 @@ def reserve(context: Context, keys: Sequence[bytes]) -> Operation[Reserved]:
                 reserved.ids.append(identity)
                 reserved.views.append(view)
         held = []
+        if any(view is not None for view in reserved.views) and not session.begin_writing():
+            # The slots may be others' already.
+            return nothing._replace(statuses=[Status.UNAVAILABLE] * len(keys))
         return reserved
     except SessionError as error:
         session.fail(str(error))

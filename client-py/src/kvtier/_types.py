@@ -266,6 +266,7 @@ class ReservedSlots:
         self._session = session
         self._namespace = namespace
         self._ids = ids
+        self._writing = any(view is not None for view in views)
 
     def __len__(self) -> int:
         return len(self.statuses)
@@ -278,6 +279,9 @@ class ReservedSlots:
         _release_views([self.views[index] for index in taken])
         for index in taken:
             self.views[index] = None
+        if self._writing and self._session is not None and all(view is None for view in self.views):
+            self._writing = False
+            self._session.end_writing()
         return taken, ids
 
     def abort(self, indices: Iterable[int] | None = None) -> None:
