@@ -10,6 +10,7 @@ from blocks import block, blocks, keys, put_all, wrong_blocks
 from conftest import Daemon, eventually
 
 from kvtier import Client, InvalidArgument, NamespaceMismatch, Priority, Status, Tier
+from kvtier import _core
 from kvtier import _protocol as protocol
 from kvtier._core import monotonic_ns
 
@@ -149,6 +150,26 @@ def test_reserve_writtenInPlace_visibleAfterCommit(client: Client) -> None:
     into = bytearray(3 * 4096)
     assert wrong_blocks(some, namespace.get(some, into).statuses, into) == []
     assert eventually(lambda: client.counters()["reservations"] == 0)
+
+
+def test_close_whileBlocksAreCopied_theyDoNotCount(
+    daemon: Daemon, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = keys("copied", 8)
+    namespace = client.namespace("copied", block_bytes=4096)
+    assert namespace.put(some, blocks(some, 4096)) == [Status.OK] * 8
+    closed = Client(daemon.socket_path, timeout=10)
+    reader = closed.namespace("copied", block_bytes=4096)
+    into = bytearray(8 * 4096)
+    assert reader.get(some, into).statuses == [Status.OK] * 8
+    gather = _core.gather
+
+    def close_and_gather(*arguments: object) -> object:
+        closed.close()
+        return gather(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(_core, "gather", close_and_gather)
+    assert reader.get(some, into).statuses == [Status.STALE] * 8
 
 
 def test_close_whileSlotsAreWritten_theyAreNobodyElses(daemon: Daemon, client: Client) -> None:

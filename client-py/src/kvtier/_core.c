@@ -248,7 +248,7 @@ static void end_session(Session *self, int status, const char *format, ...) {
   }
 }
 
-/* Whether the session is over; notices a fork and the daemon's own word. */
+/* Whether the session is over; notices a fork. */
 static int is_over(Session *self) {
   if (self->ended) {
     return 1;
@@ -1314,7 +1314,13 @@ static PyObject *session_counters(PyObject *object, PyObject *ignored) {
 
 static PyObject *session_get_ended(PyObject *object, void *closure) {
   (void)closure;
-  return PyBool_FromLong(is_over((Session *)object));
+  Session *self = (Session *)object;
+  /* The daemon says so before it gives what the session held to others. */
+  atomic_thread_fence(memory_order_acquire);
+  if (!is_over(self) && load32(self->base + KVTIER_SESSION_END_REASON_OFFSET) != 0) {
+    end_by_daemon(self);
+  }
+  return PyBool_FromLong(self->ended);
 }
 
 static PyObject *session_get_end_status(PyObject *object, void *closure) {

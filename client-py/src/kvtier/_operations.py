@@ -253,6 +253,9 @@ def get(
                         copied = _core.gather(*arguments)
                     else:
                         copied = yield Work(count * block_bytes, lambda: _core.gather(*arguments))  # noqa: B023
+                    if session.ended:
+                        # The leases ended with it: what was copied may be others' bytes.
+                        copied = [Status.STALE if status is _OK else status for status in copied]
                     statuses += _explained(copied, mapped)
                 else:
                     statuses += _core.long_statuses(body)
