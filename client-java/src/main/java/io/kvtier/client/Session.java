@@ -123,6 +123,8 @@ final class Session {
    * that it ended the session. Only while the session is in use.
    */
   boolean holdsLeases() {
+    // What was read of the leased bytes is read before the word, which is written before the end.
+    Words.acquireFence();
     return alive && Words.getIntAcquire(region, SessionRegionDescriptor.END_REASON_OFFSET) == 0;
   }
 

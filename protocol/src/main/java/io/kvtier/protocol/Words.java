@@ -80,6 +80,11 @@ public final class Words {
     return (int) INT_WORD.getVolatile(segment, offset);
   }
 
+  /** Earlier loads happen before later loads and stores: what was read is read. */
+  public static void acquireFence() {
+    VarHandle.acquireFence();
+  }
+
   /** A full fence: earlier stores are visible before later loads happen. */
   public static void fullFence() {
     VarHandle.fullFence();
