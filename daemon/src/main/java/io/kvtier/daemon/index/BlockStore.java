@@ -412,7 +412,6 @@ final class BlockStore {
       host.free(slot);
       directory.setHostSlot(block, Directory.NONE);
     }
-    directory.setSuspect(block, false);
     directory.setHostState(block, CopyState.NONE);
   }
 
@@ -685,23 +684,7 @@ final class BlockStore {
    * was made.
    */
   boolean mustVerify(int block, long reader) {
-    return directory.isSuspect(block)
-        || host.isWritableByOthers(host.regionOf(directory.hostSlot(block)), reader);
-  }
-
-  /**
-   * A session that could write to a slab is gone: what it may have done to the blocks there is
-   * found by verifying them.
-   */
-  void removeWriter(int slab, long session) {
-    host.removeWriter(slab, session);
-    int slots = host.slotsOf(slab);
-    for (int i = 0; i < slots; i++) {
-      int block = host.blockAt(slab, i);
-      if (block != SlotAllocator.NONE) {
-        directory.setSuspect(block, true);
-      }
-    }
+    return host.isWritableByOthers(host.regionOf(directory.hostSlot(block)), reader);
   }
 
   // ---- each round

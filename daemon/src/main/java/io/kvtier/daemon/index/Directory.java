@@ -28,11 +28,6 @@ public final class Directory implements AutoCloseable {
   static final int FLAG_LINKED = 1;
   static final int FLAG_USED = 2;
 
-  /**
-   * A session that could have written to the host slot after the checksum was made has since ended.
-   */
-  static final int FLAG_SUSPECT = 4;
-
   /** The bytes of one record. */
   public static final int RECORD_BYTES = 64;
 
@@ -73,7 +68,8 @@ public final class Directory implements AutoCloseable {
    * An empty directory.
    *
    * @param blocksMax the most records; memory is taken from the system as they come into use
-   * @param seed what the hash is mixed with, so that nobody outside can choose keys that collide
+   * @param seed a secret that the hash is mixed with, so that nobody outside can choose keys that
+   *     collide
    */
   public Directory(int blocksMax, long seed) throws IOException {
     this.blocksMax = blocksMax;
@@ -363,20 +359,6 @@ public final class Directory implements AutoCloseable {
       throw new IllegalStateException("block " + block + " would have " + leases + " leases");
     }
     records.set(INT, at(block) + LEASES, leases);
-  }
-
-  /**
-   * Whether the bytes in the host slot must be held to their checksum before use, whoever is alive
-   * now.
-   */
-  boolean isSuspect(int block) {
-    return (records.get(SHORT, at(block) + FLAGS) & FLAG_SUSPECT) != 0;
-  }
-
-  void setSuspect(int block, boolean suspect) {
-    int flags = records.get(SHORT, at(block) + FLAGS);
-    records.set(
-        SHORT, at(block) + FLAGS, (short) (suspect ? flags | FLAG_SUSPECT : flags & ~FLAG_SUSPECT));
   }
 
   /** Whether the block can be found by its key. */

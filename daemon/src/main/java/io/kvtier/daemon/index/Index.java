@@ -140,11 +140,6 @@ final class Index implements BlockStore.Listener {
       endHold(session.firstHold, session);
     }
     host.revoke(session.id());
-    for (int slab = 0; slab < host.regions(); slab++) {
-      if (session.mayWrite(slab)) {
-        store.removeWriter(slab, session.id());
-      }
-    }
     sessions[session.index] = null;
     while (sessionsEnd > 0 && sessions[sessionsEnd - 1] == null) {
       sessionsEnd--;

@@ -284,13 +284,10 @@ public final class SlotAllocator {
     writersXor[region] ^= session;
   }
 
-  /** A session that could write to a region is gone. */
-  public void removeWriter(int region, long session) {
-    writers[region]--;
-    writersXor[region] ^= session;
-  }
-
-  /** Whether a session other than this one is alive and could write into the region. */
+  /**
+   * Whether a session other than this one could write into the region. One that has ended still
+   * can: its process may keep the mapping, and nobody can take it away.
+   */
   public boolean isWritableByOthers(int region, long session) {
     // With one writer left, the exclusive or of all of them is that one.
     return writers[region] > 1 || (writers[region] == 1 && writersXor[region] != session);
