@@ -58,7 +58,8 @@ public final class Daemon implements AutoCloseable {
   }
 
   private boolean start(KvtierdConfig config) throws IOException {
-    long generation = new SecureRandom().nextLong();
+    SecureRandom random = new SecureRandom();
+    long generation = random.nextLong();
     UnixSocket listener = listen(config.socket());
     KvtierdConfig.HostConfig host = config.host();
     KvtierdConfig.SsdConfig ssd = config.ssd();
@@ -69,7 +70,8 @@ public final class Daemon implements AutoCloseable {
         keep(SharedMemory.create("kvtier-daemon", DaemonRegionDescriptor.REGION_BYTES));
     Arena arena = keep(Arena.ofShared());
     MemorySegment region = daemonRegion(daemonMemory, arena, generation, slabs);
-    Directory directory = keep(new Directory(limits.blocksMax(), generation));
+    // Clients read the generation: who knows the seed can choose keys that all collide.
+    Directory directory = keep(new Directory(limits.blocksMax(), random.nextLong()));
     Epoll epoll = keep(Epoll.create());
     EventFd bell = keep(EventFd.create());
     epoll.add(bell.descriptor(), Epoll.IN | Epoll.EDGE, 0);
