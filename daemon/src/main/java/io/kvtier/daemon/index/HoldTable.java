@@ -5,7 +5,8 @@ import java.util.Arrays;
 /**
  * What sessions hold: leases, reservations and pins, each of one block. A fixed pool in arrays; a
  * hold's id carries a generation, so that an id of a hold that has ended never names another.
- * Leases also stand in a timer wheel by their end. Confined to the index.
+ * Leases also stand in a timer wheel by their end, pins in chains by their block. Confined to the
+ * index.
  */
 final class HoldTable {
   static final int NONE = -1;
@@ -22,12 +23,22 @@ final class HoldTable {
   private final byte[] kind;
   private final int[] next;
   private final int[] previous;
-  private final int[] wheelNext;
-  private final int[] wheelPrevious;
+  private final int[] chainNext;
+  private final int[] chainPrevious;
   private final long[] endNs;
   private final int[] wheel = new int[WHEEL_BUCKETS];
+  private final int[] pinsOfBlocks;
+
+  /** How often its session has pinned the block, without the first time. */
+  private final int[] repeats;
+
   private final int[] count = new int[4];
   private long tick = Long.MIN_VALUE;
+
+  /** Where to go on in the bucket of the tick: what lies before has been found not to be due. */
+  private int nextInBucket = NONE;
+
+  private boolean bucketBegun;
   private int freeHead;
 
   HoldTable(int holdsMax) {
@@ -37,13 +48,16 @@ final class HoldTable {
     kind = new byte[holdsMax];
     next = new int[holdsMax];
     previous = new int[holdsMax];
-    wheelNext = new int[holdsMax];
-    wheelPrevious = new int[holdsMax];
+    chainNext = new int[holdsMax];
+    chainPrevious = new int[holdsMax];
+    repeats = new int[holdsMax];
+    pinsOfBlocks = new int[Integer.highestOneBit(Math.max(64, holdsMax)) << 1];
     endNs = new long[holdsMax];
     for (int i = 0; i < holdsMax; i++) {
       next[i] = i + 1 < holdsMax ? i + 1 : NONE;
     }
     Arrays.fill(wheel, NONE);
+    Arrays.fill(pinsOfBlocks, NONE);
   }
 
   /**
@@ -71,17 +85,44 @@ final class HoldTable {
     holder.firstHold = hold;
     holder.holds++;
     count[ofKind]++;
-    endNs[hold] = end;
+    repeats[hold] = 0;
+    // A lease may begin after its end, when its block took long to come: it goes where the wheel
+    // looks next, not where it looks again in a minute.
+    endNs[hold] = end == 0 || tick == Long.MIN_VALUE ? end : Math.max(end, tick << TICK_SHIFT);
     if (end != 0) {
-      int bucket = (int) (end >>> TICK_SHIFT) & (WHEEL_BUCKETS - 1);
-      wheelPrevious[hold] = NONE;
-      wheelNext[hold] = wheel[bucket];
-      if (wheel[bucket] != NONE) {
-        wheelPrevious[wheel[bucket]] = hold;
-      }
-      wheel[bucket] = hold;
+      link(wheel, wheelBucket(hold), hold);
+    } else if (ofKind == PIN) {
+      link(pinsOfBlocks, pinBucket(ofBlock), hold);
     }
     return hold;
+  }
+
+  private int wheelBucket(int hold) {
+    return (int) (endNs[hold] >>> TICK_SHIFT) & (WHEEL_BUCKETS - 1);
+  }
+
+  private int pinBucket(int ofBlock) {
+    return ((ofBlock * 0x9E3779B9) >>> 7) & (pinsOfBlocks.length - 1);
+  }
+
+  private void link(int[] heads, int bucket, int hold) {
+    chainPrevious[hold] = NONE;
+    chainNext[hold] = heads[bucket];
+    if (heads[bucket] != NONE) {
+      chainPrevious[heads[bucket]] = hold;
+    }
+    heads[bucket] = hold;
+  }
+
+  private void unlink(int[] heads, int bucket, int hold) {
+    if (chainPrevious[hold] == NONE) {
+      heads[bucket] = chainNext[hold];
+    } else {
+      chainNext[chainPrevious[hold]] = chainNext[hold];
+    }
+    if (chainNext[hold] != NONE) {
+      chainPrevious[chainNext[hold]] = chainPrevious[hold];
+    }
   }
 
   /** The id that clients know a hold by; never 0. */
@@ -103,14 +144,45 @@ final class HoldTable {
         : NONE;
   }
 
-  /** The first pin of a block from one hold on, or {@link #NONE}; looks at every hold. */
-  int pinOf(int ofBlock, int from) {
-    for (int hold = from; hold < block.length; hold++) {
-      if (kind[hold] == PIN && block[hold] == ofBlock) {
-        return hold;
-      }
+  /** A holder's pin of a block, or {@link #NONE}. A holder has one, which counts. */
+  int pinOf(int ofBlock, Holder holder) {
+    int hold = pinsOfBlocks[pinBucket(ofBlock)];
+    while (hold != NONE && (block[hold] != ofBlock || sessionIndex[hold] != holder.index)) {
+      hold = chainNext[hold];
     }
-    return NONE;
+    return hold;
+  }
+
+  /** Somebody's pin of a block, or {@link #NONE}. */
+  int anyPinOf(int ofBlock) {
+    int hold = pinsOfBlocks[pinBucket(ofBlock)];
+    while (hold != NONE && block[hold] != ofBlock) {
+      hold = chainNext[hold];
+    }
+    return hold;
+  }
+
+  /** Counts a pin once more; false when it can't be counted further. */
+  boolean pinAgain(int hold) {
+    if (repeats[hold] == Integer.MAX_VALUE - 1) {
+      return false;
+    }
+    repeats[hold]++;
+    return true;
+  }
+
+  /** Counts a pin once less; false when this was the last time. */
+  boolean unpinOnce(int hold) {
+    if (repeats[hold] == 0) {
+      return false;
+    }
+    repeats[hold]--;
+    return true;
+  }
+
+  /** How many holds of its client this is: a pin may be several. */
+  int times(int hold) {
+    return 1 + repeats[hold];
   }
 
   int block(int hold) {
@@ -144,15 +216,12 @@ final class HoldTable {
     }
     holder.holds--;
     if (endNs[hold] != 0) {
-      int bucket = (int) (endNs[hold] >>> TICK_SHIFT) & (WHEEL_BUCKETS - 1);
-      if (wheelPrevious[hold] == NONE) {
-        wheel[bucket] = wheelNext[hold];
-      } else {
-        wheelNext[wheelPrevious[hold]] = wheelNext[hold];
+      if (nextInBucket == hold) {
+        nextInBucket = chainNext[hold];
       }
-      if (wheelNext[hold] != NONE) {
-        wheelPrevious[wheelNext[hold]] = wheelPrevious[hold];
-      }
+      unlink(wheel, wheelBucket(hold), hold);
+    } else if (kind[hold] == PIN) {
+      unlink(pinsOfBlocks, pinBucket(block[hold]), hold);
     }
     count[kind[hold]]--;
     kind[hold] = 0;
@@ -160,7 +229,11 @@ final class HoldTable {
     freeHead = hold;
   }
 
-  /** A lease that has ended by {@code nowNs}, or {@link #NONE}; call again until none is left. */
+  /**
+   * A lease that has ended by {@code nowNs}, or {@link #NONE}; free it, and call again until none
+   * is left. Each lease of a bucket is looked at once for each turn of the wheel, whatever else
+   * stands there.
+   */
   int expired(long nowNs) {
     long nowTick = nowNs >>> TICK_SHIFT;
     if (tick == Long.MIN_VALUE) {
@@ -168,17 +241,22 @@ final class HoldTable {
     }
     if (nowTick - tick > WHEEL_BUCKETS) {
       tick = nowTick - WHEEL_BUCKETS;
+      bucketBegun = false;
     }
     while (tick < nowTick) {
-      for (int hold = wheel[(int) tick & (WHEEL_BUCKETS - 1)];
-          hold != NONE;
-          hold = wheelNext[hold]) {
+      int hold = bucketBegun ? nextInBucket : wheel[(int) tick & (WHEEL_BUCKETS - 1)];
+      bucketBegun = true;
+      while (hold != NONE) {
+        nextInBucket = chainNext[hold];
         if (endNs[hold] <= nowNs) {
           return hold;
         }
+        hold = nextInBucket;
       }
       tick++;
+      bucketBegun = false;
     }
+    nextInBucket = NONE;
     return NONE;
   }
 

@@ -888,6 +888,10 @@ final class Index implements BlockStore.Listener {
     }
     if (session.holds >= limits.holdsPerSessionMax
         || directory.pins(block) > 60_000
+    int known = holds.pinOf(block, session);
+    if (known != HoldTable.NONE) {
+      return holds.pinAgain(known) ? Status.OK : Status.BUSY;
+    }
         || holds.take(HoldTable.PIN, block, session, 0) == HoldTable.NONE) {
       return Status.BUSY;
     }
@@ -896,13 +900,14 @@ final class Index implements BlockStore.Listener {
   }
 
   private Status unpin(Session session, int block) {
-    for (int hold = session.firstHold; hold != HoldTable.NONE; hold = holds.nextOf(hold)) {
-      if (holds.kind(hold) == HoldTable.PIN && holds.block(hold) == block) {
-        endHold(hold, session);
-        return Status.OK;
-      }
+    int hold = holds.pinOf(block, session);
+    if (hold == HoldTable.NONE) {
+      return Status.MISS;
     }
-    return Status.MISS;
+    if (!holds.unpinOnce(hold)) {
+      endHold(hold, session);
+    }
+    return Status.OK;
   }
 
   private Status delete(int block) {
@@ -916,9 +921,7 @@ final class Index implements BlockStore.Listener {
   /** Deletes a block and ends its pins: nobody can name it any more to take them back. */
   private void deleteUnpinned(int block) {
     if (directory.pins(block) > 0 && holds.count(HoldTable.PIN) > 0) {
-      for (int hold = holds.pinOf(block, 0);
-          hold != HoldTable.NONE;
-          hold = holds.pinOf(block, hold + 1)) {
+      for (int hold = holds.anyPinOf(block); hold != HoldTable.NONE; hold = holds.anyPinOf(block)) {
         Session holder = sessions[holds.sessionIndex(hold)];
         if (holder == null) {
           throw new IllegalStateException("a pin outlived its session");

@@ -132,7 +132,7 @@ final class StatsReport {
     }
     int[] held = new int[4];
     for (int hold = session.firstHold; hold != HoldTable.NONE; hold = index.holds().nextOf(hold)) {
-      held[index.holds().kind(hold)]++;
+      held[index.holds().kind(hold)] += index.holds().times(hold);
     }
     return "{\"id\":"
         + session.id()

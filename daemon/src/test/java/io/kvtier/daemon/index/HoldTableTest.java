@@ -2,7 +2,9 @@ package io.kvtier.daemon.index;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 
+import java.time.Duration;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.SplittableRandom;
@@ -43,6 +45,62 @@ class HoldTableTest {
     holds.take(HoldTable.PIN, 1, holder, 0);
     holds.take(HoldTable.PIN, 1, holder, 0);
     assertEquals(HoldTable.NONE, holds.take(HoldTable.PIN, 1, holder, 0));
+  }
+
+  @Test
+  void expired_manyNotDueInTheSameBucket_areNotLookedAtForEach() {
+    int many = 100_000;
+    HoldTable holds = new HoldTable(2 * many);
+    long now = 1L << 40;
+    holds.expired(now);
+    for (int i = 0; i < many; i++) {
+      holds.take(HoldTable.LEASE, i, holder, now + 1_000_000_000L);
+    }
+    for (int i = 0; i < many; i++) {
+      holds.take(HoldTable.LEASE, i, holder, now + 1_000_000_000L + (1024L << 26));
+    }
+    assertTimeoutPreemptively(
+        Duration.ofSeconds(5),
+        () -> {
+          long later = now + 1_200_000_000L;
+          for (int hold = holds.expired(later);
+              hold != HoldTable.NONE;
+              hold = holds.expired(later)) {
+            holds.free(hold, holder);
+          }
+        });
+    assertEquals(many, holds.count(HoldTable.LEASE));
+  }
+
+  @Test
+  void take_leaseThatHasEndedAlready_expiresSoon() {
+    HoldTable holds = new HoldTable(4);
+    long now = 1L << 40;
+    holds.expired(now);
+    int late = holds.take(HoldTable.LEASE, 1, holder, now - 1_000_000_000L);
+    assertEquals(late, holds.expired(now + (2L << 26)));
+  }
+
+  @Test
+  void pinOf_ofManyHolds_isTheHoldersOwn() {
+    HoldTable holds = new HoldTable(64);
+    HoldTable.Holder other = new HoldTable.Holder();
+    other.index = 1;
+    int mine = holds.take(HoldTable.PIN, 7, holder, 0);
+    int theirs = holds.take(HoldTable.PIN, 7, other, 0);
+    holds.take(HoldTable.RESERVATION, 7, holder, 0);
+    assertEquals(mine, holds.pinOf(7, holder));
+    assertEquals(theirs, holds.pinOf(7, other));
+    assertEquals(HoldTable.NONE, holds.pinOf(8, holder));
+    assertEquals(true, holds.pinAgain(mine));
+    assertEquals(2, holds.times(mine));
+    assertEquals(true, holds.unpinOnce(mine));
+    assertEquals(false, holds.unpinOnce(mine));
+    holds.free(mine, holder);
+    assertEquals(HoldTable.NONE, holds.pinOf(7, holder));
+    assertEquals(theirs, holds.anyPinOf(7));
+    holds.free(theirs, other);
+    assertEquals(HoldTable.NONE, holds.anyPinOf(7));
   }
 
   @Test
