@@ -713,6 +713,7 @@ final class BlockStore {
         break;
       }
     }
+    long classesWithoutRoom = 0; // where one found no slot, the others would only look in vain
     for (int waiting = wantedPromotions.size(); waiting > 0; waiting--) {
       long wanted = wantedPromotions.poll();
       int block = (int) wanted;
@@ -721,9 +722,11 @@ final class BlockStore {
         waitingForSlot[sizeClass]--;
         directory.addPins(block, -1);
         settle(block);
-      } else if (startLoad(block, (int) (wanted >>> 32))) {
+      } else if ((classesWithoutRoom & 1L << sizeClass) == 0
+          && startLoad(block, (int) (wanted >>> 32))) {
         waitingForSlot[sizeClass]--;
       } else {
+        classesWithoutRoom |= 1L << sizeClass;
         wantedPromotions.offer(wanted);
         if (ssdTransfers.inFlight() >= limits.ssdDepth) {
           break;

@@ -574,10 +574,12 @@ final class Index implements BlockStore.Listener {
   }
 
   private boolean await(Operation operation, int place, int block) {
-    if (!hostWaiters.add(block, operation.poolIndex, place)) {
+    int waiter = hostWaiters.add(block, operation.poolIndex, place);
+    if (waiter == WaiterTable.NONE) {
       decide(operation, place, Status.BUSY, TierId.NONE);
       return false;
     }
+    operation.waiter[place] = waiter;
     operation.block[place] = block;
     operation.open++;
     return true;
@@ -990,7 +992,7 @@ final class Index implements BlockStore.Listener {
       return false;
     }
     if (ssd == CopyState.NONE || ssd == CopyState.STAGING) {
-      if (!storeWaiters.add(block, operation.poolIndex, 0)) {
+      if (storeWaiters.add(block, operation.poolIndex, 0) == WaiterTable.NONE) {
         return false;
       }
       operation.open++;
@@ -1079,12 +1081,14 @@ final class Index implements BlockStore.Listener {
           }
         }
       }
-      case FLUSH, CLEAR -> storeWaiters.removeAll(operation.poolIndex);
+      case FLUSH, CLEAR -> {
+        if (operation.open > 0) {
+          storeWaiters.removeAll(operation.poolIndex);
+        }
+      }
       default -> {
         for (int i = 0; i < operation.count && operation.open > 0; i++) {
-          if (operation.block[i] != Directory.NONE
-              && operation.hold[i] == HoldTable.NONE
-              && hostWaiters.remove(operation.block[i], operation.poolIndex, i)) {
+          if (hostWaiters.remove(operation.waiter[i], operation.poolIndex, i)) {
             decide(operation, i, status, TierId.NONE);
             operation.open--;
           }

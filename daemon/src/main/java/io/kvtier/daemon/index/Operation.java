@@ -34,6 +34,10 @@ final class Operation {
   boolean scanning;
   int[] block = new int[0];
   int[] hold = new int[0];
+
+  /** Where the place waits in the table of waiters, if it does. */
+  int[] waiter = new int[0];
+
   long[] holdId = new long[0];
   byte[] status = new byte[0];
   byte[] tier = new byte[0];
@@ -48,15 +52,17 @@ final class Operation {
     value = 0;
     outcome = Status.OK;
     if (block.length < blocks) {
-      int capacity = Math.max(64, Integer.highestOneBit(blocks) << 1);
+      int capacity = Math.max(64, Integer.highestOneBit(blocks - 1) << 1);
       block = new int[capacity];
       hold = new int[capacity];
+      waiter = new int[capacity];
       holdId = new long[capacity];
       status = new byte[capacity];
       tier = new byte[capacity];
     }
     Arrays.fill(block, 0, blocks, Directory.NONE);
     Arrays.fill(hold, 0, blocks, HoldTable.NONE);
+    Arrays.fill(waiter, 0, blocks, WaiterTable.NONE);
     Arrays.fill(tier, 0, blocks, (byte) 0);
   }
 }

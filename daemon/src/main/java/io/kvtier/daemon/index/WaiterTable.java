@@ -5,7 +5,8 @@ import java.util.Arrays;
 /**
  * Who waits for which block: lists of (operation, place in its batch) hung on blocks. A fixed pool;
  * confined to the index. The heads are kept apart from the directory's records, because few blocks
- * are waited for at a time.
+ * are waited for at a time. However many wait for one block, each can be taken off at once: clients
+ * choose what they wait for.
  */
 final class WaiterTable {
   static final int NONE = -1;
@@ -14,6 +15,7 @@ final class WaiterTable {
   private final int[] place;
   private final int[] blockOf;
   private final int[] next;
+  private final int[] previous;
   private final int[] heads;
   private int freeHead;
   private int size;
@@ -23,8 +25,10 @@ final class WaiterTable {
     place = new int[waitersMax];
     blockOf = new int[waitersMax];
     next = new int[waitersMax];
+    previous = new int[waitersMax];
     heads = new int[Integer.highestOneBit(Math.max(64, waitersMax)) << 1];
     Arrays.fill(heads, NONE);
+    Arrays.fill(blockOf, NONE);
     for (int i = 0; i < waitersMax; i++) {
       next[i] = i + 1 < waitersMax ? i + 1 : NONE;
     }
@@ -34,11 +38,15 @@ final class WaiterTable {
     return ((block * 0x9E3779B9) >>> 7) & (heads.length - 1);
   }
 
-  /** Hangs a waiter on a block; false when the pool is empty. */
-  boolean add(int block, int ofOperation, int ofPlace) {
+  /**
+   * Hangs a waiter on a block.
+   *
+   * @return its number, or {@link #NONE} when the pool is empty
+   */
+  int add(int block, int ofOperation, int ofPlace) {
     int waiter = freeHead;
     if (waiter == NONE) {
-      return false;
+      return NONE;
     }
     freeHead = next[waiter];
     operation[waiter] = ofOperation;
@@ -46,9 +54,13 @@ final class WaiterTable {
     blockOf[waiter] = block;
     int bucket = bucket(block);
     next[waiter] = heads[bucket];
+    previous[waiter] = NONE;
+    if (heads[bucket] != NONE) {
+      previous[heads[bucket]] = waiter;
+    }
     heads[bucket] = waiter;
     size++;
-    return true;
+    return waiter;
   }
 
   /**
@@ -56,58 +68,48 @@ final class WaiterTable {
    * #NONE}.
    */
   int take(int block) {
-    int bucket = bucket(block);
-    int before = NONE;
-    for (int waiter = heads[bucket]; waiter != NONE; waiter = next[waiter]) {
+    for (int waiter = heads[bucket(block)]; waiter != NONE; waiter = next[waiter]) {
       if (blockOf[waiter] == block) {
-        unlink(bucket, before, waiter);
+        unlink(waiter);
         return waiter;
       }
-      before = waiter;
     }
     return NONE;
   }
 
-  /** Takes all waiters of an operation off their blocks. */
+  /** Takes all waiters of an operation off their blocks; looks at every waiter. */
   void removeAll(int ofOperation) {
-    for (int bucket = 0; bucket < heads.length; bucket++) {
-      int before = NONE;
-      for (int waiter = heads[bucket]; waiter != NONE; ) {
-        int following = next[waiter];
-        if (operation[waiter] == ofOperation) {
-          unlink(bucket, before, waiter);
-          free(waiter);
-        } else {
-          before = waiter;
-        }
-        waiter = following;
-      }
-    }
-  }
-
-  /** Takes one particular waiter off a block; false when it is not there. */
-  boolean remove(int block, int ofOperation, int ofPlace) {
-    int bucket = bucket(block);
-    int before = NONE;
-    for (int waiter = heads[bucket]; waiter != NONE; waiter = next[waiter]) {
-      if (blockOf[waiter] == block
-          && operation[waiter] == ofOperation
-          && place[waiter] == ofPlace) {
-        unlink(bucket, before, waiter);
+    for (int waiter = 0; size > 0 && waiter < blockOf.length; waiter++) {
+      if (blockOf[waiter] != NONE && operation[waiter] == ofOperation) {
+        unlink(waiter);
         free(waiter);
-        return true;
       }
-      before = waiter;
     }
-    return false;
   }
 
-  private void unlink(int bucket, int before, int waiter) {
-    if (before == NONE) {
-      heads[bucket] = next[waiter];
-    } else {
-      next[before] = next[waiter];
+  /** Takes a waiter off its block; false when it is that of this operation and place no more. */
+  boolean remove(int waiter, int ofOperation, int ofPlace) {
+    if (waiter == NONE
+        || blockOf[waiter] == NONE
+        || operation[waiter] != ofOperation
+        || place[waiter] != ofPlace) {
+      return false;
     }
+    unlink(waiter);
+    free(waiter);
+    return true;
+  }
+
+  private void unlink(int waiter) {
+    if (previous[waiter] == NONE) {
+      heads[bucket(blockOf[waiter])] = next[waiter];
+    } else {
+      next[previous[waiter]] = next[waiter];
+    }
+    if (next[waiter] != NONE) {
+      previous[next[waiter]] = previous[waiter];
+    }
+    blockOf[waiter] = NONE;
     size--;
   }
 
