@@ -888,12 +888,12 @@ final class Index implements BlockStore.Listener {
     if (!store.isVisible(block)) {
       return Status.MISS;
     }
-    if (session.holds >= limits.holdsPerSessionMax
-        || directory.pins(block) > 60_000
     int known = holds.pinOf(block, session);
     if (known != HoldTable.NONE) {
       return holds.pinAgain(known) ? Status.OK : Status.BUSY;
     }
+    if (session.holds >= limits.holdsPerSessionMax
+        || directory.pins(block) > 60_000
         || holds.take(HoldTable.PIN, block, session, 0) == HoldTable.NONE) {
       return Status.BUSY;
     }
@@ -951,7 +951,9 @@ final class Index implements BlockStore.Listener {
   }
 
   private void continueScan(Session session, Operation operation) {
-    int end = Math.min(operation.cursorEnd, operation.cursor + SCAN_PER_ROUND);
+    // The scans share what one round may look at: however many there are, nobody waits longer.
+    int looks = Math.max(1, SCAN_PER_ROUND / scans);
+    int end = Math.min(operation.cursorEnd, operation.cursor + looks);
     while (operation.cursor < end) {
       int block = operation.cursor;
       if (directory.isUsed(block)

@@ -57,6 +57,10 @@ public final class IndexAgent {
       long deadlineNsMax) {}
 
   private static final int REQUESTS_PER_ROUND = 64;
+
+  /** A session's turn ends after so many bytes of requests: large batches take long. */
+  private static final int REQUEST_BYTES_PER_ROUND = 32 << 10;
+
   private static final long TIME_CHECK_NS = 1_000_000;
   private static final long GAUGES_NS = 100_000_000;
 
@@ -207,8 +211,11 @@ public final class IndexAgent {
     RingConsumer requests = session.requests();
     int taken = 0;
     session.waitsForRoom = false;
+    int bytesTaken = 0;
     try {
-      while (taken < REQUESTS_PER_ROUND && requests.hasNext()) {
+      while (taken < REQUESTS_PER_ROUND
+          && bytesTaken < REQUEST_BYTES_PER_ROUND
+          && requests.hasNext()) {
         int bytes = requests.recordBytes();
         if (!adapter.next(session, requests.region(), requests.offset(), bytes, now)) {
           waitsForClient = true;
@@ -216,6 +223,7 @@ public final class IndexAgent {
           break;
         }
         requests.skip(bytes);
+        bytesTaken += bytes;
         taken++;
       }
       if (taken > 0) {
