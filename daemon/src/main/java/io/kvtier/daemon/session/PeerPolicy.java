@@ -34,16 +34,21 @@ public final class PeerPolicy {
 
   private static int resolve(String name, Path database, String kind) throws IOException {
     if (name.chars().allMatch(Character::isDigit)) {
-      return Integer.parseInt(name);
+      return number(name);
     }
     for (String line : Files.readAllLines(database)) {
       String[] fields = line.split(":", -1);
       if (fields.length > 2 && fields[0].equals(name)) {
-        return Integer.parseInt(fields[2]);
+        return number(fields[2]);
       }
     }
     throw new IOException(
         "socket." + kind + "s names " + kind + " '" + name + "', which is not in " + database);
+  }
+
+  /** Ids take all 32 bits; the kernel's records hold them as ints. */
+  private static int number(String id) {
+    return Integer.parseUnsignedInt(id);
   }
 
   /** Whether the peer may connect; its supplementary groups count. */
@@ -58,7 +63,7 @@ public final class PeerPolicy {
       for (String line : Files.readAllLines(Path.of("/proc/" + peer.pid() + "/status"))) {
         if (line.startsWith("Groups:")) {
           for (String group : line.substring("Groups:".length()).trim().split("\\s+", -1)) {
-            if (!group.isEmpty() && groups.contains(Integer.parseInt(group))) {
+            if (!group.isEmpty() && groups.contains(number(group))) {
               return true;
             }
           }

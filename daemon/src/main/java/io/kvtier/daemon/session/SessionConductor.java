@@ -39,6 +39,8 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   private static final long BELL_TAG = 1;
   private static final long HELLO_TIMEOUT_NS = 5_000_000_000L;
   private static final int TICK_MS = 1000;
+  private static final int ACCEPT_PAUSE_MS = 100;
+  private static final long ACCEPT_PAUSE_NS = ACCEPT_PAUSE_MS * 1_000_000L;
 
   /** What a session needs of the daemon. */
   public record Environment(
@@ -89,6 +91,8 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   private final ArrayDeque<Connection> closing = new ArrayDeque<>();
   private final Thread thread;
   private volatile boolean running = true;
+  private boolean pausesListening;
+  private long listensAgainNs;
   private long nextTag = 2;
   private long nextSessionId = 1;
 
@@ -127,8 +131,18 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   // ----------------------------------------------------------------------------------------------
 
   private void run() {
+    try {
+      serve();
+    } catch (Throwable t) {
+      // A daemon that serves its old sessions and takes no new ones would look alive for ever.
+      LOG.error("sessions can't be served any more; the daemon stops", t);
+      Runtime.getRuntime().halt(70);
+    }
+  }
+
+  private void serve() {
     while (running) {
-      int count = epoll.await(TICK_MS);
+      int count = epoll.await(pausesListening ? ACCEPT_PAUSE_MS : TICK_MS);
       for (int i = 0; i < count; i++) {
         long tag = epoll.tag(i);
         if (tag == LISTENER_TAG) {
@@ -143,6 +157,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       takeNotices();
       offerCloses();
       dropSilentConnections();
+      listenAgain();
     }
   }
 
@@ -159,7 +174,31 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
         }
       }
     } catch (IOException e) {
-      LOG.warn("connections can't be accepted: {}", e.getMessage());
+      LOG.warn("connections can't be accepted for a while: {}", e.getMessage());
+      pauseListening();
+    }
+  }
+
+  /** What can't be accepted stays readable: without a pause the thread would spin on it. */
+  private void pauseListening() {
+    try {
+      epoll.remove(listener.descriptor());
+      listensAgainNs = System.nanoTime() + ACCEPT_PAUSE_NS;
+      pausesListening = true;
+    } catch (IOException e) {
+      LOG.debug("{}", e.getMessage());
+    }
+  }
+
+  private void listenAgain() {
+    if (pausesListening && System.nanoTime() - listensAgainNs >= 0) {
+      try {
+        epoll.add(listener.descriptor(), Epoll.IN, LISTENER_TAG);
+        pausesListening = false;
+      } catch (IOException e) {
+        LOG.warn("connections can't be accepted yet: {}", e.getMessage());
+        listensAgainNs = System.nanoTime() + ACCEPT_PAUSE_NS;
+      }
     }
   }
 
@@ -169,7 +208,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       if (message == null) {
         return;
       }
-      message.descriptors().forEach(Descriptor::close);
+      message.descriptors().forEach(UnixSocket::discard);
       if (message.bytes().length == 0) {
         disconnect(connection);
       } else if (connection.session == null) {

@@ -26,14 +26,17 @@ public final class UnixSocket implements AutoCloseable {
   private static final int SOCK_NONBLOCK = 0x800;
   private static final int SOL_SOCKET = 1;
   private static final int SCM_RIGHTS = 1;
+  private static final int SO_LINGER = 13;
   private static final int SO_PEERCRED = 17;
   private static final int SO_RCVTIMEO = 20;
   private static final int SO_SNDTIMEO = 21;
+  // Linux 6.16.
+  private static final int SO_PASSRIGHTS = 83;
   private static final int MSG_NOSIGNAL = 0x4000;
   private static final int MSG_CMSG_CLOEXEC = 0x40000000;
   private static final int MSG_TRUNC = 0x20;
   private static final int MSG_CTRUNC = 0x8;
-  private static final int BACKLOG = 128;
+  private static final int BACKLOG = 1024;
   private static final int SHUT_RDWR = 2;
   private static final short POLLRDHUP = 0x2000;
   // POLLERR, POLLHUP, POLLNVAL and POLLRDHUP.
@@ -68,7 +71,10 @@ public final class UnixSocket implements AutoCloseable {
     return descriptor;
   }
 
-  /** Binds and listens, non-blocking, with the given file mode on the socket's path. */
+  /**
+   * Binds and listens, non-blocking, with the given file mode on the socket's path. Whoever
+   * connects can't pass descriptors, where the kernel has a way to say so.
+   */
   public static UnixSocket listen(Path path, int mode) throws IOException {
     UnixSocket socket = open(SOCK_NONBLOCK);
     try (Arena arena = Arena.ofConfined()) {
@@ -83,6 +89,7 @@ public final class UnixSocket implements AutoCloseable {
           < 0) {
         throw Libc.failure("chmod", path.toString());
       }
+      setInts(socket.descriptor, SO_PASSRIGHTS, 0);
       if ((int) Libc.LISTEN.invokeExact(Libc.capture(), socket.descriptor.number(), BACKLOG) < 0) {
         throw Libc.failure("listen", path.toString());
       }
@@ -153,6 +160,28 @@ public final class UnixSocket implements AutoCloseable {
     address.set(JAVA_SHORT, 0, (short) AF_UNIX);
     MemorySegment.copy(bytes, 0, address, JAVA_BYTE, 2, bytes.length);
     return address;
+  }
+
+  /**
+   * Closes a descriptor that a peer passed and nobody wants. It may be a socket that its sender has
+   * told to linger: closing it would block for as long as the sender likes.
+   */
+  public static void discard(Descriptor unwanted) {
+    setInts(unwanted, SO_LINGER, 0, 0);
+    unwanted.close();
+  }
+
+  /** Sets an option where there is such a one. */
+  private static void setInts(Descriptor socket, int option, int... value) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment ints = arena.allocateFrom(JAVA_INT, value);
+      int ignored =
+          (int)
+              Libc.SETSOCKOPT.invokeExact(
+                  Libc.capture(), socket.number(), SOL_SOCKET, option, ints, (int) ints.byteSize());
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
   }
 
   private void setTimeouts(int timeoutMs) throws IOException {
@@ -292,7 +321,7 @@ public final class UnixSocket implements AutoCloseable {
       }
       int flags = header.get(JAVA_INT, 48);
       if ((flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
-        descriptors.forEach(Descriptor::close);
+        descriptors.forEach(UnixSocket::discard);
         throw new IOException(
             "message larger than " + bytesMax + " bytes or " + DESCRIPTORS_MAX + " descriptors");
       }
