@@ -9,6 +9,7 @@ import io.vertx.grpc.common.GrpcStatus;
 import io.vertx.grpc.server.GrpcServerRequest;
 import io.vertx.grpc.server.GrpcServerResponse;
 import java.lang.foreign.MemorySegment;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import java.util.function.IntFunction;
 import org.jspecify.annotations.Nullable;
@@ -23,6 +24,9 @@ import org.jspecify.annotations.Nullable;
  */
 abstract class Call<Q, R> {
   private static final long DEADLINE_GRACE_NS = 250_000_000L;
+
+  /** A grpc-timeout may be thousands of years: more than a deadline in ns can hold. */
+  private static final long TIMEOUT_NS_MAX = TimeUnit.DAYS.toNanos(1000);
 
   /** What calls need of the server. */
   record Environment(
@@ -56,7 +60,10 @@ abstract class Call<Q, R> {
     this.request = arrival.request;
     this.response = request.response();
     this.deadlineNs =
-        request.timeout() > 0 ? System.nanoTime() + request.timeout() * 1_000_000L : 0;
+        request.timeout() > 0
+            ? System.nanoTime()
+                + Math.min(TimeUnit.MILLISECONDS.toNanos(request.timeout()), TIMEOUT_NS_MAX)
+            : 0;
   }
 
   /** Begins to receive. */
