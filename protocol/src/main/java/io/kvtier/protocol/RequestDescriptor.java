@@ -59,7 +59,7 @@ public final class RequestDescriptor {
    */
   public static final int FLAG_CORRUPT = 32;
 
-  public static final int FLAGS_ALL = 31;
+  public static final int FLAGS_ALL = 63;
 
   public static final int PRIORITY_HIGH = 0;
   public static final int PRIORITY_NORMAL = 1;

@@ -15,10 +15,16 @@ import java.lang.foreign.ValueLayout;
  *
  * <pre>
  *    0  key, 32 bytes, zero-padded
- *   32  u32 namespace id  36  u16 group  38  u8 key bytes  39  u8 host state (low half), SSD state (high half)
- *   40  i32 host slot     44  i32 SSD slot
- *   48  u32 CRC32C        52  u16 pins   54  u16 flags
- *   56  i32 leases        60  i32 next in chain, or next free record
+ *   32  u32 namespace id  36  u16 group  38  u8 key bytes  39  u8 states, four bits a tier
+ *   40  i32 host slot     44  i32 SSD slot (one a tier)
+ *   48  u32 CRC32C        52  u16 uses   54  u16 flags
+ *   56  i32 holds         60  i32 next in chain, or next free record
+ * </pre>
+ *
+ * <p>Beside them stands what policies know of a block's sequence, which no hit looks at: 16 bytes.
+ *
+ * <pre>
+ *    0  u64 fingerprint of the block before it, 0 when unknown   8  i32 depth   12  zero
  * </pre>
  */
 public final class Directory implements AutoCloseable {
@@ -38,10 +44,13 @@ public final class Directory implements AutoCloseable {
   private static final int HOST_SLOT = 40;
   private static final int SSD_SLOT = 44;
   private static final int CHECKSUM = 48;
-  private static final int PINS = 52;
+  private static final int USES = 52;
   private static final int FLAGS = 54;
-  private static final int LEASES = 56;
+  private static final int HOLDS = 56;
   private static final int NEXT = 60;
+
+  private static final int LINEAGE_BYTES = 16;
+  private static final int DEPTH = 8;
 
   private static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG;
   private static final ValueLayout.OfInt INT = ValueLayout.JAVA_INT;
@@ -50,6 +59,7 @@ public final class Directory implements AutoCloseable {
 
   private final Arena arena = Arena.ofShared();
   private final MemorySegment records;
+  private final MemorySegment lineage;
   private final MemorySegment buckets;
   private final int bucketMask;
   private final int blocksMax;
@@ -77,6 +87,7 @@ public final class Directory implements AutoCloseable {
     int bucketCount = Integer.highestOneBit(Math.max(64, blocksMax) - 1) << 1;
     bucketMask = bucketCount - 1;
     records = map("kvtier-directory", (long) blocksMax * RECORD_BYTES);
+    lineage = map("kvtier-lineage", (long) blocksMax * LINEAGE_BYTES);
     buckets = map("kvtier-buckets", bucketCount * 4L);
   }
 
@@ -89,7 +100,7 @@ public final class Directory implements AutoCloseable {
 
   /** Memory of the directory when it is full, in bytes. */
   public long metadataBytes() {
-    return records.byteSize() + buckets.byteSize();
+    return records.byteSize() + lineage.byteSize() + buckets.byteSize();
   }
 
   public int size() {
@@ -147,9 +158,9 @@ public final class Directory implements AutoCloseable {
     records.set(INT, at + HOST_SLOT, NONE);
     records.set(INT, at + SSD_SLOT, NONE);
     records.set(INT, at + CHECKSUM, 0);
-    records.set(SHORT, at + PINS, (short) 0);
+    records.set(SHORT, at + USES, (short) 0);
     records.set(SHORT, at + FLAGS, (short) (FLAG_LINKED | FLAG_USED));
-    records.set(INT, at + LEASES, 0);
+    records.set(INT, at + HOLDS, 0);
     long bucket = 4L * (hashSought(namespaceId, group, keyBytes) & bucketMask);
     records.set(INT, at + NEXT, buckets.get(INT, bucket));
     buckets.set(INT, bucket, block + 1);
@@ -266,10 +277,37 @@ public final class Directory implements AutoCloseable {
     MemorySegment.copy(records, BYTE, at(block), target, 0, Protocol.KEY_BYTES_MAX);
   }
 
-  /** Well-mixed bits of a block's key, for policies. */
+  /** Well-mixed bits of a block's key, for policies; never 0. */
   public long fingerprint(int block) {
-    return mix(
-        records.get(LONG, at(block)) ^ mix(records.get(LONG, at(block) + 8) ^ namespaceId(block)));
+    long at = at(block);
+    return fingerprint(
+        namespaceId(block), group(block), records.get(LONG, at), records.get(LONG, at + 8));
+  }
+
+  /** The {@link #fingerprint} of the key of the last {@link #find}, found or not. */
+  long soughtFingerprint(int namespaceId, int group) {
+    return fingerprint(namespaceId, group, key0, key1);
+  }
+
+  private static long fingerprint(int namespaceId, int group, long first, long second) {
+    long mixed = mix(first ^ mix(second ^ ((long) group << 32 | namespaceId)));
+    return mixed == 0 ? 1 : mixed;
+  }
+
+  /** Notes where a block stands in its sequence. */
+  void setLineage(int block, int depth, long parent) {
+    lineage.set(LONG, (long) block * LINEAGE_BYTES, parent);
+    lineage.set(INT, (long) block * LINEAGE_BYTES + DEPTH, depth);
+  }
+
+  /** The place of a block in its sequence, from 0. */
+  int depth(int block) {
+    return lineage.get(INT, (long) block * LINEAGE_BYTES + DEPTH);
+  }
+
+  /** The fingerprint of the block before it in its sequence, 0 when unknown. */
+  long parent(int block) {
+    return lineage.get(LONG, (long) block * LINEAGE_BYTES);
   }
 
   public int namespaceId(int block) {
@@ -284,48 +322,33 @@ public final class Directory implements AutoCloseable {
     return records.get(BYTE, at(block) + KEY_BYTES);
   }
 
-  CopyState hostState(int block) {
-    return CopyState.of(records.get(BYTE, at(block) + STATES) & 15);
+  CopyState state(int tier, int block) {
+    return CopyState.of(records.get(BYTE, at(block) + STATES) >>> (4 * tier) & 15);
   }
 
-  CopyState ssdState(int block) {
-    return CopyState.of(records.get(BYTE, at(block) + STATES) >>> 4 & 15);
-  }
-
-  void setHostState(int block, CopyState next) {
-    CopyState now = hostState(block);
+  void setState(int tier, int block, CopyState next) {
+    CopyState now = state(tier, block);
     if (!now.canBecome(next)) {
       throw new IllegalStateException(
-          "host copy of block " + block + " can't go from " + now + " to " + next);
+          "the copy of block "
+              + block
+              + " in tier "
+              + tier
+              + " can't go from "
+              + now
+              + " to "
+              + next);
     }
-    int states = (records.get(BYTE, at(block) + STATES) & 0xf0) | next.code();
-    records.set(BYTE, at(block) + STATES, (byte) states);
+    int others = records.get(BYTE, at(block) + STATES) & ~(15 << (4 * tier));
+    records.set(BYTE, at(block) + STATES, (byte) (others | next.code() << (4 * tier)));
   }
 
-  void setSsdState(int block, CopyState next) {
-    CopyState now = ssdState(block);
-    if (!now.canBecome(next)) {
-      throw new IllegalStateException(
-          "SSD copy of block " + block + " can't go from " + now + " to " + next);
-    }
-    int states = (records.get(BYTE, at(block) + STATES) & 0x0f) | (next.code() << 4);
-    records.set(BYTE, at(block) + STATES, (byte) states);
+  int slot(int tier, int block) {
+    return records.get(INT, at(block) + HOST_SLOT + 4L * tier);
   }
 
-  public int hostSlot(int block) {
-    return records.get(INT, at(block) + HOST_SLOT);
-  }
-
-  void setHostSlot(int block, int slot) {
-    records.set(INT, at(block) + HOST_SLOT, slot);
-  }
-
-  public int ssdSlot(int block) {
-    return records.get(INT, at(block) + SSD_SLOT);
-  }
-
-  void setSsdSlot(int block, int slot) {
-    records.set(INT, at(block) + SSD_SLOT, slot);
+  void setSlot(int tier, int block, int slot) {
+    records.set(INT, at(block) + HOST_SLOT + 4L * tier, slot);
   }
 
   public int checksum(int block) {
@@ -336,29 +359,30 @@ public final class Directory implements AutoCloseable {
     records.set(INT, at(block) + CHECKSUM, checksum);
   }
 
-  int pins(int block) {
-    return Short.toUnsignedInt(records.get(SHORT, at(block) + PINS));
+  /** How many of the daemon's own doings need the block: transfers, and what waits for one. */
+  int uses(int block) {
+    return Short.toUnsignedInt(records.get(SHORT, at(block) + USES));
   }
 
-  /** Changes the daemon's own count of a block's use. */
-  void addPins(int block, int delta) {
-    int pins = pins(block) + delta;
-    if (pins < 0 || pins > 0xffff) {
-      throw new IllegalStateException("block " + block + " would have " + pins + " pins");
+  void addUses(int block, int delta) {
+    int uses = uses(block) + delta;
+    if (uses < 0 || uses > 0xffff) {
+      throw new IllegalStateException("block " + block + " would have " + uses + " uses");
     }
-    records.set(SHORT, at(block) + PINS, (short) pins);
+    records.set(SHORT, at(block) + USES, (short) uses);
   }
 
-  int leases(int block) {
-    return records.get(INT, at(block) + LEASES);
+  /** How many leases and pins clients hold on the block. */
+  int holds(int block) {
+    return records.get(INT, at(block) + HOLDS);
   }
 
-  void addLeases(int block, int delta) {
-    int leases = leases(block) + delta;
-    if (leases < 0) {
-      throw new IllegalStateException("block " + block + " would have " + leases + " leases");
+  void addHolds(int block, int delta) {
+    int holds = holds(block) + delta;
+    if (holds < 0) {
+      throw new IllegalStateException("block " + block + " would have " + holds + " holds");
     }
-    records.set(INT, at(block) + LEASES, leases);
+    records.set(INT, at(block) + HOLDS, holds);
   }
 
   /** Whether the block can be found by its key. */
@@ -382,6 +406,13 @@ public final class Directory implements AutoCloseable {
           throw new IllegalStateException(
               "chain of bucket " + bucket + " is broken at block " + block);
         }
+        for (int later = records.get(INT, at(block) + NEXT) - 1;
+            later != NONE;
+            later = records.get(INT, at(later) + NEXT) - 1) {
+          if (hasSameKey(block, later)) {
+            throw new IllegalStateException("blocks " + block + " and " + later + " have one key");
+          }
+        }
       }
     }
     int used = 0;
@@ -394,6 +425,12 @@ public final class Directory implements AutoCloseable {
       throw new IllegalStateException(
           "directory counts " + size + " blocks, found " + used + ", linked " + linked);
     }
+  }
+
+  private boolean hasSameKey(int block, int other) {
+    return MemorySegment.mismatch(
+            records, at(block), at(block) + STATES, records, at(other), at(other) + STATES)
+        < 0;
   }
 
   @Override

@@ -84,38 +84,7 @@ public final class IndexAgent {
     this.context = context;
     this.counters = context.counters;
     Namespaces namespaces = new Namespaces();
-    BlockStore.Parts parts =
-        new BlockStore.Parts(
-            context.directory,
-            context.hostSlots,
-            context.ssdSlots,
-            context.hostPolicy,
-            context.ssdPolicy,
-            context.slabs,
-            context.copies,
-            context.ssdTransfers,
-            counters,
-            context.clock);
-    BlockStore.Limits storeLimits =
-        new BlockStore.Limits(
-            limits.copyDepth,
-            limits.ssdDepth,
-            limits.holdsMax,
-            limits.inlineChecksumBytes,
-            limits.freeTarget);
-    Index.Limits indexLimits =
-        new Index.Limits(
-            limits.operationsMax,
-            limits.holdsMax,
-            limits.holdsMax,
-            limits.sessionsMax,
-            limits.holdsPerSessionMax,
-            limits.operationsPerSessionMax,
-            limits.leaseNs,
-            limits.leaseNsMax,
-            limits.deadlineNs,
-            limits.deadlineNsMax);
-    index = new Index(parts, storeLimits, namespaces, indexLimits);
+    index = new Index(context, limits, namespaces);
     StatsReport stats =
         new StatsReport(
             new StatsReport.Identity(
@@ -126,9 +95,9 @@ public final class IndexAgent {
                 context.directIo,
                 context.policyName),
             index,
-            parts,
+            context,
             namespaces);
-    adapter = new RequestAdapter(index, indexLimits, stats);
+    adapter = new RequestAdapter(index, limits, stats);
     counters.set(Counter.GAUGE_HOST_BYTES_CAPACITY, context.hostSlots.bytesCapacity());
     counters.set(Counter.GAUGE_SSD_BYTES_CAPACITY, context.ssdSlots.bytesCapacity());
     counters.set(
@@ -179,8 +148,8 @@ public final class IndexAgent {
       work++;
       switch (message) {
         case Message.Open(Session session) -> {
-          if (!index.open(session)) {
-            index.end(session, Status.BUSY, "too many sessions (limit sessions.max)");
+          if (!index.sessions().open(session)) {
+            index.sessions().end(session, Status.BUSY, "too many sessions (limit sessions.max)");
             session.owner().released(session);
           }
         }
@@ -197,9 +166,9 @@ public final class IndexAgent {
   private int takeRequests(long now) {
     int work = 0;
     waitsForClient = false;
-    int end = index.sessionsEnd();
+    int end = index.sessions().end();
     for (int i = 0; i < end; i++) {
-      Session session = index.session(i);
+      Session session = index.sessions().at(i);
       if (session != null && !session.ended) {
         work += takeRequestsOf(session, now);
       }
@@ -231,15 +200,17 @@ public final class IndexAgent {
         session.publish();
       }
     } catch (ProtocolViolation violation) {
-      index.end(session, Status.INVALID_ARGUMENT, String.valueOf(violation.getMessage()));
+      index
+          .sessions()
+          .end(session, Status.INVALID_ARGUMENT, String.valueOf(violation.getMessage()));
     }
     return taken;
   }
 
   private void publishCompletions() {
-    int end = index.sessionsEnd();
+    int end = index.sessions().end();
     for (int i = 0; i < end; i++) {
-      Session session = index.session(i);
+      Session session = index.sessions().at(i);
       if (session != null && !session.ended) {
         session.publish();
       }
@@ -254,9 +225,9 @@ public final class IndexAgent {
     if (!inbox.isEmpty() || index.hasBackgroundWork() || index.store().hasFinished()) {
       return true;
     }
-    int end = index.sessionsEnd();
+    int end = index.sessions().end();
     for (int i = 0; i < end; i++) {
-      Session session = index.session(i);
+      Session session = index.sessions().at(i);
       if (session != null && !session.ended) {
         try {
           if (!session.waitsForRoom && session.requests().hasNext()) {
@@ -290,7 +261,7 @@ public final class IndexAgent {
 
   /** A session by its place, for tests and reports. */
   public @Nullable Session session(int place) {
-    return place < index.sessionsEnd() ? index.session(place) : null;
+    return place < index.sessions().end() ? index.sessions().at(place) : null;
   }
 
   @Override

@@ -1,21 +1,41 @@
 package io.kvtier.daemon.index;
 
-/** A bounded first-in first-out queue of longs in one array: adding and taking allocate nothing. */
+/**
+ * A bounded first-in first-out queue of longs in one array, which grows as far as the queue has
+ * ever been long.
+ */
 final class LongQueue {
-  private final long[] items;
+  private static final int FIRST_LENGTH = 64;
+
+  private final int capacity;
+  private long[] items;
   private int head;
   private int size;
 
   LongQueue(int capacity) {
-    items = new long[capacity];
+    this.capacity = capacity;
+    items = new long[Math.min(capacity, FIRST_LENGTH)];
   }
 
   boolean offer(long item) {
-    if (size == items.length) {
+    if (size == capacity) {
       return false;
+    }
+    if (size == items.length) {
+      long[] longer = new long[(int) Math.min(capacity, 2L * size)];
+      for (int i = 0; i < size; i++) {
+        longer[i] = items[(head + i) % size];
+      }
+      items = longer;
+      head = 0;
     }
     items[(head + size++) % items.length] = item;
     return true;
+  }
+
+  /** The item that {@link #poll} would take. */
+  long peek() {
+    return items[head];
   }
 
   long poll() {
@@ -30,6 +50,6 @@ final class LongQueue {
   }
 
   boolean isFull() {
-    return size == items.length;
+    return size == capacity;
   }
 }

@@ -31,6 +31,11 @@ final class Namespaces {
     return id >= 0 && id < byId.size() ? byId.get(id) : null;
   }
 
+  /** The namespace of a block. */
+  Namespace of(Directory directory, int block) {
+    return byId.get(directory.namespaceId(block));
+  }
+
   @Nullable Namespace byName(String name) {
     return byName.get(name);
   }

@@ -5,7 +5,7 @@ import io.kvtier.protocol.Verb;
 import java.util.Arrays;
 
 /**
- * A request that could not be answered at once: what is known of its blocks, and how many are still
+ * A request whose blocks may have to be waited for: what is known of them, and how many are still
  * open. Pooled; its arrays grow to the largest batch seen and stay.
  */
 final class Operation {
@@ -16,10 +16,7 @@ final class Operation {
   int sessionIndex;
   long correlationId;
   long deadlineNs;
-  long leaseNs;
   int namespaceId;
-  int flags;
-  int priority;
   int count;
   int open;
   long value;

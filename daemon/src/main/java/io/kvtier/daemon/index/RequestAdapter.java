@@ -20,11 +20,11 @@ final class RequestAdapter {
   static final int STATS_BYTES_MAX = 128 * 1024;
 
   private final Index index;
-  private final Index.Limits limits;
+  private final IndexAgent.Limits limits;
   private final StatsReport stats;
-  private final Index.Request request = new Index.Request();
+  private final Request request = new Request();
 
-  RequestAdapter(Index index, Index.Limits limits, StatsReport stats) {
+  RequestAdapter(Index index, IndexAgent.Limits limits, StatsReport stats) {
     this.index = index;
     this.limits = limits;
     this.stats = stats;
@@ -74,6 +74,9 @@ final class RequestAdapter {
     if ((flags & RequestDescriptor.FLAG_CHECKSUMS) != 0 && verb != Verb.COMMIT) {
       throw new ProtocolViolation(verb + " brings no checksums");
     }
+    if ((flags & RequestDescriptor.FLAG_CORRUPT) != 0 && verb != Verb.RELEASE) {
+      throw new ProtocolViolation(verb + " has read nothing that could be corrupt");
+    }
     boolean silent = (flags & RequestDescriptor.FLAG_SILENT) != 0;
     if (silent && verb != Verb.RELEASE && verb != Verb.ABORT && verb != Verb.CANCEL) {
       throw new ProtocolViolation(verb + " can't be silent");
@@ -108,7 +111,10 @@ final class RequestAdapter {
             ? nowNs + limits.deadlineNs()
             : Math.min(deadline, nowNs + limits.deadlineNsMax());
     request.body = at + RequestDescriptor.HEADER_BYTES;
+    request.depth = Words.getInt(segment, at + RequestDescriptor.DEPTH_OFFSET);
+    request.parent = Request.NO_PARENT;
     if (request.has(RequestDescriptor.FLAG_PARENT)) {
+      request.parent = request.body;
       request.body += request.keyStride;
     }
     if (verb == Verb.STATS) {
@@ -119,13 +125,15 @@ final class RequestAdapter {
           stats.json(STATS_BYTES_MAX - 64),
           STATS_BYTES_MAX);
     } else if (needsNamespace(verb) && !session.isRegistered(request.namespaceId)) {
-      index.refuse(
-          session,
-          request,
-          Status.NAMESPACE_UNKNOWN,
-          "namespace "
-              + request.namespaceId
-              + " is not registered in this session: register it first");
+      index
+          .writer()
+          .refuse(
+              session,
+              request,
+              Status.NAMESPACE_UNKNOWN,
+              "namespace "
+                  + request.namespaceId
+                  + " is not registered in this session: register it first");
     } else {
       index.handle(session, request);
     }

@@ -1,6 +1,5 @@
 package io.kvtier.daemon.index;
 
-import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.protocol.Counter;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.Map;
@@ -21,13 +20,13 @@ final class StatsReport {
 
   private final Identity identity;
   private final Index index;
-  private final BlockStore.Parts parts;
+  private final IndexAgent.Context context;
   private final Namespaces namespaces;
 
-  StatsReport(Identity identity, Index index, BlockStore.Parts parts, Namespaces namespaces) {
+  StatsReport(Identity identity, Index index, IndexAgent.Context context, Namespaces namespaces) {
     this.identity = identity;
     this.index = index;
-    this.parts = parts;
+    this.context = context;
     this.namespaces = namespaces;
   }
 
@@ -42,29 +41,29 @@ final class StatsReport {
     out.append(",\"pid\":").append(ProcessHandle.current().pid());
     out.append(",\"generation\":\"").append(Long.toHexString(identity.generation)).append('"');
     out.append(",\"uptime_s\":")
-        .append((parts.clock().getAsLong() - identity.startNs) / 1_000_000_000L);
+        .append((context.clock().getAsLong() - identity.startNs) / 1_000_000_000L);
     out.append(",\"counters\":{");
     String separator = "";
     for (Counter counter : Counter.values()) {
       out.append(separator)
           .append(quote(counter.key()))
           .append(':')
-          .append(parts.counters().get(counter));
+          .append(context.counters().get(counter));
       separator = ",";
     }
     out.append("},\"tiers\":[");
-    tier(out, "host", parts.host(), parts.hostPolicy());
+    tier(out, "host", index.store().host());
     out.append('}');
-    if (parts.ssd().regions() > 0) {
+    if (index.store().ssd().isConfigured()) {
       out.append(',');
-      tier(out, "ssd", parts.ssd(), parts.ssdPolicy());
+      tier(out, "ssd", index.store().ssd());
       out.append(",\"directory\":").append(quote(identity.ssdDirectory));
       out.append(",\"direct_io\":").append(identity.directIo).append('}');
     }
     out.append("],\"namespaces\":[");
     list(out, bytesMax * 3 / 4, namespaces.size(), i -> namespace(i));
     out.append("],\"sessions\":[");
-    list(out, bytesMax - 64, index.sessionsEnd(), i -> session(i));
+    list(out, bytesMax - 64, index.sessions().end(), i -> session(i));
     out.append("]}");
     return out.toString();
   }
@@ -88,14 +87,15 @@ final class StatsReport {
     }
   }
 
-  private void tier(StringBuilder out, String name, SlotAllocator slots, EvictionPolicy policy) {
+  private void tier(StringBuilder out, String name, TierLine line) {
+    SlotAllocator slots = line.slots();
     out.append("{\"tier\":").append(quote(name));
     out.append(",\"bytes_capacity\":").append(slots.bytesCapacity());
     out.append(",\"bytes_used\":").append(slots.bytesUsed());
     out.append(",\"slots_total\":").append(slots.slotsTotal());
     out.append(",\"slots_free\":").append(slots.slotsFree());
-    out.append(",\"slots_resident\":").append(policy.size());
-    out.append(",\"slots_in_flight\":").append(BlockStore.inFlight(slots, policy));
+    out.append(",\"slots_resident\":").append(line.resident());
+    out.append(",\"slots_in_flight\":").append(line.inFlight());
     out.append(",\"policy\":").append(quote(identity.policy));
     out.append(",\"size_classes\":[");
     for (int i = 0; i < slots.classes(); i++) {
@@ -126,7 +126,7 @@ final class StatsReport {
   }
 
   private String session(int place) {
-    Session session = index.session(place);
+    Session session = index.sessions().at(place);
     if (session == null) {
       return "";
     }

@@ -87,6 +87,30 @@ final class WaiterTable {
     }
   }
 
+  /** A place of an operation waits for a block; false when there is no room to remember it. */
+  boolean add(Operation waiting, int ofPlace, int ofBlock) {
+    int waiter = add(ofBlock, waiting.poolIndex, ofPlace);
+    if (waiter == NONE) {
+      return false;
+    }
+    waiting.waiter[ofPlace] = waiter;
+    waiting.block[ofPlace] = ofBlock;
+    waiting.open++;
+    return true;
+  }
+
+  /** An operation without places waits for a block; false when there is no room to remember it. */
+  boolean add(Operation waiting, int ofBlock) {
+    boolean added = add(ofBlock, waiting.poolIndex, 0) != NONE;
+    waiting.open += added ? 1 : 0;
+    return added;
+  }
+
+  /** A place of an operation waits no more; false when it did not wait. */
+  boolean remove(Operation waiting, int ofPlace) {
+    return remove(waiting.waiter[ofPlace], waiting.poolIndex, ofPlace);
+  }
+
   /** Takes a waiter off its block; false when it is that of this operation and place no more. */
   boolean remove(int waiter, int ofOperation, int ofPlace) {
     if (waiter == NONE

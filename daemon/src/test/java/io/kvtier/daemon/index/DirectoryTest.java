@@ -69,15 +69,17 @@ class DirectoryTest {
       find(directory, 0, 0, 8, 1);
       int block = directory.insertSought(0, 0, 8);
       assertThrows(
-          IllegalStateException.class, () -> directory.setHostState(block, CopyState.RESIDENT));
-      directory.setHostState(block, CopyState.RESERVED);
-      directory.setHostState(block, CopyState.STAGING);
-      directory.setHostState(block, CopyState.RESIDENT);
-      assertEquals(CopyState.NONE, directory.ssdState(block));
+          IllegalStateException.class,
+          () -> directory.setState(TierLine.HOST, block, CopyState.RESIDENT));
+      directory.setState(TierLine.HOST, block, CopyState.RESERVED);
+      directory.setState(TierLine.HOST, block, CopyState.STAGING);
+      directory.setState(TierLine.HOST, block, CopyState.RESIDENT);
+      assertEquals(CopyState.NONE, directory.state(TierLine.SSD, block));
       assertThrows(
-          IllegalStateException.class, () -> directory.setHostState(block, CopyState.STAGING));
-      assertThrows(IllegalStateException.class, () -> directory.addPins(block, -1));
-      assertThrows(IllegalStateException.class, () -> directory.addLeases(block, -1));
+          IllegalStateException.class,
+          () -> directory.setState(TierLine.HOST, block, CopyState.STAGING));
+      assertThrows(IllegalStateException.class, () -> directory.addUses(block, -1));
+      assertThrows(IllegalStateException.class, () -> directory.addHolds(block, -1));
     }
   }
 

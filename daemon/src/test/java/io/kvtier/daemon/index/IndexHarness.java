@@ -19,12 +19,14 @@ import io.kvtier.protocol.Words;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.tiers.slots.SlotAllocator;
+import io.kvtier.tiers.transfer.Leg;
 import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Consumer;
@@ -63,21 +65,74 @@ final class IndexHarness implements AutoCloseable {
     public void close() {}
   }
 
+  /** Does the work when it is handed over; hands it back in the next round. */
+  static final class InlinePipeline implements Pipeline {
+    private final Leg leg;
+    private final ArrayDeque<Transfer> done = new ArrayDeque<>();
+
+    InlinePipeline(Leg leg) {
+      this.leg = leg;
+    }
+
+    @Override
+    public boolean offer(Transfer transfer) {
+      leg.run(transfer);
+      done.add(transfer);
+      return true;
+    }
+
+    @Override
+    public int collect(Consumer<Transfer> finished) {
+      int count = done.size();
+      for (int i = 0; i < count; i++) {
+        finished.accept(done.remove());
+      }
+      return count;
+    }
+
+    @Override
+    public boolean hasFinished() {
+      return !done.isEmpty();
+    }
+
+    @Override
+    public int inFlight() {
+      return done.size();
+    }
+
+    @Override
+    public void close() {}
+  }
+
   private final Arena arena = Arena.ofShared();
   private final Directory directory;
+  private final MemorySegment slabs;
+  final Counters counters;
   final IndexAgent agent;
   private long nextSession = 1;
 
-  /** An index with one slab of that many slots of 4 KiB. */
+  /** An index with one slab of that many slots of 4 KiB, whose pipeline takes nothing. */
   IndexHarness(int slots, int inlineChecksumBytes) throws IOException {
-    int blocks = Math.max(64, slots);
+    this(1, slots, inlineChecksumBytes, new NoPipeline(), 0, new NoPipeline());
+  }
+
+  /** An index with slabs of slots of 4 KiB, and files of slots of 8 KiB. */
+  IndexHarness(
+      int slabCount,
+      int slots,
+      int inlineChecksumBytes,
+      Pipeline checksums,
+      int files,
+      Pipeline ssdTransfers)
+      throws IOException {
+    int blocks = Math.max(64, 4 * slabCount * slots);
     directory = new Directory(blocks, 1);
     long slabBytes = (long) slots * SLOT_BYTES;
-    MemorySegment slab;
-    try (Descriptor memory = SharedMemory.create("harness-slab", slabBytes)) {
-      slab = SharedMemory.map(memory, slabBytes, true, arena);
+    try (Descriptor memory = SharedMemory.create("harness-slabs", slabCount * slabBytes)) {
+      slabs = SharedMemory.map(memory, slabCount * slabBytes, true, arena);
     }
     MemorySegment daemonRegion = arena.allocate(DaemonRegionDescriptor.REGION_BYTES, 4096);
+    counters = new Counters(daemonRegion);
     agent =
         new IndexAgent(
             new IndexAgent.Context(
@@ -86,25 +141,25 @@ final class IndexHarness implements AutoCloseable {
                 () -> NOW_NS,
                 daemonRegion,
                 directory,
-                new SlotAllocator(1, slabBytes, SLOT_BYTES),
-                new SlotAllocator(0, SLOT_BYTES, SLOT_BYTES),
+                new SlotAllocator(slabCount, slabBytes, SLOT_BYTES),
+                new SlotAllocator(files, 2 * slabBytes, SLOT_BYTES),
                 new LruPolicy(blocks),
                 new LruPolicy(blocks),
                 "lru",
-                i -> slab,
-                new NoPipeline(),
-                new NoPipeline(),
+                i -> slabs.asSlice(i * slabBytes, slabBytes),
+                checksums,
+                ssdTransfers,
                 "",
                 false,
-                new Counters(daemonRegion)),
+                counters),
             new IndexAgent.Limits(
                 4,
                 256,
                 256,
                 blocks,
                 blocks,
-                1,
-                1,
+                8,
+                8,
                 inlineChecksumBytes,
                 0,
                 30_000_000_000L,
@@ -135,7 +190,7 @@ final class IndexHarness implements AutoCloseable {
   }
 
   /** A completion, as far as tests look at it. */
-  record Answer(Verb verb, Status status, List<Long> ids, long value) {}
+  record Answer(Verb verb, Status status, Status first, List<Long> ids, long value) {}
 
   /** One client, which does only what it is told to do. */
   final class Client implements Session.Owner {
@@ -149,7 +204,7 @@ final class IndexHarness implements AutoCloseable {
       segment = region.segment();
       requests = region.requestProducer();
       completions = region.completionConsumer();
-      session = new Session(id, "client-" + id, 1, 0, region, 1, this);
+      session = new Session(id, "client-" + id, 1, 0, region, 16, this);
     }
 
     @Override
@@ -174,6 +229,27 @@ final class IndexHarness implements AutoCloseable {
     /** Publishes an empty request with flags and a length of keys. */
     void sendFlags(Verb verb, int flags, int keyBytes) throws ProtocolViolation {
       write(verb, flags, keyBytes, 0, 0, 0);
+    }
+
+    /** Publishes a request on ids with flags. */
+    void sendIds(Verb verb, int flags, int count, long... body) throws ProtocolViolation {
+      write(verb, flags, 0, 0, 0, count, body);
+    }
+
+    /** Puts a block whose bytes are all zero, with a checksum of the client's. */
+    void put(long key, int checksum) throws ProtocolViolation {
+      sendKeys(Verb.RESERVE, key, 1);
+      Answer reserved = work();
+      assertEquals(1, reserved.ids().size(), "key " + key + " got no slot");
+      long id = reserved.ids().getFirst();
+      sendIds(Verb.COMMIT, RequestDescriptor.FLAG_CHECKSUMS, 1, id, checksum);
+      assertEquals(Status.OK, work().first());
+    }
+
+    /** What one block's request comes to. */
+    Status ask(Verb verb, long key) throws ProtocolViolation {
+      sendKeys(verb, key, 1);
+      return work().first();
     }
 
     /** Publishes a request of keys that follow one another from a first one. */
@@ -248,9 +324,12 @@ final class IndexHarness implements AutoCloseable {
           ids.add(Words.getLong(segment, result + CompletionDescriptor.BLOCK_ID_OFFSET));
         }
       }
+      boolean hasFirst = count > 0 && (flags & CompletionDescriptor.FLAG_TEXT) == 0;
+      int first =
+          hasFirst ? Words.getShort(segment, at + CompletionDescriptor.HEADER_BYTES) & 0xff : 0;
       completions.skip(completions.recordBytes());
       completions.release();
-      return new Answer(verb, status, ids, value);
+      return new Answer(verb, status, Status.of(first), ids, value);
     }
   }
 }

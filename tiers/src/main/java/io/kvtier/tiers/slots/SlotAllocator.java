@@ -19,7 +19,8 @@ public final class SlotAllocator {
   /** The writer of regions that only the daemon writes. */
   public static final long DAEMON = 0;
 
-  private static final int CLASSES_MAX = 64;
+  /** The most size classes of a tier. */
+  public static final int CLASSES_MAX = 64;
 
   private final long regionBytes;
   private final int slotBytesMin;
@@ -257,6 +258,11 @@ public final class SlotAllocator {
     }
   }
 
+  /** Gives up emptying a region: its free slots are given out again. */
+  public void undrain() {
+    draining = NONE;
+  }
+
   /** The region that is being emptied, or {@link #NONE}. */
   public int draining() {
     return draining;
@@ -326,6 +332,7 @@ public final class SlotAllocator {
     return classOfRegion[region] == NONE ? 0 : blockOf[region].length;
   }
 
+  /** The size class of a region, or {@link #NONE}. */
   public int classOfRegion(int region) {
     return classOfRegion[region];
   }

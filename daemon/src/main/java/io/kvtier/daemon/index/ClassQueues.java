@@ -1,0 +1,96 @@
+package io.kvtier.daemon.index;
+
+import io.kvtier.tiers.slots.SlotAllocator;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What waits for a slot, by size class and priority: first come, first served within each, so that
+ * a class without room keeps nobody of another class waiting.
+ */
+final class ClassQueues {
+  /** Tries to serve what waits. */
+  @FunctionalInterface
+  interface Server {
+    /** Serves an item, or says that its class has no room now. */
+    boolean serve(long item);
+  }
+
+  private final int priorities;
+  private final int capacity;
+  private final @Nullable LongQueue[] queues;
+  private final int[] waiting = new int[SlotAllocator.CLASSES_MAX];
+  private int size;
+
+  /**
+   * Empty queues.
+   *
+   * @param capacity the most items in all of them together
+   */
+  ClassQueues(int priorities, int capacity) {
+    this.priorities = priorities;
+    this.capacity = capacity;
+    this.queues = new LongQueue[SlotAllocator.CLASSES_MAX * priorities];
+  }
+
+  /** Adds an item; false when the queues are full. */
+  boolean offer(int sizeClass, int priority, long item) {
+    if (size == capacity) {
+      return false;
+    }
+    int at = sizeClass * priorities + priority;
+    LongQueue queue = queues[at];
+    if (queue == null) {
+      queues[at] = queue = new LongQueue(capacity);
+    }
+    size++;
+    waiting[sizeClass]++;
+    return queue.offer(item);
+  }
+
+  int size() {
+    return size;
+  }
+
+  boolean isFull() {
+    return size == capacity;
+  }
+
+  /** How many wait for a size class. */
+  int waiting(int sizeClass) {
+    return waiting[sizeClass];
+  }
+
+  /** Serves every class from its most urgent item on, until one can't be served. */
+  void serve(int classes, Server server) {
+    for (int sizeClass = 0; sizeClass < classes; sizeClass++) {
+      boolean hasRoom = waiting[sizeClass] > 0;
+      for (int priority = 0; priority < priorities && hasRoom; priority++) {
+        LongQueue queue = queues[sizeClass * priorities + priority];
+        while (queue != null && queue.size() > 0 && hasRoom) {
+          hasRoom = server.serve(queue.peek());
+          if (hasRoom) {
+            queue.poll();
+            size--;
+            waiting[sizeClass]--;
+          }
+        }
+      }
+    }
+  }
+
+  /** Takes the items of a class away for which the server says so; the others keep their order. */
+  void removeIf(int sizeClass, Server gone) {
+    for (int priority = 0; priority < priorities; priority++) {
+      LongQueue queue = queues[sizeClass * priorities + priority];
+      for (int rest = queue == null ? 0 : queue.size(); queue != null && rest > 0; rest--) {
+        long item = queue.poll();
+        if (gone.serve(item)) {
+          size--;
+          waiting[sizeClass]--;
+        } else {
+          queue.offer(item);
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,171 @@
+package io.kvtier.daemon.index;
+
+import io.kvtier.protocol.CompletionDescriptor;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TierId;
+import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.Words;
+import io.kvtier.tiers.slots.SlotAllocator;
+import java.lang.foreign.MemorySegment;
+
+/** Writes completions into the space that was promised for them. */
+final class CompletionWriter {
+  private final Directory directory;
+  private final BlockStore store;
+  private final HoldTable holds;
+  private final Namespaces namespaces;
+
+  // The completion whose results are being written one by one.
+  private MemorySegment out = MemorySegment.NULL;
+  private long at;
+  private long next;
+  private int written;
+  private int run;
+  private boolean silent;
+
+  CompletionWriter(Directory directory, BlockStore store, HoldTable holds, Namespaces namespaces) {
+    this.directory = directory;
+    this.store = store;
+    this.holds = holds;
+    this.namespaces = namespaces;
+  }
+
+  /** A completion without results. */
+  void completeShort(Session session, Request request, Status status, long value)
+      throws ProtocolViolation {
+    if (!request.has(RequestDescriptor.FLAG_SILENT)) {
+      var _ =
+          session.beginCompletion(
+              CompletionDescriptor.HEADER_BYTES,
+              request.verb.code(),
+              0,
+              status,
+              request.correlationId,
+              0,
+              0,
+              value);
+    }
+  }
+
+  /** Refuses a request as a whole, with the reason in words. */
+  void refuse(Session session, Request request, Status status, String why)
+      throws ProtocolViolation {
+    if (!request.has(RequestDescriptor.FLAG_SILENT)) {
+      session.completeText(
+          request.verb.code(),
+          status,
+          request.correlationId,
+          why,
+          RequestAdapter.REFUSAL_BYTES_MAX);
+    }
+  }
+
+  /**
+   * Begins a completion with one short result a block: {@link #add} for each, then {@link #end}.
+   */
+  void begin(Session session, Request request) throws ProtocolViolation {
+    silent = request.has(RequestDescriptor.FLAG_SILENT);
+    written = 0;
+    run = 0;
+    if (!silent) {
+      at =
+          session.beginCompletion(
+              CompletionDescriptor.recordBytes(request.verb, request.count),
+              request.verb.code(),
+              0,
+              Status.OK,
+              request.correlationId,
+              request.count,
+              0,
+              0);
+      out = session.segment();
+      next = at + CompletionDescriptor.HEADER_BYTES;
+    }
+  }
+
+  void add(Status status, TierId tier) {
+    run += run == written && status == Status.OK ? 1 : 0;
+    written++;
+    if (!silent) {
+      Words.putInt(out, next, status.code() | tier.code() << 16);
+      next += CompletionDescriptor.SHORT_RESULT_BYTES;
+    }
+  }
+
+  /** How many results from the first on are OK. */
+  int run() {
+    return run;
+  }
+
+  void end(long value) {
+    if (!silent) {
+      Words.putInt(out, at + CompletionDescriptor.RUN_OFFSET, run);
+      Words.putLong(out, at + CompletionDescriptor.VALUE_OFFSET, value);
+    }
+  }
+
+  /** Answers an operation whose places are all decided. */
+  void write(Session session, Operation operation) throws ProtocolViolation {
+    Verb verb = operation.verb;
+    int count = operation.count;
+    int leading = 0;
+    while (leading < count && operation.status[leading] == 0) {
+      leading++;
+    }
+    MemorySegment segment = session.segment();
+    long completion =
+        session.beginCompletion(
+            CompletionDescriptor.recordBytes(verb, count),
+            verb.code(),
+            0,
+            operation.outcome,
+            operation.correlationId,
+            count,
+            leading,
+            operation.value);
+    long result = completion + CompletionDescriptor.HEADER_BYTES;
+    int resultBytes = CompletionDescriptor.resultBytes(verb);
+    boolean isLong = resultBytes == CompletionDescriptor.LONG_RESULT_BYTES;
+    for (int i = 0; i < count; i++, result += resultBytes) {
+      int packed = operation.status[i] | operation.tier[i] << 16;
+      if (!isLong) {
+        Words.putInt(segment, result, packed);
+      } else if (operation.hold[i] == HoldTable.NONE) {
+        Words.putInt(segment, result, packed);
+        Words.putInt(segment, result + CompletionDescriptor.BLOCK_CHECKSUM_OFFSET, 0);
+        Words.putLong(segment, result + CompletionDescriptor.BLOCK_ID_OFFSET, 0);
+        Words.putLong(segment, result + CompletionDescriptor.BLOCK_SLAB_OFFSET, 0);
+        Words.putLong(segment, result + CompletionDescriptor.BLOCK_OFFSET_OFFSET, 0);
+      } else {
+        writeHold(session, operation, i, packed, segment, result);
+      }
+    }
+  }
+
+  private void writeHold(
+      Session session,
+      Operation operation,
+      int place,
+      int packed,
+      MemorySegment segment,
+      long result) {
+    int block = operation.block[place];
+    SlotAllocator slots = store.host().slots();
+    int slot = store.host().slot(block);
+    boolean verify = operation.verb == Verb.ACQUIRE && store.mustVerify(block, session.id());
+    Words.putInt(
+        segment, result, packed | (verify ? CompletionDescriptor.BLOCK_FLAG_VERIFY << 24 : 0));
+    Words.putInt(
+        segment, result + CompletionDescriptor.BLOCK_CHECKSUM_OFFSET, directory.checksum(block));
+    Words.putLong(
+        segment, result + CompletionDescriptor.BLOCK_ID_OFFSET, holds.id(operation.hold[place]));
+    Words.putInt(segment, result + CompletionDescriptor.BLOCK_SLAB_OFFSET, slots.regionOf(slot));
+    Words.putInt(
+        segment,
+        result + CompletionDescriptor.BLOCK_LENGTH_OFFSET,
+        (int) namespaces.of(directory, block).blockBytes());
+    Words.putLong(segment, result + CompletionDescriptor.BLOCK_OFFSET_OFFSET, slots.offsetOf(slot));
+  }
+}

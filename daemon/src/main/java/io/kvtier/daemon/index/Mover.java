@@ -1,0 +1,240 @@
+package io.kvtier.daemon.index;
+
+import io.kvtier.protocol.Status;
+import io.kvtier.tiers.slots.SlotAllocator;
+import io.kvtier.tiers.transfer.Pipeline;
+import io.kvtier.tiers.transfer.Transfer;
+import java.lang.foreign.MemorySegment;
+import java.util.function.Consumer;
+import java.util.function.IntFunction;
+
+/**
+ * Hands blocks to the pipelines and takes them back: fills pooled transfers, keeps within the
+ * pipelines' depths, and tells what came of each. A block with a transfer under way is in use.
+ * Confined to the index.
+ */
+final class Mover {
+  /** Hears how transfers ended; the block is no longer in use on their account. */
+  interface Listener {
+    /** The checksum of bytes that a client wrote is there. */
+    void onChecksum(int block, int checksum);
+
+    /** The bytes of a block that is said to be damaged were looked at again. */
+    void onAudit(int block, int checksum);
+
+    /** A read from SSD is over, well or not. */
+    void onLoaded(int block, Status status);
+
+    /**
+     * A write to SSD is over, well or not.
+     *
+     * @param evict whether it was made to free the host slot
+     */
+    void onStored(int block, Status status, boolean evict);
+  }
+
+  // Stores leave room for loads: somebody waits for those.
+  private static final double STORES_SHARE = 0.75;
+  private static final int STORE_PRIORITY = 2;
+  private static final int CHECKSUM_PRIORITY = 1;
+
+  private static final byte PLAIN = 0;
+  private static final byte EVICT = 1;
+  private static final byte AUDIT = 2;
+
+  private final Directory directory;
+  private final Namespaces namespaces;
+  private final TierLine host;
+  private final TierLine ssd;
+  private final IntFunction<MemorySegment> slabs;
+  private final Pipeline checksums;
+  private final Pipeline ssdTransfers;
+  private final int checksumDepth;
+  private final int ssdDepth;
+  private final Listener listener;
+  private final Transfer[] pool;
+  private final byte[] purpose;
+  private final int[] stack;
+  private final int[] evictions = new int[SlotAllocator.CLASSES_MAX];
+  private final Consumer<Transfer> onChecksum = this::settleChecksum;
+  private final Consumer<Transfer> onSsd = this::settleSsd;
+  private int poolFree;
+  private int stores;
+  private double ssdReadNsPerByte = 1.0 / 2.0;
+
+  Mover(
+      IndexAgent.Context context,
+      IndexAgent.Limits limits,
+      Namespaces namespaces,
+      TierLine host,
+      TierLine ssd,
+      Listener listener) {
+    this.directory = context.directory();
+    this.slabs = context.slabs();
+    this.checksums = context.copies();
+    this.ssdTransfers = context.ssdTransfers();
+    this.checksumDepth = limits.copyDepth();
+    this.ssdDepth = limits.ssdDepth();
+    this.namespaces = namespaces;
+    this.host = host;
+    this.ssd = ssd;
+    this.listener = listener;
+    int transfers = checksumDepth + ssdDepth;
+    pool = new Transfer[transfers];
+    purpose = new byte[transfers];
+    stack = new int[transfers];
+    for (int i = 0; i < transfers; i++) {
+      pool[i] = new Transfer(i);
+      stack[poolFree++] = i;
+    }
+  }
+
+  /** Makes the checksum of a block's host copy; false when that can't be started now. */
+  boolean checksum(int block) {
+    return checksums.inFlight() < checksumDepth
+        && start(checksums, block, Transfer.Kind.CHECKSUM, CHECKSUM_PRIORITY, PLAIN);
+  }
+
+  /** Makes the checksum of a resident block again; false when that can't be started now. */
+  boolean audit(int block) {
+    return checksums.inFlight() < checksumDepth
+        && start(checksums, block, Transfer.Kind.CHECKSUM, CHECKSUM_PRIORITY, AUDIT);
+  }
+
+  /** Whether a load could be handed over now. */
+  boolean canLoad() {
+    return ssdTransfers.inFlight() < ssdDepth && poolFree > 0;
+  }
+
+  /** Reads a block from its SSD slot to its host slot; false when that can't be started now. */
+  boolean load(int block, int priority) {
+    return canLoad() && start(ssdTransfers, block, Transfer.Kind.LOAD, priority, PLAIN);
+  }
+
+  /** Whether a store could be handed over now. */
+  boolean canStore() {
+    return stores < Math.max(1, (int) (ssdDepth * STORES_SHARE)) && canLoad();
+  }
+
+  /** Writes a block from its host slot to its SSD slot; false when that can't be started now. */
+  boolean store(int block, boolean evict) {
+    if (!canStore()
+        || !start(
+            ssdTransfers, block, Transfer.Kind.STORE, STORE_PRIORITY, evict ? EVICT : PLAIN)) {
+      return false;
+    }
+    stores++;
+    if (evict) {
+      evictions[namespaces.of(directory, block).hostClass()]++;
+    }
+    return true;
+  }
+
+  private boolean start(Pipeline pipeline, int block, Transfer.Kind kind, int priority, byte why) {
+    if (poolFree == 0) {
+      return false;
+    }
+    Transfer transfer = pool[stack[--poolFree]];
+    fill(transfer, block, kind, priority);
+    purpose[transfer.poolIndex] = why;
+    if (!pipeline.offer(transfer)) {
+      stack[poolFree++] = transfer.poolIndex;
+      return false;
+    }
+    directory.addUses(block, 1);
+    return true;
+  }
+
+  private void fill(Transfer transfer, int block, Transfer.Kind kind, int priority) {
+    SlotAllocator hostSlots = host.slots();
+    int slot = host.slot(block);
+    transfer.kind = kind;
+    transfer.block = block;
+    transfer.priority = priority;
+    transfer.slab = slabs.apply(hostSlots.regionOf(slot));
+    transfer.slabOffset = hostSlots.offsetOf(slot);
+    transfer.slotBytes = hostSlots.slotBytes(hostSlots.classOf(slot));
+    transfer.length = (int) namespaces.of(directory, block).blockBytes();
+    transfer.checksum = directory.checksum(block);
+    transfer.status = Status.OK;
+    if (kind != Transfer.Kind.CHECKSUM) {
+      int ssdSlot = ssd.slot(block);
+      transfer.ssdRegion = ssd.slots().regionOf(ssdSlot);
+      transfer.ssdOffset = ssd.slots().offsetOf(ssdSlot);
+      transfer.namespaceId = directory.namespaceId(block);
+      transfer.group = directory.group(block);
+      transfer.keyBytes = directory.keyBytes(block);
+      directory.copyKey(block, transfer.key);
+    }
+  }
+
+  /** Settles finished transfers. */
+  int collect() {
+    return checksums.collect(onChecksum) + ssdTransfers.collect(onSsd);
+  }
+
+  private void settleChecksum(Transfer transfer) {
+    int block = transfer.block;
+    int checksum = transfer.checksum;
+    boolean audit = purpose[transfer.poolIndex] == AUDIT;
+    giveBack(transfer);
+    if (audit) {
+      listener.onAudit(block, checksum);
+    } else {
+      listener.onChecksum(block, checksum);
+    }
+  }
+
+  private void settleSsd(Transfer transfer) {
+    int block = transfer.block;
+    Status status = transfer.status;
+    boolean evict = purpose[transfer.poolIndex] == EVICT;
+    boolean isLoad = transfer.kind == Transfer.Kind.LOAD;
+    if (isLoad && status == Status.OK) {
+      ssdReadNsPerByte += 0.1 * ((double) transfer.elapsedNs / transfer.length - ssdReadNsPerByte);
+    }
+    giveBack(transfer);
+    if (isLoad) {
+      listener.onLoaded(block, status);
+      return;
+    }
+    stores--;
+    if (evict) {
+      evictions[namespaces.of(directory, block).hostClass()]--;
+    }
+    listener.onStored(block, status, evict);
+  }
+
+  private void giveBack(Transfer transfer) {
+    stack[poolFree++] = transfer.poolIndex;
+    directory.addUses(transfer.block, -1);
+  }
+
+  /** Host slots of a size class that stores under way will free. */
+  int evictions(int sizeClass) {
+    return evictions[sizeClass];
+  }
+
+  /** The expected time to read that many bytes from SSD, ns, as measured. */
+  long estimatedSsdReadNs(long bytes) {
+    return (long) (bytes * ssdReadNsPerByte);
+  }
+
+  /** Transfers to and from SSD under way. */
+  int ssdInFlight() {
+    return ssdTransfers.inFlight();
+  }
+
+  int checksumsInFlight() {
+    return checksums.inFlight();
+  }
+
+  /** Whether transfers wait to be settled. */
+  boolean hasFinished() {
+    return checksums.hasFinished() || ssdTransfers.hasFinished();
+  }
+
+  boolean isIdle() {
+    return checksums.inFlight() == 0 && ssdTransfers.inFlight() == 0;
+  }
+}

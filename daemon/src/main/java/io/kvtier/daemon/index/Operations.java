@@ -1,0 +1,144 @@
+package io.kvtier.daemon.index;
+
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TierId;
+import io.kvtier.protocol.Verb;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The pool of operations: requests of which a block may have to be waited for. An operation is
+ * answered when its last open place is decided; until then its completion's space stays promised.
+ */
+final class Operations {
+  private final SessionTable sessions;
+  private final HoldTable holds;
+  private final CompletionWriter writer;
+  private final int perSessionMax;
+  private final Operation[] pool;
+  private final int[] stack;
+  private int free;
+
+  Operations(
+      SessionTable sessions,
+      HoldTable holds,
+      CompletionWriter writer,
+      int operationsMax,
+      int perSessionMax) {
+    this.sessions = sessions;
+    this.holds = holds;
+    this.writer = writer;
+    this.perSessionMax = perSessionMax;
+    pool = new Operation[operationsMax];
+    stack = new int[operationsMax];
+    for (int i = operationsMax - 1; i >= 0; i--) {
+      pool[i] = new Operation(i);
+      stack[free++] = i;
+    }
+  }
+
+  /** Begins an operation; null when the request was refused because there are too many. */
+  @Nullable Operation begin(Session session, Request request, int count) throws ProtocolViolation {
+    if (free == 0 || session.operations >= perSessionMax) {
+      writer.refuse(
+          session,
+          request,
+          Status.BUSY,
+          "too many operations in flight ("
+              + session.operations
+              + " of this session): wait for completions first");
+      return null;
+    }
+    Operation operation = pool[stack[--free]];
+    operation.active = true;
+    operation.verb = request.verb;
+    operation.sessionId = session.id();
+    operation.sessionIndex = session.index;
+    operation.correlationId = request.correlationId;
+    operation.deadlineNs = request.deadlineNs;
+    operation.namespaceId = request.namespaceId;
+    operation.answerable = !request.has(RequestDescriptor.FLAG_SILENT);
+    operation.size(count);
+    session.operations++;
+    return operation;
+  }
+
+  /** Ends the operation if nothing of it is open; otherwise its completion's space is promised. */
+  void endOrWait(Session session, Operation operation, Request request) {
+    if (operation.open == 0) {
+      complete(session, operation);
+    } else {
+      promise(session, operation, request);
+    }
+  }
+
+  /** Keeps the space of the operation's completion. */
+  void promise(Session session, Operation operation, Request request) {
+    operation.reservedCompletionBytes = request.completionBytes;
+    session.reservedCompletionBytes += request.completionBytes;
+  }
+
+  /** One place of an operation is decided. */
+  static void decide(Operation operation, int place, Status status, TierId tier) {
+    operation.status[place] = (byte) status.code();
+    operation.tier[place] = (byte) tier.code();
+  }
+
+  /** A place that was open is decided: the last one ends the operation. */
+  void closePlace(Operation operation) {
+    if (--operation.open == 0 && !operation.scanning) {
+      complete(sessionOf(operation), operation);
+    }
+  }
+
+  /** Answers an operation of which nothing is open. */
+  void complete(Session session, Operation operation) {
+    session.reservedCompletionBytes -= operation.reservedCompletionBytes;
+    operation.reservedCompletionBytes = 0;
+    try {
+      if (operation.answerable && !session.ended) {
+        dropEndedHolds(session, operation);
+        writer.write(session, operation);
+      }
+    } catch (ProtocolViolation violation) {
+      sessions.end(session, Status.INVALID_ARGUMENT, String.valueOf(violation.getMessage()));
+    }
+    session.operations--;
+    operation.active = false;
+    stack[free++] = operation.poolIndex;
+  }
+
+  /** A lease may have ended while the operation waited for its other blocks. */
+  private void dropEndedHolds(Session session, Operation operation) {
+    byte kind = operation.verb == Verb.ACQUIRE ? HoldTable.LEASE : HoldTable.RESERVATION;
+    for (int i = 0; i < operation.count; i++) {
+      if (operation.hold[i] != HoldTable.NONE
+          && holds.find(operation.holdId[i], kind, session) == HoldTable.NONE) {
+        operation.hold[i] = HoldTable.NONE;
+        decide(operation, i, Status.STALE, TierId.NONE);
+      }
+    }
+  }
+
+  Operation at(int poolIndex) {
+    return pool[poolIndex];
+  }
+
+  /** The session of an active operation. */
+  Session sessionOf(Operation operation) {
+    Session session = sessions.owner(operation.sessionIndex);
+    if (session.id() != operation.sessionId) {
+      throw new IllegalStateException("an operation outlived its session");
+    }
+    return session;
+  }
+
+  int max() {
+    return pool.length;
+  }
+
+  int active() {
+    return pool.length - free;
+  }
+}

@@ -1,0 +1,245 @@
+package io.kvtier.daemon.index;
+
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TierId;
+import io.kvtier.protocol.Words;
+import io.kvtier.tiers.slots.SlotAllocator;
+
+/** RESERVE and COMMIT: how blocks come in, and who waits for a slot. */
+final class Puts {
+  private final Directory directory;
+  private final BlockStore store;
+  private final HoldTable holds;
+  private final Namespaces namespaces;
+  private final Operations operations;
+  private final WaiterTable hostWaiters;
+  private final Counters counters;
+  private final int holdsPerSessionMax;
+  private final ClassQueues queue;
+  private final ClassQueues.Server serve = this::serve;
+
+  Puts(
+      Directory directory,
+      BlockStore store,
+      HoldTable holds,
+      Namespaces namespaces,
+      Operations operations,
+      WaiterTable hostWaiters,
+      Counters counters,
+      IndexAgent.Limits limits) {
+    this.directory = directory;
+    this.store = store;
+    this.holds = holds;
+    this.namespaces = namespaces;
+    this.operations = operations;
+    this.hostWaiters = hostWaiters;
+    this.counters = counters;
+    this.holdsPerSessionMax = limits.holdsPerSessionMax();
+    this.queue = new ClassQueues(1, limits.holdsMax());
+  }
+
+  void reserve(Session session, Request request) throws ProtocolViolation {
+    Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
+    Operation operation =
+        namespace == null ? null : operations.begin(session, request, request.count);
+    if (operation == null || namespace == null) {
+      return;
+    }
+    long parent = parentFingerprint(request);
+    for (int i = 0; i < request.count; i++) {
+      int block =
+          directory.find(
+              request.namespaceId,
+              request.group,
+              request.keyBytes,
+              request.segment,
+              request.key(i));
+      long fingerprint = directory.soughtFingerprint(request.namespaceId, request.group);
+      if (block == Directory.NONE) {
+        reserveFresh(session, request, operation, i, namespace, parent);
+      } else {
+        boolean visible = store.isVisible(block);
+        Operations.decide(operation, i, visible ? Status.EXISTS : Status.PENDING, TierId.NONE);
+        counters.add(Counter.PUT_EXISTS, 1);
+      }
+      parent = fingerprint;
+    }
+    operations.endOrWait(session, operation, request);
+  }
+
+  private long parentFingerprint(Request request) {
+    if (request.parent == Request.NO_PARENT) {
+      return 0;
+    }
+    var _ =
+        directory.find(
+            request.namespaceId, request.group, request.keyBytes, request.segment, request.parent);
+    return directory.soughtFingerprint(request.namespaceId, request.group);
+  }
+
+  /** The key was sought a moment ago, and not found. */
+  private void reserveFresh(
+      Session session,
+      Request request,
+      Operation operation,
+      int place,
+      Namespaces.Namespace namespace,
+      long parent) {
+    int block = directory.insertSought(request.namespaceId, request.group, request.keyBytes);
+    if (block == Directory.NONE && store.forgetOne()) {
+      block = directory.insertSought(request.namespaceId, request.group, request.keyBytes);
+    }
+    if (block == Directory.NONE) {
+      busy(operation, place);
+      return;
+    }
+    directory.setLineage(block, request.depth + place, parent);
+    // In use: the record stays until the slot is there.
+    store.use(block);
+    int sizeClass = namespace.hostClass();
+    if (queue.waiting(sizeClass) > 0 || !reserveOne(session, operation, place, block, namespace)) {
+      if (!isStuck(operation, sizeClass)
+          && queue.offer(sizeClass, 0, (long) operation.poolIndex << 32 | place)) {
+        operation.block[place] = block;
+        operation.open++;
+        store.addWaiting(sizeClass, 1);
+      } else {
+        store.endUse(block);
+        busy(operation, place);
+      }
+    }
+  }
+
+  private void busy(Operation operation, int place) {
+    Operations.decide(operation, place, Status.BUSY, TierId.NONE);
+    counters.add(Counter.PUT_BUSY, 1);
+  }
+
+  /** Gives a fresh block its slot and its reservation; false while there is no slot. */
+  private boolean reserveOne(
+      Session session, Operation operation, int place, int block, Namespaces.Namespace namespace) {
+    int hold =
+        session.holds >= holdsPerSessionMax
+            ? HoldTable.NONE
+            : holds.take(HoldTable.RESERVATION, block, session, 0);
+    if (hold == HoldTable.NONE) {
+      store.endUse(block);
+      busy(operation, place);
+      return true;
+    }
+    if (!store.reserve(block, namespace.hostClass(), session.id())) {
+      holds.free(hold, session);
+      return false;
+    }
+    directory.addUses(block, -1);
+    SlotAllocator slots = store.host().slots();
+    int slab = slots.regionOf(store.host().slot(block));
+    if (session.id() != SlotAllocator.DAEMON && !session.mayWrite(slab)) {
+      session.allowWrite(slab);
+      slots.addWriter(slab, session.id());
+    }
+    operation.block[place] = block;
+    operation.hold[place] = hold;
+    operation.holdId[place] = holds.id(hold);
+    Operations.decide(operation, place, Status.OK, TierId.HOST);
+    return true;
+  }
+
+  /**
+   * Whether an operation waits for itself: it holds slots already, and nothing but their commit
+   * would free one. It gets what it has, and BUSY for the rest.
+   */
+  private boolean isStuck(Operation operation, int sizeClass) {
+    if (store.isRoomComing(sizeClass)) {
+      return false;
+    }
+    for (int i = 0; i < operation.count; i++) {
+      if (operation.hold[i] != HoldTable.NONE) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Gives slots to who waits for them, as far as there are any. */
+  void serveQueue() {
+    if (queue.size() > 0) {
+      queue.serve(store.host().slots().classes(), serve);
+    }
+  }
+
+  private boolean serve(long item) {
+    Operation operation = operations.at((int) (item >>> 32));
+    int place = (int) item;
+    int block = operation.block[place];
+    Namespaces.Namespace namespace = namespaces.of(directory, block);
+    Session session = operations.sessionOf(operation);
+    boolean decided = reserveOne(session, operation, place, block, namespace);
+    if (!decided && isStuck(operation, namespace.hostClass())) {
+      store.endUse(block);
+      busy(operation, place);
+      decided = true;
+    }
+    if (decided) {
+      store.addWaiting(namespace.hostClass(), -1);
+      operations.closePlace(operation);
+    }
+    return decided;
+  }
+
+  /** Decides what of a RESERVE still waits for a slot. */
+  void cutShort(Operation operation, Status status) {
+    Namespaces.Namespace namespace = namespaces.byId(operation.namespaceId);
+    if (namespace == null) {
+      return;
+    }
+    int sizeClass = namespace.hostClass();
+    queue.removeIf(
+        sizeClass,
+        item -> {
+          if ((int) (item >>> 32) != operation.poolIndex) {
+            return false;
+          }
+          int place = (int) item;
+          store.addWaiting(sizeClass, -1);
+          Operations.decide(operation, place, status, TierId.NONE);
+          store.endUse(operation.block[place]);
+          counters.add(Counter.PUT_BUSY, 1);
+          return true;
+        });
+  }
+
+  void commit(Session session, Request request) throws ProtocolViolation {
+    Operation operation = operations.begin(session, request, request.count);
+    if (operation == null) {
+      return;
+    }
+    boolean hasChecksums = request.has(RequestDescriptor.FLAG_CHECKSUMS);
+    int stride = RequestDescriptor.idStride(request.flags);
+    for (int i = 0; i < request.count; i++) {
+      long at = request.body + (long) stride * i;
+      int hold = holds.find(Words.getLong(request.segment, at), HoldTable.RESERVATION, session);
+      if (hold == HoldTable.NONE) {
+        Operations.decide(operation, i, Status.STALE, TierId.NONE);
+        continue;
+      }
+      int block = holds.block(hold);
+      holds.free(hold, session);
+      if (hasChecksums) {
+        store.commitChecksummed(block, Words.getInt(request.segment, at + 8));
+      } else {
+        store.commit(block);
+      }
+      if (store.host().isResident(block)) {
+        Operations.decide(operation, i, Status.OK, TierId.HOST);
+      } else if (!hostWaiters.add(operation, i, block)) {
+        // It will be visible, but there is no place to remember who wants to know.
+        Operations.decide(operation, i, Status.PENDING, TierId.HOST);
+      }
+    }
+    operations.endOrWait(session, operation, request);
+  }
+}

@@ -1,0 +1,132 @@
+package io.kvtier.daemon.index;
+
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.Verb;
+
+/** CLEAR and FLUSH: walks over the whole directory, some blocks a round. */
+final class Scans {
+  private static final int BLOCKS_PER_ROUND = 1024;
+
+  private final Directory directory;
+  private final BlockStore store;
+  private final Operations operations;
+  private final WaiterTable storeWaiters;
+  private int scanning;
+
+  Scans(Directory directory, BlockStore store, Operations operations, int waitersMax) {
+    this.directory = directory;
+    this.store = store;
+    this.operations = operations;
+    this.storeWaiters = new WaiterTable(waitersMax);
+  }
+
+  void begin(Session session, Request request) throws ProtocolViolation {
+    Operation operation = operations.begin(session, request, 0);
+    if (operation == null) {
+      return;
+    }
+    operation.cursor = 0;
+    operation.cursorEnd = directory.highWater();
+    operation.scanning = true;
+    scanning++;
+    operations.promise(session, operation, request);
+  }
+
+  /** Goes on with every scan. */
+  void advance() {
+    if (scanning == 0) {
+      return;
+    }
+    for (int i = 0; i < operations.max(); i++) {
+      Operation operation = operations.at(i);
+      if (operation.active && operation.scanning) {
+        advance(operation);
+      }
+    }
+  }
+
+  private void advance(Operation operation) {
+    // The scans share what one round may look at: however many there are, nobody waits longer.
+    int looks = Math.max(1, BLOCKS_PER_ROUND / scanning);
+    int end = Math.min(operation.cursorEnd, operation.cursor + looks);
+    while (operation.cursor < end) {
+      int block = operation.cursor;
+      if (directory.isUsed(block)
+          && directory.isLinked(block)
+          && directory.namespaceId(block) == operation.namespaceId
+          && store.isVisible(block)) {
+        if (operation.verb == Verb.CLEAR) {
+          store.delete(block);
+          operation.value++;
+        } else if (!flush(operation, block)) {
+          return;
+        }
+      }
+      operation.cursor++;
+    }
+    if (operation.cursor >= operation.cursorEnd) {
+      stop(operation);
+      if (operation.open == 0) {
+        operations.complete(operations.sessionOf(operation), operation);
+      }
+    }
+  }
+
+  private void stop(Operation operation) {
+    if (operation.scanning) {
+      operation.scanning = false;
+      scanning--;
+    }
+  }
+
+  /** Sees to it that a block gets to SSD; false while that must wait for others. */
+  private boolean flush(Operation operation, int block) {
+    if (!store.host().isResident(block) || !store.hasSsdClass(block)) {
+      return true;
+    }
+    CopyState ssd = store.ssd().state(block);
+    if (ssd == CopyState.NONE && !store.startStore(block, false)) {
+      if (store.mayStoreSoon()) {
+        return false;
+      }
+      // The device is fenced, or every slot there is in use: the block stays where it is.
+      operation.outcome = Status.IO_ERROR;
+      return true;
+    }
+    if (store.ssd().state(block) == CopyState.STAGING) {
+      return storeWaiters.add(operation, block);
+    }
+    return true;
+  }
+
+  /** A write to SSD is over: who waits for it is told. */
+  void onStoreSettled(int block, Status status) {
+    for (int waiter = storeWaiters.take(block);
+        waiter != WaiterTable.NONE;
+        waiter = storeWaiters.take(block)) {
+      Operation operation = operations.at(storeWaiters.operation(waiter));
+      storeWaiters.free(waiter);
+      if (status == Status.OK) {
+        operation.value++;
+      } else if (status != Status.MISS) {
+        operation.outcome = Status.IO_ERROR;
+      }
+      operations.closePlace(operation);
+    }
+  }
+
+  /** Ends a scan before its time. */
+  void cutShort(Operation operation, Status status) {
+    operation.outcome = status;
+    stop(operation);
+    if (operation.open > 0) {
+      storeWaiters.removeAll(operation.poolIndex);
+    }
+  }
+
+  /** Whether each round may find something to do by itself. */
+  boolean isBusy() {
+    return scanning > 0 && store.isIdle();
+  }
+}

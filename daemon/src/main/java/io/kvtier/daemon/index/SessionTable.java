@@ -1,0 +1,78 @@
+package io.kvtier.daemon.index;
+
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.Status;
+import org.jspecify.annotations.Nullable;
+
+/** The sessions that the index serves, each in a place. */
+final class SessionTable {
+  private final @Nullable Session[] sessions;
+  private final Counters counters;
+  private int count;
+  private int end;
+
+  SessionTable(int sessionsMax, Counters counters) {
+    this.sessions = new Session[sessionsMax];
+    this.counters = counters;
+  }
+
+  /** Takes a session in; false when there are too many. */
+  boolean open(Session session) {
+    for (int i = 0; i < sessions.length; i++) {
+      if (sessions[i] == null) {
+        session.index = i;
+        sessions[i] = session;
+        count++;
+        end = Math.max(end, i + 1);
+        counters.add(Counter.SESSIONS_OPENED, 1);
+        counters.set(Counter.GAUGE_SESSIONS, count);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Whether a session was taken in and not removed. */
+  boolean has(Session session) {
+    return session.index < sessions.length && sessions[session.index] == session;
+  }
+
+  void remove(Session session) {
+    sessions[session.index] = null;
+    while (end > 0 && sessions[end - 1] == null) {
+      end--;
+    }
+    count--;
+    counters.set(Counter.GAUGE_SESSIONS, count);
+  }
+
+  /** One past the last place in use. */
+  int end() {
+    return end;
+  }
+
+  @Nullable Session at(int place) {
+    return sessions[place];
+  }
+
+  /** The session in a place that something still refers to. */
+  Session owner(int place) {
+    Session session = sessions[place];
+    if (session == null) {
+      throw new IllegalStateException("something of place " + place + " outlived its session");
+    }
+    return session;
+  }
+
+  /**
+   * Cuts a session off for a reason; what it holds is released when its owner says that it is
+   * closed.
+   */
+  void end(Session session, Status reason, String why) {
+    if (!session.ended) {
+      session.markEnded(reason);
+      counters.add(Counter.SESSIONS_ENDED_BAD, 1);
+      session.owner().end(session, reason, why);
+    }
+  }
+}

@@ -1,0 +1,346 @@
+package io.kvtier.daemon.index;
+
+import io.kvtier.policies.EvictionPolicy;
+import io.kvtier.policies.EvictionPolicy.Removal;
+import io.kvtier.policies.EvictionPolicy.VictimFilter;
+import io.kvtier.tiers.slots.SlotAllocator;
+import java.util.Arrays;
+import java.util.function.IntConsumer;
+
+/**
+ * One tier as the index sees it: its slots, the copies in them, the order in which they leave, and
+ * which of them could leave now. The policy names victims; this class knows which it may name.
+ * Confined to the index.
+ *
+ * <p>A copy can leave when it is resident and nobody uses it: no transfer of the daemon's, no lease
+ * and no pin of a client's (unless the block stands in the tier above as well).
+ */
+final class TierLine {
+  /** The tiers' numbers in the directory. */
+  static final int HOST = 0;
+
+  static final int SSD = 1;
+
+  // How far a policy's order may be left for a block of the right size or in the right place.
+  private static final int WINDOW = 64;
+
+  private final int tier;
+  private final Directory directory;
+  private final SlotAllocator slots;
+  private final EvictionPolicy policy;
+  private final boolean[] mayHaveVictim = new boolean[SlotAllocator.CLASSES_MAX];
+  private final int[] held = new int[WINDOW];
+  private final VictimFilter near = this::isNear;
+  private final VictimFilter ofClass = this::isOfClass;
+  private final VictimFilter foreign = this::isForeign;
+  private int heldCount;
+  private int soughtClass;
+  private long soughtFor;
+  private boolean drainMayGoOn;
+
+  TierLine(int tier, Directory directory, SlotAllocator slots, EvictionPolicy policy) {
+    this.tier = tier;
+    this.directory = directory;
+    this.slots = slots;
+    this.policy = policy;
+  }
+
+  SlotAllocator slots() {
+    return slots;
+  }
+
+  EvictionPolicy policy() {
+    return policy;
+  }
+
+  /** Whether the tier has any space at all. */
+  boolean isConfigured() {
+    return slots.regions() > 0;
+  }
+
+  // ---- copies
+
+  CopyState state(int block) {
+    return directory.state(tier, block);
+  }
+
+  void setState(int block, CopyState next) {
+    directory.setState(tier, block, next);
+  }
+
+  boolean isResident(int block) {
+    return state(block) == CopyState.RESIDENT;
+  }
+
+  int slot(int block) {
+    return directory.slot(tier, block);
+  }
+
+  /**
+   * Takes a slot for a block.
+   *
+   * @param session who will write it, or {@link SlotAllocator#DAEMON}
+   * @param mayTake whether a region granted to another session may be taken over
+   * @return false when there is none
+   */
+  boolean allocate(int block, int sizeClass, long session, boolean mayTake) {
+    int slot = slots.allocate(sizeClass, session, mayTake, block);
+    if (slot == SlotAllocator.NONE) {
+      return false;
+    }
+    directory.setSlot(tier, block, slot);
+    return true;
+  }
+
+  /** Gives a copy's slot back; the copy is no more. */
+  void free(int block) {
+    takeBack(block);
+    setState(block, CopyState.NONE);
+  }
+
+  /** Gives a slot back that was taken a moment ago; the copy's state is left as it is. */
+  void takeBack(int block) {
+    int slot = slot(block);
+    if (slot != Directory.NONE) {
+      slots.free(slot);
+      directory.setSlot(tier, block, Directory.NONE);
+    }
+  }
+
+  /** A copy is in place and verified. */
+  void becomeResident(int block, int bytes) {
+    setState(block, CopyState.RESIDENT);
+    policy.onInsert(
+        block,
+        bytes,
+        directory.fingerprint(block),
+        directory.depth(block),
+        directory.parent(block));
+    mayLeave(block);
+  }
+
+  void hit(int block) {
+    policy.onHit(block);
+  }
+
+  /** Takes a resident or staging copy out of use; its slot follows when nobody needs it. */
+  void leave(int block) {
+    switch (state(block)) {
+      case RESIDENT -> {
+        policy.onRemove(block, Removal.DELETED);
+        setState(block, CopyState.LEAVING);
+      }
+      case STAGING -> setState(block, CopyState.LEAVING);
+      case NONE, RESERVED, LEAVING -> {}
+    }
+  }
+
+  /** Drops an evictable copy to make room. */
+  void evict(int block) {
+    policy.onRemove(block, Removal.EVICTED);
+    free(block);
+  }
+
+  // ---- victims
+
+  boolean isEvictable(int block) {
+    return isResident(block)
+        && directory.uses(block) == 0
+        && (directory.holds(block) == 0
+            || (tier != HOST && directory.state(HOST, block) == CopyState.RESIDENT));
+  }
+
+  private boolean isOfClass(int block) {
+    if (slots.classOf(slot(block)) != soughtClass) {
+      return false;
+    }
+    if (!isEvictable(block) && directory.uses(block) == 0 && heldCount < held.length) {
+      held[heldCount++] = block;
+    }
+    return isEvictable(block);
+  }
+
+  private boolean isNear(int block) {
+    long granted = slots.grantedTo(slots.regionOf(slot(block)));
+    return (granted == soughtFor || granted == SlotAllocator.DAEMON) && isOfClass(block);
+  }
+
+  private boolean isForeign(int block) {
+    return slots.classOf(slot(block)) != soughtClass && isEvictable(block);
+  }
+
+  /** Something that kept a block from leaving has ended. */
+  void mayLeave(int block) {
+    int slot = slot(block);
+    if (slot != Directory.NONE && isResident(block)) {
+      int region = slots.regionOf(slot);
+      mayHaveVictim[slots.classOf(slot)] = true;
+      drainMayGoOn |= region == slots.draining();
+    }
+  }
+
+  /** Whether the next {@link #victim} of a size class may find one; a guess on the hopeful side. */
+  boolean mayHaveVictim(int sizeClass) {
+    return mayHaveVictim[sizeClass];
+  }
+
+  /**
+   * The next block of a size class to leave. Where every block that is about to go is of another
+   * class, that one's memory belongs to this one now: a region of it begins to drain.
+   *
+   * @param session whose slabs are looked through first
+   * @param inFlight transfers under way, whose blocks stand in the way at the cold end
+   * @return the block, or {@link EvictionPolicy#NONE}
+   */
+  int victim(int sizeClass, long session, int inFlight) {
+    soughtClass = sizeClass;
+    soughtFor = session;
+    heldCount = 0;
+    int looks = WINDOW + inFlight;
+    int victim = EvictionPolicy.NONE;
+    if (mayHaveVictim[sizeClass] && slots.regionsOfClass(sizeClass) > 0) {
+      victim = session == SlotAllocator.DAEMON ? victim : policy.victim(near, looks);
+      victim = victim == EvictionPolicy.NONE ? policy.victim(ofClass, looks) : victim;
+    }
+    if (victim == EvictionPolicy.NONE) {
+      if (slots.draining() == SlotAllocator.NONE) {
+        int other =
+            policy.victim(
+                foreign, slots.regionsOfClass(sizeClass) == 0 ? Integer.MAX_VALUE : looks);
+        if (other != EvictionPolicy.NONE) {
+          drainRegionOf(other);
+        }
+      }
+      if (mayHaveVictim[sizeClass]) {
+        victim = policy.victim(ofClass, Integer.MAX_VALUE);
+        mayHaveVictim[sizeClass] = victim != EvictionPolicy.NONE;
+      }
+    }
+    // What is found in use at the cold end is not cold: else every search would pass it again.
+    for (int i = 0; i < heldCount; i++) {
+      policy.onHit(held[i]);
+    }
+    heldCount = 0;
+    return victim;
+  }
+
+  /** The next block to leave among those that a filter accepts, near the cold end. */
+  int victim(VictimFilter filter) {
+    return policy.victim(filter, WINDOW);
+  }
+
+  // ---- draining
+
+  private void drainRegionOf(int block) {
+    int region = slots.regionOf(slot(block));
+    if (hasHeld(region)) {
+      // A region that a client holds a block in would never be empty.
+      region = SlotAllocator.NONE;
+      for (int i = 0; i < slots.regions() && region == SlotAllocator.NONE; i++) {
+        int sizeClass = slots.classOfRegion(i);
+        if (sizeClass != SlotAllocator.NONE && sizeClass != soughtClass && !hasHeld(i)) {
+          region = i;
+        }
+      }
+    }
+    if (region != SlotAllocator.NONE) {
+      slots.drain(region);
+      drainMayGoOn = true;
+    }
+  }
+
+  private boolean hasHeld(int region) {
+    int count = slots.slotsOf(region);
+    for (int i = 0; i < count; i++) {
+      int block = slots.blockAt(region, i);
+      if (block != SlotAllocator.NONE && directory.holds(block) > 0) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Empties the region that drains, as far as that goes; gives it up when clients keep it. */
+  void drain(IntConsumer evict) {
+    int region = slots.draining();
+    if (region == SlotAllocator.NONE || !drainMayGoOn) {
+      return;
+    }
+    drainMayGoOn = false;
+    boolean isMoving = false;
+    int count = slots.slotsOf(region);
+    for (int i = 0; i < count && slots.draining() == region; i++) {
+      int block = slots.blockAt(region, i);
+      if (block == SlotAllocator.NONE) {
+        continue;
+      }
+      if (isEvictable(block)) {
+        evict.accept(block);
+      }
+      isMoving |= slots.blockAt(region, i) != block || directory.uses(block) > 0;
+      drainMayGoOn |= slots.blockAt(region, i) == block && isEvictable(block);
+    }
+    if (slots.draining() == region && !isMoving && !drainMayGoOn) {
+      slots.undrain();
+    }
+  }
+
+  /** Whether room of a size class may come without anybody's doing. */
+  boolean isRoomComing(int sizeClass) {
+    return mayHaveVictim[sizeClass] || slots.draining() != SlotAllocator.NONE;
+  }
+
+  // ---- numbers
+
+  int resident() {
+    return policy.size();
+  }
+
+  /** Slots that are neither free nor hold a resident block. */
+  int inFlight() {
+    return slots.slotsTotal() - slots.slotsFree() - policy.size();
+  }
+
+  /** Checks that directory, slots and policy agree; for tests. */
+  void checkInvariants() {
+    slots.checkInvariants();
+    policy.checkInvariants();
+    int[] counts = new int[CopyState.values().length];
+    int used = 0;
+    boolean[] evictable = new boolean[SlotAllocator.CLASSES_MAX];
+    for (int block = 0; block < directory.highWater(); block++) {
+      if (!directory.isUsed(block)) {
+        continue;
+      }
+      counts[state(block).code()]++;
+      int slot = slot(block);
+      if (slot != Directory.NONE) {
+        used++;
+        if (slots.blockInSlot(slot) != block) {
+          throw new IllegalStateException(
+              "slot " + slot + " of block " + block + " in tier " + tier + " is not its own");
+        }
+        evictable[slots.classOf(slot)] |= isEvictable(block);
+      }
+    }
+    if (counts[CopyState.RESIDENT.code()] != policy.size()) {
+      throw new IllegalStateException(
+          "tier "
+              + tier
+              + ": the policy tracks "
+              + policy.size()
+              + " blocks, states are "
+              + Arrays.toString(counts));
+    }
+    if (used != slots.slotsTotal() - slots.slotsFree()) {
+      throw new IllegalStateException(
+          "tier " + tier + ": slots in use are not those of the blocks");
+    }
+    for (int sizeClass = 0; sizeClass < evictable.length; sizeClass++) {
+      if (evictable[sizeClass] && !mayHaveVictim[sizeClass]) {
+        throw new IllegalStateException(
+            "tier " + tier + ": a victim of class " + sizeClass + " is overlooked");
+      }
+    }
+  }
+}
