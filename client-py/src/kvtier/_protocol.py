@@ -68,6 +68,7 @@ class Verb(IntEnum):
     FLUSH = 15
     CANCEL = 16
     STATS = 17
+    ADMIN = 18
 
 
 class Tier(IntEnum):

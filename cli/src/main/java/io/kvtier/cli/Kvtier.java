@@ -18,6 +18,7 @@ import picocli.CommandLine.Spec;
       TiersCommand.class,
       StatsCommand.class,
       LookupCommand.class,
+      PolicyCommand.class,
       SimulateCommand.class
     },
     footer = {"", "Exit codes: 0 done, 1 a negative answer, 2 wrong usage, 3 no daemon."})

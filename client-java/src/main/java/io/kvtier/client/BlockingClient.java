@@ -40,6 +40,16 @@ public final class BlockingClient {
     return stats(Options.DEFAULT);
   }
 
+  /**
+   * An operator's command, for root and the daemon's own user.
+   *
+   * @param command words such as {@code policy host s3fifo}
+   * @return what was done, or why it was not
+   */
+  public TextResult admin(String command) {
+    return operations.await(operations.text(Verb.ADMIN, command), Operations::textResult);
+  }
+
   /** See {@link Namespace#lookup}. */
   public LookupResult lookup(Namespace namespace, Keys keys, Options options) {
     return operations.await(start(Verb.LOOKUP, namespace, keys, options), Operations::lookupResult);

@@ -166,6 +166,22 @@ final class Operations {
     return batch;
   }
 
+  /** An operation whose body is a text. */
+  Batch text(Verb verb, String text) {
+    Session session = connector.current();
+    if (session == null) {
+      Connector.Problem problem = connector.problem();
+      return local(verb, 0, problem.status(), problem.text(), null);
+    }
+    Request request = new Request(verb, deadlineNs(Options.DEFAULT));
+    byte[] bytes = text.getBytes(UTF_8);
+    request.text = bytes;
+    request.count = bytes.length;
+    Batch batch = new Batch(session, 0, Protocol.KEYS_MAX, null);
+    session.submit(request, batch, 0, true);
+    return batch;
+  }
+
   /** Registers a namespace in a session, and waits for the answer. */
   Batch register(Session session, String text, long blockBytes) {
     Request request = new Request(Verb.REGISTER, deadlineNs(Options.DEFAULT));

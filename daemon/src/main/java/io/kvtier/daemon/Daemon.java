@@ -7,7 +7,6 @@ import io.kvtier.daemon.index.Directory;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.session.PeerPolicy;
 import io.kvtier.daemon.session.SessionConductor;
-import io.kvtier.policies.eviction.LruPolicy;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.Protocol;
@@ -100,9 +99,8 @@ public final class Daemon implements AutoCloseable {
                 directory,
                 new SlotAllocator(host.slabs(), host.slabBytes(), SLOT_ALIGNMENT),
                 ssdSlots(ssd.files(), ssd.fileBytes()),
-                new LruPolicy(limits.blocksMax()),
-                new LruPolicy(limits.blocksMax()),
-                "lru",
+                host.policy(),
+                ssd.policy(),
                 slabs::mapping,
                 copies,
                 ssdTransfers,

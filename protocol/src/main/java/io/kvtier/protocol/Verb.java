@@ -20,7 +20,10 @@ public enum Verb {
   CLEAR(14, Body.NONE),
   FLUSH(15, Body.NONE),
   CANCEL(16, Body.NONE),
-  STATS(17, Body.NONE);
+  STATS(17, Body.NONE),
+
+  /** A command of an operator's: a line of words, answered by a text. */
+  ADMIN(18, Body.TEXT);
 
   /** What follows a request's header. */
   public enum Body {

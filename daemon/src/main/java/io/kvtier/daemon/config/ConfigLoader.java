@@ -1,5 +1,6 @@
 package io.kvtier.daemon.config;
 
+import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.protocol.SocketPaths;
 import java.io.IOException;
 import java.io.InputStream;
@@ -165,11 +166,10 @@ public final class ConfigLoader {
     long bytes = size("host.bytes", slab, 1L << 50);
     requireMultiple("host.slab_bytes", slab, 4096, "4KiB");
     requireMultiple("host.bytes", bytes, slab, "host.slab_bytes");
-    String policy = text("host.policy");
-    requirePolicy("host.policy", policy);
+    String policy = policy("host.policy");
     double free = get("host.free_target", Double::parseDouble, "a fraction such as 0.02");
     require("host.free_target", free >= 0 && free <= 0.25, "0 to 0.25");
-    return new KvtierdConfig.HostConfig(bytes, slab, free);
+    return new KvtierdConfig.HostConfig(bytes, slab, policy, free);
   }
 
   private KvtierdConfig.SsdConfig ssd() throws ConfigException {
@@ -177,7 +177,6 @@ public final class ConfigLoader {
     long bytes = size("ssd.bytes", 0, 1L << 50);
     requireMultiple("ssd.file_bytes", file, 4096, "4KiB");
     requireMultiple("ssd.bytes", bytes, file, "ssd.file_bytes");
-    requirePolicy("ssd.policy", text("ssd.policy"));
     String directory = text("ssd.directory");
     return new KvtierdConfig.SsdConfig(
         bytes,
@@ -185,6 +184,7 @@ public final class ConfigLoader {
             ? SocketPaths.defaultDataDirectory().resolve("ssd")
             : Path.of(directory),
         file,
+        policy("ssd.policy"),
         number("ssd.threads", 1, 256),
         number("ssd.queue_depth", 1, 65536));
   }
@@ -277,8 +277,14 @@ public final class ConfigLoader {
         "a multiple of " + unitName + " (" + Units.describeBytes(unit) + ")");
   }
 
-  private void requirePolicy(String key, String policy) throws ConfigException {
-    require(key, policy.equals("lru"), "lru");
+  private String policy(String key) throws ConfigException {
+    String policy = text(key);
+    try {
+      var _ = EvictionPolicies.create(policy, 1, 1);
+    } catch (IllegalArgumentException e) {
+      require(key, false, "an eviction policy: " + e.getMessage());
+    }
+    return policy;
   }
 
   private long size(String key, long min, long max) throws ConfigException {

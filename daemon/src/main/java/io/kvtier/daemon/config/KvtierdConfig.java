@@ -19,7 +19,7 @@ public record KvtierdConfig(
   public record SocketConfig(Path path, List<String> users, List<String> groups, int mode) {}
 
   /** The host tier. */
-  public record HostConfig(long bytes, long slabBytes, double freeTarget) {
+  public record HostConfig(long bytes, long slabBytes, String policy, double freeTarget) {
     /** How many slabs. */
     public int slabs() {
       return (int) (bytes / slabBytes);
@@ -27,7 +27,8 @@ public record KvtierdConfig(
   }
 
   /** The SSD tier; no bytes, no tier. */
-  public record SsdConfig(long bytes, Path directory, long fileBytes, int threads, int queueDepth) {
+  public record SsdConfig(
+      long bytes, Path directory, long fileBytes, String policy, int threads, int queueDepth) {
     /** How many files. */
     public int files() {
       return (int) (bytes / fileBytes);

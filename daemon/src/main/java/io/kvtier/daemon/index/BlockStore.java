@@ -66,8 +66,12 @@ final class BlockStore implements Mover.Listener {
       Namespaces namespaces,
       Listener listener) {
     this.directory = context.directory();
-    this.host = new TierLine(TierLine.HOST, directory, context.hostSlots(), context.hostPolicy());
-    this.ssd = new TierLine(TierLine.SSD, directory, context.ssdSlots(), context.ssdPolicy());
+    this.host =
+        new TierLine(
+            TierLine.HOST, directory, context.hostSlots(), context.hostPolicy(), this::blockBytes);
+    this.ssd =
+        new TierLine(
+            TierLine.SSD, directory, context.ssdSlots(), context.ssdPolicy(), this::blockBytes);
     this.mover = new Mover(context, limits, namespaces, host, ssd, this);
     this.slabs = context.slabs();
     this.counters = context.counters();
@@ -187,7 +191,7 @@ final class BlockStore implements Mover.Listener {
 
   private void becomeResident(int block) {
     int length = blockBytes(block);
-    host.becomeResident(block, length);
+    host.becomeResident(block);
     ssd.mayLeave(block);
     counters.add(Counter.HOST_WRITTEN_BYTES, length);
     listener.onHostSettled(block, Status.OK);
@@ -465,7 +469,7 @@ final class BlockStore implements Mover.Listener {
     if (status == Status.OK) {
       ssdFence.succeeded();
       int length = blockBytes(block);
-      ssd.becomeResident(block, length);
+      ssd.becomeResident(block);
       counters.add(Counter.SSD_WRITTEN_BYTES, length);
       counters.add(Counter.DEMOTIONS, 1);
     } else {

@@ -3,6 +3,7 @@ package io.kvtier.daemon.index;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.SocketPaths;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
@@ -33,6 +34,7 @@ final class Index implements BlockStore.Listener {
   private final WaiterTable hostWaiters;
   private final Puts puts;
   private final Scans scans;
+  private final Admin admin;
 
   Index(IndexAgent.Context context, IndexAgent.Limits limits, Namespaces namespaces) {
     this.directory = context.directory();
@@ -51,6 +53,7 @@ final class Index implements BlockStore.Listener {
     this.puts =
         new Puts(directory, store, holds, namespaces, operations, hostWaiters, counters, limits);
     this.scans = new Scans(directory, store, operations, limits.holdsMax());
+    this.admin = new Admin(store, SocketPaths.uid());
   }
 
   SessionTable sessions() {
@@ -124,14 +127,29 @@ final class Index implements BlockStore.Listener {
       case PREFETCH, PIN, UNPIN, DELETE -> eachBlock(session, request);
       case CLEAR, FLUSH -> scans.begin(session, request);
       case CANCEL -> cancel(session, request);
+      case ADMIN -> admin(session, request);
       case STATS -> throw new IllegalStateException("statistics are the adapter's");
     }
   }
 
-  private void register(Session session, Request request) throws ProtocolViolation {
+  private static String textOf(Request request) {
     byte[] utf8 = new byte[request.count];
     MemorySegment.copy(request.segment, request.body, MemorySegment.ofArray(utf8), 0, utf8.length);
-    String text = new String(utf8, StandardCharsets.UTF_8);
+    return new String(utf8, StandardCharsets.UTF_8);
+  }
+
+  private void admin(Session session, Request request) throws ProtocolViolation {
+    Admin.Answer answer = admin.run(session, textOf(request));
+    session.completeText(
+        request.verb.code(),
+        answer.status(),
+        request.correlationId,
+        answer.text(),
+        RequestAdapter.REFUSAL_BYTES_MAX);
+  }
+
+  private void register(Session session, Request request) throws ProtocolViolation {
+    String text = textOf(request);
     Map<String, String> properties = Namespaces.parse(text);
     if (properties == null) {
       writer.refuse(

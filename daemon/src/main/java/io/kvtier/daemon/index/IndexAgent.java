@@ -1,6 +1,5 @@
 package io.kvtier.daemon.index;
 
-import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.ProtocolViolation;
@@ -30,9 +29,8 @@ public final class IndexAgent {
       Directory directory,
       SlotAllocator hostSlots,
       SlotAllocator ssdSlots,
-      EvictionPolicy hostPolicy,
-      EvictionPolicy ssdPolicy,
-      String policyName,
+      String hostPolicy,
+      String ssdPolicy,
       IntFunction<MemorySegment> slabs,
       Pipeline copies,
       Pipeline ssdTransfers,
@@ -92,8 +90,7 @@ public final class IndexAgent {
                 context.generation,
                 context.clock.getAsLong(),
                 context.ssdDirectory,
-                context.directIo,
-                context.policyName),
+                context.directIo),
             index,
             context,
             namespaces);
@@ -103,8 +100,8 @@ public final class IndexAgent {
     counters.set(
         Counter.GAUGE_INDEX_BYTES,
         context.directory.metadataBytes()
-            + context.hostPolicy.metadataBytes()
-            + context.ssdPolicy.metadataBytes());
+            + index.store().host().policyBytes()
+            + index.store().ssd().policyBytes());
   }
 
   /** Hands a new session over; from any thread. False when too many are waiting. */
@@ -252,6 +249,11 @@ public final class IndexAgent {
   /** For tests: that nothing contradicts anything. */
   public void checkInvariants() {
     index.checkInvariants();
+  }
+
+  /** For tests: swaps a tier's policy, as the operator's command does. */
+  public void swapPolicy(boolean ofHost, String policy) {
+    (ofHost ? index.store().host() : index.store().ssd()).swapPolicy(policy);
   }
 
   /** For tests: that the pipelines are empty. */

@@ -143,7 +143,7 @@ final class RequestAdapter {
   private static boolean needsNamespace(Verb verb) {
     return switch (verb) {
       case LOOKUP, RESERVE, ACQUIRE, PREFETCH, PIN, UNPIN, DELETE, CLEAR, FLUSH -> true;
-      case UNREGISTER, COMMIT, ABORT, RELEASE, PING, REGISTER, CANCEL, STATS -> false;
+      case UNREGISTER, COMMIT, ABORT, RELEASE, PING, REGISTER, CANCEL, STATS, ADMIN -> false;
     };
   }
 }

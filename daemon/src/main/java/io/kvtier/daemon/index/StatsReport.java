@@ -11,12 +11,7 @@ import java.util.Map;
 final class StatsReport {
   /** What does not change while the daemon runs. */
   record Identity(
-      String version,
-      long generation,
-      long startNs,
-      String ssdDirectory,
-      boolean directIo,
-      String policy) {}
+      String version, long generation, long startNs, String ssdDirectory, boolean directIo) {}
 
   private final Identity identity;
   private final Index index;
@@ -96,7 +91,7 @@ final class StatsReport {
     out.append(",\"slots_free\":").append(slots.slotsFree());
     out.append(",\"slots_resident\":").append(line.resident());
     out.append(",\"slots_in_flight\":").append(line.inFlight());
-    out.append(",\"policy\":").append(quote(identity.policy));
+    out.append(",\"policy\":").append(quote(line.policyName()));
     out.append(",\"size_classes\":[");
     for (int i = 0; i < slots.classes(); i++) {
       out.append(i == 0 ? "" : ",").append("{\"slot_bytes\":").append(slots.slotBytes(i));

@@ -1,11 +1,13 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.policies.EvictionPolicy.Removal;
 import io.kvtier.policies.EvictionPolicy.VictimFilter;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.Arrays;
 import java.util.function.IntConsumer;
+import java.util.function.IntUnaryOperator;
 
 /**
  * One tier as the index sees it: its slots, the copies in them, the order in which they leave, and
@@ -27,30 +29,77 @@ final class TierLine {
   private final int tier;
   private final Directory directory;
   private final SlotAllocator slots;
-  private final EvictionPolicy policy;
+  private final IntUnaryOperator bytesOf;
   private final boolean[] mayHaveVictim = new boolean[SlotAllocator.CLASSES_MAX];
   private final int[] held = new int[WINDOW];
   private final VictimFilter near = this::isNear;
   private final VictimFilter ofClass = this::isOfClass;
   private final VictimFilter foreign = this::isForeign;
+  private EvictionPolicy policy;
+  private String policyName;
   private int heldCount;
   private int soughtClass;
   private long soughtFor;
   private boolean drainMayGoOn;
 
-  TierLine(int tier, Directory directory, SlotAllocator slots, EvictionPolicy policy) {
+  /**
+   * An empty tier.
+   *
+   * @param policyName an eviction policy's specification
+   * @param bytesOf the length of a block
+   */
+  TierLine(
+      int tier,
+      Directory directory,
+      SlotAllocator slots,
+      String policyName,
+      IntUnaryOperator bytesOf) {
     this.tier = tier;
     this.directory = directory;
     this.slots = slots;
-    this.policy = policy;
+    this.policyName = policyName;
+    this.bytesOf = bytesOf;
+    policy = newPolicy(policyName);
+  }
+
+  private EvictionPolicy newPolicy(String name) {
+    return EvictionPolicies.create(
+        name, directory.blocksMax(), Math.clamp(slots.slotsMax(), 1, directory.blocksMax()));
   }
 
   SlotAllocator slots() {
     return slots;
   }
 
-  EvictionPolicy policy() {
-    return policy;
+  String policyName() {
+    return policyName;
+  }
+
+  /** All memory of the policy, in bytes. */
+  long policyBytes() {
+    return policy.metadataBytes();
+  }
+
+  /**
+   * Another policy takes over, and is told of the blocks in the order in which they would have
+   * left. Nothing else changes.
+   *
+   * @throws IllegalArgumentException when there is no such policy
+   */
+  void swapPolicy(String name) {
+    EvictionPolicy next = newPolicy(name);
+    policy.forEach(block -> insert(next, block));
+    policy = next;
+    policyName = name;
+  }
+
+  private void insert(EvictionPolicy into, int block) {
+    into.onInsert(
+        block,
+        bytesOf.applyAsInt(block),
+        directory.fingerprint(block),
+        directory.depth(block),
+        directory.parent(block));
   }
 
   /** Whether the tier has any space at all. */
@@ -108,14 +157,9 @@ final class TierLine {
   }
 
   /** A copy is in place and verified. */
-  void becomeResident(int block, int bytes) {
+  void becomeResident(int block) {
     setState(block, CopyState.RESIDENT);
-    policy.onInsert(
-        block,
-        bytes,
-        directory.fingerprint(block),
-        directory.depth(block),
-        directory.parent(block));
+    insert(policy, block);
     mayLeave(block);
   }
 

@@ -42,7 +42,7 @@ class ConfigLoaderTest {
         "host.bytes=1gigabyte | unknown unit 'gigabyte'",
         "host.bytes=100MiB | a multiple of host.slab_bytes (64 MiB)",
         "host.bytes=lots | expected a size such as 512MiB",
-        "host.policy=mru | host.policy is 'mru', expected lru",
+        "host.policy=mru | no eviction policy is named 'mru'; there are",
         "host.free_target=0.9 | expected 0 to 0.25",
         "limits.lease=30 | unknown unit ''",
         "limits.deadline=1h | at most limits.deadline_max",

@@ -3,7 +3,6 @@ package io.kvtier.daemon.index;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 
-import io.kvtier.policies.eviction.LruPolicy;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;
@@ -93,8 +92,7 @@ class GoldenSessionTest {
                   directory,
                   new SlotAllocator(1, SLAB_BYTES, 4096),
                   new SlotAllocator(0, SLAB_BYTES, 4096),
-                  new LruPolicy(64),
-                  new LruPolicy(64),
+                  "lru",
                   "lru",
                   i -> slab,
                   new NoPipeline(),

@@ -3,7 +3,6 @@ package io.kvtier.daemon.index;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.kvtier.policies.eviction.LruPolicy;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.Protocol;
@@ -143,8 +142,7 @@ final class IndexHarness implements AutoCloseable {
                 directory,
                 new SlotAllocator(slabCount, slabBytes, SLOT_BYTES),
                 new SlotAllocator(files, 2 * slabBytes, SLOT_BYTES),
-                new LruPolicy(blocks),
-                new LruPolicy(blocks),
+                "lru",
                 "lru",
                 i -> slabs.asSlice(i * slabBytes, slabBytes),
                 checksums,

@@ -4,7 +4,7 @@ import io.kvtier.daemon.index.Counters;
 import io.kvtier.daemon.index.Directory;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.Session;
-import io.kvtier.policies.eviction.LruPolicy;
+import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.ProtocolViolation;
@@ -165,9 +165,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 directory,
                 new SlotAllocator(slabs.length, SLAB_BYTES, PAGE),
                 new SlotAllocator(ssdFiles, FILE_BYTES, PAGE),
-                new LruPolicy(blocks),
-                new LruPolicy(blocks),
-                "lru",
+                anyPolicy(),
+                anyPolicy(),
                 this::slab,
                 copies,
                 ssd,
@@ -188,6 +187,12 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 600_000_000_000L,
                 1_000_000_000L,
                 60_000_000_000L));
+  }
+
+  private String anyPolicy() {
+    List<String> names = new ArrayList<>();
+    EvictionPolicies.names().forEach(names::add);
+    return names.get(random.nextInt(names.size()));
   }
 
   @Override
@@ -233,6 +238,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       }
       if (random.nextInt(600) == 0) {
         crash();
+      }
+      if (random.nextInt(200) == 0) {
+        agent.swapPolicy(random.nextBoolean(), anyPolicy());
       }
       round();
       if (step % 8 == 0) {

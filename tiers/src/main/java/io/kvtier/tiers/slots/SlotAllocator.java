@@ -363,6 +363,11 @@ public final class SlotAllocator {
     return unassigned;
   }
 
+  /** The most slots that there could be, of the smallest size. */
+  public long slotsMax() {
+    return (regionBytes / slotBytesMin) * classOfRegion.length;
+  }
+
   public int slotsTotal() {
     return slotsTotal;
   }

@@ -1,0 +1,71 @@
+package io.kvtier.cli;
+
+import com.eclipsesource.json.JsonObject;
+import io.kvtier.client.KvtierClient;
+import io.kvtier.client.TextResult;
+import io.kvtier.protocol.Status;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Parameters;
+
+/** The tiers' eviction policies: shows them, or swaps one while the daemon runs. */
+@Command(
+    name = "policy",
+    description = {
+      "Shows the tiers' eviction policies, or swaps one.",
+      "A swap loses no block: the new policy is told of all of them, in the order in which they would have left."
+    })
+final class PolicyCommand extends DaemonCommand {
+  @Parameters(
+      index = "0",
+      arity = "0..1",
+      paramLabel = "TIER",
+      description = "host or ssd. Without it: shows the policies.")
+  private @Nullable String tier;
+
+  @Parameters(
+      index = "1",
+      arity = "0..1",
+      paramLabel = "POLICY",
+      description = "lru, fifo, s3fifo, ...: NAME[:OPTION=VALUE]...[/WRAPPED].")
+  private @Nullable String policy;
+
+  @Override
+  int run(KvtierClient client) {
+    if (tier == null) {
+      show(report(client));
+      return 0;
+    }
+    if (policy == null) {
+      throw new Failure(Failure.USAGE, "say which policy tier '" + tier + "' shall have");
+    }
+    TextResult answer = client.blocking().admin("policy " + tier + " " + policy);
+    if (answer.status() == Status.UNAVAILABLE) {
+      throw new Failure(Failure.NO_DAEMON, answer.text());
+    }
+    if (answer.status() != Status.OK) {
+      throw new Failure(Failure.NEGATIVE, answer.text());
+    }
+    if (isJson()) {
+      line(new JsonObject().add("tier", tier).add("policy", policy).toString());
+    } else {
+      line(answer.text());
+    }
+    return 0;
+  }
+
+  private void show(Report report) {
+    JsonObject json = new JsonObject();
+    Table table = new Table("TIER", "POLICY", ">BLOCKS");
+    for (Report.Tier one : report.tiers()) {
+      String name = one.json().getString("policy", "-");
+      json.add(one.name(), name);
+      table.row(one.name(), name, Units.count(one.number("slots_resident")));
+    }
+    if (isJson()) {
+      line(json.toString());
+    } else {
+      table.lines().forEach(this::line);
+    }
+  }
+}
