@@ -413,11 +413,11 @@ def slab_of(size: int, writable: bool = True) -> tuple[_core.Slab, int]:
     ("offset", "length"),
     [(0, 4095), (0, 8192), (4097, 4096), (8192, 4096), (1 << 63, 4096), ((1 << 64) - 4096, 4096), (0, 0)],
 )
-def test_gather_outsideTheSlab_raises(offset: int, length: int) -> None:
+def test_gather_outsideTheSlab_raises(peer: Peer, offset: int, length: int) -> None:
     slab, _ = slab_of(8192)
     body = lease(offset=offset, length=length)
     with pytest.raises(SessionError):
-        _core.gather({0: slab}, body, 0, bytearray(4096), 4096, 1 << 62, False)
+        _core.gather(peer.session(), {0: slab}, body, 0, bytearray(4096), 4096, 1 << 62, False)
     with pytest.raises(SessionError):
         _core.scatter({0: slab}, body, 0, bytes(4096), 4096)
 
@@ -429,14 +429,14 @@ def test_scatter_readOnlySlab_raises() -> None:
         _core.scatter({0: slab}, lease(), 0, bytes(4096), 4096)
 
 
-def test_gather_buffers_areChecked() -> None:
+def test_gather_buffers_areChecked(peer: Peer) -> None:
     slab, _ = slab_of(8192)
     for into in (bytearray(4095), [bytearray(4097)], [bytearray(4095)], [bytes(4096)], bytes(4096), [], 7):
         with pytest.raises((InvalidArgument, BufferError, TypeError, IndexError)):
-            _core.gather({0: slab}, lease(), 0, into, 4096, 1 << 62, False)
+            _core.gather(peer.session(), {0: slab}, lease(), 0, into, 4096, 1 << 62, False)
 
 
-def test_gather_statuses_bytesChecksumsAndLeaseEnd() -> None:
+def test_gather_statuses_bytesChecksumsAndLeaseEnd(peer: Peer) -> None:
     slab, _ = slab_of(1 << 20)
     data = random.Random(5).randbytes(1 << 20)
     memoryview(slab)[:] = data
@@ -449,11 +449,33 @@ def test_gather_statuses_bytesChecksumsAndLeaseEnd() -> None:
         + lease(slab=9)
     )
     into = bytearray(5 * 4096)
-    statuses = _core.gather({0: slab}, body, 0, into, 4096, 1 << 62, False)
+    statuses = _core.gather(peer.session(), {0: slab}, body, 0, into, 4096, 1 << 62, False)
     assert statuses == [Status.OK, Status.MISS, Status.CORRUPT, Status.OK, Status.STALE]
     assert into[:4096] == data[4096:8192] and into[3 * 4096 : 4 * 4096] == data[8192:12288]
-    assert _core.gather({0: slab}, body, 0, into, 4096, 1 << 62, True)[3] is Status.CORRUPT
-    assert _core.gather({0: slab}, body, 0, into, 4096, 1, False)[0] is Status.STALE
+    assert _core.gather(peer.session(), {0: slab}, body, 0, into, 4096, 1 << 62, True)[3] is Status.CORRUPT
+    assert _core.gather(peer.session(), {0: slab}, body, 0, into, 4096, 1, False)[0] is Status.STALE
+
+
+@pytest.mark.parametrize("end", ["closed here", "ended by the daemon", "forked"])
+def test_gather_sessionEnded_stale(peer: Peer, end: str) -> None:
+    slab, _ = slab_of(8192)
+    session = peer.session()
+    body = lease() + lease(offset=4096, crc=1, flags=1)
+    into = bytearray(8192)
+    assert _core.gather(session, {0: slab}, body, 0, into, 4096, 1 << 62, False) == [Status.OK, Status.CORRUPT]
+    assert session.holds(1 << 62) and not session.holds(_core.monotonic_ns())
+    if end == "closed here":
+        session.close()
+    elif end == "ended by the daemon":
+        struct.pack_into("<I", peer.memory, protocol.SESSION_END_REASON_OFFSET, Status.INTERNAL + 1)
+    elif (child := os.fork()) == 0:
+        stale = _core.gather(session, {0: slab}, body, 0, into, 4096, 1 << 62, False) == [Status.STALE] * 2
+        os._exit(0 if stale else 1)
+    else:
+        assert os.waitpid(child, 0)[1] == 0
+        return
+    assert _core.gather(session, {0: slab}, body, 0, into, 4096, 1 << 62, False) == [Status.STALE] * 2
+    assert not session.holds(1 << 62)
 
 
 def test_scatter_written_idsOfWhatWasWritten() -> None:

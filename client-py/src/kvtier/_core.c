@@ -129,6 +129,7 @@ typedef struct {
 } Slab;
 
 static PyTypeObject *slab_type;
+static PyTypeObject *session_type;
 
 static PyObject *slab_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
   static char *names[] = {"fd", "nbytes", "writable", NULL};
@@ -213,7 +214,7 @@ typedef struct {
   uint64_t session_id;
   uint64_t next_correlation;
   int64_t spin_ns;
-  int ended;
+  atomic_int ended; /* changes with the GIL only; read without it too */
   int end_status;
   char end_text[192];
   int writers; /* who write to slots: while there are any, the connection stays */
@@ -258,6 +259,16 @@ static int is_over(Session *self) {
     return 1;
   }
   return 0;
+}
+
+/* Whether what was read until now, under leases that last until `end_ns`, counts: not once they or the session have
+ * ended, for their slots may hold other blocks since. The one rule for all readers; needs no GIL. */
+static int holds_leases(Session *self, int64_t end_ns) {
+  /* The bytes were read before the words that vouch for them; the daemon says that the session ended before it gives what
+   * that held to others. */
+  atomic_thread_fence(memory_order_acquire);
+  return now_ns() < end_ns && !self->ended && load32(self->fork_marker) == 1
+      && load32(self->base + KVTIER_SESSION_END_REASON_OFFSET) == 0;
 }
 
 static void end_by_daemon(Session *self) {
@@ -1245,6 +1256,14 @@ static PyObject *session_give_back(PyObject *object, PyObject *const *arguments,
   Py_RETURN_NONE;
 }
 
+static PyObject *session_holds(PyObject *object, PyObject *end) {
+  int64_t end_ns;
+  if (deadline_of(end, &end_ns) < 0) {
+    return NULL;
+  }
+  return PyBool_FromLong(holds_leases((Session *)object, end_ns));
+}
+
 static PyObject *session_close(PyObject *object, PyObject *ignored) {
   (void)ignored;
   end_session((Session *)object, KVTIER_STATUS_SESSION_ENDED, "this client closed the session");
@@ -1315,8 +1334,6 @@ static PyObject *session_counters(PyObject *object, PyObject *ignored) {
 static PyObject *session_get_ended(PyObject *object, void *closure) {
   (void)closure;
   Session *self = (Session *)object;
-  /* The daemon says so before it gives what the session held to others. */
-  atomic_thread_fence(memory_order_acquire);
   if (!is_over(self) && load32(self->base + KVTIER_SESSION_END_REASON_OFFSET) != 0) {
     end_by_daemon(self);
   }
@@ -1365,6 +1382,7 @@ static PyMethodDef session_methods[] = {
     {"forget", session_forget, METH_O, "Lets go of a correlation id: what its answer grants is given back."},
     {"give_back", (PyCFunction)(void (*)(void))session_give_back, METH_FASTCALL,
         "Releases leases (of ACQUIRE) or aborts reservations (of RESERVE) in silence."},
+    {"holds", session_holds, METH_O, "Whether what was read under leases with this end counts until now."},
     {"close", session_close, METH_NOARGS, "Ends the session; the daemon hears of it when nobody writes to slots any more."},
     {"begin_writing", session_begin_writing, METH_NOARGS,
         "Slots are going to be written: until end_writing they are nobody else's. False: the session is over."},
@@ -1668,9 +1686,10 @@ static PyObject *batch_statuses(const Batch *batch) {
   return list;
 }
 
-/* gather(slabs, body, first, into, block_bytes, lease_end_ns, verify_all) -> statuses */
+/* gather(session, slabs, body, first, into, block_bytes, lease_end_ns, verify_all) -> statuses */
 static PyObject *core_gather(PyObject *module, PyObject *arguments) {
   (void)module;
+  PyObject *session;
   PyObject *slabs;
   PyObject *body;
   PyObject *into;
@@ -1678,8 +1697,8 @@ static PyObject *core_gather(PyObject *module, PyObject *arguments) {
   unsigned long long block_bytes;
   long long lease_end_ns;
   int verify_all;
-  if (!PyArg_ParseTuple(arguments, "O!O!nOKLp", &PyDict_Type, &slabs, &PyBytes_Type, &body, &first, &into,
-          &block_bytes, &lease_end_ns, &verify_all)) {
+  if (!PyArg_ParseTuple(arguments, "O!O!O!nOKLp", session_type, &session, &PyDict_Type, &slabs, &PyBytes_Type, &body,
+          &first, &into, &block_bytes, &lease_end_ns, &verify_all)) {
     return NULL;
   }
   Batch batch;
@@ -1697,7 +1716,7 @@ static PyObject *core_gather(PyObject *module, PyObject *arguments) {
       } else {
         kvtier_copy(copy->destination, copy->source, block_bytes);
       }
-      if (now_ns() >= lease_end_ns) {
+      if (!holds_leases((Session *)session, lease_end_ns)) {
         copy->status = KVTIER_STATUS_STALE;
       } else if (!matches) {
         copy->status = KVTIER_STATUS_CORRUPT;
@@ -1877,15 +1896,14 @@ PyMODINIT_FUNC PyInit__core(void) {
   if (module == NULL) {
     return NULL;
   }
-  PyObject *session_type = PyType_FromSpec(&session_spec);
+  session_type = (PyTypeObject *)PyType_FromSpec(&session_spec);
   slab_type = (PyTypeObject *)PyType_FromSpec(&slab_spec);
   if (session_type == NULL || slab_type == NULL
-      || PyModule_AddObjectRef(module, "Session", session_type) < 0
+      || PyModule_AddObjectRef(module, "Session", (PyObject *)session_type) < 0
       || PyModule_AddObjectRef(module, "Slab", (PyObject *)slab_type) < 0
       || PyModule_AddStringConstant(module, "CRC32C", crc32c_name) < 0) {
     Py_DECREF(module);
     return NULL;
   }
-  Py_DECREF(session_type);
   return module;
 }

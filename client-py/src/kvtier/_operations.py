@@ -248,14 +248,11 @@ def get(
                     )
                 if ids:
                     mapped = yield from _map(context, body, False)
-                    arguments = (link.read_slabs, body, start, into, block_bytes, completion[2], verify_all)
+                    arguments = (session, link.read_slabs, body, start, into, block_bytes, completion[2], verify_all)
                     if count * block_bytes <= _INLINE_BYTES:
                         copied = _core.gather(*arguments)
                     else:
                         copied = yield Work(count * block_bytes, lambda: _core.gather(*arguments))  # noqa: B023
-                    if session.ended:
-                        # The leases ended with it: what was copied may be others' bytes.
-                        copied = [Status.STALE if status is _OK else status for status in copied]
                     statuses += _explained(copied, mapped)
                 else:
                     statuses += _core.long_statuses(body)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypedDict
 
 from kvtier import _core
 from kvtier import _protocol as protocol
-from kvtier._core import Session, Slab, monotonic_ns
+from kvtier._core import Session, Slab
 from kvtier._errors import InvalidArgument, KvtierError, SessionError
 from kvtier._protocol import Status, Tier, Verb
 
@@ -216,15 +216,15 @@ class Leases:
     def check(self) -> list[Status]:
         """Whether what was read from the views until now counts: OK, or STALE (the lease had ended), or CORRUPT (the
         bytes do not match a checksum that had to be verified), or why there was no lease."""
-        alive = self._held is not None and bool(self._held.ids) and not self._held.session.ended
+        held = self._held
         statuses = list(self.statuses)
         for index, (lease, view) in enumerate(zip(self._leases, self.views, strict=True)):
             if view is None or statuses[index] is not Status.OK:
                 continue
             must_verify = lease.flags & protocol.COMPLETION_BLOCK_FLAG_VERIFY
-            if alive and must_verify and _core.crc32c(view) != lease.crc32c:
+            if must_verify and _core.crc32c(view) != lease.crc32c:
                 statuses[index] = Status.CORRUPT
-        if not alive or monotonic_ns() >= self.expires_ns:
+        if held is None or not held.ids or not held.session.holds(self.expires_ns):
             statuses = [Status.STALE if status in (Status.OK, Status.CORRUPT) else status for status in statuses]
         return statuses
 
