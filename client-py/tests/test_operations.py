@@ -1,11 +1,13 @@
 """The operations, driven by hand over memory that the test writes itself: each thing happens exactly when a test says."""
 
+import os
+import struct
 from collections.abc import Iterator
 
 import pytest
-from test_core import SECOND_NS, Peer, completion, lease, slab_of
+from test_core import SECOND_NS, Peer, lease, slab_of
 
-from kvtier import _core
+from kvtier import InvalidArgument, Leases, _core
 from kvtier import _operations as operations
 from kvtier import _protocol as protocol
 from kvtier._connection import Link, NamespaceProperties
@@ -52,3 +54,97 @@ def test_get_sessionEndsDuringTheCopy_stale(driven: Driven) -> None:
     with pytest.raises(StopIteration) as stop:
         get.send(copy.function())
     assert stop.value.value == (0, [Status.STALE] * 2)
+
+
+def released(driven: Driven) -> list[tuple[int, bytes]]:
+    """The requests that came since: all silent releases, as (flags besides, ids)."""
+    requests = []
+    while driven.peer.word(protocol.SESSION_REQUEST_TAIL_OFFSET) > driven.peer.head:
+        record = driven.peer.request()
+        assert record[protocol.REQUEST_VERB_OFFSET] == Verb.RELEASE
+        flags = record[protocol.REQUEST_FLAGS_OFFSET]
+        assert flags & protocol.REQUEST_FLAG_SILENT
+        requests.append((flags & ~protocol.REQUEST_FLAG_SILENT, record[64:]))
+    return requests
+
+
+def rang(peer: Peer) -> bool:
+    try:
+        return os.eventfd_read(peer.doorbell) > 0
+    except BlockingIOError:
+        return False
+
+
+def ids(*numbers: int) -> bytes:
+    return struct.pack(f"<{len(numbers)}Q", *numbers)
+
+
+@pytest.mark.parametrize("verify_all", [False, True])
+def test_get_corruptBlock_releaseSaysSoAndRings(driven: Driven, verify_all: bool) -> None:
+    struct.pack_into("<I", driven.peer.daemon, protocol.DAEMON_INDEX_WAITING_OFFSET, 1)
+    good = _core.crc32c(bytes(BLOCK_BYTES))
+    flags = 0 if verify_all else protocol.COMPLETION_BLOCK_FLAG_VERIFY
+    body = b"".join(
+        lease(length=BLOCK_BYTES, identity=10 + i, crc=good if i % 2 else 1, flags=flags) for i in range(4)
+    ) + lease(status=Status.MISS)  # fmt: skip
+    get = operations.get(driven.context, KEYS[:5], bytearray(5 * BLOCK_BYTES), 0, 0, verify_all)
+    next(get)
+    copy = get.send((Status.OK, 4, 1 << 62, body, False, Verb.ACQUIRE))
+    with pytest.raises(StopIteration) as stop:
+        get.send(copy.function())
+    expected = [Status.CORRUPT, Status.OK, Status.CORRUPT, Status.OK, Status.MISS]
+    assert stop.value.value == (0, expected)
+    assert released(driven) == [(protocol.REQUEST_FLAG_CORRUPT, ids(10, 12)), (0, ids(11, 13))]
+    assert rang(driven.peer)
+
+
+def test_get_soundBlocks_releaseSilently(driven: Driven) -> None:
+    struct.pack_into("<I", driven.peer.daemon, protocol.DAEMON_INDEX_WAITING_OFFSET, 1)
+    get = operations.get(driven.context, KEYS[:2], bytearray(2 * BLOCK_BYTES), 0, 0, False)
+    next(get)
+    copy = get.send(granted(2))
+    with pytest.raises(StopIteration):
+        get.send(copy.function())
+    assert released(driven) == [(0, ids(1, 2))]
+    assert not rang(driven.peer)
+
+
+def leases_of(driven: Driven, body: bytes, count: int) -> Leases:
+    acquire = operations.acquire(driven.context, KEYS[:count], 0, 0)
+    next(acquire)
+    with pytest.raises(StopIteration) as stop:
+        acquire.send((Status.OK, count, 1 << 62, body, False, Verb.ACQUIRE))
+    leases = stop.value.value
+    assert isinstance(leases, Leases)
+    return leases
+
+
+def test_leases_checkFindsCorrupt_releaseSaysSo(driven: Driven) -> None:
+    flags = protocol.COMPLETION_BLOCK_FLAG_VERIFY
+    body = b"".join(lease(length=BLOCK_BYTES, identity=20 + i, crc=1, flags=flags * i) for i in range(2))
+    leases = leases_of(driven, body, 2)
+    assert leases.check() == leases.check() == [Status.OK, Status.CORRUPT]
+    leases.release()
+    leases.release()
+    assert released(driven) == [(protocol.REQUEST_FLAG_CORRUPT, ids(21)), (0, ids(20))]
+
+
+def test_leases_ended_nothingIsCalledCorrupt(driven: Driven) -> None:
+    body = lease(length=BLOCK_BYTES, identity=20, crc=1, flags=protocol.COMPLETION_BLOCK_FLAG_VERIFY)
+    leases = leases_of(driven, body, 1)
+    leases.expires_ns = _core.monotonic_ns()
+    assert leases.check() == [Status.STALE]
+    leases.release()
+    assert released(driven) == [(0, ids(20))]
+
+
+def test_giveBack_corruptInAFullRing_saysSoLater(driven: Driven) -> None:
+    session, peer = driven.session, driven.peer
+    while session.submit(operations.plain_request(Verb.PING), 0) > 0:
+        pass
+    session.give_back(Verb.ACQUIRE, ids(7), True)
+    assert not any(peer.request()[4] == Verb.RELEASE for _ in range(session.outstanding - 1))
+    session.poll(0)
+    assert released(driven) == [(protocol.REQUEST_FLAG_CORRUPT, ids(7))]
+    with pytest.raises(InvalidArgument):
+        session.give_back(Verb.RESERVE, ids(7), True)

@@ -223,7 +223,7 @@ typedef struct {
   _Atomic uint32_t turn; /* changes when followers should look again */
   PyObject *expected;    /* correlation -> verb; -verb: nobody waits for it any more */
   PyObject *arrived;     /* correlation -> completion */
-  PyObject *orphans;     /* [(verb, ids)]: answers that nobody waits for, to be given back */
+  PyObject *orphans;     /* [(verb, ids, whether their bytes are corrupt)]: to be given back when there is room */
 } Session;
 
 static void end_session(Session *self, int status, const char *format, ...) {
@@ -481,13 +481,12 @@ static uint8_t *claim(Session *self, size_t bytes) {
   return self->requests + (self->tail & (self->request_bytes - 1));
 }
 
-static void publish_quietly(Session *self, size_t bytes) {
+static void publish(Session *self, size_t bytes, int wants_bell) {
   self->tail += bytes;
   store64(self->base + KVTIER_SESSION_REQUEST_TAIL_OFFSET, self->tail);
-}
-
-static void publish(Session *self, size_t bytes) {
-  publish_quietly(self, bytes);
+  if (!wants_bell) {
+    return;
+  }
   atomic_thread_fence(memory_order_seq_cst);
   if (load32(self->daemon + KVTIER_DAEMON_INDEX_WAITING_OFFSET) == 1) {
     const uint64_t one = 1;
@@ -524,6 +523,13 @@ static void write_header(uint8_t *at, const RequestHeader *header, size_t bytes)
   PUT(uint32_t, at, KVTIER_REQUEST_COUNT_OFFSET, header->count);
   PUT(uint32_t, at, KVTIER_REQUEST_DEPTH_OFFSET, header->depth);
   PUT(uint64_t, at, KVTIER_REQUEST_ARGUMENT_OFFSET, header->argument);
+}
+
+/* Nobody waits for a silent RELEASE: a daemon that sleeps takes it when it next looks, within milliseconds. Damage is
+ * told at once. */
+static int wants_bell(const RequestHeader *header) {
+  return header->verb != KVTIER_VERB_RELEASE || !(header->flags & KVTIER_REQUEST_FLAG_SILENT)
+      || (header->flags & KVTIER_REQUEST_FLAG_CORRUPT);
 }
 
 typedef enum { BODY_NONE, BODY_KEYS, BODY_IDS, BODY_TEXT } Body;
@@ -745,8 +751,9 @@ static PyObject *status_object(unsigned code) {
   return status;
 }
 
-/* Gives back what a late answer granted, in silence; 0 when the ring has no room now. */
-static int give_back(Session *self, int verb, PyObject *ids) {
+/* Gives back what an ACQUIRE or RESERVE granted, in silence; `corrupt`: what was read did not match its checksum. 0 when
+ * the ring has no room now. */
+static int give_back(Session *self, int verb, PyObject *ids, int corrupt) {
   size_t bytes = (size_t)PyBytes_Size(ids);
   uint8_t *at = claim(self, KVTIER_REQUEST_HEADER_BYTES + bytes);
   if (at == NULL) {
@@ -754,19 +761,14 @@ static int give_back(Session *self, int verb, PyObject *ids) {
   }
   RequestHeader header = {
       .verb = verb == KVTIER_VERB_ACQUIRE ? KVTIER_VERB_RELEASE : KVTIER_VERB_ABORT,
-      .flags = KVTIER_REQUEST_FLAG_SILENT,
+      .flags = KVTIER_REQUEST_FLAG_SILENT | (corrupt ? KVTIER_REQUEST_FLAG_CORRUPT : 0),
       .priority = KVTIER_REQUEST_PRIORITY_NORMAL,
       .correlation = ++self->next_correlation,
       .count = (uint32_t)(bytes / 8),
   };
   write_header(at, &header, KVTIER_REQUEST_HEADER_BYTES + bytes);
   memcpy(at + KVTIER_REQUEST_HEADER_BYTES, PyBytes_AsString(ids), bytes);
-  if (header.verb == KVTIER_VERB_RELEASE) {
-    /* Nobody waits for it: a daemon that sleeps takes it when it next looks, within milliseconds. */
-    publish_quietly(self, KVTIER_REQUEST_HEADER_BYTES + bytes);
-  } else {
-    publish(self, KVTIER_REQUEST_HEADER_BYTES + bytes);
-  }
+  publish(self, KVTIER_REQUEST_HEADER_BYTES + bytes, wants_bell(&header));
   return 1;
 }
 
@@ -778,7 +780,7 @@ static int give_back_orphans(Session *self) {
       return -1;
     }
     long verb = PyLong_AsLong(PyTuple_GetItem(orphan, 0));
-    if (!give_back(self, (int)verb, PyTuple_GetItem(orphan, 1))) {
+    if (!give_back(self, (int)verb, PyTuple_GetItem(orphan, 1), PyTuple_GetItem(orphan, 2) == Py_True)) {
       return 0;
     }
     if (PyList_SetSlice(self->orphans, count - 1, count, NULL) < 0) {
@@ -822,7 +824,7 @@ static int keep_orphan(Session *self, int verb, PyObject *body) {
     Py_DECREF(ids);
     return 0;
   }
-  PyObject *orphan = Py_BuildValue("iN", verb, ids);
+  PyObject *orphan = Py_BuildValue("iNO", verb, ids, Py_False);
   if (orphan == NULL) {
     return -1;
   }
@@ -1072,7 +1074,7 @@ static int64_t submit_until(Session *self, PyObject *tuple, int64_t deadline_ns,
       return -1;
     }
   }
-  publish(self, request.bytes);
+  publish(self, request.bytes, wants_bell(&request.header));
   return correlation;
 }
 
@@ -1229,25 +1231,28 @@ static PyObject *session_forget(PyObject *object, PyObject *correlation) {
   Py_RETURN_NONE;
 }
 
-/* give_back(verb, ids): releases leases of ACQUIRE or aborts reservations of RESERVE, now or when there is room. */
+/* give_back(verb, ids, corrupt=False): releases leases of ACQUIRE or aborts reservations of RESERVE, now or when there is
+ * room. */
 static PyObject *session_give_back(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Session *self = (Session *)object;
-  if (!has_arguments(count, 2)) {
+  if (!has_arguments(count, count == 3 ? 3 : 2)) {
     return NULL;
   }
   long verb = PyLong_AsLong(arguments[0]);
-  if (verb == -1 && PyErr_Occurred()) {
+  int corrupt = count == 3 ? PyObject_IsTrue(arguments[2]) : 0;
+  if ((verb == -1 && PyErr_Occurred()) || corrupt < 0) {
     return NULL;
   }
   if (!PyBytes_Check(arguments[1]) || PyBytes_Size(arguments[1]) % 8 != 0
-      || PyBytes_Size(arguments[1]) > 8 * KVTIER_KEYS_MAX || !has_long_results((int)verb)) {
+      || PyBytes_Size(arguments[1]) > 8 * KVTIER_KEYS_MAX || !has_long_results((int)verb)
+      || (corrupt && verb != KVTIER_VERB_ACQUIRE)) {
     PyErr_SetString(invalid_argument, "expected ACQUIRE or RESERVE, and at most 2048 ids of 8 bytes");
     return NULL;
   }
-  if (is_over(self) || PyBytes_Size(arguments[1]) == 0 || give_back(self, (int)verb, arguments[1])) {
+  if (is_over(self) || PyBytes_Size(arguments[1]) == 0 || give_back(self, (int)verb, arguments[1], corrupt)) {
     Py_RETURN_NONE;
   }
-  PyObject *orphan = Py_BuildValue("(iO)", (int)verb, arguments[1]);
+  PyObject *orphan = Py_BuildValue("(iOO)", (int)verb, arguments[1], corrupt ? Py_True : Py_False);
   int appended = orphan == NULL ? -1 : PyList_Append(self->orphans, orphan);
   Py_XDECREF(orphan);
   if (appended < 0) {
@@ -1381,7 +1386,7 @@ static PyMethodDef session_methods[] = {
     {"poll", session_poll, METH_O, "Waits for any completions: a dict by correlation id."},
     {"forget", session_forget, METH_O, "Lets go of a correlation id: what its answer grants is given back."},
     {"give_back", (PyCFunction)(void (*)(void))session_give_back, METH_FASTCALL,
-        "Releases leases (of ACQUIRE) or aborts reservations (of RESERVE) in silence."},
+        "Releases leases (of ACQUIRE; corrupt or not) or aborts reservations (of RESERVE) in silence."},
     {"holds", session_holds, METH_O, "Whether what was read under leases with this end counts until now."},
     {"close", session_close, METH_NOARGS, "Ends the session; the daemon hears of it when nobody writes to slots any more."},
     {"begin_writing", session_begin_writing, METH_NOARGS,

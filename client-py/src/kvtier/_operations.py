@@ -24,7 +24,7 @@ from kvtier import _protocol as protocol
 from kvtier._connection import Link, NamespaceProperties
 from kvtier._errors import InvalidArgument, SessionError
 from kvtier._protocol import Status, Tier, Verb
-from kvtier._types import Count, Get, Lease, Leases, Lookup, Options
+from kvtier._types import Count, Get, Held, Lease, Leases, Lookup, Options
 
 T = TypeVar("T")
 
@@ -240,6 +240,7 @@ def get(
             body = completion[3]
             is_whole = completion[1] == count
             ids = _core.granted_ids(body)
+            held = Held(session, [ids], set())
             try:
                 if index + 1 < len(windows) and (is_whole or not flags & protocol.REQUEST_FLAG_LEADING_RUN):
                     following = windows[index + 1]
@@ -253,11 +254,15 @@ def get(
                         copied = _core.gather(*arguments)
                     else:
                         copied = yield Work(count * block_bytes, lambda: _core.gather(*arguments))  # noqa: B023
+                    if Status.CORRUPT in copied:
+                        for lease, outcome in zip(_core.long_results(body), copied, strict=True):
+                            if lease[0] is _OK and outcome is Status.CORRUPT:
+                                held.add_corrupt(lease[4])
                     statuses += _explained(copied, mapped)
                 else:
                     statuses += _core.long_statuses(body)
             finally:
-                session.give_back(Verb.ACQUIRE, ids)
+                held.release()
             if not is_whole and flags & protocol.REQUEST_FLAG_LEADING_RUN:
                 statuses += [Status.MISS] * (len(keys) - start - count)
                 break

@@ -124,17 +124,27 @@ class Lease(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Held:
-    """What is still to be given back to the daemon."""
+class Held:
+    """Leases that are still to be given back to the daemon. Whoever reads blocks says here which did not match their
+    checksums: the daemon is told with the release, and looks for itself."""
 
     session: Session
     ids: list[bytes]
-    verb: Verb
+    """8 bytes each, as many as an answer granted"""
+    corrupt: set[bytes]
+
+    def add_corrupt(self, lease_id: int) -> None:
+        """This lease's bytes did not match their checksum."""
+        self.corrupt.add(lease_id.to_bytes(8, "little"))
 
     def release(self) -> None:
         ids, self.ids = self.ids, []
         for some in ids:
-            self.session.give_back(self.verb, some)
+            if self.corrupt:
+                each = [some[at : at + 8] for at in range(0, len(some), 8)]
+                self.session.give_back(Verb.ACQUIRE, b"".join(one for one in each if one in self.corrupt), True)
+                some = b"".join(one for one in each if one not in self.corrupt)
+            self.session.give_back(Verb.ACQUIRE, some)
 
 
 class Leases:
@@ -160,11 +170,11 @@ class Leases:
         """when the leases end, CLOCK_MONOTONIC; 0: there are none"""
         self.block_bytes = block_bytes
         self._leases = leases
-        self._held: _Held | None = None
+        self._held: Held | None = None
         self.views: list[memoryview | None] = []
         """the bytes of each block that is OK, read-only; None for the others"""
         if session is not None:
-            self._held = _Held(session, held, Verb.ACQUIRE)
+            self._held = Held(session, held, set())
             self._make_views(slabs, unmapped)
 
     @classmethod
@@ -218,14 +228,18 @@ class Leases:
         bytes do not match a checksum that had to be verified), or why there was no lease."""
         held = self._held
         statuses = list(self.statuses)
+        corrupt = []
         for index, (lease, view) in enumerate(zip(self._leases, self.views, strict=True)):
             if view is None or statuses[index] is not Status.OK:
                 continue
             must_verify = lease.flags & protocol.COMPLETION_BLOCK_FLAG_VERIFY
             if must_verify and _core.crc32c(view) != lease.crc32c:
                 statuses[index] = Status.CORRUPT
+                corrupt.append(lease.id)
         if held is None or not held.ids or not held.session.holds(self.expires_ns):
-            statuses = [Status.STALE if status in (Status.OK, Status.CORRUPT) else status for status in statuses]
+            return [Status.STALE if status in (Status.OK, Status.CORRUPT) else status for status in statuses]
+        for lease_id in corrupt:
+            held.add_corrupt(lease_id)
         return statuses
 
     def release(self) -> None:

@@ -94,7 +94,7 @@ final class Batch {
     } finally {
       Session some = session;
       if (some != null) {
-        some.free(calls);
+        some.free(calls, calls.length);
       }
     }
   }

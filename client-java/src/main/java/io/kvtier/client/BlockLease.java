@@ -50,7 +50,7 @@ public final class BlockLease implements AutoCloseable {
     }
     status = block.show(current, answered);
     if (status != Status.OK) {
-      current.release(answered, answered.holdId(0));
+      current.release(answered, 0);
     }
     return status;
   }
@@ -72,8 +72,9 @@ public final class BlockLease implements AutoCloseable {
       return false;
     }
     boolean counts = !block.hasEnded();
+    int flags = block.releaseFlags();
     block.hide();
-    session.release(call, call.holdId(0));
+    session.release(call, flags);
     return counts;
   }
 

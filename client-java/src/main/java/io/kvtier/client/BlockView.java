@@ -1,6 +1,7 @@
 package io.kvtier.client;
 
 import io.kvtier.protocol.CompletionDescriptor;
+import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import java.io.IOException;
@@ -15,6 +16,7 @@ public final class BlockView {
   private @Nullable Session session;
   private @Nullable Call call;
   private @Nullable MemorySegment slab;
+  private boolean corrupt;
 
   BlockView() {}
 
@@ -36,6 +38,12 @@ public final class BlockView {
     session = null;
     call = null;
     slab = null;
+    corrupt = false;
+  }
+
+  /** How to release the block: whether its bytes were seen not to match their checksum. */
+  int releaseFlags() {
+    return corrupt ? RequestDescriptor.FLAG_CORRUPT : 0;
   }
 
   boolean isShown() {
@@ -97,14 +105,19 @@ public final class BlockView {
     return (call().flags(0) & CompletionDescriptor.BLOCK_FLAG_VERIFY) != 0;
   }
 
-  /** Whether the bytes match their checksum. */
+  /**
+   * Whether the bytes match their checksum. Where they do not, the release tells the daemon, which
+   * looks for itself.
+   */
   public boolean verify() {
-    return Copies.checksum(segment()) == checksum();
+    boolean matches = Copies.checksum(segment()) == checksum();
+    corrupt |= !matches && !hasEnded();
+    return matches;
   }
 
   /** Whether what is read now no longer counts. */
   public boolean hasEnded() {
     Session some = session;
-    return some == null || System.nanoTime() - call().value >= 0 || !some.holdsLeases();
+    return some == null || !some.holdsLeases(call().value);
   }
 }

@@ -1,5 +1,6 @@
 package io.kvtier.client;
 
+import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import org.jspecify.annotations.Nullable;
@@ -33,11 +34,13 @@ public final class LeasePipeline implements AutoCloseable {
   private final long[] tags;
   private final Call[] read;
   private final long[] ids;
+  private final long[] corruptIds;
   private @Nullable Session session;
   private int head;
   private int size;
   private int readCount;
   private int idCount;
+  private int corruptCount;
 
   LeasePipeline(Operations operations, Namespace namespace, int capacity, Options options) {
     if (capacity < 1) {
@@ -51,6 +54,7 @@ public final class LeasePipeline implements AutoCloseable {
     this.tags = new long[capacity];
     this.read = new Call[capacity];
     this.ids = new long[capacity];
+    this.corruptIds = new long[capacity];
   }
 
   /** How many are in flight. */
@@ -138,7 +142,6 @@ public final class LeasePipeline implements AutoCloseable {
         handOut(some, call, tag, handler);
       }
     } finally {
-      block.hide();
       giveBack(some);
     }
     return handedOut;
@@ -146,19 +149,34 @@ public final class LeasePipeline implements AutoCloseable {
 
   private void handOut(Session some, Call call, long tag, Handler handler) {
     Status status = call.blockStatus(0);
-    block.hide();
-    if (status == Status.OK) {
-      ids[idCount++] = call.holdId(0);
+    boolean leased = status == Status.OK;
+    if (leased) {
       status = block.show(some, call);
     }
-    handler.onBlock(tag, status, block);
+    try {
+      handler.onBlock(tag, status, block);
+    } finally {
+      if (leased && block.releaseFlags() == 0) {
+        ids[idCount++] = call.holdId(0);
+      } else if (leased) {
+        corruptIds[corruptCount++] = call.holdId(0);
+      }
+      block.hide();
+    }
   }
 
   private void giveBack(Session some) {
     if (readCount > 0) {
-      some.release(read, readCount, ids, idCount);
+      if (idCount > 0) {
+        some.giveBack(Verb.RELEASE, 0, ids, idCount);
+      }
+      if (corruptCount > 0) {
+        some.giveBack(Verb.RELEASE, RequestDescriptor.FLAG_CORRUPT, corruptIds, corruptCount);
+      }
+      some.free(read, readCount);
       readCount = 0;
       idCount = 0;
+      corruptCount = 0;
     }
   }
 

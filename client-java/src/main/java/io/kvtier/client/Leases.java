@@ -1,6 +1,7 @@
 package io.kvtier.client;
 
 import io.kvtier.protocol.CompletionDescriptor;
+import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
@@ -33,6 +34,8 @@ public final class Leases implements Grant {
   private final int granted;
   private final long endNs;
   private final AtomicBoolean closed = new AtomicBoolean();
+  private final boolean[] corrupt;
+  private volatile boolean anyCorrupt;
 
   private Leases(
       Operations operations,
@@ -57,6 +60,7 @@ public final class Leases implements Grant {
     this.ids = ids;
     this.granted = granted;
     this.endNs = endNs;
+    this.corrupt = new boolean[views.length];
   }
 
   /** Reads the answer to ACQUIRE, and maps the slabs that it names. */
@@ -110,7 +114,7 @@ public final class Leases implements Grant {
       runEnded |= chunkGranted < call.expected;
     }
     if (session != null && unwanted.length > 0) {
-      session.giveBack(Verb.RELEASE, unwanted, unwanted.length);
+      session.giveBack(Verb.RELEASE, 0, unwanted, unwanted.length);
     }
     // The calls are still in use, so this cannot fail.
     Session used = session != null && granted > 0 && session.beginUse() ? session : null;
@@ -198,12 +202,25 @@ public final class Leases implements Grant {
   /** Whether what is read now no longer counts. */
   public boolean hasEnded() {
     Session some = session;
-    return some == null || closed.get() || System.nanoTime() - endNs >= 0 || !some.holdsLeases();
+    return some == null || closed.get() || !some.holdsLeases(endNs);
   }
 
-  /** Whether a leased block's bytes match their checksum. */
+  /**
+   * Whether a leased block's bytes match their checksum. Where they do not, the release tells the
+   * daemon, which looks for itself.
+   */
   public boolean verify(int index) {
-    return Copies.checksum(segment(index)) == checksums[index];
+    return matches(index, Copies.checksum(segment(index)));
+  }
+
+  /** Whether what was read of a leased block, which has this checksum, is what it shall be. */
+  boolean matches(int index, int checksum) {
+    boolean same = checksum == checksums[index];
+    if (!same && !hasEnded()) {
+      corrupt[index] = true;
+      anyCorrupt = true;
+    }
+    return same;
   }
 
   /** Whether all leased blocks match their checksums, and the leases had not ended by then. */
@@ -227,13 +244,58 @@ public final class Leases implements Grant {
       return new BatchResult(Status.OK, "", new Blocks(0));
     }
     try {
-      return operations.await(
-          operations.ids(
-              Verb.RELEASE, 0, some, ids, granted, operations.deadlineNs(Options.DEFAULT), null),
-          Operations::batchResult);
+      if (!anyCorrupt) {
+        return operations.await(release(some, 0, ids, granted), Operations::batchResult);
+      }
+      boolean[] marks = corrupt.clone();
+      long[] sound = ids(marks, false);
+      long[] damaged = ids(marks, true);
+      Batch ofSound = release(some, 0, sound, sound.length);
+      Batch ofDamaged = release(some, RequestDescriptor.FLAG_CORRUPT, damaged, damaged.length);
+      return merged(
+          marks,
+          operations.await(ofSound, Operations::batchResult),
+          operations.await(ofDamaged, Operations::batchResult));
     } finally {
       some.endUse();
     }
+  }
+
+  private Batch release(Session some, int flags, long[] which, int count) {
+    return operations.ids(
+        Verb.RELEASE, flags, some, which, count, operations.deadlineNs(Options.DEFAULT), null);
+  }
+
+  /** The ids of the leases of the blocks that are marked so. */
+  private long[] ids(boolean[] marks, boolean mark) {
+    long[] some = new long[granted];
+    int count = 0;
+    int next = 0;
+    for (int i = 0; i < views.length; i++) {
+      if (views[i] != null) {
+        if (marks[i] == mark) {
+          some[count++] = ids[next];
+        }
+        next++;
+      }
+    }
+    return Arrays.copyOf(some, count);
+  }
+
+  private BatchResult merged(boolean[] marks, BatchResult sound, BatchResult damaged) {
+    Blocks all = new Blocks(granted);
+    int next = 0;
+    int nextSound = 0;
+    int nextDamaged = 0;
+    for (int i = 0; i < views.length; i++) {
+      if (views[i] != null) {
+        all.set(
+            next++,
+            marks[i] ? damaged.blocks().status(nextDamaged++) : sound.blocks().status(nextSound++));
+      }
+    }
+    BatchResult first = sound.status() == Status.OK ? damaged : sound;
+    return new BatchResult(first.status(), first.detail(), all);
   }
 
   /** Ends the leases without waiting. */
@@ -241,7 +303,15 @@ public final class Leases implements Grant {
   public void close() {
     Session some = session;
     if (some != null && closed.compareAndSet(false, true)) {
-      some.giveBack(Verb.RELEASE, ids, granted);
+      if (anyCorrupt) {
+        boolean[] marks = corrupt.clone();
+        long[] sound = ids(marks, false);
+        long[] damaged = ids(marks, true);
+        some.giveBack(Verb.RELEASE, 0, sound, sound.length);
+        some.giveBack(Verb.RELEASE, RequestDescriptor.FLAG_CORRUPT, damaged, damaged.length);
+      } else {
+        some.giveBack(Verb.RELEASE, 0, ids, granted);
+      }
       some.endUse();
     }
   }

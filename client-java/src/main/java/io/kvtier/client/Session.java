@@ -58,10 +58,12 @@ final class Session {
   /** Ids to give back that found no room in the ring. */
   private static final class Owed {
     final Verb verb;
+    final int flags;
     final long[] ids;
 
-    Owed(Verb verb, long[] ids) {
+    Owed(Verb verb, int flags, long[] ids) {
       this.verb = verb;
+      this.flags = flags;
       this.ids = ids;
     }
   }
@@ -85,6 +87,7 @@ final class Session {
   private int freeCount;
   private int callCount;
   private long sequence = 1;
+  private boolean bellDue;
   private int uses = 1;
   private int writers;
 
@@ -119,13 +122,16 @@ final class Session {
   }
 
   /**
-   * Whether what leases cover may still be believed. Looks at the word in which the daemon says
-   * that it ended the session. Only while the session is in use.
+   * Whether what was read until now under leases counts: not once they have ended or the session
+   * has, for their slots may hold other blocks since. The one rule for all readers. Looks at the
+   * word in which the daemon says that it ended the session. Only while the session is in use.
    */
-  boolean holdsLeases() {
-    // What was read of the leased bytes is read before the word, which is written before the end.
+  boolean holdsLeases(long endNs) {
+    // The bytes were read before the words that vouch for them.
     Words.acquireFence();
-    return alive && Words.getIntAcquire(region, SessionRegionDescriptor.END_REASON_OFFSET) == 0;
+    return System.nanoTime() - endNs < 0
+        && alive
+        && Words.getIntAcquire(region, SessionRegionDescriptor.END_REASON_OFFSET) == 0;
   }
 
   String endText() {
@@ -280,19 +286,27 @@ final class Session {
     Words.putLong(region, offset + RequestDescriptor.ARGUMENT_OFFSET + 8, 0);
     Words.putLong(region, offset + RequestDescriptor.ARGUMENT_OFFSET + 16, 0);
     request.writeBody(region, offset + RequestDescriptor.HEADER_BYTES);
+    bellDue |= wantsBell(request);
     return true;
+  }
+
+  /**
+   * Nobody waits for a silent RELEASE: a daemon that sleeps takes it when it next looks, within
+   * milliseconds. Damage is told at once.
+   */
+  private static boolean wantsBell(Request request) {
+    return request.verb != Verb.RELEASE
+        || (request.flags & RequestDescriptor.FLAG_SILENT) == 0
+        || (request.flags & RequestDescriptor.FLAG_CORRUPT) != 0;
   }
 
   private void publish() {
     if (requests.hasUnpublished()) {
       requests.publish();
-      ringIfWaiting();
-    }
-  }
-
-  private void publishQuietly() {
-    if (requests.hasUnpublished()) {
-      requests.publish();
+      if (bellDue) {
+        bellDue = false;
+        ringIfWaiting();
+      }
     }
   }
 
@@ -321,38 +335,33 @@ final class Session {
    * Ends holds without asking for an answer. Never waits: what finds no room is sent later.
    *
    * @param verb RELEASE or ABORT
+   * @param flags {@link RequestDescriptor#FLAG_CORRUPT}, or 0
    */
-  void giveBack(Verb verb, long[] ids, int count) {
+  void giveBack(Verb verb, int flags, long[] ids, int count) {
     lock.lock();
     try {
       if (alive) {
-        owe(verb, ids, count);
-        if (verb == Verb.RELEASE) {
-          // Nobody waits for it: a daemon that sleeps takes it when it next looks, within
-          // milliseconds.
-          publishQuietly();
-        } else {
-          publish();
-        }
+        owe(verb, flags, ids, count);
+        publish();
       }
     } finally {
       lock.unlock();
     }
   }
 
-  private void owe(Verb verb, long[] ids, int count) {
+  private void owe(Verb verb, int flags, long[] ids, int count) {
     payOwed();
     for (int from = 0; from < count; from += Protocol.KEYS_MAX) {
       int some = Math.min(Protocol.KEYS_MAX, count - from);
-      if (!owed.isEmpty() || !writeSilent(verb, ids, from, some)) {
-        owed.add(new Owed(verb, Arrays.copyOfRange(ids, from, from + some)));
+      if (!owed.isEmpty() || !writeSilent(verb, flags, ids, from, some)) {
+        owed.add(new Owed(verb, flags, Arrays.copyOfRange(ids, from, from + some)));
       }
     }
   }
 
-  private boolean writeSilent(Verb verb, long[] ids, int from, int count) {
+  private boolean writeSilent(Verb verb, int flags, long[] ids, int from, int count) {
     silent.verb = verb;
-    silent.flags = RequestDescriptor.FLAG_SILENT;
+    silent.flags = flags | RequestDescriptor.FLAG_SILENT;
     silent.argument = 0;
     silent.ids = ids;
     silent.from = from;
@@ -439,7 +448,7 @@ final class Session {
 
   private void payOwed() {
     for (Owed some = owed.peek();
-        some != null && writeSilent(some.verb, some.ids, 0, some.ids.length);
+        some != null && writeSilent(some.verb, some.flags, some.ids, 0, some.ids.length);
         some = owed.peek()) {
       owed.remove();
     }
@@ -530,7 +539,7 @@ final class Session {
         ids[granted++] = call.holdId(i);
       }
     }
-    owe(back, ids, granted);
+    owe(back, 0, ids, granted);
   }
 
   /** Answers a call of a batch in the daemon's place. */
@@ -541,34 +550,17 @@ final class Session {
     }
   }
 
-  /** Ends a lease without asking for an answer, and gives back the call that granted it. */
-  void release(Call call, long leaseId) {
+  /**
+   * Ends the lease that a call was granted, without asking for an answer, and gives back the call.
+   *
+   * @param flags {@link RequestDescriptor#FLAG_CORRUPT}, or 0
+   */
+  void release(Call call, int flags) {
     lock.lock();
     try {
-      if (alive) {
-        oneId[0] = leaseId;
-        owe(Verb.RELEASE, oneId, 1);
-        publish();
-      }
+      oneId[0] = call.holdId(0);
+      giveBack(Verb.RELEASE, flags, oneId, 1);
       freeOne(call);
-    } finally {
-      lock.unlock();
-    }
-  }
-
-  /** Ends leases without asking for an answer, and gives back the calls that granted them. */
-  void release(Call[] answeredCalls, int callsRead, long[] leaseIds, int leases) {
-    lock.lock();
-    try {
-      if (alive && leases > 0) {
-        owe(Verb.RELEASE, leaseIds, leases);
-        publish();
-      }
-      for (int i = 0; i < callsRead; i++) {
-        if (answeredCalls[i].slot >= 0) {
-          freeOne(answeredCalls[i]);
-        }
-      }
     } finally {
       lock.unlock();
     }
@@ -587,12 +579,12 @@ final class Session {
   }
 
   /** Gives calls back whose answers are read. */
-  void free(Call[] answeredCalls) {
+  void free(Call[] answeredCalls, int count) {
     lock.lock();
     try {
-      for (Call call : answeredCalls) {
-        if (call.slot >= 0) {
-          freeOne(call);
+      for (int i = 0; i < count; i++) {
+        if (answeredCalls[i].slot >= 0) {
+          freeOne(answeredCalls[i]);
         }
       }
     } finally {

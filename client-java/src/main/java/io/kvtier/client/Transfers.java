@@ -216,15 +216,17 @@ final class Transfers {
     if (bytes > destination.byteSize()) {
       return Status.TOO_LARGE;
     }
+    boolean matches = true;
     if (leases.mustVerify(index)) {
       // The copy is verified, not the source: it is what the caller keeps.
-      if (COPIES.copyWithChecksum(source, destination) != leases.checksum(index)) {
-        return Status.CORRUPT;
-      }
+      matches = leases.matches(index, COPIES.copyWithChecksum(source, destination));
     } else {
       COPIES.copy(source, destination);
     }
-    return leases.hasEnded() ? Status.STALE : Status.OK;
+    if (leases.hasEnded()) {
+      return Status.STALE;
+    }
+    return matches ? Status.OK : Status.CORRUPT;
   }
 
   private static void checkDestinations(

@@ -24,9 +24,15 @@ import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.LongConsumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -38,6 +44,18 @@ final class FakeDaemon implements AutoCloseable {
   interface Script {
     /** Whether it dealt with the request itself; the default answer is written otherwise. */
     boolean handle(Link link, Verb verb, long correlationId, int count);
+  }
+
+  /** A request as it came. */
+  record Asked(Verb verb, int flags, long deadlineNs, int count, List<Long> ids) {
+    boolean has(int flag) {
+      return (flags & flag) != 0;
+    }
+  }
+
+  /** What a long result says of a block. */
+  record Granted(Status status, long holdId, long offset, int length, int checksum, int flags) {
+    static final Granted MISS = new Granted(Status.MISS, 0, 0, 0, 0, 0);
   }
 
   /** One session. */
@@ -52,8 +70,41 @@ final class FakeDaemon implements AutoCloseable {
       this.requests = region.requestConsumer();
     }
 
+    /** Grants blocks in slab 0, with leases that outlast the test. */
+    void grant(Verb verb, long correlationId, List<Granted> blocks) {
+      claim(
+          verb,
+          correlationId,
+          Status.OK,
+          blocks.size(),
+          at -> {
+            MemorySegment segment = region.segment();
+            Words.putLong(segment, at + CompletionDescriptor.VALUE_OFFSET, Long.MAX_VALUE / 2);
+            long result = at + CompletionDescriptor.HEADER_BYTES;
+            for (Granted block : blocks) {
+              int status = block.status().code();
+              Words.putShort(segment, result + CompletionDescriptor.BLOCK_STATUS_OFFSET, status);
+              Words.putByte(
+                  segment, result + CompletionDescriptor.BLOCK_FLAGS_OFFSET, block.flags());
+              Words.putInt(
+                  segment, result + CompletionDescriptor.BLOCK_CHECKSUM_OFFSET, block.checksum());
+              Words.putLong(segment, result + CompletionDescriptor.BLOCK_ID_OFFSET, block.holdId());
+              Words.putInt(
+                  segment, result + CompletionDescriptor.BLOCK_LENGTH_OFFSET, block.length());
+              Words.putLong(
+                  segment, result + CompletionDescriptor.BLOCK_OFFSET_OFFSET, block.offset());
+              result += CompletionDescriptor.resultBytes(verb);
+            }
+          });
+    }
+
     /** Writes a completion whose blocks are all zero, which is OK. */
     void complete(Verb verb, long correlationId, Status status, int count) {
+      claim(verb, correlationId, status, count, at -> {});
+    }
+
+    private void claim(
+        Verb verb, long correlationId, Status status, int count, LongConsumer writer) {
       try {
         int bytes = CompletionDescriptor.recordBytes(verb, count);
         long at = completions.tryClaim(bytes);
@@ -64,6 +115,7 @@ final class FakeDaemon implements AutoCloseable {
         Words.putShort(segment, at + CompletionDescriptor.STATUS_OFFSET, status.code());
         Words.putLong(segment, at + CompletionDescriptor.CORRELATION_OFFSET, correlationId);
         Words.putInt(segment, at + CompletionDescriptor.COUNT_OFFSET, count);
+        writer.accept(at);
         publish();
       } catch (ProtocolViolation e) {
         throw new IllegalStateException(e);
@@ -92,6 +144,7 @@ final class FakeDaemon implements AutoCloseable {
         int flags = Words.getByte(segment, at + RequestDescriptor.FLAGS_OFFSET);
         long id = Words.getLong(segment, at + RequestDescriptor.CORRELATION_OFFSET);
         int count = Words.getInt(segment, at + RequestDescriptor.COUNT_OFFSET);
+        asked.add(read(segment, at, verb, flags, count));
         requests.skip(requests.recordBytes());
         requests.release();
         if (verb == null || (flags & RequestDescriptor.FLAG_SILENT) != 0) {
@@ -104,6 +157,29 @@ final class FakeDaemon implements AutoCloseable {
     }
   }
 
+  private static Asked read(
+      MemorySegment segment, long at, @Nullable Verb verb, int flags, int count) {
+    List<Long> ids = new ArrayList<>();
+    for (int i = 0; verb != null && verb.body() == Verb.Body.IDS && i < count; i++) {
+      long id = at + RequestDescriptor.HEADER_BYTES + (long) i * RequestDescriptor.idStride(flags);
+      ids.add(Words.getLong(segment, id));
+    }
+    return new Asked(
+        verb == null ? Verb.PING : verb,
+        flags,
+        Words.getLong(segment, at + RequestDescriptor.DEADLINE_OFFSET),
+        count,
+        ids);
+  }
+
+  static final int SLAB_BYTES = 1 << 20;
+
+  /** All that was asked, in order. */
+  final Queue<Asked> asked = new ConcurrentLinkedQueue<>();
+
+  /** The bytes of slab 0, the only one. */
+  final MemorySegment slab;
+
   final AtomicInteger connections = new AtomicInteger();
   final AtomicInteger silentRequests = new AtomicInteger();
   volatile Script script = (link, verb, id, count) -> false;
@@ -113,12 +189,21 @@ final class FakeDaemon implements AutoCloseable {
 
   volatile int version = Protocol.VERSION;
   volatile boolean hangUp;
+
+  /** Whether clients take the daemon for asleep, and ring. */
+  volatile boolean asleep;
+
+  private final Arena slabArena = Arena.ofShared();
+  private final Descriptor slabMemory;
+  private volatile @Nullable Path doorbellInfo;
   private final UnixSocket listener;
   private final Thread thread;
   private volatile boolean running = true;
   private volatile @Nullable Throwable failure;
 
   FakeDaemon(Path socket) throws IOException {
+    slabMemory = SharedMemory.create("fake-slab", SLAB_BYTES);
+    slab = SharedMemory.map(slabMemory, SLAB_BYTES, true, slabArena);
     listener = UnixSocket.listen(socket, 0600);
     thread = new Thread(this::run, "fake-daemon");
     thread.start();
@@ -174,12 +259,47 @@ final class FakeDaemon implements AutoCloseable {
       Words.putIntRelease(words, DaemonRegionDescriptor.READY_OFFSET, 1);
       Link link = new Link(SessionRegion.create(memory, 1, requestBytes, completionBytes, arena));
       connection.send(welcomeBytes("fake"), memory, doorbell.descriptor(), daemon);
+      doorbellInfo = Path.of("/proc/self/fdinfo/" + doorbell.descriptor().number());
       while (running && !hangUp && !connection.awaitHangup(0)) {
+        Words.putIntVolatile(words, DaemonRegionDescriptor.INDEX_WAITING_OFFSET, asleep ? 1 : 0);
         link.serve();
+        serveSlab(connection);
         Thread.onSpinWait();
       }
       hangUp = false;
     }
+  }
+
+  private void serveSlab(UnixSocket connection) throws IOException {
+    UnixSocket.Message question = connection.receive(HandshakeDescriptor.MESSAGE_BYTES_MAX);
+    if (question != null && question.bytes().length >= HandshakeDescriptor.MAP_SLAB_BYTES) {
+      byte[] answer = question.bytes();
+      MemorySegment fields = MemorySegment.ofArray(answer);
+      fields.set(
+          ValueLayout.JAVA_SHORT_UNALIGNED,
+          HandshakeDescriptor.MAP_SLAB_STATUS_OFFSET,
+          (short) Status.OK.code());
+      connection.send(answer, slabMemory);
+    }
+  }
+
+  /** How often the bell of the session was rung. */
+  long bells() throws IOException {
+    Path info = doorbellInfo;
+    if (info == null) {
+      return 0;
+    }
+    for (String line : Files.readAllLines(info)) {
+      if (line.startsWith("eventfd-count:")) {
+        return Long.parseLong(line.substring(line.indexOf(':') + 1).trim(), 16);
+      }
+    }
+    throw new IOException("no count in " + info);
+  }
+
+  /** The requests with this verb that came. */
+  List<Asked> asked(Verb verb) {
+    return asked.stream().filter(one -> one.verb() == verb).toList();
   }
 
   private byte[] welcomeBytes(String text) {
@@ -196,6 +316,9 @@ final class FakeDaemon implements AutoCloseable {
         ValueLayout.JAVA_SHORT_UNALIGNED,
         HandshakeDescriptor.WELCOME_TEXT_BYTES_OFFSET,
         (short) utf8.length);
+    out.set(
+        ValueLayout.JAVA_LONG_UNALIGNED, HandshakeDescriptor.WELCOME_SLAB_BYTES_OFFSET, SLAB_BYTES);
+    out.set(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.WELCOME_SLAB_COUNT_OFFSET, 1);
     System.arraycopy(utf8, 0, bytes, HandshakeDescriptor.WELCOME_TEXT_OFFSET, utf8.length);
     return bytes;
   }
@@ -209,6 +332,8 @@ final class FakeDaemon implements AutoCloseable {
       Thread.currentThread().interrupt();
     }
     listener.close();
+    slabArena.close();
+    slabMemory.close();
     Throwable seen = failure;
     if (seen != null) {
       throw new AssertionError("the fake daemon failed", seen);
