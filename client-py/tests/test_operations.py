@@ -148,3 +148,38 @@ def test_giveBack_corruptInAFullRing_saysSoLater(driven: Driven) -> None:
     assert released(driven) == [(protocol.REQUEST_FLAG_CORRUPT, ids(7))]
     with pytest.raises(InvalidArgument):
         session.give_back(Verb.RESERVE, ids(7), True)
+
+
+def window(statuses: list[Status]) -> operations.Completion:
+    """An ACQUIRE's completion with these statuses."""
+    body = b"".join(lease(length=BLOCK_BYTES, identity=i + 1, status=status) for i, status in enumerate(statuses))
+    run = next((i for i, status in enumerate(statuses) if status is not Status.OK), len(statuses))
+    return (Status.OK, run, 1 << 62, body, False, Verb.ACQUIRE)
+
+
+@pytest.mark.parametrize("leading_run", [False, True])
+@pytest.mark.parametrize("hole", [Status.MISS, Status.PENDING])
+def test_get_hole_endsTheLeadingRunOnlyWhereABlockIsNowhere(driven: Driven, hole: Status, leading_run: bool) -> None:
+    flags = protocol.REQUEST_FLAG_LEADING_RUN if leading_run else 0
+    per_window = operations.GET_WINDOW_BYTES // BLOCK_BYTES
+    count = 3 * per_window
+    get = operations.get(driven.context, KEYS[:count], bytearray(count * BLOCK_BYTES), flags, 0, False)
+    answers = [window([Status.OK] * per_window) for _ in range(3)]
+    answers[1] = window([Status.OK, hole] + [Status.OK] * (per_window - 2))
+    asked = 0
+    command = next(get)
+    with pytest.raises(StopIteration) as stop:
+        while True:
+            if isinstance(command, operations.Submit):
+                asked += 1
+                command = get.send(asked)
+            elif isinstance(command, operations.Work):
+                command = get.send(command.function())
+            else:
+                command = get.send(answers[command if isinstance(command, int) else 0])
+    run, statuses = stop.value.value
+    assert run == per_window + 1 and statuses[run] is hole and len(statuses) == count
+    if leading_run and hole is Status.MISS:
+        assert asked == 1 and set(statuses[2 * per_window :]) == {Status.MISS}
+    else:
+        assert asked == 2 and set(statuses[2 * per_window :]) == {Status.OK}

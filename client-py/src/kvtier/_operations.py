@@ -213,6 +213,15 @@ def lookup(context: Context, keys: Sequence[bytes]) -> Operation[Lookup]:
     return Lookup(run, load_ns / 1e9, parts)
 
 
+def _ends_run(completion: Completion, count: int, flags: int) -> bool:
+    """Whether only the leading run is wanted and one of these blocks is nowhere: then nothing further is asked for."""
+    return (
+        completion[1] < count
+        and bool(flags & protocol.REQUEST_FLAG_LEADING_RUN)
+        and Status.MISS in _core.long_statuses(completion[3])
+    )
+
+
 def get(
     context: Context, keys: Sequence[bytes], into: object, flags: int, lease_ns: int, verify_all: bool
 ) -> Operation[Get]:
@@ -238,11 +247,11 @@ def get(
                 statuses += [completion[0]] * count
                 continue
             body = completion[3]
-            is_whole = completion[1] == count
+            is_last = _ends_run(completion, count, flags)
             ids = _core.granted_ids(body)
             held = Held(session, [ids], set())
             try:
-                if index + 1 < len(windows) and (is_whole or not flags & protocol.REQUEST_FLAG_LEADING_RUN):
+                if index + 1 < len(windows) and not is_last:
                     following = windows[index + 1]
                     ticket = yield Submit(
                         context.request(Verb.ACQUIRE, namespace, keys, *following, flags, lease_ns)
@@ -263,7 +272,7 @@ def get(
                     statuses += _core.long_statuses(body)
             finally:
                 held.release()
-            if not is_whole and flags & protocol.REQUEST_FLAG_LEADING_RUN:
+            if is_last:
                 statuses += [Status.MISS] * (len(keys) - start - count)
                 break
     except SessionError as error:
@@ -412,7 +421,7 @@ def acquire(context: Context, keys: Sequence[bytes], flags: int, lease_ns: int) 
                 if mapped is not _OK:
                     unmapped = mapped
             leases += [Lease(*fields) for fields in _core.long_results(body)]
-            if completion[1] < count and flags & protocol.REQUEST_FLAG_LEADING_RUN:
+            if _ends_run(completion, count, flags):
                 leases += [Lease(Status.MISS)] * (len(keys) - start - count)
                 break
         result = Leases(session, link.read_slabs, leases, held, expires_ns, context.properties.block_bytes, unmapped)

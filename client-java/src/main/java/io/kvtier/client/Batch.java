@@ -87,6 +87,14 @@ final class Batch {
     return blocks;
   }
 
+  /** Asks the daemon to give up what still waits; it is answered all the same. */
+  void cancel() {
+    Session some = session;
+    if (some != null) {
+      some.cancel(this);
+    }
+  }
+
   /** Reads the answer, then gives the calls back. */
   <T> T read(Function<Batch, T> reader) {
     try {

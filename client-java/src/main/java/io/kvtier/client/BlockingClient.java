@@ -74,7 +74,7 @@ public final class BlockingClient {
   public Reservations reserve(Namespace namespace, Keys keys, Options options) {
     return operations.await(
         start(Verb.RESERVE, namespace, keys, options),
-        batch -> Reservations.read(operations, batch));
+        batch -> Reservations.read(operations, batch, options));
   }
 
   public Reservations reserve(Namespace namespace, Keys keys) {

@@ -24,6 +24,7 @@ import org.jspecify.annotations.Nullable;
 public final class Leases implements Grant {
   private final Operations operations;
   private final @Nullable Session session;
+  private final Options options;
   private final Status status;
   private final String detail;
   private final Blocks blocks;
@@ -40,6 +41,7 @@ public final class Leases implements Grant {
   private Leases(
       Operations operations,
       @Nullable Session session,
+      Options options,
       Status status,
       String detail,
       Blocks blocks,
@@ -51,6 +53,7 @@ public final class Leases implements Grant {
       long endNs) {
     this.operations = operations;
     this.session = session;
+    this.options = options;
     this.status = status;
     this.detail = detail;
     this.blocks = blocks;
@@ -79,19 +82,23 @@ public final class Leases implements Grant {
     for (int c = 0; c < batch.calls.length && session != null; c++) {
       Call call = batch.calls[c];
       if (call.status != Status.OK) {
-        runEnded = true;
         continue;
       }
       int chunkGranted = 0;
+      boolean beyond = options.leadingRun() && runEnded;
       for (int i = 0; i < call.expected; i++) {
         int block = c * batch.chunk + i;
-        if (call.blockStatus(i) != Status.OK) {
+        Status answered = call.blockStatus(i);
+        runEnded |= answered == Status.MISS;
+        if (beyond) {
+          // A block of a chunk before it is nowhere.
+          blocks.set(block, Status.MISS, TierId.NONE);
+          if (answered == Status.OK) {
+            unwanted = append(unwanted, call.holdId(i));
+          }
           continue;
         }
-        if (options.leadingRun() && runEnded) {
-          // The chunk before it was cut short: this one is beyond the run.
-          unwanted = append(unwanted, call.holdId(i));
-          blocks.set(block, Status.MISS, TierId.NONE);
+        if (answered != Status.OK) {
           continue;
         }
         try {
@@ -111,7 +118,6 @@ public final class Leases implements Grant {
       if (chunkGranted > 0) {
         endNs = Math.min(endNs, call.value);
       }
-      runEnded |= chunkGranted < call.expected;
     }
     if (session != null && unwanted.length > 0) {
       session.giveBack(Verb.RELEASE, 0, unwanted, unwanted.length);
@@ -121,6 +127,7 @@ public final class Leases implements Grant {
     return new Leases(
         operations,
         used,
+        options,
         batch.status(),
         batch.detail(),
         blocks,
@@ -233,25 +240,34 @@ public final class Leases implements Grant {
     return granted == 0 || !hasEnded();
   }
 
+  /** As the other, with the timeout that the leases were acquired with. */
+  public BatchResult release() {
+    return release(options);
+  }
+
   /**
    * Ends the leases and waits for the daemon's word.
    *
+   * @param releaseOptions of which the timeout counts
    * @return per lease granted, in order: OK, or STALE where it had ended before
    */
-  public BatchResult release() {
+  public BatchResult release(Options releaseOptions) {
     Session some = session;
     if (some == null || !closed.compareAndSet(false, true)) {
       return new BatchResult(Status.OK, "", new Blocks(0));
     }
+    long deadlineNs = operations.deadlineNs(releaseOptions);
     try {
       if (!anyCorrupt) {
-        return operations.await(release(some, 0, ids, granted), Operations::batchResult);
+        return operations.await(
+            release(some, 0, ids, granted, deadlineNs), Operations::batchResult);
       }
       boolean[] marks = corrupt.clone();
       long[] sound = ids(marks, false);
       long[] damaged = ids(marks, true);
-      Batch ofSound = release(some, 0, sound, sound.length);
-      Batch ofDamaged = release(some, RequestDescriptor.FLAG_CORRUPT, damaged, damaged.length);
+      Batch ofSound = release(some, 0, sound, sound.length, deadlineNs);
+      Batch ofDamaged =
+          release(some, RequestDescriptor.FLAG_CORRUPT, damaged, damaged.length, deadlineNs);
       return merged(
           marks,
           operations.await(ofSound, Operations::batchResult),
@@ -261,9 +277,8 @@ public final class Leases implements Grant {
     }
   }
 
-  private Batch release(Session some, int flags, long[] which, int count) {
-    return operations.ids(
-        Verb.RELEASE, flags, some, which, count, operations.deadlineNs(Options.DEFAULT), null);
+  private Batch release(Session some, int flags, long[] which, int count, long deadlineNs) {
+    return operations.ids(Verb.RELEASE, flags, some, which, count, deadlineNs, null);
   }
 
   /** The ids of the leases of the blocks that are marked so. */

@@ -173,7 +173,7 @@ public final class Namespace {
   public CompletableFuture<Reservations> reserve(Keys keys, Options options) {
     return operations.async(
         listener -> start(Verb.RESERVE, keys, options, listener),
-        batch -> Reservations.read(operations, batch));
+        batch -> Reservations.read(operations, batch, options));
   }
 
   public CompletableFuture<Reservations> reserve(Keys keys) {

@@ -46,10 +46,7 @@ final class Operations {
             throw e;
           }
         });
-    Session session = started.session;
-    if (session != null) {
-      future.onCancel(() -> session.cancel(started));
-    }
+    future.onCancel(started::cancel);
     return future;
   }
 

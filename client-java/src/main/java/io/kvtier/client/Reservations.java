@@ -19,6 +19,7 @@ import org.jspecify.annotations.Nullable;
 public final class Reservations implements Grant {
   private final Operations operations;
   private final @Nullable Session session;
+  private final Options options;
   private final Status status;
   private final String detail;
   private final Blocks blocks;
@@ -30,6 +31,7 @@ public final class Reservations implements Grant {
   private Reservations(
       Operations operations,
       @Nullable Session session,
+      Options options,
       Status status,
       String detail,
       Blocks blocks,
@@ -38,6 +40,7 @@ public final class Reservations implements Grant {
       int granted) {
     this.operations = operations;
     this.session = session;
+    this.options = options;
     this.status = status;
     this.detail = detail;
     this.blocks = blocks;
@@ -47,7 +50,7 @@ public final class Reservations implements Grant {
   }
 
   /** Reads the answer to RESERVE, and maps the slabs that it names. */
-  static Reservations read(Operations operations, Batch batch) {
+  static Reservations read(Operations operations, Batch batch, Options options) {
     int count = batch.count;
     Blocks blocks = batch.blocks();
     @Nullable MemorySegment[] views = new MemorySegment[count];
@@ -82,7 +85,7 @@ public final class Reservations implements Grant {
       session.endWriting();
     }
     return new Reservations(
-        operations, used, batch.status(), batch.detail(), blocks, views, ids, granted);
+        operations, used, options, batch.status(), batch.detail(), blocks, views, ids, granted);
   }
 
   /** OK when the operation was carried out, whatever its blocks say; otherwise why not. */
@@ -134,24 +137,29 @@ public final class Reservations implements Grant {
   /**
    * Makes the reserved blocks visible.
    *
+   * @param commitOptions of which the timeout counts
    * @return per block asked for: OK once it is visible, STALE when the reservation had ended, or
    *     why it was not reserved
    */
+  public CompletableFuture<BatchResult> commit(Options commitOptions) {
+    settle();
+    return operations.async(listener -> startCommit(commitOptions, listener), this::merge);
+  }
+
+  /** As the other, with the timeout that the reservation had. */
   public CompletableFuture<BatchResult> commit() {
-    settle();
-    return operations.async(listener -> startCommit(listener), this::merge);
+    return commit(options);
   }
 
-  /** As {@link #commit}, waiting for it. */
+  /** As {@link #commit(Options)}, waiting for it. */
+  public BatchResult commitAndWait(Options commitOptions) {
+    settle();
+    return operations.await(startCommit(commitOptions, null), this::merge);
+  }
+
+  /** As the other, with the timeout that the reservation had. */
   public BatchResult commitAndWait() {
-    settle();
-    return operations.await(startCommit(null), this::merge);
-  }
-
-  /** As {@link #commit}, to be waited for with {@link #await}. */
-  Batch beginCommit() {
-    settle();
-    return startCommit(null);
+    return commitAndWait(options);
   }
 
   /** The commit will follow soon. */
@@ -163,12 +171,12 @@ public final class Reservations implements Grant {
   }
 
   /**
-   * As {@link #commit}, to be waited for with {@link #await}, with the checksum of each block that
-   * was reserved.
+   * As {@link #commit(Options)}, to be waited for with {@link #await}, with the checksum of each
+   * block that was reserved.
    *
    * @param checksums per block asked for; those of blocks that were not reserved are not read
    */
-  Batch beginCommit(int[] checksums) {
+  Batch beginCommit(int[] checksums, long deadlineNs) {
     settle();
     Session some = session;
     if (some == null) {
@@ -184,13 +192,7 @@ public final class Reservations implements Grant {
       }
     }
     return operations.ids(
-        Verb.COMMIT,
-        RequestDescriptor.FLAG_CHECKSUMS,
-        some,
-        pairs,
-        granted,
-        operations.deadlineNs(Options.DEFAULT),
-        null);
+        Verb.COMMIT, RequestDescriptor.FLAG_CHECKSUMS, some, pairs, granted, deadlineNs, null);
   }
 
   BatchResult await(Batch commit) {
@@ -207,9 +209,9 @@ public final class Reservations implements Grant {
     }
   }
 
-  private Batch startCommit(@Nullable Consumer<Batch> listener) {
+  private Batch startCommit(Options commitOptions, @Nullable Consumer<Batch> listener) {
     Session some = session;
-    long deadlineNs = operations.deadlineNs(Options.DEFAULT);
+    long deadlineNs = operations.deadlineNs(commitOptions);
     return some == null
         ? operations.nothing(Verb.COMMIT, listener)
         : operations.ids(Verb.COMMIT, 0, some, ids, granted, deadlineNs, listener);

@@ -2,17 +2,13 @@ package io.kvtier.client;
 
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
-import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.Executor;
 import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.concurrent.atomic.AtomicInteger;
-import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -20,10 +16,8 @@ import org.jspecify.annotations.Nullable;
  * the next or the last one while this one is copied.
  */
 final class Transfers {
-  // Small, as a get of more blocks than host memory has slots must not wait for its own leases.
-  private static final long GET_BYTES = 4L << 20;
   private static final long PUT_BYTES = 4L << 20;
-  private static final int WINDOW = 4;
+  private static final int COMMITS_AHEAD = 4;
 
   // What is copied while a sleeping daemon wakes up: 30 to 80 us, at the speeds of memory.
   private static final long ANNOUNCE_BYTES = 512L << 10;
@@ -43,11 +37,8 @@ final class Transfers {
     this.copies = copies;
   }
 
-  private static int subBatch(Namespace namespace, long bytes) {
-    return Math.clamp(bytes / namespace.blockBytes(), 1, Protocol.KEYS_MAX);
-  }
-
-  private static Options at(Options options, Keys keys, int from) {
+  /** The options of a window that begins with that key. */
+  static Options at(Options options, Keys keys, int from) {
     return from == 0
         ? options
         : options.withDepth(options.depth() + from).withParent(keys.slice(from - 1, from));
@@ -58,159 +49,17 @@ final class Transfers {
   BatchResult get(
       Namespace namespace, Keys keys, List<MemorySegment> destinations, Options options) {
     checkDestinations(namespace, keys, destinations);
-    long deadlineNs = operations.deadlineNs(options);
-    int chunk = subBatch(namespace, GET_BYTES);
-    Outcome outcome = new Outcome(keys.count());
-    ArrayDeque<Batch> inFlight = new ArrayDeque<>();
-    int next = 0;
-    int from = 0;
-    try {
-      while (from < keys.count()) {
-        while (inFlight.size() < WINDOW && next < keys.count()) {
-          int to = Math.min(keys.count(), next + chunk);
-          inFlight.add(startAcquire(namespace, keys, next, to, options, deadlineNs, null));
-          next = to;
-        }
-        Batch first = inFlight.remove();
-        try (Leases leases =
-            operations.await(first, batch -> Leases.read(operations, batch, options))) {
-          copyOut(leases, destinations, from, outcome);
-        }
-        from += first.count;
-      }
-    } finally {
-      // Only after misuse: what is in flight is waited for, and given back.
-      for (Batch rest : inFlight) {
-        operations.await(rest, batch -> Leases.read(operations, batch, options)).close();
-      }
-    }
-    return outcome.result();
-  }
-
-  private Batch startAcquire(
-      Namespace namespace,
-      Keys keys,
-      int from,
-      int to,
-      Options options,
-      long deadlineNs,
-      @Nullable Consumer<Batch> listener) {
-    return operations.keys(
-        Verb.ACQUIRE,
-        namespace,
-        keys.slice(from, to),
-        at(options, keys, from),
-        deadlineNs,
-        listener);
+    return new Get(operations, namespace, keys, destinations, options).run();
   }
 
   CompletableFuture<BatchResult> getAsync(
       Namespace namespace, Keys keys, List<MemorySegment> destinations, Options options) {
     checkDestinations(namespace, keys, destinations);
-    AsyncGet get = new AsyncGet(namespace, keys, destinations, options);
-    get.future.onCancel(get::cancel);
-    if (keys.isEmpty()) {
-      get.future.answer(get.outcome.result());
-    } else {
-      for (int i = 0; i < WINDOW; i++) {
-        get.startNext();
-      }
-    }
-    return get.future;
+    return new Get(operations, namespace, keys, destinations, options).start(copies);
   }
 
-  /**
-   * An asynchronous get: some sub-batches in flight, each followed by another once it is copied.
-   */
-  private final class AsyncGet {
-    final OperationFuture<BatchResult> future = new OperationFuture<>();
-    final Outcome outcome;
-    private final Namespace namespace;
-    private final Keys keys;
-    private final List<MemorySegment> destinations;
-    private final Options options;
-    private final long deadlineNs;
-    private final int chunk;
-    private final int chunks;
-    private final AtomicInteger next = new AtomicInteger();
-    private final AtomicInteger open;
-    private final List<OperationFuture<Leases>> acquires = new CopyOnWriteArrayList<>();
-
-    AsyncGet(Namespace namespace, Keys keys, List<MemorySegment> destinations, Options options) {
-      this.namespace = namespace;
-      this.keys = keys;
-      this.destinations = destinations;
-      this.options = options;
-      this.deadlineNs = operations.deadlineNs(options);
-      this.chunk = subBatch(namespace, GET_BYTES);
-      this.chunks = Math.ceilDiv(keys.count(), chunk);
-      this.open = new AtomicInteger(chunks);
-      this.outcome = new Outcome(keys.count());
-    }
-
-    void startNext() {
-      int index = next.getAndIncrement();
-      if (index >= chunks) {
-        return;
-      }
-      int from = index * chunk;
-      int to = Math.min(keys.count(), from + chunk);
-      if (future.isDone()) {
-        closeOne();
-        return;
-      }
-      OperationFuture<Leases> acquire =
-          operations.async(
-              listener -> startAcquire(namespace, keys, from, to, options, deadlineNs, listener),
-              batch -> Leases.read(operations, batch, options));
-      acquires.add(acquire);
-      if (future.isCancelled()) {
-        acquire.cancel(false);
-      }
-      CompletableFuture<Void> ignored =
-          acquire
-              .thenAcceptAsync(
-                  leases -> {
-                    try (leases) {
-                      copyOut(leases, destinations, from, outcome);
-                    }
-                  },
-                  copies)
-              .whenComplete((nothing, failure) -> {
-                boolean removed = acquires.remove(acquire);
-                if (failure != null && removed) {
-                  future.completeExceptionally(failure);
-                }
-                startNext();
-                closeOne();
-              });
-    }
-
-    private void closeOne() {
-      if (open.decrementAndGet() == 0) {
-        future.answer(outcome.result());
-      }
-    }
-
-    void cancel() {
-      for (OperationFuture<Leases> acquire : acquires) {
-        acquire.cancel(false);
-      }
-    }
-  }
-
-  private void copyOut(Leases leases, List<MemorySegment> destinations, int from, Outcome outcome) {
-    outcome.note(leases.status(), leases.detail());
-    for (int i = 0; i < leases.count(); i++) {
-      Status status = leases.status(i);
-      outcome.set(
-          from + i,
-          status == Status.OK ? copyOne(leases, i, destinations.get(from + i)) : status,
-          leases.blocks().tier(i));
-    }
-  }
-
-  private static Status copyOne(Leases leases, int index, MemorySegment destination) {
+  /** Copies one leased block out, and says whether the copy counts. */
+  static Status copyOut(Leases leases, int index, MemorySegment destination) {
     MemorySegment source = leases.segment(index);
     long bytes = source.byteSize();
     if (bytes > destination.byteSize()) {
@@ -280,7 +129,7 @@ final class Transfers {
       Options options,
       @Nullable AtomicBoolean cancelled) {
     long deadlineNs = operations.deadlineNs(options);
-    int chunk = subBatch(namespace, PUT_BYTES);
+    int chunk = Math.clamp(PUT_BYTES / namespace.blockBytes(), 1, Protocol.KEYS_MAX);
     int count = keys.count();
     Outcome outcome = new Outcome(count);
     ArrayDeque<Commit> commits = new ArrayDeque<>();
@@ -299,10 +148,11 @@ final class Transfers {
         }
         commits.add(
             copyIn(
-                operations.await(reserved, batch -> Reservations.read(operations, batch)),
+                operations.await(reserved, batch -> Reservations.read(operations, batch, options)),
                 sources,
-                from));
-        if (commits.size() > WINDOW) {
+                from,
+                deadlineNs));
+        if (commits.size() > COMMITS_AHEAD) {
           commits.remove().note(outcome);
         }
         if (!more) {
@@ -317,7 +167,7 @@ final class Transfers {
     } finally {
       if (!copied) {
         // Only after misuse: the reservations ahead are waited for, and given back.
-        operations.await(reserving, batch -> Reservations.read(operations, batch)).close();
+        operations.await(reserving, batch -> Reservations.read(operations, batch, options)).close();
       }
       for (Commit commit : commits) {
         commit.note(outcome);
@@ -332,7 +182,8 @@ final class Transfers {
         Verb.RESERVE, namespace, keys.slice(from, to), at(options, keys, from), deadlineNs, null);
   }
 
-  private static Commit copyIn(Reservations reservations, List<MemorySegment> sources, int from) {
+  private static Commit copyIn(
+      Reservations reservations, List<MemorySegment> sources, int from, long deadlineNs) {
     int[] checksums = new int[reservations.count()];
     long left = reservations.granted() * (sources.isEmpty() ? 0 : sources.getFirst().byteSize());
     try {
@@ -349,7 +200,7 @@ final class Transfers {
                   : COPIES.copyWithChecksum(source, slot);
         }
       }
-      return new Commit(reservations, reservations.beginCommit(checksums), from);
+      return new Commit(reservations, reservations.beginCommit(checksums, deadlineNs), from);
     } catch (RuntimeException e) {
       reservations.close();
       throw e;
@@ -377,38 +228,6 @@ final class Transfers {
         throw new IllegalArgumentException(
             "a source has " + namespace.blockBytes() + " bytes, not " + source.byteSize());
       }
-    }
-  }
-
-  /** The outcome of a batch, put together from its sub-batches by several threads. */
-  private static final class Outcome {
-    private final Blocks blocks;
-    private Status status = Status.OK;
-    private String detail = "";
-
-    Outcome(int count) {
-      blocks = new Blocks(count);
-    }
-
-    synchronized void note(Status subStatus, String subDetail) {
-      if (status == Status.OK) {
-        status = subStatus;
-        detail = subDetail;
-      }
-    }
-
-    synchronized void set(int index, Status blockStatus, TierId tier) {
-      blocks.set(index, blockStatus, tier);
-    }
-
-    synchronized void rest(int from, Status blockStatus) {
-      for (int i = from; i < blocks.count(); i++) {
-        blocks.set(i, blockStatus);
-      }
-    }
-
-    synchronized BatchResult result() {
-      return new BatchResult(status, detail, blocks);
     }
   }
 }

@@ -32,6 +32,7 @@ import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
 import java.util.function.LongConsumer;
 import org.jspecify.annotations.Nullable;
 
@@ -184,6 +185,9 @@ final class FakeDaemon implements AutoCloseable {
   final AtomicInteger silentRequests = new AtomicInteger();
   volatile Script script = (link, verb, id, count) -> false;
 
+  /** What it does all the time besides. */
+  volatile Consumer<Link> idle = link -> {};
+
   /** What a connection is told; anything but OK refuses it. */
   volatile Status welcome = Status.OK;
 
@@ -264,6 +268,7 @@ final class FakeDaemon implements AutoCloseable {
         Words.putIntVolatile(words, DaemonRegionDescriptor.INDEX_WAITING_OFFSET, asleep ? 1 : 0);
         link.serve();
         serveSlab(connection);
+        idle.accept(link);
         Thread.onSpinWait();
       }
       hangUp = false;
