@@ -159,6 +159,9 @@ def test_defaultSocketPath_followsTheProtocol(monkeypatch: pytest.MonkeyPatch) -
     from kvtier._connection import default_socket_path
 
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
+    monkeypatch.setenv("KVTIER_SOCKET", "/run/elsewhere.sock")
+    assert default_socket_path() == "/run/elsewhere.sock"
+    monkeypatch.setenv("KVTIER_SOCKET", "")
     assert default_socket_path() == "/run/user/7/kvtier.sock"
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     assert default_socket_path() == f"/tmp/kvtier-{os.getuid()}.sock"

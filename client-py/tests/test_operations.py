@@ -183,3 +183,18 @@ def test_get_hole_endsTheLeadingRunOnlyWhereABlockIsNowhere(driven: Driven, hole
         assert asked == 1 and set(statuses[2 * per_window :]) == {Status.MISS}
     else:
         assert asked == 2 and set(statuses[2 * per_window :]) == {Status.OK}
+
+
+@pytest.mark.parametrize(("answered", "expected"), [(Status.DENIED, Status.DENIED), (99, Status.INTERNAL)])
+def test_put_slabRefused_blocksHaveTheDaemonsStatus(driven: Driven, answered: int, expected: Status) -> None:
+    put = operations.put(driven.context, KEYS[:1], bytes(BLOCK_BYTES))
+    next(put)
+    mapping = put.send((Status.OK, 1, 0, lease(length=BLOCK_BYTES, identity=5), False, Verb.RESERVE))
+    magic = protocol.HANDSHAKE_MAP_SLAB_MAGIC
+    driven.peer.socket.send(struct.pack("<QIHH", magic, 0, answered, 0))
+    copying = put.send(mapping.function())
+    with pytest.raises(StopIteration) as stop:
+        put.send(copying.function())
+    assert stop.value.value == [expected]
+    record = driven.peer.request()
+    assert record[protocol.REQUEST_VERB_OFFSET] == Verb.ABORT and record[64:] == ids(5)

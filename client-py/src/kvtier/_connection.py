@@ -29,7 +29,10 @@ _log = logging.getLogger("kvtier")
 
 
 def default_socket_path() -> str:
-    """Where the daemon of this user listens when nothing else is said."""
+    """Where the daemon of this user listens when nothing else is said: `$KVTIER_SOCKET`, or its usual places."""
+    explicit = os.environ.get("KVTIER_SOCKET")
+    if explicit:
+        return explicit
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     return f"{runtime}/kvtier.sock" if runtime else f"/tmp/kvtier-{os.getuid()}.sock"
 
@@ -126,8 +129,7 @@ class Link:
             if magic != protocol.HANDSHAKE_MAP_SLAB_MAGIC or answered != index:
                 raise SessionError(f"an answer about slab {answered}, asked about {index}")
             if status != Status.OK or len(descriptors) != 1:
-                # Denied: the reservation in it has ended meanwhile.
-                return Status.STALE
+                return Status(status) if 0 < status < len(Status) else Status.INTERNAL
             return Slab(descriptors[0], self.slab_bytes, writable)
         finally:
             _close_all(descriptors)
