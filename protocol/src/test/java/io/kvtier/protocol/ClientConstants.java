@@ -78,6 +78,8 @@ final class ClientConstants {
           .append(status.code())
           .append('\n');
     }
+    out.append("#define KVTIER_STATUS_COUNT ").append(Status.values().length).append('\n');
+    out.append("#define KVTIER_TIER_COUNT ").append(TierId.values().length).append('\n');
     for (Verb verb : Verb.values()) {
       out.append("#define KVTIER_VERB_")
           .append(verb.name())

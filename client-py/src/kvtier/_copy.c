@@ -1,0 +1,225 @@
+/* Gather and scatter: copies between slabs and the caller's memory, without the GIL. */
+#include "_core.h"
+
+#include <stdlib.h>
+
+#include "_crc32c.h"
+
+typedef struct {
+  uint8_t *destination;
+  const uint8_t *source;
+  PyObject *slab;
+  uint32_t crc32c;
+  int verify;
+  uint16_t status;
+} Copy;
+
+/* The blocks of one completion and the caller's memory for them: one buffer for all, or one for each. */
+typedef struct {
+  Copy *copies;
+  Py_ssize_t count;
+  Py_buffer *buffers;
+  Py_ssize_t buffer_count;
+} Batch;
+
+static void batch_release(Batch *batch) {
+  for (Py_ssize_t i = 0; i < batch->buffer_count; i++) {
+    PyBuffer_Release(&batch->buffers[i]);
+  }
+  for (Py_ssize_t i = 0; batch->copies != NULL && i < batch->count; i++) {
+    Py_XDECREF(batch->copies[i].slab);
+  }
+  free(batch->buffers);
+  free(batch->copies);
+}
+
+static uint8_t *caller_memory(
+    Batch *batch, PyObject *memory, Py_ssize_t index, uint64_t block_bytes, int flags) {
+  int is_sequence = PyList_Check(memory) || PyTuple_Check(memory);
+  if (is_sequence || batch->buffer_count == 0) {
+    PyObject *object = is_sequence ? item_of(memory, index) : memory;
+    Py_buffer *buffer = &batch->buffers[batch->buffer_count];
+    if (object == NULL || PyObject_GetBuffer(object, buffer, flags) < 0) {
+      return NULL;
+    }
+    batch->buffer_count++;
+    if (is_sequence) {
+      if ((uint64_t)buffer->len != block_bytes) {
+        PyErr_Format(invalid_argument, "the buffer of block %zd has %zd bytes, a block has %llu", index, buffer->len,
+            (unsigned long long)block_bytes);
+        return NULL;
+      }
+      return buffer->buf;
+    }
+  }
+  Py_buffer *whole = &batch->buffers[0];
+  if (((uint64_t)index + 1) * block_bytes > (uint64_t)whole->len) {
+    PyErr_Format(invalid_argument, "a buffer of %zd bytes does not reach to the end of block %zd of %llu bytes",
+        whole->len, index, (unsigned long long)block_bytes);
+    return NULL;
+  }
+  return (uint8_t *)whole->buf + (uint64_t)index * block_bytes;
+}
+
+/* Checks each granted block against its slab and pairs it with the caller's memory. */
+static int batch_prepare(Batch *batch, PyObject *slabs, PyObject *body, Py_ssize_t first, PyObject *memory,
+    uint64_t block_bytes, int into_slab) {
+  char *results;
+  memset(batch, 0, sizeof *batch);
+  if (results_of(body, KVTIER_COMPLETION_LONG_RESULT_BYTES, &results, &batch->count) < 0) {
+    return -1;
+  }
+  if (block_bytes == 0 || block_bytes > UINT32_MAX || first < 0) {
+    PyErr_SetString(invalid_argument, "a block has 1 byte to 4 GiB");
+    return -1;
+  }
+  batch->copies = calloc((size_t)batch->count + 1, sizeof *batch->copies);
+  batch->buffers = calloc((size_t)batch->count + 1, sizeof *batch->buffers);
+  if (batch->copies == NULL || batch->buffers == NULL) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  int64_t last_index = -1;
+  PyObject *last = NULL;
+  for (Py_ssize_t i = 0; i < batch->count; i++) {
+    Result result = result_at(results, i);
+    Copy *copy = &batch->copies[i];
+    copy->status = result.status;
+    if (result.status != KVTIER_STATUS_OK) {
+      continue;
+    }
+    if ((int64_t)result.slab != last_index) {
+      PyObject *index = PyLong_FromUnsignedLong(result.slab);
+      last = index == NULL ? NULL : PyDict_GetItemWithError(slabs, index);
+      Py_XDECREF(index);
+      if (last == NULL) {
+        if (PyErr_Occurred()) {
+          return -1;
+        }
+        copy->status = KVTIER_STATUS_STALE; /* the daemon would not let us map it */
+        last_index = -1;
+        continue;
+      }
+      if (Py_TYPE(last) != slab_type) {
+        PyErr_SetString(PyExc_TypeError, "expected a dict of slabs");
+        return -1;
+      }
+      last_index = result.slab;
+    }
+    Slab *slab = (Slab *)last;
+    if (result.length != block_bytes || result.offset > slab->bytes || slab->bytes - result.offset < result.length
+        || (into_slab && !slab->writable)) {
+      PyErr_Format(session_error, "block of %u bytes at offset %llu of slab %u of %llu bytes, expected %llu bytes",
+          result.length, (unsigned long long)result.offset, result.slab, (unsigned long long)slab->bytes,
+          (unsigned long long)block_bytes);
+      return -1;
+    }
+    uint8_t *ours = caller_memory(batch, memory, first + i, block_bytes, into_slab ? PyBUF_SIMPLE : PyBUF_WRITABLE);
+    if (ours == NULL) {
+      return -1;
+    }
+    Py_INCREF(last);
+    copy->slab = last;
+    copy->destination = into_slab ? slab->base + result.offset : ours;
+    copy->source = into_slab ? ours : slab->base + result.offset;
+    copy->crc32c = result.crc32c;
+    copy->verify = result.flags & KVTIER_COMPLETION_BLOCK_FLAG_VERIFY;
+  }
+  return 0;
+}
+
+static PyObject *batch_statuses(const Batch *batch) {
+  PyObject *list = PyList_New(batch->count);
+  for (Py_ssize_t i = 0; list != NULL && i < batch->count; i++) {
+    PyList_SetItem(list, i, status_object(batch->copies[i].status));
+  }
+  return list;
+}
+
+/* gather(session, slabs, body, first, into, block_bytes, lease_end_ns, verify_all) -> statuses */
+PyObject *core_gather(PyObject *module, PyObject *arguments) {
+  (void)module;
+  PyObject *session;
+  PyObject *slabs;
+  PyObject *body;
+  PyObject *into;
+  Py_ssize_t first;
+  unsigned long long block_bytes;
+  long long lease_end_ns;
+  int verify_all;
+  if (!PyArg_ParseTuple(arguments, "O!O!O!nOKLp", session_type, &session, &PyDict_Type, &slabs, &PyBytes_Type, &body,
+          &first, &into, &block_bytes, &lease_end_ns, &verify_all)) {
+    return NULL;
+  }
+  Batch batch;
+  PyObject *list = NULL;
+  if (batch_prepare(&batch, slabs, body, first, into, block_bytes, 0) == 0) {
+    Py_BEGIN_ALLOW_THREADS;
+    for (Py_ssize_t i = 0; i < batch.count; i++) {
+      Copy *copy = &batch.copies[i];
+      if (copy->slab == NULL) {
+        continue;
+      }
+      int matches = 1;
+      if (copy->verify || verify_all) {
+        matches = kvtier_copy_crc32c(0, copy->destination, copy->source, block_bytes) == copy->crc32c;
+      } else {
+        kvtier_copy(copy->destination, copy->source, block_bytes);
+      }
+      if (!holds_leases((Session *)session, lease_end_ns)) {
+        copy->status = KVTIER_STATUS_STALE;
+      } else if (!matches) {
+        copy->status = KVTIER_STATUS_CORRUPT;
+      }
+    }
+    Py_END_ALLOW_THREADS;
+    list = batch_statuses(&batch);
+  }
+  batch_release(&batch);
+  return list;
+}
+
+/* scatter(slabs, body, first, source, block_bytes) -> (statuses, id and CRC32C of each block that was written) */
+PyObject *core_scatter(PyObject *module, PyObject *arguments) {
+  (void)module;
+  PyObject *slabs;
+  PyObject *body;
+  PyObject *source;
+  Py_ssize_t first;
+  unsigned long long block_bytes;
+  if (!PyArg_ParseTuple(arguments, "O!O!nOK", &PyDict_Type, &slabs, &PyBytes_Type, &body, &first, &source,
+          &block_bytes)) {
+    return NULL;
+  }
+  Batch batch;
+  PyObject *answer = NULL;
+  if (batch_prepare(&batch, slabs, body, first, source, block_bytes, 1) == 0) {
+    size_t written = 0;
+    Py_BEGIN_ALLOW_THREADS;
+    for (Py_ssize_t i = 0; i < batch.count; i++) {
+      Copy *copy = &batch.copies[i];
+      if (copy->slab != NULL) {
+        copy->crc32c = kvtier_copy_crc32c(0, copy->destination, copy->source, block_bytes);
+        written++;
+      }
+    }
+    Py_END_ALLOW_THREADS;
+    PyObject *ids = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(written * 16));
+    if (ids != NULL) {
+      char *at = PyBytes_AsString(ids);
+      const char *results = PyBytes_AsString(body);
+      for (Py_ssize_t i = 0; i < batch.count; i++) {
+        if (batch.copies[i].slab != NULL) {
+          uint64_t id = result_at(results, i).id;
+          uint64_t checksum = batch.copies[i].crc32c;
+          memcpy(at, &id, sizeof id);
+          memcpy(at + sizeof id, &checksum, sizeof checksum);
+          at += sizeof id + sizeof checksum;
+        }
+      }
+      answer = Py_BuildValue("(NN)", batch_statuses(&batch), ids);
+    }
+  }
+  batch_release(&batch);
+  return answer;
+}

@@ -1,0 +1,225 @@
+/* Requests: from the tuple that Python hands over to the record of the ring. */
+#include "_core.h"
+
+#define PUT(type, at, offset, value)           \
+  do {                                         \
+    type put_value = (type)(value);            \
+    memcpy((at) + (offset), &put_value, sizeof put_value); \
+  } while (0)
+
+void write_header(uint8_t *at, const RequestHeader *header, size_t bytes) {
+  memset(at, 0, KVTIER_REQUEST_HEADER_BYTES);
+  PUT(uint32_t, at, KVTIER_REQUEST_RECORD_BYTES_OFFSET, bytes);
+  PUT(uint8_t, at, KVTIER_REQUEST_VERB_OFFSET, header->verb);
+  PUT(uint8_t, at, KVTIER_REQUEST_FLAGS_OFFSET, header->flags);
+  PUT(uint8_t, at, KVTIER_REQUEST_PRIORITY_OFFSET, header->priority);
+  PUT(uint8_t, at, KVTIER_REQUEST_KEY_BYTES_OFFSET, header->key_bytes);
+  PUT(uint64_t, at, KVTIER_REQUEST_CORRELATION_OFFSET, header->correlation);
+  PUT(uint64_t, at, KVTIER_REQUEST_DEADLINE_OFFSET, header->deadline_ns);
+  PUT(uint32_t, at, KVTIER_REQUEST_NAMESPACE_OFFSET, header->namespace_id);
+  PUT(uint16_t, at, KVTIER_REQUEST_GROUP_OFFSET, header->group);
+  PUT(uint32_t, at, KVTIER_REQUEST_COUNT_OFFSET, header->count);
+  PUT(uint32_t, at, KVTIER_REQUEST_DEPTH_OFFSET, header->depth);
+  PUT(uint64_t, at, KVTIER_REQUEST_ARGUMENT_OFFSET, header->argument);
+}
+
+/* Nobody waits for a silent RELEASE: a daemon that sleeps takes it when it next looks, within milliseconds. Damage is
+ * told at once. */
+int wants_bell(const RequestHeader *header) {
+  return header->verb != KVTIER_VERB_RELEASE || !(header->flags & KVTIER_REQUEST_FLAG_SILENT)
+      || (header->flags & KVTIER_REQUEST_FLAG_CORRUPT);
+}
+
+static Body body_of(int verb) {
+  switch (verb) {
+    case KVTIER_VERB_LOOKUP:
+    case KVTIER_VERB_RESERVE:
+    case KVTIER_VERB_ACQUIRE:
+    case KVTIER_VERB_PREFETCH:
+    case KVTIER_VERB_PIN:
+    case KVTIER_VERB_UNPIN:
+    case KVTIER_VERB_DELETE:
+      return BODY_KEYS;
+    case KVTIER_VERB_COMMIT:
+    case KVTIER_VERB_ABORT:
+    case KVTIER_VERB_RELEASE:
+      return BODY_IDS;
+    case KVTIER_VERB_REGISTER:
+      return BODY_TEXT;
+    default:
+      return BODY_NONE;
+  }
+}
+
+PyObject *item_of(PyObject *sequence, Py_ssize_t index) {
+  return PyList_Check(sequence) ? PyList_GetItem(sequence, index) : PyTuple_GetItem(sequence, index);
+}
+
+static int key_of(PyObject *key, size_t bytes, const char **data) {
+  char *at;
+  Py_ssize_t length;
+  if (!PyBytes_Check(key)) {
+    PyErr_SetString(PyExc_TypeError, "a key is bytes");
+    return -1;
+  }
+  if (PyBytes_AsStringAndSize(key, &at, &length) < 0) {
+    return -1;
+  }
+  if ((size_t)length != bytes) {
+    PyErr_Format(invalid_argument, "a key has %zd bytes and another one %zu: all must be equal", length, bytes);
+    return -1;
+  }
+  *data = at;
+  return 0;
+}
+
+static int unsigned_field(PyObject *tuple, Py_ssize_t index, uint64_t limit, uint64_t *value) {
+  PyObject *item = PyTuple_GetItem(tuple, index);
+  if (item == NULL) {
+    return -1;
+  }
+  *value = PyLong_AsUnsignedLongLong(item);
+  if (*value == (uint64_t)-1 && PyErr_Occurred()) {
+    return -1;
+  }
+  if (*value > limit) {
+    PyErr_Format(invalid_argument, "field %zd of the request is %llu, at most %llu is possible", index,
+        (unsigned long long)*value, (unsigned long long)limit);
+    return -1;
+  }
+  return 0;
+}
+
+/* (verb, flags, priority, deadline_ns, namespace, group, depth, argument, body, start, count, parent) */
+int parse_request(PyObject *tuple, Request *request) {
+  if (!PyTuple_Check(tuple) || PyTuple_Size(tuple) != 12) {
+    PyErr_SetString(PyExc_TypeError, "a request is a tuple of 12 fields");
+    return -1;
+  }
+  static const uint64_t limits[] = {
+      UINT8_MAX, KVTIER_REQUEST_FLAGS_ALL, KVTIER_REQUEST_PRIORITY_LOW, INT64_MAX, UINT32_MAX, UINT16_MAX,
+      UINT32_MAX, UINT64_MAX};
+  uint64_t fields[8];
+  for (Py_ssize_t i = 0; i < 8; i++) {
+    if (unsigned_field(tuple, i, limits[i], &fields[i]) < 0) {
+      return -1;
+    }
+  }
+  uint64_t start;
+  uint64_t count;
+  if (unsigned_field(tuple, 9, PY_SSIZE_T_MAX, &start) < 0
+      || unsigned_field(tuple, 10, KVTIER_TEXT_BYTES_MAX, &count) < 0) {
+    return -1;
+  }
+  RequestHeader *header = &request->header;
+  memset(request, 0, sizeof *request);
+  header->verb = (uint8_t)fields[0];
+  header->flags = (uint8_t)fields[1];
+  header->priority = (uint8_t)fields[2];
+  header->deadline_ns = fields[3];
+  header->namespace_id = (uint32_t)fields[4];
+  header->group = (uint16_t)fields[5];
+  header->depth = (uint32_t)fields[6];
+  header->argument = fields[7];
+  header->count = (uint32_t)count;
+  request->kind = body_of(header->verb);
+  request->body = PyTuple_GetItem(tuple, 8);
+  request->start = (Py_ssize_t)start;
+  request->parent = PyTuple_GetItem(tuple, 11);
+  size_t body_bytes = 0;
+  switch (request->kind) {
+    case BODY_NONE:
+      header->count = 0;
+      break;
+    case BODY_TEXT:
+    case BODY_IDS: {
+      if (!PyBytes_Check(request->body)) {
+        PyErr_SetString(PyExc_TypeError, "the body of this request is bytes");
+        return -1;
+      }
+      size_t id_bytes = header->flags & KVTIER_REQUEST_FLAG_CHECKSUMS ? 16 : 8;
+      size_t unit = request->kind == BODY_IDS ? id_bytes : 1;
+      if ((uint64_t)PyBytes_Size(request->body) != unit * count
+          || (request->kind == BODY_IDS && count > KVTIER_KEYS_MAX)) {
+        PyErr_Format(invalid_argument, "a body of %zd bytes does not hold %llu items",
+            PyBytes_Size(request->body), (unsigned long long)count);
+        return -1;
+      }
+      body_bytes = (unit * count + 7) & ~(size_t)7;
+      break;
+    }
+    case BODY_KEYS: {
+      if (!PyList_Check(request->body) && !PyTuple_Check(request->body)) {
+        PyErr_SetString(PyExc_TypeError, "keys are a list or a tuple of bytes");
+        return -1;
+      }
+      Py_ssize_t length =
+          PyList_Check(request->body) ? PyList_Size(request->body) : PyTuple_Size(request->body);
+      if (count == 0 || count > KVTIER_KEYS_MAX || start > (uint64_t)length || count > (uint64_t)length - start) {
+        PyErr_Format(invalid_argument, "%llu keys from %llu on, of %zd: expected 1 to %d",
+            (unsigned long long)count, (unsigned long long)start, length, KVTIER_KEYS_MAX);
+        return -1;
+      }
+      PyObject *first = item_of(request->body, request->start);
+      if (!PyBytes_Check(first)) {
+        PyErr_SetString(PyExc_TypeError, "a key is bytes");
+        return -1;
+      }
+      Py_ssize_t key_bytes = PyBytes_Size(first);
+      if (key_bytes < 1 || key_bytes > KVTIER_KEY_BYTES_MAX) {
+        PyErr_Format(invalid_argument, "a key has %zd bytes, expected 1 to %d", key_bytes, KVTIER_KEY_BYTES_MAX);
+        return -1;
+      }
+      header->key_bytes = (uint8_t)key_bytes;
+      request->stride = ((size_t)key_bytes + 7) & ~(size_t)7;
+      if (request->parent != Py_None) {
+        header->flags |= KVTIER_REQUEST_FLAG_PARENT;
+        count++;
+      }
+      body_bytes = count * request->stride;
+      break;
+    }
+  }
+  request->bytes = KVTIER_REQUEST_HEADER_BYTES + body_bytes;
+  return 0;
+}
+
+static int write_key(uint8_t *at, PyObject *key, const Request *request) {
+  const char *data;
+  if (key == NULL || key_of(key, request->header.key_bytes, &data) < 0) {
+    return -1;
+  }
+  if (request->stride != request->header.key_bytes) {
+    memset(at + request->stride - 8, 0, 8);
+  }
+  memcpy(at, data, request->header.key_bytes);
+  return 0;
+}
+
+int write_body(uint8_t *at, const Request *request) {
+  switch (request->kind) {
+    case BODY_NONE:
+      return 0;
+    case BODY_IDS:
+    case BODY_TEXT: {
+      size_t bytes = (size_t)PyBytes_Size(request->body);
+      memset(at + (bytes & ~(size_t)7), 0, ((bytes + 7) & ~(size_t)7) - (bytes & ~(size_t)7));
+      memcpy(at, PyBytes_AsString(request->body), bytes);
+      return 0;
+    }
+    case BODY_KEYS:
+      if (request->parent != Py_None) {
+        if (write_key(at, request->parent, request) < 0) {
+          return -1;
+        }
+        at += request->stride;
+      }
+      for (uint32_t i = 0; i < request->header.count; i++, at += request->stride) {
+        if (write_key(at, item_of(request->body, request->start + i), request) < 0) {
+          return -1;
+        }
+      }
+      return 0;
+  }
+  return 0;
+}

@@ -1,0 +1,67 @@
+/* A mapped slab: a buffer for Python, a span of memory for the copies. */
+#include "_core.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+static PyObject *slab_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+  static char *names[] = {"fd", "nbytes", "writable", NULL};
+  int fd;
+  unsigned long long bytes;
+  int writable;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "iKp", names, &fd, &bytes, &writable)) {
+    return NULL;
+  }
+  struct stat file;
+  if (fstat(fd, &file) < 0) {
+    return PyErr_SetFromErrno(PyExc_OSError);
+  }
+  if (bytes == 0 || bytes > (uint64_t)PY_SSIZE_T_MAX || (uint64_t)file.st_size < bytes) {
+    return PyErr_Format(session_error, "the slab's file has %lld bytes, expected at least %llu",
+        (long long)file.st_size, bytes);
+  }
+  /* The daemon took all pages at its start: enter them now rather than by a fault each. */
+  void *base = mmap(NULL, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+  if (base == MAP_FAILED) {
+    return PyErr_SetFromErrno(PyExc_OSError);
+  }
+  allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+  Slab *self = (Slab *)allocate(type, 0);
+  if (self == NULL) {
+    munmap(base, bytes);
+    return NULL;
+  }
+  self->base = base;
+  self->bytes = bytes;
+  self->writable = writable;
+  return (PyObject *)self;
+}
+
+static void slab_dealloc(PyObject *object) {
+  Slab *self = (Slab *)object;
+  PyTypeObject *type = Py_TYPE(object);
+  if (self->base != NULL) {
+    munmap(self->base, self->bytes);
+  }
+  freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+  release(object);
+  Py_DECREF(type);
+}
+
+static int slab_getbuffer(PyObject *object, Py_buffer *view, int flags) {
+  Slab *self = (Slab *)object;
+  return PyBuffer_FillInfo(view, object, self->base, (Py_ssize_t)self->bytes, !self->writable, flags);
+}
+
+static Py_ssize_t slab_length(PyObject *object) { return (Py_ssize_t)((Slab *)object)->bytes; }
+
+static PyType_Slot slab_slots[] = {
+    {Py_tp_doc, "A slab of the daemon, mapped: a buffer of bytes."},
+    {Py_tp_new, slab_new},
+    {Py_tp_dealloc, slab_dealloc},
+    {Py_bf_getbuffer, slab_getbuffer},
+    {Py_sq_length, slab_length},
+    {0, NULL},
+};
+
+PyType_Spec slab_spec = {"kvtier._core.Slab", sizeof(Slab), 0, Py_TPFLAGS_DEFAULT, slab_slots};
