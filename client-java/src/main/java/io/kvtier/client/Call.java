@@ -3,9 +3,13 @@ package io.kvtier.client;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import io.kvtier.protocol.CompletionDescriptor;
+import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.Words;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
@@ -117,11 +121,46 @@ final class Call implements BooleanSupplier {
     }
   }
 
-  void body(int bytes) {
-    if (body.length < bytes) {
-      body = new byte[Math.max(bytes, 64)];
+  /** Takes the completion over that lies there, checked. */
+  void read(MemorySegment region, long offset, int recordBytes) throws ProtocolViolation {
+    Status answered =
+        Status.of(Words.getShort(region, offset + CompletionDescriptor.STATUS_OFFSET));
+    int results = Words.getInt(region, offset + CompletionDescriptor.COUNT_OFFSET);
+    int flags = Words.getByte(region, offset + CompletionDescriptor.FLAGS_OFFSET);
+    boolean isText = (flags & CompletionDescriptor.FLAG_TEXT) != 0;
+    long bytes = isText ? results : (long) results * CompletionDescriptor.resultBytes(verb);
+    if (results < 0 || bytes > recordBytes - CompletionDescriptor.HEADER_BYTES) {
+      throw new ProtocolViolation(
+          "completion of "
+              + verb
+              + " says "
+              + Integer.toUnsignedLong(results)
+              + " in "
+              + recordBytes
+              + " bytes");
     }
-    bodyBytes = bytes;
+    if (answered == Status.OK
+        && results != expected
+        && (verb.body() == Verb.Body.KEYS || verb.body() == Verb.Body.IDS)) {
+      throw new ProtocolViolation(
+          "completion of " + verb + " has " + results + " blocks, asked for " + expected);
+    }
+    status = answered;
+    count = results;
+    text = isText;
+    run = Words.getInt(region, offset + CompletionDescriptor.RUN_OFFSET);
+    value = Words.getLong(region, offset + CompletionDescriptor.VALUE_OFFSET);
+    bodyBytes = (int) bytes;
+    if (body.length < bodyBytes) {
+      body = new byte[Math.max(bodyBytes, 64)];
+    }
+    MemorySegment.copy(
+        region,
+        ValueLayout.JAVA_BYTE,
+        offset + CompletionDescriptor.HEADER_BYTES,
+        body,
+        0,
+        bodyBytes);
   }
 
   /** The explanation, or the text asked for. */

@@ -42,7 +42,7 @@ final class Wires implements AutoCloseable {
   private final UnixSocket socket;
   private final SessionRegion session;
   private final EventFd doorbell;
-  private final MemorySegment daemon;
+  private final DaemonView daemon;
   private final Slabs slabs;
   private final DaemonInfo info;
 
@@ -51,7 +51,7 @@ final class Wires implements AutoCloseable {
       UnixSocket socket,
       SessionRegion session,
       EventFd doorbell,
-      MemorySegment daemon,
+      DaemonView daemon,
       Slabs slabs,
       DaemonInfo info) {
     this.arena = arena;
@@ -184,7 +184,7 @@ final class Wires implements AutoCloseable {
         socket,
         session,
         new EventFd(message.descriptors().get(1)),
-        daemon,
+        new DaemonView(daemon),
         new Slabs(socket, arena, slabBytes, slabCount),
         info);
   }
@@ -205,7 +205,7 @@ final class Wires implements AutoCloseable {
     return doorbell;
   }
 
-  MemorySegment daemon() {
+  DaemonView daemon() {
     return daemon;
   }
 
