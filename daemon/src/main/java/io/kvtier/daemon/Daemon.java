@@ -14,8 +14,6 @@ import io.kvtier.protocol.SocketPaths;
 import io.kvtier.protocol.Words;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.Epoll;
-import io.kvtier.protocol.linux.Errno;
-import io.kvtier.protocol.linux.ErrnoException;
 import io.kvtier.protocol.linux.EventFd;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.protocol.linux.UnixSocket;
@@ -28,19 +26,18 @@ import io.kvtier.tiers.transfer.ThreadedPipeline;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.security.SecureRandom;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /** The whole daemon: makes its parts, connects them, and takes them apart in the opposite order. */
 public final class Daemon implements AutoCloseable {
+  private static final Logger LOG = LoggerFactory.getLogger(Daemon.class);
   static final String VERSION = "0.1.0";
   private static final int SLOT_ALIGNMENT = 4096;
-  private static final int FILE_TYPE_MASK = 0xf000;
-  private static final int FILE_TYPE_SOCKET = 0xc000;
 
   private final Deque<AutoCloseable> parts = new ArrayDeque<>();
   private final boolean directIo;
@@ -59,7 +56,7 @@ public final class Daemon implements AutoCloseable {
   private boolean start(KvtierdConfig config) throws IOException {
     SecureRandom random = new SecureRandom();
     long generation = random.nextLong();
-    UnixSocket listener = listen(config.socket());
+    SocketPlace place = keep(SocketPlace.take(config.socket().path()));
     KvtierdConfig.HostConfig host = config.host();
     KvtierdConfig.SsdConfig ssd = config.ssd();
     KvtierdConfig.LimitsConfig limits = config.limits();
@@ -80,7 +77,12 @@ public final class Daemon implements AutoCloseable {
     ThreadedPipeline copies =
         keep(
             new ThreadedPipeline(
-                "kvtier-copy", copy.threads(), copy.queueDepth(), Checksums::run, doorbell));
+                "kvtier-copy",
+                copy.threads(),
+                copy.queueDepth(),
+                Checksums::run,
+                doorbell,
+                Daemon::stopBroken));
     ThreadedPipeline ssdTransfers =
         keep(
             new ThreadedPipeline(
@@ -88,7 +90,8 @@ public final class Daemon implements AutoCloseable {
                 ssd.threads(),
                 ssd.queueDepth(),
                 new SsdLeg(device, generation),
-                doorbell));
+                doorbell,
+                Daemon::stopBroken));
     IndexAgent index =
         new IndexAgent(
             new IndexAgent.Context(
@@ -123,6 +126,7 @@ public final class Daemon implements AutoCloseable {
                 limits.deadlineNsMax()));
     PeerPolicy peers =
         new PeerPolicy(SocketPaths.uid(), config.socket().users(), config.socket().groups());
+    UnixSocket listener = place.listen(config.socket().mode());
     SessionConductor conductor =
         new SessionConductor(
             listener,
@@ -149,6 +153,8 @@ public final class Daemon implements AutoCloseable {
                   new GrpcFront.Environment(
                       VERSION, index, doorbell, slabs, counters, limits.leaseNs())));
     }
+    // The first to go when the daemon stops: who connects later shall fail at once.
+    parts.push(place::withdraw);
     return device.isDirect();
   }
 
@@ -158,43 +164,15 @@ public final class Daemon implements AutoCloseable {
         files, fileBytes, SlotAllocator.granularity(files, fileBytes, SLOT_ALIGNMENT));
   }
 
+  /** A transfer that never comes back would keep its block, and whoever waits for it, for ever. */
+  private static void stopBroken(Throwable cause) {
+    LOG.error("a pipeline is broken; the daemon stops", cause);
+    Runtime.getRuntime().halt(70);
+  }
+
   private <T extends AutoCloseable> T keep(T part) {
     parts.push(part);
     return part;
-  }
-
-  private UnixSocket listen(KvtierdConfig.SocketConfig config) throws IOException {
-    Path path = config.path();
-    if (Files.exists(path)) {
-      takeAbandoned(path);
-    }
-    UnixSocket listener = UnixSocket.listen(path, config.mode());
-    keep(() -> Files.deleteIfExists(path));
-    return listener;
-  }
-
-  /**
-   * Removes the socket of a daemon that was killed; anything else at its place is not ours to
-   * remove.
-   */
-  private static void takeAbandoned(Path path) throws IOException {
-    int type = (int) Files.getAttribute(path, "unix:mode") & FILE_TYPE_MASK;
-    if (type != FILE_TYPE_SOCKET) {
-      throw new IOException(
-          "socket.path '" + path + "' is there already and is no socket: choose another path");
-    }
-    try {
-      UnixSocket.connect(path, 1000).close();
-    } catch (ErrnoException e) {
-      if (e.errno() != Errno.ECONNREFUSED) {
-        throw new IOException(
-            "socket.path '" + path + "' can't be taken over: " + e.getMessage(), e);
-      }
-      Files.delete(path);
-      return;
-    }
-    throw new IOException(
-        "another daemon answers on socket '" + path + "': stop it, or choose another socket.path");
   }
 
   private static MemorySegment daemonRegion(
@@ -224,12 +202,21 @@ public final class Daemon implements AutoCloseable {
 
   @Override
   public void close() {
+    IllegalStateException failed = null;
     while (!parts.isEmpty()) {
       try {
         parts.pop().close();
       } catch (Exception e) {
-        throw new IllegalStateException("a part of the daemon could not be closed", e);
+        // The others are closed all the same.
+        if (failed == null) {
+          failed = new IllegalStateException("a part of the daemon could not be closed", e);
+        } else {
+          failed.addSuppressed(e);
+        }
       }
+    }
+    if (failed != null) {
+      throw failed;
     }
   }
 }

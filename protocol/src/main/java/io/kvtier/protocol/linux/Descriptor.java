@@ -11,9 +11,12 @@ public final class Descriptor implements AutoCloseable {
     this.number = number;
   }
 
-  /** The descriptor's number in this process. */
+  /**
+   * The descriptor's number in this process; -1 once it is closed, as the number may be another
+   * file's by then.
+   */
   public int number() {
-    return number;
+    return closed.get() ? -1 : number;
   }
 
   @Override

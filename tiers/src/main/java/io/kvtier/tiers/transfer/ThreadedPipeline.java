@@ -19,6 +19,7 @@ public final class ThreadedPipeline implements Pipeline {
 
   private final Leg leg;
   private final Runnable finishedBell;
+  private final Consumer<Throwable> defect;
   private final int depth;
   private final SpmcAtomicArrayQueue<Transfer>[] queues;
   private final MpscAtomicArrayQueue<Transfer> finished;
@@ -32,10 +33,18 @@ public final class ThreadedPipeline implements Pipeline {
    *
    * @param depth the most transfers in flight
    * @param finishedBell wakes the collecting thread; called after each transfer
+   * @param defect told of what a leg threw, which it never should: its transfer will not come back
    */
   @SuppressWarnings({"unchecked", "rawtypes"}) // an array of generic queues
-  public ThreadedPipeline(String name, int threadCount, int depth, Leg leg, Runnable finishedBell) {
+  public ThreadedPipeline(
+      String name,
+      int threadCount,
+      int depth,
+      Leg leg,
+      Runnable finishedBell,
+      Consumer<Throwable> defect) {
     this.leg = leg;
+    this.defect = defect;
     this.finishedBell = finishedBell;
     this.depth = depth;
     queues = new SpmcAtomicArrayQueue[LEVELS];
@@ -93,6 +102,14 @@ public final class ThreadedPipeline implements Pipeline {
   }
 
   private void work(int worker) {
+    try {
+      serve(worker);
+    } catch (Throwable t) {
+      defect.accept(t);
+    }
+  }
+
+  private void serve(int worker) {
     while (running) {
       Transfer transfer = next();
       if (transfer == null) {

@@ -1,0 +1,119 @@
+package io.kvtier.daemon;
+
+import io.kvtier.protocol.linux.Errno;
+import io.kvtier.protocol.linux.ErrnoException;
+import io.kvtier.protocol.linux.UnixSocket;
+import java.io.IOException;
+import java.nio.channels.FileChannel;
+import java.nio.channels.OverlappingFileLockException;
+import java.nio.file.Files;
+import java.nio.file.LinkOption;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+
+/**
+ * A socket's path, held by one daemon at a time: a lock beside it lasts as long as the process, so
+ * that a daemon on its way out and its successor never take each other's socket away.
+ */
+final class SocketPlace implements AutoCloseable {
+  private static final int FILE_TYPE_MASK = 0xf000;
+  private static final int FILE_TYPE_SOCKET = 0xc000;
+  private static final int CONNECT_TIMEOUT_MS = 1000;
+
+  private final Path path;
+  private final FileChannel lock;
+
+  private SocketPlace(Path path, FileChannel lock) {
+    this.path = path;
+    this.lock = lock;
+  }
+
+  /** Takes a path; throws with the reason when somebody else has it, or it is no socket's. */
+  static SocketPlace take(Path path) throws IOException {
+    Path lockPath = path.resolveSibling(path.getFileName() + ".lock");
+    FileChannel lock;
+    try {
+      lock =
+          FileChannel.open(
+              lockPath,
+              StandardOpenOption.CREATE,
+              StandardOpenOption.WRITE,
+              LinkOption.NOFOLLOW_LINKS);
+    } catch (IOException e) {
+      throw new IOException(
+          "socket.path '"
+              + path
+              + "' can't be taken: its lock "
+              + e.getMessage()
+              + " can't be opened",
+          e);
+    }
+    try {
+      if (!isTaken(lock)) {
+        throw inUse(path);
+      }
+      removeAbandoned(path);
+      return new SocketPlace(path, lock);
+    } catch (IOException | RuntimeException e) {
+      lock.close();
+      throw e;
+    }
+  }
+
+  private static boolean isTaken(FileChannel lock) throws IOException {
+    try {
+      return lock.tryLock() != null;
+    } catch (OverlappingFileLockException e) {
+      return false;
+    }
+  }
+
+  private static IOException inUse(Path path) {
+    return new IOException(
+        "another daemon answers on socket '" + path + "': stop it, or choose another socket.path");
+  }
+
+  /**
+   * Removes the socket of a daemon that was killed; anything else at its place is not ours to
+   * remove.
+   */
+  private static void removeAbandoned(Path path) throws IOException {
+    if (!Files.exists(path, LinkOption.NOFOLLOW_LINKS)) {
+      return;
+    }
+    int type =
+        (int) Files.getAttribute(path, "unix:mode", LinkOption.NOFOLLOW_LINKS) & FILE_TYPE_MASK;
+    if (type != FILE_TYPE_SOCKET) {
+      throw new IOException(
+          "socket.path '" + path + "' is there already and is no socket: choose another path");
+    }
+    try {
+      UnixSocket.connect(path, CONNECT_TIMEOUT_MS).close();
+    } catch (ErrnoException e) {
+      if (e.errno() != Errno.ECONNREFUSED) {
+        throw new IOException(
+            "socket.path '" + path + "' can't be taken over: " + e.getMessage(), e);
+      }
+      Files.delete(path);
+      return;
+    }
+    throw inUse(path);
+  }
+
+  /** Begins to listen. */
+  UnixSocket listen(int mode) throws IOException {
+    return UnixSocket.listen(path, mode);
+  }
+
+  /** Takes the socket's name away: nobody connects any more. The place stays taken. */
+  void withdraw() throws IOException {
+    Files.deleteIfExists(path);
+  }
+
+  @Override
+  public void close() throws IOException {
+    withdraw();
+    // The lock's file stays: removing it would let two daemons lock two files of one name.
+    lock.close();
+  }
+}
