@@ -72,6 +72,7 @@ final class BlockStore implements Mover.Listener {
     this.ssd =
         new TierLine(
             TierLine.SSD, directory, context.ssdSlots(), context.ssdPolicy(), this::blockBytes);
+    directory.watch(this::recount);
     this.mover = new Mover(context, limits, namespaces, host, ssd, this);
     this.slabs = context.slabs();
     this.counters = context.counters();
@@ -93,6 +94,11 @@ final class BlockStore implements Mover.Listener {
     return ssd;
   }
 
+  private void recount(int block) {
+    host.recount(block);
+    ssd.recount(block);
+  }
+
   // ---- what is there
 
   boolean isVisible(int block) {
@@ -109,6 +115,13 @@ final class BlockStore implements Mover.Listener {
     return ssd.isConfigured()
         ? ssd.slots().sizeClass(SlotHeaderDescriptor.HEADER_BYTES + blockBytes)
         : SlotAllocator.NONE;
+  }
+
+  /** The longest block that the SSD tier could take; no bound where there is none. */
+  long storedBlockBytesMax() {
+    return ssd.isConfigured()
+        ? ssd.slots().regionBytes() - SlotHeaderDescriptor.HEADER_BYTES
+        : Long.MAX_VALUE;
   }
 
   /** Whether the block has a place in the SSD tier's layout at all. */
@@ -192,7 +205,6 @@ final class BlockStore implements Mover.Listener {
   private void becomeResident(int block) {
     int length = blockBytes(block);
     host.becomeResident(block);
-    ssd.mayLeave(block);
     counters.add(Counter.HOST_WRITTEN_BYTES, length);
     listener.onHostSettled(block, Status.OK);
   }
@@ -363,8 +375,6 @@ final class BlockStore implements Mover.Listener {
 
   /** Frees what a block no longer needs, once nothing needs it. */
   private void settle(int block) {
-    host.mayLeave(block);
-    ssd.mayLeave(block);
     if (directory.uses(block) > 0 || directory.holds(block) > 0) {
       return;
     }

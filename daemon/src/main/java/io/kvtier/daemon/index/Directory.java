@@ -34,6 +34,18 @@ public final class Directory implements AutoCloseable {
   static final int FLAG_LINKED = 1;
   static final int FLAG_USED = 2;
 
+  /**
+   * One flag a tier from here on: the tier counts the block's copy among those that could leave.
+   */
+  static final int FLAG_EVICTABLE = 4;
+
+  /** Hears of everything that decides whether a copy could leave its tier. */
+  @FunctionalInterface
+  interface Watcher {
+    /** A block's state in a tier, its uses or its holds have changed. */
+    void changed(int block);
+  }
+
   /** The bytes of one record. */
   public static final int RECORD_BYTES = 64;
 
@@ -64,6 +76,7 @@ public final class Directory implements AutoCloseable {
   private final int bucketMask;
   private final int blocksMax;
   private final long seed;
+  private Watcher watcher = block -> {};
   private int freeHead = NONE;
   private int highWater;
   private int size;
@@ -341,6 +354,7 @@ public final class Directory implements AutoCloseable {
     }
     int others = records.get(BYTE, at(block) + STATES) & ~(15 << (4 * tier));
     records.set(BYTE, at(block) + STATES, (byte) (others | next.code() << (4 * tier)));
+    watcher.changed(block);
   }
 
   int slot(int tier, int block) {
@@ -370,6 +384,7 @@ public final class Directory implements AutoCloseable {
       throw new IllegalStateException("block " + block + " would have " + uses + " uses");
     }
     records.set(SHORT, at(block) + USES, (short) uses);
+    watcher.changed(block);
   }
 
   /** How many leases and pins clients hold on the block. */
@@ -383,6 +398,22 @@ public final class Directory implements AutoCloseable {
       throw new IllegalStateException("block " + block + " would have " + holds + " holds");
     }
     records.set(INT, at(block) + HOLDS, holds);
+    watcher.changed(block);
+  }
+
+  /** Sets who is told of changes. */
+  void watch(Watcher told) {
+    watcher = told;
+  }
+
+  boolean isCountedEvictable(int tier, int block) {
+    return (records.get(SHORT, at(block) + FLAGS) & FLAG_EVICTABLE << tier) != 0;
+  }
+
+  void countEvictable(int tier, int block, boolean evictable) {
+    int flag = FLAG_EVICTABLE << tier;
+    int flags = records.get(SHORT, at(block) + FLAGS);
+    records.set(SHORT, at(block) + FLAGS, (short) (evictable ? flags | flag : flags & ~flag));
   }
 
   /** Whether the block can be found by its key. */

@@ -13,6 +13,7 @@ import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.function.LongSupplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The verbs: what a request does to the directory, the holds and the tiers, and how it is answered.
@@ -132,6 +133,37 @@ final class Index implements BlockStore.Listener {
     }
   }
 
+  /** Why there can be no namespace of blocks of that size; null when there can. */
+  private @Nullable String whyNotRegistered(long blockBytes) {
+    if (namespaces.size() >= Namespaces.NAMESPACES_MAX) {
+      return "there are " + namespaces.size() + " namespaces already, which is the limit";
+    }
+    SlotAllocator slots = store.host().slots();
+    if (blockBytes <= 0 || blockBytes > slots.regionBytes() || blockBytes > Integer.MAX_VALUE) {
+      return "block_bytes is "
+          + blockBytes
+          + ", expected 1 to the slab size (host.slab_bytes), "
+          + slots.regionBytes();
+    }
+    long blockBytesMax = store.storedBlockBytesMax();
+    if (blockBytes > blockBytesMax) {
+      return "block_bytes is "
+          + blockBytes
+          + ", expected at most "
+          + blockBytesMax
+          + ", which is what fits into a file of the SSD tier (ssd.file_bytes) with its header";
+    }
+    if (slots.sizeClass(blockBytes) == SlotAllocator.NONE
+        || (store.ssd().isConfigured() && store.ssdClassFor(blockBytes) == SlotAllocator.NONE)) {
+      return "block_bytes is "
+          + blockBytes
+          + ", but there are "
+          + SlotAllocator.CLASSES_MAX
+          + " different sizes already, which is the limit";
+    }
+    return null;
+  }
+
   private static String textOf(Request request) {
     byte[] utf8 = new byte[request.count];
     MemorySegment.copy(request.segment, request.body, MemorySegment.ofArray(utf8), 0, utf8.length);
@@ -173,30 +205,18 @@ final class Index implements BlockStore.Listener {
         return;
       }
     } else {
-      int hostClass =
-          blockBytes > 0 && blockBytes <= Integer.MAX_VALUE
-              ? store.host().slots().sizeClass(blockBytes)
-              : SlotAllocator.NONE;
-      if (hostClass == SlotAllocator.NONE) {
-        writer.refuse(
-            session,
-            request,
-            Status.INVALID_ARGUMENT,
-            "block_bytes is "
-                + blockBytes
-                + ", expected 1 to the slab size (host.slab_bytes), of at most 64 different sizes");
-        return;
-      }
-      if (namespaces.size() >= Namespaces.NAMESPACES_MAX) {
-        writer.refuse(
-            session,
-            request,
-            Status.TOO_LARGE,
-            "there are " + namespaces.size() + " namespaces already, which is the limit");
+      String why = whyNotRegistered(blockBytes);
+      if (why != null) {
+        writer.refuse(session, request, Status.INVALID_ARGUMENT, why);
         return;
       }
       known =
-          namespaces.add(name, blockBytes, properties, hostClass, store.ssdClassFor(blockBytes));
+          namespaces.add(
+              name,
+              blockBytes,
+              properties,
+              store.host().slots().sizeClass(blockBytes),
+              store.ssdClassFor(blockBytes));
     }
     session.namespaces.set(known.id());
     writer.completeShort(session, request, Status.OK, known.id());

@@ -26,17 +26,21 @@ final class TierLine {
   // How far a policy's order may be left for a block of the right size or in the right place.
   private static final int WINDOW = 64;
 
+  // How many held blocks one search may find out of their place.
+  private static final int HELD_MAX = 1024;
+
   private final int tier;
   private final Directory directory;
   private final SlotAllocator slots;
   private final IntUnaryOperator bytesOf;
-  private final boolean[] mayHaveVictim = new boolean[SlotAllocator.CLASSES_MAX];
-  private final int[] held = new int[WINDOW];
+  private final int[] evictable = new int[SlotAllocator.CLASSES_MAX];
+  private final int[] held = new int[HELD_MAX];
   private final VictimFilter near = this::isNear;
   private final VictimFilter ofClass = this::isOfClass;
   private final VictimFilter foreign = this::isForeign;
   private EvictionPolicy policy;
   private String policyName;
+  private int evictableTotal;
   private int heldCount;
   private int soughtClass;
   private long soughtFor;
@@ -143,8 +147,8 @@ final class TierLine {
 
   /** Gives a copy's slot back; the copy is no more. */
   void free(int block) {
-    takeBack(block);
     setState(block, CopyState.NONE);
+    takeBack(block);
   }
 
   /** Gives a slot back that was taken a moment ago; the copy's state is left as it is. */
@@ -160,7 +164,6 @@ final class TierLine {
   void becomeResident(int block) {
     setState(block, CopyState.RESIDENT);
     insert(policy, block);
-    mayLeave(block);
   }
 
   void hit(int block) {
@@ -213,19 +216,16 @@ final class TierLine {
     return slots.classOf(slot(block)) != soughtClass && isEvictable(block);
   }
 
-  /** Something that kept a block from leaving has ended. */
-  void mayLeave(int block) {
-    int slot = slot(block);
-    if (slot != Directory.NONE && isResident(block)) {
-      int region = slots.regionOf(slot);
-      mayHaveVictim[slots.classOf(slot)] = true;
-      drainMayGoOn |= region == slots.draining();
+  /** Counts a block among those that could leave, or no longer; called after every change of it. */
+  void recount(int block) {
+    boolean could = isEvictable(block);
+    if (could != directory.isCountedEvictable(tier, block)) {
+      directory.countEvictable(tier, block, could);
+      int slot = slot(block);
+      evictable[slots.classOf(slot)] += could ? 1 : -1;
+      evictableTotal += could ? 1 : -1;
+      drainMayGoOn |= could && slots.regionOf(slot) == slots.draining();
     }
-  }
-
-  /** Whether the next {@link #victim} of a size class may find one; a guess on the hopeful side. */
-  boolean mayHaveVictim(int sizeClass) {
-    return mayHaveVictim[sizeClass];
   }
 
   /**
@@ -242,30 +242,31 @@ final class TierLine {
     heldCount = 0;
     int looks = WINDOW + inFlight;
     int victim = EvictionPolicy.NONE;
-    if (mayHaveVictim[sizeClass] && slots.regionsOfClass(sizeClass) > 0) {
+    if (evictable[sizeClass] > 0) {
       victim = session == SlotAllocator.DAEMON ? victim : policy.victim(near, looks);
       victim = victim == EvictionPolicy.NONE ? policy.victim(ofClass, looks) : victim;
     }
     if (victim == EvictionPolicy.NONE) {
-      if (slots.draining() == SlotAllocator.NONE) {
-        int other =
-            policy.victim(
-                foreign, slots.regionsOfClass(sizeClass) == 0 ? Integer.MAX_VALUE : looks);
-        if (other != EvictionPolicy.NONE) {
-          drainRegionOf(other);
-        }
-      }
-      if (mayHaveVictim[sizeClass]) {
+      drainForeign(slots.regionsOfClass(sizeClass) == 0 ? Integer.MAX_VALUE : looks);
+      if (evictable[sizeClass] > 0) {
         victim = policy.victim(ofClass, Integer.MAX_VALUE);
-        mayHaveVictim[sizeClass] = victim != EvictionPolicy.NONE;
       }
     }
-    // What is found in use at the cold end is not cold: else every search would pass it again.
+    // What is found held at the cold end is not cold: else every search would pass it again.
     for (int i = 0; i < heldCount; i++) {
       policy.onHit(held[i]);
     }
     heldCount = 0;
     return victim;
+  }
+
+  private void drainForeign(int looks) {
+    if (slots.draining() == SlotAllocator.NONE && evictableTotal > evictable[soughtClass]) {
+      int other = policy.victim(foreign, looks);
+      if (other != EvictionPolicy.NONE) {
+        drainRegionOf(other);
+      }
+    }
   }
 
   /** The next block to leave among those that a filter accepts, near the cold end. */
@@ -331,7 +332,7 @@ final class TierLine {
 
   /** Whether room of a size class may come without anybody's doing. */
   boolean isRoomComing(int sizeClass) {
-    return mayHaveVictim[sizeClass] || slots.draining() != SlotAllocator.NONE;
+    return evictable[sizeClass] > 0 || slots.draining() != SlotAllocator.NONE;
   }
 
   // ---- numbers
@@ -351,7 +352,7 @@ final class TierLine {
     policy.checkInvariants();
     int[] counts = new int[CopyState.values().length];
     int used = 0;
-    boolean[] evictable = new boolean[SlotAllocator.CLASSES_MAX];
+    int[] couldLeave = new int[SlotAllocator.CLASSES_MAX];
     for (int block = 0; block < directory.highWater(); block++) {
       if (!directory.isUsed(block)) {
         continue;
@@ -364,7 +365,7 @@ final class TierLine {
           throw new IllegalStateException(
               "slot " + slot + " of block " + block + " in tier " + tier + " is not its own");
         }
-        evictable[slots.classOf(slot)] |= isEvictable(block);
+        couldLeave[slots.classOf(slot)] += isEvictable(block) ? 1 : 0;
       }
     }
     if (counts[CopyState.RESIDENT.code()] != policy.size()) {
@@ -380,11 +381,8 @@ final class TierLine {
       throw new IllegalStateException(
           "tier " + tier + ": slots in use are not those of the blocks");
     }
-    for (int sizeClass = 0; sizeClass < evictable.length; sizeClass++) {
-      if (evictable[sizeClass] && !mayHaveVictim[sizeClass]) {
-        throw new IllegalStateException(
-            "tier " + tier + ": a victim of class " + sizeClass + " is overlooked");
-      }
+    if (!Arrays.equals(couldLeave, evictable)) {
+      throw new IllegalStateException("tier " + tier + " miscounts the blocks that could leave");
     }
   }
 }

@@ -337,6 +337,10 @@ public final class SlotAllocator {
     return classOfRegion[region];
   }
 
+  public long regionBytes() {
+    return regionBytes;
+  }
+
   public int regions() {
     return classOfRegion.length;
   }
