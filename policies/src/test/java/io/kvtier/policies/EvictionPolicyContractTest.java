@@ -30,6 +30,9 @@ final class EvictionPolicyContractTest {
   static List<String> specifications() {
     List<String> all = new ArrayList<>();
     EvictionPolicies.names().forEach(all::add);
+    for (String inner : List.of("s3fifo", "sieve", "arc", "tinylfu", "lfu")) {
+      all.add("lineage/" + inner);
+    }
     return all;
   }
 

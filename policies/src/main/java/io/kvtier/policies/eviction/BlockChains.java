@@ -94,6 +94,26 @@ final class BlockChains {
     }
   }
 
+  /** Puts all blocks of one list before the oldest of another. */
+  void prepend(int from, int to) {
+    if (sizes[from] == 0) {
+      return;
+    }
+    int last = newest[from];
+    int first = oldest[to];
+    links[2 * last] = first;
+    if (first == NONE) {
+      newest[to] = last;
+    } else {
+      links[2 * first + 1] = last;
+    }
+    oldest[to] = oldest[from];
+    sizes[to] += sizes[from];
+    oldest[from] = NONE;
+    newest[from] = NONE;
+    sizes[from] = 0;
+  }
+
   int oldest(int chain) {
     return oldest[chain];
   }

@@ -8,7 +8,7 @@ import java.util.Arrays;
  * bytes an entry, all taken at construction.
  */
 final class Ghosts {
-  static final int NONE = -1;
+  static final int NONE = FingerprintTable.NONE;
 
   private final int capacity;
   private final long[] fingerprints;
@@ -16,10 +16,7 @@ final class Ghosts {
   private final int[] older;
   private final byte[] queues;
 
-  /** Open addressing with linear probing: an entry's number plus one, or 0. */
-  private final int[] table;
-
-  private final int mask;
+  private final FingerprintTable table;
   private final int[] oldest;
   private final int[] newest;
   private final int[] sizes;
@@ -36,13 +33,7 @@ final class Ghosts {
     newer = new int[capacity];
     older = new int[capacity];
     queues = new byte[capacity];
-    int slots = Integer.highestOneBit(Math.max(4, capacity) - 1) << 1;
-    // At most three quarters full.
-    if (slots - slots / 4 < capacity) {
-      slots <<= 1;
-    }
-    table = new int[slots];
-    mask = slots - 1;
+    table = new FingerprintTable(fingerprints);
     oldest = new int[queueCount];
     newest = new int[queueCount];
     sizes = new int[queueCount];
@@ -72,7 +63,7 @@ final class Ghosts {
 
   /** The queue that a key is in, or {@link #NONE}. */
   int queueOf(long fingerprint) {
-    int entry = table[slotOf(fingerprint)] - 1;
+    int entry = table.get(fingerprint);
     return entry == NONE ? NONE : queues[entry];
   }
 
@@ -105,15 +96,14 @@ final class Ghosts {
     }
     newest[queue] = entry;
     sizes[queue]++;
-    table[slotOf(fingerprint)] = entry + 1;
+    table.put(entry);
   }
 
   /** Forgets a key. */
   void remove(long fingerprint) {
-    int slot = slotOf(fingerprint);
-    int entry = table[slot] - 1;
+    int entry = table.get(fingerprint);
     if (entry != NONE) {
-      clear(slot);
+      table.remove(entry);
       unlink(entry);
     }
   }
@@ -127,7 +117,7 @@ final class Ghosts {
 
   private void removeOldest(int queue) {
     int entry = oldest[queue];
-    clear(slotOf(fingerprints[entry]));
+    table.remove(entry);
     unlink(entry);
   }
 
@@ -150,39 +140,8 @@ final class Ghosts {
     free = entry;
   }
 
-  /** Where a key is in the table, or would be. */
-  private int slotOf(long fingerprint) {
-    int slot = home(fingerprint);
-    while (table[slot] != 0 && fingerprints[table[slot] - 1] != fingerprint) {
-      slot = (slot + 1) & mask;
-    }
-    return slot;
-  }
-
-  private int home(long fingerprint) {
-    return (int) (fingerprint ^ fingerprint >>> 32) & mask;
-  }
-
-  /** Empties a slot and closes the gap, so that every entry is still found from its home. */
-  private void clear(int emptied) {
-    int gap = emptied;
-    int slot = gap;
-    while (true) {
-      slot = (slot + 1) & mask;
-      if (table[slot] == 0) {
-        break;
-      }
-      int home = home(fingerprints[table[slot] - 1]);
-      if (((slot - home) & mask) >= ((slot - gap) & mask)) {
-        table[gap] = table[slot];
-        gap = slot;
-      }
-    }
-    table[gap] = 0;
-  }
-
   long bytes() {
-    return 17L * capacity + 4L * table.length + 12L * sizes.length;
+    return 17L * capacity + table.bytes() + 12L * sizes.length;
   }
 
   /** Checks queues and table, for tests. */
@@ -194,7 +153,7 @@ final class Ghosts {
       for (int entry = oldest[queue]; entry != NONE; entry = newer[entry]) {
         if (older[entry] != previous
             || queues[entry] != queue
-            || table[slotOf(fingerprints[entry])] != entry + 1
+            || table.get(fingerprints[entry]) != entry
             || ++count > sizes[queue]) {
           throw new IllegalStateException("ghost queue " + queue + " is broken at " + entry);
         }
@@ -206,10 +165,7 @@ final class Ghosts {
       }
       total += count;
     }
-    int inTable = 0;
-    for (int slot : table) {
-      inTable += slot == 0 ? 0 : 1;
-    }
+    int inTable = table.count();
     if (total > capacity || inTable != total) {
       throw new IllegalStateException(
           total + " ghosts, " + inTable + " in the table, at most " + capacity);
