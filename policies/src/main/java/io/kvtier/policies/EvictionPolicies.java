@@ -1,6 +1,5 @@
 package io.kvtier.policies;
 
-import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.ServiceLoader;
 import java.util.TreeMap;
@@ -37,30 +36,14 @@ public final class EvictionPolicies {
    * @throws IllegalArgumentException naming what is wrong with the specification
    */
   public static EvictionPolicy create(String specification, int blocksMax, int capacityBlocks) {
-    int slash = specification.indexOf('/');
-    String inner = slash < 0 ? "" : specification.substring(slash + 1);
-    String[] parts = (slash < 0 ? specification : specification.substring(0, slash)).split(":", -1);
-    EvictionPolicyProvider provider = PROVIDERS.get(parts[0]);
+    Specification asked = Specification.parse(specification);
+    EvictionPolicyProvider provider = PROVIDERS.get(asked.name());
     if (provider == null) {
-      throw new IllegalArgumentException(
-          "no eviction policy is named '"
-              + parts[0]
-              + "'; there are "
-              + String.join(", ", PROVIDERS.keySet()));
+      throw asked.unknown("eviction", PROVIDERS.keySet());
     }
-    Map<String, String> options = new LinkedHashMap<>();
-    for (int i = 1; i < parts.length; i++) {
-      int equals = parts[i].indexOf('=');
-      if (equals < 1 || equals == parts[i].length() - 1) {
-        throw new IllegalArgumentException(
-            "'" + parts[i] + "' in '" + specification + "' is not OPTION=VALUE");
-      }
-      options.put(parts[i].substring(0, equals), parts[i].substring(equals + 1));
-    }
-    PolicySetup setup = new PolicySetup(blocksMax, capacityBlocks, options, inner);
+    PolicySetup setup = asked.setup(blocksMax, capacityBlocks);
     EvictionPolicy policy = provider.create(setup);
-    setup.requireAllRead(parts[0]);
-    setup.requireInnerUsed(parts[0]);
+    setup.requireAllUsed(asked.name());
     return policy;
   }
 }

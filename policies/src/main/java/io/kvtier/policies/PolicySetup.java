@@ -85,8 +85,14 @@ public final class PolicySetup {
     return (int) value;
   }
 
-  /** Refuses what was given and never read. */
-  void requireAllRead(String policy) {
+  /** As {@link #inner(String)}, for admission. */
+  public AdmissionPolicy innerAdmission(String otherwise) {
+    innerUsed = true;
+    return AdmissionPolicies.create(inner.isEmpty() ? otherwise : inner, capacityBlocks);
+  }
+
+  /** Refuses an option that was given and never read, and an inner policy never asked for. */
+  void requireAllUsed(String policy) {
     for (String name : options.keySet()) {
       if (!read.contains(name)) {
         throw new IllegalArgumentException(
@@ -98,10 +104,6 @@ public final class PolicySetup {
                 + (read.isEmpty() ? "none" : String.join(", ", new TreeSet<>(read))));
       }
     }
-  }
-
-  /** Refuses an inner policy that was named and not asked for. */
-  void requireInnerUsed(String policy) {
     if (!inner.isEmpty() && !innerUsed) {
       throw new IllegalArgumentException("policy " + policy + " wraps no other policy");
     }

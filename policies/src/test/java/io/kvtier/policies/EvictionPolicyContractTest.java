@@ -33,7 +33,14 @@ final class EvictionPolicyContractTest {
     for (String inner : List.of("s3fifo", "sieve", "arc", "tinylfu", "lfu")) {
       all.add("lineage/" + inner);
     }
+    // A small margin and small shadows: it changes its mind often.
+    all.add("auto:shadow=16:margin=0");
+    all.add("auto:shadow=16:margin=0:wear=none");
     return all;
+  }
+
+  private boolean isAuto() {
+    return specification.startsWith("auto");
   }
 
   private EvictionPolicy create(int blocksMax) {
@@ -223,8 +230,12 @@ final class EvictionPolicyContractTest {
       }
     }
     policy.checkInvariants();
-    assertEquals(metadata, policy.metadataBytes());
-    assertTrue(metadata < 64 * 1024 + 4096L * BLOCKS, metadata + " bytes");
+    if (isAuto()) {
+      assertTrue(policy.metadataBytes() < 2 * metadata);
+    } else {
+      assertEquals(metadata, policy.metadataBytes());
+      assertTrue(metadata < 4096 + 128L * BLOCKS, metadata + " bytes");
+    }
   }
 
   @Test
@@ -299,7 +310,9 @@ final class EvictionPolicyContractTest {
         }
         policy.checkInvariants();
         assertEquals(resident.cardinality(), policy.size());
-        assertEquals(metadata, policy.metadataBytes());
+        if (!isAuto()) {
+          assertEquals(metadata, policy.metadataBytes());
+        }
       }
     }
   }

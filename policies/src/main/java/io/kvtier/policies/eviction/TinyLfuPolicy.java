@@ -2,6 +2,7 @@ package io.kvtier.policies.eviction;
 
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.policies.EvictionPolicyProvider;
+import io.kvtier.policies.FrequencySketch;
 import io.kvtier.policies.PolicySetup;
 
 /**

@@ -1,6 +1,5 @@
 package io.kvtier.policies.simulation;
 
-import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.policies.EvictionPolicy.Removal;
 import io.kvtier.policies.EvictionPolicy.VictimFilter;
@@ -26,9 +25,9 @@ final class PolicyCache implements Replay.Cache {
   private int resident;
   private long evictions;
 
-  PolicyCache(Trace trace, String policy, int capacity) {
+  PolicyCache(Trace trace, EvictionPolicy policy, int capacity) {
     this.trace = trace;
-    this.policy = EvictionPolicies.create(policy, capacity, capacity);
+    this.policy = policy;
     this.capacity = capacity;
     idOf = new int[trace.distinct()];
     blockOf = new int[capacity];

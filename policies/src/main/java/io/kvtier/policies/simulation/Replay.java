@@ -43,8 +43,8 @@ public final class Replay {
     Cache cache =
         switch (policy) {
           case OPTIMUM -> new ClairvoyantCache(trace, order, capacity);
-          case INFINITE -> new PolicyCache(trace, "fifo", capacity);
-          default -> new PolicyCache(trace, policy, capacity);
+          case INFINITE -> withPolicy("fifo", capacity);
+          default -> withPolicy(policy, capacity);
         };
     long references = 0;
     long blockHits = 0;
@@ -91,6 +91,10 @@ public final class Replay {
         YARDSTICKS.contains(policy) ? 0 : cache.metadataBytes(),
         trace.references(),
         nanoseconds);
+  }
+
+  private Cache withPolicy(String policy, int capacity) {
+    return new PolicyCache(trace, EvictionPolicies.create(policy, capacity, capacity), capacity);
   }
 
   /** What is replayed against. */

@@ -1,4 +1,4 @@
-package io.kvtier.policies.eviction;
+package io.kvtier.policies;
 
 /**
  * How often keys were seen of late, roughly: a count-min sketch of four-bit counters, four for each

@@ -1,0 +1,96 @@
+package io.kvtier.policies.eviction;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import io.kvtier.policies.EvictionPolicy;
+import io.kvtier.policies.EvictionPolicy.Removal;
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+
+final class AutoPolicyTest {
+  private static final int CAPACITY = 100;
+  private final Map<Long, Integer> blockOf = new HashMap<>();
+  private final long[] keyOf = new long[CAPACITY];
+
+  private static AutoPolicy create(String... members) {
+    return new AutoPolicy(CAPACITY, CAPACITY, List.of(members), CAPACITY, 0.05, 0.98, 0.25);
+  }
+
+  /** A request of one block. */
+  private void touch(EvictionPolicy policy, long key) {
+    Integer known = blockOf.get(key);
+    if (known != null) {
+      policy.onHit(known);
+      return;
+    }
+    int block = policy.size();
+    if (block == CAPACITY) {
+      block = policy.victim(b -> true, 1);
+      policy.onRemove(block, Removal.EVICTED);
+      blockOf.remove(keyOf[block]);
+    }
+    blockOf.put(key, block);
+    keyOf[block] = key;
+    policy.onInsert(block, 1, key * 0x9E3779B97F4A7C15L, 0, EvictionPolicy.NO_PARENT);
+  }
+
+  @Test
+  void anotherMemberIsBetter_takesOver_withEveryBlock() {
+    AutoPolicy policy = create("lru", "lfu:halflife=20");
+    // A few keys of lasting use among scans that are soon longer than the tier: nothing for LRU.
+    long scanned = 1000;
+    for (int round = 0; round < 200; round++) {
+      for (int key = 1; key <= 20; key++) {
+        touch(policy, key);
+      }
+      for (int i = 0; i < (round < 5 ? 20 : CAPACITY + 20); i++) {
+        touch(policy, scanned++);
+      }
+      policy.checkInvariants();
+      assertEquals(blockOf.size(), policy.size());
+    }
+    assertEquals("lfu:halflife=20", policy.inCharge());
+    assertEquals(1, policy.switches());
+    BitSet seen = new BitSet();
+    policy.forEach(seen::set);
+    assertEquals(CAPACITY, seen.cardinality());
+  }
+
+  @Test
+  void oneMember_isThatMember() {
+    AutoPolicy auto = create("lru");
+    LruPolicy lru = new LruPolicy(CAPACITY);
+    List<EvictionPolicy> both = List.of(auto, lru);
+    List<List<Integer>> victims = List.of(new ArrayList<>(), new ArrayList<>());
+    for (int i = 0; i < 1000; i++) {
+      for (int p = 0; p < 2; p++) {
+        EvictionPolicy policy = both.get(p);
+        int block = policy.size();
+        if (block == CAPACITY) {
+          block = policy.victim(b -> true, 1);
+          policy.onRemove(block, Removal.EVICTED);
+          victims.get(p).add(block);
+        }
+        policy.onInsert(block, 1, 1 + i, 0, EvictionPolicy.NO_PARENT);
+        policy.onHit(i % Math.min(i + 1, CAPACITY));
+      }
+    }
+    assertEquals(victims.get(1), victims.get(0));
+  }
+
+  @Test
+  void whatIf_ofALoop_needsTheWholeLoop() {
+    AutoPolicy policy = create("lru");
+    for (int i = 0; i < 15_000; i++) {
+      touch(policy, 1 + i % 150);
+    }
+    for (AutoPolicy.WhatIf whatIf : policy.whatIf()) {
+      double ratio = (double) whatIf.prefixHits() / whatIf.references();
+      assertEquals(whatIf.factor() < 1.5 ? 0 : 0.99, ratio, 0.011, whatIf.toString());
+    }
+  }
+}
