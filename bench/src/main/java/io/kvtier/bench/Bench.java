@@ -20,6 +20,7 @@ import picocli.CommandLine.Spec;
       Bench.LocalCommand.class,
       Bench.GrpcCommand.class,
       Bench.DirectoryCommand.class,
+      Bench.PoliciesCommand.class,
       Bench.PeerCommand.class,
       Bench.TcpPeerCommand.class
     })
@@ -69,6 +70,14 @@ public final class Bench implements Runnable {
     @Override
     void measure(Report report, boolean quick) throws Exception {
       new DirectoryBench(quick).run(report);
+    }
+  }
+
+  @Command(name = "policies", description = "The eviction policies with ten million blocks.")
+  static final class PoliciesCommand extends Measuring {
+    @Override
+    void measure(Report report, boolean quick) throws Exception {
+      PolicyBench.run(report, quick);
     }
   }
 
