@@ -128,6 +128,7 @@ COUNTERS = (
     "ssd_bytes_capacity",
     "index_bytes",
     "reservations",
+    "not_admitted",
 )
 """The daemon's counters, in their order in its region."""
 

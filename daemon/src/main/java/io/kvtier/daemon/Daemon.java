@@ -104,6 +104,7 @@ public final class Daemon implements AutoCloseable {
                 ssdSlots(ssd.files(), ssd.fileBytes()),
                 host.policy(),
                 ssd.policy(),
+                ssd.admission(),
                 slabs::mapping,
                 copies,
                 ssdTransfers,

@@ -48,7 +48,10 @@ public enum Counter {
   GAUGE_SSD_BYTES_USED("ssd_bytes_used", "gauge: bytes of SSD slots in use"),
   GAUGE_SSD_BYTES_CAPACITY("ssd_bytes_capacity", "gauge: bytes of all SSD files"),
   GAUGE_INDEX_BYTES("index_bytes", "gauge: bytes of directory and policy metadata"),
-  GAUGE_RESERVATIONS("reservations", "gauge: slots reserved by clients and not yet committed");
+  GAUGE_RESERVATIONS("reservations", "gauge: slots reserved by clients and not yet committed"),
+  NOT_ADMITTED(
+      "not_admitted",
+      "blocks that fell out of the host tier and that the SSD tier's admission refused");
 
   private final String key;
   private final String meaning;

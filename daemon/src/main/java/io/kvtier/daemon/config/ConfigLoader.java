@@ -1,5 +1,6 @@
 package io.kvtier.daemon.config;
 
+import io.kvtier.policies.AdmissionPolicies;
 import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.protocol.SocketPaths;
 import java.io.IOException;
@@ -185,6 +186,7 @@ public final class ConfigLoader {
             : Path.of(directory),
         file,
         policy("ssd.policy"),
+        admission("ssd.admission"),
         number("ssd.threads", 1, 256),
         number("ssd.queue_depth", 1, 65536));
   }
@@ -275,6 +277,16 @@ public final class ConfigLoader {
         key,
         value % unit == 0,
         "a multiple of " + unitName + " (" + Units.describeBytes(unit) + ")");
+  }
+
+  private String admission(String key) throws ConfigException {
+    String admission = text(key);
+    try {
+      var _ = AdmissionPolicies.create(admission, 1);
+    } catch (IllegalArgumentException e) {
+      require(key, false, "an admission policy: " + e.getMessage());
+    }
+    return admission;
   }
 
   private String policy(String key) throws ConfigException {

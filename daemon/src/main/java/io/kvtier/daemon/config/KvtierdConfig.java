@@ -28,7 +28,13 @@ public record KvtierdConfig(
 
   /** The SSD tier; no bytes, no tier. */
   public record SsdConfig(
-      long bytes, Path directory, long fileBytes, String policy, int threads, int queueDepth) {
+      long bytes,
+      Path directory,
+      long fileBytes,
+      String policy,
+      String admission,
+      int threads,
+      int queueDepth) {
     /** How many files. */
     public int files() {
       return (int) (bytes / fileBytes);

@@ -9,7 +9,8 @@ import java.util.Locale;
  */
 final class Admin {
   private static final String USAGE =
-      "expected 'policy TIER NAME', where TIER is host or ssd and NAME is an eviction policy";
+      "expected 'policy TIER NAME', where TIER is host or ssd and NAME is an eviction policy,"
+          + " or 'admission ssd NAME'";
 
   /** How a command ended. */
   record Answer(Status status, String text) {}
@@ -38,10 +39,24 @@ final class Admin {
               + " may");
     }
     String[] words = command.strip().split("\\s+", -1);
-    if (words.length != 3 || !words[0].equals("policy")) {
-      return new Answer(Status.INVALID_ARGUMENT, "'" + command.strip() + "': " + USAGE);
+    if (words.length == 3 && words[0].equals("policy")) {
+      return setPolicy(words[1].toLowerCase(Locale.ROOT), words[2]);
     }
-    return setPolicy(words[1].toLowerCase(Locale.ROOT), words[2]);
+    if (words.length == 3 && words[0].equals("admission") && words[1].equals("ssd")) {
+      return setAdmission(words[2]);
+    }
+    return new Answer(Status.INVALID_ARGUMENT, "'" + command.strip() + "': " + USAGE);
+  }
+
+  private Answer setAdmission(String specification) {
+    Ingestion ingestion = store.ingestion();
+    String before = ingestion.admissionName();
+    try {
+      ingestion.swapAdmission(specification);
+    } catch (IllegalArgumentException e) {
+      return new Answer(Status.INVALID_ARGUMENT, String.valueOf(e.getMessage()));
+    }
+    return new Answer(Status.OK, "ssd admission: " + before + " -> " + ingestion.admissionName());
   }
 
   private Answer setPolicy(String tier, String specification) {

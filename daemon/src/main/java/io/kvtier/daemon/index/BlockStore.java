@@ -51,6 +51,7 @@ final class BlockStore implements Mover.Listener {
   private final Listener listener;
   private final IndexAgent.Limits limits;
   private final Fence ssdFence = new Fence();
+  private final Ingestion ingestion;
   private final LongQueue checksumBacklog;
   private final ClassQueues promotions;
   private final ClassQueues.Server servePromotion = this::servePromotion;
@@ -72,6 +73,8 @@ final class BlockStore implements Mover.Listener {
     this.ssd =
         new TierLine(
             TierLine.SSD, directory, context.ssdSlots(), context.ssdPolicy(), this::blockBytes);
+    this.ingestion =
+        new Ingestion(this, directory, host, ssd, context.ssdAdmission(), context.counters());
     directory.watch(this::recount);
     this.mover = new Mover(context, limits, namespaces, host, ssd, this);
     this.slabs = context.slabs();
@@ -92,6 +95,10 @@ final class BlockStore implements Mover.Listener {
 
   TierLine ssd() {
     return ssd;
+  }
+
+  Ingestion ingestion() {
+    return ingestion;
   }
 
   private void recount(int block) {
@@ -205,6 +212,7 @@ final class BlockStore implements Mover.Listener {
   private void becomeResident(int block) {
     int length = blockBytes(block);
     host.becomeResident(block);
+    ingestion.inserted(block);
     counters.add(Counter.HOST_WRITTEN_BYTES, length);
     listener.onHostSettled(block, Status.OK);
   }
@@ -215,6 +223,7 @@ final class BlockStore implements Mover.Listener {
   void lease(int block) {
     directory.addHolds(block, 1);
     host.hit(block);
+    ingestion.used(block);
   }
 
   /** A client holds a block, wherever it is. */
@@ -406,7 +415,9 @@ final class BlockStore implements Mover.Listener {
   }
 
   private boolean evictFromHost(int block) {
-    if (!ssd.isResident(block) && hasLowerTier(block)) {
+    if (!ssd.isResident(block)
+        && hasLowerTier(block)
+        && (ssd.state(block) != CopyState.NONE || ingestion.admitsEvicted(block))) {
       boolean isRoomBelow =
           ssd.state(block) != CopyState.NONE
               || !ssdFence.isOpen()
@@ -568,6 +579,7 @@ final class BlockStore implements Mover.Listener {
     if (promotions.size() > 0) {
       promotions.serve(host.slots().classes(), servePromotion);
     }
+    ingestion.advance();
     host.drain(evictFromHost);
     ssd.drain(dropSsdCopy);
     if (ssd.isConfigured() && ssdFence.isOpen() && host.slots().unassignedRegions() == 0) {
@@ -621,14 +633,18 @@ final class BlockStore implements Mover.Listener {
   }
 
   boolean isIdle() {
-    return mover.isIdle() && checksumBacklog.size() == 0 && promotions.size() == 0;
+    return mover.isIdle()
+        && checksumBacklog.size() == 0
+        && promotions.size() == 0
+        && ingestion.waiting() == 0;
   }
 
   private int hostClass(int block) {
     return namespaces.of(directory, block).hostClass();
   }
 
-  private int ssdClass(int block) {
+  /** The SSD size class of a block; NONE when it can't go there. */
+  int ssdClass(int block) {
     return namespaces.of(directory, block).ssdClass();
   }
 

@@ -21,10 +21,11 @@ import java.lang.foreign.ValueLayout;
  *   56  i32 holds         60  i32 next in chain, or next free record
  * </pre>
  *
- * <p>Beside them stands what policies know of a block's sequence, which no hit looks at: 16 bytes.
+ * <p>Beside them stands what policies know of a block: 16 bytes.
  *
  * <pre>
- *    0  u64 fingerprint of the block before it, 0 when unknown   8  i32 depth   12  zero
+ *    0  u64 fingerprint of the block before it, 0 when unknown   8  i32 depth
+ *   12  i32 hits since it came into the host tier
  * </pre>
  */
 public final class Directory implements AutoCloseable {
@@ -63,6 +64,7 @@ public final class Directory implements AutoCloseable {
 
   private static final int LINEAGE_BYTES = 16;
   private static final int DEPTH = 8;
+  private static final int HITS = 12;
 
   private static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG;
   private static final ValueLayout.OfInt INT = ValueLayout.JAVA_INT;
@@ -311,6 +313,22 @@ public final class Directory implements AutoCloseable {
   void setLineage(int block, int depth, long parent) {
     lineage.set(LONG, (long) block * LINEAGE_BYTES, parent);
     lineage.set(INT, (long) block * LINEAGE_BYTES + DEPTH, depth);
+  }
+
+  /** How often the block was used since it came into the host tier. */
+  int hits(int block) {
+    return lineage.get(INT, (long) block * LINEAGE_BYTES + HITS);
+  }
+
+  void clearHits(int block) {
+    lineage.set(INT, (long) block * LINEAGE_BYTES + HITS, 0);
+  }
+
+  /** Counts a use; returns the new count. */
+  int addHit(int block) {
+    int hits = Math.min(hits(block), Integer.MAX_VALUE - 1) + 1;
+    lineage.set(INT, (long) block * LINEAGE_BYTES + HITS, hits);
+    return hits;
   }
 
   /** The place of a block in its sequence, from 0. */

@@ -31,6 +31,7 @@ public final class IndexAgent {
       SlotAllocator ssdSlots,
       String hostPolicy,
       String ssdPolicy,
+      String ssdAdmission,
       IntFunction<MemorySegment> slabs,
       Pipeline copies,
       Pipeline ssdTransfers,
@@ -101,7 +102,8 @@ public final class IndexAgent {
         Counter.GAUGE_INDEX_BYTES,
         context.directory.metadataBytes()
             + index.store().host().policyBytes()
-            + index.store().ssd().policyBytes());
+            + index.store().ssd().policyBytes()
+            + index.store().ingestion().policyBytes());
   }
 
   /** Hands a new session over; from any thread. False when too many are waiting. */

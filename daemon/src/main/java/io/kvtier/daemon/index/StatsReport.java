@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.policies.eviction.AutoPolicy;
 import io.kvtier.protocol.Counter;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.Map;
@@ -52,6 +53,7 @@ final class StatsReport {
     if (index.store().ssd().isConfigured()) {
       out.append(',');
       tier(out, "ssd", index.store().ssd());
+      out.append(",\"admission\":").append(quote(index.store().ingestion().admissionName()));
       out.append(",\"directory\":").append(quote(identity.ssdDirectory));
       out.append(",\"direct_io\":").append(identity.directIo).append('}');
     }
@@ -92,6 +94,17 @@ final class StatsReport {
     out.append(",\"slots_resident\":").append(line.resident());
     out.append(",\"slots_in_flight\":").append(line.inFlight());
     out.append(",\"policy\":").append(quote(line.policyName()));
+    out.append(",\"what_if\":[");
+    String separator = "";
+    for (AutoPolicy.WhatIf other : line.whatIf()) {
+      out.append(separator).append("{\"policy\":").append(quote(other.policy()));
+      out.append(",\"factor\":").append(other.factor());
+      out.append(",\"references\":").append(other.references());
+      out.append(",\"block_hits\":").append(other.blockHits());
+      out.append(",\"prefix_hits\":").append(other.prefixHits()).append('}');
+      separator = ",";
+    }
+    out.append(']');
     out.append(",\"size_classes\":[");
     for (int i = 0; i < slots.classes(); i++) {
       out.append(i == 0 ? "" : ",").append("{\"slot_bytes\":").append(slots.slotBytes(i));

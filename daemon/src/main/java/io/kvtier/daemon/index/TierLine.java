@@ -4,8 +4,10 @@ import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.policies.EvictionPolicy.Removal;
 import io.kvtier.policies.EvictionPolicy.VictimFilter;
+import io.kvtier.policies.eviction.AutoPolicy;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.Arrays;
+import java.util.List;
 import java.util.function.IntConsumer;
 import java.util.function.IntUnaryOperator;
 
@@ -67,8 +69,17 @@ final class TierLine {
   }
 
   private EvictionPolicy newPolicy(String name) {
-    return EvictionPolicies.create(
-        name, directory.blocksMax(), Math.clamp(slots.slotsMax(), 1, directory.blocksMax()));
+    return EvictionPolicies.create(name, directory.blocksMax(), blocksMax());
+  }
+
+  /** The most blocks that the tier could hold. */
+  int blocksMax() {
+    return Math.clamp(slots.slotsMax(), 1, directory.blocksMax());
+  }
+
+  /** What the policy knows of tiers of other sizes; empty for one that does not watch any. */
+  List<AutoPolicy.WhatIf> whatIf() {
+    return policy instanceof AutoPolicy auto ? auto.whatIf() : List.of();
   }
 
   SlotAllocator slots() {

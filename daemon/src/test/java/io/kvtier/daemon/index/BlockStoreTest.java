@@ -1,7 +1,9 @@
 package io.kvtier.daemon.index;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
@@ -24,13 +26,106 @@ class BlockStoreTest {
   }
 
   private static IndexHarness harness(int files, Status ofStores) throws IOException {
+    return harness(files, ofStores, "evicted");
+  }
+
+  private static IndexHarness harness(int files, Status ofStores, String admission)
+      throws IOException {
     return new IndexHarness(
         2,
         SLOTS,
         0,
         new IndexHarness.InlinePipeline(Checksums::run),
         files,
-        new IndexHarness.InlinePipeline(transfer -> transfer.status = ofStores));
+        new IndexHarness.InlinePipeline(transfer -> transfer.status = ofStores),
+        admission);
+  }
+
+  @Test
+  void admission_all_writesThrough() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness(4, Status.OK, "all")) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      for (int key = 0; key < 20; key++) {
+        client.put(key, CHECKSUM);
+      }
+      rounds(harness);
+      assertEquals(20, harness.counters.get(Counter.DEMOTIONS));
+      assertEquals(0, harness.counters.get(Counter.EVICTIONS));
+    }
+  }
+
+  @Test
+  void admission_hot_writesWhatWasUsedTwice() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness(4, Status.OK, "hot")) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      for (int key = 0; key < 20; key++) {
+        client.put(key, CHECKSUM);
+      }
+      for (int use = 0; use < 3; use++) {
+        client.sendKeys(Verb.ACQUIRE, 7, 1);
+        assertEquals(1, client.work().ids().size());
+      }
+      rounds(harness);
+      assertEquals(1, harness.counters.get(Counter.DEMOTIONS));
+    }
+  }
+
+  @Test
+  void admission_frequency_refusesWhatWasSeenOnceWhenTheTierIsFull()
+      throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness(1, Status.OK, "frequency")) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      for (int key = 0; key < 2 * SLOTS + 20; key++) {
+        client.put(key, CHECKSUM);
+        rounds(harness);
+      }
+      assertEquals(0, harness.counters.get(Counter.NOT_ADMITTED), "there was room");
+      for (int key = 0; key < 3 * SLOTS; key++) {
+        client.put(100_000 + key, CHECKSUM);
+        rounds(harness);
+      }
+      // The file has a slot for each that came while there was room; hardly any was replaced (the
+      // sketch may count two keys as one).
+      assertTrue(harness.counters.get(Counter.DEMOTIONS) <= SLOTS + 4);
+      assertTrue(harness.counters.get(Counter.NOT_ADMITTED) >= SLOTS);
+    }
+  }
+
+  @Test
+  void policy_swappedWhileBlocksArePinned_losesNothing() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness(0, Status.OK)) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      for (int key = 0; key < SLOTS; key++) {
+        client.put(key, CHECKSUM);
+        assertEquals(Status.OK, key % 3 == 0 ? client.ask(Verb.PIN, key) : Status.OK);
+      }
+      for (String policy : EvictionPolicies.names()) {
+        assertEquals(Status.OK, client.admin("policy host " + policy), policy);
+        harness.agent.checkInvariants();
+        for (int key = 0; key < SLOTS; key++) {
+          assertEquals(Status.OK, client.ask(Verb.LOOKUP, key), policy);
+        }
+      }
+      assertEquals(Status.INVALID_ARGUMENT, client.admin("policy host mru"));
+      assertEquals(Status.INVALID_ARGUMENT, client.admin("policy attic lru"));
+      assertEquals(Status.INVALID_ARGUMENT, client.admin("make coffee"));
+      for (int more = 0; more < 2 * SLOTS; more++) {
+        client.put(1_000 + more, CHECKSUM);
+      }
+      for (int key = 0; key < SLOTS; key += 3) {
+        assertEquals(Status.OK, client.ask(Verb.LOOKUP, key), "pinned " + key);
+      }
+    }
+  }
+
+  private static void rounds(IndexHarness harness) {
+    for (int round = 0; round < 10; round++) {
+      int ignored = harness.agent.doWork();
+    }
   }
 
   @Test

@@ -94,6 +94,7 @@ class GoldenSessionTest {
                   new SlotAllocator(0, SLAB_BYTES, 4096),
                   "lru",
                   "lru",
+                  "evicted",
                   i -> slab,
                   new NoPipeline(),
                   new NoPipeline(),

@@ -112,7 +112,7 @@ final class IndexHarness implements AutoCloseable {
 
   /** An index with one slab of that many slots of 4 KiB, whose pipeline takes nothing. */
   IndexHarness(int slots, int inlineChecksumBytes) throws IOException {
-    this(1, slots, inlineChecksumBytes, new NoPipeline(), 0, new NoPipeline());
+    this(1, slots, inlineChecksumBytes, new NoPipeline(), 0, new NoPipeline(), "evicted");
   }
 
   /** An index with slabs of slots of 4 KiB, and files of slots of 8 KiB. */
@@ -122,7 +122,8 @@ final class IndexHarness implements AutoCloseable {
       int inlineChecksumBytes,
       Pipeline checksums,
       int files,
-      Pipeline ssdTransfers)
+      Pipeline ssdTransfers,
+      String admission)
       throws IOException {
     int blocks = Math.max(64, 4 * slabCount * slots);
     directory = new Directory(blocks, 1);
@@ -144,6 +145,7 @@ final class IndexHarness implements AutoCloseable {
                 new SlotAllocator(files, 2 * slabBytes, SLOT_BYTES),
                 "lru",
                 "lru",
+                admission,
                 i -> slabs.asSlice(i * slabBytes, slabBytes),
                 checksums,
                 ssdTransfers,
@@ -281,13 +283,22 @@ final class IndexHarness implements AutoCloseable {
 
     /** Registers the namespace 0, of blocks of one slot. */
     void register() throws ProtocolViolation {
-      byte[] text = "name=test".getBytes(StandardCharsets.UTF_8);
+      assertEquals(Status.OK, say(Verb.REGISTER, SLOT_BYTES, "name=test"));
+    }
+
+    /** Gives an operator's command. */
+    Status admin(String command) throws ProtocolViolation {
+      return say(Verb.ADMIN, 0, command);
+    }
+
+    private Status say(Verb verb, long argument, String words) throws ProtocolViolation {
+      byte[] text = words.getBytes(StandardCharsets.UTF_8);
       long[] body = new long[(text.length + 7) / 8];
       for (int i = 0; i < text.length; i++) {
         body[i / 8] |= (long) text[i] << (i % 8 * 8);
       }
-      send(Verb.REGISTER, 0, SLOT_BYTES, text.length, body);
-      assertEquals(Status.OK, work().status());
+      send(verb, 0, argument, text.length, body);
+      return work().status();
     }
 
     /** Lets the index work one round, and takes the answer. */

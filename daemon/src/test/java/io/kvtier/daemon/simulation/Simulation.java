@@ -167,6 +167,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 new SlotAllocator(ssdFiles, FILE_BYTES, PAGE),
                 anyPolicy(),
                 anyPolicy(),
+                List.of("all", "hot", "evicted", "frequency").get(random.nextInt(4)),
                 this::slab,
                 copies,
                 ssd,
