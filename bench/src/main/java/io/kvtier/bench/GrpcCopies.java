@@ -19,6 +19,7 @@ import io.kvtier.protocol.v1.PutResponse;
 import io.kvtier.protocol.v1.RegisterRequest;
 import io.kvtier.protocol.v1.RegisterResponse;
 import io.kvtier.protocol.v1.StatusCode;
+import io.vertx.core.Context;
 import io.vertx.core.Future;
 import io.vertx.core.Promise;
 import io.vertx.core.Vertx;
@@ -35,6 +36,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.SplittableRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
 
 /**
  * Calls of a remote client: one connection, one call after the other, bytes copied to the caller.
@@ -45,6 +47,7 @@ final class GrpcCopies implements AutoCloseable {
   private static final int MESSAGE_BYTES_MAX = 8 << 20;
 
   private final Vertx vertx = Vertx.vertx();
+  private final Context loop = vertx.getOrCreateContext();
   private final GrpcClient grpc;
   private final KvtierGrpcClient client;
   private int blockBytes;
@@ -146,7 +149,7 @@ final class GrpcCopies implements AutoCloseable {
       next = (next + 1) % getKeys.size();
       GetRequest request = GetRequest.newBuilder().setKeys(keys).build();
       long started = System.nanoTime();
-      int whole = await(client.get(request).compose(this::collect));
+      int whole = await(onLoop(() -> client.get(request).compose(this::collect)));
       took += System.nanoTime() - started;
       calls++;
       if (whole != batch
@@ -243,6 +246,13 @@ final class GrpcCopies implements AutoCloseable {
       at += bytes;
     }
     var _ = stream.end();
+  }
+
+  /** Begins a call on its event loop: from elsewhere, messages could come before their handler. */
+  private <T> Future<T> onLoop(Supplier<Future<T>> call) {
+    Promise<T> done = Promise.promise();
+    loop.runOnContext(nothing -> call.get().onComplete(done));
+    return done.future();
   }
 
   private static <T> T await(Future<T> future) throws Exception {

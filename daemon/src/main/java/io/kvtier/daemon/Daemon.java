@@ -112,7 +112,7 @@ public final class Daemon implements AutoCloseable {
                 device.isDirect(),
                 counters),
             new IndexAgent.Limits(
-                limits.sessionsMax(),
+                limits.sessionsMax() + (config.grpc().enabled() ? config.grpc().threads() : 0),
                 limits.operationsMax(),
                 limits.operationsPerSessionMax(),
                 limits.holdsMax(),

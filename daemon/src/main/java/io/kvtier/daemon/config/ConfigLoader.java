@@ -227,6 +227,7 @@ public final class ConfigLoader {
         get("grpc.enabled", ConfigLoader::bool, "true or false"),
         text("grpc.host"),
         number("grpc.port", 0, 65535),
+        number("grpc.threads", 1, 64),
         (int) size("grpc.chunk_bytes", 4096, 3L << 20));
   }
 

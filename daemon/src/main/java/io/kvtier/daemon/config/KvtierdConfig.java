@@ -58,5 +58,5 @@ public record KvtierdConfig(
       long deadlineNsMax) {}
 
   /** The gRPC server. */
-  public record GrpcConfig(boolean enabled, String host, int port, int chunkBytes) {}
+  public record GrpcConfig(boolean enabled, String host, int port, int threads, int chunkBytes) {}
 }

@@ -1,15 +1,12 @@
 package io.kvtier.daemon.grpc;
 
 import com.google.protobuf.InvalidProtocolBufferException;
+import com.google.protobuf.MessageLite;
 import io.kvtier.protocol.Status;
-import io.vertx.core.buffer.Buffer;
-import io.vertx.core.http.HttpServerRequest;
-import io.vertx.grpc.common.GrpcMessage;
+import io.vertx.core.Future;
 import io.vertx.grpc.common.GrpcStatus;
-import io.vertx.grpc.server.GrpcServerRequest;
-import io.vertx.grpc.server.GrpcServerResponse;
 import java.lang.foreign.MemorySegment;
-import java.util.concurrent.TimeUnit;
+import java.nio.ByteBuffer;
 import java.util.function.Consumer;
 import java.util.function.IntFunction;
 import org.jspecify.annotations.Nullable;
@@ -19,29 +16,31 @@ import org.jspecify.annotations.Nullable;
  * released, once. An answer is held back until the client has half-closed: the other end would
  * reset its stream, and the server take many resets for an attack.
  *
- * @param <Q> the request message
  * @param <R> the response message
  */
-abstract class Call<Q, R> {
+abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
   private static final long DEADLINE_GRACE_NS = 250_000_000L;
 
-  /** A grpc-timeout may be thousands of years: more than a deadline in ns can hold. */
-  private static final long TIMEOUT_NS_MAX = TimeUnit.DAYS.toNanos(1000);
-
-  /** What calls need of the server. */
+  /** What calls need of the event loop that they are confined to. */
   record Environment(
       IndexGateway gateway,
-      NamespaceSizes namespaces,
+      Namespaces namespaces,
       IntFunction<MemorySegment> slabs,
       int chunkBytes,
       long stallNs,
-      Consumer<Call<?, ?>> onEnd) {}
+      Consumer<Call<?>> onEnd) {
+
+    /** The size of a namespace's blocks, in bytes; the index knows the namespace then. */
+    int blockBytes(int namespaceId) throws RefusedException {
+      Namespaces.Namespace namespace = namespaces.get(namespaceId);
+      gateway.know(namespaceId, namespace);
+      return namespace.blockBytes();
+    }
+  }
 
   final Environment environment;
   final RemoteConnection connection;
-  private final HttpServerRequest http;
-  private final GrpcServerRequest<Q, R> request;
-  private final GrpcServerResponse<Q, R> response;
+  private final GrpcStream stream;
   private final long deadlineNs;
   private long progressNs = System.nanoTime();
   private long operationId;
@@ -49,45 +48,28 @@ abstract class Call<Q, R> {
   private boolean over;
   private @Nullable Runnable answer;
 
-  /** A call as the server hands it over: the same request as HTTP and as gRPC. */
-  record Arrival<Q, R>(
-      RemoteConnection connection, HttpServerRequest http, GrpcServerRequest<Q, R> request) {}
-
-  Call(Environment environment, Arrival<Q, R> arrival) {
+  Call(Environment environment, RemoteConnection connection, GrpcStream stream) {
     this.environment = environment;
-    this.connection = arrival.connection;
-    this.http = arrival.http;
-    this.request = arrival.request;
-    this.response = request.response();
-    this.deadlineNs =
-        request.timeout() > 0
-            ? System.nanoTime()
-                + Math.min(TimeUnit.MILLISECONDS.toNanos(request.timeout()), TIMEOUT_NS_MAX)
-            : 0;
+    this.connection = connection;
+    this.stream = stream;
+    long timeoutNs = stream.timeoutNs();
+    this.deadlineNs = timeoutNs > 0 ? System.nanoTime() + timeoutNs : 0;
   }
 
   /** Begins to receive. */
   final void start() {
     connection.opened(this);
-    response.exceptionHandler(e -> breakOff());
-    request.exceptionHandler(e -> breakOff());
-    request.errorHandler(e -> breakOff());
-    request.invalidMessageHandler(e -> fail(GrpcStatus.RESOURCE_EXHAUSTED, "message too large"));
-    request.endHandler(v -> onHalfClose());
-    String encoding = request.encoding();
-    if (encoding != null && !encoding.equals("identity")) {
-      fail(GrpcStatus.UNIMPLEMENTED, "messages must not be compressed");
-    }
-    request.messageHandler(this::onRawMessage);
+    stream.start(this);
   }
 
-  private void onRawMessage(GrpcMessage message) {
+  @Override
+  public final void onMessage(ReceivedMessage message) {
     progressNs = System.nanoTime();
     if (over || answer != null) {
       return;
     }
     try {
-      onMessage(parse(message.payload().getBytes()));
+      take(message);
     } catch (InvalidProtocolBufferException e) {
       fail(GrpcStatus.INVALID_ARGUMENT, "not a message of this method");
     } catch (RefusedException e) {
@@ -95,10 +77,12 @@ abstract class Call<Q, R> {
     }
   }
 
-  private void onHalfClose() {
+  @Override
+  public final void onHalfClose() {
     halfClosed = true;
     Runnable held = answer;
     if (held != null) {
+      answer = null;
       held.run();
     } else if (!over) {
       try {
@@ -109,9 +93,20 @@ abstract class Call<Q, R> {
     }
   }
 
-  abstract Q parse(byte[] message) throws InvalidProtocolBufferException;
+  @Override
+  public final void onUnreadable(GrpcStatus status, String why) {
+    fail(status, why);
+  }
 
-  abstract void onMessage(Q message) throws RefusedException;
+  /** The client is gone, and nothing can be answered. */
+  @Override
+  public final void onBroken() {
+    answer = null;
+    end();
+  }
+
+  abstract void take(ReceivedMessage message)
+      throws InvalidProtocolBufferException, RefusedException;
 
   /** The client has sent its last message. */
   abstract void onRequestsEnd() throws RefusedException;
@@ -128,6 +123,14 @@ abstract class Call<Q, R> {
   /** The call is over: everything that it holds is given back. Called once. */
   abstract void release();
 
+  /** Called now and then, also after the end while {@link #holdsAfterEnd}. */
+  void tick(long nowNs) {}
+
+  /** Whether something is held still, which what is being written needs. */
+  boolean holdsAfterEnd() {
+    return false;
+  }
+
   /** Makes the call known to {@link #cancelByClient}'s caller. */
   final void named(long id) {
     operationId = id;
@@ -143,20 +146,13 @@ abstract class Call<Q, R> {
     return deadlineNs;
   }
 
-  /**
-   * Takes no more bytes off the wire. It is the HTTP request that is paused, because Vert.x 5.0.7
-   * can't pause a gRPC request whose last byte has come already.
-   */
+  /** Takes no more bytes off the wire. */
   final void pause() {
-    if (!http.isEnded()) {
-      http.pause();
-    }
+    stream.pause();
   }
 
   final void resume() {
-    if (!http.isEnded()) {
-      http.resume();
-    }
+    stream.resume();
   }
 
   final boolean isHalfClosed() {
@@ -172,17 +168,17 @@ abstract class Call<Q, R> {
 
   /** Answers with one message, the last. */
   final void respond(R message) {
-    finish(() -> response.end(message));
+    finish(() -> stream.end(GrpcStream.framed(message)));
   }
 
   /** Ends a stream of messages, all of which are written. */
   final void respondEnd() {
-    finish(response::end);
+    finish(stream::end);
   }
 
   /** Ends the call without an answer of kvtier's. */
   final void fail(GrpcStatus status, String why) {
-    finish(() -> response.status(status).statusMessage(why).end());
+    finish(() -> stream.end(status, why));
   }
 
   private void finish(Runnable how) {
@@ -198,27 +194,19 @@ abstract class Call<Q, R> {
     }
   }
 
-  final boolean isFull() {
-    return response.writeQueueFull();
+  /** Adds one of several messages to what is sent next. */
+  final void append(R message) {
+    stream.append(GrpcStream.framed(message));
   }
 
-  final void onDrain(Runnable then) {
-    response.drainHandler(v -> {
-      response.drainHandler(null);
-      progress();
-      then.run();
-    });
+  /** Adds a message whose last bytes are taken from where they are. */
+  final void append(byte[] head, ByteBuffer bytes) {
+    stream.append(head, bytes);
   }
 
-  /** Writes a message that is already encoded. */
-  final void write(Buffer message) {
-    response.writeMessage(GrpcMessage.message("identity", message));
-  }
-
-  /** The client is gone, and nothing can be answered. */
-  final void breakOff() {
-    answer = null;
-    end();
+  /** Sends what was added; completes when its bytes are on their way, or never will be. */
+  final Future<Void> flushed() {
+    return stream.flush();
   }
 
   private void end() {
@@ -230,13 +218,26 @@ abstract class Call<Q, R> {
     }
   }
 
+  /** Breaks the call off. */
+  final void cutOff() {
+    if (!over) {
+      end();
+      stream.reset();
+    }
+  }
+
+  /** Breaks the connection off, with all its calls. */
+  final void cutConnection() {
+    var _ = stream.connection().close();
+  }
+
   /** Ends the call when its time is over, or nothing moved for too long. */
   final void checkTime(long nowNs) {
-    if (!over
-        && ((deadlineNs != 0 && nowNs - deadlineNs > DEADLINE_GRACE_NS)
-            || (waitsForClient() && nowNs - progressNs > environment.stallNs))) {
-      end();
-      response.cancel();
+    if ((deadlineNs != 0 && nowNs - deadlineNs > DEADLINE_GRACE_NS)
+        || (waitsForClient() && nowNs - progressNs > environment.stallNs)) {
+      cutOff();
+    } else {
+      tick(nowNs);
     }
   }
 }

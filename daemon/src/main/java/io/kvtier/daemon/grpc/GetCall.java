@@ -5,33 +5,74 @@ import io.kvtier.daemon.grpc.IndexAnswer.Grant;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
-import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.v1.GetRequest;
 import io.kvtier.protocol.v1.GetResponse;
-import io.vertx.core.buffer.Buffer;
 import io.vertx.grpc.common.GrpcStatus;
-import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.BitSet;
+import java.util.List;
 import java.util.zip.CRC32C;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A get: acquire, copy out, release. The keys are taken in windows of few bytes; while one is
- * copied out the next is acquired, so that a call holds at most two windows of leases, and no more
- * copied bytes than its stream takes.
+ * A get: acquire, send from the slots, release. The keys are taken in windows of few bytes; while
+ * one is sent the next is acquired, so that a call holds at most two windows of leases.
+ *
+ * <p>Nothing is copied: the socket reads the slots. So a window is released when the last of its
+ * bytes has been written, and a call whose bytes are still not written when its leases draw to
+ * their end is broken off, its connection too if that does not help.
  */
-final class GetCall extends Call<GetRequest, GetResponse> {
+final class GetCall extends Call<GetResponse> {
   /** The bytes of a window, unless one block is larger. */
   static final int WINDOW_BYTES = 4 << 20;
 
   private static final int WINDOW_BLOCKS_MAX = 256;
-  private static final int CHUNKS_PER_TURN = 8;
+  private static final int WINDOWS_MAX = 2;
 
-  private record Window(int from, IndexAnswer answer) {
+  /** How many bytes may wait to be written. */
+  private static final int UNWRITTEN_BYTES_MAX = 4 << 20;
+
+  /** How many bytes are handed over at once; small blocks together. */
+  private static final int BATCH_BYTES = 256 << 10;
+
+  private static final int TURN_BYTES = 4 << 20;
+
+  /** Of the time that may pass without progress. */
+  private static final int LEASE_STALLS = 2;
+
+  /** Keys from one place on, their leases, and what the stream still needs of them. */
+  private static final class Window {
+    final int from;
+    final IndexAnswer answer;
+    final long leaseNs;
+
+    /** Blocks whose bytes did not match. */
+    final BitSet corrupt = new BitSet();
+
+    int unwritten;
+    boolean isSent;
+
+    Window(int from, IndexAnswer answer) {
+      this.from = from;
+      this.answer = answer;
+      this.leaseNs = answer.value() - System.nanoTime();
+    }
+
     int to() {
       return from + answer.count();
     }
+
+    /** Whether less than some eighths of the leases' time are left. */
+    boolean isPast(int eighths, long nowNs) {
+      return answer.value() - nowNs < leaseNs / 8 * eighths;
+    }
   }
+
+  private static final int EIGHTHS_TO_SEND = 3;
+  private static final int EIGHTHS_TO_CUT = 2;
+  private static final int EIGHTHS_TO_CUT_CONNECTION = 1;
 
   private @Nullable GetRequest message;
   private @Nullable KeyBatch keys;
@@ -45,28 +86,33 @@ final class GetCall extends Call<GetRequest, GetResponse> {
   private long correlationId;
   private boolean acquiring;
   private @Nullable Status restStatus;
+
+  /** Those that hold leases. */
+  private final List<Window> windows = new ArrayList<>(WINDOWS_MAX);
+
   private @Nullable Window current;
   private @Nullable Window ready;
 
-  /** Where the copying stands. */
+  /** Where the sending stands. */
   private int block;
 
   private int offset;
   private @Nullable CRC32C crc;
-  private boolean draining;
+  private int unwrittenBytes;
 
-  GetCall(Environment environment, Arrival<GetRequest, GetResponse> arrival) {
-    super(environment, arrival);
+  /** Bytes of the current window that are to be handed over together. */
+  private int batchBytes;
+
+  private boolean pumping;
+  private boolean rests;
+
+  GetCall(Environment environment, RemoteConnection connection, GrpcStream stream) {
+    super(environment, connection, stream);
   }
 
   @Override
-  GetRequest parse(byte[] bytes) throws InvalidProtocolBufferException {
-    return GetRequest.parseFrom(bytes);
-  }
-
-  @Override
-  void onMessage(GetRequest received) {
-    message = received;
+  void take(ReceivedMessage received) throws InvalidProtocolBufferException {
+    message = GetRequest.parseFrom(received.whole());
   }
 
   @Override
@@ -77,7 +123,7 @@ final class GetCall extends Call<GetRequest, GetResponse> {
       return;
     }
     KeyBatch batch = KeyBatch.of(received.getKeys());
-    blockBytes = environment.namespaces().blockBytes(batch.namespaceId());
+    blockBytes = environment.blockBytes(batch.namespaceId());
     priority = Wire.priority(received.getPriority());
     flags =
         (received.getLeadingRun() ? RequestDescriptor.FLAG_LEADING_RUN : 0)
@@ -104,6 +150,7 @@ final class GetCall extends Call<GetRequest, GetResponse> {
     if (all == null
         || acquiring
         || ready != null
+        || windows.size() == WINDOWS_MAX
         || restStatus != null
         || isOver()
         || nextToAcquire == all.count()) {
@@ -117,18 +164,18 @@ final class GetCall extends Call<GetRequest, GetResponse> {
         environment
             .gateway()
             .submit(
-                IndexRequest.ofKeys(
-                    Verb.ACQUIRE, all.part(from, to), flags, priority, deadlineNs()),
+                IndexRequest.acquire(
+                    all.part(from, to),
+                    flags,
+                    priority,
+                    deadlineNs(),
+                    LEASE_STALLS * environment.stallNs()),
                 answer -> onAcquired(from, answer));
   }
 
   private void onAcquired(int from, IndexAnswer answer) {
     acquiring = false;
     progress();
-    if (isOver()) {
-      releaseLeases(answer, 0);
-      return;
-    }
     if (answer.status() != Status.OK) {
       if (from == 0) {
         refuse(answer.status(), answer.text());
@@ -137,7 +184,13 @@ final class GetCall extends Call<GetRequest, GetResponse> {
       nextToAcquire = from;
       restStatus = answer.status();
     } else {
-      ready = new Window(from, answer);
+      Window window = new Window(from, answer);
+      windows.add(window);
+      if (isOver()) {
+        sent(window);
+        return;
+      }
+      ready = window;
       if ((flags & RequestDescriptor.FLAG_LEADING_RUN) != 0 && restStatus == null) {
         for (int i = 0; i < answer.count() && restStatus == null; i++) {
           restStatus = answer.blockStatus(i) == Status.MISS ? Status.MISS : null;
@@ -147,86 +200,137 @@ final class GetCall extends Call<GetRequest, GetResponse> {
     pump();
   }
 
-  private void releaseLeases(IndexAnswer answer, int fromBlock) {
-    long[] ids = new long[answer.count()];
-    int count = 0;
-    for (int i = fromBlock; i < ids.length; i++) {
-      long id = answer.grant(i).id();
-      if (id != 0) {
-        ids[count++] = id;
+  /** Nothing more of a window is sent than what is on its way. */
+  private void sent(Window window) {
+    window.isSent = true;
+    releaseWritten(window);
+  }
+
+  private void releaseWritten(Window window) {
+    if (!window.isSent || window.unwritten > 0 || !windows.remove(window)) {
+      return;
+    }
+    long[] sound = new long[window.answer.count()];
+    long[] corrupt = new long[window.corrupt.cardinality()];
+    int sounds = 0;
+    int corrupts = 0;
+    for (int i = 0; i < window.answer.count(); i++) {
+      long id = window.answer.grant(i).id();
+      if (window.corrupt.get(i)) {
+        corrupt[corrupts++] = id;
+      } else if (id != 0) {
+        sound[sounds++] = id;
       }
     }
-    if (count > 0) {
-      environment
-          .gateway()
-          .submitSilent(IndexRequest.ofIds(Verb.RELEASE, 0, Arrays.copyOf(ids, count)));
+    if (sounds > 0) {
+      environment.gateway().submitSilent(IndexRequest.release(Arrays.copyOf(sound, sounds)));
+    }
+    if (corrupts > 0) {
+      environment.gateway().submitSilent(IndexRequest.releaseCorrupt(corrupt));
+    }
+    acquire();
+  }
+
+  // ---- sending
+  // --------------------------------------------------------------------------------------------------
+
+  private void pump() {
+    if (!pumping) {
+      pumping = true;
+      try {
+        sendSome();
+      } finally {
+        pumping = false;
+      }
     }
   }
 
-  // ---- copying out
-  // ----------------------------------------------------------------------------------------------
-
-  private void pump() {
+  private void sendSome() {
     KeyBatch all = keys;
-    if (all == null || draining) {
+    if (all == null || rests) {
       return;
     }
-    for (int turn = 0; !isOver(); turn++) {
+    int turnBytes = 0;
+    while (!isOver() && block < all.count()) {
       if (current == null) {
         current = ready;
         ready = null;
         acquire();
       }
       Window window = current;
-      if (window == null && block < all.count() && (acquiring || restStatus == null)) {
-        return; // its completion pumps again
-      }
-      if (block == all.count()) {
-        respondEnd();
+      if (window == null && (acquiring || restStatus == null)) {
+        flush(); // its completion, or the room that is made for it, pumps again
         return;
       }
-      if (isFull()) {
-        draining = true;
-        onDrain(this::afterDrain);
+      if (unwrittenBytes + batchBytes >= UNWRITTEN_BYTES_MAX) {
+        flush(); // so does what is written
         return;
       }
-      if (turn == CHUNKS_PER_TURN) {
-        draining = true;
-        environment.gateway().later(this::afterDrain); // others have their turn
+      if (turnBytes >= TURN_BYTES) {
+        flush();
+        rests = true;
+        environment.gateway().later(this::afterRest); // others have their turn
         return;
       }
       if (window == null) {
-        Status status = restStatus == null ? Status.INTERNAL : restStatus;
-        writeAbsent(status, TierId.NONE);
+        sendAbsent(restStatus == null ? Status.INTERNAL : restStatus, TierId.NONE);
       } else {
-        copy(window);
+        turnBytes += send(window);
       }
+    }
+    flush();
+    if (!isOver() && block == all.count() && unwrittenBytes == 0) {
+      respondEnd();
     }
   }
 
-  private void afterDrain() {
-    draining = false;
+  private void flush() {
+    Window window = current;
+    int bytes = batchBytes;
+    batchBytes = 0;
+    if (window == null || bytes == 0) {
+      flushed();
+      return;
+    }
+    window.unwritten++;
+    unwrittenBytes += bytes;
+    flushed().onComplete(written -> onWritten(window, bytes, written.succeeded()));
+  }
+
+  private void afterRest() {
+    rests = false;
     pump();
   }
 
-  private void copy(Window window) {
+  /** Sends the next piece; returns its bytes. */
+  private int send(Window window) {
     IndexAnswer answer = window.answer;
     int place = block - window.from;
     Status status = answer.blockStatus(place);
+    int bytes = 0;
     if (status != Status.OK) {
-      writeAbsent(status, answer.blockTier(place));
+      sendAbsent(status, answer.blockTier(place));
     } else if (restStatus == Status.CANCELLED) {
-      writeAbsent(Status.CANCELLED, answer.blockTier(place));
+      sendAbsent(Status.CANCELLED, answer.blockTier(place));
+    } else if (window.isPast(EIGHTHS_TO_SEND, System.nanoTime())) {
+      sendAbsent(Status.STALE, answer.blockTier(place));
     } else {
-      copyChunk(answer, place);
+      bytes = sendChunk(window, place);
     }
-    if (current != null && block == window.to()) {
+    boolean isLast = block == window.to();
+    if (isLast || batchBytes >= BATCH_BYTES) {
+      flush();
+    }
+    if (isLast) {
       current = null;
+      sent(window);
     }
+    return bytes;
   }
 
-  private void copyChunk(IndexAnswer answer, int place) {
-    Grant grant = answer.grant(place);
+  private int sendChunk(Window window, int place) {
+    Grant grant = window.answer.grant(place);
+    TierId tier = window.answer.blockTier(place);
     CRC32C sum = crc;
     if (sum == null) {
       sum = new CRC32C();
@@ -234,83 +338,67 @@ final class GetCall extends Call<GetRequest, GetResponse> {
     }
     int length = Math.min(environment.chunkBytes(), grant.length() - offset);
     boolean isLast = offset + length == grant.length();
-    GetResponse.Builder head =
-        GetResponse.newBuilder()
-            .setBlock(block)
-            .setTier(Wire.tier(answer.blockTier(place)))
-            .setOffset(offset)
-            .setCrc32C(grant.checksum());
-    Buffer chunk;
-    try {
-      chunk =
-          Wire.chunk(
-              head.setLast(isLast).build(),
-              environment.slabs().apply(grant.slab()),
-              grant.offset() + offset,
-              length,
-              sum);
-    } catch (IOException e) {
-      throw new IllegalStateException("a message did not fit its own size", e);
+    ByteBuffer bytes =
+        environment
+            .slabs()
+            .apply(grant.slab())
+            .asSlice(grant.offset() + offset, length)
+            .asByteBuffer();
+    sum.update(bytes.duplicate());
+    if (isLast && (int) sum.getValue() != grant.checksum()) {
+      window.corrupt.set(place);
+      sendAbsent(Status.CORRUPT, tier);
+      return 0;
     }
-    // The copy counts only when the lease had not ended by the time it was done.
-    if (answer.value() - System.nanoTime() <= 0) {
-      writeAbsent(Status.STALE, answer.blockTier(place));
-      return;
-    }
-    if (!isLast) {
-      write(chunk);
+    append(
+        Wire.chunkHead(
+            GetResponse.newBuilder()
+                .setBlock(block)
+                .setTier(Wire.tier(tier))
+                .setOffset(offset)
+                .setCrc32C(grant.checksum())
+                .setLast(isLast)
+                .build(),
+            length),
+        bytes);
+    batchBytes += length;
+    if (isLast) {
+      nextBlock();
+    } else {
       offset += length;
-      progress();
-      return;
     }
-    if ((int) sum.getValue() != grant.checksum()) {
-      drop(block);
-      writeAbsent(Status.CORRUPT, answer.blockTier(place));
-      return;
+    return length;
+  }
+
+  private void onWritten(Window window, int length, boolean isWritten) {
+    window.unwritten--;
+    unwrittenBytes -= length;
+    releaseWritten(window);
+    if (!isWritten) {
+      onBroken();
     }
-    write(chunk);
-    nextBlock();
+    progress();
+    pump();
   }
 
   /** Ends a block without (more of) its bytes. */
-  private void writeAbsent(Status status, TierId tier) {
-    write(
-        Buffer.buffer(
-            GetResponse.newBuilder()
-                .setBlock(block)
-                .setStatus(Wire.status(status))
-                .setTier(Wire.tier(tier))
-                .setOffset(offset)
-                .setLast(true)
-                .build()
-                .toByteArray()));
+  private void sendAbsent(Status status, TierId tier) {
+    append(
+        GetResponse.newBuilder()
+            .setBlock(block)
+            .setStatus(Wire.status(status))
+            .setTier(Wire.tier(tier))
+            .setOffset(offset)
+            .setLast(true)
+            .build());
     nextBlock();
   }
 
   private void nextBlock() {
-    Window window = current;
-    if (window != null) {
-      long id = window.answer.grant(block - window.from).id();
-      if (id != 0) {
-        environment.gateway().submitSilent(IndexRequest.ofIds(Verb.RELEASE, 0, id));
-      }
-    }
     block++;
     offset = 0;
     crc = null;
     progress();
-  }
-
-  private void drop(int place) {
-    KeyBatch all = keys;
-    if (all != null) {
-      environment
-          .gateway()
-          .submit(
-              IndexRequest.ofKeys(
-                  Verb.DELETE, all.only(place), 0, RequestDescriptor.PRIORITY_NORMAL, 0),
-              answer -> {});
-    }
   }
 
   // ---- ending
@@ -327,21 +415,35 @@ final class GetCall extends Call<GetRequest, GetResponse> {
 
   @Override
   boolean waitsForClient() {
-    return draining || !isHalfClosed();
+    return unwrittenBytes > 0 || !isHalfClosed();
+  }
+
+  @Override
+  boolean holdsAfterEnd() {
+    return !windows.isEmpty();
+  }
+
+  @Override
+  void tick(long nowNs) {
+    for (Window window : windows) {
+      if (window.unwritten > 0 && window.isPast(EIGHTHS_TO_CUT_CONNECTION, nowNs)) {
+        cutConnection();
+        return;
+      }
+      if (window.unwritten > 0 && window.isPast(EIGHTHS_TO_CUT, nowNs)) {
+        cutOff();
+        return;
+      }
+    }
   }
 
   @Override
   void release() {
     environment.gateway().cancel(correlationId);
-    Window window = current;
-    if (window != null) {
-      releaseLeases(window.answer, block - window.from);
-      current = null;
-    }
-    Window next = ready;
-    if (next != null) {
-      releaseLeases(next.answer, 0);
-      ready = null;
+    current = null;
+    ready = null;
+    for (Window window : List.copyOf(windows)) {
+      sent(window);
     }
   }
 }

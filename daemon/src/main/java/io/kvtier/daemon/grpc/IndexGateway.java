@@ -13,29 +13,29 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.Words;
 import io.kvtier.protocol.linux.Descriptor;
-import io.kvtier.protocol.linux.Futex;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.vertx.core.Context;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.util.ArrayDeque;
+import java.util.BitSet;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The session of all remote callers: the client's ends of a pair of rings, in the process that also
- * holds the other ends. Requests are written and completions read on the event loop; a thread of
- * its own sleeps on the futex for the loop, as the loop must not sleep itself.
+ * The session of the remote callers of one event loop: the client's ends of a pair of rings, in the
+ * process that also holds the other ends. Requests are written and completions read on the event
+ * loop, which never sleeps on the futex: it leaves the word set that says it does, and the index
+ * gives it a task where it would wake another client.
  *
  * <p>The session has the daemon's own number, because what it writes the daemon writes: a slab that
  * remote callers filled needs no verification by local readers.
@@ -45,8 +45,6 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
   private static final int RING_BYTES = 4 << 20;
   private static final int QUEUE_MAX = 4096;
   private static final long RETRY_MS = 1;
-  private static final long SPIN_NS = 10_000;
-  private static final long SLEEP_NS = 1_000_000_000L;
   private static final long CLOSE_TIMEOUT_S = 5;
 
   private record Queued(long correlationId, IndexRequest request) {}
@@ -61,10 +59,8 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
   private final RingConsumer completions;
   private final Map<Long, Consumer<IndexAnswer>> pending = new HashMap<>();
   private final ArrayDeque<Queued> queue = new ArrayDeque<>();
-  private final AtomicBoolean drainOrdered = new AtomicBoolean();
+  private final BitSet known = new BitSet();
   private final CountDownLatch released = new CountDownLatch(1);
-  private final Thread waiter;
-  private volatile boolean running = true;
   private volatile @Nullable Status ended;
   private long nextCorrelationId = 1;
   private boolean retryOrdered;
@@ -89,13 +85,12 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
             region,
             slabs,
             this);
+    announceSleep();
     if (!index.offerOpen(session)) {
       arena.close();
       throw new IOException("the index takes no session for gRPC: too many wait");
     }
     indexBell.run();
-    waiter = Thread.ofPlatform().daemon().name("kvtier-grpc-wait").unstarted(this::await);
-    waiter.start();
   }
 
   // ---- on the event loop
@@ -150,6 +145,36 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
       }
     }
     submitSilent(IndexRequest.plain(Verb.CANCEL, 0, correlationId, 0));
+  }
+
+  // ---- namespaces
+  // -----------------------------------------------------------------------------------------------
+
+  /** The session has registered a namespace. */
+  void knows(int namespaceId) {
+    known.set(namespaceId);
+  }
+
+  /** Registers a namespace that another event loop registered, before what is sent next. */
+  void know(int namespaceId, Namespaces.Namespace namespace) {
+    if (!known.get(namespaceId)) {
+      known.set(namespaceId);
+      submit(
+          namespace.registration(),
+          answer -> {
+            if (answer.status() != Status.OK) {
+              known.clear(namespaceId);
+            }
+          });
+    }
+  }
+
+  /** Unregisters a namespace that no remote caller uses. */
+  void forget(int namespaceId) {
+    if (known.get(namespaceId)) {
+      known.clear(namespaceId);
+      submit(IndexRequest.plain(Verb.UNREGISTER, namespaceId, 0, 0), answer -> {});
+    }
   }
 
   /** Runs something on the event loop after what already waits there. */
@@ -209,27 +234,36 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
     }
   }
 
+  private void announceSleep() {
+    Words.putIntVolatile(region.segment(), SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 1);
+  }
+
   private void drain() {
-    drainOrdered.set(false);
-    if (!running) {
-      return;
-    }
     try {
-      while (completions.hasNext()) {
-        int bytes = completions.recordBytes();
-        long at = completions.offset();
-        long correlationId =
-            Words.getLong(region.segment(), at + CompletionDescriptor.CORRELATION_OFFSET);
-        IndexAnswer answer = IndexAnswer.read(region.segment(), at);
-        completions.skip(bytes);
-        completions.release();
-        complete(correlationId, answer);
-      }
+      do {
+        takeCompletions();
+        announceSleep();
+        // The announcement must be visible before the last look: whoever comes after it wakes.
+        Words.fullFence();
+      } while (completions.hasNext());
     } catch (ProtocolViolation e) {
       fail(Status.INTERNAL, String.valueOf(e.getMessage()));
     }
     if (!queue.isEmpty()) {
       flush();
+    }
+  }
+
+  private void takeCompletions() throws ProtocolViolation {
+    while (completions.hasNext()) {
+      int bytes = completions.recordBytes();
+      long at = completions.offset();
+      long correlationId =
+          Words.getLong(region.segment(), at + CompletionDescriptor.CORRELATION_OFFSET);
+      IndexAnswer answer = IndexAnswer.read(region.segment(), at);
+      completions.skip(bytes);
+      completions.release();
+      complete(correlationId, answer);
     }
   }
 
@@ -251,60 +285,27 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
     }
   }
 
-  // ---- the waiting thread
-  // ---------------------------------------------------------------------------------------
-
-  private void await() {
-    long seen = 0;
-    while (running) {
-      seen = announce(seen, spin(seen));
-      Words.putIntVolatile(region.segment(), SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 1);
-      // The announcement must be visible before the last look: whoever comes after it wakes.
-      Words.fullFence();
-      if (tail() == seen && running) {
-        Futex.await(region.segment(), SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 1, SLEEP_NS);
-      }
-      Words.putIntVolatile(region.segment(), SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 0);
-      seen = announce(seen, tail());
-    }
-  }
-
-  private long tail() {
-    return Words.getLongAcquire(region.segment(), SessionRegionDescriptor.COMPLETION_TAIL_OFFSET);
-  }
-
-  /** The tail, once it has moved or a short time has passed. */
-  private long spin(long seen) {
-    long tail = tail();
-    if (tail == seen) {
-      long end = System.nanoTime() + SPIN_NS;
-      while (tail == seen && System.nanoTime() - end < 0) {
-        Thread.onSpinWait();
-        tail = tail();
-      }
-    }
-    return tail;
-  }
-
-  private long announce(long seen, long tail) {
-    if (tail != seen && drainOrdered.compareAndSet(false, true)) {
-      try {
-        loop.runOnContext(v -> drain());
-      } catch (RejectedExecutionException e) {
-        running = false; // the event loop has stopped
-      }
-    }
-    return tail;
-  }
-
   // ---- called by the index
   // --------------------------------------------------------------------------------------
+
+  @Override
+  public void wake(Session which) {
+    run(this::drain);
+  }
+
+  private void run(Runnable task) {
+    try {
+      loop.runOnContext(v -> task.run());
+    } catch (RejectedExecutionException e) {
+      LOG.debug("the event loop has stopped");
+    }
+  }
 
   @Override
   public void end(Session which, Status reason, String why) {
     LOG.error("the index ended the session of remote callers: {}: {}", reason, why);
     ended = reason;
-    loop.runOnContext(v -> fail(reason, why));
+    run(() -> fail(reason, why));
     index.offerClose(which);
   }
 
@@ -323,12 +324,7 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
     }
     indexBell.run();
     try {
-      boolean isReleased = released.await(CLOSE_TIMEOUT_S, TimeUnit.SECONDS);
-      running = false;
-      Words.putIntVolatile(region.segment(), SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 0);
-      Futex.wake(region.segment(), SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 1);
-      waiter.join();
-      if (isReleased) {
+      if (released.await(CLOSE_TIMEOUT_S, TimeUnit.SECONDS)) {
         arena.close();
       }
     } catch (InterruptedException e) {

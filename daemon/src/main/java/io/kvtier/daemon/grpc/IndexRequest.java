@@ -10,6 +10,7 @@ import org.jspecify.annotations.Nullable;
 /** A request before it is a record. */
 final class IndexRequest {
   private static final long[] NO_IDS = {};
+  private static final int[] NO_CHECKSUMS = {};
   private static final byte[] NO_TEXT = {};
 
   private final Verb verb;
@@ -23,6 +24,9 @@ final class IndexRequest {
   private final long[] ids;
   private final byte[] text;
 
+  /** Of each id, with {@link RequestDescriptor#FLAG_CHECKSUMS}. */
+  private final int[] checksums;
+
   private IndexRequest(
       Verb verb,
       int flags,
@@ -33,6 +37,7 @@ final class IndexRequest {
       long argument,
       @Nullable KeyBatch keys,
       long[] ids,
+      int[] checksums,
       byte[] text) {
     this.verb = verb;
     this.flags = flags;
@@ -43,6 +48,7 @@ final class IndexRequest {
     this.argument = argument;
     this.keys = keys;
     this.ids = ids;
+    this.checksums = checksums;
     this.text = text;
   }
 
@@ -64,11 +70,17 @@ final class IndexRequest {
         argument,
         null,
         NO_IDS,
+        NO_CHECKSUMS,
         NO_TEXT);
   }
 
   /** A request for a batch of keys. */
   static IndexRequest ofKeys(Verb verb, KeyBatch keys, int flags, int priority, long deadlineNs) {
+    return ofKeys(verb, keys, flags, priority, deadlineNs, 0);
+  }
+
+  private static IndexRequest ofKeys(
+      Verb verb, KeyBatch keys, int flags, int priority, long deadlineNs, long argument) {
     return new IndexRequest(
         verb,
         keys.parent().isEmpty() ? flags : flags | RequestDescriptor.FLAG_PARENT,
@@ -76,25 +88,46 @@ final class IndexRequest {
         deadlineNs,
         keys.namespaceId(),
         keys.depth(),
-        0,
+        argument,
         keys,
         NO_IDS,
+        NO_CHECKSUMS,
         NO_TEXT);
   }
 
-  /** COMMIT, ABORT or RELEASE; the latter two are silent. */
-  static IndexRequest ofIds(Verb verb, int depth, long... ids) {
-    return new IndexRequest(
-        verb,
-        verb == Verb.COMMIT ? 0 : RequestDescriptor.FLAG_SILENT,
-        RequestDescriptor.PRIORITY_NORMAL,
-        0,
-        0,
-        depth,
-        0,
-        null,
+  /** ACQUIRE with leases of a length of one's own. */
+  static IndexRequest acquire(
+      KeyBatch keys, int flags, int priority, long deadlineNs, long leaseNs) {
+    return ofKeys(Verb.ACQUIRE, keys, flags, priority, deadlineNs, leaseNs);
+  }
+
+  /** COMMIT of blocks with the checksums that were made while they were copied. */
+  static IndexRequest commit(long[] ids, int[] checksums) {
+    return ofIds(Verb.COMMIT, RequestDescriptor.FLAG_CHECKSUMS, ids, checksums);
+  }
+
+  /** ABORT, which is silent. */
+  static IndexRequest abort(long... ids) {
+    return ofIds(Verb.ABORT, RequestDescriptor.FLAG_SILENT, ids, NO_CHECKSUMS);
+  }
+
+  /** RELEASE, which is silent. */
+  static IndexRequest release(long... ids) {
+    return ofIds(Verb.RELEASE, RequestDescriptor.FLAG_SILENT, ids, NO_CHECKSUMS);
+  }
+
+  /** RELEASE of blocks whose bytes did not match. */
+  static IndexRequest releaseCorrupt(long... ids) {
+    return ofIds(
+        Verb.RELEASE,
+        RequestDescriptor.FLAG_SILENT | RequestDescriptor.FLAG_CORRUPT,
         ids,
-        NO_TEXT);
+        NO_CHECKSUMS);
+  }
+
+  private static IndexRequest ofIds(Verb verb, int flags, long[] ids, int[] checksums) {
+    return new IndexRequest(
+        verb, flags, RequestDescriptor.PRIORITY_NORMAL, 0, 0, 0, 0, null, ids, checksums, NO_TEXT);
   }
 
   /** REGISTER. */
@@ -109,6 +142,7 @@ final class IndexRequest {
         blockBytes,
         null,
         NO_IDS,
+        NO_CHECKSUMS,
         text);
   }
 
@@ -148,9 +182,13 @@ final class IndexRequest {
     if (keys != null) {
       writeKeys(out, body, keys);
     }
-    for (long id : ids) {
-      Words.putLong(out, body, id);
-      body += 8;
+    for (int i = 0; i < ids.length; i++) {
+      Words.putLong(out, body, ids[i]);
+      if (checksums.length > 0) {
+        Words.putInt(out, body + 8, checksums[i]);
+        Words.putInt(out, body + 12, 0);
+      }
+      body += RequestDescriptor.idStride(flags);
     }
     MemorySegment.copy(MemorySegment.ofArray(text), 0, out, body, text.length);
   }

@@ -27,29 +27,28 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.function.IntConsumer;
 
 /**
  * The methods that carry no bytes of blocks: a message in, a request to the index, a message out.
  */
 final class KvtierService {
   private final String version;
-  private final int chunkBytes;
   private final Counters counters;
-  private final NamespaceSizes namespaces;
-  private final Iterable<RemoteConnection> connections;
-  private int registering;
+  private final Call.Environment environment;
+  private final IntConsumer forget;
 
+  /**
+   * The methods for the calls of one event loop.
+   *
+   * @param forget has every event loop forget a namespace that nobody uses
+   */
   KvtierService(
-      String version,
-      int chunkBytes,
-      Counters counters,
-      NamespaceSizes namespaces,
-      Iterable<RemoteConnection> connections) {
+      String version, Counters counters, Call.Environment environment, IntConsumer forget) {
     this.version = version;
-    this.chunkBytes = chunkBytes;
     this.counters = counters;
-    this.namespaces = namespaces;
-    this.connections = connections;
+    this.environment = environment;
+    this.forget = forget;
   }
 
   void ping(UnaryCall<PingRequest, PingResponse> call, PingRequest message) {
@@ -61,7 +60,7 @@ final class KvtierService {
                     .setOutcome(Wire.outcome(answer))
                     .setVersion(version)
                     .setProtocol(Protocol.describe(Protocol.VERSION))
-                    .setChunkBytesMax(chunkBytes)
+                    .setChunkBytesMax(environment.chunkBytes())
                     .build()));
   }
 
@@ -70,27 +69,32 @@ final class KvtierService {
 
   void register(UnaryCall<RegisterRequest, RegisterResponse> call, RegisterRequest message)
       throws RefusedException {
-    byte[] text = registration(message);
-    registering++;
+    IndexRequest registration = IndexRequest.register(properties(message), message.getBlockBytes());
+    Namespaces namespaces = environment.namespaces();
+    namespaces.registering();
     call.askAlways(
-        IndexRequest.register(text, message.getBlockBytes()),
+        registration,
         answer -> {
-          registering--;
           int id = (int) answer.value();
           if (answer.status() == Status.OK) {
-            namespaces.put(id, (int) message.getBlockBytes());
-            call.connection.namespaces.set(id);
+            Namespaces.Namespace namespace =
+                new Namespaces.Namespace((int) message.getBlockBytes(), registration);
+            environment.gateway().knows(id);
+            call.connection.uses(id);
+            namespaces.registered(id, namespace);
+          } else {
+            namespaces.registered(id, null);
           }
           call.respond(
               RegisterResponse.newBuilder()
                   .setOutcome(Wire.outcome(answer))
                   .setNamespaceId(id)
-                  .setChunkBytesMax(chunkBytes)
+                  .setChunkBytesMax(environment.chunkBytes())
                   .build());
         });
   }
 
-  private static byte[] registration(RegisterRequest message) throws RefusedException {
+  private static byte[] properties(RegisterRequest message) throws RefusedException {
     Map<String, String> properties = new TreeMap<>(message.getPropertiesMap());
     if (properties.put("name", message.getName()) != null) {
       throw new RefusedException(
@@ -125,27 +129,18 @@ final class KvtierService {
   void unregister(UnaryCall<NamespaceRequest, OutcomeResponse> call, NamespaceRequest message)
       throws RefusedException {
     int id = message.getNamespaceId();
-    namespaces.blockBytes(id);
-    call.connection.namespaces.clear(id);
-    boolean isUsed = registering > 0;
-    for (RemoteConnection connection : connections) {
-      isUsed |= connection.namespaces.get(id);
+    var _ = environment.namespaces().get(id);
+    call.connection.usesNoMore(id);
+    if (environment.namespaces().forget(id)) {
+      forget.accept(id);
     }
-    if (isUsed) {
-      call.respond(OutcomeResponse.newBuilder().setOutcome(Wire.ok()).build());
-      return;
-    }
-    namespaces.remove(id);
-    call.ask(
-        IndexRequest.plain(Verb.UNREGISTER, id, 0, call.deadlineNs()),
-        answer ->
-            call.respond(OutcomeResponse.newBuilder().setOutcome(Wire.outcome(answer)).build()));
+    call.respond(OutcomeResponse.newBuilder().setOutcome(Wire.ok()).build());
   }
 
   void countBlocks(
       Verb verb, UnaryCall<NamespaceRequest, CountResponse> call, NamespaceRequest message)
       throws RefusedException {
-    namespaces.blockBytes(message.getNamespaceId());
+    var _ = environment.blockBytes(message.getNamespaceId());
     call.named(message.getOperationId());
     call.ask(
         IndexRequest.plain(verb, message.getNamespaceId(), 0, call.deadlineNs()),
@@ -162,7 +157,7 @@ final class KvtierService {
 
   private KeyBatch keys(KeysRequest message) throws RefusedException {
     KeyBatch keys = KeyBatch.of(message.getKeys());
-    namespaces.blockBytes(keys.namespaceId());
+    var _ = environment.blockBytes(keys.namespaceId());
     return keys;
   }
 
@@ -257,7 +252,7 @@ final class KvtierService {
   // -------------------------------------------------------------------------------------------------
 
   void cancel(UnaryCall<CancelRequest, OutcomeResponse> call, CancelRequest message) {
-    Call<?, ?> operation = call.connection.operation(message.getOperationId());
+    Call<?> operation = call.connection.operation(message.getOperationId());
     if (operation == null) {
       call.refuse(
           Status.MISS,

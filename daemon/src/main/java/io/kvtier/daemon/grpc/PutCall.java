@@ -1,19 +1,13 @@
 package io.kvtier.daemon.grpc;
 
-import com.google.protobuf.ByteString;
-import com.google.protobuf.CodedInputStream;
 import com.google.protobuf.InvalidProtocolBufferException;
 import io.kvtier.daemon.grpc.IndexAnswer.Grant;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
-import io.kvtier.protocol.v1.PutChunk;
 import io.kvtier.protocol.v1.PutHeader;
-import io.kvtier.protocol.v1.PutRequest;
 import io.kvtier.protocol.v1.PutResponse;
-import java.io.IOException;
-import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
 import java.util.Arrays;
 import java.util.zip.CRC32C;
@@ -21,10 +15,11 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * A put: reserve, copy in, commit. Slots are reserved in windows of few bytes, as the chunks come
- * that need them; meanwhile the stream is paused. Each block is committed by itself once all its
- * bytes are in place.
+ * that need them; meanwhile the stream is paused. The bytes go from where they came in to their
+ * slot, and their checksum is made on the way. The whole blocks of a window are committed together,
+ * or after a moment when the rest of the window does not come.
  */
-final class PutCall extends Call<PutRequest, PutResponse> {
+final class PutCall extends Call<PutResponse> {
   private static final int WINDOW_BYTES = 4 << 20;
   private static final int WINDOW_BLOCKS_MAX = 256;
   private static final Status NO_BYTES = Status.MISS;
@@ -43,10 +38,16 @@ final class PutCall extends Call<PutRequest, PutResponse> {
   private IndexAnswer reserved = IndexAnswer.refusal(Status.OK, "");
   private boolean reserving;
   private long correlationId;
+
+  /** The whole blocks that are to be committed: where they stand, and their checksums. */
+  private int[] wholeBlocks = {};
+
+  private int[] wholeChecksums = {};
+  private int whole;
   private int commits;
 
   /** Chunks that came before their slots. */
-  private final ArrayDeque<PutChunk> early = new ArrayDeque<>();
+  private final ArrayDeque<PutMessage> early = new ArrayDeque<>();
 
   /** Where the copying stands: a block of which some bytes have come, and how many. */
   private int block;
@@ -56,40 +57,27 @@ final class PutCall extends Call<PutRequest, PutResponse> {
   private @Nullable Integer checksum;
   private boolean requestsEnded;
 
-  PutCall(Environment environment, Arrival<PutRequest, PutResponse> arrival) {
-    super(environment, arrival);
+  PutCall(Environment environment, RemoteConnection connection, GrpcStream stream) {
+    super(environment, connection, stream);
   }
 
   @Override
-  PutRequest parse(byte[] bytes) throws InvalidProtocolBufferException {
-    CodedInputStream in = CodedInputStream.newInstance(bytes);
-    in.enableAliasing(true);
-    try {
-      return PutRequest.parseFrom(in);
-    } catch (InvalidProtocolBufferException e) {
-      throw e;
-    } catch (IOException e) {
-      throw new InvalidProtocolBufferException(e);
-    }
-  }
-
-  @Override
-  void onMessage(PutRequest message) throws RefusedException {
+  void take(ReceivedMessage received) throws InvalidProtocolBufferException, RefusedException {
     if (callStatus != null) {
       return; // the rest is thrown away
     }
-    switch (message.getPartCase()) {
-      case HEADER -> header(message.getHeader());
-      case CHUNK -> {
-        if (keys == null) {
-          throw new RefusedException(Status.INVALID_ARGUMENT, "a chunk came before the header");
-        }
-        early.add(message.getChunk());
-        takeChunks();
-      }
-      case PART_NOT_SET ->
-          throw new RefusedException(
-              Status.INVALID_ARGUMENT, "a message is neither a header nor a chunk");
+    PutMessage message = PutMessage.read(received);
+    PutHeader header = message.header;
+    if (header != null) {
+      header(header);
+    } else if (!message.isChunk) {
+      throw new RefusedException(
+          Status.INVALID_ARGUMENT, "a message is neither a header nor a chunk");
+    } else if (keys == null) {
+      throw new RefusedException(Status.INVALID_ARGUMENT, "a chunk came before the header");
+    } else {
+      early.add(message);
+      takeChunks();
     }
   }
 
@@ -98,7 +86,7 @@ final class PutCall extends Call<PutRequest, PutResponse> {
       throw new RefusedException(Status.INVALID_ARGUMENT, "a second header came");
     }
     KeyBatch batch = KeyBatch.of(header.getKeys());
-    blockBytes = environment.namespaces().blockBytes(batch.namespaceId());
+    blockBytes = environment.blockBytes(batch.namespaceId());
     keys = batch;
     statuses = new Status[batch.count()];
     Arrays.fill(statuses, NO_BYTES);
@@ -110,7 +98,7 @@ final class PutCall extends Call<PutRequest, PutResponse> {
 
   private void takeChunks() {
     while (!reserving && callStatus == null && !isOver()) {
-      PutChunk chunk = early.peek();
+      PutMessage chunk = early.peek();
       if (chunk == null) {
         return;
       }
@@ -119,8 +107,8 @@ final class PutCall extends Call<PutRequest, PutResponse> {
         stop(Status.INVALID_ARGUMENT, wrong);
         return;
       }
-      if (chunk.getBlock() >= windowTo) {
-        reserve(chunk.getBlock());
+      if (chunk.block >= windowTo) {
+        reserve(chunk.block);
         return;
       }
       early.poll();
@@ -128,8 +116,8 @@ final class PutCall extends Call<PutRequest, PutResponse> {
     }
   }
 
-  private @Nullable String check(PutChunk chunk) {
-    int of = chunk.getBlock();
+  private @Nullable String check(PutMessage chunk) {
+    int of = chunk.block;
     if (of < 0 || of >= statuses.length) {
       return "a chunk of block "
           + Integer.toUnsignedString(of)
@@ -140,12 +128,12 @@ final class PutCall extends Call<PutRequest, PutResponse> {
       return "a chunk of block " + of + " came after block " + block + " had begun";
     }
     int expected = of == block ? offset : 0;
-    int size = chunk.getData().size();
-    if (chunk.getOffset() != expected) {
+    int size = chunk.data.length();
+    if (chunk.offset != expected) {
       return "block "
           + of
           + ": a chunk at offset "
-          + Long.toUnsignedString(chunk.getOffset())
+          + Long.toUnsignedString(chunk.offset)
           + ", expected "
           + expected;
     }
@@ -169,34 +157,32 @@ final class PutCall extends Call<PutRequest, PutResponse> {
     return null;
   }
 
-  private void copy(PutChunk chunk) {
-    if (chunk.getBlock() != block) {
+  private void copy(PutMessage chunk) {
+    if (chunk.block != block) {
       leaveBlock();
-      block = chunk.getBlock();
+      block = chunk.block;
     }
-    ByteString data = chunk.getData();
     int place = block - windowFrom;
     if (reservations[place] != 0) {
       Grant grant = reserved.grant(place);
-      MemorySegment.copy(
-          MemorySegment.ofBuffer(data.asReadOnlyByteBuffer()),
-          0,
-          environment.slabs().apply(grant.slab()),
-          grant.offset() + offset,
-          data.size());
-      crc.update(data.asReadOnlyByteBuffer());
+      chunk
+          .message()
+          .copy(chunk.data, environment.slabs().apply(grant.slab()), grant.offset() + offset, crc);
     }
-    offset += data.size();
-    checksum = chunk.hasCrc32C() ? Integer.valueOf(chunk.getCrc32C()) : checksum;
-    if (offset == blockBytes && reservations[place] != 0) {
-      commit(place);
+    offset += chunk.data.length();
+    checksum = chunk.crc32c == null ? checksum : chunk.crc32c;
+    if (offset == blockBytes && chunk.data.length() > 0 && reservations[place] != 0) {
+      blockIsWhole(place);
     }
   }
 
   /** No more bytes of the current block come. */
   private void leaveBlock() {
     int place = block - windowFrom;
-    if (offset > 0 && place < reservations.length && reservations[place] != 0) {
+    if (offset > 0
+        && offset < blockBytes
+        && place < reservations.length
+        && reservations[place] != 0) {
       abort(place);
       statuses[block] = Status.INVALID_ARGUMENT;
     }
@@ -205,33 +191,48 @@ final class PutCall extends Call<PutRequest, PutResponse> {
     checksum = null;
   }
 
-  private void commit(int place) {
-    int which = block;
-    long id = reservations[place];
-    if (checksum != null && checksum != (int) crc.getValue()) {
+  private void blockIsWhole(int place) {
+    int sum = (int) crc.getValue();
+    if (checksum != null && checksum != sum) {
       abort(place);
-      statuses[which] = Status.CORRUPT;
+      statuses[block] = Status.CORRUPT;
       return;
     }
-    reservations[place] = 0;
+    wholeBlocks[whole] = block;
+    wholeChecksums[whole++] = sum;
+  }
+
+  /** Commits the blocks that are whole. */
+  private void commit() {
+    if (whole == 0) {
+      return;
+    }
+    int[] blocks = Arrays.copyOf(wholeBlocks, whole);
+    int[] checksums = Arrays.copyOf(wholeChecksums, whole);
+    long[] ids = new long[whole];
+    for (int i = 0; i < ids.length; i++) {
+      ids[i] = reservations[blocks[i] - windowFrom];
+      reservations[blocks[i] - windowFrom] = 0;
+    }
+    whole = 0;
     commits++;
-    KeyBatch all = keys;
-    int depth = all == null ? 0 : all.depth() + which;
     environment
         .gateway()
         .submit(
-            IndexRequest.ofIds(Verb.COMMIT, depth, id),
+            IndexRequest.commit(ids, checksums),
             answer -> {
               commits--;
-              statuses[which] =
-                  answer.status() == Status.OK ? answer.blockStatus(0) : answer.status();
+              for (int i = 0; i < blocks.length; i++) {
+                statuses[blocks[i]] =
+                    answer.status() == Status.OK ? answer.blockStatus(i) : answer.status();
+              }
               progress();
               respondWhenDone();
             });
   }
 
   private void abort(int place) {
-    environment.gateway().submitSilent(IndexRequest.ofIds(Verb.ABORT, 0, reservations[place]));
+    environment.gateway().submitSilent(IndexRequest.abort(reservations[place]));
     reservations[place] = 0;
   }
 
@@ -243,8 +244,7 @@ final class PutCall extends Call<PutRequest, PutResponse> {
     if (all == null) {
       return;
     }
-    leaveBlock();
-    abortWindow();
+    leaveWindow();
     int to =
         Math.min(all.count(), from + Math.clamp(WINDOW_BYTES / blockBytes, 1, WINDOW_BLOCKS_MAX));
     block = from;
@@ -269,6 +269,8 @@ final class PutCall extends Call<PutRequest, PutResponse> {
     progress();
     reservations = answer.grantIds(to - from);
     reserved = answer;
+    wholeBlocks = new int[to - from];
+    wholeChecksums = new int[to - from];
     if (isOver() || callStatus != null) {
       abortWindow();
       resume();
@@ -293,11 +295,19 @@ final class PutCall extends Call<PutRequest, PutResponse> {
     respondWhenDone();
   }
 
+  /** Commits what is whole of the window, and gives the rest of its slots back. */
+  private void leaveWindow() {
+    leaveBlock();
+    commit();
+    abortWindow();
+  }
+
   private void abortWindow() {
-    for (int place = 0; place < reservations.length; place++) {
-      if (reservations[place] != 0) {
-        abort(place);
-      }
+    whole = 0;
+    long[] ids = Arrays.stream(reservations).filter(id -> id != 0).toArray();
+    if (ids.length > 0) {
+      environment.gateway().submitSilent(IndexRequest.abort(ids));
+      Arrays.fill(reservations, 0);
     }
   }
 
@@ -319,8 +329,7 @@ final class PutCall extends Call<PutRequest, PutResponse> {
       refuse(Status.INVALID_ARGUMENT, "no header came");
       return;
     }
-    leaveBlock();
-    abortWindow();
+    leaveWindow();
     if (commits > 0) {
       return;
     }
@@ -340,8 +349,7 @@ final class PutCall extends Call<PutRequest, PutResponse> {
       callStatus = status;
       callText = why;
       early.clear();
-      leaveBlock();
-      abortWindow();
+      leaveWindow();
       respondWhenDone();
     }
   }
@@ -364,6 +372,11 @@ final class PutCall extends Call<PutRequest, PutResponse> {
   @Override
   boolean waitsForClient() {
     return !isHalfClosed() && !reserving;
+  }
+
+  @Override
+  void tick(long nowNs) {
+    commit(); // blocks don't wait long for the rest of their window
   }
 
   @Override

@@ -17,37 +17,55 @@ final class RemoteConnection {
   private record PinKey(int namespaceId, int group, ByteString key) {}
 
   private final IndexGateway gateway;
-  private final Map<Long, Call<?, ?>> operations = new HashMap<>();
-  private final Set<Call<?, ?>> calls = Collections.newSetFromMap(new IdentityHashMap<>());
+  private final Namespaces namespaces;
+  private final Map<Long, Call<?>> operations = new HashMap<>();
+  private final Set<Call<?>> calls = Collections.newSetFromMap(new IdentityHashMap<>());
   private final Map<PinKey, Integer> pins = new HashMap<>();
-  final BitSet namespaces = new BitSet();
+  private final BitSet used = new BitSet();
   private boolean closed;
 
-  RemoteConnection(IndexGateway gateway) {
+  RemoteConnection(IndexGateway gateway, Namespaces namespaces) {
     this.gateway = gateway;
+    this.namespaces = namespaces;
   }
 
-  void opened(Call<?, ?> call) {
+  /** The connection registered a namespace. */
+  void uses(int namespaceId) {
+    if (!closed && !used.get(namespaceId)) {
+      used.set(namespaceId);
+      namespaces.used(namespaceId);
+    }
+  }
+
+  /** The connection needs a namespace no more. */
+  void usesNoMore(int namespaceId) {
+    if (used.get(namespaceId)) {
+      used.clear(namespaceId);
+      namespaces.unused(namespaceId);
+    }
+  }
+
+  void opened(Call<?> call) {
     if (!call.isOver()) {
       calls.add(call);
     }
   }
 
   /** Makes a call known by the number that its client gave it; 0 is no number. */
-  void began(long operationId, Call<?, ?> call) {
+  void began(long operationId, Call<?> call) {
     if (operationId != 0) {
       operations.put(operationId, call);
     }
   }
 
-  void finished(long operationId, Call<?, ?> call) {
+  void finished(long operationId, Call<?> call) {
     calls.remove(call);
     if (operationId != 0) {
       operations.remove(operationId, call);
     }
   }
 
-  @Nullable Call<?, ?> operation(long operationId) {
+  @Nullable Call<?> operation(long operationId) {
     return operations.get(operationId);
   }
 
@@ -87,8 +105,8 @@ final class RemoteConnection {
   /** The connection has ended, and with it its calls; its pins are released. */
   void close() {
     closed = true;
-    for (Call<?, ?> call : calls.toArray(Call<?, ?>[]::new)) {
-      call.breakOff();
+    for (Call<?> call : calls.toArray(Call<?>[]::new)) {
+      call.onBroken();
     }
     pins.forEach((pin, count) -> {
       KeyBatch key =
@@ -99,6 +117,7 @@ final class RemoteConnection {
       }
     });
     pins.clear();
-    namespaces.clear();
+    used.stream().forEach(namespaces::unused);
+    used.clear();
   }
 }

@@ -1,6 +1,7 @@
 package io.kvtier.daemon.grpc;
 
 import com.google.protobuf.InvalidProtocolBufferException;
+import com.google.protobuf.MessageLite;
 import com.google.protobuf.Parser;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.v1.Outcome;
@@ -10,9 +11,9 @@ import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
 /** A call of one message each way, and at most one request to the index at a time. */
-final class UnaryCall<Q, R> extends Call<Q, R> {
+final class UnaryCall<Q, R extends MessageLite> extends Call<R> {
   /** What a method does. */
-  interface Method<Q, R> {
+  interface Method<Q, R extends MessageLite> {
     /** Answers the call, now or later. */
     void handle(UnaryCall<Q, R> call, Q message) throws RefusedException;
   }
@@ -25,24 +26,20 @@ final class UnaryCall<Q, R> extends Call<Q, R> {
 
   UnaryCall(
       Environment environment,
-      Arrival<Q, R> arrival,
+      RemoteConnection connection,
+      GrpcStream stream,
       Parser<Q> parser,
       Function<Outcome, R> refusal,
       Method<Q, R> method) {
-    super(environment, arrival);
+    super(environment, connection, stream);
     this.parser = parser;
     this.refusal = refusal;
     this.method = method;
   }
 
   @Override
-  Q parse(byte[] bytes) throws InvalidProtocolBufferException {
-    return parser.parseFrom(bytes);
-  }
-
-  @Override
-  void onMessage(Q received) {
-    message = received;
+  void take(ReceivedMessage received) throws InvalidProtocolBufferException {
+    message = parser.parseFrom(received.whole());
   }
 
   @Override

@@ -10,13 +10,9 @@ import io.kvtier.protocol.v1.Outcome;
 import io.kvtier.protocol.v1.Priority;
 import io.kvtier.protocol.v1.StatusCode;
 import io.kvtier.protocol.v1.Tier;
-import io.vertx.core.buffer.Buffer;
 import java.io.IOException;
-import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.zip.CRC32C;
-import org.jspecify.annotations.Nullable;
 
 /** Between the messages of gRPC and the types of the local protocol. */
 final class Wire {
@@ -67,28 +63,28 @@ final class Wire {
   }
 
   /**
-   * A {@link GetResponse} with bytes of a slot, copied once.
+   * What comes before the bytes of a {@link GetResponse}, with the prefix of its message.
    *
    * @param head all fields but the bytes
-   * @param crc takes the copied bytes in
+   * @param length of the bytes
    */
-  static Buffer chunk(
-      GetResponse head, MemorySegment slab, long offset, int length, @Nullable CRC32C crc)
-      throws IOException {
+  static byte[] chunkHead(GetResponse head, int length) {
     int tag = GetResponse.DATA_FIELD_NUMBER << 3 | LENGTH_DELIMITED;
-    int before =
+    int headBytes =
         head.getSerializedSize()
             + CodedOutputStream.computeUInt32SizeNoTag(tag)
             + CodedOutputStream.computeUInt32SizeNoTag(length);
-    byte[] message = new byte[before + length];
-    CodedOutputStream out = CodedOutputStream.newInstance(message, 0, before);
-    head.writeTo(out);
-    out.writeUInt32NoTag(tag);
-    out.writeUInt32NoTag(length);
-    MemorySegment.copy(slab, offset, MemorySegment.ofArray(message), before, length);
-    if (crc != null) {
-      crc.update(message, before, length);
+    int prefixBytes = GrpcStream.prefixBytes();
+    byte[] framed = new byte[prefixBytes + headBytes];
+    GrpcStream.putPrefix(framed, headBytes + length);
+    CodedOutputStream out = CodedOutputStream.newInstance(framed, prefixBytes, headBytes);
+    try {
+      head.writeTo(out);
+      out.writeUInt32NoTag(tag);
+      out.writeUInt32NoTag(length);
+    } catch (IOException e) {
+      throw new IllegalStateException("a message did not fit its own size", e);
     }
-    return Buffer.buffer(message);
+    return framed;
   }
 }

@@ -82,7 +82,7 @@ final class Index implements BlockStore.Listener {
     }
     for (int i = 0; i < operations.max(); i++) {
       Operation operation = operations.at(i);
-      if (operation.active && operation.sessionId == session.id()) {
+      if (operation.active && operation.isOf(session)) {
         cutShort(operation, Status.SESSION_ENDED);
       }
     }
@@ -493,7 +493,7 @@ final class Index implements BlockStore.Listener {
     for (int i = 0; i < operations.max() && found != Status.OK; i++) {
       Operation operation = operations.at(i);
       if (operation.active
-          && operation.sessionId == session.id()
+          && operation.isOf(session)
           && operation.correlationId == request.argument) {
         cutShort(operation, Status.CANCELLED);
         counters.add(Counter.CANCELLED, 1);

@@ -43,6 +43,11 @@ final class Operation {
     this.poolIndex = poolIndex;
   }
 
+  /** Places are used again, and the sessions of gRPC all have the daemon's own number. */
+  boolean isOf(Session session) {
+    return sessionIndex == session.index && sessionId == session.id();
+  }
+
   void size(int blocks) {
     count = blocks;
     open = 0;

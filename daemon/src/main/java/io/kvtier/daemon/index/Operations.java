@@ -128,7 +128,7 @@ final class Operations {
   /** The session of an active operation. */
   Session sessionOf(Operation operation) {
     Session session = sessions.owner(operation.sessionIndex);
-    if (session.id() != operation.sessionId) {
+    if (!operation.isOf(session)) {
       throw new IllegalStateException("an operation outlived its session");
     }
     return session;

@@ -30,6 +30,14 @@ public final class Session extends HoldTable.Holder {
 
     /** The index has let go of the session: its memory may be unmapped. */
     void released(Session session);
+
+    /**
+     * There are completions, or the session has ended, and the client had said that it sleeps.
+     * Called on the index's thread.
+     */
+    default void wake(Session session) {
+      Futex.wake(session.segment, SessionRegionDescriptor.CLIENT_WAITING_OFFSET, Integer.MAX_VALUE);
+    }
   }
 
   private final long id;
@@ -189,7 +197,7 @@ public final class Session extends HoldTable.Holder {
     Words.fullFence();
     if (Words.getIntVolatile(segment, SessionRegionDescriptor.CLIENT_WAITING_OFFSET) != 0) {
       Words.putIntVolatile(segment, SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 0);
-      Futex.wake(segment, SessionRegionDescriptor.CLIENT_WAITING_OFFSET, Integer.MAX_VALUE);
+      owner.wake(this);
     }
   }
 
@@ -198,6 +206,6 @@ public final class Session extends HoldTable.Holder {
     ended = true;
     Words.putIntVolatile(segment, SessionRegionDescriptor.END_REASON_OFFSET, reason.code() + 1);
     Words.putIntVolatile(segment, SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 0);
-    Futex.wake(segment, SessionRegionDescriptor.CLIENT_WAITING_OFFSET, Integer.MAX_VALUE);
+    owner.wake(this);
   }
 }

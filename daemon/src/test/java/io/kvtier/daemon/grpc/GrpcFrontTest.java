@@ -32,12 +32,19 @@ import io.kvtier.protocol.v1.StatsRequest;
 import io.kvtier.protocol.v1.StatsResponse;
 import io.kvtier.protocol.v1.StatusCode;
 import io.kvtier.protocol.v1.Tier;
+import io.netty.channel.ChannelConfig;
 import io.vertx.core.Future;
 import io.vertx.core.Vertx;
 import io.vertx.core.buffer.Buffer;
+import io.vertx.core.http.Http2Settings;
+import io.vertx.core.http.HttpClient;
 import io.vertx.core.http.HttpClientOptions;
+import io.vertx.core.http.HttpClientResponse;
+import io.vertx.core.http.HttpMethod;
 import io.vertx.core.http.HttpVersion;
+import io.vertx.core.http.RequestOptions;
 import io.vertx.core.net.SocketAddress;
+import io.vertx.core.net.impl.ConnectionBase;
 import io.vertx.grpc.client.GrpcClient;
 import io.vertx.grpc.client.GrpcClientOptions;
 import io.vertx.grpc.client.GrpcClientRequest;
@@ -46,7 +53,12 @@ import io.vertx.grpc.common.GrpcMessage;
 import io.vertx.grpc.common.GrpcStatus;
 import java.io.IOException;
 import java.lang.management.ManagementFactory;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -98,6 +110,7 @@ final class GrpcFrontTest {
         "ssd.directory=" + directory.resolve("ssd-" + port),
         "limits.blocks=10000",
         "grpc.port=" + port,
+        "grpc.threads=3",
         "grpc.chunk_bytes=64KiB");
   }
 
@@ -239,14 +252,16 @@ final class GrpcFrontTest {
   private List<GetResponse> get(GetRequest request) {
     CompletableFuture<List<GetResponse>> all = new CompletableFuture<>();
     List<GetResponse> messages = new ArrayList<>();
-    client
-        .get(request)
-        .onFailure(all::completeExceptionally)
-        .onSuccess(stream ->
-            stream
-                .handler(messages::add)
-                .exceptionHandler(all::completeExceptionally)
-                .endHandler(v -> all.complete(messages)));
+    // On the stream's own loop: elsewhere messages may come before their handler.
+    vertx.runOnContext(v ->
+        client
+            .get(request)
+            .onFailure(all::completeExceptionally)
+            .onSuccess(stream ->
+                stream
+                    .handler(messages::add)
+                    .exceptionHandler(all::completeExceptionally)
+                    .endHandler(end -> all.complete(messages))));
     try {
       return all.get(20, TimeUnit.SECONDS);
     } catch (Exception e) {
@@ -412,10 +427,15 @@ final class GrpcFrontTest {
 
   private long pins() {
     String json = await(client.stats(StatsRequest.getDefaultInstance())).getJson();
-    int at = json.indexOf("\"name\":\"gRPC\"");
     String field = "\"pins\":";
-    int from = json.indexOf(field, at) + field.length();
-    return Long.parseLong(json.substring(from, json.indexOf(',', from)));
+    long pins = 0;
+    int at = json.indexOf("\"name\":\"gRPC\"");
+    while (at >= 0) {
+      int from = json.indexOf(field, at) + field.length();
+      pins += Long.parseLong(json.substring(from, json.indexOf(',', from)));
+      at = json.indexOf("\"name\":\"gRPC\"", from);
+    }
+    return pins;
   }
 
   @Test
@@ -542,6 +562,114 @@ final class GrpcFrontTest {
   }
 
   @Test
+  void put_ofAWindowWithMixedResults_saysEachAndStoresTheSoundOnes() {
+    int namespace = register("a", BLOCK_BYTES);
+    put(namespace, 2, 1, BLOCK_BYTES);
+    byte[] wrong = bytes(1, BLOCK_BYTES);
+    List<PutRequest> messages = new ArrayList<>();
+    messages.add(header(keys(namespace, 0, 6), 0));
+    messages.addAll(chunks(0, bytes(0, BLOCK_BYTES)));
+    messages.addAll(chunks(1, wrong).subList(0, 3));
+    PutRequest last = chunks(1, wrong).getLast();
+    messages.add(
+        last.toBuilder().setChunk(last.getChunk().toBuilder().setCrc32C(crc(wrong) ^ 1)).build());
+    messages.addAll(chunks(2, bytes(2, BLOCK_BYTES)));
+    messages.addAll(chunks(3, bytes(3, BLOCK_BYTES)).subList(0, 2));
+    messages.addAll(chunks(5, bytes(5, BLOCK_BYTES)));
+
+    PutResponse response = put(messages);
+
+    assertEquals(
+        List.of(
+            StatusCode.STATUS_OK,
+            StatusCode.STATUS_CORRUPT,
+            StatusCode.STATUS_EXISTS,
+            StatusCode.STATUS_INVALID_ARGUMENT,
+            StatusCode.STATUS_MISS,
+            StatusCode.STATUS_OK),
+        statuses(response.getBlocksList()));
+    assertNothingHeld();
+    assertEquals(3L, counters().get("blocks"));
+    for (int stored : new int[] {0, 2, 5}) {
+      assertBytes(namespace, stored, 1, BLOCK_BYTES);
+    }
+  }
+
+  @Test
+  void put_thatPausesInItsWindow_showsTheBlocksThatAreWhole() {
+    int namespace = register("a", BLOCK_BYTES);
+    GrpcClientRequest<PutRequest, PutResponse> request = beginPut();
+    Future<PutResponse> response = request.response().compose(r -> r.last());
+    request.write(header(keys(namespace, 0, 3), 0));
+    chunks(0, bytes(0, BLOCK_BYTES)).forEach(request::write);
+
+    eventually(() -> await(client.lookup(keysRequest(namespace, 0, 3))).getLeadingRun() == 1);
+
+    chunks(1, bytes(1, BLOCK_BYTES)).forEach(request::write);
+    request.end();
+    assertEquals(
+        List.of(StatusCode.STATUS_OK, StatusCode.STATUS_OK, StatusCode.STATUS_MISS),
+        statuses(await(response).getBlocksList()));
+    assertBytes(namespace, 0, 2, BLOCK_BYTES);
+  }
+
+  @Test
+  void get_ofBytesThatWereDamaged_saysCorruptAndHasThatBlockLookedAt() throws Exception {
+    int namespace = register("a", BLOCK_BYTES);
+    put(namespace, 0, 3, BLOCK_BYTES);
+    assertTrue(damage(bytes(1, BLOCK_BYTES)), "the block was found in no slab");
+
+    List<GetResponse> messages =
+        get(GetRequest.newBuilder().setKeys(keys(namespace, 0, 3)).build());
+
+    assertEquals(
+        List.of(StatusCode.STATUS_OK, StatusCode.STATUS_CORRUPT, StatusCode.STATUS_OK),
+        messages.stream().filter(GetResponse::getLast).map(GetResponse::getStatus).toList());
+    assertNothingHeld();
+    assertEquals(0L, counters().get("sessions_ended_bad"));
+    eventually(() ->
+        statuses(await(client.lookup(keysRequest(namespace, 0, 3))).getBlocksList())
+            .equals(List.of(StatusCode.STATUS_OK, StatusCode.STATUS_MISS, StatusCode.STATUS_OK)));
+    assertBytes(namespace, 0, 1, BLOCK_BYTES);
+    assertBytes(namespace, 2, 1, BLOCK_BYTES);
+  }
+
+  /** Flips a bit of a block in the memory of this process's slabs. */
+  private static boolean damage(byte[] block) throws IOException {
+    try (DirectoryStream<Path> descriptors = Files.newDirectoryStream(Path.of("/proc/self/fd"))) {
+      for (Path descriptor : descriptors) {
+        if (isMemory(descriptor) && damage(descriptor, block)) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  private static boolean isMemory(Path descriptor) {
+    try {
+      return Files.readSymbolicLink(descriptor).toString().contains("memfd:");
+    } catch (IOException e) {
+      return false; // closed meanwhile
+    }
+  }
+
+  private static boolean damage(Path memory, byte[] block) throws IOException {
+    try (FileChannel file =
+        FileChannel.open(memory, StandardOpenOption.READ, StandardOpenOption.WRITE)) {
+      ByteBuffer start = ByteBuffer.allocate(64);
+      for (long at = 0; at + block.length <= file.size(); at += 4096) {
+        file.read(start.clear(), at);
+        if (Arrays.equals(start.array(), 0, 64, block, 0, 64)) {
+          file.write(ByteBuffer.wrap(new byte[] {(byte) (block[999] ^ 1)}), at + 999);
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  @Test
   void put_withMessagesOutOfOrder_isRefused() {
     int namespace = register("a", BLOCK_BYTES);
     byte[] bytes = bytes(0, BLOCK_BYTES);
@@ -589,6 +717,27 @@ final class GrpcFrontTest {
 
     assertNothingHeld();
     assertBytes(namespace, 0, 3, LARGE_BYTES);
+  }
+
+  @Test
+  void get_whoseConnectionBreaksWhileBytesWait_leavesNoLease() {
+    int namespace = register("a", LARGE_BYTES);
+    put(namespace, 0, 3, LARGE_BYTES);
+    GrpcClient other = newClient();
+    GrpcClientRequest<GetRequest, GetResponse> request =
+        await(other.request(address, KvtierGrpcClient.Get));
+    request.exceptionHandler(e -> {});
+    request.end(GetRequest.newBuilder().setKeys(keys(namespace, 0, 3)).build());
+    GrpcClientResponse<GetRequest, GetResponse> response = await(request.response());
+    response.exceptionHandler(e -> {});
+    response.pause();
+    eventually(() -> counters().getOrDefault("leases", 0L) > 0);
+
+    await(request.connection().close());
+
+    assertNothingHeld();
+    assertBytes(namespace, 0, 3, LARGE_BYTES);
+    await(other.close());
   }
 
   @Test
@@ -876,6 +1025,61 @@ final class GrpcFrontTest {
   }
 
   @Test
+  void get_whoseClientTakesNothingOffTheSocket_endsWithItsConnectionBeforeItsLeases()
+      throws Exception {
+    List<String> settings = new ArrayList<>(settings(1));
+    settings.addAll(List.of("grpc.port=0", "limits.lease=500ms", "host.bytes=32MiB"));
+    try (Daemon impatient = new Daemon(ConfigLoader.load(null, settings))) {
+      String[] hostAndPort = String.valueOf(impatient.grpcAddress()).split(":", -1);
+      address = SocketAddress.inetSocketAddress(Integer.parseInt(hostAndPort[1]), hostAndPort[0]);
+      client = KvtierGrpcClient.create(grpc, address);
+      int namespace = register("a", LARGE_BYTES);
+      put(namespace, 0, 8, LARGE_BYTES);
+      int window = 64 << 20; // HTTP/2 shall not hold the bytes back, so that the socket must
+      GrpcClient deaf =
+          GrpcClient.client(
+              vertx,
+              new GrpcClientOptions().setMaxMessageSize(8 << 20),
+              new HttpClientOptions()
+                  .setProtocolVersion(HttpVersion.HTTP_2)
+                  .setInitialSettings(new Http2Settings().setInitialWindowSize(window))
+                  .setHttp2ConnectionWindowSize(window)
+                  .setHttp2ClearTextUpgrade(false));
+      GrpcClientRequest<GetRequest, GetResponse> get =
+          await(deaf.request(address, KvtierGrpcClient.Get));
+      get.exceptionHandler(e -> {});
+      CompletableFuture<Void> closed = new CompletableFuture<>();
+      get.connection().closeHandler(v -> closed.complete(null));
+      List<GetResponse> messages = new ArrayList<>();
+      var _ =
+          get.response()
+              .onSuccess(response -> {
+                response.exceptionHandler(e -> {});
+                response.handler(messages::add);
+              });
+      ChannelConfig socket = ((ConnectionBase) get.connection()).channel().config();
+      get.end(GetRequest.newBuilder().setKeys(keys(namespace, 0, 8)).build());
+      socket.setAutoRead(false);
+      eventually(() -> counters().getOrDefault("leases", 0L) > 0);
+
+      assertNothingHeld();
+      Thread.sleep(1000);
+      socket.setAutoRead(true);
+
+      closed.get(20, TimeUnit.SECONDS);
+      assertTrue(messages.stream().filter(GetResponse::getLast).count() < 8);
+      for (GetResponse message : messages) {
+        int at = (int) message.getOffset();
+        byte[] expected = bytes(message.getBlock(), LARGE_BYTES);
+        assertArrayEquals(
+            Arrays.copyOfRange(expected, at, at + message.getData().size()),
+            message.getData().toByteArray());
+      }
+      await(deaf.close());
+    }
+  }
+
+  @Test
   void moreCallsThanTheLimit_areTurnedAway() {
     int namespace = register("a", 1000);
     List<GrpcClientRequest<PutRequest, PutResponse>> others = new ArrayList<>();
@@ -912,6 +1116,56 @@ final class GrpcFrontTest {
     assertTrue(String.valueOf(e.getMessage()).contains("grpc.port"), e.getMessage());
     assertTrue(
         String.valueOf(e.getMessage()).contains("127.0.0.1:" + address.port()), e.getMessage());
+  }
+
+  @Test
+  void connectionsOfSeveralLoops_shareNamespacesAndBlocks() {
+    int namespace = register("a", BLOCK_BYTES);
+    put(namespace, 0, 3, BLOCK_BYTES);
+    List<GrpcClient> others = new ArrayList<>();
+    for (int i = 0; i < 5; i++) {
+      GrpcClient other = newClient();
+      others.add(other);
+      KvtierGrpcClient otherClient = KvtierGrpcClient.create(other, address);
+      assertEquals(3, await(otherClient.lookup(keysRequest(namespace, 0, 3))).getLeadingRun());
+    }
+    await(client.unregister(NamespaceRequest.newBuilder().setNamespaceId(namespace).build()));
+    for (GrpcClient other : others) {
+      KvtierGrpcClient otherClient = KvtierGrpcClient.create(other, address);
+      assertEquals(
+          StatusCode.STATUS_NAMESPACE_UNKNOWN,
+          await(otherClient.lookup(keysRequest(namespace, 0, 3))).getOutcome().getStatus());
+    }
+    assertEquals(namespace, register("a", BLOCK_BYTES));
+    for (GrpcClient other : others) {
+      KvtierGrpcClient otherClient = KvtierGrpcClient.create(other, address);
+      assertEquals(3, await(otherClient.lookup(keysRequest(namespace, 0, 3))).getLeadingRun());
+      await(other.close());
+    }
+  }
+
+  @Test
+  void requestsThatAreNoCalls_areAnsweredAsHttpAndGrpcSay() {
+    HttpClient http =
+        vertx.createHttpClient(
+            new HttpClientOptions()
+                .setProtocolVersion(HttpVersion.HTTP_2)
+                .setHttp2ClearTextUpgrade(false));
+    RequestOptions post =
+        new RequestOptions()
+            .setServer(address)
+            .setMethod(HttpMethod.POST)
+            .setURI("/kvtier.v1.Kvtier/Nothing");
+
+    assertEquals(415, await(http.request(post).compose(r -> r.send())).statusCode());
+
+    HttpClientResponse unknown =
+        await(
+            http.request(new RequestOptions(post).putHeader("content-type", "application/grpc"))
+                .compose(r -> r.send()));
+    assertEquals(200, unknown.statusCode());
+    assertEquals("12", unknown.getHeader("grpc-status"));
+    await(http.close());
   }
 
   @Test

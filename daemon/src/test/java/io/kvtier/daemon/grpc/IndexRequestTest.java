@@ -1,0 +1,56 @@
+package io.kvtier.daemon.grpc;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.Words;
+import java.lang.foreign.MemorySegment;
+import org.junit.jupiter.api.Test;
+
+final class IndexRequestTest {
+  private static MemorySegment written(IndexRequest request) {
+    MemorySegment record = MemorySegment.ofArray(new long[request.recordBytes() / 8]);
+    record.fill((byte) -1);
+    request.write(record, 0, 17);
+    assertEquals(
+        request.recordBytes(), Words.getInt(record, RequestDescriptor.RECORD_BYTES_OFFSET));
+    assertEquals(17, Words.getLong(record, RequestDescriptor.CORRELATION_OFFSET));
+    return record;
+  }
+
+  @Test
+  void commit_bringsAChecksumWithEachId() {
+    IndexRequest request = IndexRequest.commit(new long[] {5, 6}, new int[] {-7, 8});
+
+    MemorySegment record = written(request);
+
+    assertFalse(request.isSilent());
+    assertEquals(Verb.COMMIT.code(), Words.getByte(record, RequestDescriptor.VERB_OFFSET));
+    assertEquals(
+        RequestDescriptor.FLAG_CHECKSUMS, Words.getByte(record, RequestDescriptor.FLAGS_OFFSET));
+    assertEquals(2, Words.getInt(record, RequestDescriptor.COUNT_OFFSET));
+    long body = RequestDescriptor.HEADER_BYTES;
+    assertEquals(5, Words.getLong(record, body));
+    assertEquals(0xffff_fff9L, Words.getLong(record, body + 8));
+    assertEquals(6, Words.getLong(record, body + 16));
+    assertEquals(8, Words.getLong(record, body + 24));
+    assertEquals(body + 32, record.byteSize());
+  }
+
+  @Test
+  void releaseCorrupt_saysWhyAndIsSilent() {
+    IndexRequest request = IndexRequest.releaseCorrupt(9);
+
+    MemorySegment record = written(request);
+
+    assertTrue(request.isSilent());
+    assertEquals(Verb.RELEASE.code(), Words.getByte(record, RequestDescriptor.VERB_OFFSET));
+    assertEquals(
+        RequestDescriptor.FLAG_SILENT | RequestDescriptor.FLAG_CORRUPT,
+        Words.getByte(record, RequestDescriptor.FLAGS_OFFSET));
+    assertEquals(9, Words.getLong(record, RequestDescriptor.HEADER_BYTES));
+  }
+}
