@@ -146,7 +146,7 @@ final class SimulateCommandTest {
       delimiter = '|',
       quoteCharacter = '"',
       value = {
-        "--policy nonsense --capacity-blocks 3|named 'nonsense'; there are fifo",
+        "--policy nonsense --capacity-blocks 3|named 'nonsense'; there are ",
         "--policy lru --capacity-blocks none|--capacity-blocks is 'none'; give a whole number",
         "--policy lru --capacity-blocks 0|--capacity-blocks is '0'; give a whole number from 1",
         "--policy lru --capacity-fraction 1.5|--capacity-fraction is '1.5'; give a number above 0",
