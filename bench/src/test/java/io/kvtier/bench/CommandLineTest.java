@@ -27,6 +27,12 @@ final class CommandLineTest {
   private record Ran(int exitCode, String out) {}
 
   private Ran run(String... arguments) throws IOException, InterruptedException {
+    List<String> all = new ArrayList<>(List.of(arguments));
+    all.addAll(List.of("--socket", folder.resolve("k.sock").toString()));
+    return runAlone(all.toArray(new String[0]));
+  }
+
+  private Ran runAlone(String... arguments) throws IOException, InterruptedException {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
     command.addAll(
@@ -38,7 +44,6 @@ final class CommandLineTest {
             DaemonProcess.classPath(),
             "io.kvtier.cli.Kvtier"));
     command.addAll(List.of(arguments));
-    command.addAll(List.of("--socket", folder.resolve("k.sock").toString()));
     Process process =
         new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.DISCARD).start();
     String out = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
@@ -84,6 +89,40 @@ final class CommandLineTest {
       assertTrue(partly.out().contains("\"run\":2"), partly::out);
       assertEquals(1, run("lookup", "--namespace", "unknown", hex[0]).exitCode());
       assertEquals(2, run("lookup", "--namespace", "shown", "xyz").exitCode());
+
+      Path trace = folder.resolve("t r.gz");
+      assertEquals(0, run("trace", "record", trace.toString()).exitCode());
+      assertEquals(1, run("trace", "record", trace.toString()).exitCode(), "one at a time");
+      for (int i = 0; i < 10; i++) {
+        assertEquals(2, client.blocking().lookup(namespace, keys).run());
+      }
+      Ran stopped = run("trace", "stop");
+      assertTrue(stopped.out().contains("10 lookups of 30 blocks"), stopped::out);
+      assertEquals(1, run("trace", "stop").exitCode());
+      Ran simulated =
+          runAlone(
+              "simulate",
+              "--trace",
+              trace.toString(),
+              "--policy",
+              "lru",
+              "--capacity-blocks",
+              "3",
+              "--json");
+      assertEquals(0, simulated.exitCode());
+      assertTrue(simulated.out().contains("\"references\":30"), simulated::out);
+      assertTrue(simulated.out().contains("\"block_hits\":27"), simulated::out);
+
+      assertEquals(1, run("whatif").exitCode(), "lru watches no other sizes");
+      Ran swapped = run("policy", "host", "auto");
+      assertEquals(0, swapped.exitCode());
+      assertTrue(swapped.out().contains("lru -> auto, 2 blocks"), swapped::out);
+      assertTrue(run("policy").out().contains("auto"));
+      assertEquals(1, run("policy", "host", "mru").exitCode());
+      assertEquals(2, client.blocking().lookup(namespace, keys).run());
+      Ran whatIf = run("whatif", "--json");
+      assertEquals(0, whatIf.exitCode());
+      assertTrue(whatIf.out().contains("\"factor\":10"), whatIf::out);
 
       daemon.signal("STOP");
       try {

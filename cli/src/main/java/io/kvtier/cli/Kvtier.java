@@ -19,6 +19,8 @@ import picocli.CommandLine.Spec;
       StatsCommand.class,
       LookupCommand.class,
       PolicyCommand.class,
+      WhatIfCommand.class,
+      TraceCommand.class,
       SimulateCommand.class
     },
     footer = {"", "Exit codes: 0 done, 1 a negative answer, 2 wrong usage, 3 no daemon."})

@@ -1,7 +1,13 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.daemon.trace.TraceRecorder;
 import io.kvtier.protocol.Status;
+import java.io.IOException;
+import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.InvalidPathException;
+import java.nio.file.Path;
 import java.util.Locale;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What an operator may ask of a running daemon: one line of words, answered in words. Only root and
@@ -10,13 +16,14 @@ import java.util.Locale;
 final class Admin {
   private static final String USAGE =
       "expected 'policy TIER NAME', where TIER is host or ssd and NAME is an eviction policy,"
-          + " or 'admission ssd NAME'";
+          + " 'admission ssd NAME', 'trace record REQUESTS FILE' or 'trace stop'";
 
   /** How a command ended. */
   record Answer(Status status, String text) {}
 
   private final BlockStore store;
   private final int daemonUser;
+  private @Nullable TraceRecorder trace;
 
   /**
    * Commands over the tiers.
@@ -45,7 +52,66 @@ final class Admin {
     if (words.length == 3 && words[0].equals("admission") && words[1].equals("ssd")) {
       return setAdmission(words[2]);
     }
+    if (words.length >= 4 && words[0].equals("trace") && words[1].equals("record")) {
+      return record(words[2], command.strip().split("\\s+", 4)[3]);
+    }
+    if (words.length == 2 && words[0].equals("trace") && words[1].equals("stop")) {
+      return stopRecording();
+    }
     return new Answer(Status.INVALID_ARGUMENT, "'" + command.strip() + "': " + USAGE);
+  }
+
+  /** The recording under way, if there is one. */
+  @Nullable TraceRecorder recording() {
+    return trace;
+  }
+
+  private Answer record(String requests, String file) {
+    TraceRecorder before = trace;
+    if (before != null && !before.isEnded()) {
+      return new Answer(
+          Status.INVALID_ARGUMENT,
+          "a recording to '" + before.file() + "' is under way: stop it first");
+    }
+    try {
+      long requestsMax = Long.parseLong(requests);
+      if (requestsMax < 1) {
+        return new Answer(
+            Status.INVALID_ARGUMENT, "a recording of " + requests + " requests: " + USAGE);
+      }
+      trace = new TraceRecorder(Path.of(file), requestsMax);
+      return new Answer(
+          Status.OK, "recording lookups to '" + file + "', at most " + requestsMax + " of them");
+    } catch (NumberFormatException e) {
+      return new Answer(Status.INVALID_ARGUMENT, "'" + requests + "' is no number: " + USAGE);
+    } catch (FileAlreadyExistsException e) {
+      return new Answer(
+          Status.INVALID_ARGUMENT, "'" + file + "' is there already: choose another file");
+    } catch (IOException | InvalidPathException e) {
+      return new Answer(
+          Status.INVALID_ARGUMENT, "the daemon can't write '" + file + "': " + e.getMessage());
+    }
+  }
+
+  private Answer stopRecording() {
+    TraceRecorder before = trace;
+    if (before == null) {
+      return new Answer(Status.INVALID_ARGUMENT, "no recording is under way");
+    }
+    trace = null;
+    before.close();
+    TraceRecorder.Summary summary = before.summary();
+    return new Answer(
+        summary.failed() ? Status.IO_ERROR : Status.OK,
+        summary.requests()
+            + " lookups of "
+            + summary.blocks()
+            + " blocks in '"
+            + summary.file()
+            + "', "
+            + summary.lost()
+            + " not taken"
+            + (summary.failed() ? "; the file could not be written to its end" : ""));
   }
 
   private Answer setAdmission(String specification) {

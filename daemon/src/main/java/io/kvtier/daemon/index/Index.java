@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.daemon.trace.TraceRecorder;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
@@ -22,6 +23,8 @@ import org.jspecify.annotations.Nullable;
  * the index's thread.
  */
 final class Index implements BlockStore.Listener {
+  private static final long[] NOTHING = {};
+
   private final Directory directory;
   private final Namespaces namespaces;
   private final Counters counters;
@@ -233,8 +236,13 @@ final class Index implements BlockStore.Listener {
     writer.begin(session, request);
     int hits = 0;
     int onSsd = 0;
+    TraceRecorder recording = admin.recording();
+    long[] recorded = recording == null ? NOTHING : new long[request.count + 1];
     for (int i = 0; i < request.count; i++) {
       int block = find(request, i);
+      if (recording != null) {
+        recorded[i + 1] = directory.soughtFingerprint(request.namespaceId, request.group);
+      }
       if (block == Directory.NONE) {
         writer.add(Status.MISS, TierId.NONE);
       } else if (store.host().isResident(block)) {
@@ -247,6 +255,9 @@ final class Index implements BlockStore.Listener {
       } else {
         writer.add(Status.PENDING, TierId.NONE);
       }
+    }
+    if (recording != null) {
+      recording.record(clock.getAsLong(), recorded);
     }
     Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
     writer.end(namespace == null ? 0 : store.estimatedSsdReadNs(onSsd * namespace.blockBytes()));

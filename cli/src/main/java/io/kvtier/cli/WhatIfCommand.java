@@ -1,0 +1,56 @@
+package io.kvtier.cli;
+
+import com.eclipsesource.json.JsonArray;
+import com.eclipsesource.json.JsonObject;
+import com.eclipsesource.json.JsonValue;
+import io.kvtier.client.KvtierClient;
+import java.util.Locale;
+import picocli.CommandLine.Command;
+
+/** What tiers of other sizes, or under other policies, would have hit. */
+@Command(
+    name = "whatif",
+    description = {
+      "Shows what the tiers would have hit with half, double or ten times their size, and under other policies.",
+      "Only a tier under the policy 'auto' watches: kvtier policy host auto."
+    })
+final class WhatIfCommand extends DaemonCommand {
+  @Override
+  int run(KvtierClient client) {
+    JsonArray all = new JsonArray();
+    Table table = new Table("TIER", ">SIZE", "POLICY", ">PREFIX HITS", ">BLOCK HITS", ">SAMPLED");
+    StringBuilder policies = new StringBuilder();
+    for (Report.Tier tier : report(client).tiers()) {
+      policies.append(policies.isEmpty() ? "" : ", ").append(tier.name()).append(' ');
+      policies.append(tier.json().getString("policy", "-"));
+      JsonValue curves = tier.json().get("what_if");
+      if (curves == null) {
+        continue;
+      }
+      for (JsonValue each : curves.asArray()) {
+        JsonObject one = new JsonObject(each.asObject()).add("tier", tier.name());
+        all.add(one);
+        long references = one.getLong("references", 0);
+        table.row(
+            tier.name(),
+            String.format(Locale.ROOT, "%.4gx", one.getDouble("factor", 0)),
+            one.getString("policy", "-"),
+            Units.percent(one.getLong("prefix_hits", 0), references),
+            Units.percent(one.getLong("block_hits", 0), references),
+            Units.count(references));
+      }
+    }
+    if (isJson()) {
+      line(all.toString());
+    } else if (all.isEmpty()) {
+      throw new Failure(
+          Failure.NEGATIVE,
+          "no tier watches other sizes (policies: "
+              + policies
+              + "): choose 'kvtier policy host auto', let it see some requests, and ask again");
+    } else {
+      table.lines().forEach(this::line);
+    }
+    return 0;
+  }
+}
