@@ -6,21 +6,31 @@ import java.io.UncheckedIOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.channels.FileChannel;
 import java.nio.channels.OverlappingFileLockException;
+import java.nio.file.AccessDeniedException;
+import java.nio.file.DirectoryStream;
+import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.FileStore;
 import java.nio.file.Files;
+import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.HashSet;
 import java.util.Locale;
+import java.util.Set;
+import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /**
  * Preallocated files in one directory, one a region, with direct IO where the file system has it.
  */
 public final class FileDevice implements SlotDevice {
+  private static final Pattern OURS = Pattern.compile("slots-[0-9]{4,}\\.dat");
+
   private final DirectFile[] files;
   private final @Nullable FileChannel lock;
 
   /**
-   * Opens or makes the files and takes their space.
+   * Opens or makes the files and takes their space: all of it, or none.
    *
    * @throws IOException naming the directory and what is wrong with it
    */
@@ -32,17 +42,34 @@ public final class FileDevice implements SlotDevice {
     }
     try {
       Files.createDirectories(directory);
+    } catch (FileAlreadyExistsException e) {
+      throw new IOException("ssd.directory '" + directory + "' is there already as a file", e);
+    } catch (AccessDeniedException e) {
+      throw new IOException(
+          "ssd.directory '"
+              + directory
+              + "' can't be made: no permission to write in "
+              + e.getFile()
+              + "; choose another ssd.directory",
+          e);
     } catch (IOException e) {
       throw new IOException("ssd.directory '" + directory + "' can't be made: " + e, e);
     }
     lock = lock(directory);
     try {
-      for (int i = 0; i < regions; i++) {
-        files[i] =
-            DirectFile.open(
-                directory.resolve(String.format(Locale.ROOT, "slots-%04d.dat", i)), regionBytes);
+      requireRoom(directory, regions * regionBytes, removeMisfits(directory, regions, regionBytes));
+    } catch (IOException | RuntimeException e) {
+      close();
+      throw e;
+    }
+    int opened = 0;
+    try {
+      while (opened < regions) {
+        files[opened] = DirectFile.open(fileOf(directory, opened), regionBytes);
+        opened++;
       }
     } catch (IOException e) {
+      giveBack(directory, opened, e);
       close();
       throw new IOException(
           "SSD tier of "
@@ -55,6 +82,69 @@ public final class FileDevice implements SlotDevice {
               + e.getMessage()
               + "; lower ssd.bytes or choose another ssd.directory",
           e);
+    }
+  }
+
+  private static Path fileOf(Path directory, int region) {
+    return directory.resolve(String.format(Locale.ROOT, "slots-%04d.dat", region));
+  }
+
+  /**
+   * Removes the files of an earlier configuration, which would take space beyond the limit. No
+   * block outlives its daemon, so there is nothing in them to keep.
+   *
+   * @return the bytes of the files that stay
+   */
+  private static long removeMisfits(Path directory, int regions, long regionBytes)
+      throws IOException {
+    Set<Path> wanted = new HashSet<>();
+    for (int i = 0; i < regions; i++) {
+      wanted.add(fileOf(directory, i));
+    }
+    long kept = 0;
+    try (DirectoryStream<Path> present = Files.newDirectoryStream(directory, "slots-*.dat")) {
+      for (Path file : present) {
+        if (!OURS.matcher(file.getFileName().toString()).matches()
+            || !Files.isRegularFile(file, LinkOption.NOFOLLOW_LINKS)) {
+          continue;
+        }
+        if (wanted.contains(file) && Files.size(file) == regionBytes) {
+          kept += regionBytes;
+        } else {
+          Files.delete(file);
+        }
+      }
+    }
+    return kept;
+  }
+
+  /** Asked before space is taken: a disk that is full for a moment fails others for good. */
+  private static void requireRoom(Path directory, long bytes, long taken) throws IOException {
+    FileStore disk = Files.getFileStore(directory);
+    // A file system that tells no sizes is not asked; taking the space is the last word anyway.
+    if (disk.getTotalSpace() > 0 && bytes - taken > disk.getUsableSpace()) {
+      throw new IOException(
+          "ssd.bytes is "
+              + bytes
+              + " bytes, but only "
+              + (disk.getUsableSpace() + taken)
+              + " bytes of disk space are available in '"
+              + directory
+              + "': lower ssd.bytes or choose another ssd.directory");
+    }
+  }
+
+  /** A daemon that does not start leaves no space taken. */
+  private static void giveBack(Path directory, int opened, IOException cause) {
+    for (int i = 0; i <= opened; i++) {
+      Path file = fileOf(directory, i);
+      try {
+        if (Files.isRegularFile(file, LinkOption.NOFOLLOW_LINKS)) {
+          Files.delete(file);
+        }
+      } catch (IOException e) {
+        cause.addSuppressed(e);
+      }
     }
   }
 

@@ -7,7 +7,10 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -42,5 +45,35 @@ class FileDeviceTest {
       first.close();
     }
     new FileDevice(directory, 1, 16 * PAGE).close();
+  }
+
+  @Test
+  void open_moreThanTheDiskHas_isRefusedBeforeItTakesAny() throws IOException {
+    IOException error =
+        assertThrows(IOException.class, () -> new FileDevice(directory, 2, 1L << 50));
+    assertTrue(String.valueOf(error.getMessage()).contains("of disk space are available"));
+    assertEquals(List.of("lock"), files());
+  }
+
+  @Test
+  void open_aFileFails_givesBackWhatItTook() throws IOException {
+    Files.createDirectory(directory.resolve("slots-0001.dat"));
+    assertThrows(IOException.class, () -> new FileDevice(directory, 3, 16 * PAGE));
+    assertEquals(List.of("lock", "slots-0001.dat"), files());
+  }
+
+  @Test
+  void open_smallerThanBefore_removesWhatIsOverTheLimit() throws IOException {
+    new FileDevice(directory, 3, 16 * PAGE).close();
+    Files.createFile(directory.resolve("slots-of-somebody-else.dat"));
+    new FileDevice(directory, 1, 8 * PAGE).close();
+    assertEquals(List.of("lock", "slots-0000.dat", "slots-of-somebody-else.dat"), files());
+    assertEquals(8 * PAGE, Files.size(directory.resolve("slots-0000.dat")));
+  }
+
+  private List<String> files() throws IOException {
+    try (Stream<Path> list = Files.list(directory)) {
+      return list.map(file -> file.getFileName().toString()).sorted().toList();
+    }
   }
 }
