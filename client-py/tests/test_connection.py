@@ -80,6 +80,32 @@ def test_client_socketLeftBehind_saysSo(folder: Path) -> None:
         Client(folder / "left.sock").connect()
 
 
+def test_client_regularFileAtThePath_saysSo(folder: Path) -> None:
+    (folder / "file.sock").touch()
+    with pytest.raises(Unavailable, match="no socket"):
+        Client(folder / "file.sock").connect()
+
+
+def test_client_noDaemon_logsOnceWhy(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with Client(folder / "none.sock") as client:
+        namespace = client.namespace("m", block_bytes=64)
+        for _ in range(3):
+            time.sleep(0.05)  # past the back-off: it tries again
+            assert namespace.lookup(KEYS).run == 0
+    assert [record.name for record in caplog.records] == ["kvtier"]
+    assert "none.sock" in caplog.text and "does not exist" in caplog.text and "UNAVAILABLE" in caplog.text
+
+
+def test_aioClient_noDaemon_logsOnceWhy(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with aio.Client(folder / "none.sock") as client:
+            namespace = await client.namespace("m", block_bytes=64)
+            assert (await namespace.lookup(KEYS)).run == 0
+
+    asyncio.run(scenario())
+    assert len(caplog.records) == 1 and "does not exist" in caplog.text
+
+
 def test_client_otherVersion_raisesNamingBoth(folder: Path) -> None:
     path = folder / "other.sock"
     listener = answering(path, welcome(7 << 16 | 3, Status.VERSION_MISMATCH, b"daemon 7.3.0"))

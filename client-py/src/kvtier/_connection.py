@@ -4,6 +4,7 @@ import array
 import logging
 import os
 import socket
+import stat
 import struct
 import threading
 import weakref
@@ -158,6 +159,7 @@ class Connection:
         self._lock = threading.Lock()
         self._closed = False
         self._tried = False
+        self._warned = False
         self._backoff_ns = _BACKOFF_FIRST_NS
         self._retry_at_ns = 0
         _connections.add(self)
@@ -186,8 +188,15 @@ class Connection:
             return None
         try:
             return self.open(deadline_ns)
-        except Unavailable:
+        except Unavailable as error:
+            self.warn(error)
             return None
+
+    def warn(self, error: Unavailable) -> None:
+        """Logs why there is no link, once until there was one again: the calls answer with a status alone."""
+        if not self._warned and self.reason == str(error):
+            self._warned = True
+            _log.warning("%s; calls answer UNAVAILABLE until a daemon does", error)
 
     def open(self, deadline_ns: int) -> Link:
         """The live link, or a new one at once.
@@ -213,6 +222,7 @@ class Connection:
                 self._backoff_ns = min(2 * self._backoff_ns, _BACKOFF_LAST_NS)
                 raise
             self._backoff_ns = _BACKOFF_FIRST_NS
+            self._warned = False
             self._link = link
             return link
         finally:
@@ -269,6 +279,8 @@ def _open_link(path: str, name: str, ring_bytes: int, deadline_ns: int) -> Link:
         except FileNotFoundError:
             raise Unavailable(f"no daemon listens at {path}: the socket does not exist") from None
         except ConnectionRefusedError:
+            if not stat.S_ISSOCK(os.stat(path).st_mode):
+                raise Unavailable(f"no daemon listens at {path}: it is no socket") from None
             raise Unavailable(f"no daemon listens at {path}: the socket was left behind by one that ended") from None
         except (ConnectionResetError, BrokenPipeError):
             raise Unavailable(f"the daemon at {path} ended while this client connected") from None

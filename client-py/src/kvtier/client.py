@@ -51,8 +51,8 @@ class Client:
             self._connection.open(self._answer_by(None))
         except VersionMismatch:
             raise
-        except Unavailable:
-            pass
+        except Unavailable as error:
+            self._connection.warn(error)
 
     def connect(self, timeout: float | None = None) -> None:
         """Connects now, unless a session is open.
