@@ -187,9 +187,13 @@ final class Connector implements Runnable {
     int errno = e instanceof ErrnoException failed ? failed.errno() : 0;
     return switch (errno) {
       case Errno.ENOENT, Errno.ECONNREFUSED ->
-          "no daemon at " + config.socket() + ": start kvtierd there, or name its socket";
+          "no daemon at "
+              + config.socket()
+              + ": start kvtierd there, or set KVTIER_SOCKET to its socket";
       case Errno.EACCES, Errno.EPERM ->
-          "no permission to use " + config.socket() + ": the daemon serves another user or group";
+          "no permission to use "
+              + config.socket()
+              + ": the daemon serves another user or group (its socket.users, groups and mode)";
       default -> "no daemon at " + config.socket() + ": " + e.getMessage();
     };
   }
