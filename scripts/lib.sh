@@ -109,9 +109,17 @@ build_java() {
   say "building the Java modules (the first build downloads its dependencies and takes a few minutes)"
   touch "$KVTIER_ROOT/target/.building"
   # Warnings are logged, unlike with -q: with -Werror the warning is the reason for the failure.
-  if ! (cd "$KVTIER_ROOT" && MAVEN_OPTS="$MAVEN_OPTS -Dorg.slf4j.simpleLogger.defaultLogLevel=warn" \
-    "$MVN" -B -ntp -Pquick package) >"$KVTIER_ROOT/target/build.log" 2>&1; then
+  local code=0
+  (cd "$KVTIER_ROOT" && MAVEN_OPTS="$MAVEN_OPTS -Dorg.slf4j.simpleLogger.defaultLogLevel=warn" \
+    "$MVN" -B -ntp -Pquick package) >"$KVTIER_ROOT/target/build.log" 2>&1 || code=$?
+  if [ "$code" -ne 0 ]; then
     rm -f "$KVTIER_ROOT/target/.building"
+    # Maven ends by itself at ^C and SIGTERM, so the shell goes on.
+    case $code in 130 | 143)
+      say "the Java build was interrupted; the next start builds again"
+      exit "$code"
+      ;;
+    esac
     cat "$KVTIER_ROOT/target/build.log" >&2
     die "the Java build failed; its reason is above."
   fi
