@@ -125,10 +125,12 @@ def test_daemonKilled_whileWaiting_noticedSoon(fresh_daemon: Daemon) -> None:
     namespace = client.namespace("waiting", block_bytes=4096)
     some = keys("waiting", 1)
     fresh_daemon.pause()
-    threading.Timer(0.2, fresh_daemon.kill).start()
+    killer = threading.Timer(0.2, fresh_daemon.kill)
+    killer.start()
     started = time.monotonic()
     assert namespace.get(some, bytearray(4096)).statuses == [Status.UNAVAILABLE]
     assert time.monotonic() - started < 1
+    killer.join()  # it reaps the daemon, and so would the end of the test
     started = time.monotonic()
     assert namespace.get(some, bytearray(4096)).statuses == [Status.UNAVAILABLE]
     assert time.monotonic() - started < 0.2
