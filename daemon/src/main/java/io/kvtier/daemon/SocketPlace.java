@@ -30,6 +30,15 @@ final class SocketPlace implements AutoCloseable {
 
   /** Takes a path; throws with the reason when somebody else has it, or it is no socket's. */
   static SocketPlace take(Path path) throws IOException {
+    Path folder = path.toAbsolutePath().getParent();
+    if (folder != null && !Files.isDirectory(folder)) {
+      throw new IOException(
+          "socket.path '"
+              + path
+              + "' is in a folder that does not exist: make '"
+              + folder
+              + "', or choose another path");
+    }
     Path lockPath = path.resolveSibling(path.getFileName() + ".lock");
     FileChannel lock;
     try {

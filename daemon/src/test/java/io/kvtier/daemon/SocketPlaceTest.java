@@ -66,4 +66,13 @@ class SocketPlaceTest {
     IOException again = assertThrows(IOException.class, () -> SocketPlace.take(path));
     assertTrue(String.valueOf(again.getMessage()).contains("no socket"), again::getMessage);
   }
+
+  @Test
+  void take_inAFolderThatIsNotThere_saysSo() {
+    Path path = folder.resolve("nowhere").resolve("kvtier.sock");
+    IOException refused = assertThrows(IOException.class, () -> SocketPlace.take(path));
+    assertTrue(
+        String.valueOf(refused.getMessage()).contains("folder that does not exist"),
+        refused::getMessage);
+  }
 }
