@@ -431,3 +431,9 @@ def _can_open(daemon: Daemon) -> bool:
         assert error.errno in (errno.EAGAIN, errno.ETIMEDOUT, None)
         return False
     return True
+
+
+def test_nameWithLineBreaks_forgesNoLine(daemon: Daemon) -> None:
+    with Client(daemon.socket_path, name="a\nb\x1b[31m") as client:
+        names = [session["name"] for session in client.stats()["sessions"]]
+    assert any("a?b?[31m" in name for name in names), names

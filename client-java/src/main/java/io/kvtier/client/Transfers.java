@@ -8,6 +8,7 @@ import java.util.ArrayDeque;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.jspecify.annotations.Nullable;
 
@@ -107,13 +108,20 @@ final class Transfers {
     OperationFuture<BatchResult> future = new OperationFuture<>();
     AtomicBoolean cancelled = new AtomicBoolean();
     future.onCancel(() -> cancelled.set(true));
-    copies.execute(() -> {
-      try {
-        future.answer(put(namespace, keys, sources, options, cancelled));
-      } catch (RuntimeException | Error e) {
-        future.completeExceptionally(e);
-      }
-    });
+    Runnable put =
+        () -> {
+          try {
+            future.answer(put(namespace, keys, sources, options, cancelled));
+          } catch (RuntimeException | Error e) {
+            future.completeExceptionally(e);
+          }
+        };
+    try {
+      copies.execute(put);
+    } catch (RejectedExecutionException e) {
+      // The client is closed: there is no session, and so no waiting.
+      put.run();
+    }
     return future;
   }
 

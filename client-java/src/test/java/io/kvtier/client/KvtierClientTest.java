@@ -11,6 +11,7 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.Words;
 import java.io.IOException;
+import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -220,6 +221,16 @@ final class KvtierClientTest {
               .thenApply(first -> client.blocking().lookup(namespace, KEY).status());
       assertEquals(Status.OK, nested.join());
     }
+  }
+
+  @Test
+  void putAsync_afterClose_isUnavailable() {
+    KvtierClient client = open();
+    Namespace namespace = client.namespace("n", 16, Map.of());
+    client.close();
+    BatchResult put =
+        namespace.put(Keys.of(new byte[] {1}), List.of(MemorySegment.ofArray(new byte[16]))).join();
+    assertEquals(Status.UNAVAILABLE, put.status());
   }
 
   @Test

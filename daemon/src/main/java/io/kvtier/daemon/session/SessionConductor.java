@@ -279,8 +279,10 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
         Math.min(
             Words.getShort(hello, HandshakeDescriptor.HELLO_NAME_BYTES_OFFSET),
             Math.min(256, bytes.length - HandshakeDescriptor.HELLO_NAME_OFFSET));
+    // It goes into logs and onto terminals: it shall not write lines or colours of its own.
     String name =
-        new String(bytes, HandshakeDescriptor.HELLO_NAME_OFFSET, nameBytes, StandardCharsets.UTF_8);
+        new String(bytes, HandshakeDescriptor.HELLO_NAME_OFFSET, nameBytes, StandardCharsets.UTF_8)
+            .replaceAll("\\p{Cntrl}", "?");
     open(connection, name, requestBytes, completionBytes);
   }
 
