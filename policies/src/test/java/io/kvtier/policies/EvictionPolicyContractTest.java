@@ -206,8 +206,9 @@ final class EvictionPolicyContractTest {
       insert(policy, block, i);
     }
     assertEquals(BLOCKS, evicted.cardinality());
-    if (!specification.endsWith("tinylfu")) {
-      // TinyLFU keeps the old where the new is used no more often.
+    if (!specification.endsWith("tinylfu") && !specification.equals("forecast")) {
+      // TinyLFU keeps the old where the new is used no more often; so does a forecast that has seen
+      // nothing come back soon.
       assertEquals(BLOCKS, evicted.nextClearBit(0));
     }
   }

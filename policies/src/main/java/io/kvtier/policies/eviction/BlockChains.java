@@ -67,6 +67,21 @@ final class BlockChains {
     size++;
   }
 
+  /** Puts a block that is in no list before another, as the older one. */
+  void insertBefore(int chain, int block, int newer) {
+    int older = links[2 * newer + 1];
+    links[2 * block] = newer;
+    links[2 * block + 1] = older;
+    links[2 * newer + 1] = block;
+    if (older == NONE) {
+      oldest[chain] = block;
+    } else {
+      links[2 * older] = block;
+    }
+    sizes[chain]++;
+    size++;
+  }
+
   /** Takes a block out of the list that it is in. */
   void remove(int chain, int block) {
     int next = links[2 * block];
