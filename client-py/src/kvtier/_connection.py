@@ -62,6 +62,8 @@ def namespace_properties(name: str, block_bytes: int, properties: dict[str, obje
     text = "\n".join(f"{key}={value}" for key, value in sorted(lines.items())).encode()
     if len(text) > protocol.TEXT_BYTES_MAX:
         raise InvalidArgument(f"the properties take {len(text)} bytes, at most {protocol.TEXT_BYTES_MAX} are possible")
+    if not isinstance(block_bytes, int):
+        raise TypeError(f"block_bytes is {block_bytes!r}; expected a number of bytes")
     if not 0 < block_bytes < 1 << 32:
         raise InvalidArgument(f"a block of {block_bytes} bytes: expected 1 to 4 GiB")
     return NamespaceProperties(name, block_bytes, text)

@@ -100,12 +100,26 @@ class Context(NamedTuple):
         )  # fmt: skip
 
 
+def instant_after(timeout: float) -> int:
+    """The instant, on the monotonic clock in ns, that lies so many seconds ahead.
+
+    Raises:
+        TypeError: it is no number.
+        InvalidArgument: it is not a length of time.
+    """
+    if not isinstance(timeout, (int, float)):
+        raise TypeError(f"timeout is {timeout!r}; expected seconds")
+    if not 0 <= timeout < 1e9:
+        raise InvalidArgument(f"timeout is {timeout!r}; expected 0 to 1e9 seconds")
+    return _core.monotonic_ns() + int(timeout * 1e9)
+
+
 def answer_by(timeout_s: float, options: Options) -> int:
     """When an operation ends at the latest, CLOCK_MONOTONIC ns."""
     deadline_ns = options.get("deadline_ns")
     if deadline_ns is not None:
         return deadline_ns
-    return _core.monotonic_ns() + int(options.get("timeout", timeout_s) * 1e9)
+    return instant_after(options.get("timeout", timeout_s))
 
 
 def context_of(
@@ -119,8 +133,13 @@ def context_of(
     group: int = 0,
     parent: bytes | None = None,
     depth: int = 0,
+    **unknown: object,
 ) -> Context:
     """The context of an operation with these options."""
+    if unknown:
+        raise TypeError(
+            f"unknown option {next(iter(unknown))!r}; there are timeout, priority, group, parent, depth (and leading_run, no_wait, lease for acquire and get)"
+        )
     margin_ns = min((answer_by_ns - _core.monotonic_ns()) >> 4, _MARGIN_NS_MAX)
     return Context(link, properties, answer_by_ns, answer_by_ns - max(margin_ns, 0), priority, group, parent, depth)
 

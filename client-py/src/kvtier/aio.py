@@ -109,7 +109,7 @@ class Client:
         return {} if link is None else counters_of(link)
 
     def _answer_by(self, timeout: float | None) -> int:
-        return monotonic_ns() + int((self._timeout_s if timeout is None else timeout) * 1e9)
+        return operations.instant_after(self._timeout_s if timeout is None else timeout)
 
     async def _link(self, answer_by_ns: int) -> Link | None:
         link = self._connection.current()

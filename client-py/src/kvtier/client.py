@@ -128,7 +128,7 @@ class Client:
         return {} if link is None else counters_of(link)
 
     def _answer_by(self, timeout: float | None) -> int:
-        return monotonic_ns() + int((self._timeout_s if timeout is None else timeout) * 1e9)
+        return operations.instant_after(self._timeout_s if timeout is None else timeout)
 
     def _context(self, properties: NamespaceProperties, options: Options) -> Context | None:
         answer_by_ns = operations.answer_by(self._timeout_s, options)
@@ -345,6 +345,8 @@ def _run(context: Context, operation: Operation[T]) -> T:
 
 def as_keys(keys: Iterable[bytes]) -> Sequence[bytes]:
     """Keys in a form that the extension reads."""
+    if isinstance(keys, (bytes, bytearray, memoryview, str)):
+        raise TypeError(f"keys is one {type(keys).__name__}; expected a list of keys, each of 1 to 32 bytes")
     return keys if isinstance(keys, (list, tuple)) else list(keys)
 
 
@@ -355,7 +357,7 @@ def acquire_flags(leading_run: bool, no_wait: bool) -> int:
 def raise_refusal(status: Status, text: str, name: str) -> None:
     """Raises where a registration failed for what the caller asked, and not for want of a daemon."""
     if status is Status.NAMESPACE_MISMATCH:
-        raise NamespaceMismatch(f"namespace {name!r}: {text}")
+        raise NamespaceMismatch(text)
     if status in (Status.INVALID_ARGUMENT, Status.TOO_LARGE, Status.DENIED):
         raise InvalidArgument(f"namespace {name!r} was refused: {status.name}, {text}")
 

@@ -30,7 +30,7 @@ final class TiersCommand extends DaemonCommand {
             ">FULL",
             ">BLOCKS",
             ">IN FLIGHT",
-            ">FREE",
+            ">FREE SLOTS",
             "POLICY",
             "WHERE");
     Table classes = new Table("TIER", ">SLOT", ">REGIONS", ">FREE SLOTS");

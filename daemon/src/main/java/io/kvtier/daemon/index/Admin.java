@@ -3,8 +3,10 @@ package io.kvtier.daemon.index;
 import io.kvtier.daemon.trace.TraceRecorder;
 import io.kvtier.protocol.Status;
 import java.io.IOException;
+import java.nio.file.AccessDeniedException;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.InvalidPathException;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.Locale;
 import org.jspecify.annotations.Nullable;
@@ -89,8 +91,16 @@ final class Admin {
           Status.INVALID_ARGUMENT, "'" + file + "' is there already: choose another file");
     } catch (IOException | InvalidPathException e) {
       return new Answer(
-          Status.INVALID_ARGUMENT, "the daemon can't write '" + file + "': " + e.getMessage());
+          Status.INVALID_ARGUMENT, "the daemon can't write '" + file + "': " + reason(e));
     }
+  }
+
+  private static String reason(Exception e) {
+    return switch (e) {
+      case NoSuchFileException _ -> "its folder does not exist";
+      case AccessDeniedException _ -> "its user may not";
+      default -> String.valueOf(e.getMessage());
+    };
   }
 
   private Answer stopRecording() {
@@ -133,7 +143,7 @@ final class Admin {
           default -> null;
         };
     if (line == null) {
-      return new Answer(Status.INVALID_ARGUMENT, "there is no tier '" + tier + "': " + USAGE);
+      return new Answer(Status.INVALID_ARGUMENT, "there is no tier '" + tier + "': host or ssd");
     }
     String before = line.policyName();
     try {
