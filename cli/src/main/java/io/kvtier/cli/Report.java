@@ -58,6 +58,12 @@ record Report(JsonObject json) {
     return objects(json, "namespaces").stream().map(Namespace::new).toList();
   }
 
+  /** How many clients there are, but for the one that asks and the daemon's own remote front. */
+  int otherClients() {
+    long clients = sessions().stream().filter(session -> session.getLong("id", 0) != 0).count();
+    return (int) Math.max(0, clients - 1);
+  }
+
   List<JsonObject> sessions() {
     return objects(json, "sessions");
   }

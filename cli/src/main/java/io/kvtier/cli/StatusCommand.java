@@ -30,7 +30,7 @@ final class StatusCommand extends DaemonCommand {
           answer.add(field, report.json().get(field));
         }
       }
-      answer.add("sessions", report.sessions().size());
+      answer.add("sessions", report.otherClients());
       answer.add("namespaces", report.namespaces().size());
       answer.add("balance", Report.balance(report.counters()));
       line(answer.toString());
@@ -65,8 +65,7 @@ final class StatusCommand extends DaemonCommand {
     long hits = counters.getOrDefault("hits_host", 0L) + counters.getOrDefault("hits_ssd", 0L);
     long asked = counters.getOrDefault("acquire_blocks", 0L);
     line(pad("namespaces") + report.namespaces().size());
-    // This command's own session is one of them.
-    line(pad("sessions") + Math.max(0, report.sessions().size() - 1));
+    line(pad("sessions") + report.otherClients());
     line(
         pad("hits")
             + Units.count(hits)

@@ -23,7 +23,7 @@ import picocli.CommandLine.Option;
     description = "Keeps the KV cache of LLM inference engines in host memory and on SSD.",
     footer = {
       "",
-      "Exit codes: 0 stopped by a signal, 1 a part could not be started, 2 wrong usage or configuration."
+      "Exit codes: 128 and the number of the signal that stopped it, 1 a part could not be started, 2 wrong usage or configuration."
     })
 public final class Kvtierd implements Callable<Integer> {
   @Option(

@@ -2,13 +2,14 @@ package io.kvtier.daemon.index;
 
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Status;
+import io.kvtier.tiers.slots.SlotAllocator;
 import org.jspecify.annotations.Nullable;
 
 /** The sessions that the index serves, each in a place. */
 final class SessionTable {
   private final @Nullable Session[] sessions;
   private final Counters counters;
-  private int count;
+  private int clients;
   private int end;
 
   SessionTable(int sessionsMax, Counters counters) {
@@ -22,14 +23,19 @@ final class SessionTable {
       if (sessions[i] == null) {
         session.index = i;
         sessions[i] = session;
-        count++;
+        clients += isClient(session) ? 1 : 0;
         end = Math.max(end, i + 1);
         counters.add(Counter.SESSIONS_OPENED, 1);
-        counters.set(Counter.GAUGE_SESSIONS, count);
+        counters.set(Counter.GAUGE_SESSIONS, clients);
         return true;
       }
     }
     return false;
+  }
+
+  /** The gRPC server's own sessions are none of a client's. */
+  private static boolean isClient(Session session) {
+    return session.id() != SlotAllocator.DAEMON;
   }
 
   /** Whether a session was taken in and not removed. */
@@ -42,8 +48,8 @@ final class SessionTable {
     while (end > 0 && sessions[end - 1] == null) {
       end--;
     }
-    count--;
-    counters.set(Counter.GAUGE_SESSIONS, count);
+    clients -= isClient(session) ? 1 : 0;
+    counters.set(Counter.GAUGE_SESSIONS, clients);
   }
 
   /** One past the last place in use. */
