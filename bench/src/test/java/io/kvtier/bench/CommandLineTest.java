@@ -126,7 +126,8 @@ final class CommandLineTest {
 
       daemon.signal("STOP");
       try {
-        assertEquals(3, run("status", "--timeout=0.3").exitCode(), "no welcome, no daemon");
+        Ran silent = run("status", "--timeout=0.3");
+        assertEquals(3, silent.exitCode(), "no welcome, no daemon");
       } finally {
         daemon.signal("CONT");
       }

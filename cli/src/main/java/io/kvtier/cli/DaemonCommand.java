@@ -78,6 +78,11 @@ abstract class DaemonCommand implements Callable<Integer> {
     return spec.commandLine().getOut();
   }
 
+  /** Prints what the daemon said it did. */
+  void say(String text) {
+    line(json ? new JsonObject().add("done", text).toString() : text);
+  }
+
   /** Prints a line; {@code @|bold text|@} is bold on a terminal. */
   void line(String text) {
     out().println(styled(text));

@@ -60,7 +60,7 @@ final class TraceCommand implements Runnable {
         throw new Failure(
             Failure.USAGE, "--max-requests is " + requestsMax + ", expected 1 or more");
       }
-      line(ask(client, "trace record " + requestsMax + " " + file.toAbsolutePath()));
+      say(ask(client, "trace record " + requestsMax + " " + file.toAbsolutePath()));
       return 0;
     }
   }
@@ -70,7 +70,7 @@ final class TraceCommand implements Runnable {
   static final class StopCommand extends DaemonCommand {
     @Override
     int run(KvtierClient client) {
-      line(ask(client, "trace stop"));
+      say(ask(client, "trace stop"));
       return 0;
     }
   }

@@ -40,7 +40,9 @@ final class Connector implements Runnable {
     this.config = config;
     this.answered = answered;
     this.sessionChanged = sessionChanged;
-    this.problem = new Problem(Status.UNAVAILABLE, "not connected yet");
+    this.problem =
+        new Problem(
+            Status.UNAVAILABLE, "the daemon at " + config.socket() + " has not answered yet");
     this.thread = Thread.ofPlatform().daemon().name("kvtier-connect").unstarted(this);
   }
 
