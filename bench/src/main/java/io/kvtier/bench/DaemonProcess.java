@@ -9,10 +9,12 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.stream.Stream;
 
 /** A daemon of its own for one scenario: enough host memory that nothing is evicted, and no SSD. */
 final class DaemonProcess implements AutoCloseable {
@@ -100,8 +102,17 @@ final class DaemonProcess implements AutoCloseable {
       process.destroyForcibly();
       Thread.currentThread().interrupt();
     }
-    Files.deleteIfExists(socket);
-    Files.deleteIfExists(folder.resolve("ssd"));
-    Files.deleteIfExists(folder);
+    deleteFolder();
+  }
+
+  /** With what the daemon leaves beside its socket. */
+  private void deleteFolder() throws IOException {
+    List<Path> left;
+    try (Stream<Path> paths = Files.walk(folder)) {
+      left = paths.sorted(Comparator.reverseOrder()).toList();
+    }
+    for (Path path : left) {
+      Files.delete(path);
+    }
   }
 }
