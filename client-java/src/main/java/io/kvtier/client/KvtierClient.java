@@ -191,7 +191,8 @@ public final class KvtierClient implements AutoCloseable {
     private String name = "java";
     private Duration timeout = Duration.ofSeconds(10);
     private Duration connectTimeout = Duration.ofSeconds(2);
-    private Duration spin = Duration.ofNanos(20_000);
+    // About a sleep and its wake-up: spinning longer loses more than it can win.
+    private Duration spin = Duration.ofNanos(60_000);
     private int requestRingBytes = Protocol.RING_BYTES_DEFAULT;
     private int completionRingBytes = Protocol.RING_BYTES_DEFAULT;
     private @Nullable Executor copies;
@@ -225,7 +226,7 @@ public final class KvtierClient implements AutoCloseable {
       return this;
     }
 
-    /** How long a waiting thread spins before it sleeps. */
+    /** How long a waiting thread spins at most before it sleeps. */
     public Builder spin(Duration value) {
       if (value.isNegative() || value.compareTo(SPIN_MAX) > 0) {
         throw new IllegalArgumentException("a thread spins at most " + SPIN_MAX + ", not " + value);

@@ -17,7 +17,7 @@ import org.jspecify.annotations.Nullable;
  * the next or the last one while this one is copied.
  */
 final class Transfers {
-  private static final long PUT_BYTES = 4L << 20;
+  private static final long PUT_BYTES = 8L << 20;
   private static final int COMMITS_AHEAD = 4;
 
   // What is copied while a sleeping daemon wakes up: 30 to 80 us, at the speeds of memory.
@@ -159,6 +159,7 @@ final class Transfers {
                 operations.await(reserved, batch -> Reservations.read(operations, batch, options)),
                 sources,
                 from,
+                !more,
                 deadlineNs));
         if (commits.size() > COMMITS_AHEAD) {
           commits.remove().note(outcome);
@@ -190,8 +191,17 @@ final class Transfers {
         Verb.RESERVE, namespace, keys.slice(from, to), at(options, keys, from), deadlineNs, null);
   }
 
+  /**
+   * Fills what was reserved, and sends the commit.
+   *
+   * @param last nothing follows: somebody will wait for this commit
+   */
   private static Commit copyIn(
-      Reservations reservations, List<MemorySegment> sources, int from, long deadlineNs) {
+      Reservations reservations,
+      List<MemorySegment> sources,
+      int from,
+      boolean last,
+      long deadlineNs) {
     int[] checksums = new int[reservations.count()];
     long left = reservations.granted() * (sources.isEmpty() ? 0 : sources.getFirst().byteSize());
     try {
@@ -199,7 +209,8 @@ final class Transfers {
         if (reservations.isReserved(i)) {
           MemorySegment source = sources.get(from + i);
           MemorySegment slot = reservations.segment(i);
-          boolean little = left > ANNOUNCE_BYTES && left - source.byteSize() <= ANNOUNCE_BYTES;
+          boolean little =
+              last && left > ANNOUNCE_BYTES && left - source.byteSize() <= ANNOUNCE_BYTES;
           left -= source.byteSize();
           checksums[i] =
               little

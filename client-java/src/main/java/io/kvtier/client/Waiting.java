@@ -12,8 +12,9 @@ import java.util.function.BooleanSupplier;
 
 /**
  * How threads wait for a session's completions. They first spin for some microseconds, looking at
- * the ring's tail only. Then one of them, the <em>sleeper</em>, sleeps on the futex that the daemon
- * wakes; the others park until the sleeper has drained their completions, or passes its place on.
+ * the ring's tail only: {@link Spinning} says how long. Then one of them, the <em>sleeper</em>,
+ * sleeps on the futex that the daemon wakes; the others park until the sleeper has drained their
+ * completions, or passes its place on.
  *
  * <p>No sleep is for ever: each lasts {@link #SLICE_NS} at most, after which the end of the session
  * is looked for.
@@ -23,7 +24,7 @@ final class Waiting {
 
   private final Session session;
   private final MemorySegment region;
-  private final long spinNs;
+  private final Spinning spinning;
   private final AtomicBoolean sleeping = new AtomicBoolean();
   private final Queue<Thread> followers = new ConcurrentLinkedQueue<>();
 
@@ -31,12 +32,12 @@ final class Waiting {
    * The waiting of one session.
    *
    * @param region the session's memory
-   * @param spinNs how long a thread spins before it sleeps
+   * @param spinNs how long a thread spins at most before it sleeps
    */
   Waiting(Session session, MemorySegment region, long spinNs) {
     this.session = session;
     this.region = region;
-    this.spinNs = spinNs;
+    this.spinning = new Spinning(spinNs);
   }
 
   /**
@@ -48,14 +49,17 @@ final class Waiting {
     if (call.isDone()) {
       return call;
     }
+    long spinNs = spinning.nextNs();
     long spinEnd = System.nanoTime() + spinNs;
     do {
       session.poll();
       if (call.isDone()) {
+        spinning.succeeded();
         return call;
       }
       Thread.onSpinWait();
     } while (System.nanoTime() - spinEnd < 0);
+    spinning.failed(spinNs);
     return awaitAsleep(call);
   }
 
@@ -154,12 +158,16 @@ final class Waiting {
     try {
       long end = System.nanoTime() + SLICE_NS;
       while (!done.getAsBoolean() && System.nanoTime() - end < 0) {
+        long spinNs = spinning.nextNs();
         long spinEnd = System.nanoTime() + spinNs;
         do {
           session.poll();
           Thread.onSpinWait();
         } while (!done.getAsBoolean() && System.nanoTime() - spinEnd < 0);
-        if (!done.getAsBoolean()) {
+        if (done.getAsBoolean()) {
+          spinning.succeeded();
+        } else {
+          spinning.failed(spinNs);
           sleep(done, SLICE_NS);
         }
       }
