@@ -489,6 +489,26 @@ def test_scatter_written_idsOfWhatWasWritten() -> None:
     assert os.pread(fd, 8192, 0) == data[:4096] + data[3 * 4096 :]
 
 
+@pytest.mark.parametrize("blocks", [1, 8, 9, 20])
+def test_scatter_announced_ringsBeforeTheLastBytes(peer: Peer, blocks: int) -> None:
+    slab, fd = slab_of(20 << 16)
+    body = b"".join(lease(offset=i << 16, length=1 << 16, identity=i) for i in range(blocks))
+    data = random.Random(8).randbytes(blocks << 16)
+    session = peer.session()
+    struct.pack_into("<I", peer.daemon, protocol.DAEMON_INDEX_WAITING_OFFSET, 1)
+    _, silent = _core.scatter({0: slab}, body, 0, data, 1 << 16)
+    with pytest.raises(BlockingIOError):
+        os.eventfd_read(peer.doorbell)
+    _, ids = _core.scatter({0: slab}, body, 0, data, 1 << 16, session)
+    assert ids == silent
+    assert os.pread(fd, len(data), 0) == data
+    if blocks > 8:
+        assert os.eventfd_read(peer.doorbell) == 1
+    else:
+        with pytest.raises(BlockingIOError):
+            os.eventfd_read(peer.doorbell)
+
+
 def test_slab_fileTooShort_raises() -> None:
     with pytest.raises(SessionError):
         _core.Slab(_memory(4096), 8192, True)

@@ -6,6 +6,10 @@
 /* A full ring has no wake-up of its own. */
 #define FULL_RING_NAP_NS 50000
 
+/* After so many spins in vain only every sixteenth is a full one: a tier is slow, or the daemon waits for the very core
+ * that is spun on. */
+enum { SPIN_FAILURES_MAX = 3, SPIN_TRIAL_EVERY = 16, SPIN_BRIEFER = 8 };
+
 static int has_news(Session *self, uint64_t seen) {
   return load64(self->base + KVTIER_SESSION_COMPLETION_TAIL_OFFSET) != seen
       || load32(self->base + KVTIER_SESSION_END_REASON_OFFSET) != 0;
@@ -15,7 +19,8 @@ static int has_news(Session *self, uint64_t seen) {
  * when the daemon is gone. */
 static int await_ring(Session *self, uint64_t seen, int64_t deadline_ns) {
   int64_t started_ns = now_ns();
-  int64_t spin_until_ns = started_ns + self->spin_ns;
+  int is_full = self->spin_failures < SPIN_FAILURES_MAX || ++self->spin_brief % SPIN_TRIAL_EVERY == 0;
+  int64_t spin_until_ns = started_ns + (is_full ? self->spin_ns : self->spin_ns / SPIN_BRIEFER);
   if (spin_until_ns > deadline_ns) {
     spin_until_ns = deadline_ns;
   }
@@ -28,6 +33,11 @@ static int await_ring(Session *self, uint64_t seen, int64_t deadline_ns) {
       relax();
     }
     time_ns = now_ns();
+  }
+  if (has_news(self, seen)) {
+    self->spin_failures = 0;
+  } else if (is_full && self->spin_failures < SPIN_FAILURES_MAX) {
+    self->spin_failures++;
   }
   if (!has_news(self, seen) && time_ns < deadline_ns) {
     if (is_hung_up(self->socket)) {

@@ -179,30 +179,57 @@ PyObject *core_gather(PyObject *module, PyObject *arguments) {
   return list;
 }
 
-/* scatter(slabs, body, first, source, block_bytes) -> (statuses, id and CRC32C of each block that was written) */
+/* What is copied while a sleeping daemon wakes up: 30 to 80 us, at the speeds of memory. */
+enum { ANNOUNCE_BYTES = 512 * 1024 };
+
+/* Copies all blocks into their slots. Somebody may wait for the commit that follows: then `announced` is the session,
+ * and its daemon shall be awake by then. */
+static size_t copy_in(Batch *batch, uint64_t block_bytes, Session *announced) {
+  size_t written = 0;
+  for (Py_ssize_t i = 0; i < batch->count; i++) {
+    written += batch->copies[i].slab != NULL;
+  }
+  uint64_t left = written * block_bytes;
+  for (Py_ssize_t i = 0; i < batch->count; i++) {
+    Copy *copy = &batch->copies[i];
+    if (copy->slab == NULL) {
+      continue;
+    }
+    size_t first = 0;
+    copy->crc32c = 0;
+    if (announced != NULL && left > ANNOUNCE_BYTES && left - block_bytes <= ANNOUNCE_BYTES) {
+      first = left - ANNOUNCE_BYTES;
+      copy->crc32c = kvtier_copy_crc32c(0, copy->destination, copy->source, first);
+      if (!announced->ended && load32(announced->fork_marker) == 1) {
+        ring_bell(announced);
+      }
+    }
+    copy->crc32c = kvtier_copy_crc32c(copy->crc32c, copy->destination + first, copy->source + first, block_bytes - first);
+    left -= block_bytes;
+  }
+  return written;
+}
+
+/* scatter(slabs, body, first, source, block_bytes[, session to announce the commit in]) -> (statuses, id and CRC32C of
+ * each block that was written) */
 PyObject *core_scatter(PyObject *module, PyObject *arguments) {
   (void)module;
   PyObject *slabs;
   PyObject *body;
   PyObject *source;
   Py_ssize_t first;
+  PyObject *announced = NULL;
   unsigned long long block_bytes;
-  if (!PyArg_ParseTuple(arguments, "O!O!nOK", &PyDict_Type, &slabs, &PyBytes_Type, &body, &first, &source,
-          &block_bytes)) {
+  if (!PyArg_ParseTuple(arguments, "O!O!nOK|O!", &PyDict_Type, &slabs, &PyBytes_Type, &body, &first, &source,
+          &block_bytes, session_type, &announced)) {
     return NULL;
   }
   Batch batch;
   PyObject *answer = NULL;
   if (batch_prepare(&batch, slabs, body, first, source, block_bytes, 1) == 0) {
-    size_t written = 0;
+    size_t written;
     Py_BEGIN_ALLOW_THREADS;
-    for (Py_ssize_t i = 0; i < batch.count; i++) {
-      Copy *copy = &batch.copies[i];
-      if (copy->slab != NULL) {
-        copy->crc32c = kvtier_copy_crc32c(0, copy->destination, copy->source, block_bytes);
-        written++;
-      }
-    }
+    written = copy_in(&batch, block_bytes, (Session *)announced);
     Py_END_ALLOW_THREADS;
     PyObject *ids = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(written * 16));
     if (ids != NULL) {

@@ -124,6 +124,8 @@ typedef struct {
   uint64_t session_id;
   uint64_t next_correlation;
   int64_t spin_ns;
+  unsigned spin_failures; /* in a row; the leader's, as the next */
+  unsigned spin_brief;
   atomic_int ended; /* changes with the GIL only; read without it too */
   int end_status;
   char end_text[192];
@@ -187,6 +189,7 @@ int write_body(uint8_t *at, const Request *request);
 
 uint8_t *claim(Session *self, size_t bytes);
 void publish(Session *self, size_t bytes, int bell);
+void ring_bell(Session *self);
 int give_back(Session *self, int verb, PyObject *ids, int corrupt);
 int give_back_orphans(Session *self);
 int keep_orphan(Session *self, int verb, PyObject *body);

@@ -72,5 +72,5 @@ def gather(
     /,
 ) -> list[Status]: ...
 def scatter(
-    slabs: dict[int, Slab], body: bytes, first: int, source: object, block_bytes: int, /
+    slabs: dict[int, Slab], body: bytes, first: int, source: object, block_bytes: int, announced: Session = ..., /
 ) -> tuple[list[Status], bytes]: ...

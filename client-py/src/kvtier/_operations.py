@@ -349,7 +349,8 @@ def put(context: Context, keys: Sequence[bytes], source: object) -> Operation[li
             if completion[0] is not _OK:
                 statuses[start : start + count] = [completion[0]] * count
                 continue
-            written, ids = yield from _write(context, completion[3], start, source)
+            is_last = index + 1 == len(windows)
+            written, ids = yield from _write(context, completion[3], start, source, is_last)
             if not ids:
                 statuses[start : start + count] = written
                 continue
@@ -377,7 +378,9 @@ def put(context: Context, keys: Sequence[bytes], source: object) -> Operation[li
     return statuses
 
 
-def _write(context: Context, body: bytes, start: int, source: object) -> Operation[tuple[list[Status], bytes]]:
+def _write(
+    context: Context, body: bytes, start: int, source: object, is_last: bool
+) -> Operation[tuple[list[Status], bytes]]:
     """Copies a window into its slots: statuses, and the ids to commit with their checksums. What was not written is aborted."""
     link = context.link
     granted = _core.granted_ids(body)
@@ -390,11 +393,13 @@ def _write(context: Context, body: bytes, start: int, source: object) -> Operati
     try:
         mapped = yield from _map(context, body, True)
         arguments = (link.write_slabs, body, start, source, block_bytes)
+        # Nobody waits for a commit that is not the last.
+        announced = (link.session,) if is_last else ()
         cost_bytes = (len(granted) >> 3) * block_bytes
         if cost_bytes <= _INLINE_BYTES:
-            statuses, ids = _core.scatter(*arguments)
+            statuses, ids = _core.scatter(*arguments, *announced)
         else:
-            statuses, ids = yield Work(cost_bytes, lambda: _core.scatter(*arguments))
+            statuses, ids = yield Work(cost_bytes, lambda: _core.scatter(*arguments, *announced))
         return _explained(statuses, mapped), ids
     finally:
         link.session.end_writing()

@@ -21,17 +21,21 @@ uint8_t *claim(Session *self, size_t bytes) {
   return self->requests + (self->tail & (self->request_bytes - 1));
 }
 
-void publish(Session *self, size_t bytes, int bell) {
-  self->tail += bytes;
-  store64(self->base + KVTIER_SESSION_REQUEST_TAIL_OFFSET, self->tail);
-  if (!bell) {
-    return;
-  }
+/* Wakes the daemon if it sleeps; needs no GIL. */
+void ring_bell(Session *self) {
   atomic_thread_fence(memory_order_seq_cst);
   if (load32(self->daemon + KVTIER_DAEMON_INDEX_WAITING_OFFSET) == 1) {
     const uint64_t one = 1;
     ssize_t ignored = write(self->doorbell, &one, sizeof one);
     (void)ignored; /* a full counter rings all the same */
+  }
+}
+
+void publish(Session *self, size_t bytes, int bell) {
+  self->tail += bytes;
+  store64(self->base + KVTIER_SESSION_REQUEST_TAIL_OFFSET, self->tail);
+  if (bell) {
+    ring_bell(self);
   }
 }
 

@@ -18,8 +18,8 @@
 #define MADV_WIPEONFORK 18
 #endif
 
-/* The peer may need the core that we spin on: a wake-up costs about as much as this. */
-#define SPIN_NS 15000
+/* About a sleep and its wake-up: spinning longer loses more than it can win. */
+#define SPIN_NS 60000
 
 void end_session(Session *self, int status, const char *format, ...) {
   if (self->ended) {
