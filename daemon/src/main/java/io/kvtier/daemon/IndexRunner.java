@@ -84,6 +84,7 @@ final class IndexRunner implements AutoCloseable {
     bell.ring();
     try {
       thread.join(5_000);
+      agent.stop();
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     }

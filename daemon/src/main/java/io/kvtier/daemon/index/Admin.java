@@ -65,7 +65,15 @@ final class Admin {
 
   /** The recording under way, if there is one. */
   @Nullable TraceRecorder recording() {
-    return trace;
+    TraceRecorder begun = trace;
+    return begun == null || begun.isEnded() ? null : begun;
+  }
+
+  /** The daemon stops: a recording is brought to its end. */
+  void stop() {
+    if (trace != null) {
+      trace.close();
+    }
   }
 
   private Answer record(String requests, String file) {

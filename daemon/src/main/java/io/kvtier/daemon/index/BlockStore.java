@@ -35,6 +35,9 @@ final class BlockStore implements Mover.Listener {
 
     /** Whether anybody still waits for the host copy. */
     boolean isAwaited(int block);
+
+    /** How many fresh blocks of a size class wait for a slot: they count toward what is evicted. */
+    int waitingForSlot(int sizeClass);
   }
 
   private static final int EVICTIONS_PER_ROUND = 64;
@@ -59,7 +62,6 @@ final class BlockStore implements Mover.Listener {
   private final IntConsumer dropSsdCopy = this::dropSsdCopy;
   private final VictimFilter onlyOnSsd;
   private final VictimFilter anyOnHost;
-  private final int[] waitingForSlot = new int[SlotAllocator.CLASSES_MAX];
 
   BlockStore(
       IndexAgent.Context context,
@@ -598,7 +600,7 @@ final class BlockStore implements Mover.Listener {
     long total = (long) regions * hostSlots.slotsPerRegion(sizeClass);
     int target =
         (int) Math.min(total / 4, Math.max(1, (long) (total * limits.freeTarget())))
-            + waitingForSlot[sizeClass]
+            + listener.waitingForSlot(sizeClass)
             + promotions.waiting(sizeClass);
     for (int i = 0; i < EVICTIONS_PER_ROUND; i++) {
       int under = mover.evictions(sizeClass);
@@ -617,14 +619,6 @@ final class BlockStore implements Mover.Listener {
    */
   boolean isRoomComing(int sizeClass) {
     return !isIdle() || host.isRoomComing(sizeClass);
-  }
-
-  /**
-   * Somebody waits for a slot of a size class, or no longer does: counts toward what is evicted
-   * ahead.
-   */
-  void addWaiting(int sizeClass, int delta) {
-    waitingForSlot[sizeClass] += delta;
   }
 
   /** Whether transfers wait to be settled. */
@@ -689,7 +683,7 @@ final class BlockStore implements Mover.Listener {
       out.append("; host class ").append(i).append(": regions ").append(slots.regionsOfClass(i));
       out.append(", free ").append(slots.freeOfClass(i));
       out.append(", leaving ").append(mover.evictions(i));
-      out.append(", waiting ").append(waitingForSlot[i]);
+      out.append(", waiting ").append(listener.waitingForSlot(i));
     }
     for (int i = 0; i < ssd.slots().classes(); i++) {
       out.append("; SSD class ").append(i).append(": regions ");

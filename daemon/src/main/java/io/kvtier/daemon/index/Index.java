@@ -395,6 +395,11 @@ final class Index implements BlockStore.Listener {
   }
 
   @Override
+  public int waitingForSlot(int sizeClass) {
+    return puts.waiting(sizeClass);
+  }
+
+  @Override
   public void onStoreSettled(int block, Status status) {
     scans.onStoreSettled(block, status);
   }
@@ -554,6 +559,11 @@ final class Index implements BlockStore.Listener {
       counters.add(Counter.LEASES_EXPIRED, 1);
       endHold(hold, sessions.owner(holds.sessionIndex(hold)));
     }
+  }
+
+  /** The daemon stops. */
+  void stop() {
+    admin.stop();
   }
 
   /** Whether time must be looked at soon. */

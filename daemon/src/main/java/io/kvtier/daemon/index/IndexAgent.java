@@ -240,6 +240,11 @@ public final class IndexAgent {
     return false;
   }
 
+  /** Finishes what would be left half done; after the last {@link #doWork}. */
+  public void stop() {
+    index.stop();
+  }
+
   /** How long the thread may sleep when nothing rings, ms. */
   public int sleepMsMax() {
     if (waitsForClient) {

@@ -105,7 +105,6 @@ final class Puts {
           && queue.offer(sizeClass, 0, (long) operation.poolIndex << 32 | place)) {
         operation.block[place] = block;
         operation.open++;
-        store.addWaiting(sizeClass, 1);
       } else {
         store.endUse(block);
         busy(operation, place);
@@ -164,6 +163,11 @@ final class Puts {
     return false;
   }
 
+  /** How many wait for a slot of a size class. */
+  int waiting(int sizeClass) {
+    return queue.waiting(sizeClass);
+  }
+
   /** Gives slots to who waits for them, as far as there are any. */
   void serveQueue() {
     if (queue.size() > 0) {
@@ -184,7 +188,6 @@ final class Puts {
       decided = true;
     }
     if (decided) {
-      store.addWaiting(namespace.hostClass(), -1);
       operations.closePlace(operation);
     }
     return decided;
@@ -204,7 +207,6 @@ final class Puts {
             return false;
           }
           int place = (int) item;
-          store.addWaiting(sizeClass, -1);
           Operations.decide(operation, place, status, TierId.NONE);
           store.endUse(operation.block[place]);
           counters.add(Counter.PUT_BUSY, 1);

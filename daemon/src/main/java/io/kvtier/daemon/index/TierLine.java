@@ -230,12 +230,15 @@ final class TierLine {
   /** Counts a block among those that could leave, or no longer; called after every change of it. */
   void recount(int block) {
     boolean could = isEvictable(block);
+    if (slots.draining() != SlotAllocator.NONE) {
+      // Whatever happened to a block in it: the drain goes on, or is given up.
+      int slot = slot(block);
+      drainMayGoOn |= slot != Directory.NONE && slots.regionOf(slot) == slots.draining();
+    }
     if (could != directory.isCountedEvictable(tier, block)) {
       directory.countEvictable(tier, block, could);
-      int slot = slot(block);
-      evictable[slots.classOf(slot)] += could ? 1 : -1;
+      evictable[slots.classOf(slot(block))] += could ? 1 : -1;
       evictableTotal += could ? 1 : -1;
-      drainMayGoOn |= could && slots.regionOf(slot) == slots.draining();
     }
   }
 

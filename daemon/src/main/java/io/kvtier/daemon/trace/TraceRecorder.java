@@ -42,11 +42,11 @@ public final class TraceRecorder implements AutoCloseable {
   // The recording thread's own.
   private long lost;
   private long taken;
+  private long startNs;
 
   // The writing thread's own, until it has ended.
   private long written;
   private long blocks;
-  private long startNs;
 
   /**
    * Begins a recording.

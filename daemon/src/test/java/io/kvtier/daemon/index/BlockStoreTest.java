@@ -170,6 +170,39 @@ class BlockStoreTest {
   }
 
   @Test
+  void drain_blockPinnedWhileItIsWritten_anotherRegionDrains()
+      throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness(4, Status.OK)) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      client.registerLarger();
+      for (int key = 0; key < 2 * SLOTS - 2; key++) {
+        client.put(key, CHECKSUM);
+      }
+      assertEquals(0, harness.counters.get(Counter.DEMOTIONS), "all are in memory alone");
+      for (int key = 1; key < SLOTS; key++) {
+        assertEquals(Status.OK, client.ask(Verb.DELETE, key));
+      }
+      // In one round: a larger block asks for memory, the first slab begins to drain, and its last
+      // block is pinned while it is written.
+      client.sendKey(Verb.RESERVE, 1, 7);
+      client.sendKey(Verb.PIN, 0, 0);
+      IndexHarness.Answer reserved = null;
+      for (int round = 0; round < 400 && reserved == null; round++) {
+        int ignored = harness.agent.doWork();
+        while (client.hasAnswer()) {
+          IndexHarness.Answer answer = client.take();
+          reserved = answer.verb() == Verb.RESERVE ? answer : reserved;
+        }
+      }
+      assertTrue(reserved != null, "the larger block got no memory");
+      assertEquals(1, reserved.ids().size());
+      assertEquals(Status.OK, client.ask(Verb.LOOKUP, 0), "what is pinned stays");
+      harness.agent.checkInvariants();
+    }
+  }
+
+  @Test
   void release_corrupt_damagedBlockIsDroppedAndCanBePutAgain()
       throws IOException, ProtocolViolation {
     try (IndexHarness harness = harness(0, Status.OK)) {

@@ -14,8 +14,6 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.tiers.slots.SlotAllocator;
-import io.kvtier.tiers.transfer.Pipeline;
-import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -25,7 +23,6 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
-import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 
 /**
@@ -36,31 +33,6 @@ class GoldenSessionTest {
   private static final long NOW_NS = 1_000_000_000L;
 
   private record Line(boolean fromClient, String title, String hex) {}
-
-  private static final class NoPipeline implements Pipeline {
-    @Override
-    public boolean offer(Transfer transfer) {
-      return false;
-    }
-
-    @Override
-    public int collect(Consumer<Transfer> finished) {
-      return 0;
-    }
-
-    @Override
-    public boolean hasFinished() {
-      return false;
-    }
-
-    @Override
-    public int inFlight() {
-      return 0;
-    }
-
-    @Override
-    public void close() {}
-  }
 
   private static List<Line> transcript() throws IOException {
     Path file = Path.of("..", "protocol", "src", "test", "resources", "golden", "session.txt");
@@ -96,8 +68,8 @@ class GoldenSessionTest {
                   "lru",
                   "evicted",
                   i -> slab,
-                  new NoPipeline(),
-                  new NoPipeline(),
+                  new IndexHarness.NoPipeline(),
+                  new IndexHarness.NoPipeline(),
                   "",
                   false,
                   new Counters(daemonRegion)),

@@ -39,7 +39,7 @@ final class IndexHarness implements AutoCloseable {
   static final long NOW_NS = 1_000_000_000L;
 
   /** Refuses everything; a block that it would check stays staging. */
-  private static final class NoPipeline implements Pipeline {
+  static final class NoPipeline implements Pipeline {
     @Override
     public boolean offer(Transfer transfer) {
       return false;
@@ -250,6 +250,16 @@ final class IndexHarness implements AutoCloseable {
     Status ask(Verb verb, long key) throws ProtocolViolation {
       sendKeys(verb, key, 1);
       return work().first();
+    }
+
+    /** Registers the namespace 1, of blocks of two slots of namespace 0. */
+    void registerLarger() throws ProtocolViolation {
+      assertEquals(Status.OK, say(Verb.REGISTER, 2 * SLOT_BYTES, "name=larger"));
+    }
+
+    /** Publishes a request of one key in a namespace. */
+    void sendKey(Verb verb, int namespaceId, long key) throws ProtocolViolation {
+      write(verb, 0, 8, namespaceId, 0, 1, key);
     }
 
     /** Publishes a request of keys that follow one another from a first one. */
