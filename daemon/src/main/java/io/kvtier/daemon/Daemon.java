@@ -89,7 +89,7 @@ public final class Daemon implements AutoCloseable {
                 "kvtier-ssd",
                 ssd.threads(),
                 ssd.queueDepth(),
-                new SsdLeg(device, generation),
+                new SsdLeg(device),
                 doorbell,
                 Daemon::stopBroken));
     IndexAgent index =

@@ -60,6 +60,7 @@ final class Mover {
   private final Consumer<Transfer> onSsd = this::settleSsd;
   private int poolFree;
   private int stores;
+  private long generation;
   private double ssdReadNsPerByte = 1.0 / 2.0;
 
   Mover(
@@ -161,7 +162,12 @@ final class Mover {
       int ssdSlot = ssd.slot(block);
       transfer.ssdRegion = ssd.slots().regionOf(ssdSlot);
       transfer.ssdOffset = ssd.slots().offsetOf(ssdSlot);
-      transfer.namespaceId = directory.namespaceId(block);
+      Namespaces.Namespace namespace = namespaces.of(directory, block);
+      transfer.namespaceHigh = namespace.high();
+      transfer.namespaceLow = namespace.low();
+      transfer.parent = directory.parent(block);
+      transfer.depth = directory.depth(block);
+      transfer.generation = ++generation;
       transfer.group = directory.group(block);
       transfer.keyBytes = directory.keyBytes(block);
       directory.copyKey(block, transfer.key);

@@ -1,5 +1,9 @@
 package io.kvtier.daemon.index;
 
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -15,14 +19,26 @@ import org.jspecify.annotations.Nullable;
 final class Namespaces {
   static final int NAMESPACES_MAX = 4096;
 
-  /** The properties by which namespaces are told apart, and the sizes that follow from them. */
+  /**
+   * The properties by which namespaces are told apart, and the sizes that follow from them.
+   *
+   * @param high the fingerprint's first half: the name under which blocks are stored
+   */
   record Namespace(
       int id,
       String name,
       long blockBytes,
       Map<String, String> properties,
+      long high,
+      long low,
       int hostClass,
-      int ssdClass) {}
+      int ssdClass) {
+
+    /** All that makes the namespace. */
+    String text() {
+      return textOf(blockBytes, properties);
+    }
+  }
 
   private final List<Namespace> byId = new ArrayList<>();
   private final Map<String, Namespace> byName = new HashMap<>();
@@ -46,11 +62,35 @@ final class Namespaces {
 
   Namespace add(
       String name, long blockBytes, Map<String, String> properties, int hostClass, int ssdClass) {
+    ByteBuffer digest = ByteBuffer.wrap(sha256(textOf(blockBytes, properties)));
     Namespace namespace =
-        new Namespace(byId.size(), name, blockBytes, properties, hostClass, ssdClass);
+        new Namespace(
+            byId.size(),
+            name,
+            blockBytes,
+            properties,
+            digest.getLong(),
+            digest.getLong(),
+            hostClass,
+            ssdClass);
     byId.add(namespace);
     byName.put(name, namespace);
     return namespace;
+  }
+
+  private static String textOf(long blockBytes, Map<String, String> properties) {
+    StringBuilder text = new StringBuilder(128).append(blockBytes);
+    new TreeMap<>(properties)
+        .forEach((name, value) -> text.append('\n').append(name).append('=').append(value));
+    return text.toString();
+  }
+
+  private static byte[] sha256(String text) {
+    try {
+      return MessageDigest.getInstance("SHA-256").digest(text.getBytes(StandardCharsets.UTF_8));
+    } catch (NoSuchAlgorithmException e) {
+      throw new IllegalStateException("every Java has SHA-256", e);
+    }
   }
 
   /**

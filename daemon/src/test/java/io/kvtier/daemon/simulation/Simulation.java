@@ -136,7 +136,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     int blocks = 64 + random.nextInt(512);
     directory = new Directory(blocks, generation);
     Leg checksum = planted == Planted.PUBLISH_BEFORE_CHECKSUM ? transfer -> {} : Checksums::run;
-    Leg honest = new SsdLeg(device, generation);
+    Leg honest = new SsdLeg(device);
     Leg transfers =
         switch (planted) {
           case LOAD_WITHOUT_VERIFYING ->

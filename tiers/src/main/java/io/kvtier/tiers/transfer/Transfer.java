@@ -27,8 +27,22 @@ public final class Transfer {
   public Kind kind = Kind.CHECKSUM;
   public int block;
   public int keyBytes;
-  public int namespaceId;
   public int group;
+
+  /** The namespace's fingerprint, as it is stored with the bytes. */
+  public long namespaceHigh;
+
+  public long namespaceLow;
+
+  /**
+   * Where the block stands in its sequence: the fingerprint of the one before it, and its place.
+   */
+  public long parent;
+
+  public int depth;
+
+  /** Which store this is, counted over all starts of the daemon. */
+  public long generation;
 
   /** 0 is the most urgent. */
   public int priority;

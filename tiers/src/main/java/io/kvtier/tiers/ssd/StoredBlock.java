@@ -1,0 +1,89 @@
+package io.kvtier.tiers.ssd;
+
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.Words;
+import io.kvtier.tiers.transfer.Checksums;
+import io.kvtier.tiers.transfer.Transfer;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+
+/**
+ * A block as it stands in an SSD slot: the header that names and checks it, and its bytes. What is
+ * stored was checked just before; what is loaded is held to its name and its checksum.
+ */
+public final class StoredBlock {
+  private StoredBlock() {}
+
+  /**
+   * Checks that a host slot still holds the bytes that were accepted, and makes their header.
+   *
+   * @param header {@link SlotHeaderDescriptor#HEADER_BYTES} of memory
+   * @return OK, or CORRUPT: nothing may be written then
+   */
+  public static Status seal(Transfer transfer, MemorySegment header) {
+    if (Checksums.of(transfer.bytes()) != transfer.checksum) {
+      return Status.CORRUPT;
+    }
+    header.fill((byte) 0);
+    Words.putLong(header, SlotHeaderDescriptor.MAGIC_OFFSET, SlotHeaderDescriptor.MAGIC);
+    Words.putInt(header, SlotHeaderDescriptor.VERSION_OFFSET, SlotHeaderDescriptor.VERSION);
+    Words.putLong(header, SlotHeaderDescriptor.GENERATION_OFFSET, transfer.generation);
+    Words.putLong(header, SlotHeaderDescriptor.NAMESPACE_OFFSET, transfer.namespaceHigh);
+    Words.putLong(header, SlotHeaderDescriptor.NAMESPACE_OFFSET + 8L, transfer.namespaceLow);
+    Words.putShort(header, SlotHeaderDescriptor.GROUP_OFFSET, transfer.group);
+    Words.putByte(header, SlotHeaderDescriptor.KEY_BYTES_OFFSET, transfer.keyBytes);
+    Words.putInt(header, SlotHeaderDescriptor.LENGTH_OFFSET, transfer.length);
+    MemorySegment.copy(
+        transfer.key,
+        0,
+        header,
+        ValueLayout.JAVA_BYTE,
+        SlotHeaderDescriptor.KEY_OFFSET,
+        transfer.key.length);
+    Words.putInt(header, SlotHeaderDescriptor.CHECKSUM_OFFSET, transfer.checksum);
+    Words.putInt(header, SlotHeaderDescriptor.DEPTH_OFFSET, transfer.depth);
+    Words.putLong(header, SlotHeaderDescriptor.PARENT_OFFSET, transfer.parent);
+    Words.putInt(header, SlotHeaderDescriptor.HEADER_CHECKSUM_OFFSET, headerChecksum(header));
+    return Status.OK;
+  }
+
+  /**
+   * Checks that header and bytes are those of the block that was asked for.
+   *
+   * @return OK or CORRUPT
+   */
+  public static Status check(Transfer transfer, MemorySegment header) {
+    boolean intact =
+        Words.getLong(header, SlotHeaderDescriptor.MAGIC_OFFSET) == SlotHeaderDescriptor.MAGIC
+            && Words.getInt(header, SlotHeaderDescriptor.VERSION_OFFSET)
+                == SlotHeaderDescriptor.VERSION
+            && Words.getInt(header, SlotHeaderDescriptor.HEADER_CHECKSUM_OFFSET)
+                == headerChecksum(header);
+    return intact
+            && isNamed(transfer, header)
+            && Checksums.of(transfer.bytes()) == transfer.checksum
+        ? Status.OK
+        : Status.CORRUPT;
+  }
+
+  private static boolean isNamed(Transfer transfer, MemorySegment header) {
+    return Words.getLong(header, SlotHeaderDescriptor.NAMESPACE_OFFSET) == transfer.namespaceHigh
+        && Words.getLong(header, SlotHeaderDescriptor.NAMESPACE_OFFSET + 8L)
+            == transfer.namespaceLow
+        && Words.getShort(header, SlotHeaderDescriptor.GROUP_OFFSET) == transfer.group
+        && Words.getByte(header, SlotHeaderDescriptor.KEY_BYTES_OFFSET) == transfer.keyBytes
+        && Words.getInt(header, SlotHeaderDescriptor.LENGTH_OFFSET) == transfer.length
+        && Words.getInt(header, SlotHeaderDescriptor.CHECKSUM_OFFSET) == transfer.checksum
+        && header
+                .asSlice(SlotHeaderDescriptor.KEY_OFFSET, transfer.key.length)
+                .mismatch(MemorySegment.ofArray(transfer.key))
+            == -1;
+  }
+
+  private static int headerChecksum(MemorySegment header) {
+    return Checksums.of(
+        header.asSlice(
+            SlotHeaderDescriptor.CHECKED_BEGIN,
+            SlotHeaderDescriptor.CHECKED_END - SlotHeaderDescriptor.CHECKED_BEGIN));
+  }
+}
