@@ -1,0 +1,345 @@
+package io.kvtier.tiers.ledger;
+
+import io.kvtier.tiers.rocks.RocksLibrary;
+import java.io.File;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.channels.FileChannel;
+import java.nio.channels.OverlappingFileLockException;
+import java.nio.file.DirectoryStream;
+import java.nio.file.FileVisitResult;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.SimpleFileVisitor;
+import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.BasicFileAttributes;
+import java.time.Instant;
+import java.time.ZoneOffset;
+import java.time.format.DateTimeFormatter;
+import java.util.Locale;
+import org.jspecify.annotations.Nullable;
+import org.rocksdb.BlockBasedTableConfig;
+import org.rocksdb.Cache;
+import org.rocksdb.CompressionType;
+import org.rocksdb.InfoLogLevel;
+import org.rocksdb.LRUCache;
+import org.rocksdb.Options;
+import org.rocksdb.ReadOptions;
+import org.rocksdb.RocksDB;
+import org.rocksdb.RocksDBException;
+import org.rocksdb.RocksIterator;
+import org.rocksdb.Status;
+import org.rocksdb.WALRecoveryMode;
+import org.rocksdb.WriteBatch;
+import org.rocksdb.WriteOptions;
+
+/**
+ * The files of a {@link RocksLedger}: {@code ledger/} with the database, {@code ledger.lock}, and
+ * {@code ledger.damaged-TIME} where one had to be moved aside. Memory, threads and log files are
+ * bounded, whatever the number of rows.
+ */
+final class RocksDatabase implements AutoCloseable {
+  private static final String NAME = "ledger";
+  private static final String DAMAGED = NAME + ".damaged-";
+  private static final DateTimeFormatter TIME =
+      DateTimeFormatter.ofPattern("yyyyMMdd-HHmmss-SSS", Locale.ROOT).withZone(ZoneOffset.UTC);
+
+  private static final long MIB = 1 << 20;
+  private static final long CACHE_BYTES = 2 * MIB;
+  private static final long WRITE_BUFFER_BYTES = 4 * MIB;
+  private static final int WRITE_BUFFERS = 2;
+
+  /** Rows are only read one after the other: large blocks, and so a small index. */
+  private static final int TABLE_BLOCK_BYTES = 64 << 10;
+
+  private static final long TABLE_FILE_BYTES = 32 * MIB;
+  private static final int OPEN_FILES_MAX = 64;
+  private static final long MANIFEST_BYTES_MAX = 4 * MIB;
+  private static final long LOG_FILE_BYTES_MAX = MIB;
+  private static final int LOG_FILES_MAX = 2;
+  private static final int READ_AHEAD_BYTES = 1 << 20;
+
+  /** One flush and one compaction at a time, the fewest that RocksDB can do with. */
+  private static final int BACKGROUND_JOBS = 2;
+
+  private final Path directory;
+  private final Path path;
+  private final FileChannel lock;
+  private final Cache cache;
+  private final Options options;
+  private final WriteOptions unsynced;
+  private final WriteOptions synced;
+  private final ReadOptions scanning;
+  private @Nullable RocksDB database;
+  private String openingReport = "";
+
+  RocksDatabase(Path directory) throws IOException {
+    this.directory = directory;
+    path = directory.resolve(NAME);
+    try {
+      Files.createDirectories(directory);
+    } catch (IOException e) {
+      throw new IOException(
+          "the ledger's directory '" + directory + "' can't be made: " + e.getMessage(), e);
+    }
+    lock = lock();
+    RocksLibrary.load();
+    cache = new LRUCache(CACHE_BYTES);
+    options = options(cache);
+    unsynced = new WriteOptions();
+    synced = new WriteOptions().setSync(true);
+    scanning =
+        new ReadOptions()
+            .setFillCache(false)
+            .setReadaheadSize(READ_AHEAD_BYTES)
+            .setTotalOrderSeek(true);
+    try {
+      openOrReplace();
+    } catch (IOException | RuntimeException e) {
+      close();
+      throw e;
+    }
+  }
+
+  private static Options options(Cache cache) {
+    return new Options()
+        .setCreateIfMissing(true)
+        .setMaxBackgroundJobs(BACKGROUND_JOBS)
+        .setMaxSubcompactions(1)
+        .setWriteBufferSize(WRITE_BUFFER_BYTES)
+        .setMaxWriteBufferNumber(WRITE_BUFFERS)
+        .setMaxTotalWalSize(WRITE_BUFFERS * WRITE_BUFFER_BYTES)
+        .setTargetFileSizeBase(TABLE_FILE_BYTES)
+        .setMaxOpenFiles(OPEN_FILES_MAX)
+        .setCompressionType(CompressionType.LZ4_COMPRESSION)
+        // After a loss of power: all up to the last commit that reached the disk whole.
+        .setWalRecoveryMode(WALRecoveryMode.PointInTimeRecovery)
+        .setMaxManifestFileSize(MANIFEST_BYTES_MAX)
+        .setInfoLogLevel(InfoLogLevel.WARN_LEVEL)
+        .setMaxLogFileSize(LOG_FILE_BYTES_MAX)
+        .setKeepLogFileNum(LOG_FILES_MAX)
+        .setStatsDumpPeriodSec(0)
+        .setStatsPersistPeriodSec(0)
+        .setTableFormatConfig(
+            new BlockBasedTableConfig()
+                .setBlockCache(cache)
+                .setBlockSize(TABLE_BLOCK_BYTES)
+                .setCacheIndexAndFilterBlocks(true));
+  }
+
+  /** RocksDB has a lock of its own, but names a file of it and not what to do. */
+  private FileChannel lock() throws IOException {
+    FileChannel channel;
+    try {
+      channel =
+          FileChannel.open(
+              directory.resolve(NAME + ".lock"),
+              StandardOpenOption.CREATE,
+              StandardOpenOption.WRITE);
+    } catch (IOException e) {
+      throw new IOException("ledger in '" + directory + "' can't be written: " + e, e);
+    }
+    try {
+      if (channel.tryLock() != null) {
+        return channel;
+      }
+    } catch (OverlappingFileLockException e) {
+      // Held by this very process: the same answer.
+    }
+    channel.close();
+    throw new IOException(
+        "ledger in '" + directory + "' is in use by another daemon: choose another directory");
+  }
+
+  private void openOrReplace() throws IOException {
+    String damage;
+    if (lacksItsRoot()) {
+      damage = "its file CURRENT is gone";
+    } else {
+      try {
+        open();
+        opened().verifyChecksum();
+        return;
+      } catch (RocksDBException e) {
+        closeDatabase();
+        if (!isDamage(e)) {
+          throw new IOException(
+              "ledger in '" + directory + "' can't be opened: " + RocksLibrary.describe(e), e);
+        }
+        damage = RocksLibrary.describe(e);
+      }
+    }
+    Path aside = moveAside();
+    openingReport =
+        "the ledger in '"
+            + directory
+            + "' was damaged ("
+            + damage
+            + "): it was moved to '"
+            + aside.getFileName()
+            + "', and an empty one takes its place";
+    try {
+      open();
+    } catch (RocksDBException e) {
+      throw new IOException(
+          openingReport + ", which can't be made: " + RocksLibrary.describe(e), e);
+    }
+  }
+
+  /** RocksDB would make a new database where this one file is missing, and remove the others. */
+  private boolean lacksItsRoot() throws IOException {
+    if (!Files.isDirectory(path) || Files.exists(path.resolve("CURRENT"))) {
+      return false;
+    }
+    try (DirectoryStream<Path> files = Files.newDirectoryStream(path, "[0-9]*.{sst,log}")) {
+      return files.iterator().hasNext();
+    }
+  }
+
+  private void open() throws RocksDBException {
+    database = RocksDB.open(options, path.toString());
+  }
+
+  /** Whether the files themselves are at fault, and not the disk they are on. */
+  private static boolean isDamage(RocksDBException error) {
+    Status status = error.getStatus();
+    if (status == null) {
+      return false;
+    }
+    return switch (status.getCode()) {
+      case Corruption, InvalidArgument, NotSupported, NotFound -> true;
+      case IOError -> String.valueOf(error.getMessage()).contains("No such file or directory");
+      default -> false;
+    };
+  }
+
+  /** Keeps the latest damaged one only: a disk that damages them again and again would fill up. */
+  private Path moveAside() throws IOException {
+    try (DirectoryStream<Path> earlier = Files.newDirectoryStream(directory, DAMAGED + "*")) {
+      for (Path old : earlier) {
+        delete(old);
+      }
+    }
+    Path aside = directory.resolve(DAMAGED + TIME.format(Instant.now()));
+    Files.move(path, aside);
+    return aside;
+  }
+
+  private static void delete(Path tree) throws IOException {
+    Files.walkFileTree(
+        tree,
+        new SimpleFileVisitor<>() {
+          @Override
+          public FileVisitResult visitFile(Path file, BasicFileAttributes attributes)
+              throws IOException {
+            Files.delete(file);
+            return FileVisitResult.CONTINUE;
+          }
+
+          @Override
+          public FileVisitResult postVisitDirectory(Path folder, @Nullable IOException failure)
+              throws IOException {
+            if (failure != null) {
+              throw failure;
+            }
+            Files.delete(folder);
+            return FileVisitResult.CONTINUE;
+          }
+        });
+  }
+
+  Path directory() {
+    return directory;
+  }
+
+  String openingReport() {
+    return openingReport;
+  }
+
+  byte @Nullable [] get(byte[] key) throws IOException {
+    try {
+      return opened().get(key);
+    } catch (RocksDBException e) {
+      throw new IOException(
+          "ledger in '" + directory + "' can't be read: " + RocksLibrary.describe(e), e);
+    }
+  }
+
+  /** Writes a batch as one; an empty one, synced, only syncs what was written before. */
+  void write(WriteBatch batch, boolean sync) throws RocksDBException {
+    if (batch.count() == 0) {
+      opened().flushWal(sync);
+    } else {
+      opened().write(sync ? synced : unsynced, batch);
+    }
+  }
+
+  /** The iterator is closed before the database is. */
+  RocksIterator scan() throws RocksDBException {
+    if (database == null) {
+      reopen();
+    }
+    return opened().newIterator(scanning);
+  }
+
+  /** What ends the refusals of a database that could not write once. */
+  void reopen() throws RocksDBException {
+    closeDatabase();
+    open();
+  }
+
+  /** The size of all files of the database. */
+  long bytes() {
+    File[] files = path.toFile().listFiles();
+    long bytes = 0;
+    if (files != null) {
+      for (File file : files) {
+        // One that is gone meanwhile has no size: zero.
+        bytes += file.length();
+      }
+    }
+    return bytes;
+  }
+
+  long memoryBytes() {
+    if (database == null) {
+      return cache.getUsage();
+    }
+    try {
+      return cache.getUsage()
+          + opened().getLongProperty("rocksdb.size-all-mem-tables")
+          + opened().getLongProperty("rocksdb.estimate-table-readers-mem");
+    } catch (RocksDBException e) {
+      throw new IllegalStateException("RocksDB does not know its own memory", e);
+    }
+  }
+
+  private RocksDB opened() {
+    if (database == null) {
+      throw new IllegalStateException("the ledger in '" + directory + "' is not open");
+    }
+    return database;
+  }
+
+  private void closeDatabase() {
+    if (database != null) {
+      database.close();
+      database = null;
+    }
+  }
+
+  @Override
+  public void close() {
+    closeDatabase();
+    scanning.close();
+    synced.close();
+    unsynced.close();
+    options.close();
+    cache.close();
+    try {
+      lock.close();
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+}

@@ -1,0 +1,3 @@
+/** What everything that is kept in RocksDB shares: its native library and its errors in words. */
+@org.jspecify.annotations.NullMarked
+package io.kvtier.tiers.rocks;
