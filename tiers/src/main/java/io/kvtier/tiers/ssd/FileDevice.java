@@ -1,5 +1,6 @@
 package io.kvtier.tiers.ssd;
 
+import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.DirectFile;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -14,7 +15,9 @@ import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.Arrays;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Locale;
 import java.util.Set;
 import java.util.regex.Pattern;
@@ -170,6 +173,11 @@ public final class FileDevice implements SlotDevice {
   /** Whether the page cache is bypassed. */
   public boolean isDirect() {
     return files.length > 0 && files[0].isDirect();
+  }
+
+  /** The open files by region, which this device keeps owning. */
+  List<Descriptor> descriptors() {
+    return Arrays.stream(files).map(DirectFile::descriptor).toList();
   }
 
   @Override
