@@ -38,6 +38,16 @@ public final class FileDevice implements SlotDevice {
    * @throws IOException naming the directory and what is wrong with it
    */
   public FileDevice(Path directory, int regions, long regionBytes) throws IOException {
+    this(directory, regions, regionBytes, DirectFile::open);
+  }
+
+  /** How a file is opened or made. */
+  @FunctionalInterface
+  interface Opener {
+    DirectFile open(Path file, long bytes) throws IOException;
+  }
+
+  FileDevice(Path directory, int regions, long regionBytes, Opener opener) throws IOException {
     files = new DirectFile[regions];
     if (regions == 0) {
       lock = null;
@@ -68,7 +78,7 @@ public final class FileDevice implements SlotDevice {
     int opened = 0;
     try {
       while (opened < regions) {
-        files[opened] = DirectFile.open(fileOf(directory, opened), regionBytes);
+        files[opened] = opener.open(fileOf(directory, opened), regionBytes);
         opened++;
       }
     } catch (IOException e) {
