@@ -34,10 +34,13 @@ public final class UringPipeline implements Pipeline {
   /** Reads that wait to be checked while the device has the next ones in hand. */
   private static final int ARRIVED_MAX = 32;
 
+  /** Writes that are checked and sealed while the device is busy with the ones before. */
+  private static final int SEALED_MAX = 4;
+
   /** Checksums are made of so many bytes before the thread looks at the device again. */
   private static final long CHECKSUM_BYTES = 256 << 10;
 
-  private static final int OPERATIONS = READS_MAX + ARRIVED_MAX + WRITES_MAX;
+  private static final int OPERATIONS = READS_MAX + ARRIVED_MAX + WRITES_MAX + SEALED_MAX;
   private static final long BELL = -1;
   private static final int ONLY_WORKER = 0;
 
@@ -54,6 +57,7 @@ public final class UringPipeline implements Pipeline {
   private final UringOperation[] operations = new UringOperation[OPERATIONS];
   private final ArrayDeque<UringOperation> free = new ArrayDeque<>(OPERATIONS);
   private final ArrayDeque<UringOperation> arrived = new ArrayDeque<>(OPERATIONS);
+  private final ArrayDeque<UringOperation> sealed = new ArrayDeque<>(SEALED_MAX);
   private final InHand reads = new InHand(READS_MAX, READ_BYTES_MAX);
   private final InHand writes = new InHand(WRITES_MAX, WRITE_BYTES_MAX);
   private final IoUring.CompletionSink completions = this::onCompletion;
@@ -169,7 +173,8 @@ public final class UringPipeline implements Pipeline {
     reap();
     if (!arrived.isEmpty()) {
       // The device goes on while the thread checks what it brought.
-      if (beginReads()) {
+      boolean begun = beginReads();
+      if (enterSealed() || begun) {
         ring.submit(0);
       }
       checkArrived();
@@ -183,7 +188,7 @@ public final class UringPipeline implements Pipeline {
     queues.retractIdle(ONLY_WORKER);
   }
 
-  /** Whether anything was begun or ended: the queues may hold more. */
+  /** Whether anything was taken from the queues: they may hold more. */
   private boolean begin() {
     if (!running) {
       return false;
@@ -202,36 +207,45 @@ public final class UringPipeline implements Pipeline {
         break;
       }
       any = true;
-      begin(transfer, reads);
+      UringOperation operation = free.remove();
+      operation.begin(transfer);
+      reads.add(1, operation.bytes());
+      operation.enter(ring);
     }
     return any;
   }
 
   private boolean beginWrites() {
+    boolean _ = enterSealed();
     long summed = 0;
-    while (writes.hasRoom() && summed < CHECKSUM_BYTES) {
+    while (summed < CHECKSUM_BYTES && sealed.size() < SEALED_MAX) {
       Transfer transfer = queues.pollStore();
       if (transfer == null) {
         break;
       }
       summed += transfer.length;
-      begin(transfer, writes);
+      UringOperation operation = free.remove();
+      operation.begin(transfer);
+      transfer.status = StoredBlock.seal(transfer, operation.header());
+      if (transfer.status == Status.OK) {
+        sealed.add(operation);
+        boolean _ = enterSealed();
+      } else {
+        finish(operation);
+      }
     }
     return summed > 0;
   }
 
-  private void begin(Transfer transfer, InHand inHand) {
-    UringOperation operation = free.remove();
-    operation.begin(transfer);
-    if (transfer.kind == Transfer.Kind.STORE) {
-      transfer.status = StoredBlock.seal(transfer, operation.header());
-      if (transfer.status != Status.OK) {
-        finish(operation);
-        return;
-      }
+  private boolean enterSealed() {
+    boolean any = false;
+    while (running && writes.hasRoom() && !sealed.isEmpty()) {
+      UringOperation operation = sealed.remove();
+      any = true;
+      writes.add(1, operation.bytes());
+      operation.enter(ring);
     }
-    inHand.add(1, operation.bytes());
-    operation.enter(ring);
+    return any;
   }
 
   private void reap() throws IOException {
