@@ -1,5 +1,6 @@
 package io.kvtier.bench;
 
+import io.kvtier.tiers.ssd.SsdEngine;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.Callable;
@@ -21,6 +22,7 @@ import picocli.CommandLine.Spec;
       Bench.GrpcCommand.class,
       Bench.DirectoryCommand.class,
       Bench.PoliciesCommand.class,
+      Bench.SsdCommand.class,
       Bench.PeerCommand.class,
       Bench.TcpPeerCommand.class
     })
@@ -128,6 +130,28 @@ public final class Bench implements Runnable {
     @Override
     void measure(Report report, boolean quick) throws Exception {
       new GrpcScenario(Setup.ofProperties(quick)).run(report);
+    }
+  }
+
+  @Command(name = "ssd", description = "The SSD tier's pipeline, against fio on the same disk.")
+  static final class SsdCommand extends Measuring {
+    @Option(
+        names = "--directory",
+        paramLabel = "DIR",
+        description = "On the disk to measure; default: target/ of the checkout. Takes 4 GiB.")
+    private @Nullable Path directory;
+
+    @Option(
+        names = "--engine",
+        paramLabel = "ENGINE",
+        description = "auto, io_uring or pread; default: ${DEFAULT-VALUE}")
+    private SsdEngine engine = SsdEngine.AUTO;
+
+    @Override
+    void measure(Report report, boolean quick) throws Exception {
+      Setup setup = Setup.ofProperties(quick);
+      Path parent = directory == null ? setup.root().resolve("target") : directory;
+      new SsdScenario(setup, parent, engine).run(report);
     }
   }
 

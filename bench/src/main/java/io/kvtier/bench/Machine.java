@@ -1,6 +1,7 @@
 package io.kvtier.bench;
 
 import java.io.IOException;
+import java.lang.management.ManagementFactory;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.LocalDateTime;
@@ -53,6 +54,13 @@ final class Machine {
   static long ownMemoryBytes(String name) throws IOException {
     String value = field(Path.of("/proc/self/status"), name + ":");
     return Long.parseLong(value.replace(" kB", "").strip()) << 10;
+  }
+
+  /** The processor time that this process has used so far, in seconds, to the microsecond. */
+  static double ownProcessorSeconds() {
+    return ManagementFactory.getPlatformMXBean(com.sun.management.OperatingSystemMXBean.class)
+            .getProcessCpuTime()
+        / 1e9;
   }
 
   /** The processor time that a process has used so far, in seconds. */

@@ -48,6 +48,15 @@ record Setup(
     return quick ? 2 : 5;
   }
 
+  /** A disk's speed comes and goes within seconds. */
+  long diskSliceNs() {
+    return (quick ? 500 : 1000) * MS;
+  }
+
+  int diskRounds() {
+    return quick ? 2 : 7;
+  }
+
   long idleProcessorMs() {
     return quick ? 3_000 : 10_000;
   }

@@ -40,13 +40,22 @@ public final class DirectFile implements AutoCloseable {
    * @throws IOException with ENOSPC when the file system has not that much room
    */
   public static DirectFile open(Path path, long bytes) throws IOException {
+    return open(path, bytes, true);
+  }
+
+  /** The same through the page cache, as {@link #open} does where the file system wants it so. */
+  public static DirectFile openBuffered(Path path, long bytes) throws IOException {
+    return open(path, bytes, false);
+  }
+
+  private static DirectFile open(Path path, long bytes, boolean tryDirect) throws IOException {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment name = arena.allocateFrom(path.toString());
       int flags = O_RDWR | O_CREAT | O_CLOEXEC;
-      boolean direct = true;
-      int fd =
-          (int) Libc.OPEN.invokeExact(Libc.capture(), name, flags | O_DIRECT, OWNER_READ_WRITE);
-      if (fd < 0 && Libc.errno() == Errno.EINVAL) {
+      boolean direct = tryDirect;
+      int firstFlags = tryDirect ? flags | O_DIRECT : flags;
+      int fd = (int) Libc.OPEN.invokeExact(Libc.capture(), name, firstFlags, OWNER_READ_WRITE);
+      if (fd < 0 && tryDirect && Libc.errno() == Errno.EINVAL) {
         direct = false;
         fd = (int) Libc.OPEN.invokeExact(Libc.capture(), name, flags, OWNER_READ_WRITE);
       }
@@ -74,6 +83,11 @@ public final class DirectFile implements AutoCloseable {
   /** Whether the page cache is bypassed. */
   public boolean isDirect() {
     return direct;
+  }
+
+  /** The open file, which this object keeps owning. */
+  public Descriptor descriptor() {
+    return descriptor;
   }
 
   /** Writes a header and a body, one after the other, in one call. */

@@ -7,7 +7,8 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
- * A doorbell towards a thread that waits in {@link Epoll}: ringing it is sticky, so none is lost.
+ * A doorbell towards a thread that waits in {@link Epoll} or {@link IoUring}: ringing it is sticky,
+ * so none is lost.
  */
 public final class EventFd implements AutoCloseable {
   private static final int EFD_NONBLOCK = 0x800;
@@ -23,8 +24,20 @@ public final class EventFd implements AutoCloseable {
 
   /** Creates a doorbell of this process. */
   public static EventFd create() throws IOException {
+    return create(EFD_NONBLOCK | EFD_CLOEXEC);
+  }
+
+  /**
+   * Creates a doorbell whose waiter reads it through an {@link IoUring}: a read that finds it
+   * silent waits there, instead of failing.
+   */
+  public static EventFd createForRing() throws IOException {
+    return create(EFD_CLOEXEC);
+  }
+
+  private static EventFd create(int flags) throws IOException {
     try {
-      int fd = (int) Libc.EVENTFD.invokeExact(Libc.capture(), 0, EFD_NONBLOCK | EFD_CLOEXEC);
+      int fd = (int) Libc.EVENTFD.invokeExact(Libc.capture(), 0, flags);
       if (fd < 0) {
         throw Libc.failure("eventfd", "");
       }
@@ -40,7 +53,7 @@ public final class EventFd implements AutoCloseable {
     return descriptor;
   }
 
-  /** Wakes the waiter; never blocks. */
+  /** Wakes the waiter; never blocks: no waiter leaves 2^64 rings unread. */
   public void ring() {
     try {
       long ignored = (long) Libc.WRITE_UNCHECKED.invokeExact(descriptor.number(), ONE, 8L);

@@ -88,6 +88,17 @@ final class Libc {
   static final MethodHandle EPOLL_WAIT =
       checked("epoll_wait", FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT, JAVA_INT));
 
+  // io_uring has no functions in the C library.
+  static final MethodHandle IO_URING_SETUP =
+      systemCall(FunctionDescriptor.of(JAVA_LONG, JAVA_LONG, JAVA_INT, ADDRESS));
+  static final MethodHandle IO_URING_ENTER =
+      systemCall(
+          FunctionDescriptor.of(
+              JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, ADDRESS, JAVA_LONG));
+  static final MethodHandle IO_URING_REGISTER =
+      systemCall(
+          FunctionDescriptor.of(JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT));
+
   // No errno is captured on the two hot calls: their failures need no handling beyond a retry.
   static final MethodHandle WRITE_UNCHECKED =
       plain("write", FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, JAVA_LONG));
@@ -111,6 +122,11 @@ final class Libc {
         descriptor,
         ERRNO,
         Linker.Option.firstVariadicArg(firstVariadic));
+  }
+
+  /** A system call by its number, the first argument. */
+  private static MethodHandle systemCall(FunctionDescriptor descriptor) {
+    return variadic("syscall", descriptor, 1);
   }
 
   private static MethodHandle plain(String name, FunctionDescriptor descriptor) {

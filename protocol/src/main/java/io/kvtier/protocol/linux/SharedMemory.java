@@ -140,6 +140,16 @@ public final class SharedMemory {
   }
 
   /**
+   * Maps what a descriptor offers at an offset, as the rings of an io_uring; ends with the arena.
+   */
+  static MemorySegment mapAt(Descriptor descriptor, long offset, long bytes, Arena arena)
+      throws IOException {
+    int flags = MAP_SHARED | MAP_POPULATE;
+    long address = mmap(0, bytes, PROT_READ | PROT_WRITE, flags, descriptor.number(), offset);
+    return own(address, bytes, arena);
+  }
+
+  /**
    * Asks for transparent huge pages under a mapping; refused silently where the kernel has none.
    */
   public static void adviseHugePages(MemorySegment mapping) {

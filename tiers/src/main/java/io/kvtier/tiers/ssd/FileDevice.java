@@ -1,5 +1,6 @@
 package io.kvtier.tiers.ssd;
 
+import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.DirectFile;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -14,7 +15,9 @@ import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.Arrays;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Locale;
 import java.util.Set;
 import java.util.regex.Pattern;
@@ -35,6 +38,16 @@ public final class FileDevice implements SlotDevice {
    * @throws IOException naming the directory and what is wrong with it
    */
   public FileDevice(Path directory, int regions, long regionBytes) throws IOException {
+    this(directory, regions, regionBytes, DirectFile::open);
+  }
+
+  /** How a file is opened or made. */
+  @FunctionalInterface
+  interface Opener {
+    DirectFile open(Path file, long bytes) throws IOException;
+  }
+
+  FileDevice(Path directory, int regions, long regionBytes, Opener opener) throws IOException {
     files = new DirectFile[regions];
     if (regions == 0) {
       lock = null;
@@ -65,7 +78,7 @@ public final class FileDevice implements SlotDevice {
     int opened = 0;
     try {
       while (opened < regions) {
-        files[opened] = DirectFile.open(fileOf(directory, opened), regionBytes);
+        files[opened] = opener.open(fileOf(directory, opened), regionBytes);
         opened++;
       }
     } catch (IOException e) {
@@ -170,6 +183,11 @@ public final class FileDevice implements SlotDevice {
   /** Whether the page cache is bypassed. */
   public boolean isDirect() {
     return files.length > 0 && files[0].isDirect();
+  }
+
+  /** The open files by region, which this device keeps owning. */
+  List<Descriptor> descriptors() {
+    return Arrays.stream(files).map(DirectFile::descriptor).toList();
   }
 
   @Override

@@ -2,31 +2,17 @@ package io.kvtier.tiers.transfer;
 
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
-import org.jctools.queues.atomic.MpscAtomicArrayQueue;
-import org.jctools.queues.atomic.SpmcAtomicArrayQueue;
-import org.jspecify.annotations.Nullable;
 
 /**
- * A pipeline of threads that take transfers by priority: loads of every urgency before stores, so
- * that nobody who waits for a block waits behind a write. Offered to and collected from by one
- * thread, the index.
+ * A pipeline of threads, each of which carries out one transfer at a time, by priority. Offered to
+ * and collected from by one thread, the index.
  */
 public final class ThreadedPipeline implements Pipeline {
-  /** Queues: one for each priority of a load or checksum, and the last for stores. */
-  private static final int LEVELS = 4;
-
-  private static final int STORE_LEVEL = 3;
-
   private final Leg leg;
-  private final Runnable finishedBell;
   private final Consumer<Throwable> defect;
-  private final int depth;
-  private final SpmcAtomicArrayQueue<Transfer>[] queues;
-  private final MpscAtomicArrayQueue<Transfer> finished;
+  private final TransferQueues queues;
   private final Thread[] threads;
-  private final IdleWorkers idle;
   private volatile boolean running = true;
-  private int inFlight;
 
   /**
    * Starts the threads.
@@ -35,7 +21,6 @@ public final class ThreadedPipeline implements Pipeline {
    * @param finishedBell wakes the collecting thread; called after each transfer
    * @param defect told of what a leg threw, which it never should: its transfer will not come back
    */
-  @SuppressWarnings({"unchecked", "rawtypes"}) // an array of generic queues
   public ThreadedPipeline(
       String name,
       int threadCount,
@@ -45,15 +30,10 @@ public final class ThreadedPipeline implements Pipeline {
       Consumer<Throwable> defect) {
     this.leg = leg;
     this.defect = defect;
-    this.finishedBell = finishedBell;
-    this.depth = depth;
-    queues = new SpmcAtomicArrayQueue[LEVELS];
-    for (int i = 0; i < LEVELS; i++) {
-      queues[i] = new SpmcAtomicArrayQueue<>(Math.max(2, depth));
-    }
-    finished = new MpscAtomicArrayQueue<>(Math.max(2, depth));
-    idle = new IdleWorkers(threadCount);
     threads = new Thread[threadCount];
+    queues =
+        new TransferQueues(
+            depth, threadCount, worker -> LockSupport.unpark(threads[worker]), finishedBell);
     for (int i = 0; i < threadCount; i++) {
       int worker = i;
       threads[i] = Thread.ofPlatform().daemon().name(name + "-" + i).start(() -> work(worker));
@@ -62,43 +42,22 @@ public final class ThreadedPipeline implements Pipeline {
 
   @Override
   public boolean offer(Transfer transfer) {
-    if (inFlight == depth) {
-      return false;
-    }
-    int level =
-        transfer.kind == Transfer.Kind.STORE
-            ? STORE_LEVEL
-            : Math.min(transfer.priority, STORE_LEVEL - 1);
-    if (!queues[level].offer(transfer)) {
-      return false;
-    }
-    inFlight++;
-    int sleeper = idle.takeOne();
-    if (sleeper != IdleWorkers.NONE) {
-      LockSupport.unpark(threads[sleeper]);
-    }
-    return true;
+    return queues.offer(transfer);
   }
 
   @Override
   public int collect(Consumer<Transfer> sink) {
-    int count = 0;
-    for (Transfer transfer = finished.poll(); transfer != null; transfer = finished.poll()) {
-      inFlight--;
-      count++;
-      sink.accept(transfer);
-    }
-    return count;
+    return queues.collect(sink);
   }
 
   @Override
   public boolean hasFinished() {
-    return !finished.isEmpty();
+    return queues.hasFinished();
   }
 
   @Override
   public int inFlight() {
-    return inFlight;
+    return queues.inFlight();
   }
 
   private void work(int worker) {
@@ -111,35 +70,24 @@ public final class ThreadedPipeline implements Pipeline {
 
   private void serve(int worker) {
     while (running) {
-      Transfer transfer = next();
+      Transfer transfer = queues.poll();
       if (transfer == null) {
-        idle.announce(worker);
-        transfer = next();
+        queues.announceIdle(worker);
+        transfer = queues.poll();
         if (transfer == null) {
           if (running) {
             LockSupport.park(this);
           }
-          idle.retract(worker);
+          queues.retractIdle(worker);
           continue;
         }
-        idle.retract(worker);
+        queues.retractIdle(worker);
       }
       long start = System.nanoTime();
       leg.run(transfer);
       transfer.elapsedNs = System.nanoTime() - start;
-      finished.add(transfer);
-      finishedBell.run();
+      queues.finish(transfer);
     }
-  }
-
-  private @Nullable Transfer next() {
-    for (SpmcAtomicArrayQueue<Transfer> queue : queues) {
-      Transfer transfer = queue.poll();
-      if (transfer != null) {
-        return transfer;
-      }
-    }
-    return null;
   }
 
   @Override

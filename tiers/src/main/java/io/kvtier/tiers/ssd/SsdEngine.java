@@ -1,0 +1,114 @@
+package io.kvtier.tiers.ssd;
+
+import io.kvtier.protocol.linux.IoUring;
+import io.kvtier.tiers.transfer.Pipeline;
+import io.kvtier.tiers.transfer.ThreadedPipeline;
+import java.io.IOException;
+import java.util.Locale;
+import java.util.function.Consumer;
+import java.util.function.Supplier;
+
+/** How the SSD tier reads and writes. */
+public enum SsdEngine {
+  /** io_uring where it can be used, else pread. */
+  AUTO,
+  /** One io_uring on one thread. */
+  IO_URING,
+  /** Threads with a blocking call each. */
+  PREAD;
+
+  private static final String THREAD_NAME = "kvtier-ssd";
+
+  /**
+   * A pipeline that runs.
+   *
+   * @param engine which it is: never {@link #AUTO}
+   * @param reason one line that says why {@link #AUTO} chose as it did; empty where the engine was
+   *     asked for
+   */
+  public record Started(Pipeline pipeline, SsdEngine engine, String reason) {}
+
+  /**
+   * What a pipeline is made of.
+   *
+   * @param threads of {@link #PREAD}
+   * @param depth the most transfers in flight
+   * @param finishedBell wakes the collecting thread; called after each transfer
+   * @param defect told of what should never happen: a transfer will not come back
+   */
+  public record Parts(
+      FileDevice device,
+      int threads,
+      int depth,
+      Runnable finishedBell,
+      Consumer<Throwable> defect) {}
+
+  /** The engine of that name, as it stands in a configuration: {@code auto, io_uring, pread}. */
+  public static SsdEngine of(String name) {
+    for (SsdEngine engine : values()) {
+      if (engine.toString().equals(name)) {
+        return engine;
+      }
+    }
+    throw new IllegalArgumentException(
+        "'" + name + "' is no SSD engine; expected auto, io_uring or pread");
+  }
+
+  /** The name in a configuration. */
+  @Override
+  public String toString() {
+    return name().toLowerCase(Locale.ROOT);
+  }
+
+  /**
+   * Starts a pipeline.
+   *
+   * @throws IOException with the reason in words and what to do, where this engine can't be had
+   */
+  public Started start(Parts parts) throws IOException {
+    return start(parts, IoUring::probe);
+  }
+
+  Started start(Parts parts, Supplier<IoUring.Availability> probe) throws IOException {
+    if (this == PREAD) {
+      return new Started(threaded(parts), PREAD, "");
+    }
+    IoUring.Availability ring = probe.get();
+    if (this == IO_URING) {
+      if (!ring.isUsable()) {
+        throw new IOException(
+            "ssd.engine is io_uring, which can't be used here: "
+                + ring.reason()
+                + "; or set ssd.engine to auto or pread");
+      }
+      return new Started(uring(parts), IO_URING, "");
+    }
+    if (!ring.isUsable()) {
+      return fallBack(parts, ring.reason());
+    }
+    try {
+      return new Started(uring(parts), IO_URING, "io_uring can be used here");
+    } catch (IOException e) {
+      return fallBack(parts, String.valueOf(e.getMessage()));
+    }
+  }
+
+  private static Started fallBack(Parts parts, String reason) {
+    return new Started(threaded(parts), PREAD, "io_uring can't be used here: " + reason);
+  }
+
+  private static Pipeline uring(Parts parts) throws IOException {
+    return new UringPipeline(
+        THREAD_NAME, parts.depth, parts.device, parts.finishedBell, parts.defect);
+  }
+
+  private static Pipeline threaded(Parts parts) {
+    return new ThreadedPipeline(
+        THREAD_NAME,
+        parts.threads,
+        parts.depth,
+        new SsdLeg(parts.device),
+        parts.finishedBell,
+        parts.defect);
+  }
+}

@@ -1,0 +1,425 @@
+package io.kvtier.tiers.ssd;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.linux.Descriptor;
+import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.tiers.transfer.Checksums;
+import io.kvtier.tiers.transfer.Pipeline;
+import io.kvtier.tiers.transfer.Transfer;
+import java.io.IOException;
+import java.io.RandomAccessFile;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.file.Path;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.List;
+import java.util.Random;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** What every pipeline between slabs and files keeps, on real files. */
+@Timeout(value = 60, unit = TimeUnit.SECONDS)
+abstract class SsdPipelineContract {
+  static final int PAGE = 4096;
+  static final int DEPTH = 64;
+  private static final int BLOCK_BYTES = 3 * PAGE - 100;
+  private static final int SLOT_BYTES = 3 * PAGE;
+  private static final int SSD_SLOT_BYTES = 4 * PAGE;
+  private static final int SLOTS = 256;
+  private static final int REGIONS = 2;
+  private static final long REGION_BYTES = (long) SLOTS / REGIONS * SSD_SLOT_BYTES;
+  private static final long SLAB_BYTES = (long) SLOTS * SLOT_BYTES;
+  private static final long BEYOND_ANY_FILE = Long.MAX_VALUE / 2 / PAGE * PAGE;
+
+  @TempDir Path directory;
+
+  private final Arena arena = Arena.ofShared();
+  private final Semaphore rung = new Semaphore(0);
+  private final AtomicReference<Throwable> defect = new AtomicReference<>();
+  private final List<Transfer> finished = new ArrayList<>();
+  private MemorySegment slab = MemorySegment.NULL;
+
+  abstract Pipeline start(SsdEngine.Parts parts) throws IOException;
+
+  @BeforeEach
+  void makeSlab() throws IOException {
+    try (Descriptor memory = SharedMemory.create("test-slab", SLAB_BYTES)) {
+      slab = SharedMemory.map(memory, SLAB_BYTES, true, arena);
+    }
+  }
+
+  @AfterEach
+  void nothingBroke() {
+    arena.close();
+    Throwable thrown = defect.get();
+    if (thrown != null) {
+      throw new AssertionError("the pipeline reported a defect", thrown);
+    }
+  }
+
+  FileDevice open() throws IOException {
+    return open(directory, REGIONS, REGION_BYTES);
+  }
+
+  FileDevice open(Path at, int regions, long regionBytes) throws IOException {
+    return new FileDevice(at, regions, regionBytes);
+  }
+
+  Pipeline start(FileDevice device) throws IOException {
+    return start(device, rung::release);
+  }
+
+  private Pipeline start(FileDevice device, Runnable finishedBell) throws IOException {
+    return start(new SsdEngine.Parts(device, 1, DEPTH, finishedBell, defect::set));
+  }
+
+  @Test
+  void load_whatWasStored_hasItsBytes() throws Exception {
+    try (FileDevice device = open();
+        Pipeline pipeline = start(device)) {
+      Transfer block = block(0, 7, 130);
+      fill(block, 42);
+      assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.STORE));
+      block.slot().fill((byte) 0);
+      assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.LOAD));
+      assertEquals(block.checksum, Checksums.of(block.bytes()));
+      assertTrue(block.elapsedNs > 0);
+    }
+  }
+
+  @Test
+  void load_blockLargerThanWhatIsMovedAtOnce_hasItsBytes() throws Exception {
+    int bytes = 8 << 20;
+    try (FileDevice device = open(directory, 1, bytes + PAGE);
+        Pipeline pipeline = start(device)) {
+      Transfer block = block(0, 0, 0);
+      block.slab = arena.allocate(bytes, PAGE);
+      block.length = bytes;
+      block.slotBytes = bytes;
+      fill(block, 43);
+      assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.STORE));
+      block.slot().fill((byte) 0);
+      assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.LOAD));
+    }
+  }
+
+  @Test
+  void load_anotherBlocksSlot_isCorrupt() throws Exception {
+    try (FileDevice device = open();
+        Pipeline pipeline = start(device)) {
+      Transfer block = block(0, 0, 0);
+      fill(block, 1);
+      assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.STORE));
+      block.key[31] ^= 1;
+      assertEquals(Status.CORRUPT, run(pipeline, block, Transfer.Kind.LOAD));
+    }
+  }
+
+  @Test
+  void load_flippedBit_isCorrupt() throws Exception {
+    try (FileDevice device = open();
+        Pipeline pipeline = start(device)) {
+      for (int at : new int[] {SlotHeaderDescriptor.KEY_OFFSET, PAGE, PAGE + BLOCK_BYTES - 1}) {
+        Transfer block = block(0, 0, 3);
+        fill(block, 1);
+        assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.STORE));
+        flip(block.ssdOffset + at);
+        assertEquals(Status.CORRUPT, run(pipeline, block, Transfer.Kind.LOAD), "byte " + at);
+      }
+    }
+  }
+
+  @Test
+  void store_bytesThatChanged_isCorruptAndWritesNothing() throws Exception {
+    try (FileDevice device = open();
+        Pipeline pipeline = start(device)) {
+      Transfer block = block(0, 0, 0);
+      fill(block, 1);
+      assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.STORE));
+      byte was = block.slab.get(ValueLayout.JAVA_BYTE, block.slabOffset);
+      block.slab.set(ValueLayout.JAVA_BYTE, block.slabOffset, (byte) (was + 1));
+      assertEquals(Status.CORRUPT, run(pipeline, block, Transfer.Kind.STORE));
+      assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.LOAD));
+      assertEquals(was, block.slab.get(ValueLayout.JAVA_BYTE, block.slabOffset));
+    }
+  }
+
+  @Test
+  void load_truncatedFile_isAnError() throws Exception {
+    try (FileDevice device = open();
+        Pipeline pipeline = start(device)) {
+      Transfer block = block(0, 0, 2);
+      fill(block, 1);
+      assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.STORE));
+      // In the header, behind it, in the body: an error each, and never a wait.
+      for (long bytes : new long[] {0, PAGE, 2 * PAGE}) {
+        try (RandomAccessFile file = regionFile()) {
+          file.setLength(block.ssdOffset + bytes);
+        }
+        assertEquals(Status.IO_ERROR, run(pipeline, block, Transfer.Kind.LOAD), bytes + " left");
+      }
+    }
+  }
+
+  @Test
+  void storeAndLoad_placeThatTheDeviceRefuses_isAnErrorAndTheNextGoesOn() throws Exception {
+    try (FileDevice device = open();
+        Pipeline pipeline = start(device)) {
+      Transfer block = block(0, 0, 0);
+      fill(block, 1);
+      block.ssdOffset = BEYOND_ANY_FILE;
+      assertEquals(Status.IO_ERROR, run(pipeline, block, Transfer.Kind.STORE));
+      assertEquals(Status.IO_ERROR, run(pipeline, block, Transfer.Kind.LOAD));
+      block.ssdOffset = 0;
+      block.ssdRegion = REGIONS - 1;
+      assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.STORE));
+      assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.LOAD));
+    }
+  }
+
+  @Test
+  void offer_loadsBehindStores_overtakeThem() throws Exception {
+    CountDownLatch all = new CountDownLatch(1);
+    Runnable bell =
+        () -> {
+          // The pipeline's thread goes on from its first store when everything is offered.
+          await(all);
+          rung.release();
+        };
+    try (FileDevice device = open();
+        Pipeline pipeline = start(device, bell)) {
+      List<Transfer> offered = new ArrayList<>();
+      for (int i = 0; i < DEPTH; i++) {
+        Transfer transfer = block(i, 0, i);
+        fill(transfer, i);
+        transfer.kind = i < DEPTH - 4 ? Transfer.Kind.STORE : Transfer.Kind.LOAD;
+        transfer.priority = (DEPTH - 1 - i) % 4;
+        offered.add(transfer);
+        assertTrue(pipeline.offer(transfer));
+      }
+      all.countDown();
+      await(pipeline, DEPTH);
+      for (Transfer load : offered.subList(DEPTH - 4, DEPTH)) {
+        // Some stores are in the device's hands already, but not the most of them.
+        assertTrue(finished.indexOf(load) < DEPTH / 2, "loads wait behind stores");
+      }
+    }
+  }
+
+  @Test
+  void offer_moreThanTheDepth_isRefusedUntilCollected() throws Exception {
+    try (FileDevice device = open();
+        Pipeline pipeline = start(device)) {
+      for (int i = 0; i < DEPTH; i++) {
+        Transfer store = block(i, 0, i);
+        fill(store, i);
+        store.kind = Transfer.Kind.STORE;
+        assertTrue(pipeline.offer(store));
+      }
+      Transfer next = block(DEPTH, 0, DEPTH);
+      fill(next, DEPTH);
+      next.kind = Transfer.Kind.STORE;
+      assertFalse(pipeline.offer(next));
+      assertEquals(DEPTH, pipeline.inFlight());
+      await(pipeline, DEPTH);
+      assertEquals(0, pipeline.inFlight());
+      assertTrue(pipeline.offer(next));
+      await(pipeline, 1);
+    }
+  }
+
+  @Test
+  void offer_afterSleep_isTakenUp() throws Exception {
+    try (FileDevice device = open();
+        Pipeline pipeline = start(device)) {
+      Transfer block = block(0, 0, 0);
+      fill(block, 1);
+      // Back and forth: each offer may meet the thread awake, asleep or on its way.
+      for (int i = 0; i < 500; i++) {
+        Transfer.Kind kind = i % 2 == 0 ? Transfer.Kind.STORE : Transfer.Kind.LOAD;
+        assertEquals(Status.OK, run(pipeline, block, kind));
+        if (i % 100 == 99) {
+          Thread.sleep(5);
+        }
+      }
+    }
+  }
+
+  @Test
+  void close_workInFlight_touchesNoSlabAfterwards() throws Exception {
+    for (int round = 0; round < 20; round++) {
+      finished.clear();
+      try (FileDevice device = open();
+          Arena ofSlab = Arena.ofShared()) {
+        Pipeline pipeline = start(device);
+        MemorySegment own = ofSlab.allocate(SLAB_BYTES, PAGE);
+        for (int i = 0; i < DEPTH; i++) {
+          Transfer transfer = block(i, 0, i);
+          transfer.slab = own;
+          fill(transfer, i);
+          transfer.kind = i % 3 == 0 ? Transfer.Kind.LOAD : Transfer.Kind.STORE;
+          assertTrue(pipeline.offer(transfer));
+        }
+        Thread.sleep(0, round * 50_000);
+        pipeline.close();
+        int _ = pipeline.collect(finished::add);
+        int before = finished.size();
+        // The slab goes with its arena: a thread that were still at work would report a defect.
+        assertEquals(before + pipeline.inFlight(), DEPTH);
+      }
+    }
+  }
+
+  @Test
+  void close_idle_returns() throws Exception {
+    try (FileDevice device = open()) {
+      Pipeline pipeline = start(device);
+      Thread.sleep(2);
+      pipeline.close();
+      assertEquals(0, pipeline.inFlight());
+    }
+  }
+
+  @Test
+  void randomOperations_everyLoadHasTheBytesLastStored() throws Exception {
+    long seed = new Random().nextLong();
+    try (FileDevice device = open();
+        Pipeline pipeline = start(device)) {
+      randomOperations(pipeline, new Random(seed), 10_000);
+    } catch (AssertionError e) {
+      throw new AssertionError("seed " + seed + ": " + e.getMessage(), e);
+    }
+  }
+
+  private void randomOperations(Pipeline pipeline, Random random, int count)
+      throws InterruptedException {
+    Deque<Transfer> free = new ArrayDeque<>();
+    boolean[] stored = new boolean[SLOTS];
+    for (int i = 0; i < SLOTS; i++) {
+      free.add(block(i, i % REGIONS, i / REGIONS));
+    }
+    int[] contents = new int[SLOTS];
+    int offered = 0;
+    int ended = 0;
+    while (ended < count) {
+      Transfer next = offered < count ? free.poll() : null;
+      if (next != null) {
+        boolean load = stored[next.poolIndex] && random.nextBoolean();
+        next.kind = load ? Transfer.Kind.LOAD : Transfer.Kind.STORE;
+        next.priority = random.nextInt(4);
+        if (load) {
+          next.slot().fill((byte) 0);
+        } else {
+          contents[next.poolIndex] = random.nextInt();
+          next.length = 1 + random.nextInt(SLOT_BYTES);
+          fill(next, contents[next.poolIndex]);
+        }
+        if (pipeline.offer(next)) {
+          offered++;
+          if (random.nextInt(4) != 0) {
+            continue;
+          }
+        } else {
+          // A load's bytes are gone, a store's were never written: it begins anew.
+          stored[next.poolIndex] = false;
+          free.push(next);
+        }
+      }
+      assertTrue(rung.tryAcquire(30, TimeUnit.SECONDS), "nothing ends any more");
+      finished.clear();
+      ended += pipeline.collect(finished::add);
+      for (Transfer transfer : finished) {
+        assertEquals(Status.OK, transfer.status);
+        assertEquals(transfer.checksum, Checksums.of(transfer.bytes()));
+        stored[transfer.poolIndex] = true;
+        free.add(transfer);
+      }
+    }
+    assertEquals(0, pipeline.inFlight());
+  }
+
+  /** A block's transfer: its host slot by number, its SSD slot by region and number. */
+  Transfer block(int number, int region, int ssdSlot) {
+    Transfer transfer = new Transfer(number);
+    for (int i = 0; i < transfer.key.length; i++) {
+      transfer.key[i] = (byte) (number * 31 + i);
+    }
+    transfer.keyBytes = transfer.key.length;
+    transfer.namespaceHigh = 0x1234;
+    transfer.namespaceLow = 0x5678;
+    transfer.group = 3;
+    transfer.generation = 9;
+    transfer.slab = slab;
+    transfer.slabOffset = (long) number * SLOT_BYTES % SLAB_BYTES;
+    transfer.length = BLOCK_BYTES;
+    transfer.slotBytes = SLOT_BYTES;
+    transfer.ssdRegion = region % REGIONS;
+    transfer.ssdOffset = (long) ssdSlot % (SLOTS / REGIONS) * SSD_SLOT_BYTES;
+    return transfer;
+  }
+
+  /** Fills a block's host slot and tells the transfer its checksum. */
+  static void fill(Transfer transfer, int content) {
+    MemorySegment bytes = transfer.bytes();
+    byte[] random = new byte[transfer.length];
+    new Random(content).nextBytes(random);
+    MemorySegment.copy(random, 0, bytes, ValueLayout.JAVA_BYTE, 0, random.length);
+    transfer.checksum = Checksums.of(bytes);
+  }
+
+  Status run(Pipeline pipeline, Transfer transfer, Transfer.Kind kind) throws InterruptedException {
+    transfer.kind = kind;
+    transfer.status = Status.BUSY;
+    assertTrue(pipeline.offer(transfer));
+    await(pipeline, 1);
+    assertNotEquals(Status.BUSY, transfer.status);
+    return transfer.status;
+  }
+
+  private static void await(CountDownLatch latch) {
+    try {
+      latch.await();
+    } catch (InterruptedException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  /** Collects that many transfers. */
+  private void await(Pipeline pipeline, int count) throws InterruptedException {
+    finished.clear();
+    while (finished.size() < count) {
+      assertTrue(rung.tryAcquire(30, TimeUnit.SECONDS), "nothing ends any more");
+      int _ = pipeline.collect(finished::add);
+    }
+    assertEquals(count, finished.size());
+    assertFalse(pipeline.hasFinished());
+  }
+
+  private RandomAccessFile regionFile() throws IOException {
+    return new RandomAccessFile(directory.resolve("slots-0000.dat").toFile(), "rw");
+  }
+
+  private void flip(long at) throws IOException {
+    try (RandomAccessFile file = regionFile()) {
+      file.seek(at);
+      int was = file.read();
+      file.seek(at);
+      file.write(was ^ 1);
+    }
+  }
+}
