@@ -1,37 +1,46 @@
 package io.kvtier.daemon.config;
 
+import io.kvtier.daemon.config.ConfigYaml.Value;
 import io.kvtier.policies.AdmissionPolicies;
 import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.protocol.SocketPaths;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
+import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
-import org.snakeyaml.engine.v2.api.Load;
-import org.snakeyaml.engine.v2.api.LoadSettings;
-import org.snakeyaml.engine.v2.exceptions.YamlEngineException;
 
 /**
- * Reads the configuration: the embedded defaults, over them a file, over them single settings.
- * Every problem is an error that names where it stands, and unknown keys get the nearest known one
- * as a suggestion.
+ * Reads the configuration: the embedded defaults, over them a file, over them single settings. All
+ * mistakes are told at once, each with where it stands, the key, its value and what was expected.
+ *
+ * <p>A mistaken value is replaced by its default, so that the others can be checked; a check of two
+ * keys is left out when one of them was mistaken.
  */
 public final class ConfigLoader {
   private static final String DEFAULTS = "/kvtier.yaml";
   private static final long MIB = 1L << 20;
 
-  private record Value(Object value, String where) {}
+  private final Map<String, Value> values;
+  private final Map<String, Value> defaults;
+  private final Set<String> mistaken = new HashSet<>();
+  private final List<String> problems = new ArrayList<>();
 
-  private final Map<String, Value> values = new LinkedHashMap<>();
-
-  private ConfigLoader() {}
+  private ConfigLoader() {
+    defaults = ConfigYaml.parse(defaults(), "the defaults", null, problems);
+    if (!problems.isEmpty()) {
+      throw new IllegalStateException(problems.toString());
+    }
+    values = new LinkedHashMap<>(defaults);
+  }
 
   /**
    * Loads and checks.
@@ -42,24 +51,42 @@ public final class ConfigLoader {
   public static KvtierdConfig load(@Nullable Path file, List<String> settings)
       throws ConfigException {
     ConfigLoader loader = new ConfigLoader();
-    loader.read(defaults(), "the defaults", false);
+    KnownKeys known = new KnownKeys(loader.defaults.keySet());
     if (file != null) {
-      try {
-        loader.read(Files.readString(file), file.toString(), true);
-      } catch (IOException e) {
-        throw new ConfigException("configuration file '" + file + "' can't be read: " + e);
-      }
+      String yaml = ConfigYaml.text(file, loader.problems);
+      loader.values.putAll(ConfigYaml.parse(yaml, file.toString(), known, loader.problems));
     }
-    for (String setting : settings) {
-      int equals = setting.indexOf('=');
-      if (equals < 1) {
-        throw new ConfigException(
-            "--set '" + setting + "': expected key=value, such as host.bytes=4GiB");
-      }
-      loader.put(
-          setting.substring(0, equals), setting.substring(equals + 1), "--set " + setting, true);
+    settings.forEach(setting -> loader.set(setting, known));
+    KvtierdConfig config = loader.build();
+    loader.requireNoProblem();
+    return config;
+  }
+
+  private void set(String setting, KnownKeys known) {
+    String where = "--set";
+    int equals = setting.indexOf('=');
+    if (equals < 1) {
+      problems.add("--set '" + setting + "': expected key=value, such as host.bytes=4GiB");
+      return;
     }
-    return loader.build();
+    String key = setting.substring(0, equals);
+    if (known.hasKey(key)) {
+      values.put(key, Value.of(setting.substring(equals + 1), where));
+    } else {
+      problems.add(where + ": " + known.problem(key));
+    }
+  }
+
+  private void requireNoProblem() throws ConfigException {
+    if (problems.size() == 1) {
+      throw new ConfigException(problems.getFirst());
+    }
+    if (!problems.isEmpty()) {
+      throw new ConfigException(
+          problems.size()
+              + " mistakes in the configuration:\n  "
+              + String.join("\n", problems).replace("\n", "\n  "));
+    }
   }
 
   /** The embedded configuration file. */
@@ -75,96 +102,26 @@ public final class ConfigLoader {
     }
   }
 
-  private void read(String yaml, String where, boolean onlyKnown) throws ConfigException {
-    Object root;
-    try {
-      root = new Load(LoadSettings.builder().setLabel(where).build()).loadFromString(yaml);
-    } catch (YamlEngineException e) {
-      throw new ConfigException(where + " is not valid YAML: " + e.getMessage());
-    }
-    if (root == null) {
-      return;
-    }
-    if (!(root instanceof Map<?, ?> map)) {
-      throw new ConfigException(where + ": expected sections such as 'host:', found " + root);
-    }
-    flatten("", map, where, onlyKnown);
-  }
-
-  private void flatten(String prefix, Map<?, ?> map, String where, boolean onlyKnown)
-      throws ConfigException {
-    for (Map.Entry<?, ?> entry : map.entrySet()) {
-      String key = prefix + entry.getKey();
-      if (entry.getValue() instanceof Map<?, ?> section) {
-        flatten(key + ".", section, where, onlyKnown);
-      } else {
-        put(key, entry.getValue() == null ? "" : entry.getValue(), where, onlyKnown);
-      }
-    }
-  }
-
-  private void put(String key, Object value, String where, boolean onlyKnown)
-      throws ConfigException {
-    if (onlyKnown && !values.containsKey(key)) {
-      String nearest = null;
-      int best = 6;
-      for (String known : values.keySet()) {
-        int distance = distance(known, key);
-        if (distance < best) {
-          best = distance;
-          nearest = known;
-        }
-      }
-      throw new ConfigException(
-          where
-              + ": unknown key '"
-              + key
-              + "'"
-              + (nearest == null
-                  ? "; kvtierd --print-config shows all keys"
-                  : "; did you mean '" + nearest + "'?"));
-    }
-    values.put(key, new Value(value, where));
-  }
-
-  private static int distance(String a, String b) {
-    int[] row = new int[b.length() + 1];
-    for (int j = 0; j < row.length; j++) {
-      row[j] = j;
-    }
-    for (int i = 1; i <= a.length(); i++) {
-      int diagonal = row[0];
-      row[0] = i;
-      for (int j = 1; j < row.length; j++) {
-        int above = row[j];
-        int replaced = diagonal + (a.charAt(i - 1) == b.charAt(j - 1) ? 0 : 1);
-        row[j] = Math.min(replaced, Math.min(row[j], row[j - 1]) + 1);
-        diagonal = above;
-      }
-    }
-    return row[b.length()];
-  }
-
   // ---- building
   // ------------------------------------------------------------------------------------------------
 
-  private KvtierdConfig build() throws ConfigException {
+  private KvtierdConfig build() {
     return new KvtierdConfig(socket(), host(), ssd(), copy(), limits(), grpc());
   }
 
-  private KvtierdConfig.SocketConfig socket() throws ConfigException {
-    String path = text("socket.path");
+  private KvtierdConfig.SocketConfig socket() {
+    Path path = get("socket.path", Path::of, "a path");
     int mode = get("socket.mode", v -> Integer.parseInt(v, 8), "an octal file mode such as 0660");
     return new KvtierdConfig.SocketConfig(
-        path.isEmpty() ? SocketPaths.defaultPath() : Path.of(path),
+        path.toString().isEmpty() ? SocketPaths.defaultPath() : path,
         list("socket.users"),
         list("socket.groups"),
         mode);
   }
 
-  private KvtierdConfig.HostConfig host() throws ConfigException {
+  private KvtierdConfig.HostConfig host() {
     long slab = size("host.slab_bytes", MIB, 1L << 40);
-    long bytes = size("host.bytes", slab, 1L << 50);
+    long bytes = size("host.bytes", MIB, 1L << 50);
     requireMultiple("host.slab_bytes", slab, 4096, "4KiB");
     requireMultiple("host.bytes", bytes, slab, "host.slab_bytes");
     String policy = policy("host.policy");
@@ -173,17 +130,17 @@ public final class ConfigLoader {
     return new KvtierdConfig.HostConfig(bytes, slab, policy, free);
   }
 
-  private KvtierdConfig.SsdConfig ssd() throws ConfigException {
+  private KvtierdConfig.SsdConfig ssd() {
     long file = size("ssd.file_bytes", MIB, 1L << 40);
     long bytes = size("ssd.bytes", 0, 1L << 50);
     requireMultiple("ssd.file_bytes", file, 4096, "4KiB");
     requireMultiple("ssd.bytes", bytes, file, "ssd.file_bytes");
-    String directory = text("ssd.directory");
+    Path directory = get("ssd.directory", Path::of, "a path");
     return new KvtierdConfig.SsdConfig(
         bytes,
-        directory.isEmpty()
+        directory.toString().isEmpty()
             ? SocketPaths.defaultDataDirectory().resolve("ssd")
-            : Path.of(directory),
+            : directory,
         file,
         policy("ssd.policy"),
         admission("ssd.admission"),
@@ -191,24 +148,20 @@ public final class ConfigLoader {
         number("ssd.queue_depth", 1, 65536));
   }
 
-  private KvtierdConfig.CopyConfig copy() throws ConfigException {
+  private KvtierdConfig.CopyConfig copy() {
     return new KvtierdConfig.CopyConfig(
         number("copy.threads", 1, 256),
         number("copy.queue_depth", 1, 65536),
         (int) size("copy.inline_bytes", 0, 1L << 30));
   }
 
-  private KvtierdConfig.LimitsConfig limits() throws ConfigException {
+  private KvtierdConfig.LimitsConfig limits() {
     long lease = duration("limits.lease");
     long leaseMax = duration("limits.lease_max");
     long deadline = duration("limits.deadline");
     long deadlineMax = duration("limits.deadline_max");
-    require(
-        "limits.lease", lease > 0 && lease <= leaseMax, "more than 0 and at most limits.lease_max");
-    require(
-        "limits.deadline",
-        deadline > 0 && deadline <= deadlineMax,
-        "more than 0 and at most limits.deadline_max");
+    requireAtMost("limits.lease", lease, "limits.lease_max", leaseMax);
+    requireAtMost("limits.deadline", deadline, "limits.deadline_max", deadlineMax);
     return new KvtierdConfig.LimitsConfig(
         number("limits.blocks", 64, 1 << 27),
         number("limits.sessions", 1, 1 << 16),
@@ -222,7 +175,7 @@ public final class ConfigLoader {
         deadlineMax);
   }
 
-  private KvtierdConfig.GrpcConfig grpc() throws ConfigException {
+  private KvtierdConfig.GrpcConfig grpc() {
     return new KvtierdConfig.GrpcConfig(
         get("grpc.enabled", ConfigLoader::bool, "true or false"),
         text("grpc.host"),
@@ -235,11 +188,17 @@ public final class ConfigLoader {
     return switch (text) {
       case "true" -> true;
       case "false" -> false;
-      default -> throw new IllegalArgumentException(text);
+      case "yes", "on", "True", "TRUE" -> throw new IllegalArgumentException("did you mean true?");
+      case "no", "off", "False", "FALSE" ->
+          throw new IllegalArgumentException("did you mean false?");
+      default -> throw new IllegalArgumentException();
     };
   }
 
-  private Value value(String key) {
+  // ---- values
+  // ------------------------------------------------------------------------------------------------
+
+  private static Value value(Map<String, Value> values, String key) {
     Value value = values.get(key);
     if (value == null) {
       throw new IllegalStateException("the embedded configuration has no key " + key);
@@ -248,39 +207,63 @@ public final class ConfigLoader {
   }
 
   private String text(String key) {
-    return String.valueOf(value(key).value).trim();
+    String text = value(values, key).text();
+    if (text == null) {
+      mistake(key, "one value, not a list");
+      text = String.valueOf(value(values, key).text());
+    }
+    return text.trim();
   }
 
-  private <T> T get(String key, Function<String, T> parser, String expected)
-      throws ConfigException {
+  /** Notes what is wrong with a key, and gives it its default. */
+  private void mistake(String key, String expected) {
+    Value value = value(values, key);
+    problems.add(
+        value.where() + ": " + key + " is '" + value.toString().trim() + "', expected " + expected);
+    mistaken.add(key);
+    values.put(key, value(defaults, key));
+  }
+
+  private <T> T get(String key, Function<String, T> parser, String expected) {
     try {
       return parser.apply(text(key));
     } catch (IllegalArgumentException e) {
-      String detail =
-          e.getMessage() == null || e instanceof NumberFormatException
-              ? ""
-              : " (" + e.getMessage() + ")";
-      throw new ConfigException(
-          value(key).where + ": " + key + " is '" + text(key) + "', expected " + expected + detail);
+      boolean hasHint =
+          e.getMessage() != null
+              && !(e instanceof NumberFormatException || e instanceof InvalidPathException);
+      mistake(key, expected + (hasHint ? "; " + e.getMessage() : ""));
+      return parser.apply(text(key));
     }
   }
 
-  private void require(String key, boolean holds, String expected) throws ConfigException {
-    if (!holds) {
-      throw new ConfigException(
-          value(key).where + ": " + key + " is '" + text(key) + "', expected " + expected);
+  private void require(String key, boolean holds, String expected) {
+    if (!holds && !mistaken.contains(key)) {
+      mistake(key, expected);
     }
   }
 
-  private void requireMultiple(String key, long value, long unit, String unitName)
-      throws ConfigException {
-    require(
-        key,
-        value % unit == 0,
-        "a multiple of " + unitName + " (" + Units.describeBytes(unit) + ")");
+  private void requireMultiple(String key, long value, long unit, String unitName) {
+    if (!mistaken.contains(unitName)) {
+      long below = value / unit * unit;
+      require(
+          key,
+          value % unit == 0,
+          "a multiple of "
+              + unitName
+              + (defaults.containsKey(unitName) ? " (" + Units.describeBytes(unit) + ")" : "")
+              + ", such as "
+              + Units.formatBytes(below == 0 ? unit : below));
+    }
   }
 
-  private String admission(String key) throws ConfigException {
+  private void requireAtMost(String key, long value, String limitKey, long limit) {
+    require(key, value > 0, "more than 0");
+    if (!mistaken.contains(limitKey)) {
+      require(key, value <= limit, "at most " + limitKey + " (" + text(limitKey) + ")");
+    }
+  }
+
+  private String admission(String key) {
     String admission = text(key);
     try {
       var _ = AdmissionPolicies.create(admission, 1);
@@ -290,7 +273,7 @@ public final class ConfigLoader {
     return admission;
   }
 
-  private String policy(String key) throws ConfigException {
+  private String policy(String key) {
     String policy = text(key);
     try {
       var _ = EvictionPolicies.create(policy, 1, 1);
@@ -300,7 +283,7 @@ public final class ConfigLoader {
     return policy;
   }
 
-  private long size(String key, long min, long max) throws ConfigException {
+  private long size(String key, long min, long max) {
     long bytes = get(key, Units::bytes, "a size such as 512MiB or 4GiB");
     require(
         key,
@@ -309,30 +292,26 @@ public final class ConfigLoader {
     return bytes;
   }
 
-  private long duration(String key) throws ConfigException {
+  private long duration(String key) {
     return get(key, Units::nanoseconds, "a duration such as 250ms or 30s");
   }
 
-  private int number(String key, int min, int max) throws ConfigException {
+  private int number(String key, int min, int max) {
     int number = get(key, Integer::parseInt, "a whole number");
     require(key, number >= min && number <= max, "a number from " + min + " to " + max);
     return number;
   }
 
-  private List<String> list(String key) throws ConfigException {
-    Object value = value(key).value;
+  private List<String> list(String key) {
+    Value value = value(values, key);
+    if (value.items() != null) {
+      return List.copyOf(value.items());
+    }
     List<String> list = new ArrayList<>();
-    if (value instanceof List<?> items) {
-      items.forEach(item -> list.add(String.valueOf(item)));
-    } else if (value instanceof String text) {
-      for (String item : text.split(",", -1)) {
-        if (!item.isBlank()) {
-          list.add(item.trim());
-        }
+    for (String item : String.valueOf(value.text()).split(",", -1)) {
+      if (!item.isBlank()) {
+        list.add(item.trim());
       }
-    } else {
-      throw new ConfigException(
-          value(key).where + ": " + key + " is '" + value + "', expected a list");
     }
     return list;
   }

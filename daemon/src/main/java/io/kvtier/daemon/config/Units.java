@@ -15,38 +15,47 @@ public final class Units {
   private Units() {}
 
   /**
-   * Bytes of a size. Units: B, KiB, MiB, GiB, TiB (powers of 1024), kB, MB, GB, TB (powers of
-   * 1000).
+   * Bytes of a size. Units: B, KiB, MiB, GiB, TiB. Those of powers of 1000 are refused: no size
+   * here is one, and who writes 1GB means 1GiB.
+   *
+   * @throws IllegalArgumentException with a hint, or without a message
    */
   public static long bytes(String text) {
-    Matcher amount = match(text, "a size such as 512MiB or 4GiB");
+    Matcher amount = match(text);
+    String unit = amount.group(2);
     double factor =
-        switch (amount.group(2)) {
+        switch (unit) {
           case "", "B" -> 1;
           case "KiB" -> 1L << 10;
           case "MiB" -> 1L << 20;
           case "GiB" -> 1L << 30;
           case "TiB" -> 1L << 40;
-          case "kB" -> 1e3;
-          case "MB" -> 1e6;
-          case "GB" -> 1e9;
-          case "TB" -> 1e12;
           default ->
-              throw new IllegalArgumentException(
-                  "unknown unit '"
-                      + amount.group(2)
-                      + "' in '"
-                      + text
-                      + "'; expected B, KiB, MiB, GiB, TiB, kB, MB, GB or TB");
+              throw unknownUnit(
+                  amount,
+                  "B, KiB, MiB, GiB and TiB",
+                  switch (Character.toUpperCase(unit.charAt(0))) {
+                    case 'B' -> "B";
+                    case 'K' -> "KiB";
+                    case 'M' -> "MiB";
+                    case 'G' -> "GiB";
+                    case 'T' -> "TiB";
+                    default -> "";
+                  });
         };
     return (long) (Double.parseDouble(amount.group(1)) * factor);
   }
 
-  /** Nanoseconds of a duration. Units: ns, us, ms, s, min, h. */
+  /**
+   * Nanoseconds of a duration. Units: ns, us, ms, s, min, h.
+   *
+   * @throws IllegalArgumentException with a hint, or without a message
+   */
   public static long nanoseconds(String text) {
-    Matcher amount = match(text, "a duration such as 250ms or 30s");
+    Matcher amount = match(text);
+    String unit = amount.group(2);
     double factor =
-        switch (amount.group(2)) {
+        switch (unit) {
           case "ns" -> 1;
           case "us" -> 1e3;
           case "ms" -> 1e6;
@@ -54,22 +63,47 @@ public final class Units {
           case "min" -> 60e9;
           case "h" -> 3600e9;
           default ->
-              throw new IllegalArgumentException(
-                  "unknown unit '"
-                      + amount.group(2)
-                      + "' in '"
-                      + text
-                      + "'; expected ns, us, ms, s, min or h");
+              throw unknownUnit(
+                  amount,
+                  "ns, us, ms, s, min and h",
+                  switch (unit.toLowerCase(Locale.ROOT)) {
+                    case "", "sec", "secs", "second", "seconds" -> "s";
+                    case "m", "mins", "minute", "minutes" -> "min";
+                    case "hour", "hours" -> "h";
+                    case "msec", "millis" -> "ms";
+                    default -> "";
+                  });
         };
     return (long) (Double.parseDouble(amount.group(1)) * factor);
   }
 
-  private static Matcher match(String text, String expected) {
+  private static Matcher match(String text) {
     Matcher amount = AMOUNT.matcher(text);
     if (!amount.matches()) {
-      throw new IllegalArgumentException("'" + text + "' is not " + expected);
+      throw new IllegalArgumentException();
     }
     return amount;
+  }
+
+  private static IllegalArgumentException unknownUnit(
+      Matcher amount, String units, String meantUnit) {
+    return new IllegalArgumentException(
+        (amount.group(2).isEmpty() ? "it has no unit" : "unknown unit '" + amount.group(2) + "'")
+            + ", the units are "
+            + units
+            + (meantUnit.isEmpty() ? "" : "; did you mean " + amount.group(1) + meantUnit + "?"));
+  }
+
+  /** A size as {@link #bytes} reads it, in the largest unit that says it whole. */
+  static String formatBytes(long bytes) {
+    String[] units = {"B", "KiB", "MiB", "GiB", "TiB"};
+    long value = bytes;
+    int unit = 0;
+    while (value != 0 && value % 1024 == 0 && unit < units.length - 1) {
+      value /= 1024;
+      unit++;
+    }
+    return value + units[unit];
   }
 
   /** A size for people. */

@@ -1,6 +1,7 @@
 package io.kvtier.daemon.config;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -8,6 +9,7 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -44,7 +46,14 @@ class ConfigLoaderTest {
         "host.bytes=lots | expected a size such as 512MiB",
         "host.policy=mru | no eviction policy is named 'mru'; there are",
         "host.free_target=0.9 | expected 0 to 0.25",
-        "limits.lease=30 | unknown unit ''",
+        "limits.lease=30 | it has no unit, the units are ns, us, ms, s, min and h; did you mean 30s?",
+        "limits.lease=0s | more than 0",
+        "host.bytes=1GB | unknown unit 'GB', the units are B, KiB, MiB, GiB and TiB; did you mean 1GiB?",
+        "copy.inline_bytes=32k | did you mean 32KiB?",
+        "host.bytes=10MiB | a multiple of host.slab_bytes (64 MiB), such as 64MiB",
+        "bytes=1GiB | did you mean 'host.bytes' or 'ssd.bytes'?",
+        "host=1GiB | is a section: expected one of its keys, such as 'host.bytes'",
+        "grpc.enabled=yes | expected true or false; did you mean true?",
         "limits.deadline=1h | at most limits.deadline_max",
         "ssd.threads=0 | a number from 1 to 256",
         "socket.mode=rw | an octal file mode",
@@ -58,14 +67,103 @@ class ConfigLoaderTest {
   }
 
   @Test
-  void load_badFile_namesTheFile() throws IOException {
-    Path file = directory.resolve("bad.yaml");
-    Files.writeString(file, "host: [1,\n");
+  void load_badSetting_saysNothingTwice() {
     ConfigException error =
-        assertThrows(ConfigException.class, () -> ConfigLoader.load(file, List.of()));
-    assertTrue(String.valueOf(error.getMessage()).contains("bad.yaml"), error.getMessage());
-    assertThrows(
-        ConfigException.class,
-        () -> ConfigLoader.load(directory.resolve("absent.yaml"), List.of()));
+        assertThrows(
+            ConfigException.class, () -> ConfigLoader.load(null, List.of("host.bytes=-1")));
+    assertEquals(
+        "--set: host.bytes is '-1', expected a size such as 512MiB or 4GiB", error.getMessage());
+  }
+
+  private String problemsOf(String yaml, String... settings) throws IOException {
+    Path file = directory.resolve("k.yaml");
+    Files.writeString(file, yaml);
+    ConfigException error =
+        assertThrows(ConfigException.class, () -> ConfigLoader.load(file, List.of(settings)));
+    return String.valueOf(error.getMessage()).replace(file.toString(), "k.yaml");
+  }
+
+  @Test
+  void load_severalMistakes_tellsAllWithTheirLines() throws IOException {
+    assertEquals(
+        """
+        5 mistakes in the configuration:
+          k.yaml, line 3: unknown key 'host.polcy'; did you mean 'host.policy'?
+          k.yaml, line 4: unknown section 'sdd'; did you mean 'ssd'?
+          k.yaml, line 2: host.bytes is '1GB', expected a size such as 512MiB or 4GiB; unknown unit \
+        'GB', the units are B, KiB, MiB, GiB and TiB; did you mean 1GiB?
+          --set: limits.sessions is '0', expected a number from 1 to 65536
+          k.yaml, line 7: grpc.port is '70000', expected a number from 0 to 65535\
+        """,
+        problemsOf(
+            """
+            host:
+              bytes: 1GB
+              polcy: lru
+            sdd:
+              bytes: 1GiB
+            grpc:
+              port: 70000
+            """,
+            "limits.sessions=0"));
+  }
+
+  @Test
+  void load_mistakenSlab_isNotHeldAgainstTheBytes() throws IOException {
+    String problems = problemsOf("host:\n  slab_bytes: 1\n  bytes: 96MiB\n");
+    assertTrue(problems.startsWith("k.yaml, line 2: host.slab_bytes is '1'"), problems);
+    assertFalse(problems.contains("host.bytes"), problems);
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      value = {
+        "'host: 1' | k.yaml, line 1: 'host' is a section: expected one of its keys, such as 'host.bytes'",
+        "'host: {bytes: {min: 1}}' | k.yaml, line 1: 'host.bytes' is a key: expected its value",
+        "'host: {bytes: [1GiB]}' | host.bytes is '[1GiB]', expected one value, not a list",
+        "'host: {policy: lru, policy: fifo}' | host.policy stands there already at k.yaml, line 1",
+        "'host: {bytes: 128MiB}\nhost: {bytes: 1GiB}' | k.yaml, line 2: host.bytes stands there already",
+        "'- host' | expected sections such as 'host:', found a list",
+        "'a: &a {b: *a}' | unknown section 'a'",
+        "'host:\n\tbytes: 1GiB' | k.yaml, line 2, column 1: not valid YAML",
+        "'host: [1,' | k.yaml, line 1, column 10: not valid YAML",
+      })
+  void load_badYaml_saysWhereAndWhat(String yaml, String expected) throws IOException {
+    String problems = problemsOf(yaml.replace("\\n", "\n").replace("\\t", "\t"));
+    assertTrue(problems.contains(expected), problems);
+  }
+
+  @Test
+  void load_sectionOfCommentsAlone_changesNothing() throws ConfigException, IOException {
+    Path file = directory.resolve("k.yaml");
+    Files.writeString(file, "host:\n  # bytes: 2GiB\nsocket: {mode: 0600, users: [ann, '7']}\n");
+    KvtierdConfig config = ConfigLoader.load(file, List.of());
+    assertEquals(1L << 30, config.host().bytes());
+    assertEquals(0600, config.socket().mode());
+    assertEquals(List.of("ann", "7"), config.socket().users());
+  }
+
+  @Test
+  void load_unreadableFile_saysWhyWithoutClassNames() throws IOException {
+    Path binary = directory.resolve("binary");
+    Files.write(binary, new byte[] {(byte) 0xff, 0, 1});
+    for (Map.Entry<Path, String> each :
+        Map.of(
+                directory.resolve("absent.yaml"),
+                "does not exist",
+                directory,
+                "is a folder",
+                binary,
+                "is not text in UTF-8")
+            .entrySet()) {
+      ConfigException error =
+          assertThrows(
+              ConfigException.class, () -> ConfigLoader.load(each.getKey(), List.of("x.y=1")));
+      String message = String.valueOf(error.getMessage());
+      assertTrue(message.contains("'" + each.getKey() + "' " + each.getValue()), message);
+      assertFalse(message.contains("Exception"), message);
+      assertTrue(message.contains("x.y"), message);
+    }
   }
 }

@@ -1,0 +1,193 @@
+package io.kvtier.daemon.config;
+
+import java.io.IOException;
+import java.nio.charset.CharacterCodingException;
+import java.nio.file.AccessDeniedException;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import org.jspecify.annotations.Nullable;
+import org.snakeyaml.engine.v2.api.LoadSettings;
+import org.snakeyaml.engine.v2.api.lowlevel.Compose;
+import org.snakeyaml.engine.v2.exceptions.Mark;
+import org.snakeyaml.engine.v2.exceptions.MarkedYamlEngineException;
+import org.snakeyaml.engine.v2.exceptions.YamlEngineException;
+import org.snakeyaml.engine.v2.nodes.MappingNode;
+import org.snakeyaml.engine.v2.nodes.Node;
+import org.snakeyaml.engine.v2.nodes.NodeTuple;
+import org.snakeyaml.engine.v2.nodes.ScalarNode;
+import org.snakeyaml.engine.v2.nodes.SequenceNode;
+import org.snakeyaml.engine.v2.nodes.Tag;
+
+/**
+ * One YAML text of the configuration as dotted keys. It is read as a tree of nodes, not as objects:
+ * nodes know their lines, and their values are as they were written.
+ */
+final class ConfigYaml {
+  /**
+   * A value as it was written.
+   *
+   * @param text null for a list
+   * @param items null for what is no list
+   * @param where the file and the line, or the setting
+   */
+  record Value(@Nullable String text, @Nullable List<String> items, String where) {
+    /** A setting's value. */
+    static Value of(String text, String where) {
+      return new Value(text, null, where);
+    }
+
+    /** As a message shows it. */
+    @Override
+    public String toString() {
+      return items == null ? String.valueOf(text) : items.toString();
+    }
+  }
+
+  private final String name;
+  private final @Nullable KnownKeys known;
+  private final List<String> problems;
+  private final Map<String, Value> values = new LinkedHashMap<>();
+
+  private ConfigYaml(String name, @Nullable KnownKeys known, List<String> problems) {
+    this.name = name;
+    this.known = known;
+    this.problems = problems;
+  }
+
+  /**
+   * Reads a text.
+   *
+   * @param name of the text, for messages
+   * @param known the keys that may stand in it; null: any
+   * @param problems gets what is wrong with it, a line each
+   */
+  static Map<String, Value> parse(
+      String text, String name, @Nullable KnownKeys known, List<String> problems) {
+    ConfigYaml yaml = new ConfigYaml(name, known, problems);
+    try {
+      new Compose(LoadSettings.builder().setLabel(name).build())
+          .composeString(text)
+          .ifPresent(yaml::root);
+    } catch (MarkedYamlEngineException e) {
+      Optional<Mark> mark = e.getProblemMark().or(e::getContextMark);
+      problems.add(
+          mark.map(at -> name + ", line " + (at.getLine() + 1) + ", column " + (at.getColumn() + 1))
+                  .orElse(name)
+              + ": not valid YAML: "
+              + (e.getContext() == null ? "" : e.getContext() + ", ")
+              + e.getProblem()
+              + mark.map(at -> "\n" + at.createSnippet(4, 75)).orElse(""));
+    } catch (YamlEngineException e) {
+      problems.add(name + ": not valid YAML: " + e.getMessage());
+    }
+    return yaml.values;
+  }
+
+  /** The text of a configuration file; none, and a problem more, when it can't be read. */
+  static String text(Path file, List<String> problems) {
+    String problem;
+    try {
+      if (Files.isDirectory(file)) {
+        problem = "is a folder; name a YAML file in it";
+      } else {
+        return Files.readString(file);
+      }
+    } catch (NoSuchFileException e) {
+      problem =
+          "does not exist; kvtierd --print-config shows what may stand in one, and without --config"
+              + " the daemon takes its defaults";
+    } catch (AccessDeniedException e) {
+      problem =
+          "can't be read: no permission for user '"
+              + System.getProperty("user.name")
+              + "'; make it and its folders readable for the daemon";
+    } catch (CharacterCodingException e) {
+      problem = "is not text in UTF-8; expected YAML, such as kvtierd --print-config shows";
+    } catch (IOException e) {
+      problem = "can't be read: " + e.getMessage();
+    }
+    problems.add("configuration file '" + file + "' " + problem);
+    return "";
+  }
+
+  private void root(Node node) {
+    if (node instanceof MappingNode map) {
+      section("", map);
+    } else if (!isNull(node)) {
+      problems.add(where(node) + ": expected sections such as 'host:', found " + describe(node));
+    }
+  }
+
+  private void section(String prefix, MappingNode map) {
+    for (NodeTuple entry : map.getValue()) {
+      Node keyNode = entry.getKeyNode();
+      if (!(keyNode instanceof ScalarNode scalar)) {
+        problems.add(where(keyNode) + ": expected a key, found " + describe(keyNode));
+        continue;
+      }
+      String key = prefix + scalar.getValue();
+      Node node = entry.getValueNode();
+      boolean isKnownSection = known != null && known.hasSection(key);
+      if (node instanceof MappingNode inner) {
+        // Only known sections are entered: they end, a map that an alias puts into itself does not.
+        if (known == null || isKnownSection) {
+          section(key + ".", inner);
+        } else {
+          problems.add(where(keyNode) + ": " + known.sectionProblem(key));
+        }
+      } else if (known == null || known.hasKey(key)) {
+        put(key, value(node), where(keyNode));
+      } else if (!isKnownSection || !isNull(node)) {
+        // A section without keys, such as one of comments alone, changes nothing.
+        problems.add(where(keyNode) + ": " + known.problem(key));
+      }
+    }
+  }
+
+  private void put(String key, Value value, String where) {
+    Value earlier = values.putIfAbsent(key, value);
+    if (earlier != null) {
+      problems.add(
+          where + ": " + key + " stands there already at " + earlier.where() + "; remove one");
+    }
+  }
+
+  private Value value(Node node) {
+    String where = where(node);
+    if (node instanceof SequenceNode sequence) {
+      List<String> items = new ArrayList<>();
+      for (Node item : sequence.getValue()) {
+        if (item instanceof ScalarNode scalar) {
+          items.add(scalar.getValue());
+        } else {
+          problems.add(where(item) + ": expected a name in the list, found " + describe(item));
+        }
+      }
+      return new Value(null, items, where);
+    }
+    return new Value(
+        node instanceof ScalarNode scalar && !isNull(node) ? scalar.getValue() : "", null, where);
+  }
+
+  private static boolean isNull(Node node) {
+    return Tag.NULL.equals(node.getTag());
+  }
+
+  private static String describe(Node node) {
+    return switch (node) {
+      case ScalarNode scalar -> "'" + scalar.getValue() + "'";
+      case SequenceNode _ -> "a list";
+      default -> "a section";
+    };
+  }
+
+  private String where(Node node) {
+    return node.getStartMark().map(mark -> name + ", line " + (mark.getLine() + 1)).orElse(name);
+  }
+}
