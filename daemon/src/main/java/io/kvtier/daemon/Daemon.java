@@ -57,6 +57,9 @@ public final class Daemon implements AutoCloseable {
     SecureRandom random = new SecureRandom();
     long generation = random.nextLong();
     SocketPlace place = keep(SocketPlace.take(config.socket().path()));
+    if (config.grpc().enabled()) {
+      GrpcFront.requirePort(config.grpc());
+    }
     KvtierdConfig.HostConfig host = config.host();
     KvtierdConfig.SsdConfig ssd = config.ssd();
     KvtierdConfig.LimitsConfig limits = config.limits();

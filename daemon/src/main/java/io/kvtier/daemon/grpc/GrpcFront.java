@@ -13,6 +13,8 @@ import io.vertx.core.http.Http2Settings;
 import io.vertx.core.http.HttpServerOptions;
 import java.io.IOException;
 import java.net.BindException;
+import java.net.InetSocketAddress;
+import java.net.ServerSocket;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutionException;
@@ -146,6 +148,41 @@ public final class GrpcFront implements AutoCloseable {
     }
   }
 
+  /**
+   * Asks for the port and gives it back: a daemon that can't have it shall know before it takes
+   * memory and disk space. Somebody else may take it in between; then the start says the same.
+   *
+   * @throws IOException naming the key to change
+   */
+  public static void requirePort(KvtierdConfig.GrpcConfig config) throws IOException {
+    InetSocketAddress address = new InetSocketAddress(config.host(), config.port());
+    if (address.isUnresolved()) {
+      throw new IOException(
+          "gRPC can't listen on '"
+              + config.host()
+              + "' (grpc.host): no address is known for this name; expected a name or an address of"
+              + " this machine, such as 127.0.0.1");
+    }
+    try (ServerSocket socket = new ServerSocket()) {
+      socket.bind(address);
+    } catch (BindException e) {
+      throw unbound(config, e);
+    }
+  }
+
+  private static IOException unbound(KvtierdConfig.GrpcConfig config, Throwable cause) {
+    return new IOException(
+        "gRPC can't listen on "
+            + config.host()
+            + ":"
+            + config.port()
+            + ": "
+            + cause.getMessage()
+            + "; choose another grpc.port (0: any free one) or grpc.host, or set"
+            + " grpc.enabled=false",
+        cause);
+  }
+
   private FrontLoop newLoop(HttpServerOptions options) {
     FrontLoop loop = new FrontLoop(shared, options);
     shared.loops.add(loop);
@@ -164,16 +201,7 @@ public final class GrpcFront implements AutoCloseable {
     } catch (ExecutionException e) {
       Throwable cause = e.getCause();
       if (cause instanceof BindException) {
-        throw new IOException(
-            "gRPC can't listen on "
-                + config.host()
-                + ":"
-                + config.port()
-                + ": "
-                + cause.getMessage()
-                + "; choose another grpc.port (0: any free one) or grpc.host, or set"
-                + " grpc.enabled=false",
-            cause);
+        throw unbound(config, cause);
       }
       throw new IOException(
           "gRPC can't listen on " + config.host() + " (grpc.host): " + cause, cause);

@@ -1116,6 +1116,22 @@ final class GrpcFrontTest {
     assertTrue(String.valueOf(e.getMessage()).contains("grpc.port"), e.getMessage());
     assertTrue(
         String.valueOf(e.getMessage()).contains("127.0.0.1:" + address.port()), e.getMessage());
+    assertFalse(
+        Files.exists(directory.resolve("ssd-" + address.port())),
+        "disk space was taken for a daemon that could not start");
+  }
+
+  @Test
+  void unknownHost_isAnErrorThatNamesTheKey() {
+    List<String> settings = new ArrayList<>(settings(1));
+    settings.add("grpc.host=no.such.host.invalid");
+
+    IOException e =
+        assertThrows(
+            IOException.class, () -> new Daemon(ConfigLoader.load(null, settings)).close());
+
+    assertTrue(String.valueOf(e.getMessage()).contains("grpc.host"), e.getMessage());
+    assertFalse(Files.exists(directory.resolve("ssd-1")));
   }
 
   @Test
