@@ -114,6 +114,7 @@ final class CommandLineTest {
       assertTrue(simulated.out().contains("\"block_hits\":27"), simulated::out);
 
       assertEquals(1, run("whatif").exitCode(), "lru watches no other sizes");
+      assertEquals(1, run("whatif", "--json").exitCode(), "the same to programs");
       Ran swapped = run("policy", "host", "auto");
       assertEquals(0, swapped.exitCode());
       assertTrue(swapped.out().contains("lru -> auto, 2 blocks"), swapped::out);

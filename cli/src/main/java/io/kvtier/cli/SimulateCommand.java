@@ -27,6 +27,8 @@ import picocli.CommandLine.Spec;
 @Command(
     name = "simulate",
     mixinStandardHelpOptions = true,
+    customSynopsis =
+        "kvtier simulate --trace=FILE --policy=NAME[,NAME...] (--capacity-blocks=N[,N...] | --capacity-fraction=F[,F...]) [OPTION...]",
     description = "Replays a request trace through eviction policies, and says what would be hit.",
     footer = {
       "",
@@ -62,19 +64,17 @@ final class SimulateCommand implements Callable<Integer> {
   @Option(
       names = "--trace",
       paramLabel = "FILE",
-      required = true,
-      description = "A trace in Mooncake's format, plain or gzip.")
-  private Path traceFile;
+      description = "A trace in Mooncake's format, plain or gzip; one to try is in bench/traces.")
+  private @Nullable Path traceFile;
 
   @Option(
       names = "--policy",
       paramLabel = "NAME",
       split = ",",
-      required = true,
       description = "The policies, with commas between them.")
-  private List<String> policies;
+  private List<String> policies = new ArrayList<>();
 
-  @ArgGroup(exclusive = true, multiplicity = "1")
+  @ArgGroup(exclusive = true)
   private Capacity capacity = new Capacity();
 
   @Option(
@@ -104,6 +104,7 @@ final class SimulateCommand implements Callable<Integer> {
 
   @Override
   public Integer call() {
+    Path traceFile = requireWhole();
     Order order = order();
     int warmupRequests = (int) whole("--warmup", warmup, 0);
     policies.forEach(SimulateCommand::requireKnown);
@@ -134,7 +135,7 @@ final class SimulateCommand implements Callable<Integer> {
     }
     out().flush();
     if (plot != null) {
-      draw(plot, trace, replay);
+      draw(plot, traceFile, trace, replay);
     }
     return 0;
   }
@@ -144,6 +145,29 @@ final class SimulateCommand implements Callable<Integer> {
   }
 
   // ---- what was asked for
+
+  /** Names everything that was left out: the parser would name one kind of option after another. */
+  private Path requireWhole() {
+    List<String> missing = new ArrayList<>();
+    if (traceFile == null) {
+      missing.add("--trace FILE");
+    }
+    if (policies.isEmpty()) {
+      missing.add("--policy NAME");
+    }
+    if (capacity.blocks == null && capacity.fractions == null) {
+      missing.add("--capacity-blocks N or --capacity-fraction F");
+    }
+    if (traceFile == null || !missing.isEmpty()) {
+      throw new Failure(
+          Failure.USAGE,
+          "simulate lacks "
+              + String.join(", ", missing)
+              + "; for example: kvtier simulate --trace FILE --policy lru,s3fifo --capacity-fraction"
+              + " 0.1");
+    }
+    return traceFile;
+  }
 
   private Order order() {
     for (Order order : Order.values()) {
@@ -282,7 +306,7 @@ final class SimulateCommand implements Callable<Integer> {
     table.lines().forEach(line -> out().println(DaemonCommand.styled(line)));
   }
 
-  private void draw(Path file, Trace trace, Replay replay) {
+  private void draw(Path file, Path traceFile, Trace trace, Replay replay) {
     CurvePlot curves =
         new CurvePlot(
             "Prefix hits of " + traceFile.getFileName(),

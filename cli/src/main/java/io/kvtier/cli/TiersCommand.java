@@ -44,7 +44,7 @@ final class TiersCommand extends DaemonCommand {
           Units.percent(used, capacity),
           Units.count(tier.number("slots_resident")),
           Units.count(tier.number("slots_in_flight")),
-          Units.count(tier.number("slots_free")),
+          freeSlots(tier),
           tier.json().getString("policy", "-"),
           where(tier));
       for (JsonObject sizeClass : tier.sizeClasses()) {
@@ -83,6 +83,11 @@ final class TiersCommand extends DaemonCommand {
       namespaces.lines().forEach(this::line);
     }
     return 0;
+  }
+
+  /** Slots are cut when a size is first put: before that, none free does not mean full. */
+  static String freeSlots(Report.Tier tier) {
+    return tier.sizeClasses().isEmpty() ? "-" : Units.count(tier.number("slots_free"));
   }
 
   private static String where(Report.Tier tier) {

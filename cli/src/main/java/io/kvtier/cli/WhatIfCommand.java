@@ -42,13 +42,16 @@ final class WhatIfCommand extends DaemonCommand {
     }
     if (isJson()) {
       line(all.toString());
-    } else if (all.isEmpty()) {
+      out().flush();
+    }
+    if (all.isEmpty()) {
       throw new Failure(
           Failure.NEGATIVE,
           "no tier watches other sizes (policies: "
               + policies
               + "): choose 'kvtier policy host auto', let it see some requests, and ask again");
-    } else {
+    }
+    if (!isJson()) {
       table.lines().forEach(this::line);
     }
     return 0;

@@ -92,6 +92,18 @@ final class KvtierTest {
   }
 
   @Test
+  void tiers_beforeAnySlotIsCut_showNoNumberOfFreeOnes() {
+    Report report =
+        new Report(
+            Json.parse(
+                    "{\"tiers\":[{\"slots_free\":0},"
+                        + "{\"slots_free\":0,\"size_classes\":[{\"slot_bytes\":4096}]}]}")
+                .asObject());
+    assertEquals("-", TiersCommand.freeSlots(report.tiers().getFirst()));
+    assertEquals("0", TiersCommand.freeSlots(report.tiers().getLast()));
+  }
+
+  @Test
   void balance_ofCounters_hasBothTiers() {
     assertEquals(
         "{\"host\":{\"free\":1,\"resident\":2,\"in_flight\":0,\"total\":3},"

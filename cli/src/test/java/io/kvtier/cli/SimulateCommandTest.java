@@ -155,7 +155,7 @@ final class SimulateCommandTest {
         "--policy lru --capacity-blocks 3 --order random|--order is 'random'; give head-first",
         "--policy lru --capacity-blocks 3 --warmup -1|--warmup is '-1'; give a whole number from 0",
         "--policy lru --capacity-blocks 3 --warmup 3|--warmup is 3, but the trace has 3 requests",
-        "--policy lru|Missing required argument",
+        "--policy lru|lacks --capacity-blocks N or --capacity-fraction F;",
         "--policy lru --capacity-blocks 3 --capacity-fraction 0.1|mutually exclusive",
       })
   void wrongOption_endsWith2AndSaysWhat(String options, String message) {
@@ -164,6 +164,17 @@ final class SimulateCommandTest {
     assertEquals(2, ran.exitCode());
     assertTrue(ran.err().contains(message), ran.err());
     assertEquals("", ran.out());
+  }
+
+  @Test
+  void noOptions_namesAllThatAreRequired() {
+    Ran ran = run("simulate");
+    assertEquals(2, ran.exitCode());
+    assertTrue(
+        ran.err()
+            .contains(
+                "lacks --trace FILE, --policy NAME, --capacity-blocks N or --capacity-fraction F;"),
+        ran.err());
   }
 
   @ParameterizedTest
