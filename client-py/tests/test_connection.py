@@ -86,6 +86,28 @@ def test_client_regularFileAtThePath_saysSo(folder: Path) -> None:
         Client(folder / "file.sock").connect()
 
 
+def test_client_noPermission_saysWhatToChange(folder: Path) -> None:
+    folder.chmod(0o755)
+    path = folder / "closed.sock"
+    user = os.geteuid()
+    with answering(path, None):
+        path.chmod(0)
+        if user == 0:
+            os.seteuid(65534)  # root may connect anywhere
+        try:
+            with pytest.raises(Unavailable, match=r"no permission to use .*closed\.sock: .* socket\.users"):
+                Client(path).connect()
+        finally:
+            os.seteuid(user)
+
+
+@pytest.mark.parametrize("path", ["", b"", "a\0b"])
+def test_client_noPath_raisesAtOnce(path: str | bytes) -> None:
+    for client in (Client, aio.Client):
+        with pytest.raises(InvalidArgument, match="expected the path of the daemon's socket"):
+            client(path)  # type: ignore[arg-type]
+
+
 def test_client_noDaemon_logsOnceWhy(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Client(folder / "none.sock") as client:
         namespace = client.namespace("m", block_bytes=64)

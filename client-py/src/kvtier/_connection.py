@@ -152,7 +152,12 @@ class Connection:
     """Opens links to the daemon behind one socket path, one at a time, and remembers why there is none."""
 
     def __init__(self, socket_path: str | os.PathLike[str] | None, name: str, reconnect: bool, ring_bytes: int) -> None:
-        self.socket_path = default_socket_path() if socket_path is None else os.fspath(socket_path)
+        self.socket_path = default_socket_path() if socket_path is None else os.fsdecode(socket_path)
+        if not self.socket_path or "\0" in self.socket_path:
+            raise InvalidArgument(
+                f"socket_path is {self.socket_path!r}; expected the path of the daemon's socket, "
+                "or None for its usual places"
+            )
         self.name = name
         self.reason = "not connected yet"
         self._reconnect = reconnect
@@ -284,6 +289,10 @@ def _open_link(path: str, name: str, ring_bytes: int, deadline_ns: int) -> Link:
             if not stat.S_ISSOCK(os.stat(path).st_mode):
                 raise Unavailable(f"no daemon listens at {path}: it is no socket") from None
             raise Unavailable(f"no daemon listens at {path}: the socket was left behind by one that ended") from None
+        except PermissionError:
+            raise Unavailable(
+                f"no permission to use {path}: the daemon serves another user or group (its socket.users, groups and mode)"
+            ) from None
         except (ConnectionResetError, BrokenPipeError):
             raise Unavailable(f"the daemon at {path} ended while this client connected") from None
         except TimeoutError:

@@ -47,13 +47,19 @@ abstract class DaemonCommand implements Callable<Integer> {
 
   @Override
   public final Integer call() {
-    if (timeoutSeconds < 0.001 || timeoutSeconds > 3600) {
-      throw new Failure(Failure.USAGE, "--timeout is 0.001 to 3600 seconds");
+    if (!(timeoutSeconds >= 0.001 && timeoutSeconds <= 3600)) {
+      throw new Failure(
+          Failure.USAGE, "--timeout is " + timeoutSeconds + "; give 0.001 to 3600 seconds");
     }
     Duration timeout = Duration.ofMillis(Math.max(1, Math.round(timeoutSeconds * 1000)));
     KvtierClient.Builder builder =
         KvtierClient.builder().name("kvtier").timeout(timeout).connectTimeout(timeout);
     if (socket != null) {
+      if (socket.toString().isEmpty()) {
+        throw new Failure(
+            Failure.USAGE,
+            "--socket is empty; give the path of the daemon's socket, or leave it out");
+      }
       builder.socket(socket);
     }
     try (KvtierClient client = builder.build()) {

@@ -4,8 +4,10 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.eclipsesource.json.Json;
+import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
@@ -50,7 +52,20 @@ final class KvtierTest {
   }
 
   @Test
+  void execute_noSocketAtThePath_saysSo() throws IOException {
+    for (Path other : List.of(folder, Files.createFile(folder.resolve("file")))) {
+      Ran ran = run("status", "--socket", other.toString());
+      assertEquals(3, ran.exitCode());
+      assertTrue(ran.err().contains(other + ", which is no socket: set"), ran.err());
+    }
+    Ran empty = run("status", "--socket", "");
+    assertEquals(2, empty.exitCode());
+    assertTrue(empty.err().contains("--socket is empty"), empty.err());
+  }
+
+  @Test
   void execute_wrongUsage_endsWith2() {
+    assertEquals(2, run("status", "--timeout=NaN").exitCode());
     assertEquals(2, run().exitCode());
     assertEquals(2, run("nonsense").exitCode());
     assertEquals(2, run("lookup", "00").exitCode());

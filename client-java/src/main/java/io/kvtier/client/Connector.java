@@ -4,6 +4,7 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.Errno;
 import io.kvtier.protocol.linux.ErrnoException;
 import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -185,13 +186,20 @@ final class Connector implements Runnable {
     return session;
   }
 
+  /** Whether something else than a socket is there: nobody can ever listen on it. */
+  private static boolean isOtherFile(Path path) {
+    return Files.isRegularFile(path) || Files.isDirectory(path);
+  }
+
   private String explain(IOException e) {
     int errno = e instanceof ErrnoException failed ? failed.errno() : 0;
     return switch (errno) {
       case Errno.ENOENT, Errno.ECONNREFUSED ->
           "no daemon at "
               + config.socket()
-              + ": start kvtierd there, or set KVTIER_SOCKET to its socket";
+              + (isOtherFile(config.socket())
+                  ? ", which is no socket: set KVTIER_SOCKET to the daemon's"
+                  : ": start kvtierd there, or set KVTIER_SOCKET to its socket");
       case Errno.EACCES, Errno.EPERM ->
           "no permission to use "
               + config.socket()

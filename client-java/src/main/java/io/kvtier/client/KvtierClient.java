@@ -201,6 +201,11 @@ public final class KvtierClient implements AutoCloseable {
 
     /** The daemon's socket; {@link SocketPaths#defaultPath} when it is not set. */
     public Builder socket(Path value) {
+      if (value.toString().isEmpty()) {
+        throw new IllegalArgumentException(
+            "the socket's path is empty; give the path of the daemon's socket, or none for its"
+                + " usual places");
+      }
       socket = value;
       return this;
     }

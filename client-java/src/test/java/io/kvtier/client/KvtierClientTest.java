@@ -240,4 +240,9 @@ final class KvtierClientTest {
     assertThrows(IllegalArgumentException.class, () -> builder.timeout(Duration.ZERO));
     assertThrows(IllegalArgumentException.class, () -> builder.spin(Duration.ofSeconds(1)));
   }
+
+  @Test
+  void builder_emptySocket_isRefusedAtOnce() {
+    assertThrows(IllegalArgumentException.class, () -> KvtierClient.builder().socket(Path.of("")));
+  }
 }

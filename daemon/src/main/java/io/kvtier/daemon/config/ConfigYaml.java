@@ -1,7 +1,10 @@
 package io.kvtier.daemon.config;
 
 import java.io.IOException;
+import java.io.InputStream;
+import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.AccessDeniedException;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
@@ -29,6 +32,9 @@ import org.snakeyaml.engine.v2.nodes.Tag;
  * nodes know their lines, and their values are as they were written.
  */
 final class ConfigYaml {
+  /** A device or a block file by mistake shall not fill the heap. */
+  private static final int BYTES_MAX = 1 << 20;
+
   /**
    * A value as it was written.
    *
@@ -96,7 +102,14 @@ final class ConfigYaml {
       if (Files.isDirectory(file)) {
         problem = "is a folder; name a YAML file in it";
       } else {
-        return Files.readString(file);
+        byte[] bytes;
+        try (InputStream in = Files.newInputStream(file)) {
+          bytes = in.readNBytes(BYTES_MAX + 1);
+        }
+        if (bytes.length <= BYTES_MAX) {
+          return StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes)).toString();
+        }
+        problem = "has more than " + Units.describeBytes(BYTES_MAX) + "; is it the right file?";
       }
     } catch (NoSuchFileException e) {
       problem =
