@@ -9,7 +9,6 @@ Exit codes: 0 every byte was right, 1 wrong bytes, 2 wrong usage or trace, 3 the
 """
 
 import argparse
-import gzip
 import hashlib
 import json
 import random
@@ -22,6 +21,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
+
+from request_trace import TraceError, read_trace
 
 from kvtier import Client, KvtierError, Namespace, Status
 
@@ -69,43 +70,6 @@ class Content:
 def block_key(salt: str, block_id: int) -> bytes:
     """The key of a trace's block. Its ids are chained already: an id stands for the block and its whole prefix."""
     return hashlib.sha256(f"{salt}:{block_id}".encode()).digest()
-
-
-class TraceError(Exception):
-    """The trace cannot be read; the message says where and why."""
-
-
-def read_trace(path: Path, requests: int | None = None) -> list[list[int]]:
-    """The block ids of each request, of the first so many requests.
-
-    Raises:
-        TraceError: there is no such file, or a line of it is no request.
-    """
-    trace: list[list[int]] = []
-    try:
-        with open(path, "rb") as raw:
-            compressed = raw.read(2) == b"\x1f\x8b"
-        with gzip.open(path, "rb") if compressed else open(path, "rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if requests is not None and len(trace) == requests:
-                    break
-                if line.strip():
-                    trace.append(_block_ids(line, f"{path}, line {number}"))
-    except (OSError, EOFError) as error:
-        raise TraceError(f"cannot read the trace {path}: {error}") from None
-    if not trace:
-        raise TraceError(f"the trace {path} holds no requests")
-    return trace
-
-
-def _block_ids(line: bytes, where: str) -> list[int]:
-    try:
-        ids = json.loads(line)["hash_ids"]
-    except (ValueError, KeyError, TypeError):
-        raise TraceError(f'{where}: expected a JSON object with "hash_ids"') from None
-    if not isinstance(ids, list) or not all(type(block_id) is int for block_id in ids):
-        raise TraceError(f'{where}: expected "hash_ids" to be a list of integers')
-    return ids
 
 
 @dataclass

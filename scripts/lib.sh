@@ -28,9 +28,10 @@ jdk_feature_version() {
 
 # Sets and exports JAVA_HOME: a JDK 25 or newer.  Prefers the JAVA_HOME given, then the lowest version that will do.
 find_jdk25() {
-  local home version best='' best_version=''
+  local home version best='' best_version='' found=''
   if [ -n "${JAVA_HOME:-}" ]; then
     version=$(jdk_feature_version "$JAVA_HOME")
+    found=" $JAVA_HOME (JAVA_HOME) is ${version:+JDK }${version:-no JDK}."
     if [ "${version:-0}" -ge 25 ]; then
       export JAVA_HOME
       return 0
@@ -40,6 +41,7 @@ find_jdk25() {
     "${HOME:-/nonexistent}"/.jdks/* /Library/Java/JavaVirtualMachines/*/Contents/Home \
     /opt/homebrew/opt/openjdk*/libexec/openjdk.jdk/Contents/Home; do
     version=$(jdk_feature_version "$home")
+    if [ -n "$version" ]; then found="$found $home is JDK $version."; fi
     if [ "${version:-0}" -ge 25 ] && { [ -z "$best" ] || [ "$version" -lt "$best_version" ]; }; then
       best=$home
       best_version=$version
@@ -48,9 +50,10 @@ find_jdk25() {
   if [ -z "$best" ] && command -v javac >/dev/null 2>&1; then
     home=$(dirname "$(dirname "$(readlink -f "$(command -v javac)" 2>/dev/null || command -v javac)")")
     version=$(jdk_feature_version "$home")
+    case $found in *" $home is "*) ;; *) found="$found $home is ${version:+JDK }${version:-no JDK}." ;; esac
     if [ "${version:-0}" -ge 25 ]; then best=$home; fi
   fi
-  [ -n "$best" ] || die "no JDK 25 or newer found." \
+  [ -n "$best" ] || die "no JDK 25 or newer found.$found" \
     "Install one (Debian and Ubuntu: openjdk-25-jdk or temurin-25-jdk; macOS: brew install openjdk@25;" \
     "anywhere: sdk install java 25-tem), or set JAVA_HOME to the folder of one."
   export JAVA_HOME=$best
@@ -67,15 +70,21 @@ find_mvn() {
 
 # Sets PYTHON3: a Python 3.11 or newer.
 find_python3() {
-  local candidate
+  local candidate version found=''
   for candidate in "${PYTHON3:-}" python3 python3.14 python3.13 python3.12 python3.11; do
-    if [ -n "$candidate" ] && command -v "$candidate" >/dev/null 2>&1 \
-      && "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    if [ -z "$candidate" ]; then continue; fi
+    if ! command -v "$candidate" >/dev/null 2>&1; then
+      if [ "$candidate" = "${PYTHON3:-}" ]; then found="$found $candidate (PYTHON3) is no command."; fi
+      continue
+    fi
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
       PYTHON3=$candidate
       return 0
     fi
+    version=$("$candidate" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || true)
+    found="$found $candidate ${version:+is }${version:-does not run}."
   done
-  die "no Python 3.11 or newer found." \
+  die "no Python 3.11 or newer found.$found" \
     "Install one (Debian and Ubuntu: apt-get install python3 python3-venv), or set PYTHON3 to one."
 }
 

@@ -17,6 +17,7 @@ from kvtier import Client
 
 
 def _load() -> ModuleType:
+    sys.path.insert(0, str(REPOSITORY / "bench"))
     spec = importlib.util.spec_from_file_location("replay", REPOSITORY / "bench" / "replay.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -132,6 +133,15 @@ def test_read_trace_without_a_file_or_a_request(tmp_path: Path) -> None:
     for path in (empty, tmp_path / "none"):
         with pytest.raises(replay.TraceError, match=path.name):
             replay.read_trace(path)
+
+
+def test_read_trace_of_a_damaged_gz_says_so(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(trace_file(tmp_path).read_bytes() * 100))
+    packed[20:40] = bytes(20)
+    path = tmp_path / "damaged.gz"
+    path.write_bytes(packed)
+    with pytest.raises(replay.TraceError, match=r"cannot read the trace .*damaged\.gz"):
+        replay.read_trace(path)
 
 
 def test_the_trace_of_the_demo_is_whole() -> None:
