@@ -11,6 +11,7 @@ Exit codes: 0 every byte was right, 1 wrong bytes, 2 wrong usage or trace, 3 the
 import argparse
 import hashlib
 import json
+import logging
 import random
 import re
 import struct
@@ -401,6 +402,8 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--timeout", metavar="S", type=float, default=30.0, help="of one call (default: 30)")
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
     options = parser.parse_args(None if arguments is None else list(arguments))
+    # What the client would warn of is told here.
+    logging.getLogger("kvtier").addHandler(logging.NullHandler())
     try:
         trace = read_trace(options.trace, options.requests)
         with Client(options.socket, name="replay", timeout=options.timeout) as client:

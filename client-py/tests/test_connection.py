@@ -86,6 +86,11 @@ def test_client_regularFileAtThePath_saysSo(folder: Path) -> None:
         Client(folder / "file.sock").connect()
 
 
+def test_client_pathTooLong_saysWhatIsAllowed(folder: Path) -> None:
+    with pytest.raises(Unavailable, match="the path has 205 bytes; Linux allows at most 107"):
+        Client("/tmp/" + "s" * 200).connect()
+
+
 def test_client_noPermission_saysWhatToChange(folder: Path) -> None:
     folder.chmod(0o755)
     path = folder / "closed.sock"

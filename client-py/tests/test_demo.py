@@ -1,6 +1,7 @@
 """The options of scripts/demo: a wrong one is told in one line, at once, before anything is built or started."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,15 @@ def test_no_daemon_at_the_socket_is_told_at_once(tmp_path: Path) -> None:
     code, line = demo("--socket", str(tmp_path / "none.sock"))
     assert code == 3
     assert f"no daemon at {tmp_path}/none.sock: start one there" in line
+
+
+def test_replay_without_a_daemon_says_so_once(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, REPOSITORY / "bench" / "replay.py", "--requests", "1", "--socket", tmp_path / "none.sock"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert done.stderr.count("none.sock") == 1, done.stderr

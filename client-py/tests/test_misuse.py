@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from conftest import Daemon
 
-from kvtier import Client, InvalidArgument, NamespaceMismatch
+from kvtier import Client, InvalidArgument, NamespaceMismatch, Status
 
 
 def test_timeout_noLengthOfTime_saysSo(tmp_path: Path) -> None:
@@ -38,3 +38,13 @@ def test_option_unknown_isNamed(daemon: Daemon) -> None:
         with pytest.raises(NamespaceMismatch) as refused:
             client.namespace("misuse", block_bytes=8192)
         assert str(refused.value).count("misuse") == 1
+
+
+def test_get_readOnlyBuffer_namesTheBlock(daemon: Daemon) -> None:
+    with Client(daemon.socket_path) as client:
+        namespace = client.namespace("read-only", block_bytes=64)
+        assert namespace.put([b"k", b"l"], bytes(128)) == [Status.OK] * 2
+        with pytest.raises(BufferError, match="the buffer of block 1 is read-only; expected writable memory"):
+            namespace.get([b"k", b"l"], [bytearray(64), bytes(64)])
+        with pytest.raises(BufferError, match="contiguous"):
+            namespace.get([b"k"], [memoryview(bytearray(128))[::2]])

@@ -18,6 +18,9 @@ from kvtier._protocol import Status
 
 CLIENT_VERSION = "0.1.0"
 
+_PATH_BYTES_MAX = 107
+"""of a Unix socket"""
+
 _HANDSHAKE_TIMEOUT_NS = 1_000_000_000
 _BACKOFF_FIRST_NS = 10_000_000
 _BACKOFF_LAST_NS = 500_000_000
@@ -298,6 +301,11 @@ def _open_link(path: str, name: str, ring_bytes: int, deadline_ns: int) -> Link:
         except TimeoutError:
             raise Unavailable(f"the daemon at {path} accepts connections but does not answer in time") from None
         except OSError as error:
+            path_bytes = len(os.fsencode(path))
+            if path_bytes > _PATH_BYTES_MAX:
+                raise Unavailable(
+                    f"no daemon listens at {path}: the path has {path_bytes} bytes; Linux allows at most {_PATH_BYTES_MAX}"
+                ) from None
             raise Unavailable(f"cannot connect to the daemon at {path}: {error}") from None
         try:
             return _welcome(message, descriptors, channel, path)

@@ -33,13 +33,30 @@ static void batch_release(Batch *batch) {
   free(batch->copies);
 }
 
+/* The buffer protocol's own words for read-only memory name neither the block nor what to give instead. */
+static void explain_read_only(PyObject *object, Py_ssize_t index) {
+  Py_buffer readable;
+  PyErr_Clear();
+  if (PyObject_GetBuffer(object, &readable, PyBUF_SIMPLE) == 0) {
+    PyBuffer_Release(&readable);
+    PyErr_Format(PyExc_BufferError,
+        "the buffer of block %zd is read-only; expected writable memory, such as a bytearray", index);
+  }
+}
+
 static uint8_t *caller_memory(
     Batch *batch, PyObject *memory, Py_ssize_t index, uint64_t block_bytes, int flags) {
   int is_sequence = PyList_Check(memory) || PyTuple_Check(memory);
   if (is_sequence || batch->buffer_count == 0) {
     PyObject *object = is_sequence ? item_of(memory, index) : memory;
     Py_buffer *buffer = &batch->buffers[batch->buffer_count];
-    if (object == NULL || PyObject_GetBuffer(object, buffer, flags) < 0) {
+    if (object == NULL) {
+      return NULL;
+    }
+    if (PyObject_GetBuffer(object, buffer, flags) < 0) {
+      if (flags == PyBUF_WRITABLE && PyErr_ExceptionMatches(PyExc_BufferError)) {
+        explain_read_only(object, index);
+      }
       return NULL;
     }
     batch->buffer_count++;

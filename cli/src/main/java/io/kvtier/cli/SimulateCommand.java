@@ -27,8 +27,12 @@ import picocli.CommandLine.Spec;
 @Command(
     name = "simulate",
     mixinStandardHelpOptions = true,
-    customSynopsis =
-        "kvtier simulate --trace=FILE --policy=NAME[,NAME...] (--capacity-blocks=N[,N...] | --capacity-fraction=F[,F...]) [OPTION...]",
+    customSynopsis = {
+      "Usage: kvtier simulate --trace=FILE --policy=NAME[,NAME]...",
+      "                       (--capacity-blocks=N[,N]... | --capacity-fraction=F[,F]...)",
+      "                       [OPTION]..."
+    },
+    synopsisHeading = "",
     description = "Replays a request trace through eviction policies, and says what would be hit.",
     footer = {
       "",

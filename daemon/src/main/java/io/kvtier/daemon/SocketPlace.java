@@ -30,6 +30,8 @@ final class SocketPlace implements AutoCloseable {
 
   /** Takes a path; throws with the reason when somebody else has it, or it is no socket's. */
   static SocketPlace take(Path path) throws IOException {
+    // Before the lock: it would stay beside a socket that can't be.
+    UnixSocket.requireAddress(path);
     Path folder = path.toAbsolutePath().getParent();
     if (folder != null && !Files.isDirectory(folder)) {
       throw new IOException(

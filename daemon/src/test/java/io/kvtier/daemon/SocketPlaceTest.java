@@ -1,5 +1,6 @@
 package io.kvtier.daemon;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -8,6 +9,8 @@ import io.kvtier.protocol.linux.UnixSocket;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -74,5 +77,17 @@ class SocketPlaceTest {
     assertTrue(
         String.valueOf(refused.getMessage()).contains("folder that does not exist"),
         refused::getMessage);
+  }
+
+  @Test
+  void take_ofTooLongAPath_saysSoAndLeavesNoLock() throws IOException {
+    Path path = folder.resolve("k".repeat(110));
+    IOException refused = assertThrows(IOException.class, () -> SocketPlace.take(path));
+    assertTrue(
+        String.valueOf(refused.getMessage()).contains("Linux allows at most 107"),
+        refused::getMessage);
+    try (Stream<Path> left = Files.list(folder)) {
+      assertEquals(List.of(), left.toList());
+    }
   }
 }

@@ -144,7 +144,12 @@ public final class UnixSocket implements AutoCloseable {
     }
   }
 
-  private static MemorySegment address(Path path, Arena arena) throws IOException {
+  /** Throws when a path is too long for a socket: nobody can listen there or connect. */
+  public static void requireAddress(Path path) throws IOException {
+    addressBytes(path);
+  }
+
+  private static byte[] addressBytes(Path path) throws IOException {
     byte[] bytes = path.toString().getBytes(StandardCharsets.UTF_8);
     if (bytes.length > PATH_BYTES_MAX) {
       throw new IOException(
@@ -156,6 +161,11 @@ public final class UnixSocket implements AutoCloseable {
               + PATH_BYTES_MAX
               + ": choose a shorter one");
     }
+    return bytes;
+  }
+
+  private static MemorySegment address(Path path, Arena arena) throws IOException {
+    byte[] bytes = addressBytes(path);
     MemorySegment address = arena.allocate(ADDRESS_BYTES, 8);
     address.set(JAVA_SHORT, 0, (short) AF_UNIX);
     MemorySegment.copy(bytes, 0, address, JAVA_BYTE, 2, bytes.length);
