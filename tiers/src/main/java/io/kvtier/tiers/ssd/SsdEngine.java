@@ -33,7 +33,7 @@ public enum SsdEngine {
    *
    * @param threads of {@link #PREAD}
    * @param depth the most transfers in flight
-   * @param finishedBell wakes the collecting thread; called after each transfer
+   * @param finishedBell wakes the collecting thread; called after one transfer or several
    * @param defect told of what should never happen: a transfer will not come back
    */
   public record Parts(

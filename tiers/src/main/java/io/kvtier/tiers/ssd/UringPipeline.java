@@ -62,6 +62,7 @@ public final class UringPipeline implements Pipeline {
   private final InHand writes = new InHand(WRITES_MAX, WRITE_BYTES_MAX);
   private final IoUring.CompletionSink completions = this::onCompletion;
   private boolean bellIsRead;
+  private boolean unrung;
   private int bellResult;
 
   /** What the device has in hand. The last operation begun may go beyond the bytes. */
@@ -91,7 +92,7 @@ public final class UringPipeline implements Pipeline {
    *
    * @param depth the most transfers in flight
    * @param device its files are registered; it is closed after this
-   * @param finishedBell wakes the collecting thread; called after each transfer
+   * @param finishedBell wakes the collecting thread; called after one transfer or several
    * @param defect told when the ring is broken: what it had in hand will not come back
    * @throws IOException with a reason in words when there can be no ring
    */
@@ -158,6 +159,7 @@ public final class UringPipeline implements Pipeline {
       while (!arrived.isEmpty()) {
         checkArrived();
       }
+      ringFinished();
     } catch (Throwable t) {
       defect.accept(t);
     }
@@ -179,6 +181,7 @@ public final class UringPipeline implements Pipeline {
       }
       checkArrived();
     }
+    ringFinished();
   }
 
   /** Sleeps until the device has done something or the doorbell rings. */
@@ -217,12 +220,14 @@ public final class UringPipeline implements Pipeline {
 
   private boolean beginWrites() {
     boolean _ = enterSealed();
+    boolean any = false;
     long summed = 0;
     while (summed < CHECKSUM_BYTES && sealed.size() < SEALED_MAX) {
       Transfer transfer = queues.pollStore();
       if (transfer == null) {
         break;
       }
+      any = true;
       summed += transfer.length;
       UringOperation operation = free.remove();
       operation.begin(transfer);
@@ -234,7 +239,7 @@ public final class UringPipeline implements Pipeline {
         finish(operation);
       }
     }
-    return summed > 0;
+    return any;
   }
 
   private boolean enterSealed() {
@@ -304,6 +309,15 @@ public final class UringPipeline implements Pipeline {
     Transfer transfer = operation.end();
     free.push(operation);
     queues.finish(transfer);
+    unrung = true;
+  }
+
+  /** One ring for all that ended since the last. */
+  private void ringFinished() {
+    if (unrung) {
+      unrung = false;
+      queues.ringFinished();
+    }
   }
 
   /** Waits for what the device has in hand; what was not begun is left. */

@@ -87,6 +87,7 @@ public final class ThreadedPipeline implements Pipeline {
       leg.run(transfer);
       transfer.elapsedNs = System.nanoTime() - start;
       queues.finish(transfer);
+      queues.ringFinished();
     }
   }
 

@@ -30,7 +30,7 @@ public final class TransferQueues {
    *
    * @param depth the most transfers that were taken and not given back
    * @param wake wakes the worker of that number
-   * @param finishedBell wakes the collecting thread; called after each transfer
+   * @param finishedBell wakes the collecting thread
    */
   @SuppressWarnings({"unchecked", "rawtypes"}) // an array of generic queues
   public TransferQueues(int depth, int workers, IntConsumer wake, Runnable finishedBell) {
@@ -108,9 +108,13 @@ public final class TransferQueues {
     return queues[STORE_LEVEL].poll();
   }
 
-  /** A worker hands a transfer back whose outcome is in it. */
+  /** A worker hands a transfer back whose outcome is in it; {@link #ringFinished} must follow. */
   public void finish(Transfer transfer) {
     finished.add(transfer);
+  }
+
+  /** Wakes the collecting thread for one or several finished transfers. */
+  public void ringFinished() {
     finishedBell.run();
   }
 
