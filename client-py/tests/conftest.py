@@ -25,15 +25,18 @@ class Daemon:
         self.socket_path = folder / "kvtier.sock"
         self.process: subprocess.Popen[str] | None = None
 
-    def start(self) -> None:
+    def start(self, **changed: str) -> None:
+        """Starts the process; settings are named with two underscores in place of the dot."""
         settings = {
             "host.bytes": "64MiB",
             "host.slab_bytes": "8MiB",
+            "host.keep": "0",
             "ssd.bytes": "128MiB",
             "ssd.file_bytes": "16MiB",
             "ssd.directory": str(self.folder / "ssd"),
             "grpc.enabled": "false",
         }
+        settings.update({name.replace("__", "."): value for name, value in changed.items()})
         (self.folder / "ssd").mkdir(exist_ok=True)
         command = [str(REPOSITORY / "scripts" / "kvtierd"), "--socket", str(self.socket_path)]
         for name, value in settings.items():
@@ -89,6 +92,17 @@ class Daemon:
         self.process.stdout.close()
         self.log.close()
         self.process = None
+
+
+@pytest.fixture
+def stopped_daemon() -> Iterator[Daemon]:
+    """A daemon for one test, which the test starts."""
+    with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
+        made = Daemon(Path(folder))
+        try:
+            yield made
+        finally:
+            made.stop()
 
 
 @pytest.fixture(scope="module")

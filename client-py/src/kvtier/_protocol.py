@@ -129,6 +129,12 @@ COUNTERS = (
     "index_bytes",
     "reservations",
     "not_admitted",
+    "ssd_evictions",
+    "found_host",
+    "found_ssd",
+    "found_untrue",
+    "scrubbed",
+    "scrubbed_corrupt",
 )
 """The daemon's counters, in their order in its region."""
 

@@ -38,6 +38,7 @@ final class DaemonProcess implements AutoCloseable {
         new ArrayList<>(
             List.of(
                 "host.bytes=" + hostBytes,
+                "host.keep=0",
                 "ssd.bytes=0",
                 "ssd.directory=" + folder.resolve("ssd"),
                 "grpc.enabled=false"));

@@ -68,7 +68,7 @@ final class SsdBlocks implements AutoCloseable {
     hostSlots = (int) (hostBytes / blockBytes);
     ssdSlots = (int) (fileBytes / slotBytes());
     checksums = new int[hostSlots];
-    slabs = new SlabStore(1, hostBytes);
+    slabs = new SlabStore(1, hostBytes, null);
     device = new FileDevice(directory, 1, fileBytes);
     for (int i = 0; i < hostSlots; i++) {
       MemorySegment block = slabs.mapping(0).asSlice((long) i * blockBytes, blockBytes);
@@ -80,7 +80,9 @@ final class SsdBlocks implements AutoCloseable {
     for (int i = 0; i < depth; i++) {
       pool.add(new Transfer(i));
     }
-    started = engine.start(new SsdEngine.Parts(device, 4, depth, rung::release, defect::set));
+    started =
+        engine.start(
+            new SsdEngine.Parts("bench-ssd", device, null, 4, depth, rung::release, defect::set));
     for (int i = 0; i < ssdSlots; i++) {
       go(Transfer.Kind.STORE, i);
     }

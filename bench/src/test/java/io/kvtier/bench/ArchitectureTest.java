@@ -53,11 +53,10 @@ final class ArchitectureTest {
   void tiersUsePoliciesNativeCallsAndStatus() {
     DescribedPredicate<JavaClass> status =
         describe(
-            "Status and Words",
+            "Status",
             type -> {
               String name = type.getName();
-              return name.equals("io.kvtier.protocol.Words")
-                  || name.equals("io.kvtier.protocol.Status")
+              return name.equals("io.kvtier.protocol.Status")
                   || name.startsWith("io.kvtier.protocol.Status$");
             });
     usesOfOursOnly(

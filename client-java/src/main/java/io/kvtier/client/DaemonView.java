@@ -2,7 +2,7 @@ package io.kvtier.client;
 
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
-import io.kvtier.protocol.Words;
+import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
 import java.util.LinkedHashMap;
 import java.util.Map;

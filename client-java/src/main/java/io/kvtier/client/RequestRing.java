@@ -5,7 +5,7 @@ import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.RingProducer;
 import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.Verb;
-import io.kvtier.protocol.Words;
+import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
 
 /**

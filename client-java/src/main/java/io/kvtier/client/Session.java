@@ -7,7 +7,7 @@ import io.kvtier.protocol.RingConsumer;
 import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
-import io.kvtier.protocol.Words;
+import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;

@@ -1,8 +1,8 @@
 package io.kvtier.client;
 
 import io.kvtier.protocol.SessionRegionDescriptor;
-import io.kvtier.protocol.Words;
 import io.kvtier.protocol.linux.Futex;
+import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;

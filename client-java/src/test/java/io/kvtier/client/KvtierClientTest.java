@@ -9,7 +9,7 @@ import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
-import io.kvtier.protocol.Words;
+import io.kvtier.protocol.linux.Words;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;

@@ -11,24 +11,23 @@ import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.SocketPaths;
-import io.kvtier.protocol.Words;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.Epoll;
 import io.kvtier.protocol.linux.EventFd;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.protocol.linux.UnixSocket;
+import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.host.SlabStore;
-import io.kvtier.tiers.slots.SlotAllocator;
-import io.kvtier.tiers.ssd.FileDevice;
-import io.kvtier.tiers.ssd.SsdLeg;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.ThreadedPipeline;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.nio.file.Path;
 import java.security.SecureRandom;
 import java.util.ArrayDeque;
 import java.util.Deque;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -63,8 +62,8 @@ public final class Daemon implements AutoCloseable {
     KvtierdConfig.HostConfig host = config.host();
     KvtierdConfig.SsdConfig ssd = config.ssd();
     KvtierdConfig.LimitsConfig limits = config.limits();
-    SlabStore slabs = keep(new SlabStore(host.slabs(), host.slabBytes()));
-    FileDevice device = keep(new FileDevice(ssd.directory(), ssd.files(), ssd.fileBytes()));
+    HostTier hostTier = keep(new HostTier(host, config.socket().path(), limits.blocksMax()));
+    SlabStore slabs = hostTier.slabs();
     Descriptor daemonMemory =
         keep(SharedMemory.create("kvtier-daemon", DaemonRegionDescriptor.REGION_BYTES));
     Arena arena = keep(Arena.ofShared());
@@ -84,17 +83,12 @@ public final class Daemon implements AutoCloseable {
                 copy.threads(),
                 copy.queueDepth(),
                 Checksums::run,
+                null,
                 doorbell,
                 Daemon::stopBroken));
-    ThreadedPipeline ssdTransfers =
-        keep(
-            new ThreadedPipeline(
-                "kvtier-ssd",
-                ssd.threads(),
-                ssd.queueDepth(),
-                new SsdLeg(device),
-                doorbell,
-                Daemon::stopBroken));
+    SsdTier ssdTier = keep(new SsdTier(ssd, SLOT_ALIGNMENT, doorbell, Daemon::stopBroken));
+    String directories =
+        ssd.directories().stream().map(Path::toString).collect(Collectors.joining(", "));
     IndexAgent index =
         new IndexAgent(
             new IndexAgent.Context(
@@ -103,16 +97,18 @@ public final class Daemon implements AutoCloseable {
                 System::nanoTime,
                 region,
                 directory,
-                new SlotAllocator(host.slabs(), host.slabBytes(), SLOT_ALIGNMENT),
-                ssdSlots(ssd.files(), ssd.fileBytes()),
+                hostTier.slots(),
+                ssdTier.slots(),
                 host.policy(),
                 ssd.policy(),
                 ssd.admission(),
                 slabs::mapping,
                 copies,
-                ssdTransfers,
-                ssd.directory().toString(),
-                device.isDirect(),
+                hostTier.ledger(),
+                ssdTier.pipelines(),
+                directories,
+                ssdTier.engine(),
+                ssdTier.isDirect(),
                 counters),
             new IndexAgent.Limits(
                 limits.sessionsMax() + (config.grpc().enabled() ? config.grpc().threads() : 0),
@@ -128,6 +124,14 @@ public final class Daemon implements AutoCloseable {
                 limits.leaseNsMax(),
                 limits.deadlineNs(),
                 limits.deadlineNsMax()));
+    long start = System.nanoTime();
+    // Counts of stores go on from start to start.
+    index.recover(ssdTier.ledgers(), System.currentTimeMillis() << 20);
+    LOG.info(
+        "found {} blocks in memory and {} on SSD in {} ms",
+        counters.get(Counter.FOUND_HOST),
+        counters.get(Counter.FOUND_SSD),
+        (System.nanoTime() - start) / 1_000_000);
     PeerPolicy peers =
         new PeerPolicy(SocketPaths.uid(), config.socket().users(), config.socket().groups());
     UnixSocket listener = place.listen(config.socket().mode());
@@ -159,13 +163,7 @@ public final class Daemon implements AutoCloseable {
     }
     // The first to go when the daemon stops: who connects later shall fail at once.
     parts.push(place::withdraw);
-    return device.isDirect();
-  }
-
-  /** A large SSD tier has coarser slots: there are 2^31 numbers for them. */
-  private static SlotAllocator ssdSlots(int files, long fileBytes) {
-    return new SlotAllocator(
-        files, fileBytes, SlotAllocator.granularity(files, fileBytes, SLOT_ALIGNMENT));
+    return ssdTier.isDirect();
   }
 
   /** A transfer that never comes back would keep its block, and whoever waits for it, for ever. */
@@ -206,21 +204,6 @@ public final class Daemon implements AutoCloseable {
 
   @Override
   public void close() {
-    IllegalStateException failed = null;
-    while (!parts.isEmpty()) {
-      try {
-        parts.pop().close();
-      } catch (Exception e) {
-        // The others are closed all the same.
-        if (failed == null) {
-          failed = new IllegalStateException("a part of the daemon could not be closed", e);
-        } else {
-          failed.addSuppressed(e);
-        }
-      }
-    }
-    if (failed != null) {
-      throw failed;
-    }
+    Parts.close(parts);
   }
 }

@@ -1,8 +1,8 @@
 package io.kvtier.daemon;
 
 import io.kvtier.protocol.DaemonRegionDescriptor;
-import io.kvtier.protocol.Words;
 import io.kvtier.protocol.linux.EventFd;
+import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
 
 /** Wakes the index from other threads of the daemon; costs a fence and a load while it is awake. */

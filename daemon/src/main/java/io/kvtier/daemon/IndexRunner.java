@@ -2,9 +2,9 @@ package io.kvtier.daemon;
 
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.protocol.DaemonRegionDescriptor;
-import io.kvtier.protocol.Words;
 import io.kvtier.protocol.linux.Epoll;
 import io.kvtier.protocol.linux.EventFd;
+import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;

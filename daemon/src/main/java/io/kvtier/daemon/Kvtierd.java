@@ -97,7 +97,7 @@ public final class Kvtierd implements Callable<Integer> {
           .append(", SSD ")
           .append(Units.describeBytes(config.ssd().bytes()))
           .append(" in ")
-          .append(config.ssd().directory());
+          .append(config.ssd().directories().getFirst());
       ready.append(
           daemon.isDirectIo() ? " (direct IO)" : " (buffered: the file system has no direct IO)");
     }

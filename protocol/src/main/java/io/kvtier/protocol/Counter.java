@@ -51,7 +51,13 @@ public enum Counter {
   GAUGE_RESERVATIONS("reservations", "gauge: slots reserved by clients and not yet committed"),
   NOT_ADMITTED(
       "not_admitted",
-      "blocks that fell out of the host tier and that the SSD tier's admission refused");
+      "blocks that fell out of the host tier and that the SSD tier's admission refused"),
+  SSD_EVICTIONS("ssd_evictions", "copies that left the SSD tier to make room"),
+  FOUND_HOST("found_host", "blocks that the start found in memory, from before"),
+  FOUND_SSD("found_ssd", "blocks that the start found on SSD, from before"),
+  FOUND_UNTRUE("found_untrue", "rows that the start found and that could not be true any more"),
+  SCRUBBED("scrubbed", "copies on SSD read and verified in the background"),
+  SCRUBBED_CORRUPT("scrubbed_corrupt", "of these, damaged, and dropped");
 
   private final String key;
   private final String meaning;

@@ -1,5 +1,6 @@
 package io.kvtier.protocol;
 
+import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
 
 /**

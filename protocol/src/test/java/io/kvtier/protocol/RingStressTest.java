@@ -8,6 +8,7 @@ import io.kvtier.protocol.linux.Epoll;
 import io.kvtier.protocol.linux.EventFd;
 import io.kvtier.protocol.linux.Futex;
 import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.SplittableRandom;

@@ -4,6 +4,7 @@ import io.kvtier.daemon.config.ConfigYaml.Value;
 import io.kvtier.policies.AdmissionPolicies;
 import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.protocol.SocketPaths;
+import io.kvtier.tiers.ssd.SsdEngine;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
@@ -127,7 +128,9 @@ public final class ConfigLoader {
     String policy = policy("host.policy");
     double free = get("host.free_target", Double::parseDouble, "a fraction such as 0.02");
     require("host.free_target", free >= 0 && free <= 0.25, "0 to 0.25");
-    return new KvtierdConfig.HostConfig(bytes, slab, policy, free);
+    long keep = get("host.keep", ConfigLoader::keep, "a duration such as 10min, or 0");
+    Path directory = get("host.directory", Path::of, "a path");
+    return new KvtierdConfig.HostConfig(bytes, slab, policy, free, keep, directory);
   }
 
   private KvtierdConfig.SsdConfig ssd() {
@@ -135,17 +138,55 @@ public final class ConfigLoader {
     long bytes = size("ssd.bytes", 0, 1L << 50);
     requireMultiple("ssd.file_bytes", file, 4096, "4KiB");
     requireMultiple("ssd.bytes", bytes, file, "ssd.file_bytes");
-    Path directory = get("ssd.directory", Path::of, "a path");
+    List<Path> directories = new ArrayList<>();
+    for (String directory : list("ssd.directory")) {
+      directories.add(path("ssd.directory", directory));
+    }
+    if (directories.isEmpty()) {
+      directories.add(SocketPaths.defaultDataDirectory().resolve("ssd"));
+    }
+    require(
+        "ssd.directory",
+        bytes == 0 || directories.size() <= bytes / file,
+        "at most one directory for each file of ssd.file_bytes");
+    require(
+        "ssd.directory",
+        directories.stream().map(one -> one.toAbsolutePath().normalize()).distinct().count()
+            == directories.size(),
+        "each directory once");
     return new KvtierdConfig.SsdConfig(
         bytes,
-        directory.toString().isEmpty()
-            ? SocketPaths.defaultDataDirectory().resolve("ssd")
-            : directory,
+        List.copyOf(directories),
         file,
         policy("ssd.policy"),
         admission("ssd.admission"),
+        get("ssd.engine", SsdEngine::of, "an engine"),
+        get("ssd.durability", ConfigLoader::survivesPowerLoss, "kill or power"),
+        size("ssd.scrub_bytes_per_second", 0, 1L << 40),
+        size("ssd.write_bytes_per_day", 0, 1L << 60),
         number("ssd.threads", 1, 256),
         number("ssd.queue_depth", 1, 65536));
+  }
+
+  private static boolean survivesPowerLoss(String text) {
+    return switch (text) {
+      case "kill" -> false;
+      case "power" -> true;
+      default -> throw new IllegalArgumentException(text);
+    };
+  }
+
+  private static long keep(String text) {
+    return text.equals("0") ? 0 : Units.nanoseconds(text);
+  }
+
+  private Path path(String key, String text) {
+    try {
+      return Path.of(text);
+    } catch (InvalidPathException e) {
+      require(key, false, "paths");
+      return Path.of(".");
+    }
   }
 
   private KvtierdConfig.CopyConfig copy() {

@@ -1,5 +1,6 @@
 package io.kvtier.daemon.config;
 
+import io.kvtier.tiers.ssd.SsdEngine;
 import java.nio.file.Path;
 import java.util.List;
 
@@ -18,21 +19,38 @@ public record KvtierdConfig(
   /** The local socket and who may use it. */
   public record SocketConfig(Path path, List<String> users, List<String> groups, int mode) {}
 
-  /** The host tier. */
-  public record HostConfig(long bytes, long slabBytes, String policy, double freeTarget) {
+  /**
+   * The host tier.
+   *
+   * @param keepNs how long the memory stays when the daemon has ended; 0: not at all
+   * @param directory where it is written down what stands in it
+   */
+  public record HostConfig(
+      long bytes, long slabBytes, String policy, double freeTarget, long keepNs, Path directory) {
     /** How many slabs. */
     public int slabs() {
       return (int) (bytes / slabBytes);
     }
   }
 
-  /** The SSD tier; no bytes, no tier. */
+  /**
+   * The SSD tier; no bytes, no tier.
+   *
+   * @param directories one a device; files lie in them in turn
+   * @param survivesPowerLoss whether a store is acknowledged only when the device has it for good
+   * @param scrubBytesPerSecond how fast what is stored is read and verified in the background
+   * @param writeBytesPerDay the most that is written; 0: no limit
+   */
   public record SsdConfig(
       long bytes,
-      Path directory,
+      List<Path> directories,
       long fileBytes,
       String policy,
       String admission,
+      SsdEngine engine,
+      boolean survivesPowerLoss,
+      long scrubBytesPerSecond,
+      long writeBytesPerDay,
       int threads,
       int queueDepth) {
     /** How many files. */

@@ -4,7 +4,7 @@ import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
-import io.kvtier.protocol.Words;
+import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
 

@@ -3,7 +3,7 @@ package io.kvtier.daemon.grpc;
 import com.google.protobuf.ByteString;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Verb;
-import io.kvtier.protocol.Words;
+import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
 

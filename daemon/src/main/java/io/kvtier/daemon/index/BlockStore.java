@@ -8,6 +8,7 @@ import io.kvtier.protocol.Status;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
 import io.kvtier.tiers.transfer.Checksums;
+import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.MemorySegment;
 import java.util.function.IntConsumer;
 import java.util.function.IntFunction;
@@ -53,7 +54,8 @@ final class BlockStore implements Mover.Listener {
   private final Namespaces namespaces;
   private final Listener listener;
   private final IndexAgent.Limits limits;
-  private final Fence ssdFence = new Fence();
+  private final SsdLane[] lanes;
+  private final HostRows hostRows;
   private final Ingestion ingestion;
   private final LongQueue checksumBacklog;
   private final ClassQueues promotions;
@@ -69,16 +71,29 @@ final class BlockStore implements Mover.Listener {
       Namespaces namespaces,
       Listener listener) {
     this.directory = context.directory();
+    this.hostRows = new HostRows(directory, namespaces, context.hostSlots(), context.hostLedger());
     this.host =
         new TierLine(
-            TierLine.HOST, directory, context.hostSlots(), context.hostPolicy(), this::blockBytes);
+            TierLine.HOST,
+            directory,
+            context.hostSlots(),
+            context.hostPolicy(),
+            this::blockBytes,
+            hostRows);
     this.ssd =
         new TierLine(
-            TierLine.SSD, directory, context.ssdSlots(), context.ssdPolicy(), this::blockBytes);
+            TierLine.SSD,
+            directory,
+            context.ssdSlots(),
+            context.ssdPolicy(),
+            this::blockBytes,
+            new SsdRows());
+    this.lanes = lanes(context, limits);
+    context.ssdSlots().openLanes(lane -> lanes[lane].canStore());
     this.ingestion =
         new Ingestion(this, directory, host, ssd, context.ssdAdmission(), context.counters());
     directory.watch(this::recount);
-    this.mover = new Mover(context, limits, namespaces, host, ssd, this);
+    this.mover = new Mover(context, limits, namespaces, host, ssd, lanes, this);
     this.slabs = context.slabs();
     this.counters = context.counters();
     this.clock = context.clock();
@@ -89,6 +104,66 @@ final class BlockStore implements Mover.Listener {
     promotions = new ClassQueues(RequestDescriptor.PRIORITY_LOW + 1, limits.holdsMax());
     onlyOnSsd = block -> ssd.isEvictable(block) && host.state(block) == CopyState.NONE;
     anyOnHost = host::isEvictable;
+  }
+
+  private static SsdLane[] lanes(IndexAgent.Context context, IndexAgent.Limits limits) {
+    SlotAllocator slots = context.ssdSlots();
+    int slotsMax = Math.toIntExact(slots.slotsMax());
+    SsdLane[] lanes = new SsdLane[context.ssdPipelines().size()];
+    for (int i = 0; i < lanes.length; i++) {
+      lanes[i] = new SsdLane(i, context.ssdPipelines().get(i), limits.ssdDepth(), slotsMax);
+    }
+    return lanes;
+  }
+
+  /** The rows of the SSD tier: a store's pipeline writes them, the index has them forgotten. */
+  private final class SsdRows implements TierLine.Rows {
+    @Override
+    public void added(int block) {}
+
+    @Override
+    public void removed(int block) {
+      SlotAllocator slots = ssd.slots();
+      int slot = ssd.slot(block);
+      int region = slots.regionOf(slot);
+      if (ssd.state(block) == CopyState.STAGING) {
+        mover.giveUpStore(block);
+      }
+      lanes[slots.laneOf(region)].forget(
+          Transfer.place(region / slots.lanes(), slots.offsetOf(slot)));
+    }
+  }
+
+  private SsdLane laneOf(int block) {
+    return lanes[ssd.slots().laneOf(ssd.slots().regionOf(ssd.slot(block)))];
+  }
+
+  private boolean isAnyOpen() {
+    for (SsdLane lane : lanes) {
+      if (lane.fence().isOpen()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private boolean isAllGivenUp() {
+    for (SsdLane lane : lanes) {
+      if (!lane.fence().isGivenUp()) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /** Whether the SSD tier has anything under way, after which it may take more. */
+  private boolean isSsdBusy() {
+    for (SsdLane lane : lanes) {
+      if (!lane.isIdle()) {
+        return true;
+      }
+    }
+    return false;
   }
 
   TierLine host() {
@@ -140,7 +215,7 @@ final class BlockStore implements Mover.Listener {
 
   /** Whether a lower tier takes what leaves the host tier: it may be fenced for the moment. */
   private boolean hasLowerTier(int block) {
-    return hasSsdClass(block) && !ssdFence.isGivenUp();
+    return hasSsdClass(block) && !isAllGivenUp();
   }
 
   // ---- puts
@@ -256,7 +331,7 @@ final class BlockStore implements Mover.Listener {
    * @return false when too many wait already, or the device is fenced
    */
   boolean promote(int block, int priority, boolean prefetch) {
-    if (promotions.isFull() || !ssdFence.isOpen()) {
+    if (promotions.isFull() || !laneOf(block).fence().isOpen()) {
       return false;
     }
     directory.addUses(block, 1);
@@ -288,7 +363,7 @@ final class BlockStore implements Mover.Listener {
   }
 
   private boolean startLoad(int block, int priority) {
-    if (!mover.canLoad()) {
+    if (!mover.canLoad(block)) {
       return false;
     }
     int sizeClass = hostClass(block);
@@ -310,7 +385,7 @@ final class BlockStore implements Mover.Listener {
   public void onLoaded(int block, Status status) {
     boolean isLeaving = host.state(block) == CopyState.LEAVING;
     if (status == Status.OK) {
-      ssdFence.succeeded();
+      laneOf(block).fence().succeeded();
       counters.add(Counter.PROMOTIONS, 1);
       counters.add(Counter.SSD_READ_BYTES, blockBytes(block));
       if (!isLeaving) {
@@ -321,7 +396,7 @@ final class BlockStore implements Mover.Listener {
     } else {
       counters.add(status == Status.CORRUPT ? Counter.CORRUPT : Counter.IO_ERRORS, 1);
       if (status != Status.CORRUPT) {
-        ssdFence.failed(clock.getAsLong());
+        laneOf(block).fence().failed(clock.getAsLong());
       }
       host.free(block);
       if (!isLeaving) {
@@ -422,9 +497,9 @@ final class BlockStore implements Mover.Listener {
         && (ssd.state(block) != CopyState.NONE || ingestion.admitsEvicted(block))) {
       boolean isRoomBelow =
           ssd.state(block) != CopyState.NONE
-              || !ssdFence.isOpen()
+              || !isAnyOpen()
               || startStore(block, true)
-              || mover.ssdInFlight() > 0;
+              || isSsdBusy();
       if (isRoomBelow) {
         return false;
       }
@@ -450,7 +525,7 @@ final class BlockStore implements Mover.Listener {
    *     every slot there is in use
    */
   boolean startStore(int block, boolean evict) {
-    if (!ssdFence.isOpen() || !mover.canStore() || !allocateSsd(block)) {
+    if (!mover.canStore() || !allocateSsd(block)) {
       return false;
     }
     if (!mover.store(block, evict)) {
@@ -463,7 +538,7 @@ final class BlockStore implements Mover.Listener {
 
   /** Whether a store that could not be started may be, soon. */
   boolean mayStoreSoon() {
-    return ssdFence.isOpen() && mover.ssdInFlight() > 0;
+    return isAnyOpen() && isSsdBusy();
   }
 
   private boolean allocateSsd(int block) {
@@ -489,14 +564,15 @@ final class BlockStore implements Mover.Listener {
       settle(block);
       return;
     }
+    SsdLane lane = laneOf(block);
     if (status == Status.OK) {
-      ssdFence.succeeded();
+      lane.fence().succeeded();
       int length = blockBytes(block);
       ssd.becomeResident(block);
       counters.add(Counter.SSD_WRITTEN_BYTES, length);
       counters.add(Counter.DEMOTIONS, 1);
     } else {
-      ssd.free(block);
+      ssd.discard(block);
     }
     listener.onStoreSettled(block, status);
     switch (status) {
@@ -514,7 +590,7 @@ final class BlockStore implements Mover.Listener {
       }
       default -> {
         counters.add(Counter.IO_ERRORS, 1);
-        ssdFence.failed(clock.getAsLong());
+        lane.fence().failed(clock.getAsLong());
       }
     }
     settle(block);
@@ -522,6 +598,7 @@ final class BlockStore implements Mover.Listener {
 
   private void dropSsdCopy(int block) {
     ssd.evict(block);
+    counters.add(Counter.SSD_EVICTIONS, 1);
     if (host.state(block) == CopyState.NONE) {
       counters.add(Counter.DROPPED, 1);
     }
@@ -548,6 +625,19 @@ final class BlockStore implements Mover.Listener {
     return victim != EvictionPolicy.NONE;
   }
 
+  // ---- what outlives the daemon
+
+  /** No row of the host tier, and no store, had a higher count so far. */
+  void continueAfter(long lastHostRow, long lastStore) {
+    hostRows.continueAfter(lastHostRow);
+    mover.continueAfter(lastStore);
+  }
+
+  /** When everything that has gone so far has gone for good. */
+  RowMarks rowMarks() {
+    return new RowMarks(lanes);
+  }
+
   // ---- writers
 
   /**
@@ -568,7 +658,10 @@ final class BlockStore implements Mover.Listener {
 
   /** Starts what waited for room: checksums, promotions, and evictions ahead of need. */
   void maintain(long nowNs) {
-    ssdFence.check(nowNs);
+    for (SsdLane lane : lanes) {
+      lane.fence().check(nowNs);
+      var _ = lane.forgetRows();
+    }
     while (checksumBacklog.size() > 0) {
       int block = (int) checksumBacklog.peek();
       if (host.state(block) == CopyState.LEAVING) {
@@ -584,7 +677,7 @@ final class BlockStore implements Mover.Listener {
     ingestion.advance();
     host.drain(evictFromHost);
     ssd.drain(dropSsdCopy);
-    if (ssd.isConfigured() && ssdFence.isOpen() && host.slots().unassignedRegions() == 0) {
+    if (ssd.isConfigured() && isAnyOpen() && host.slots().unassignedRegions() == 0) {
       for (int sizeClass = 0; sizeClass < host.slots().classes(); sizeClass++) {
         evictAhead(sizeClass);
       }

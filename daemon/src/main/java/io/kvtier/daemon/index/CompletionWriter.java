@@ -6,7 +6,7 @@ import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
-import io.kvtier.protocol.Words;
+import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.lang.foreign.MemorySegment;
 

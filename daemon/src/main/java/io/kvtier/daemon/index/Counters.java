@@ -1,7 +1,7 @@
 package io.kvtier.daemon.index;
 
 import io.kvtier.protocol.Counter;
-import io.kvtier.protocol.Words;
+import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
 import java.util.concurrent.atomic.AtomicLong;
 

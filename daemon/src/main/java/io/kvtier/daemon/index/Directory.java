@@ -7,6 +7,7 @@ import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.Arrays;
 
 /**
  * Every block the daemon knows, in a fixed amount of memory outside the heap: a hash table of
@@ -79,6 +80,7 @@ public final class Directory implements AutoCloseable {
   private final int blocksMax;
   private final long seed;
   private Watcher watcher = block -> {};
+  private long[] fingerprints = {};
   private int freeHead = NONE;
   private int highWater;
   private int size;
@@ -304,9 +306,18 @@ public final class Directory implements AutoCloseable {
     return fingerprint(namespaceId, group, key0, key1);
   }
 
-  private static long fingerprint(int namespaceId, int group, long first, long second) {
-    long mixed = mix(first ^ mix(second ^ ((long) group << 32 | namespaceId)));
+  private long fingerprint(int namespaceId, int group, long first, long second) {
+    long namespace = namespaceId < fingerprints.length ? fingerprints[namespaceId] : namespaceId;
+    long mixed = mix(first ^ mix(second ^ ((long) group << 32 ^ namespace)));
     return mixed == 0 ? 1 : mixed;
+  }
+
+  /** Sets what stands for a namespace in fingerprints, which are the same in all starts. */
+  void setNamespaceFingerprint(int namespaceId, long fingerprint) {
+    if (namespaceId >= fingerprints.length) {
+      fingerprints = Arrays.copyOf(fingerprints, Math.max(64, 2 * namespaceId));
+    }
+    fingerprints[namespaceId] = fingerprint;
   }
 
   /** Notes where a block stands in its sequence. */

@@ -8,13 +8,14 @@ import io.kvtier.protocol.SocketPaths;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
-import io.kvtier.protocol.Words;
-import io.kvtier.tiers.slots.SlotAllocator;
+import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.ledger.Ledger;
+import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import java.util.Map;
 import java.util.function.LongSupplier;
-import org.jspecify.annotations.Nullable;
 
 /**
  * The verbs: what a request does to the directory, the holds and the tiers, and how it is answered.
@@ -32,11 +33,13 @@ final class Index implements BlockStore.Listener {
   private final IndexAgent.Limits limits;
   private final SessionTable sessions;
   private final BlockStore store;
+  private final Registry registry;
   private final HoldTable holds;
   private final CompletionWriter writer;
   private final Operations operations;
   private final WaiterTable hostWaiters;
   private final Puts puts;
+  private final Removals removals;
   private final Scans scans;
   private final Admin admin;
 
@@ -48,6 +51,7 @@ final class Index implements BlockStore.Listener {
     this.limits = limits;
     this.sessions = new SessionTable(limits.sessionsMax(), counters);
     this.store = new BlockStore(context, limits, namespaces, this);
+    this.registry = new Registry(directory, namespaces, store);
     this.holds = new HoldTable(limits.holdsMax());
     this.hostWaiters = new WaiterTable(limits.holdsMax());
     this.writer = new CompletionWriter(directory, store, holds, namespaces);
@@ -56,7 +60,8 @@ final class Index implements BlockStore.Listener {
             sessions, holds, writer, limits.operationsMax(), limits.operationsPerSessionMax());
     this.puts =
         new Puts(directory, store, holds, namespaces, operations, hostWaiters, counters, limits);
-    this.scans = new Scans(directory, store, operations, limits.holdsMax());
+    this.removals = new Removals(store, operations);
+    this.scans = new Scans(directory, store, operations, removals, limits.holdsMax());
     this.admin = new Admin(store, SocketPaths.uid());
   }
 
@@ -74,6 +79,17 @@ final class Index implements BlockStore.Listener {
 
   CompletionWriter writer() {
     return writer;
+  }
+
+  /** Finds again what an earlier start of the daemon left; before the first request. */
+  void recover(Ledger hostLedger, List<Ledger> ssdLedgers, long storesBegin) throws IOException {
+    new Recovery(directory, registry, store, counters).run(hostLedger, ssdLedgers, storesBegin);
+  }
+
+  /** A namespace's number, or -1. */
+  int namespaceId(String name) {
+    Namespaces.Namespace namespace = namespaces.byName(name);
+    return namespace == null ? -1 : namespace.id();
   }
 
   // ---- sessions
@@ -128,43 +144,13 @@ final class Index implements BlockStore.Listener {
       case COMMIT -> puts.commit(session, request);
       case ABORT, RELEASE -> endHolds(session, request);
       case ACQUIRE -> acquire(session, request);
-      case PREFETCH, PIN, UNPIN, DELETE -> eachBlock(session, request);
+      case PREFETCH, PIN, UNPIN -> eachBlock(session, request);
+      case DELETE -> delete(session, request);
       case CLEAR, FLUSH -> scans.begin(session, request);
       case CANCEL -> cancel(session, request);
       case ADMIN -> admin(session, request);
       case STATS -> throw new IllegalStateException("statistics are the adapter's");
     }
-  }
-
-  /** Why there can be no namespace of blocks of that size; null when there can. */
-  private @Nullable String whyNotRegistered(long blockBytes) {
-    if (namespaces.size() >= Namespaces.NAMESPACES_MAX) {
-      return "there are " + namespaces.size() + " namespaces already, which is the limit";
-    }
-    SlotAllocator slots = store.host().slots();
-    if (blockBytes <= 0 || blockBytes > slots.regionBytes() || blockBytes > Integer.MAX_VALUE) {
-      return "block_bytes is "
-          + blockBytes
-          + ", expected 1 to the slab size (host.slab_bytes), "
-          + slots.regionBytes();
-    }
-    long blockBytesMax = store.storedBlockBytesMax();
-    if (blockBytes > blockBytesMax) {
-      return "block_bytes is "
-          + blockBytes
-          + ", expected at most "
-          + blockBytesMax
-          + ", which is what fits into a file of the SSD tier (ssd.file_bytes) with its header";
-    }
-    if (slots.sizeClass(blockBytes) == SlotAllocator.NONE
-        || (store.ssd().isConfigured() && store.ssdClassFor(blockBytes) == SlotAllocator.NONE)) {
-      return "block_bytes is "
-          + blockBytes
-          + ", but there are "
-          + SlotAllocator.CLASSES_MAX
-          + " different sizes already, which is the limit";
-    }
-    return null;
   }
 
   private static String textOf(Request request) {
@@ -208,18 +194,12 @@ final class Index implements BlockStore.Listener {
         return;
       }
     } else {
-      String why = whyNotRegistered(blockBytes);
+      String why = registry.whyNot(blockBytes);
       if (why != null) {
         writer.refuse(session, request, Status.INVALID_ARGUMENT, why);
         return;
       }
-      known =
-          namespaces.add(
-              name,
-              blockBytes,
-              properties,
-              store.host().slots().sizeClass(blockBytes),
-              store.ssdClassFor(blockBytes));
+      known = registry.add(name, blockBytes, properties);
     }
     session.namespaces.set(known.id());
     writer.completeShort(session, request, Status.OK, known.id());
@@ -437,8 +417,7 @@ final class Index implements BlockStore.Listener {
               : switch (request.verb) {
                 case PREFETCH -> prefetch(block);
                 case PIN -> pin(session, block);
-                case UNPIN -> unpin(session, block);
-                default -> delete(block);
+                default -> unpin(session, block);
               };
       writer.add(status, TierId.NONE);
     }
@@ -485,12 +464,22 @@ final class Index implements BlockStore.Listener {
     return Status.OK;
   }
 
-  private Status delete(int block) {
-    if (!store.isVisible(block)) {
-      return Status.MISS;
+  /** Deletes; answered when no later start of the daemon would find any of it again. */
+  private void delete(Session session, Request request) throws ProtocolViolation {
+    Operation operation = operations.begin(session, request, request.count);
+    if (operation == null) {
+      return;
     }
-    store.delete(block);
-    return Status.OK;
+    for (int i = 0; i < request.count; i++) {
+      int block = find(request, i);
+      boolean visible = block != Directory.NONE && store.isVisible(block);
+      if (visible) {
+        store.delete(block);
+      }
+      Operations.decide(operation, i, visible ? Status.OK : Status.MISS, TierId.NONE);
+    }
+    removals.await(operation);
+    operations.endOrWait(session, operation, request);
   }
 
   @Override
@@ -526,7 +515,16 @@ final class Index implements BlockStore.Listener {
   private void cutShort(Operation operation, Status status) {
     switch (operation.verb) {
       case RESERVE -> puts.cutShort(operation, status);
-      case FLUSH, CLEAR -> scans.cutShort(operation, status);
+      case FLUSH, CLEAR -> {
+        removals.cutShort(operation);
+        scans.cutShort(operation, status);
+      }
+      case DELETE -> {
+        removals.cutShort(operation);
+        for (int i = 0; i < operation.count; i++) {
+          Operations.decide(operation, i, status, TierId.NONE);
+        }
+      }
       default -> {
         for (int i = 0; i < operation.count && operation.open > 0; i++) {
           if (hostWaiters.remove(operation, i)) {
@@ -544,6 +542,7 @@ final class Index implements BlockStore.Listener {
   void maintain() {
     puts.serveQueue();
     scans.advance();
+    removals.advance();
   }
 
   /** Ends operations and leases whose time is over; called every few milliseconds. */

@@ -5,10 +5,13 @@ import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RingConsumer;
 import io.kvtier.protocol.Status;
-import io.kvtier.protocol.Words;
+import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.ledger.Ledger;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.transfer.Pipeline;
+import java.io.IOException;
 import java.lang.foreign.MemorySegment;
+import java.util.List;
 import java.util.function.IntFunction;
 import java.util.function.LongSupplier;
 import org.jctools.queues.atomic.MpscAtomicArrayQueue;
@@ -34,8 +37,10 @@ public final class IndexAgent {
       String ssdAdmission,
       IntFunction<MemorySegment> slabs,
       Pipeline copies,
-      Pipeline ssdTransfers,
+      Ledger hostLedger,
+      List<Pipeline> ssdPipelines,
       String ssdDirectory,
+      String ssdEngine,
       boolean directIo,
       Counters counters) {}
 
@@ -91,6 +96,7 @@ public final class IndexAgent {
                 context.generation,
                 context.clock.getAsLong(),
                 context.ssdDirectory,
+                context.ssdEngine,
                 context.directIo),
             index,
             context,
@@ -104,6 +110,16 @@ public final class IndexAgent {
             + index.store().host().policyBytes()
             + index.store().ssd().policyBytes()
             + index.store().ingestion().policyBytes());
+  }
+
+  /**
+   * Finds again what an earlier start of the daemon left; before the first {@link #doWork}.
+   *
+   * @param ssdLedgers one a device, in the order of the pipelines
+   * @param storesBegin no store from now on is to have a lower count
+   */
+  public void recover(List<Ledger> ssdLedgers, long storesBegin) throws IOException {
+    index.recover(context.hostLedger, ssdLedgers, storesBegin);
   }
 
   /** Hands a new session over; from any thread. False when too many are waiting. */
@@ -261,6 +277,11 @@ public final class IndexAgent {
   /** For tests: swaps a tier's policy, as the operator's command does. */
   public void swapPolicy(boolean ofHost, String policy) {
     (ofHost ? index.store().host() : index.store().ssd()).swapPolicy(policy);
+  }
+
+  /** For tests: a namespace's number, or -1. */
+  public int namespaceId(String name) {
+    return index.namespaceId(name);
   }
 
   /** For tests: that the pipelines are empty. */

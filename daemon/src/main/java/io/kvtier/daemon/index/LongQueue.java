@@ -38,6 +38,11 @@ final class LongQueue {
     return items[head];
   }
 
+  /** The item that the i-th {@link #poll} from now would take, from 0. */
+  long at(int i) {
+    return items[(head + i) % items.length];
+  }
+
   long poll() {
     long item = items[head];
     head = (head + 1) % items.length;

@@ -33,8 +33,6 @@ final class Mover {
     void onStored(int block, Status status, boolean evict);
   }
 
-  // Stores leave room for loads: somebody waits for those.
-  private static final double STORES_SHARE = 0.75;
   private static final int STORE_PRIORITY = 2;
   private static final int CHECKSUM_PRIORITY = 1;
 
@@ -48,9 +46,8 @@ final class Mover {
   private final TierLine ssd;
   private final IntFunction<MemorySegment> slabs;
   private final Pipeline checksums;
-  private final Pipeline ssdTransfers;
+  private final SsdLane[] lanes;
   private final int checksumDepth;
-  private final int ssdDepth;
   private final Listener listener;
   private final Transfer[] pool;
   private final byte[] purpose;
@@ -59,7 +56,6 @@ final class Mover {
   private final Consumer<Transfer> onChecksum = this::settleChecksum;
   private final Consumer<Transfer> onSsd = this::settleSsd;
   private int poolFree;
-  private int stores;
   private long generation;
   private double ssdReadNsPerByte = 1.0 / 2.0;
 
@@ -69,18 +65,18 @@ final class Mover {
       Namespaces namespaces,
       TierLine host,
       TierLine ssd,
+      SsdLane[] lanes,
       Listener listener) {
     this.directory = context.directory();
     this.slabs = context.slabs();
     this.checksums = context.copies();
-    this.ssdTransfers = context.ssdTransfers();
+    this.lanes = lanes;
     this.checksumDepth = limits.copyDepth();
-    this.ssdDepth = limits.ssdDepth();
     this.namespaces = namespaces;
     this.host = host;
     this.ssd = ssd;
     this.listener = listener;
-    int transfers = checksumDepth + ssdDepth;
+    int transfers = checksumDepth + lanes.length * limits.ssdDepth();
     pool = new Transfer[transfers];
     purpose = new byte[transfers];
     stack = new int[transfers];
@@ -92,58 +88,99 @@ final class Mover {
 
   /** Makes the checksum of a block's host copy; false when that can't be started now. */
   boolean checksum(int block) {
-    return checksums.inFlight() < checksumDepth
-        && start(checksums, block, Transfer.Kind.CHECKSUM, CHECKSUM_PRIORITY, PLAIN);
+    return startChecksum(block, PLAIN);
   }
 
   /** Makes the checksum of a resident block again; false when that can't be started now. */
   boolean audit(int block) {
-    return checksums.inFlight() < checksumDepth
-        && start(checksums, block, Transfer.Kind.CHECKSUM, CHECKSUM_PRIORITY, AUDIT);
+    return startChecksum(block, AUDIT);
   }
 
-  /** Whether a load could be handed over now. */
-  boolean canLoad() {
-    return ssdTransfers.inFlight() < ssdDepth && poolFree > 0;
+  /** Whether a block's load could be handed over now. */
+  boolean canLoad(int block) {
+    return laneOf(block).canLoad() && poolFree > 0;
   }
 
   /** Reads a block from its SSD slot to its host slot; false when that can't be started now. */
   boolean load(int block, int priority) {
-    return canLoad() && start(ssdTransfers, block, Transfer.Kind.LOAD, priority, PLAIN);
+    if (poolFree == 0) {
+      return false;
+    }
+    Transfer transfer = take(block, Transfer.Kind.LOAD, priority, PLAIN);
+    return laneOf(block).offer(transfer) ? started(block) : takeBack();
   }
 
-  /** Whether a store could be handed over now. */
+  /** Whether a store could be handed over now, on some device. */
   boolean canStore() {
-    return stores < Math.max(1, (int) (ssdDepth * STORES_SHARE)) && canLoad();
+    for (SsdLane lane : lanes) {
+      if (lane.canStore()) {
+        return poolFree > 0;
+      }
+    }
+    return false;
   }
 
   /** Writes a block from its host slot to its SSD slot; false when that can't be started now. */
   boolean store(int block, boolean evict) {
-    if (!canStore()
-        || !start(
-            ssdTransfers, block, Transfer.Kind.STORE, STORE_PRIORITY, evict ? EVICT : PLAIN)) {
-      return false;
-    }
-    stores++;
-    if (evict) {
-      evictions[namespaces.of(directory, block).hostClass()]++;
-    }
-    return true;
-  }
-
-  private boolean start(Pipeline pipeline, int block, Transfer.Kind kind, int priority, byte why) {
     if (poolFree == 0) {
       return false;
     }
+    Transfer transfer = take(block, Transfer.Kind.STORE, STORE_PRIORITY, evict ? EVICT : PLAIN);
+    transfer.generation = ++generation;
+    if (!laneOf(block).offer(transfer)) {
+      return takeBack();
+    }
+    if (evict) {
+      evictions[namespaces.of(directory, block).hostClass()]++;
+    }
+    return started(block);
+  }
+
+  /**
+   * A block whose store may be under way is to go: no row of it shall be written any more. One that
+   * was written already is the caller's to forget, after this.
+   */
+  void giveUpStore(int block) {
+    for (Transfer transfer : pool) {
+      if (transfer.block == block && transfer.kind == Transfer.Kind.STORE) {
+        transfer.givenUp = true;
+      }
+    }
+  }
+
+  /** No store so far had a higher count. */
+  void continueAfter(long lastStore) {
+    generation = lastStore;
+  }
+
+  private SsdLane laneOf(int block) {
+    return lanes[ssd.slots().laneOf(ssd.slots().regionOf(ssd.slot(block)))];
+  }
+
+  private boolean startChecksum(int block, byte why) {
+    if (poolFree == 0 || checksums.inFlight() >= checksumDepth) {
+      return false;
+    }
+    Transfer transfer = take(block, Transfer.Kind.CHECKSUM, CHECKSUM_PRIORITY, why);
+    return checksums.offer(transfer) ? started(block) : takeBack();
+  }
+
+  private Transfer take(int block, Transfer.Kind kind, int priority, byte why) {
     Transfer transfer = pool[stack[--poolFree]];
     fill(transfer, block, kind, priority);
     purpose[transfer.poolIndex] = why;
-    if (!pipeline.offer(transfer)) {
-      stack[poolFree++] = transfer.poolIndex;
-      return false;
-    }
+    return transfer;
+  }
+
+  private boolean started(int block) {
     directory.addUses(block, 1);
     return true;
+  }
+
+  /** The transfer that was taken last goes back to the pool. */
+  private boolean takeBack() {
+    poolFree++;
+    return false;
   }
 
   private void fill(Transfer transfer, int block, Transfer.Kind kind, int priority) {
@@ -158,16 +195,18 @@ final class Mover {
     transfer.length = (int) namespaces.of(directory, block).blockBytes();
     transfer.checksum = directory.checksum(block);
     transfer.status = Status.OK;
+    transfer.givenUp = false;
     if (kind != Transfer.Kind.CHECKSUM) {
       int ssdSlot = ssd.slot(block);
-      transfer.ssdRegion = ssd.slots().regionOf(ssdSlot);
+      transfer.ssdRegion = ssd.slots().regionOf(ssdSlot) / lanes.length;
       transfer.ssdOffset = ssd.slots().offsetOf(ssdSlot);
       Namespaces.Namespace namespace = namespaces.of(directory, block);
+      transfer.namespaceId = namespace.id();
+      transfer.namespaceText = namespace.text();
       transfer.namespaceHigh = namespace.high();
       transfer.namespaceLow = namespace.low();
       transfer.parent = directory.parent(block);
       transfer.depth = directory.depth(block);
-      transfer.generation = ++generation;
       transfer.group = directory.group(block);
       transfer.keyBytes = directory.keyBytes(block);
       directory.copyKey(block, transfer.key);
@@ -176,7 +215,11 @@ final class Mover {
 
   /** Settles finished transfers. */
   int collect() {
-    return checksums.collect(onChecksum) + ssdTransfers.collect(onSsd);
+    int count = checksums.collect(onChecksum);
+    for (SsdLane lane : lanes) {
+      count += lane.collect(onSsd);
+    }
+    return count;
   }
 
   private void settleChecksum(Transfer transfer) {
@@ -204,7 +247,6 @@ final class Mover {
       listener.onLoaded(block, status);
       return;
     }
-    stores--;
     if (evict) {
       evictions[namespaces.of(directory, block).hostClass()]--;
     }
@@ -228,7 +270,11 @@ final class Mover {
 
   /** Transfers to and from SSD under way. */
   int ssdInFlight() {
-    return ssdTransfers.inFlight();
+    int count = 0;
+    for (SsdLane lane : lanes) {
+      count += lane.inFlight();
+    }
+    return count;
   }
 
   int checksumsInFlight() {
@@ -237,10 +283,20 @@ final class Mover {
 
   /** Whether transfers wait to be settled. */
   boolean hasFinished() {
-    return checksums.hasFinished() || ssdTransfers.hasFinished();
+    for (SsdLane lane : lanes) {
+      if (lane.hasFinished()) {
+        return true;
+      }
+    }
+    return checksums.hasFinished();
   }
 
   boolean isIdle() {
-    return checksums.inFlight() == 0 && ssdTransfers.inFlight() == 0;
+    for (SsdLane lane : lanes) {
+      if (!lane.isIdle()) {
+        return false;
+      }
+    }
+    return checksums.inFlight() == 0;
   }
 }

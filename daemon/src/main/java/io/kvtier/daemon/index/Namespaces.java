@@ -22,23 +22,22 @@ final class Namespaces {
   /**
    * The properties by which namespaces are told apart, and the sizes that follow from them.
    *
-   * @param high the fingerprint's first half: the name under which blocks are stored
+   * @param text all that makes the namespace, as {@link #ofText} reads it back
+   * @param high the first half of the text's fingerprint: the name under which blocks are stored
    */
   record Namespace(
       int id,
       String name,
       long blockBytes,
       Map<String, String> properties,
+      String text,
       long high,
       long low,
       int hostClass,
-      int ssdClass) {
+      int ssdClass) {}
 
-    /** All that makes the namespace. */
-    String text() {
-      return textOf(blockBytes, properties);
-    }
-  }
+  /** A namespace that is written down, and not yet registered. */
+  record Known(String name, long blockBytes, Map<String, String> properties) {}
 
   private final List<Namespace> byId = new ArrayList<>();
   private final Map<String, Namespace> byName = new HashMap<>();
@@ -62,13 +61,15 @@ final class Namespaces {
 
   Namespace add(
       String name, long blockBytes, Map<String, String> properties, int hostClass, int ssdClass) {
-    ByteBuffer digest = ByteBuffer.wrap(sha256(textOf(blockBytes, properties)));
+    String text = textOf(blockBytes, properties);
+    ByteBuffer digest = ByteBuffer.wrap(sha256(text));
     Namespace namespace =
         new Namespace(
             byId.size(),
             name,
             blockBytes,
             properties,
+            text,
             digest.getLong(),
             digest.getLong(),
             hostClass,
@@ -83,6 +84,21 @@ final class Namespaces {
     new TreeMap<>(properties)
         .forEach((name, value) -> text.append('\n').append(name).append('=').append(value));
     return text.toString();
+  }
+
+  /** Reads a namespace's text; null when it is none. */
+  static @Nullable Known ofText(String text) {
+    int end = text.indexOf('\n');
+    Map<String, String> properties = end < 0 ? null : parse(text.substring(end + 1));
+    if (properties == null) {
+      return null;
+    }
+    try {
+      long blockBytes = Long.parseLong(text, 0, end, 10);
+      return new Known(properties.getOrDefault("name", ""), blockBytes, properties);
+    } catch (NumberFormatException e) {
+      return null;
+    }
   }
 
   private static byte[] sha256(String text) {

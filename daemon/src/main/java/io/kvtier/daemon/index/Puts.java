@@ -5,7 +5,7 @@ import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
-import io.kvtier.protocol.Words;
+import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.slots.SlotAllocator;
 
 /** RESERVE and COMMIT: how blocks come in, and who waits for a slot. */

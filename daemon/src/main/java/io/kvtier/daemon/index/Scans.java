@@ -11,11 +11,18 @@ final class Scans {
   private final Directory directory;
   private final BlockStore store;
   private final Operations operations;
+  private final Removals removals;
   private final WaiterTable storeWaiters;
   private int scanning;
 
-  Scans(Directory directory, BlockStore store, Operations operations, int waitersMax) {
+  Scans(
+      Directory directory,
+      BlockStore store,
+      Operations operations,
+      Removals removals,
+      int waitersMax) {
     this.directory = directory;
+    this.removals = removals;
     this.store = store;
     this.operations = operations;
     this.storeWaiters = new WaiterTable(waitersMax);
@@ -67,6 +74,9 @@ final class Scans {
     }
     if (operation.cursor >= operation.cursorEnd) {
       stop(operation);
+      if (operation.verb == Verb.CLEAR) {
+        removals.await(operation);
+      }
       if (operation.open == 0) {
         operations.complete(operations.sessionOf(operation), operation);
       }

@@ -12,7 +12,12 @@ import java.util.Map;
 final class StatsReport {
   /** What does not change while the daemon runs. */
   record Identity(
-      String version, long generation, long startNs, String ssdDirectory, boolean directIo) {}
+      String version,
+      long generation,
+      long startNs,
+      String ssdDirectory,
+      String ssdEngine,
+      boolean directIo) {}
 
   private final Identity identity;
   private final Index index;
@@ -55,6 +60,7 @@ final class StatsReport {
       tier(out, "ssd", index.store().ssd());
       out.append(",\"admission\":").append(quote(index.store().ingestion().admissionName()));
       out.append(",\"directory\":").append(quote(identity.ssdDirectory));
+      out.append(",\"engine\":").append(quote(identity.ssdEngine));
       out.append(",\"direct_io\":").append(identity.directIo).append('}');
     }
     out.append("],\"namespaces\":[");

@@ -35,6 +35,7 @@ final class TierLine {
   private final Directory directory;
   private final SlotAllocator slots;
   private final IntUnaryOperator bytesOf;
+  private final Rows rows;
   private final int[] evictable = new int[SlotAllocator.CLASSES_MAX];
   private final int[] held = new int[HELD_MAX];
   private final VictimFilter near = this::isNear;
@@ -48,6 +49,25 @@ final class TierLine {
   private long soughtFor;
   private boolean drainMayGoOn;
 
+  /** Where it is written down what stands in a tier, so that a later start finds it. */
+  interface Rows {
+    /** For a tier of which nothing outlives the daemon, or whose rows others write. */
+    Rows NONE =
+        new Rows() {
+          @Override
+          public void added(int block) {}
+
+          @Override
+          public void removed(int block) {}
+        };
+
+    /** A copy is in its slot. */
+    void added(int block);
+
+    /** A copy leaves its slot, which it still has; it may never have been added. */
+    void removed(int block);
+  }
+
   /**
    * An empty tier.
    *
@@ -59,12 +79,14 @@ final class TierLine {
       Directory directory,
       SlotAllocator slots,
       String policyName,
-      IntUnaryOperator bytesOf) {
+      IntUnaryOperator bytesOf,
+      Rows rows) {
     this.tier = tier;
     this.directory = directory;
     this.slots = slots;
     this.policyName = policyName;
     this.bytesOf = bytesOf;
+    this.rows = rows;
     policy = newPolicy(policyName);
   }
 
@@ -175,6 +197,34 @@ final class TierLine {
   void becomeResident(int block) {
     setState(block, CopyState.RESIDENT);
     insert(policy, block);
+    rows.added(block);
+  }
+
+  /**
+   * Takes the slot in which an earlier start of the daemon left a block.
+   *
+   * @return false when that can't be: there is no such slot, or it is another's
+   */
+  boolean adopt(int block, int sizeClass, int region, long offset) {
+    int slot = slots.adopt(sizeClass, region, offset, block);
+    if (slot == SlotAllocator.NONE) {
+      return false;
+    }
+    directory.setSlot(tier, block, slot);
+    setState(block, CopyState.STAGING);
+    return true;
+  }
+
+  /** An adopted copy is there for everybody; its row is written already. */
+  void showAdopted(int block) {
+    setState(block, CopyState.RESIDENT);
+    insert(policy, block);
+  }
+
+  /** Gives up a copy that did not come to be; a row of it may have been written. */
+  void discard(int block) {
+    rows.removed(block);
+    free(block);
   }
 
   void hit(int block) {
@@ -186,9 +236,15 @@ final class TierLine {
     switch (state(block)) {
       case RESIDENT -> {
         policy.onRemove(block, Removal.DELETED);
+        rows.removed(block);
         setState(block, CopyState.LEAVING);
       }
-      case STAGING -> setState(block, CopyState.LEAVING);
+      case STAGING -> {
+        if (slot(block) != Directory.NONE) {
+          rows.removed(block);
+        }
+        setState(block, CopyState.LEAVING);
+      }
       case NONE, RESERVED, LEAVING -> {}
     }
   }
@@ -196,6 +252,7 @@ final class TierLine {
   /** Drops an evictable copy to make room. */
   void evict(int block) {
     policy.onRemove(block, Removal.EVICTED);
+    rows.removed(block);
     free(block);
   }
 
@@ -209,7 +266,8 @@ final class TierLine {
   }
 
   private boolean isOfClass(int block) {
-    if (slots.classOf(slot(block)) != soughtClass) {
+    int slot = slot(block);
+    if (slots.classOf(slot) != soughtClass || !slots.isOpen(slots.regionOf(slot))) {
       return false;
     }
     if (!isEvictable(block) && directory.uses(block) == 0 && heldCount < held.length) {
@@ -224,7 +282,10 @@ final class TierLine {
   }
 
   private boolean isForeign(int block) {
-    return slots.classOf(slot(block)) != soughtClass && isEvictable(block);
+    int slot = slot(block);
+    return slots.classOf(slot) != soughtClass
+        && slots.isOpen(slots.regionOf(slot))
+        && isEvictable(block);
   }
 
   /** Counts a block among those that could leave, or no longer; called after every change of it. */
@@ -297,7 +358,10 @@ final class TierLine {
       region = SlotAllocator.NONE;
       for (int i = 0; i < slots.regions() && region == SlotAllocator.NONE; i++) {
         int sizeClass = slots.classOfRegion(i);
-        if (sizeClass != SlotAllocator.NONE && sizeClass != soughtClass && !hasHeld(i)) {
+        if (sizeClass != SlotAllocator.NONE
+            && sizeClass != soughtClass
+            && slots.isOpen(i)
+            && !hasHeld(i)) {
           region = i;
         }
       }

@@ -13,6 +13,7 @@ import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.tiers.ledger.NoLedger;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.io.IOException;
 import java.lang.foreign.Arena;
@@ -69,7 +70,9 @@ class GoldenSessionTest {
                   "evicted",
                   i -> slab,
                   new IndexHarness.NoPipeline(),
-                  new IndexHarness.NoPipeline(),
+                  new NoLedger(),
+                  List.of(new IndexHarness.NoPipeline()),
+                  "",
                   "",
                   false,
                   new Counters(daemonRegion)),

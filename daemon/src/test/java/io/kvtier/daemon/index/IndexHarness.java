@@ -14,9 +14,10 @@ import io.kvtier.protocol.SessionRegion;
 import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
-import io.kvtier.protocol.Words;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.ledger.NoLedger;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.transfer.Leg;
 import io.kvtier.tiers.transfer.Pipeline;
@@ -75,7 +76,9 @@ final class IndexHarness implements AutoCloseable {
 
     @Override
     public boolean offer(Transfer transfer) {
-      leg.run(transfer);
+      if (transfer.kind != Transfer.Kind.FORGET) {
+        leg.run(transfer);
+      }
       done.add(transfer);
       return true;
     }
@@ -148,7 +151,9 @@ final class IndexHarness implements AutoCloseable {
                 admission,
                 i -> slabs.asSlice(i * slabBytes, slabBytes),
                 checksums,
-                ssdTransfers,
+                new NoLedger(),
+                List.of(ssdTransfers),
+                "",
                 "",
                 false,
                 counters),

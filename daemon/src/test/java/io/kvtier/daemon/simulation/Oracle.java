@@ -1,6 +1,6 @@
 package io.kvtier.daemon.simulation;
 
-import io.kvtier.protocol.Words;
+import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.transfer.Checksums;
 import java.lang.foreign.MemorySegment;
 import java.util.HashMap;
@@ -25,8 +25,26 @@ final class Oracle {
    */
   final Set<Key> deleted = new HashSet<>();
 
+  /** What had to be on SSD when a FLUSH was answered well. */
+  final Set<Key> flushed = new HashSet<>();
+
+  /** Keys whose DELETE was answered, and which nobody has put since. */
+  final Set<Key> removed = new HashSet<>();
+
   /** A client has damaged bytes of its own after a commit. */
   boolean somethingDamaged;
+
+  private final Map<Key, Integer> puts = new HashMap<>();
+
+  /** Somebody puts a key, or tries to: it may be there again. */
+  void isPut(Key key) {
+    puts.merge(key, 1, Integer::sum);
+    removed.remove(key);
+  }
+
+  int puts(Key key) {
+    return puts.getOrDefault(key, 0);
+  }
 
   byte[] content(Key key, int bytes) {
     return contents.computeIfAbsent(

@@ -12,9 +12,9 @@ import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
-import io.kvtier.protocol.Words;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.transfer.Checksums;
 import java.io.IOException;
 import java.lang.foreign.Arena;
@@ -22,8 +22,10 @@ import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.SplittableRandom;
 import org.jspecify.annotations.Nullable;
 
@@ -42,6 +44,9 @@ final class SimulatedClient {
 
     void close(Session session);
 
+    /** Whether any client has asked for a slot for a key, or has one, or is committing it. */
+    boolean isBeingPut(Oracle.Key key);
+
     void violated(String what);
   }
 
@@ -55,6 +60,13 @@ final class SimulatedClient {
     final List<Oracle.Key> keys;
     final List<Held> held;
     final long deadlineNs;
+
+    /** DELETE: the keys that nobody was putting, and how often they had been put. */
+    final Map<Oracle.Key, Integer> putsBefore = new HashMap<>();
+
+    /** FLUSH: what had been accepted. */
+    final Set<Oracle.Key> covered = new HashSet<>();
+
     int roundsLate;
 
     Pending(Verb verb, int namespace, List<Oracle.Key> keys, List<Held> held, long deadlineNs) {
@@ -79,6 +91,7 @@ final class SimulatedClient {
   private final List<Held> reservations = new ArrayList<>();
   private final List<Held> own = new ArrayList<>();
   private final boolean[] registered;
+  private final int[] namespaceIds;
   private @Nullable Session session;
   private @Nullable RingProducer requests;
   private @Nullable RingConsumer completions;
@@ -104,6 +117,7 @@ final class SimulatedClient {
     this.blockBytes = blockBytes;
     this.keysPerNamespace = keysPerNamespace;
     this.registered = new boolean[blockBytes.length];
+    this.namespaceIds = new int[blockBytes.length];
   }
 
   boolean isConnected() {
@@ -152,6 +166,17 @@ final class SimulatedClient {
       mapped.close();
       arena = null;
     }
+  }
+
+  boolean isPutting(Oracle.Key key) {
+    return reservations.stream().anyMatch(held -> held.key.equals(key))
+        || pending.values().stream()
+            .anyMatch(asked ->
+                switch (asked.verb) {
+                  case RESERVE -> asked.keys.contains(key);
+                  case COMMIT -> asked.held.stream().anyMatch(held -> held.key.equals(key));
+                  default -> false;
+                });
   }
 
   @Nullable Session session() {
@@ -414,7 +439,8 @@ final class SimulatedClient {
     long deadlineNs = world.nowNs() + 1_000_000 + random.nextInt(200_000_000);
     long correlation = nextCorrelation++;
     int count = verb.body() == Verb.Body.KEYS ? keys.size() : ids.size();
-    long at = begin(ring, verb, count, correlation, namespace, flags, argument, deadlineNs);
+    long at =
+        begin(ring, verb, count, correlation, namespaceIds[namespace], flags, argument, deadlineNs);
     if (at < 0) {
       return;
     }
@@ -433,8 +459,33 @@ final class SimulatedClient {
     }
     ring.publish();
     if ((flags & RequestDescriptor.FLAG_SILENT) == 0) {
-      pending.put(correlation, new Pending(verb, namespace, keys, ids, deadlineNs));
+      pending.put(correlation, pending(verb, namespace, keys, ids, deadlineNs));
     }
+  }
+
+  private Pending pending(
+      Verb verb, int namespace, List<Oracle.Key> keys, List<Held> ids, long deadlineNs) {
+    Pending asked = new Pending(verb, namespace, keys, ids, deadlineNs);
+    switch (verb) {
+      case DELETE -> {
+        for (Oracle.Key key : keys) {
+          if (!world.isBeingPut(key)) {
+            asked.putsBefore.put(key, oracle.puts(key));
+          }
+        }
+      }
+      case FLUSH -> {
+        for (Oracle.Key key : oracle.accepted) {
+          if (key.namespace() == namespace) {
+            asked.covered.add(key);
+          }
+        }
+      }
+      case RESERVE -> keys.forEach(oracle::isPut);
+      case COMMIT -> ids.forEach(held -> oracle.isPut(held.key));
+      default -> {}
+    }
+    return asked;
   }
 
   // ---- reading
@@ -483,15 +534,15 @@ final class SimulatedClient {
     if (asked.verb == Verb.REGISTER) {
       if (status != Status.OK) {
         world.violated(name + ": registration answered " + status);
-      } else if (value != asked.namespace) {
-        world.violated(name + ": namespace " + asked.namespace + " got id " + value);
       }
+      namespaceIds[asked.namespace] = (int) value;
       registered[asked.namespace] = true;
       return;
     }
     if (status != Status.OK) {
       return;
     }
+    oracle.flushed.addAll(asked.covered);
     int stride = CompletionDescriptor.resultBytes(asked.verb);
     long body = at + CompletionDescriptor.HEADER_BYTES;
     int run = 0;
@@ -543,6 +594,14 @@ final class SimulatedClient {
           Held written = asked.held.get(i);
           oracle.accepted.add(written.key);
           own.add(written);
+        }
+      }
+      case DELETE -> {
+        Oracle.Key key = asked.keys.get(i);
+        Integer before = asked.putsBefore.get(key);
+        // A block that is not there yet is a miss, and comes all the same.
+        if (block == Status.OK && before != null && before == oracle.puts(key)) {
+          oracle.removed.add(key);
         }
       }
       case LOOKUP -> {

@@ -34,7 +34,8 @@ final class SimulatedDevice implements SlotDevice {
   private final byte[][] regions;
   private final SplittableRandom random;
   private final Faults faults;
-  long faultsInjected;
+  private long struck;
+  private long struckSilently;
 
   SimulatedDevice(int regions, int regionBytes, Faults faults, SplittableRandom random) {
     this.regions = new byte[regions][regionBytes];
@@ -44,26 +45,43 @@ final class SimulatedDevice implements SlotDevice {
 
   private boolean strikes(double probability) {
     boolean strikes = probability > 0 && random.nextDouble() < probability;
-    faultsInjected += strikes ? 1 : 0;
+    struck += strikes ? 1 : 0;
     return strikes;
+  }
+
+  /** A fault that the device does not tell of. */
+  private boolean strikesSilently(double probability) {
+    boolean strikes = strikes(probability);
+    struckSilently += strikes ? 1 : 0;
+    return strikes;
+  }
+
+  /** How many faults there were. */
+  long faults() {
+    return struck;
+  }
+
+  /** How many of them nobody was told of. */
+  long silentFaults() {
+    return struckSilently;
   }
 
   @Override
   public void write(int region, long offset, MemorySegment header, MemorySegment body)
       throws IOException {
     int total = (int) (header.byteSize() + body.byteSize());
-    if (strikes(faults.lost)) {
+    if (strikesSilently(faults.lost)) {
       return;
     }
     if (strikes(faults.writeError)) {
       put(region, (int) offset, header, body, random.nextInt(total / PAGE) * PAGE);
       throw new IOException("simulated write error");
     }
-    if (strikes(faults.torn)) {
+    if (strikesSilently(faults.torn)) {
       put(region, (int) offset, header, body, random.nextInt(total / PAGE) * PAGE);
       return;
     }
-    if (strikes(faults.misdirected) && offset + total + PAGE <= regions[region].length) {
+    if (strikesSilently(faults.misdirected) && offset + total + PAGE <= regions[region].length) {
       put(region, (int) offset + PAGE, header, body, total);
       return;
     }
@@ -84,7 +102,7 @@ final class SimulatedDevice implements SlotDevice {
     if (strikes(faults.readError)) {
       throw new IOException("simulated read error");
     }
-    if (strikes(faults.rot)) {
+    if (strikesSilently(faults.rot)) {
       int total = (int) (header.byteSize() + body.byteSize());
       regions[region][(int) offset + random.nextInt(total)] ^= (byte) (1 << random.nextInt(8));
     }

@@ -9,16 +9,22 @@ import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
+import io.kvtier.tiers.ledger.Ledger;
+import io.kvtier.tiers.ledger.LedgerLeg;
+import io.kvtier.tiers.ledger.MemoryLedger;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.ssd.SsdLeg;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Leg;
+import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
 import java.util.SplittableRandom;
+import java.util.function.ToLongFunction;
 
 /** One run of the whole daemon from one seed. */
 final class Simulation implements SimulatedClient.World, AutoCloseable {
@@ -30,7 +36,17 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     /** Bytes from SSD are taken as they come. */
     LOAD_WITHOUT_VERIFYING,
     /** A failed read counts as loaded. */
-    READ_ERROR_COUNTS_AS_LOADED
+    READ_ERROR_COUNTS_AS_LOADED,
+    /** A failed write counts as stored. */
+    WRITE_ERROR_COUNTS_AS_STORED,
+    /** A store is acknowledged before its ledger has it. */
+    ACKNOWLEDGE_BEFORE_LEDGER,
+    /** What is deleted is not forgotten by the ledger. */
+    DELETE_WITHOUT_FORGETTING,
+    /** What is forgotten may overtake the store that took the slot. */
+    FORGET_OUT_OF_ORDER,
+    /** Adopted memory is handed out as if nobody else could write it. */
+    ADOPT_WITHOUT_VERIFYING
   }
 
   /** What a run came to. */
@@ -62,8 +78,12 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private final Planted planted;
   private final Arena arena = Arena.ofShared();
   private final MemorySegment[] slabs;
-  private final SimulatedDevice device;
+  private final SimulatedDevice[] devices;
   private final int ssdFiles;
+  private final int blocks;
+  private final MemoryLedger.Medium[] ledgerMedia;
+  private final MemoryLedger.Medium hostMedium = new MemoryLedger.Medium();
+  private final double commitFailures;
   private final Oracle oracle = new Oracle();
   private final List<SimulatedClient> clients = new ArrayList<>();
   private final List<Session> toClose = new ArrayList<>();
@@ -74,10 +94,11 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private IndexAgent agent;
   private Counters counters;
   private SimulatedPipeline copies;
-  private SimulatedPipeline ssd;
+  private SimulatedSsd[] ssd;
   private long nowNs = 1_000_000_000L;
   private long nextSession = 1;
   private long crashes;
+  private long lostBefore;
   private long demotions;
   private long promotions;
   private long corrupt;
@@ -92,13 +113,21 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     for (int i = 0; i < slabs.length; i++) {
       slabs[i] = arena.allocate(SLAB_BYTES, PAGE);
     }
+    blocks = 64 + random.nextInt(512);
     ssdFiles = random.nextInt(5) == 0 ? 0 : 1 + random.nextInt(8);
     faulty = random.nextInt(3) != 0;
     SimulatedDevice.Faults faults =
         faulty
             ? new SimulatedDevice.Faults(rare(), rare(), rare(), rare(), rare(), rare())
             : SimulatedDevice.Faults.NONE;
-    device = new SimulatedDevice(ssdFiles, FILE_BYTES, faults, random.split());
+    commitFailures = faulty ? rare() : 0;
+    devices = new SimulatedDevice[ssdFiles == 0 ? 1 : 1 + random.nextInt(Math.min(3, ssdFiles))];
+    ledgerMedia = new MemoryLedger.Medium[devices.length];
+    for (int i = 0; i < devices.length; i++) {
+      int files = (ssdFiles + devices.length - 1 - i) / devices.length;
+      devices[i] = new SimulatedDevice(files, FILE_BYTES, faults, random.split());
+      ledgerMedia[i] = new MemoryLedger.Medium();
+    }
     owner =
         new Session.Owner() {
           @Override
@@ -133,28 +162,32 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     long generation = random.nextLong();
     MemorySegment region = arena.allocate(DaemonRegionDescriptor.REGION_BYTES, PAGE);
     counters = new Counters(region);
-    int blocks = 64 + random.nextInt(512);
     directory = new Directory(blocks, generation);
     Leg checksum = planted == Planted.PUBLISH_BEFORE_CHECKSUM ? transfer -> {} : Checksums::run;
-    Leg honest = new SsdLeg(device);
-    Leg transfers =
-        switch (planted) {
-          case LOAD_WITHOUT_VERIFYING ->
-              transfer -> {
-                honest.run(transfer);
-                transfer.status = transfer.status == Status.CORRUPT ? Status.OK : transfer.status;
-              };
-          case READ_ERROR_COUNTS_AS_LOADED ->
-              transfer -> {
-                honest.run(transfer);
-                transfer.status = transfer.status == Status.IO_ERROR ? Status.OK : transfer.status;
-              };
-          case NONE, PUBLISH_BEFORE_CHECKSUM -> honest;
-        };
     int copyDepth = 1 + random.nextInt(8);
     int ssdDepth = 1 + random.nextInt(8);
     copies = new SimulatedPipeline(copyDepth, checksum, this::nowNs, random.split());
-    ssd = new SimulatedPipeline(ssdDepth, transfers, this::nowNs, random.split());
+    ssd = new SimulatedSsd[devices.length];
+    List<Ledger> ledgers = new ArrayList<>();
+    for (int i = 0; i < ssd.length; i++) {
+      Ledger ledger =
+          new FailingLedger(new MemoryLedger(ledgerMedia[i]), commitFailures, random.split());
+      ledgers.add(new MemoryLedger(ledgerMedia[i]));
+      ssd[i] =
+          new SimulatedSsd(
+              ssdDepth,
+              deviceLeg(new SsdLeg(devices[i])),
+              new LedgerLeg(ledger, random.nextBoolean(), () -> {}),
+              planted,
+              this::nowNs,
+              random.split());
+    }
+    SlotAllocator hostSlots = new SlotAllocator(slabs.length, SLAB_BYTES, PAGE);
+    for (int slab = 0; crashes > 0 && slab < slabs.length; slab++) {
+      if (planted != Planted.ADOPT_WITHOUT_VERIFYING) {
+        hostSlots.addWriter(slab, SlotAllocator.UNKNOWN);
+      }
+    }
     agent =
         new IndexAgent(
             new IndexAgent.Context(
@@ -163,14 +196,16 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 this::nowNs,
                 region,
                 directory,
-                new SlotAllocator(slabs.length, SLAB_BYTES, PAGE),
-                new SlotAllocator(ssdFiles, FILE_BYTES, PAGE),
+                hostSlots,
+                new SlotAllocator(ssdFiles, FILE_BYTES, PAGE, devices.length),
                 anyPolicy(),
                 anyPolicy(),
                 List.of("all", "hot", "evicted", "frequency").get(random.nextInt(4)),
                 this::slab,
                 copies,
-                ssd,
+                new MemoryLedger(hostMedium),
+                List.of(ssd),
+                "",
                 "",
                 false,
                 counters),
@@ -188,6 +223,32 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 600_000_000_000L,
                 1_000_000_000L,
                 60_000_000_000L));
+    agent.recover(ledgers, nowNs);
+  }
+
+  private Leg deviceLeg(Leg honest) {
+    return switch (planted) {
+      case LOAD_WITHOUT_VERIFYING ->
+          transfer -> {
+            honest.run(transfer);
+            transfer.status = transfer.status == Status.CORRUPT ? Status.OK : transfer.status;
+          };
+      case READ_ERROR_COUNTS_AS_LOADED ->
+          transfer -> {
+            honest.run(transfer);
+            boolean failed =
+                transfer.kind == Transfer.Kind.LOAD && transfer.status == Status.IO_ERROR;
+            transfer.status = failed ? Status.OK : transfer.status;
+          };
+      case WRITE_ERROR_COUNTS_AS_STORED ->
+          transfer -> {
+            honest.run(transfer);
+            boolean failed =
+                transfer.kind == Transfer.Kind.STORE && transfer.status == Status.IO_ERROR;
+            transfer.status = failed ? Status.OK : transfer.status;
+          };
+      default -> honest;
+    };
   }
 
   private String anyPolicy() {
@@ -204,6 +265,11 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   @Override
   public MemorySegment slab(int slab) {
     return slabs[slab];
+  }
+
+  @Override
+  public boolean isBeingPut(Oracle.Key key) {
+    return clients.stream().anyMatch(client -> client.isPutting(key));
   }
 
   @Override
@@ -255,7 +321,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     demotions += counters.get(Counter.DEMOTIONS);
     promotions += counters.get(Counter.PROMOTIONS);
     corrupt += counters.get(Counter.CORRUPT);
-    return new Outcome(seed, hits, device.faultsInjected, demotions, promotions, corrupt, crashes);
+    long faultCount = faultsInjected(SimulatedDevice::faults);
+    return new Outcome(seed, hits, faultCount, demotions, promotions, corrupt, crashes);
   }
 
   private void round() throws ProtocolViolation {
@@ -271,7 +338,10 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     }
   }
 
-  /** The daemon is killed: nothing of it stays but what is on the device. */
+  /**
+   * The daemon is killed, and started again: what is on the devices stays, and mostly what is in
+   * memory, as far as it was written down.
+   */
   private void crash() throws IOException {
     crashes++;
     demotions += counters.get(Counter.DEMOTIONS);
@@ -282,9 +352,52 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       client.forget();
       client.unmap();
     }
+    for (SimulatedSsd one : ssd) {
+      one.kill();
+    }
+    lostBefore += lost();
+    boolean memoryStays = random.nextInt(4) != 0;
+    if (ssdFiles == 0) {
+      oracle.flushed.clear();
+    }
+    Set<Oracle.Key> kept = memoryStays ? oracle.accepted : oracle.flushed;
+    boolean nothingMayBeLost = lostBefore == 0 && !oracle.somethingDamaged;
+    if (!memoryStays) {
+      oracle.accepted.retainAll(oracle.flushed);
+      MemoryLedger host = new MemoryLedger(hostMedium);
+      host.clear();
+      host.commit(false);
+      for (MemorySegment slab : slabs) {
+        slab.fill((byte) 0);
+      }
+    }
     directory.close();
-    oracle.accepted.clear();
     start();
+    agent.checkInvariants();
+    for (Oracle.Key key : kept) {
+      if (nothingMayBeLost && !oracle.deleted.contains(key) && !isThere(key)) {
+        violated(key + " was acknowledged and is lost after a crash");
+      }
+    }
+    for (Oracle.Key key : oracle.removed) {
+      if (isThere(key)) {
+        violated(key + " was deleted and is back after a crash");
+      }
+    }
+  }
+
+  private long lost() {
+    return counters.get(Counter.DROPPED)
+        + counters.get(Counter.CORRUPT)
+        + counters.get(Counter.IO_ERRORS)
+        + counters.get(Counter.SSD_EVICTIONS);
+  }
+
+  private boolean isThere(Oracle.Key key) {
+    MemorySegment name = arena.allocate(16, 8);
+    Oracle.writeKey(key, name, 0);
+    int id = agent.namespaceId("n" + key.namespace());
+    return id >= 0 && directory.find(id, 0, 16, name, 0) != Directory.NONE;
   }
 
   /** Everybody goes: whatever was held must be free again. */
@@ -311,21 +424,34 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     if (!agent.isIdle()) {
       violated("transfers are still in flight: " + agent);
     }
+    if (crashes == 0
+        && counters.get(Counter.CORRUPT) > 0
+        && !oracle.somethingDamaged
+        && faultsInjected(SimulatedDevice::silentFaults) == 0) {
+      violated("bytes are damaged, though every device told of every fault");
+    }
     // Accepted is kept: with no fault and nothing dropped for want of room, every accepted block is
     // there.
-    long lost =
-        counters.get(Counter.DROPPED)
-            + counters.get(Counter.CORRUPT)
-            + counters.get(Counter.IO_ERRORS);
     long resident = counters.get(Counter.GAUGE_BLOCKS);
     oracle.accepted.removeAll(oracle.deleted);
-    if (lost == 0 && !oracle.somethingDamaged && resident < oracle.accepted.size()) {
+    if (lost() == 0
+        && lostBefore == 0
+        && !oracle.somethingDamaged
+        && resident < oracle.accepted.size()) {
       violated(
           oracle.accepted.size()
               + " blocks were accepted and never evicted, but "
               + resident
               + " are left");
     }
+  }
+
+  private long faultsInjected(ToLongFunction<SimulatedDevice> kind) {
+    long sum = 0;
+    for (SimulatedDevice device : devices) {
+      sum += kind.applyAsLong(device);
+    }
+    return sum;
   }
 
   private void expectZero(Counter gauge) {

@@ -151,6 +151,19 @@ public final class DirectFile implements AutoCloseable {
     return index + 1;
   }
 
+  /** Makes everything that was written durable against a loss of power. */
+  public void sync() throws IOException {
+    try {
+      if ((int) Libc.FDATASYNC.invokeExact(Libc.capture(), descriptor.number()) < 0) {
+        throw Libc.failure("fdatasync", String.valueOf(path));
+      }
+    } catch (IOException e) {
+      throw e;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
   @Override
   public void close() {
     descriptor.close();

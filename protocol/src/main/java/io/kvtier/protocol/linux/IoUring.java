@@ -1,6 +1,5 @@
 package io.kvtier.protocol.linux;
 
-import io.kvtier.protocol.Words;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.lang.foreign.Arena;

@@ -3,6 +3,7 @@ package io.kvtier.protocol.linux;
 import static java.lang.foreign.ValueLayout.ADDRESS;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
+import static java.lang.foreign.ValueLayout.JAVA_SHORT;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
@@ -53,6 +54,10 @@ final class Libc {
       checked("preadv", FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, JAVA_INT, JAVA_LONG));
   static final MethodHandle PWRITEV =
       checked("pwritev", FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, JAVA_INT, JAVA_LONG));
+  static final MethodHandle FDATASYNC =
+      checked("fdatasync", FunctionDescriptor.of(JAVA_INT, JAVA_INT));
+  static final MethodHandle PIPE2 =
+      checked("pipe2", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_INT));
   static final MethodHandle SOCKET =
       checked("socket", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT));
   static final MethodHandle BIND =
@@ -87,6 +92,33 @@ final class Libc {
       checked("epoll_ctl", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, ADDRESS));
   static final MethodHandle EPOLL_WAIT =
       checked("epoll_wait", FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT, JAVA_INT));
+
+  // These return the error and set no errno.
+  static final MethodHandle POSIX_SPAWN =
+      plain(
+          "posix_spawn",
+          FunctionDescriptor.of(JAVA_INT, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS));
+  static final MethodHandle SPAWN_ACTIONS_INIT =
+      plain("posix_spawn_file_actions_init", FunctionDescriptor.of(JAVA_INT, ADDRESS));
+  static final MethodHandle SPAWN_ACTIONS_DUP2 =
+      plain(
+          "posix_spawn_file_actions_adddup2",
+          FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_INT, JAVA_INT));
+  static final MethodHandle SPAWN_ACTIONS_OPEN =
+      plain(
+          "posix_spawn_file_actions_addopen",
+          FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_INT, ADDRESS, JAVA_INT, JAVA_INT));
+  static final MethodHandle SPAWN_ACTIONS_CLOSE =
+      plain(
+          "posix_spawn_file_actions_addclose", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_INT));
+  static final MethodHandle SPAWN_ACTIONS_DESTROY =
+      plain("posix_spawn_file_actions_destroy", FunctionDescriptor.of(JAVA_INT, ADDRESS));
+  static final MethodHandle SPAWN_ATTRIBUTES_INIT =
+      plain("posix_spawnattr_init", FunctionDescriptor.of(JAVA_INT, ADDRESS));
+  static final MethodHandle SPAWN_ATTRIBUTES_FLAGS =
+      plain("posix_spawnattr_setflags", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_SHORT));
+  static final MethodHandle SPAWN_ATTRIBUTES_DESTROY =
+      plain("posix_spawnattr_destroy", FunctionDescriptor.of(JAVA_INT, ADDRESS));
 
   // io_uring has no functions in the C library.
   static final MethodHandle IO_URING_SETUP =

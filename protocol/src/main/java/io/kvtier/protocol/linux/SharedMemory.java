@@ -3,6 +3,8 @@ package io.kvtier.protocol.linux;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Locale;
 
 /**
@@ -17,6 +19,9 @@ public final class SharedMemory {
   private static final int F_SEAL_SEAL = 1;
   private static final int F_SEAL_SHRINK = 2;
   private static final int F_SEAL_GROW = 4;
+  private static final int SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  private static final int F_GET_SEALS = 1034;
+  private static final int O_RDWR = 2;
   private static final int PROT_READ = 1;
   private static final int PROT_WRITE = 2;
   private static final int MAP_SHARED = 1;
@@ -59,8 +64,7 @@ public final class SharedMemory {
         if ((int) Libc.FCHMOD.invokeExact(Libc.capture(), fd, OWNER_READ_WRITE) < 0) {
           throw Libc.failure("fchmod", name);
         }
-        int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-        if ((int) Libc.FCNTL.invokeExact(Libc.capture(), fd, F_ADD_SEALS, seals) < 0) {
+        if ((int) Libc.FCNTL.invokeExact(Libc.capture(), fd, F_ADD_SEALS, SEALS) < 0) {
           throw Libc.failure("fcntl", name + ", F_ADD_SEALS");
         }
         return descriptor;
@@ -103,12 +107,53 @@ public final class SharedMemory {
 
   /** A second descriptor of the same memory that can be mapped for reading only. */
   public static Descriptor readOnly(Descriptor descriptor) throws IOException {
-    String path = String.format(Locale.ROOT, "/proc/self/fd/%d", descriptor.number());
+    return open(
+        String.format(Locale.ROOT, "/proc/self/fd/%d", descriptor.number()), O_RDONLY | O_CLOEXEC);
+  }
+
+  /**
+   * Opens a memory file that another process of this user holds.
+   *
+   * @param number its descriptor there
+   * @param name what it was created as
+   * @param bytes its size
+   * @throws IOException when it is not such a file, or can be resized
+   */
+  public static Descriptor openOf(long processId, int number, String name, long bytes)
+      throws IOException {
+    Path path = Path.of("/proc/" + processId + "/fd/" + number);
+    String target = Files.readSymbolicLink(path).toString();
+    if (!target.equals("/memfd:" + name + " (deleted)")) {
+      throw new IOException(path + " is " + target + ", expected the memory file " + name);
+    }
+    Descriptor descriptor = open(path.toString(), O_RDWR | O_CLOEXEC);
+    try {
+      int seals = (int) Libc.FCNTL.invokeExact(Libc.capture(), descriptor.number(), F_GET_SEALS, 0);
+      long size = Files.size(path);
+      if (size != bytes || (seals & SEALS) != SEALS) {
+        throw new IOException(
+            path
+                + " has "
+                + size
+                + " bytes and seals "
+                + seals
+                + ", expected "
+                + bytes
+                + " and "
+                + SEALS);
+      }
+      return descriptor;
+    } catch (IOException e) {
+      descriptor.close();
+      throw e;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  private static Descriptor open(String path, int flags) throws IOException {
     try (Arena arena = Arena.ofConfined()) {
-      int fd =
-          (int)
-              Libc.OPEN.invokeExact(
-                  Libc.capture(), arena.allocateFrom(path), O_RDONLY | O_CLOEXEC, 0);
+      int fd = (int) Libc.OPEN.invokeExact(Libc.capture(), arena.allocateFrom(path), flags, 0);
       if (fd < 0) {
         throw Libc.failure("open", path);
       }

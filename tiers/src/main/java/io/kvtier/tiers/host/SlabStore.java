@@ -7,6 +7,9 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
+import java.util.UUID;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The memory of the host tier: equal slabs of sealed shared memory, all of their pages taken at the
@@ -18,21 +21,30 @@ public final class SlabStore implements AutoCloseable {
   private final Descriptor[] readOnly;
   private final MemorySegment[] mappings;
   private final long slabBytes;
+  private final boolean isAdopted;
+  private final String id;
 
   /**
-   * Makes and maps all slabs.
+   * Makes and maps all slabs, or takes over those that an earlier daemon left.
    *
+   * @param kept sees to it that they outlive this process; null: they don't
    * @throws IOException naming the slab when the machine has not that much memory
    */
-  public SlabStore(int slabs, long slabBytes) throws IOException {
+  public SlabStore(int slabs, long slabBytes, @Nullable KeptSlabs kept) throws IOException {
     this.slabBytes = slabBytes;
     writable = new Descriptor[slabs];
     readOnly = new Descriptor[slabs];
     mappings = new MemorySegment[slabs];
-    requireMemory(slabs * slabBytes);
+    KeptSlabs.Found found = kept == null ? null : kept.find(slabs, slabBytes);
+    isAdopted = found != null;
+    id = found != null ? found.id() : UUID.randomUUID().toString();
+    if (found == null) {
+      requireMemory(slabs * slabBytes);
+    }
     try {
       for (int i = 0; i < slabs; i++) {
-        writable[i] = SharedMemory.create("kvtier-slab-" + i, slabBytes);
+        writable[i] =
+            found != null ? found.slabs().get(i) : SharedMemory.create(nameOf(i), slabBytes);
         readOnly[i] = SharedMemory.readOnly(writable[i]);
         mappings[i] = SharedMemory.map(writable[i], slabBytes, true, arena);
         SharedMemory.adviseHugePages(mappings[i]);
@@ -50,6 +62,29 @@ public final class SlabStore implements AutoCloseable {
               + "; lower host.bytes",
           e);
     }
+    try {
+      if (kept != null) {
+        kept.keep(id, List.of(writable), found);
+      }
+    } catch (IOException | RuntimeException e) {
+      close();
+      throw e;
+    }
+  }
+
+  /** The name of a slab's memory file. */
+  static String nameOf(int slab) {
+    return "kvtier-slab-" + slab;
+  }
+
+  /** Whether an earlier daemon left these slabs, with blocks in them. */
+  public boolean isAdopted() {
+    return isAdopted;
+  }
+
+  /** Names the memory, and no other ever: what was written down about it holds for it alone. */
+  public String id() {
+    return id;
   }
 
   /** Taking more than there is would not fail: the kernel would kill somebody. */

@@ -5,18 +5,9 @@ import java.io.File;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.channels.FileChannel;
-import java.nio.channels.OverlappingFileLockException;
 import java.nio.file.DirectoryStream;
-import java.nio.file.FileVisitResult;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.SimpleFileVisitor;
-import java.nio.file.StandardOpenOption;
-import java.nio.file.attribute.BasicFileAttributes;
-import java.time.Instant;
-import java.time.ZoneOffset;
-import java.time.format.DateTimeFormatter;
-import java.util.Locale;
 import org.jspecify.annotations.Nullable;
 import org.rocksdb.BlockBasedTableConfig;
 import org.rocksdb.Cache;
@@ -40,9 +31,6 @@ import org.rocksdb.WriteOptions;
  */
 final class RocksDatabase implements AutoCloseable {
   private static final String NAME = "ledger";
-  private static final String DAMAGED = NAME + ".damaged-";
-  private static final DateTimeFormatter TIME =
-      DateTimeFormatter.ofPattern("yyyyMMdd-HHmmss-SSS", Locale.ROOT).withZone(ZoneOffset.UTC);
 
   private static final long MIB = 1 << 20;
   private static final long CACHE_BYTES = 2 * MIB;
@@ -76,13 +64,7 @@ final class RocksDatabase implements AutoCloseable {
   RocksDatabase(Path directory) throws IOException {
     this.directory = directory;
     path = directory.resolve(NAME);
-    try {
-      Files.createDirectories(directory);
-    } catch (IOException e) {
-      throw new IOException(
-          "the ledger's directory '" + directory + "' can't be made: " + e.getMessage(), e);
-    }
-    lock = lock();
+    lock = LedgerFiles.lock(directory, NAME);
     RocksLibrary.load();
     cache = new LRUCache(CACHE_BYTES);
     options = options(cache);
@@ -127,30 +109,6 @@ final class RocksDatabase implements AutoCloseable {
                 .setCacheIndexAndFilterBlocks(true));
   }
 
-  /** RocksDB has a lock of its own, but names a file of it and not what to do. */
-  private FileChannel lock() throws IOException {
-    FileChannel channel;
-    try {
-      channel =
-          FileChannel.open(
-              directory.resolve(NAME + ".lock"),
-              StandardOpenOption.CREATE,
-              StandardOpenOption.WRITE);
-    } catch (IOException e) {
-      throw new IOException("ledger in '" + directory + "' can't be written: " + e, e);
-    }
-    try {
-      if (channel.tryLock() != null) {
-        return channel;
-      }
-    } catch (OverlappingFileLockException e) {
-      // Held by this very process: the same answer.
-    }
-    channel.close();
-    throw new IOException(
-        "ledger in '" + directory + "' is in use by another daemon: choose another directory");
-  }
-
   private void openOrReplace() throws IOException {
     String damage;
     if (lacksItsRoot()) {
@@ -169,15 +127,7 @@ final class RocksDatabase implements AutoCloseable {
         damage = RocksLibrary.describe(e);
       }
     }
-    Path aside = moveAside();
-    openingReport =
-        "the ledger in '"
-            + directory
-            + "' was damaged ("
-            + damage
-            + "): it was moved to '"
-            + aside.getFileName()
-            + "', and an empty one takes its place";
+    openingReport = LedgerFiles.report(directory, damage, LedgerFiles.moveAside(directory, NAME));
     try {
       open();
     } catch (RocksDBException e) {
@@ -211,41 +161,6 @@ final class RocksDatabase implements AutoCloseable {
       case IOError -> String.valueOf(error.getMessage()).contains("No such file or directory");
       default -> false;
     };
-  }
-
-  /** Keeps the latest damaged one only: a disk that damages them again and again would fill up. */
-  private Path moveAside() throws IOException {
-    try (DirectoryStream<Path> earlier = Files.newDirectoryStream(directory, DAMAGED + "*")) {
-      for (Path old : earlier) {
-        delete(old);
-      }
-    }
-    Path aside = directory.resolve(DAMAGED + TIME.format(Instant.now()));
-    Files.move(path, aside);
-    return aside;
-  }
-
-  private static void delete(Path tree) throws IOException {
-    Files.walkFileTree(
-        tree,
-        new SimpleFileVisitor<>() {
-          @Override
-          public FileVisitResult visitFile(Path file, BasicFileAttributes attributes)
-              throws IOException {
-            Files.delete(file);
-            return FileVisitResult.CONTINUE;
-          }
-
-          @Override
-          public FileVisitResult postVisitDirectory(Path folder, @Nullable IOException failure)
-              throws IOException {
-            if (failure != null) {
-              throw failure;
-            }
-            Files.delete(folder);
-            return FileVisitResult.CONTINUE;
-          }
-        });
   }
 
   Path directory() {

@@ -1,12 +1,16 @@
 package io.kvtier.tiers.slots;
 
 import java.util.Arrays;
+import java.util.function.IntPredicate;
 
 /**
  * The slots of one tier. The tier's space is a fixed number of equal regions (slabs of memory,
  * files); a region is assigned to one size class at a time and cut into slots of that size. A slot
  * is named by an int: its region in the high bits, its index in the low ones. Each used slot knows
  * the block in it. Confined to the index; nothing is allocated but when a region is assigned.
+ *
+ * <p>Regions lie in lanes, one a device: region r in lane r modulo their number. Slots are taken
+ * from the lanes in turn, and from open lanes only.
  *
  * <p>A region may be granted to a session, which then may write into it. Slots for a session come
  * from regions granted to it or to nobody; the allocator remembers who could ever have written to a
@@ -18,6 +22,9 @@ public final class SlotAllocator {
 
   /** The writer of regions that only the daemon writes. */
   public static final long DAEMON = 0;
+
+  /** A writer that nobody can name: one of an earlier start of the daemon, which may still live. */
+  public static final long UNKNOWN = -1;
 
   /** The most size classes of a tier. */
   public static final int CLASSES_MAX = 64;
@@ -36,9 +43,12 @@ public final class SlotAllocator {
   private final int[][] nextFree;
   private final int[][] blockOf;
   private final int[] slotBytes = new int[CLASSES_MAX];
-  private final int[] lastRegion = new int[CLASSES_MAX];
+  private final int lanes;
+  private final int[] lastRegion;
   private final int[] freeOfClass = new int[CLASSES_MAX];
   private final int[] regionsOfClass = new int[CLASSES_MAX];
+  private IntPredicate openLanes = lane -> true;
+  private int nextLane;
   private int classes;
   private int unassigned;
   private int draining = NONE;
@@ -52,6 +62,17 @@ public final class SlotAllocator {
    * @param slotBytesMin the granularity of slot sizes, a power of two
    */
   public SlotAllocator(int regions, long regionBytes, int slotBytesMin) {
+    this(regions, regionBytes, slotBytesMin, 1);
+  }
+
+  /**
+   * A tier with nothing in it, on several devices.
+   *
+   * @param slotBytesMin the granularity of slot sizes, a power of two
+   */
+  public SlotAllocator(int regions, long regionBytes, int slotBytesMin, int lanes) {
+    this.lanes = lanes;
+    lastRegion = new int[CLASSES_MAX * lanes];
     this.regionBytes = regionBytes;
     this.slotBytesMin = slotBytesMin;
     long slotsMax = regionBytes / slotBytesMin;
@@ -132,36 +153,116 @@ public final class SlotAllocator {
    * @return the slot, or {@link #NONE}
    */
   public int allocate(int sizeClass, long session, boolean mayTake, int block) {
-    int region = lastRegion[sizeClass];
-    if (region == NONE || freeCount[region] == 0 || region == draining || !suits(region, session)) {
-      region = findRegion(sizeClass, session, mayTake);
-      if (region == NONE) {
-        return NONE;
+    int region = NONE;
+    for (int i = 0; i < lanes && region == NONE; i++) {
+      int lane = nextLane;
+      nextLane = lane + 1 == lanes ? 0 : lane + 1;
+      if (openLanes.test(lane)) {
+        region = regionFor(sizeClass, lane, session, mayTake);
       }
-      lastRegion[sizeClass] = region;
+    }
+    if (region == NONE) {
+      return NONE;
     }
     if (session != DAEMON && grantedTo[region] != session) {
       grantedTo[region] = session;
     }
     int index = freeHead[region];
     freeHead[region] = nextFree[region][index];
+    take(region, index, block);
+    return region << indexBits | index;
+  }
+
+  private void take(int region, int index, int block) {
+    int sizeClass = classOfRegion[region];
     freeCount[region]--;
     usedCount[region]++;
     freeOfClass[sizeClass]--;
     slotsFree--;
     bytesUsed += slotBytes[sizeClass];
     blockOf[region][index] = block;
-    return region << indexBits | index;
+  }
+
+  private int regionFor(int sizeClass, int lane, long session, boolean mayTake) {
+    int last = lastRegion[lane * CLASSES_MAX + sizeClass];
+    if (last != NONE && freeCount[last] > 0 && last != draining && suits(last, session)) {
+      return last;
+    }
+    int region = findRegion(sizeClass, lane, session, mayTake);
+    if (region != NONE) {
+      lastRegion[lane * CLASSES_MAX + sizeClass] = region;
+    }
+    return region;
+  }
+
+  /**
+   * Takes a certain slot for a block that stands there already; for the start, before anything is
+   * allocated.
+   *
+   * @param offset the slot's offset in its region, in bytes
+   * @return the slot, or {@link #NONE} when there is no such slot of that size, or it is taken
+   */
+  public int adopt(int sizeClass, int region, long offset, int block) {
+    if (region < 0 || region >= classOfRegion.length || offset % slotBytes[sizeClass] != 0) {
+      return NONE;
+    }
+    if (classOfRegion[region] == NONE) {
+      assign(region, sizeClass);
+    }
+    long index = offset / slotBytes[sizeClass];
+    if (classOfRegion[region] != sizeClass
+        || index < 0
+        || index >= blockOf[region].length
+        || blockOf[region][(int) index] != NONE) {
+      return NONE;
+    }
+    take(region, (int) index, block);
+    return region << indexBits | (int) index;
+  }
+
+  /** Links the slots that {@link #adopt} left free; once, after the last of them. */
+  public void endAdoption() {
+    for (int region = 0; region < classOfRegion.length; region++) {
+      if (classOfRegion[region] == NONE) {
+        continue;
+      }
+      freeHead[region] = NONE;
+      for (int i = blockOf[region].length - 1; i >= 0; i--) {
+        if (blockOf[region][i] == NONE) {
+          nextFree[region][i] = freeHead[region];
+          freeHead[region] = i;
+        }
+      }
+    }
+  }
+
+  /** Sets which lanes slots may be taken from now; asked at every allocation. */
+  public void openLanes(IntPredicate open) {
+    openLanes = open;
+  }
+
+  public int lanes() {
+    return lanes;
+  }
+
+  /** The lane that a region lies in. */
+  public int laneOf(int region) {
+    return region % lanes;
+  }
+
+  /** Whether slots may be taken from a region's lane now. */
+  public boolean isOpen(int region) {
+    return openLanes.test(region % lanes);
   }
 
   private boolean suits(int region, long session) {
     return session == DAEMON || grantedTo[region] == session || grantedTo[region] == DAEMON;
   }
 
-  private int findRegion(int sizeClass, long session, boolean mayTake) {
+  private int findRegion(int sizeClass, int lane, long session, boolean mayTake) {
     int takeable = NONE;
     if (freeOfClass[sizeClass] > 0) {
-      for (int region = 0; region < classOfRegion.length; region++) {
+      for (int region = lane; region < classOfRegion.length; region += lanes) {
         if (classOfRegion[region] == sizeClass && freeCount[region] > 0 && region != draining) {
           if (suits(region, session)) {
             return region;
@@ -170,7 +271,7 @@ public final class SlotAllocator {
         }
       }
     }
-    for (int region = 0; region < classOfRegion.length; region++) {
+    for (int region = lane; region < classOfRegion.length; region += lanes) {
       // An empty region of another class is as good as one of none.
       if (usedCount[region] == 0 && region != draining && classOfRegion[region] != sizeClass) {
         if (classOfRegion[region] != NONE) {
@@ -233,8 +334,9 @@ public final class SlotAllocator {
     slotsFree -= freeCount[region];
     slotsTotal -= freeCount[region];
     regionsOfClass[sizeClass]--;
-    if (lastRegion[sizeClass] == region) {
-      lastRegion[sizeClass] = NONE;
+    int last = laneOf(region) * CLASSES_MAX + sizeClass;
+    if (lastRegion[last] == region) {
+      lastRegion[last] = NONE;
     }
     classOfRegion[region] = NONE;
     freeCount[region] = 0;

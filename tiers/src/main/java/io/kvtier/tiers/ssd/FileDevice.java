@@ -202,6 +202,13 @@ public final class FileDevice implements SlotDevice {
     files[region].read(offset, header, body);
   }
 
+  /** Makes everything that was written durable against a loss of power. */
+  public void sync() throws IOException {
+    for (DirectFile file : files) {
+      file.sync();
+    }
+  }
+
   @Override
   public void close() {
     for (DirectFile file : files) {

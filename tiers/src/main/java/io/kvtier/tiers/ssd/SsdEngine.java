@@ -1,12 +1,14 @@
 package io.kvtier.tiers.ssd;
 
 import io.kvtier.protocol.linux.IoUring;
+import io.kvtier.tiers.transfer.LastLeg;
 import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.ThreadedPipeline;
 import java.io.IOException;
 import java.util.Locale;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /** How the SSD tier reads and writes. */
 public enum SsdEngine {
@@ -16,8 +18,6 @@ public enum SsdEngine {
   IO_URING,
   /** Threads with a blocking call each. */
   PREAD;
-
-  private static final String THREAD_NAME = "kvtier-ssd";
 
   /**
    * A pipeline that runs.
@@ -31,13 +31,17 @@ public enum SsdEngine {
   /**
    * What a pipeline is made of.
    *
+   * @param name of its threads
+   * @param lastLeg where stores go on to, or null when writing is all
    * @param threads of {@link #PREAD}
    * @param depth the most transfers in flight
    * @param finishedBell wakes the collecting thread; called after one transfer or several
    * @param defect told of what should never happen: a transfer will not come back
    */
   public record Parts(
+      String name,
       FileDevice device,
+      @Nullable LastLeg lastLeg,
       int threads,
       int depth,
       Runnable finishedBell,
@@ -99,15 +103,16 @@ public enum SsdEngine {
 
   private static Pipeline uring(Parts parts) throws IOException {
     return new UringPipeline(
-        THREAD_NAME, parts.depth, parts.device, parts.finishedBell, parts.defect);
+        parts.name, parts.depth, parts.device, parts.lastLeg, parts.finishedBell, parts.defect);
   }
 
   private static Pipeline threaded(Parts parts) {
     return new ThreadedPipeline(
-        THREAD_NAME,
+        parts.name,
         parts.threads,
         parts.depth,
         new SsdLeg(parts.device),
+        parts.lastLeg,
         parts.finishedBell,
         parts.defect);
   }

@@ -1,7 +1,7 @@
 package io.kvtier.tiers.ssd;
 
 import io.kvtier.protocol.Status;
-import io.kvtier.protocol.Words;
+import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.MemorySegment;

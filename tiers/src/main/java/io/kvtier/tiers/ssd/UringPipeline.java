@@ -5,6 +5,7 @@ import io.kvtier.protocol.linux.Errno;
 import io.kvtier.protocol.linux.EventFd;
 import io.kvtier.protocol.linux.IoUring;
 import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.tiers.transfer.LastLeg;
 import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
 import io.kvtier.tiers.transfer.TransferQueues;
@@ -13,6 +14,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
 import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Stores and loads blocks through one io_uring on one thread. Bytes go straight between the slab
@@ -92,12 +94,18 @@ public final class UringPipeline implements Pipeline {
    *
    * @param depth the most transfers in flight
    * @param device its files are registered; it is closed after this
+   * @param lastLeg where stores go on to, or null when writing is all
    * @param finishedBell wakes the collecting thread; called after one transfer or several
    * @param defect told when the ring is broken: what it had in hand will not come back
    * @throws IOException with a reason in words when there can be no ring
    */
   public UringPipeline(
-      String name, int depth, FileDevice device, Runnable finishedBell, Consumer<Throwable> defect)
+      String name,
+      int depth,
+      FileDevice device,
+      @Nullable LastLeg lastLeg,
+      Runnable finishedBell,
+      Consumer<Throwable> defect)
       throws IOException {
     this.defect = defect;
     for (int i = 0; i < OPERATIONS; i++) {
@@ -125,7 +133,7 @@ public final class UringPipeline implements Pipeline {
     }
     ring = made;
     bell = madeBell;
-    queues = new TransferQueues(depth, 1, _ -> bell.ring(), finishedBell);
+    queues = new TransferQueues(depth, 1, _ -> bell.ring(), lastLeg, finishedBell);
     thread = Thread.ofPlatform().daemon().name(name).start(this::work);
   }
 

@@ -2,6 +2,7 @@ package io.kvtier.tiers.transfer;
 
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A pipeline of threads, each of which carries out one transfer at a time, by priority. Offered to
@@ -18,6 +19,7 @@ public final class ThreadedPipeline implements Pipeline {
    * Starts the threads.
    *
    * @param depth the most transfers in flight
+   * @param lastLeg where stores go on to, or null when the leg does all
    * @param finishedBell wakes the collecting thread; called after each transfer
    * @param defect told of what a leg threw, which it never should: its transfer will not come back
    */
@@ -26,6 +28,7 @@ public final class ThreadedPipeline implements Pipeline {
       int threadCount,
       int depth,
       Leg leg,
+      @Nullable LastLeg lastLeg,
       Runnable finishedBell,
       Consumer<Throwable> defect) {
     this.leg = leg;
@@ -33,7 +36,11 @@ public final class ThreadedPipeline implements Pipeline {
     threads = new Thread[threadCount];
     queues =
         new TransferQueues(
-            depth, threadCount, worker -> LockSupport.unpark(threads[worker]), finishedBell);
+            depth,
+            threadCount,
+            worker -> LockSupport.unpark(threads[worker]),
+            lastLeg,
+            finishedBell);
     for (int i = 0; i < threadCount; i++) {
       int worker = i;
       threads[i] = Thread.ofPlatform().daemon().name(name + "-" + i).start(() -> work(worker));

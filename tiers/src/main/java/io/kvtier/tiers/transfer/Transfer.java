@@ -15,8 +15,13 @@ public final class Transfer {
     /** Write a block from its host slot to its SSD slot, if its bytes still match. */
     STORE,
     /** Read a block from its SSD slot into its host slot, and verify it. */
-    LOAD
+    LOAD,
+    /** Forget in a device's directory what stands in some places. */
+    FORGET
   }
+
+  private static final int PLACE_SHIFT = 12;
+  private static final long[] NO_PLACES = {};
 
   /** The transfer's place in the index's pool. */
   public final int poolIndex;
@@ -29,7 +34,12 @@ public final class Transfer {
   public int keyBytes;
   public int group;
 
-  /** The namespace's fingerprint, as it is stored with the bytes. */
+  /** The namespace: its number in this start of the daemon, and all that makes it. */
+  public int namespaceId;
+
+  public String namespaceText = "";
+
+  /** The fingerprint of that text, as it is stored with the bytes. */
   public long namespaceHigh;
 
   public long namespaceLow;
@@ -51,6 +61,10 @@ public final class Transfer {
   public long slabOffset;
   public int length;
   public int slotBytes;
+
+  /** Which device of the SSD tier, and which of its regions. */
+  public int device;
+
   public int ssdRegion;
   public long ssdOffset;
 
@@ -63,9 +77,56 @@ public final class Transfer {
   /** How long the leg took, in ns. */
   public long elapsedNs;
 
+  /** FORGET: the places, and how many of them. */
+  public final long[] places;
+
+  public int placeCount;
+
+  /**
+   * The block of a STORE is to go: no row shall be written of it. Set by the index while others
+   * work on the transfer.
+   */
+  public volatile boolean givenUp;
+
   /** Nothing to do yet. */
   public Transfer(int poolIndex) {
+    this(poolIndex, NO_PLACES);
+  }
+
+  private Transfer(int poolIndex, long[] places) {
     this.poolIndex = poolIndex;
+    this.places = places;
+  }
+
+  /** A transfer of {@link Kind#FORGET}, of no pool. */
+  public static Transfer forget(int placesMax) {
+    Transfer transfer = new Transfer(-1, new long[placesMax]);
+    transfer.kind = Kind.FORGET;
+    return transfer;
+  }
+
+  /** Where a block stands on its device, as the device's directory names it. */
+  public long place() {
+    return place(ssdRegion, ssdOffset);
+  }
+
+  /**
+   * The name of a place in a tier's directory.
+   *
+   * @param offset in the region, a multiple of 4 KiB
+   */
+  public static long place(int region, long offset) {
+    return (long) region << 32 | offset >>> PLACE_SHIFT;
+  }
+
+  /** The region of a {@link #place}. */
+  public static int regionOf(long place) {
+    return (int) (place >>> 32);
+  }
+
+  /** The offset of a {@link #place} in its region. */
+  public static long offsetOf(long place) {
+    return (place & 0xffff_ffffL) << PLACE_SHIFT;
   }
 
   /** The block's bytes. */

@@ -1,5 +1,6 @@
 package io.kvtier.tiers.transfer;
 
+import io.kvtier.protocol.Status;
 import java.util.function.Consumer;
 import java.util.function.IntConsumer;
 import org.jctools.queues.atomic.MpscAtomicArrayQueue;
@@ -19,6 +20,7 @@ public final class TransferQueues {
 
   private final int depth;
   private final IntConsumer wake;
+  private final @Nullable LastLeg lastLeg;
   private final Runnable finishedBell;
   private final SpmcAtomicArrayQueue<Transfer>[] queues;
   private final MpscAtomicArrayQueue<Transfer> finished;
@@ -30,23 +32,36 @@ public final class TransferQueues {
    *
    * @param depth the most transfers that were taken and not given back
    * @param wake wakes the worker of that number
+   * @param lastLeg where stores go on to, or null when the workers do all
    * @param finishedBell wakes the collecting thread
    */
   @SuppressWarnings({"unchecked", "rawtypes"}) // an array of generic queues
-  public TransferQueues(int depth, int workers, IntConsumer wake, Runnable finishedBell) {
+  public TransferQueues(
+      int depth, int workers, IntConsumer wake, @Nullable LastLeg lastLeg, Runnable finishedBell) {
     this.depth = depth;
+    this.lastLeg = lastLeg;
     this.wake = wake;
     this.finishedBell = finishedBell;
     queues = new SpmcAtomicArrayQueue[LEVELS];
     for (int i = 0; i < LEVELS; i++) {
       queues[i] = new SpmcAtomicArrayQueue<>(Math.max(2, depth));
     }
-    finished = new MpscAtomicArrayQueue<>(Math.max(2, depth));
+    int onLastLeg = lastLeg == null ? 0 : lastLeg.capacity();
+    finished = new MpscAtomicArrayQueue<>(Math.max(2, depth + onLastLeg));
     idle = new IdleWorkers(workers);
+    if (lastLeg != null) {
+      lastLeg.start(transfer -> {
+        handBack(transfer);
+        ringFinished();
+      });
+    }
   }
 
   /** {@link Pipeline#offer}. */
   public boolean offer(Transfer transfer) {
+    if (transfer.kind == Transfer.Kind.FORGET) {
+      return lastLeg != null && lastLeg.offer(transfer);
+    }
     if (inFlight == depth) {
       return false;
     }
@@ -69,7 +84,7 @@ public final class TransferQueues {
   public int collect(Consumer<Transfer> sink) {
     int count = 0;
     for (Transfer transfer = finished.poll(); transfer != null; transfer = finished.poll()) {
-      inFlight--;
+      inFlight -= transfer.kind == Transfer.Kind.FORGET ? 0 : 1;
       count++;
       sink.accept(transfer);
     }
@@ -108,8 +123,17 @@ public final class TransferQueues {
     return queues[STORE_LEVEL].poll();
   }
 
-  /** A worker hands a transfer back whose outcome is in it; {@link #ringFinished} must follow. */
+  /** A worker hands on a transfer whose outcome is in it; {@link #ringFinished} must follow. */
   public void finish(Transfer transfer) {
+    LastLeg next = lastLeg;
+    if (next == null || transfer.kind != Transfer.Kind.STORE || transfer.status != Status.OK) {
+      handBack(transfer);
+    } else if (!next.offer(transfer)) {
+      throw new IllegalStateException("the last leg has no room for all that can come");
+    }
+  }
+
+  private void handBack(Transfer transfer) {
     finished.add(transfer);
   }
 

@@ -70,7 +70,9 @@ final class SsdEngineTest {
 
   private static SsdEngine.Parts parts(FileDevice device) {
     return new SsdEngine.Parts(
+        "test-ssd",
         device,
+        null,
         1,
         8,
         () -> {},

@@ -85,7 +85,8 @@ abstract class SsdPipelineContract {
   }
 
   private Pipeline start(FileDevice device, Runnable finishedBell) throws IOException {
-    return start(new SsdEngine.Parts(device, 1, DEPTH, finishedBell, defect::set));
+    return start(
+        new SsdEngine.Parts("test-ssd", device, null, 1, DEPTH, finishedBell, defect::set));
   }
 
   @Test

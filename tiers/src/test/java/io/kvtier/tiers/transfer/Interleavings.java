@@ -6,7 +6,7 @@ import static org.openjdk.jcstress.annotations.Expect.FORBIDDEN;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RingConsumer;
 import io.kvtier.protocol.RingProducer;
-import io.kvtier.protocol.Words;
+import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
 import org.jctools.queues.atomic.SpmcAtomicArrayQueue;
 import org.openjdk.jcstress.annotations.Actor;

@@ -21,6 +21,7 @@ class ThreadedPipelineTest {
             transfer -> {
               throw thrown;
             },
+            null,
             () -> {},
             told::add)) {
       assertTrue(pipeline.offer(new Transfer(0)));

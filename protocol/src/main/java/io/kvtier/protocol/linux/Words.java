@@ -1,4 +1,4 @@
-package io.kvtier.protocol;
+package io.kvtier.protocol.linux;
 
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;

@@ -1,0 +1,194 @@
+"""What outlives the daemon: blocks in memory and on SSD, after kills and in order."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import blocks
+from conftest import REPOSITORY, Daemon, eventually
+
+from kvtier import Client, Status
+
+BLOCK_BYTES = 256 * 1024
+# The host tier of the tests' daemon has 64 MiB: half of the blocks fit.
+BLOCKS = 400
+
+
+def key(number: int) -> bytes:
+    return blocks.key("survivor", number)
+
+
+def content(number: int) -> bytes:
+    return blocks.block(key(number), BLOCK_BYTES)
+
+
+class Survivor:
+    """A daemon whose memory is kept, in a folder of its own, and one client's blocks."""
+
+    def __init__(self, daemon: Daemon, keep: str) -> None:
+        self.daemon = daemon
+        self.settings = {"host__keep": keep, "host__directory": str(daemon.folder / "state")}
+
+    def start(self, **changed: str) -> None:
+        self.daemon.start(**{**self.settings, **changed})
+
+    def kill(self) -> None:
+        self.daemon.kill()
+
+    def keeper(self) -> int | None:
+        """The process that holds the memory."""
+        note = self.daemon.folder / "state" / "slabs"
+        if not note.exists():
+            return None
+        lines = dict(line.split("=", 1) for line in note.read_text().splitlines() if "=" in line)
+        return int(lines["keeper"])
+
+    def stats(self) -> dict[str, int]:
+        run = subprocess.run(
+            [str(REPOSITORY / "scripts" / "kvtier"), "stats", "--json", "--socket", str(self.daemon.socket_path)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        counters: dict[str, int] = json.loads(run.stdout)["counters"]
+        return counters
+
+    def put(self, numbers: range) -> None:
+        with Client(self.daemon.socket_path, timeout=30) as client:
+            namespace = client.namespace("survivor", block_bytes=BLOCK_BYTES, model="m")
+            for number in numbers:
+                assert namespace.put([key(number)], [content(number)]) == [Status.OK]
+
+    def found(self, numbers: range) -> list[int]:
+        """The blocks that are there; each is held to its content."""
+        there = []
+        with Client(self.daemon.socket_path, timeout=30) as client:
+            namespace = client.namespace("survivor", block_bytes=BLOCK_BYTES, model="m")
+            buffer = bytearray(BLOCK_BYTES)
+            for number in numbers:
+                if namespace.get([key(number)], buffer).statuses == [Status.OK]:
+                    assert buffer == content(number), f"wrong bytes in block {number}"
+                    there.append(number)
+        return there
+
+
+@pytest.fixture
+def survivor(stopped_daemon: Daemon) -> Iterator[Survivor]:
+    made = Survivor(stopped_daemon, "1min")
+    yield made
+    stopped_daemon.stop()
+    keeper = made.keeper()
+    if keeper is not None:
+        os.kill(keeper, signal.SIGKILL)
+
+
+def test_kill_everythingAcceptedIsFoundAgain(survivor: Survivor) -> None:
+    survivor.start()
+    survivor.put(range(BLOCKS))
+    survivor.kill()
+    survivor.start()
+    assert survivor.found(range(BLOCKS)) == list(range(BLOCKS))
+    stats = survivor.stats()
+    assert stats["found_host"] > 200
+    assert stats["found_host"] + stats["found_ssd"] >= BLOCKS
+    assert stats["corrupt"] == 0
+
+
+def test_stopInOrder_everythingIsFoundAgain(survivor: Survivor) -> None:
+    survivor.start()
+    survivor.put(range(BLOCKS))
+    survivor.daemon.stop()
+    survivor.start()
+    assert survivor.found(range(BLOCKS)) == list(range(BLOCKS))
+
+
+def test_deleted_staysDeletedAfterAKill(survivor: Survivor) -> None:
+    survivor.start()
+    survivor.put(range(BLOCKS))
+    with Client(survivor.daemon.socket_path, timeout=30) as client:
+        namespace = client.namespace("survivor", block_bytes=BLOCK_BYTES, model="m")
+        assert namespace.delete([key(number) for number in range(0, BLOCKS, 2)]) == [Status.OK] * (BLOCKS // 2)
+    survivor.kill()
+    survivor.start()
+    assert survivor.found(range(BLOCKS)) == list(range(1, BLOCKS, 2))
+
+
+def test_memoryGone_whatWasFlushedIsFoundAgain(survivor: Survivor) -> None:
+    survivor.start(host__keep="0")
+    survivor.put(range(100))
+    with Client(survivor.daemon.socket_path, timeout=30) as client:
+        client.namespace("survivor", block_bytes=BLOCK_BYTES, model="m").flush()
+    survivor.kill()
+    survivor.start(host__keep="0")
+    assert survivor.found(range(100)) == list(range(100))
+    assert survivor.keeper() is None
+
+
+def test_hostTierOfAnotherSize_memoryIsLetGo_ssdIsFound(survivor: Survivor) -> None:
+    survivor.start()
+    survivor.put(range(BLOCKS))
+    first = survivor.keeper()
+    survivor.kill()
+    survivor.start(host__bytes="32MiB")
+    assert survivor.keeper() != first
+    assert first is not None
+    assert eventually(lambda: not Path(f"/proc/{first}/fd/0").exists())
+    found = survivor.found(range(BLOCKS))
+    assert 0 < len(found) < BLOCKS
+    assert survivor.stats()["found_host"] == 0
+
+
+def test_keeperKilled_memoryIsGone_daemonStartsAllTheSame(survivor: Survivor) -> None:
+    survivor.start()
+    survivor.put(range(100))
+    survivor.kill()
+    keeper = survivor.keeper()
+    assert keeper is not None
+    os.kill(keeper, signal.SIGKILL)
+    assert eventually(lambda: not Path(f"/proc/{keeper}/fd/0").exists())
+    survivor.start()
+    assert survivor.stats()["found_host"] == 0
+
+
+def test_keeper_holdsTheMemoryAndNothingElse(survivor: Survivor) -> None:
+    survivor.start()
+    keeper = survivor.keeper()
+    targets = [os.readlink(one) for one in Path(f"/proc/{keeper}/fd").iterdir()]
+    others = [one for one in targets if not one.startswith(("/memfd:kvtier-slab-", "pipe:", "/dev/null"))]
+    assert others == []
+    assert sum(one.startswith("/memfd:") for one in targets) == 8
+
+
+def test_ssdFileDamaged_blockIsAMiss_neverWrongBytes(survivor: Survivor) -> None:
+    survivor.start(host__keep="0")
+    survivor.put(range(100))
+    with Client(survivor.daemon.socket_path, timeout=30) as client:
+        client.namespace("survivor", block_bytes=BLOCK_BYTES, model="m").flush()
+    survivor.kill()
+    with open(next((survivor.daemon.folder / "ssd").glob("slots-0000.dat")), "r+b") as file:
+        file.seek(4096 + 100_000)
+        byte = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte[0] ^ 1]))
+    survivor.start(host__keep="0")
+    assert len(survivor.found(range(100))) == 99
+    assert survivor.stats()["corrupt"] == 1
+
+
+def test_ledgerDamaged_startsEmpty_andSaysSo(survivor: Survivor) -> None:
+    survivor.start(host__keep="0")
+    survivor.put(range(20))
+    with Client(survivor.daemon.socket_path, timeout=30) as client:
+        client.namespace("survivor", block_bytes=BLOCK_BYTES, model="m").flush()
+    survivor.kill()
+    for file in (survivor.daemon.folder / "ssd" / "ledger").glob("MANIFEST-*"):
+        file.write_bytes(b"nonsense" * 10)
+    survivor.start(host__keep="0")
+    assert survivor.found(range(20)) == []
+    assert "ledger" in (survivor.daemon.folder / "daemon.log").read_text()
+    survivor.put(range(20))
+    assert survivor.found(range(20)) == list(range(20))

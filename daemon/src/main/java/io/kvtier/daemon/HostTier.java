@@ -1,0 +1,138 @@
+package io.kvtier.daemon;
+
+import io.kvtier.daemon.config.KvtierdConfig.HostConfig;
+import io.kvtier.protocol.SocketPaths;
+import io.kvtier.tiers.host.KeptSlabs;
+import io.kvtier.tiers.host.SlabStore;
+import io.kvtier.tiers.ledger.ChronicleLedger;
+import io.kvtier.tiers.ledger.Ledger;
+import io.kvtier.tiers.ledger.NoLedger;
+import io.kvtier.tiers.slots.SlotAllocator;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.Files;
+import java.nio.file.LinkOption;
+import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermission;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.util.ArrayDeque;
+import java.util.Deque;
+import java.util.Objects;
+import java.util.Set;
+import java.util.UUID;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * The host tier's memory, and the ledger of what stands in it; both outlive the daemon for a while,
+ * if the configuration says so.
+ */
+final class HostTier implements AutoCloseable {
+  private static final Logger LOG = LoggerFactory.getLogger(HostTier.class);
+  private static final Set<PosixFilePermission> OWNER_ONLY =
+      PosixFilePermissions.fromString("rwx------");
+  private static final int SLOT_ALIGNMENT = 4096;
+
+  private final Deque<AutoCloseable> parts = new ArrayDeque<>();
+  private final SlabStore slabs;
+  private final SlotAllocator slots;
+  private final Ledger ledger;
+
+  /**
+   * Takes the memory, or takes it over.
+   *
+   * @param socket of this daemon: another one has memory of its own
+   * @param blocksMax the most blocks that can be in all tiers
+   * @throws IOException in words what can't be had
+   */
+  HostTier(HostConfig config, Path socket, int blocksMax) throws IOException {
+    slots = new SlotAllocator(config.slabs(), config.slabBytes(), SLOT_ALIGNMENT);
+    try {
+      Path directory = config.keepNs() == 0 ? null : directory(config, socket);
+      KeptSlabs kept =
+          directory == null
+              ? null
+              : keep(new KeptSlabs(directory, Math.ceilDiv(config.keepNs(), 1_000_000_000L)));
+      slabs = keep(new SlabStore(config.slabs(), config.slabBytes(), kept));
+      ledger = directory == null ? new NoLedger() : keep(ledger(directory, blocksMax));
+    } catch (IOException | RuntimeException e) {
+      close();
+      throw e;
+    }
+    if (slabs.isAdopted()) {
+      for (int slab = 0; slab < config.slabs(); slab++) {
+        // Clients of the daemon before may still write there, and nobody can name them.
+        slots.addWriter(slab, SlotAllocator.UNKNOWN);
+      }
+    }
+  }
+
+  private Ledger ledger(Path directory, int blocksMax) throws IOException {
+    ChronicleLedger opened =
+        new ChronicleLedger(directory.resolve("ledger"), Math.min(slots.slotsMax(), blocksMax));
+    if (!opened.openingReport().isEmpty()) {
+      LOG.warn("{}", opened.openingReport());
+    }
+    if (!opened.layout().equals(slabs.id())) {
+      // It tells of other memory.
+      opened.clear();
+      opened.setLayout(slabs.id());
+      opened.commit(false);
+    }
+    return opened;
+  }
+
+  private static Path directory(HostConfig config, Path socket) throws IOException {
+    Path directory = config.directory();
+    if (directory.toString().isEmpty()) {
+      String name = socket.toAbsolutePath().normalize().toString();
+      UUID hash = UUID.nameUUIDFromBytes(name.getBytes(StandardCharsets.UTF_8));
+      Path memory = Path.of("/dev/shm");
+      directory =
+          (Files.isWritable(memory) ? memory : Path.of("/tmp"))
+              .resolve("kvtier-" + SocketPaths.uid() + "-" + hash.toString().substring(0, 8));
+    }
+    try {
+      Files.createDirectory(directory, PosixFilePermissions.asFileAttribute(OWNER_ONLY));
+    } catch (FileAlreadyExistsException e) {
+      // As it should be, from the second start on.
+    } catch (IOException e) {
+      throw new IOException("host.directory '" + directory + "' can't be made: " + e, e);
+    }
+    Object owner = Files.getAttribute(directory, "unix:uid", LinkOption.NOFOLLOW_LINKS);
+    if (!Files.isDirectory(directory, LinkOption.NOFOLLOW_LINKS)
+        || !Objects.equals(owner, SocketPaths.uid())
+        || !Files.getPosixFilePermissions(directory).equals(OWNER_ONLY)) {
+      throw new IOException(
+          "host.directory '"
+              + directory
+              + "' must be a directory of user "
+              + SocketPaths.uid()
+              + " with mode 0700: who can write there chooses what this daemon takes for its memory");
+    }
+    return directory;
+  }
+
+  private <T extends AutoCloseable> T keep(T part) {
+    parts.push(part);
+    return part;
+  }
+
+  SlabStore slabs() {
+    return slabs;
+  }
+
+  SlotAllocator slots() {
+    return slots;
+  }
+
+  Ledger ledger() {
+    return ledger;
+  }
+
+  @Override
+  public void close() {
+    Parts.close(parts);
+  }
+}

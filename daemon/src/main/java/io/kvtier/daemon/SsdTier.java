@@ -1,0 +1,151 @@
+package io.kvtier.daemon;
+
+import io.kvtier.daemon.config.KvtierdConfig.SsdConfig;
+import io.kvtier.tiers.ledger.Ledger;
+import io.kvtier.tiers.ledger.LedgerLeg;
+import io.kvtier.tiers.ledger.LedgerThread;
+import io.kvtier.tiers.ledger.RocksLedger;
+import io.kvtier.tiers.slots.SlotAllocator;
+import io.kvtier.tiers.ssd.FileDevice;
+import io.kvtier.tiers.ssd.SsdEngine;
+import io.kvtier.tiers.transfer.Pipeline;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.List;
+import java.util.function.Consumer;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * The SSD tier's devices: for each directory its files, the ledger of what stands in them, and the
+ * pipeline that reads and writes both.
+ */
+final class SsdTier implements AutoCloseable {
+  private static final Logger LOG = LoggerFactory.getLogger(SsdTier.class);
+
+  /** What can be on its way to a ledger beside stores. */
+  private static final int FORGETS_MAX = 64;
+
+  private final Deque<AutoCloseable> parts = new ArrayDeque<>();
+  private final List<Pipeline> pipelines = new ArrayList<>();
+  private final List<Ledger> ledgers = new ArrayList<>();
+  private final SlotAllocator slots;
+  private boolean isDirect = true;
+  private String engine = "";
+
+  /**
+   * Opens all directories.
+   *
+   * @param finishedBell wakes the index
+   * @param defect told of what should never happen
+   * @throws IOException naming the directory that can't be had, and why
+   */
+  SsdTier(SsdConfig config, int slotAlignment, Runnable finishedBell, Consumer<Throwable> defect)
+      throws IOException {
+    int lanes = config.directories().size();
+    slots =
+        new SlotAllocator(
+            config.files(),
+            config.fileBytes(),
+            // A large tier has coarser slots: there are 2^31 numbers for them.
+            SlotAllocator.granularity(config.files(), config.fileBytes(), slotAlignment),
+            lanes);
+    try {
+      for (int lane = 0; lane < lanes && config.files() > 0; lane++) {
+        open(config, lane, finishedBell, defect);
+      }
+    } catch (IOException | RuntimeException e) {
+      close();
+      throw e;
+    }
+  }
+
+  private void open(SsdConfig config, int lane, Runnable finishedBell, Consumer<Throwable> defect)
+      throws IOException {
+    int lanes = config.directories().size();
+    Path directory = config.directories().get(lane);
+    int files = (config.files() + lanes - 1 - lane) / lanes;
+    FileDevice device = keep(new FileDevice(directory, files, config.fileBytes()));
+    isDirect &= device.isDirect();
+    RocksLedger ledger = keep(new RocksLedger(directory));
+    if (!ledger.openingReport().isEmpty()) {
+      LOG.warn("{}", ledger.openingReport());
+    }
+    String layout = "file_bytes=" + config.fileBytes() + ", directory " + lane + " of " + lanes;
+    if (!ledger.layout().equals(layout)) {
+      if (!ledger.layout().isEmpty()) {
+        LOG.warn(
+            "the SSD tier in {} was made with '{}', now it is '{}': its blocks are dropped",
+            directory,
+            ledger.layout(),
+            layout);
+      }
+      ledger.clear();
+      ledger.setLayout(layout);
+      ledger.commit(true);
+    }
+    LedgerThread lastLeg =
+        new LedgerThread(
+            "kvtier-ledger-" + lane,
+            new LedgerLeg(ledger, config.survivesPowerLoss(), device::sync),
+            config.queueDepth() + FORGETS_MAX,
+            defect);
+    // Closed after the pipeline: what that still writes is entered.
+    keep(lastLeg);
+    SsdEngine.Started started =
+        config
+            .engine()
+            .start(
+                new SsdEngine.Parts(
+                    "kvtier-ssd-" + lane,
+                    device,
+                    lastLeg,
+                    config.threads(),
+                    config.queueDepth(),
+                    finishedBell,
+                    defect));
+    if (!started.reason().isEmpty()) {
+      LOG.info("SSD engine {}: {}", started.engine(), started.reason());
+    }
+    engine = started.engine().toString();
+    pipelines.add(keep(started.pipeline()));
+    ledgers.add(ledger);
+  }
+
+  private <T extends AutoCloseable> T keep(T part) {
+    parts.push(part);
+    return part;
+  }
+
+  SlotAllocator slots() {
+    return slots;
+  }
+
+  /** One a device. */
+  List<Pipeline> pipelines() {
+    return List.copyOf(pipelines);
+  }
+
+  /** One a device. */
+  List<Ledger> ledgers() {
+    return List.copyOf(ledgers);
+  }
+
+  /** Whether the page cache is bypassed everywhere. */
+  boolean isDirect() {
+    return isDirect && !pipelines.isEmpty();
+  }
+
+  /** How it is read and written; empty when there is no SSD tier. */
+  String engine() {
+    return engine;
+  }
+
+  @Override
+  public void close() {
+    Parts.close(parts);
+  }
+}

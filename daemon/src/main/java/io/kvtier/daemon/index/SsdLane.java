@@ -1,0 +1,163 @@
+package io.kvtier.daemon.index;
+
+import io.kvtier.protocol.Status;
+import io.kvtier.tiers.transfer.Pipeline;
+import io.kvtier.tiers.transfer.Transfer;
+import java.util.ArrayDeque;
+import java.util.function.Consumer;
+
+/**
+ * One device of the SSD tier as the index uses it: its pipeline, how much of that stores may take,
+ * its fence, and the rows that must go from its directory before anything new is stored there.
+ * Confined to the index.
+ */
+final class SsdLane {
+  // Stores leave room for loads: somebody waits for those.
+  private static final double STORES_SHARE = 0.75;
+  private static final int FORGETS_MAX = 16;
+  private static final int PLACES_PER_FORGET = 256;
+
+  private final int number;
+  private final Pipeline pipeline;
+  private final int depth;
+  private final Fence fence = new Fence();
+  private final LongQueue rowsToForget;
+  private final ArrayDeque<Transfer> spareForgets = new ArrayDeque<>(FORGETS_MAX);
+  private int stores;
+  private long rowsQueued;
+  private long rowsForgotten;
+
+  /**
+   * An idle device.
+   *
+   * @param depth the most loads and stores in flight
+   * @param slotsMax the most slots it has: no more rows can be waiting to go
+   */
+  SsdLane(int number, Pipeline pipeline, int depth, int slotsMax) {
+    this.number = number;
+    this.pipeline = pipeline;
+    this.depth = depth;
+    rowsToForget = new LongQueue(slotsMax);
+    for (int i = 0; i < FORGETS_MAX; i++) {
+      spareForgets.add(Transfer.forget(PLACES_PER_FORGET));
+    }
+  }
+
+  int number() {
+    return number;
+  }
+
+  Fence fence() {
+    return fence;
+  }
+
+  /** Loads and stores under way. */
+  int inFlight() {
+    return pipeline.inFlight();
+  }
+
+  /** Whether a load could be handed over now. */
+  boolean canLoad() {
+    return pipeline.inFlight() < depth;
+  }
+
+  /** Whether a store could be handed over now. */
+  boolean canStore() {
+    return fence.isOpen()
+        && stores < Math.max(1, (int) (depth * STORES_SHARE))
+        && canLoad()
+        && !spareForgets.isEmpty();
+  }
+
+  /**
+   * Hands a load or a store over. A store comes after all rows that are to go: its own would be
+   * taken for one of them, if its slot was theirs.
+   *
+   * @return false when it can't be taken now
+   */
+  boolean offer(Transfer transfer) {
+    boolean isStore = transfer.kind == Transfer.Kind.STORE;
+    if (isStore ? !canStore() || !forgetRows() : !canLoad()) {
+      return false;
+    }
+    transfer.device = number;
+    if (!pipeline.offer(transfer)) {
+      return false;
+    }
+    stores += isStore ? 1 : 0;
+    return true;
+  }
+
+  /** Gives finished loads and stores back; returns how many transfers there were. */
+  int collect(Consumer<Transfer> sink) {
+    return pipeline.collect(transfer -> {
+      switch (transfer.kind) {
+        case FORGET -> settleForget(transfer);
+        case STORE -> {
+          stores--;
+          sink.accept(transfer);
+        }
+        case LOAD, CHECKSUM -> sink.accept(transfer);
+      }
+    });
+  }
+
+  boolean hasFinished() {
+    return pipeline.hasFinished();
+  }
+
+  // ---- rows
+
+  /** The row of a place must go, before anything else is stored there. */
+  void forget(long place) {
+    if (!rowsToForget.offer(place)) {
+      throw new IllegalStateException("more rows to forget than the device has slots");
+    }
+    rowsQueued++;
+  }
+
+  /**
+   * Hands the rows that are to go over.
+   *
+   * @return whether that was all of them
+   */
+  boolean forgetRows() {
+    while (rowsToForget.size() > 0 && !spareForgets.isEmpty()) {
+      Transfer transfer = spareForgets.element();
+      transfer.device = number;
+      transfer.status = Status.OK;
+      int count = Math.min(rowsToForget.size(), PLACES_PER_FORGET);
+      for (int i = 0; i < count; i++) {
+        transfer.places[i] = rowsToForget.at(i);
+      }
+      transfer.placeCount = count;
+      if (!pipeline.offer(transfer)) {
+        return false;
+      }
+      for (int i = 0; i < count; i++) {
+        var _ = rowsToForget.poll();
+      }
+      var _ = spareForgets.remove();
+    }
+    return rowsToForget.size() == 0;
+  }
+
+  private void settleForget(Transfer transfer) {
+    rowsForgotten += transfer.placeCount;
+    spareForgets.add(transfer);
+  }
+
+  /** How many rows were ever to go. */
+  long rowsQueued() {
+    return rowsQueued;
+  }
+
+  /** How many of them have gone for good. */
+  long rowsForgotten() {
+    return rowsForgotten;
+  }
+
+  boolean isIdle() {
+    return pipeline.inFlight() == 0 && rowsForgotten == rowsQueued;
+  }
+}

@@ -1,0 +1,137 @@
+package io.kvtier.tiers.host;
+
+import io.kvtier.protocol.linux.Descriptor;
+import io.kvtier.protocol.linux.Keeper;
+import io.kvtier.protocol.linux.SharedMemory;
+import java.io.IOException;
+import java.nio.file.AtomicMoveNotSupportedException;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Properties;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Slabs that outlive the daemon: a keeper holds their memory files for a while, and a note in a
+ * directory says which process that is. Whoever starts next takes them over.
+ */
+public final class KeptSlabs implements AutoCloseable {
+  private static final String NOTE = "slabs";
+
+  private final Path directory;
+  private final long seconds;
+  private @Nullable Keeper keeper;
+
+  /**
+   * What an earlier daemon left.
+   *
+   * @param id what it called its memory
+   */
+  record Found(String id, long keeperProcess, List<Descriptor> slabs) {}
+
+  /**
+   * Looks after slabs, whose note stands in a directory of this user alone.
+   *
+   * @param seconds how long slabs are kept when the daemon has ended; 0: not at all
+   */
+  public KeptSlabs(Path directory, long seconds) {
+    this.directory = directory;
+    this.seconds = seconds;
+  }
+
+  /**
+   * The slabs that were left, if they are all there and as large; whatever else was left is let go.
+   */
+  @Nullable Found find(int slabs, long slabBytes) throws IOException {
+    Properties note = new Properties();
+    try (var in = Files.newBufferedReader(directory.resolve(NOTE))) {
+      note.load(in);
+    } catch (NoSuchFileException e) {
+      return null;
+    } catch (IOException | IllegalArgumentException e) {
+      Files.delete(directory.resolve(NOTE));
+      return null;
+    }
+    List<Descriptor> opened = new ArrayList<>();
+    long process = -1;
+    try {
+      process = Long.parseLong(note.getProperty("keeper", ""));
+      String[] numbers = note.getProperty("descriptors", "").split(",", -1);
+      if (seconds > 0 && numbers.length == slabs) {
+        for (int i = 0; i < slabs; i++) {
+          int number = Integer.parseInt(numbers[i]);
+          opened.add(SharedMemory.openOf(process, number, SlabStore.nameOf(i), slabBytes));
+        }
+        return new Found(note.getProperty("id", ""), process, opened);
+      }
+    } catch (IOException | NumberFormatException e) {
+      // Of another size, or gone with their keeper.
+      opened.forEach(Descriptor::close);
+    }
+    end(process);
+    Files.delete(directory.resolve(NOTE));
+    return null;
+  }
+
+  /** Has the slabs kept from now on. */
+  void keep(String id, List<Descriptor> slabs, @Nullable Found before) throws IOException {
+    if (seconds == 0) {
+      return;
+    }
+    Keeper started = Keeper.start(slabs, seconds);
+    keeper = started;
+    Properties note = new Properties();
+    note.setProperty("id", id);
+    note.setProperty("keeper", String.valueOf(started.processId()));
+    note.setProperty(
+        "descriptors",
+        String.join(",", slabs.stream().map(one -> String.valueOf(one.number())).toList()));
+    Path written = directory.resolve(NOTE + ".new");
+    try (var out = Files.newBufferedWriter(written)) {
+      note.store(out, "Who holds the memory of kvtierd when it has ended.");
+    }
+    try {
+      Files.move(
+          written,
+          directory.resolve(NOTE),
+          StandardCopyOption.ATOMIC_MOVE,
+          StandardCopyOption.REPLACE_EXISTING);
+    } catch (AtomicMoveNotSupportedException e) {
+      throw new IOException("'" + directory + "' can't be used: it has no atomic renaming", e);
+    }
+    if (before != null) {
+      end(before.keeperProcess);
+    }
+  }
+
+  /** Ends a keeper, if that process still is one. */
+  private static void end(long process) {
+    ProcessHandle.of(process)
+        .filter(handle -> isKeeper(process))
+        .ifPresent(ProcessHandle::destroyForcibly);
+  }
+
+  private static boolean isKeeper(long process) {
+    try (var descriptors = Files.list(Path.of("/proc/" + process + "/fd"))) {
+      return descriptors.anyMatch(one -> {
+        try {
+          return Files.readSymbolicLink(one).toString().startsWith("/memfd:" + SlabStore.nameOf(0));
+        } catch (IOException e) {
+          return false;
+        }
+      });
+    } catch (IOException e) {
+      return false;
+    }
+  }
+
+  @Override
+  public void close() {
+    if (keeper != null) {
+      keeper.close();
+    }
+  }
+}

@@ -1,0 +1,128 @@
+package io.kvtier.tiers.ledger;
+
+import io.kvtier.protocol.Status;
+import io.kvtier.tiers.transfer.Transfer;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.List;
+import java.util.function.Consumer;
+
+/**
+ * The last leg of a device's stores: what was written is entered into the device's ledger, a group
+ * at a time. Only then is it acknowledged. Forgetting goes the same way, in order with the stores,
+ * and is owed until it is done: a row that outlived its block would bring it back.
+ */
+public final class LedgerLeg {
+  /** Makes what the device took durable against a loss of power. */
+  @FunctionalInterface
+  public interface DeviceSync {
+    /** The device has it all. */
+    void sync() throws IOException;
+  }
+
+  private final Ledger ledger;
+  private final boolean isSynced;
+  private final DeviceSync device;
+  private final LedgerEntry entry = new LedgerEntry();
+  private final List<Transfer> owed = new ArrayList<>();
+  private final BitSet namespaces = new BitSet();
+
+  /**
+   * A leg over a ledger.
+   *
+   * @param isSynced whether an acknowledged store survives a loss of power, and not only a kill
+   */
+  public LedgerLeg(Ledger ledger, boolean isSynced, DeviceSync device) {
+    this.ledger = ledger;
+    this.isSynced = isSynced;
+    this.device = device;
+  }
+
+  /** Whether something could not be forgotten yet: {@link #run} is to be called again soon. */
+  public boolean isOwing() {
+    return !owed.isEmpty();
+  }
+
+  /**
+   * Enters a group and hands its transfers on, as far as they are done.
+   *
+   * @param group STOREs that were written well, and FORGETs, in order
+   */
+  public void run(List<Transfer> group, Consumer<Transfer> done) {
+    boolean isEntered = enter(group);
+    for (int i = 0; isEntered && i < owed.size(); i++) {
+      done.accept(owed.get(i));
+    }
+    if (isEntered) {
+      owed.clear();
+    }
+    for (Transfer transfer : group) {
+      if (!isEntered && transfer.kind == Transfer.Kind.FORGET) {
+        owed.add(transfer);
+        continue;
+      }
+      if (!isEntered) {
+        transfer.status = Status.IO_ERROR;
+      }
+      done.accept(transfer);
+    }
+  }
+
+  private boolean enter(List<Transfer> group) {
+    try {
+      boolean isWritten = false;
+      for (Transfer transfer : group) {
+        if (transfer.kind == Transfer.Kind.FORGET) {
+          forget(transfer);
+        } else if (!transfer.givenUp) {
+          record(transfer);
+          isWritten = true;
+        }
+      }
+      if (isSynced && isWritten) {
+        device.sync();
+      }
+      ledger.commit(isSynced);
+      return true;
+    } catch (IOException e) {
+      // The changes stay with the ledger, and go with the next group.
+      return false;
+    }
+  }
+
+  /** A namespace's fingerprint, as ledgers take it, from its halves. */
+  public static byte[] fingerprint(long high, long low) {
+    return ByteBuffer.allocate(Ledger.FINGERPRINT_BYTES).putLong(high).putLong(low).array();
+  }
+
+  private void forget(Transfer transfer) {
+    for (int i = 0; i < transfer.placeCount; i++) {
+      ledger.forget(transfer.places[i]);
+    }
+  }
+
+  private void record(Transfer transfer) {
+    int namespace = transfer.namespaceId;
+    if (!namespaces.get(namespace)) {
+      // In the same group as its first block: none is ever without.
+      ledger.recordNamespace(
+          namespace,
+          fingerprint(transfer.namespaceHigh, transfer.namespaceLow),
+          transfer.namespaceText);
+      namespaces.set(namespace);
+    }
+    System.arraycopy(transfer.key, 0, entry.key, 0, entry.key.length);
+    entry.keyBytes = transfer.keyBytes;
+    entry.group = transfer.group;
+    entry.namespaceHigh = transfer.namespaceHigh;
+    entry.namespaceLow = transfer.namespaceLow;
+    entry.length = transfer.length;
+    entry.checksum = transfer.checksum;
+    entry.generation = transfer.generation;
+    entry.parent = transfer.parent;
+    entry.depth = transfer.depth;
+    ledger.record(transfer.place(), entry);
+  }
+}
