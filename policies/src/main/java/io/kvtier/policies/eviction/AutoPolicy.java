@@ -4,6 +4,7 @@ import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.policies.EvictionPolicyProvider;
 import io.kvtier.policies.PolicySetup;
+import io.kvtier.policies.WhatIf;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -43,15 +44,6 @@ public final class AutoPolicy implements EvictionPolicy {
           setup.number("window", 0.25, 0.01, 10));
     }
   }
-
-  /**
-   * What a tier of another size, or under another policy, would have hit.
-   *
-   * @param factor its size, in sizes of this tier
-   * @param references the sampled touches behind the figures
-   */
-  public record WhatIf(
-      String policy, double factor, long references, long blockHits, long prefixHits) {}
 
   private static final VictimFilter ANY = block -> true;
   private static final double[] FACTORS = {0.5, 2, 10};
@@ -250,6 +242,7 @@ public final class AutoPolicy implements EvictionPolicy {
   }
 
   /** What was hit by the members, and by tiers of other sizes under the policy in charge. */
+  @Override
   public List<WhatIf> whatIf() {
     List<WhatIf> answers = new ArrayList<>();
     for (ShadowCache member : members) {

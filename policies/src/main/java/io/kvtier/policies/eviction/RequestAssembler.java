@@ -1,5 +1,6 @@
 package io.kvtier.policies.eviction;
 
+import io.kvtier.policies.BitMixer;
 import io.kvtier.policies.EvictionPolicy;
 
 /**
@@ -117,8 +118,7 @@ final class RequestAssembler {
     while (place < size - 1 && isPopular(key(place))) {
       place++;
     }
-    long z = key(place) * 0x9E3779B97F4A7C15L;
-    return z ^ z >>> 32;
+    return BitMixer.mix(key(place));
   }
 
   /** Counts a key, and answers whether it is in many requests. */

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.policies.EvictionPolicy.Removal;
+import io.kvtier.policies.WhatIf;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.HashMap;
@@ -88,7 +89,7 @@ final class AutoPolicyTest {
     for (int i = 0; i < 15_000; i++) {
       touch(policy, 1 + i % 150);
     }
-    for (AutoPolicy.WhatIf whatIf : policy.whatIf()) {
+    for (WhatIf whatIf : policy.whatIf()) {
       double ratio = (double) whatIf.prefixHits() / whatIf.references();
       assertEquals(whatIf.factor() < 1.5 ? 0 : 0.99, ratio, 0.011, whatIf.toString());
     }

@@ -3,7 +3,8 @@ package io.kvtier.policies.simulation;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.policies.EvictionPolicies;
-import io.kvtier.policies.eviction.AutoPolicy;
+import io.kvtier.policies.EvictionPolicy;
+import io.kvtier.policies.WhatIf;
 import java.io.IOException;
 import java.util.List;
 import org.junit.jupiter.api.Assumptions;
@@ -72,16 +73,15 @@ final class AutoOnTracesTest {
   private static void checkWhatIf(Trace trace, double fraction, double apartMax) {
     int capacity = (int) Math.round(fraction * trace.distinct());
     for (String member : List.of("lru", "s3fifo")) {
-      AutoPolicy policy =
-          (AutoPolicy)
-              EvictionPolicies.create(
-                  "auto:members=" + member + ":wear=none:shadow=65536", capacity, capacity);
+      EvictionPolicy policy =
+          EvictionPolicies.create(
+              "auto:members=" + member + ":wear=none:shadow=65536", capacity, capacity);
       PolicyCache cache = new PolicyCache(trace, policy, capacity);
       for (int i = 0; i < trace.references(); i++) {
         cache.touch(trace.block(i));
       }
       Replay replay = new Replay(trace, Order.HEAD_FIRST, 0);
-      for (AutoPolicy.WhatIf whatIf : policy.whatIf()) {
+      for (WhatIf whatIf : policy.whatIf()) {
         double shadow = (double) whatIf.prefixHits() / whatIf.references();
         double full =
             replay.run(member, (int) Math.round(whatIf.factor() * capacity)).prefixHitRatio();
