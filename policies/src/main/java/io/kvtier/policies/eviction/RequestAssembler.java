@@ -1,6 +1,5 @@
 package io.kvtier.policies.eviction;
 
-import io.kvtier.policies.BitMixer;
 import io.kvtier.policies.EvictionPolicy;
 
 /**
@@ -118,7 +117,9 @@ final class RequestAssembler {
     while (place < size - 1 && isPopular(key(place))) {
       place++;
     }
-    return BitMixer.mix(key(place));
+    // Another draw than the tables that keys go to by their own bits.
+    long z = key(place) * 0x9E3779B97F4A7C15L;
+    return z ^ z >>> 32;
   }
 
   /** Counts a key, and answers whether it is in many requests. */
