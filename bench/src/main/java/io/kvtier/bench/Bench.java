@@ -77,9 +77,16 @@ public final class Bench implements Runnable {
 
   @Command(name = "policies", description = "The eviction policies with ten million blocks.")
   static final class PoliciesCommand extends Measuring {
+    @Option(
+        names = "--policy",
+        split = ",",
+        paramLabel = "NAME",
+        description = "Not all, but these; any specification will do.")
+    private List<String> policies = List.of();
+
     @Override
     void measure(Report report, boolean quick) throws Exception {
-      PolicyBench.run(report, quick);
+      PolicyBench.run(report, quick, policies);
     }
   }
 

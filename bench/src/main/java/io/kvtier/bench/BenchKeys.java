@@ -1,5 +1,6 @@
 package io.kvtier.bench;
 
+import io.kvtier.policies.BitMixer;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
@@ -24,9 +25,6 @@ final class BenchKeys {
 
   /** A key's well-mixed first half, for a directory that hashes what it gets. */
   static long mix(long value) {
-    long z = value + GOLDEN;
-    z = (z ^ (z >>> 30)) * 0xBF58_476D_1CE4_E5B9L;
-    z = (z ^ (z >>> 27)) * 0x94D0_49BB_1331_11EBL;
-    return z ^ (z >>> 31);
+    return BitMixer.mix(value + GOLDEN);
   }
 }

@@ -5,6 +5,7 @@ import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.policies.EvictionPolicy.Removal;
 import io.kvtier.policies.EvictionPolicy.VictimFilter;
 import java.util.Collection;
+import java.util.List;
 import java.util.SplittableRandom;
 import java.util.concurrent.TimeUnit;
 import org.openjdk.jmh.annotations.Benchmark;
@@ -101,10 +102,17 @@ public class PolicyBench {
     return victim;
   }
 
-  /** Runs all that is annotated here, in processes of its own. */
-  static void run(Report report, boolean quick) throws Exception {
+  /**
+   * Runs all that is annotated here, in processes of its own.
+   *
+   * @param policies the specifications; those above where there is none
+   */
+  static void run(Report report, boolean quick, List<String> policies) throws Exception {
     OptionsBuilder options = new OptionsBuilder();
     options.include(PolicyBench.class.getName() + "\\.");
+    if (!policies.isEmpty()) {
+      options.param("policy", policies.toArray(String[]::new));
+    }
     if (quick) {
       options.warmupIterations(1).measurementIterations(2).measurementTime(TimeValue.seconds(1));
     }

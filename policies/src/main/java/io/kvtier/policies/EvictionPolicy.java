@@ -1,5 +1,7 @@
 package io.kvtier.policies;
 
+import java.util.List;
+
 /**
  * The order in which the blocks of one tier leave it. Confined to the index. It decides and never
  * acts: it is told what happens, and asked for victims.
@@ -73,6 +75,11 @@ public interface EvictionPolicy {
    * known beforehand. A policy that takes over is told of the blocks in this order.
    */
   void forEach(BlockVisitor visitor);
+
+  /** What other policies and sizes would have hit; empty where the policy watches none. */
+  default List<WhatIf> whatIf() {
+    return List.of();
+  }
 
   /** All memory of the policy, of what it remembers of blocks that are gone too, in bytes. */
   long metadataBytes();

@@ -40,7 +40,7 @@ public final class FrequencySketch {
     int least = COUNT_MAX;
     long hash = fingerprint;
     for (int row = 0; row < 4; row++) {
-      hash = mix(hash + row);
+      hash = next(hash + row);
       least = Math.min(least, (int) (words[(int) hash & mask] >>> shift(hash)) & COUNT_MAX);
     }
     return least;
@@ -50,7 +50,7 @@ public final class FrequencySketch {
   public void add(long fingerprint) {
     long hash = fingerprint;
     for (int row = 0; row < 4; row++) {
-      hash = mix(hash + row);
+      hash = next(hash + row);
       int word = (int) hash & mask;
       int shift = shift(hash);
       if ((words[word] >>> shift & COUNT_MAX) < COUNT_MAX) {
@@ -68,7 +68,8 @@ public final class FrequencySketch {
     return (int) (hash >>> 58) & 60;
   }
 
-  private static long mix(long value) {
+  /** A row's hash from the one before: a multiplication is enough, fingerprints are mixed. */
+  private static long next(long value) {
     long z = value * 0x9E3779B97F4A7C15L;
     return z ^ z >>> 29;
   }

@@ -34,8 +34,8 @@ final class EvictionPolicyContractTest {
       all.add("lineage/" + inner);
     }
     // A small margin and small shadows: it changes its mind often.
-    all.add("auto:shadow=16:margin=0");
-    all.add("auto:shadow=16:margin=0:wear=none");
+    all.add("auto:shadow=16:margin=0:certainty=0");
+    all.add("auto:shadow=16:margin=0:certainty=0:wear=none");
     return all;
   }
 

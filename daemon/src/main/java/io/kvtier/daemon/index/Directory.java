@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.policies.BitMixer;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.SharedMemory;
@@ -256,18 +257,11 @@ public final class Directory implements AutoCloseable {
   private int hash(
       int namespaceId, int group, int keyBytes, long word0, long word1, long word2, long word3) {
     long h = seed ^ ((long) namespaceId << 32 | (long) group << 8 | keyBytes);
-    h = mix(h ^ word0);
-    h = mix(h ^ word1);
-    h = mix(h ^ word2);
-    h = mix(h ^ word3);
+    h = BitMixer.mix(h ^ word0);
+    h = BitMixer.mix(h ^ word1);
+    h = BitMixer.mix(h ^ word2);
+    h = BitMixer.mix(h ^ word3);
     return (int) (h ^ h >>> 32);
-  }
-
-  private static long mix(long z) {
-    long m = z * 0x9E3779B97F4A7C15L;
-    m ^= m >>> 32;
-    m *= 0xD6E8FEB86659FD93L;
-    return m ^ m >>> 29;
   }
 
   private int bucketHead(int hash) {
@@ -308,7 +302,7 @@ public final class Directory implements AutoCloseable {
 
   private long fingerprint(int namespaceId, int group, long first, long second) {
     long namespace = namespaceId < fingerprints.length ? fingerprints[namespaceId] : namespaceId;
-    long mixed = mix(first ^ mix(second ^ ((long) group << 32 ^ namespace)));
+    long mixed = BitMixer.mix(first ^ BitMixer.mix(second ^ ((long) group << 32 ^ namespace)));
     return mixed == 0 ? 1 : mixed;
   }
 

@@ -1,6 +1,6 @@
 package io.kvtier.daemon.index;
 
-import io.kvtier.policies.eviction.AutoPolicy;
+import io.kvtier.policies.WhatIf;
 import io.kvtier.protocol.Counter;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.Map;
@@ -102,7 +102,7 @@ final class StatsReport {
     out.append(",\"policy\":").append(quote(line.policyName()));
     out.append(",\"what_if\":[");
     String separator = "";
-    for (AutoPolicy.WhatIf other : line.whatIf()) {
+    for (WhatIf other : line.whatIf()) {
       out.append(separator).append("{\"policy\":").append(quote(other.policy()));
       out.append(",\"factor\":").append(other.factor());
       out.append(",\"references\":").append(other.references());

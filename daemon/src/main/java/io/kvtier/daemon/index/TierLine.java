@@ -4,7 +4,7 @@ import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.policies.EvictionPolicy.Removal;
 import io.kvtier.policies.EvictionPolicy.VictimFilter;
-import io.kvtier.policies.eviction.AutoPolicy;
+import io.kvtier.policies.WhatIf;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.Arrays;
 import java.util.List;
@@ -100,8 +100,8 @@ final class TierLine {
   }
 
   /** What the policy knows of tiers of other sizes; empty for one that does not watch any. */
-  List<AutoPolicy.WhatIf> whatIf() {
-    return policy instanceof AutoPolicy auto ? auto.whatIf() : List.of();
+  List<WhatIf> whatIf() {
+    return policy.whatIf();
   }
 
   SlotAllocator slots() {

@@ -1,5 +1,6 @@
 package io.kvtier.daemon.trace;
 
+import io.kvtier.policies.BitMixer;
 import java.io.BufferedWriter;
 import java.io.IOException;
 import java.io.OutputStream;
@@ -127,17 +128,11 @@ public final class TraceRecorder implements AutoCloseable {
     line.setLength(0);
     line.append("{\"timestamp\": ").append(request[0]).append(", \"hash_ids\": [");
     for (int i = 1; i < request.length; i++) {
-      line.append(i == 1 ? "" : ", ").append(mix(request[i] ^ salt) >>> 1);
+      line.append(i == 1 ? "" : ", ").append(BitMixer.mix(request[i] ^ salt) >>> 1);
     }
     out.append(line.append("]}\n"));
     written++;
     blocks += request.length - 1;
-  }
-
-  private static long mix(long z) {
-    long m = (z ^ z >>> 30) * 0xBF58476D1CE4E5B9L;
-    m = (m ^ m >>> 27) * 0x94D049BB133111EBL;
-    return m ^ m >>> 31;
   }
 
   /** Ends the recording, and waits until the file is whole. */

@@ -4,19 +4,24 @@ import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.policies.EvictionPolicyProvider;
 import io.kvtier.policies.PolicySetup;
+import io.kvtier.policies.WhatIf;
 import java.util.ArrayList;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Follows the best of its members. Each member runs in a {@link ShadowCache} that sees a sample of
  * the sequences; where another than the one in charge had more prefix hits there of late, by a
- * margin, it takes over, and the blocks move to it a few with every operation, those first that
- * would have left first. Shadows of other sizes under the policy in charge tell what the tier would
- * hit if it were smaller or larger.
+ * margin and beyond chance, it takes over, and the blocks move to it a few with every operation,
+ * those first that would have left first. Where the tier is so small that the shadows see all of
+ * it, what leaves first is what the leading shadow does not hold: the tier becomes what it would be
+ * had that member been in charge from the beginning, its memory of what is gone included. Shadows
+ * of other sizes under the policy in charge tell what the tier would hit if it were smaller or
+ * larger.
  *
  * <p>Twenty-one bytes a block beyond the policy in charge (and the one before it, until its blocks
- * have moved), and the shadows, whose size does not depend on the tier's. A change of policy
- * allocates; nothing else does.
+ * have moved), {@link Surplus} in a small tier, and the shadows, whose size does not depend on the
+ * tier's. A change of policy allocates; nothing else does.
  */
 public final class AutoPolicy implements EvictionPolicy {
   /** Makes it by name. Options: as in the constructor; {@code wear} is worn by every member. */
@@ -37,21 +42,13 @@ public final class AutoPolicy implements EvictionPolicy {
           setup.blocksMax(),
           setup.capacityBlocks(),
           members,
-          setup.count("shadow", 8192, 16, 1 << 24),
+          setup.count("shadow", 65536, 16, 1 << 24),
           setup.number("margin", 0.05, 0, 1),
-          setup.number("memory", 0.98, 0, 1),
-          setup.number("window", 0.25, 0.01, 10));
+          setup.number("memory", 0.996, 0, 1),
+          setup.number("window", 0.05, 0.01, 10),
+          setup.number("certainty", 2, 0, 10));
     }
   }
-
-  /**
-   * What a tier of another size, or under another policy, would have hit.
-   *
-   * @param factor its size, in sizes of this tier
-   * @param references the sampled touches behind the figures
-   */
-  public record WhatIf(
-      String policy, double factor, long references, long blockHits, long prefixHits) {}
 
   private static final VictimFilter ANY = block -> true;
   private static final double[] FACTORS = {0.5, 2, 10};
@@ -69,6 +66,7 @@ public final class AutoPolicy implements EvictionPolicy {
   private final double margin;
   private final double memory;
   private final double window;
+  private final double certainty;
   private final long[] fingerprints;
   private final long[] parents;
   private final int[] depths;
@@ -77,6 +75,13 @@ public final class AutoPolicy implements EvictionPolicy {
   private final ShadowCache[] members;
   private final double[] scores;
   private final long[] hitsBefore;
+
+  /** What each member hit of the last request. */
+  private final long[] requestHits;
+
+  /** The squared differences of two members' hits of a request, summed, at i * members + j. */
+  private final double[] squares;
+
   private final ShadowCache[] whatIfs = new ShadowCache[FACTORS.length];
   private long referencesBefore;
   private int inCharge;
@@ -84,6 +89,9 @@ public final class AutoPolicy implements EvictionPolicy {
 
   /** Empty when all its blocks have moved. */
   private EvictionPolicy previous;
+
+  /** What the tier holds and the leader's shadow does not; null where that sees a sample only. */
+  private final @Nullable Surplus surplus;
 
   private int shadowedBlocks;
   private int switches;
@@ -98,6 +106,7 @@ public final class AutoPolicy implements EvictionPolicy {
    * @param margin by how many hits, for each block of a shadow, a member must be ahead to take over
    * @param memory how much of the past's score is kept when a window's is added
    * @param window after how many references, for each block of a shadow, the members are compared
+   * @param certainty by how many standard errors, requests being the sample, a member must be ahead
    */
   public AutoPolicy(
       int blocksMax,
@@ -106,7 +115,9 @@ public final class AutoPolicy implements EvictionPolicy {
       int shadowBlocks,
       double margin,
       double memory,
-      double window) {
+      double window,
+      double certainty) {
+    this.certainty = certainty;
     this.blocksMax = blocksMax;
     this.capacityBlocks = capacityBlocks;
     this.shadowBlocks = shadowBlocks;
@@ -123,8 +134,14 @@ public final class AutoPolicy implements EvictionPolicy {
     }
     scores = new double[members.size()];
     hitsBefore = new long[members.size()];
+    requestHits = new long[members.size()];
+    squares = new double[members.size() * members.size()];
     current = EvictionPolicies.create(members.getFirst(), blocksMax, capacityBlocks);
     previous = new FifoPolicy(1);
+    surplus = capacityBlocks <= shadowBlocks ? new Surplus(fingerprints) : null;
+    if (surplus != null) {
+      this.members[inCharge].tell(surplus);
+    }
     askWhatIf();
     standFor(capacityBlocks);
   }
@@ -158,6 +175,9 @@ public final class AutoPolicy implements EvictionPolicy {
     depths[block] = depth;
     parents[block] = parent;
     isLeftBehind[block] = false;
+    if (surplus != null) {
+      surplus.onInsert(block);
+    }
     touched(block);
   }
 
@@ -174,6 +194,9 @@ public final class AutoPolicy implements EvictionPolicy {
   public void onRemove(int block, Removal why) {
     (isLeftBehind[block] ? previous : current).onRemove(block, why);
     isLeftBehind[block] = false;
+    if (surplus != null) {
+      surplus.onRemove(block);
+    }
   }
 
   private void touched(int block) {
@@ -181,6 +204,10 @@ public final class AutoPolicy implements EvictionPolicy {
       bringAlong(previous.victim(ANY, 1));
     }
     assembler.touch(fingerprints[block], depths[block], parents[block]);
+    if (surplus != null) {
+      // The shadows hear of it at the end of its request.
+      surplus.spare(block);
+    }
   }
 
   private void bringAlong(int block) {
@@ -191,15 +218,27 @@ public final class AutoPolicy implements EvictionPolicy {
 
   private void onRequest(RequestAssembler request) {
     long sequence = request.isFragment() ? 0 : request.sequence();
-    for (ShadowCache member : members) {
-      member.offer(request, sequence);
+    for (int i = 0; i < members.length; i++) {
+      long before = members[i].prefixHits();
+      members[i].offer(request, sequence);
+      requestHits[i] = members[i].prefixHits() - before;
     }
+    compareRequest();
     for (ShadowCache whatIf : whatIfs) {
       whatIf.offer(request, sequence);
     }
     if (members[0].references() - referencesBefore
         >= window * Math.min(shadowBlocks, shadowedBlocks)) {
       choose();
+    }
+  }
+
+  private void compareRequest() {
+    for (int i = 0; i < members.length; i++) {
+      for (int j = 0; j < members.length; j++) {
+        double apart = requestHits[i] - requestHits[j];
+        squares[i * members.length + j] += apart * apart;
+      }
     }
   }
 
@@ -214,14 +253,25 @@ public final class AutoPolicy implements EvictionPolicy {
         best = i;
       }
     }
-    double evidence = Math.min(EVIDENCE_MAX, margin * Math.min(shadowBlocks, shadowedBlocks));
-    if (previous.size() == 0 && scores[best] - scores[inCharge] > evidence) {
+    double enough = Math.min(EVIDENCE_MAX, margin * Math.min(shadowBlocks, shadowedBlocks));
+    double chance = Math.sqrt(squares[best * members.length + inCharge]);
+    for (int i = 0; i < squares.length; i++) {
+      // Not by its square, as of independent requests: those of one sequence are not.
+      squares[i] *= memory;
+    }
+    double ahead = scores[best] - scores[inCharge];
+    if (previous.size() == 0 && ahead > Math.max(enough, certainty * chance)) {
       handOver(best);
     }
   }
 
   private void handOver(int successor) {
     switches++;
+    if (surplus != null) {
+      members[inCharge].tellNobody();
+      members[successor].tell(surplus);
+      surplus.compare(members[successor], current);
+    }
     inCharge = successor;
     previous = current;
     previous.forEach(block -> isLeftBehind[block] = true);
@@ -235,8 +285,16 @@ public final class AutoPolicy implements EvictionPolicy {
     if (Math.abs(size() - shadowedBlocks) > shadowedBlocks / 16) {
       standFor(Math.max(1, size()));
     }
-    int victim = current.victim(filter, looksMax);
-    return victim == NONE && previous.size() > 0 ? previous.victim(filter, looksMax) : victim;
+    int looks = looksMax;
+    if (surplus != null) {
+      int victim = surplus.victim(filter, looksMax);
+      looks -= Math.min(looks, surplus.size());
+      if (victim != NONE || looks == 0) {
+        return victim;
+      }
+    }
+    int victim = current.victim(filter, looks);
+    return victim == NONE && previous.size() > 0 ? previous.victim(filter, looks) : victim;
   }
 
   /** The specification of the policy in charge. */
@@ -250,6 +308,7 @@ public final class AutoPolicy implements EvictionPolicy {
   }
 
   /** What was hit by the members, and by tiers of other sizes under the policy in charge. */
+  @Override
   public List<WhatIf> whatIf() {
     List<WhatIf> answers = new ArrayList<>();
     for (ShadowCache member : members) {
@@ -277,25 +336,44 @@ public final class AutoPolicy implements EvictionPolicy {
 
   @Override
   public void forEach(BlockVisitor visitor) {
-    previous.forEach(visitor);
-    current.forEach(visitor);
+    if (surplus == null) {
+      previous.forEach(visitor);
+      current.forEach(visitor);
+      return;
+    }
+    Surplus first = surplus;
+    first.forEach(visitor);
+    BlockVisitor others =
+        block -> {
+          if (!first.has(block)) {
+            visitor.visit(block);
+          }
+        };
+    previous.forEach(others);
+    current.forEach(others);
   }
 
   @Override
   public long metadataBytes() {
     long bytes = current.metadataBytes() + previous.metadataBytes() + assembler.bytes();
+    if (surplus != null) {
+      bytes += surplus.bytes();
+    }
     for (ShadowCache member : members) {
       bytes += member.bytes();
     }
     for (ShadowCache whatIf : whatIfs) {
       bytes += whatIf.bytes();
     }
-    return bytes + 21L * blocksMax;
+    return bytes + 21L * blocksMax + 8L * squares.length;
   }
 
   @Override
   public void checkInvariants() {
     current.checkInvariants();
     previous.checkInvariants();
+    if (surplus != null) {
+      surplus.checkInvariants(members[inCharge]);
+    }
   }
 }

@@ -5,7 +5,7 @@ import io.kvtier.policies.EvictionPolicyProvider;
 import io.kvtier.policies.PolicySetup;
 
 /** First in, first out. Eight bytes a block; a hit costs nothing. */
-public final class FifoPolicy extends ChainedPolicy {
+public final class FifoPolicy extends QueuePolicy {
   /** Makes it by name. */
   public static final class Provider implements EvictionPolicyProvider {
     @Override
@@ -25,28 +25,11 @@ public final class FifoPolicy extends ChainedPolicy {
    * @param blocksMax ids run from 0 to this, exclusive
    */
   public FifoPolicy(int blocksMax) {
-    super(blocksMax, 1);
-  }
-
-  @Override
-  public void onInsert(int block, int bytes, long fingerprint, int depth, long parent) {
-    chains.requireUntracked(block);
-    chains.append(0, block);
+    super(blocksMax);
   }
 
   @Override
   public void onHit(int block) {
     chains.requireTracked(block);
-  }
-
-  @Override
-  public void onRemove(int block, Removal why) {
-    chains.requireTracked(block);
-    chains.remove(0, block);
-  }
-
-  @Override
-  public int victim(VictimFilter filter, int looksMax) {
-    return firstAccepted(0, filter, looksMax);
   }
 }

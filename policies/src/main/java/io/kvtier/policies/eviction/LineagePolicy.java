@@ -3,6 +3,8 @@ package io.kvtier.policies.eviction;
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.policies.EvictionPolicyProvider;
 import io.kvtier.policies.PolicySetup;
+import io.kvtier.policies.WhatIf;
+import java.util.List;
 
 /**
  * Lets the tail of a sequence leave before its head, whatever the order of the policy that it
@@ -219,6 +221,11 @@ public final class LineagePolicy implements EvictionPolicy {
         visitor.visit(block);
       }
     });
+  }
+
+  @Override
+  public List<WhatIf> whatIf() {
+    return inner.whatIf();
   }
 
   @Override

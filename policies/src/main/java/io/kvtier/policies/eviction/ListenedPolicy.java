@@ -2,6 +2,8 @@ package io.kvtier.policies.eviction;
 
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.policies.PolicyListener;
+import io.kvtier.policies.WhatIf;
+import java.util.List;
 
 /** Tells a listener of puts, evictions and hot blocks, and counts each block's uses up to 255. */
 public final class ListenedPolicy implements EvictionPolicy {
@@ -69,6 +71,11 @@ public final class ListenedPolicy implements EvictionPolicy {
   @Override
   public void forEach(BlockVisitor visitor) {
     inner.forEach(visitor);
+  }
+
+  @Override
+  public List<WhatIf> whatIf() {
+    return inner.whatIf();
   }
 
   @Override

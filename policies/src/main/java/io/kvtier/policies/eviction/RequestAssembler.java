@@ -117,6 +117,7 @@ final class RequestAssembler {
     while (place < size - 1 && isPopular(key(place))) {
       place++;
     }
+    // Another draw than the tables that keys go to by their own bits.
     long z = key(place) * 0x9E3779B97F4A7C15L;
     return z ^ z >>> 32;
   }

@@ -11,13 +11,36 @@ import io.kvtier.policies.EvictionPolicy.VictimFilter;
  * as the sample is like the whole.
  */
 final class ShadowCache {
+  /** Hears of what a shadow holds. */
+  interface Listener {
+    void onArrival(long key);
+
+    void onDeparture(long key);
+  }
+
   private static final VictimFilter ANY = block -> true;
+  private static final Listener NOBODY =
+      new Listener() {
+        @Override
+        public void onArrival(long key) {}
+
+        @Override
+        public void onDeparture(long key) {}
+      };
 
   private final String specification;
   private final EvictionPolicy policy;
   private final int capacity;
   private final long[] keys;
   private final FingerprintTable resident;
+
+  /** The ids that no block has, from {@code policy.size()} on. */
+  private final int[] free;
+
+  private Listener listener = NOBODY;
+
+  /** How many blocks it holds when it is full: fewer than it could where the tier is smaller. */
+  private int places;
 
   /** A sequence is sampled when its name's upper bits are below this. */
   private long limit;
@@ -32,27 +55,48 @@ final class ShadowCache {
     policy = EvictionPolicies.create(specification, capacity, capacity);
     keys = new long[capacity];
     resident = new FingerprintTable(keys);
+    free = new int[capacity];
+    for (int i = 0; i < capacity; i++) {
+      free[i] = i;
+    }
+    places = capacity;
+  }
+
+  /** Who hears of arrivals and departures from now on, in place of another. */
+  void tell(Listener next) {
+    listener = next;
+  }
+
+  /** Nobody hears any more. */
+  void tellNobody() {
+    listener = NOBODY;
+  }
+
+  boolean holds(long key) {
+    return resident.get(key) != EvictionPolicy.NONE;
   }
 
   /** Sets of how many blocks this is the copy. */
   void standFor(double blocks) {
     limit = (long) (Math.min(1, capacity / blocks) * (1L << 32));
+    places = Math.clamp(Math.round(blocks), 1, capacity);
+    while (policy.size() > places) {
+      evict();
+    }
   }
 
   /** Replays a request of a sequence that is in the sample. */
   void offer(RequestAssembler request, long sequence) {
     boolean isSampled =
         request.isFragment()
-            ? limit == 1L << 32
-                || resident.get(request.parent(0)) != EvictionPolicy.NONE
-                || resident.get(request.key(0)) != EvictionPolicy.NONE
+            ? limit == 1L << 32 || holds(request.parent(0)) || holds(request.key(0))
             : (sequence & 0xffff_ffffL) < limit;
     if (!isSampled) {
       return;
     }
     int size = request.size();
     int run = 0;
-    while (run < size && resident.get(request.key(run)) != EvictionPolicy.NONE) {
+    while (run < size && holds(request.key(run))) {
       run++;
     }
     prefixHits += run;
@@ -70,15 +114,22 @@ final class ShadowCache {
       blockHits++;
       return;
     }
-    block = policy.size();
-    if (block == capacity) {
-      block = policy.victim(ANY, 1);
-      policy.onRemove(block, Removal.EVICTED);
-      resident.remove(block);
+    if (policy.size() == places) {
+      evict();
     }
+    block = free[policy.size()];
     keys[block] = key;
     resident.put(block);
     policy.onInsert(block, 1, key, depth, parent);
+    listener.onArrival(key);
+  }
+
+  private void evict() {
+    int block = policy.victim(ANY, 1);
+    policy.onRemove(block, Removal.EVICTED);
+    free[policy.size()] = block;
+    resident.remove(block);
+    listener.onDeparture(keys[block]);
   }
 
   String specification() {
@@ -98,6 +149,6 @@ final class ShadowCache {
   }
 
   long bytes() {
-    return policy.metadataBytes() + 8L * keys.length + resident.bytes();
+    return policy.metadataBytes() + 12L * keys.length + resident.bytes();
   }
 }

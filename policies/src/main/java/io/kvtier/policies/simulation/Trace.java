@@ -1,5 +1,6 @@
 package io.kvtier.policies.simulation;
 
+import io.kvtier.policies.BitMixer;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
@@ -61,10 +62,7 @@ public final class Trace {
 
   /** 64 well-mixed bits for a block. Never 0. */
   static long fingerprint(int block) {
-    long z = (block + 1) * 0x9E3779B97F4A7C15L;
-    z = (z ^ z >>> 30) * 0xBF58476D1CE4E5B9L;
-    z = (z ^ z >>> 27) * 0x94D049BB133111EBL;
-    return z ^ z >>> 31;
+    return BitMixer.mix((block + 1) * 0x9E3779B97F4A7C15L);
   }
 
   /** Collects requests. */

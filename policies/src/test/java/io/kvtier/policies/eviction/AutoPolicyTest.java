@@ -1,14 +1,20 @@
 package io.kvtier.policies.eviction;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.policies.EvictionPolicy.Removal;
+import io.kvtier.policies.WhatIf;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.SplittableRandom;
 import org.junit.jupiter.api.Test;
 
 final class AutoPolicyTest {
@@ -17,7 +23,7 @@ final class AutoPolicyTest {
   private final long[] keyOf = new long[CAPACITY];
 
   private static AutoPolicy create(String... members) {
-    return new AutoPolicy(CAPACITY, CAPACITY, List.of(members), CAPACITY, 0.05, 0.98, 0.25);
+    return new AutoPolicy(CAPACITY, CAPACITY, List.of(members), CAPACITY, 0.05, 0.98, 0.25, 2);
   }
 
   /** A request of one block. */
@@ -61,6 +67,30 @@ final class AutoPolicyTest {
   }
 
   @Test
+  void smallTier_comesToHoldWhatTheLeaderWould() {
+    AutoPolicy auto = create("lru", "lfu:halflife=20");
+    EvictionPolicy lfu = EvictionPolicies.create("lfu:halflife=20", CAPACITY, CAPACITY);
+    AutoPolicyTest alone = new AutoPolicyTest();
+    SplittableRandom random = new SplittableRandom(1);
+    for (int i = 0; i < 40_000; i++) {
+      // Popular keys among ever new ones.
+      long key = random.nextInt(3) == 0 ? 10_000 + i : (long) (600 * cube(random.nextDouble()));
+      touch(auto, key);
+      alone.touch(lfu, key);
+    }
+    assertEquals("lfu:halflife=20", auto.inCharge());
+    Set<Long> missing = new HashSet<>(alone.blockOf.keySet());
+    missing.removeAll(blockOf.keySet());
+    // The shadow hears of a request when the next one begins.
+    assertTrue(missing.size() <= 1, missing.toString());
+    auto.checkInvariants();
+  }
+
+  private static double cube(double x) {
+    return x * x * x;
+  }
+
+  @Test
   void oneMember_isThatMember() {
     AutoPolicy auto = create("lru");
     LruPolicy lru = new LruPolicy(CAPACITY);
@@ -88,7 +118,7 @@ final class AutoPolicyTest {
     for (int i = 0; i < 15_000; i++) {
       touch(policy, 1 + i % 150);
     }
-    for (AutoPolicy.WhatIf whatIf : policy.whatIf()) {
+    for (WhatIf whatIf : policy.whatIf()) {
       double ratio = (double) whatIf.prefixHits() / whatIf.references();
       assertEquals(whatIf.factor() < 1.5 ? 0 : 0.99, ratio, 0.011, whatIf.toString());
     }
