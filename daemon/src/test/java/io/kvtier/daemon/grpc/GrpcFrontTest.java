@@ -104,6 +104,7 @@ final class GrpcFrontTest {
     return List.of(
         "socket.path=" + directory.resolve("kvtier-" + port + ".sock"),
         "host.bytes=16MiB",
+        "host.keep=0",
         "host.slab_bytes=4MiB",
         "ssd.bytes=32MiB",
         "ssd.file_bytes=8MiB",
@@ -1028,7 +1029,7 @@ final class GrpcFrontTest {
   void get_whoseClientTakesNothingOffTheSocket_endsWithItsConnectionBeforeItsLeases()
       throws Exception {
     List<String> settings = new ArrayList<>(settings(1));
-    settings.addAll(List.of("grpc.port=0", "limits.lease=500ms", "host.bytes=32MiB"));
+    settings.addAll(List.of("grpc.port=0", "limits.lease=500ms", "host.bytes=32MiB", "host.keep=0"));
     try (Daemon impatient = new Daemon(ConfigLoader.load(null, settings))) {
       String[] hostAndPort = String.valueOf(impatient.grpcAddress()).split(":", -1);
       address = SocketAddress.inetSocketAddress(Integer.parseInt(hostAndPort[1]), hostAndPort[0]);
