@@ -137,6 +137,18 @@ build_java() {
   if command -v flock >/dev/null 2>&1; then exec 9>&-; fi
 }
 
+# Flags of every JVM that may open Chronicle's ledger: what it reaches into, and that it reports its use to nobody.
+# shellcheck disable=SC2034  # used by who sources this
+CHRONICLE_FLAGS=(
+  --add-exports=java.base/jdk.internal.ref=ALL-UNNAMED
+  --add-exports=java.base/sun.nio.ch=ALL-UNNAMED
+  --add-exports=jdk.compiler/com.sun.tools.javac.file=ALL-UNNAMED
+  --add-opens=java.base/java.lang=ALL-UNNAMED
+  --add-opens=java.base/java.lang.reflect=ALL-UNNAMED
+  -Dchronicle.analytics.disable=true
+  -Dchronicle.announcer.disable=true
+)
+
 # The class path of a module that has a main class.
 class_path() {
   printf '%s' "$KVTIER_ROOT/$1/target/kvtier-$1-$KVTIER_VERSION.jar:$KVTIER_ROOT/$1/target/lib/*"

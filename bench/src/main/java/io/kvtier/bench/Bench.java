@@ -23,6 +23,8 @@ import picocli.CommandLine.Spec;
       Bench.DirectoryCommand.class,
       Bench.PoliciesCommand.class,
       Bench.SsdCommand.class,
+      Bench.LedgersCommand.class,
+      Bench.CodecsCommand.class,
       Bench.PeerCommand.class,
       Bench.TcpPeerCommand.class
     })
@@ -87,6 +89,22 @@ public final class Bench implements Runnable {
     @Override
     void measure(Report report, boolean quick) throws Exception {
       PolicyBench.run(report, quick, policies);
+    }
+  }
+
+  @Command(name = "ledgers", description = "The tiers' durable directories with a million rows.")
+  static final class LedgersCommand extends Measuring {
+    @Override
+    void measure(Report report, boolean quick) throws Exception {
+      new LedgerBench(report, quick).run();
+    }
+  }
+
+  @Command(name = "codecs", description = "The codecs on blocks like real ones.")
+  static final class CodecsCommand extends Measuring {
+    @Override
+    void measure(Report report, boolean quick) throws Exception {
+      CodecBench.run(report, quick);
     }
   }
 

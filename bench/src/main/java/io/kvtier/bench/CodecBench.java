@@ -1,0 +1,87 @@
+package io.kvtier.bench;
+
+import io.kvtier.tiers.codec.BlockCodec;
+import io.kvtier.tiers.codec.BlockCodecs;
+import io.kvtier.tiers.codec.CodecException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.Random;
+
+/**
+ * The codecs on blocks as a cache has them: bf16 values {@code [token, channel]}, normally
+ * distributed, each channel with a scale of its own. One thread; a GB is 10^9 raw bytes.
+ */
+final class CodecBench {
+  private static final int CHANNELS = 1024;
+  private static final int BLOCK_BYTES = 2 << 20;
+  private static final int BLOCKS = 8;
+  private static final String[] CODECS = {"zstd", "planes"};
+
+  private CodecBench() {}
+
+  static void run(Report report, boolean quick) throws Exception {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment raw = arena.allocate((long) BLOCKS * BLOCK_BYTES, 4096);
+      fill(raw);
+      MemorySegment back = arena.allocate(raw.byteSize(), 4096);
+      Rounds measured = Rounds.measure(quick ? 1 : 3, quick ? 2 : 7, into -> pass(into, raw, back));
+      for (String codec : CODECS) {
+        String row = "codec_" + codec + "_";
+        report.add(new Row(row + "ratio", measured.median(row + "ratio"), "x", "not encoded", 1));
+        report.add(measured.row(row + "encode_gbps", "GB/s", "memcpy_gbps"));
+        report.add(measured.row(row + "decode_gbps", "GB/s", "memcpy_gbps"));
+      }
+    }
+  }
+
+  private static void pass(Rounds into, MemorySegment raw, MemorySegment back)
+      throws CodecException {
+    long started = System.nanoTime();
+    back.copyFrom(raw);
+    into.add("memcpy_gbps", raw.byteSize() / (double) (System.nanoTime() - started));
+    for (String name : CODECS) {
+      BlockCodec codec = BlockCodecs.create(name);
+      long bound = codec.boundBytes(BLOCK_BYTES);
+      int[] lengths = new int[BLOCKS];
+      try (Arena targets = Arena.ofConfined()) {
+        MemorySegment encoded = targets.allocate(bound * BLOCKS).fill((byte) 0);
+        long total = 0;
+        started = System.nanoTime();
+        for (int i = 0; i < BLOCKS; i++) {
+          lengths[i] = codec.encode(block(raw, i), encoded.asSlice(i * bound, bound));
+          total += lengths[i];
+        }
+        long encodeNs = System.nanoTime() - started;
+        started = System.nanoTime();
+        for (int i = 0; i < BLOCKS; i++) {
+          codec.decode(encoded.asSlice(i * bound, lengths[i]), block(back, i));
+        }
+        long decodeNs = System.nanoTime() - started;
+        if (raw.mismatch(back) != -1) {
+          throw new IllegalStateException(name + " decodes to something else");
+        }
+        into.add("codec_" + name + "_ratio", raw.byteSize() / (double) total);
+        into.add("codec_" + name + "_encode_gbps", raw.byteSize() / (double) encodeNs);
+        into.add("codec_" + name + "_decode_gbps", raw.byteSize() / (double) decodeNs);
+      }
+    }
+  }
+
+  private static MemorySegment block(MemorySegment blocks, int index) {
+    return blocks.asSlice((long) index * BLOCK_BYTES, BLOCK_BYTES);
+  }
+
+  private static void fill(MemorySegment raw) {
+    Random random = new Random(1);
+    double[] scales = new double[CHANNELS];
+    for (int channel = 0; channel < CHANNELS; channel++) {
+      scales[channel] = Math.exp(random.nextGaussian());
+    }
+    for (long i = 0; i < raw.byteSize() / 2; i++) {
+      double value = random.nextGaussian() * scales[(int) (i % CHANNELS)];
+      raw.setAtIndex(
+          ValueLayout.JAVA_SHORT, i, (short) (Float.floatToRawIntBits((float) value) >>> 16));
+    }
+  }
+}
