@@ -120,6 +120,8 @@ public final class Daemon implements AutoCloseable {
                 ssd.queueDepth(),
                 copy.inlineBytes(),
                 host.freeTarget(),
+                ssd.scrubBytesPerSecond(),
+                ssd.writeBytesPerDay(),
                 limits.leaseNs(),
                 limits.leaseNsMax(),
                 limits.deadlineNs(),

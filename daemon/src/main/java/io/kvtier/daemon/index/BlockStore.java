@@ -57,6 +57,8 @@ final class BlockStore implements Mover.Listener {
   private final SsdLane[] lanes;
   private final HostRows hostRows;
   private final Ingestion ingestion;
+  private final WriteBudget budget;
+  private final Scrubber scrubber;
   private final LongQueue checksumBacklog;
   private final ClassQueues promotions;
   private final ClassQueues.Server servePromotion = this::servePromotion;
@@ -94,6 +96,8 @@ final class BlockStore implements Mover.Listener {
         new Ingestion(this, directory, host, ssd, context.ssdAdmission(), context.counters());
     directory.watch(this::recount);
     this.mover = new Mover(context, limits, namespaces, host, ssd, lanes, this);
+    this.budget = new WriteBudget(limits.ssdWriteBytesPerDay());
+    this.scrubber = new Scrubber(directory, ssd, mover, limits.scrubBytesPerSecond());
     this.slabs = context.slabs();
     this.counters = context.counters();
     this.clock = context.clock();
@@ -410,15 +414,50 @@ final class BlockStore implements Mover.Listener {
     endUse(block);
   }
 
+  @Override
+  public void onScrubbed(int block, Status status) {
+    scrubber.finished();
+    directory.addUses(block, 1);
+    counters.add(Counter.SCRUBBED, 1);
+    if (status == Status.IO_ERROR) {
+      counters.add(Counter.IO_ERRORS, 1);
+      laneOf(block).fence().failed(clock.getAsLong());
+    } else if (status == Status.CORRUPT) {
+      counters.add(Counter.CORRUPT, 1);
+      counters.add(Counter.SCRUBBED_CORRUPT, 1);
+      dropScrubbed(block);
+    }
+    endUse(block);
+  }
+
+  private void dropScrubbed(int block) {
+    switch (host.state(block)) {
+      case NONE -> {
+        if (ssd.isResident(block)) {
+          counters.add(Counter.DROPPED, 1);
+          remove(block);
+        }
+      }
+      case RESIDENT, LEAVING -> ssd.leave(block);
+      // Being read just now: who reads finds the damage, too.
+      case RESERVED, STAGING -> {}
+    }
+  }
+
   // ---- deletion
 
-  /** Takes a block out of sight; its slots follow when nothing needs them. */
+  /** A client deletes a block. */
   void delete(int block) {
+    counters.add(Counter.DELETED, 1);
+    remove(block);
+  }
+
+  /** Takes a block out of sight; its slots follow when nothing needs them. */
+  private void remove(int block) {
     directory.addUses(block, 1);
     forget(block);
     host.leave(block);
     ssd.leave(block);
-    counters.add(Counter.DELETED, 1);
     listener.onHostSettled(block, Status.MISS);
     endUse(block);
   }
@@ -455,7 +494,7 @@ final class BlockStore implements Mover.Listener {
       settle(block);
     } else {
       counters.add(Counter.DROPPED, 1);
-      delete(block);
+      remove(block);
     }
   }
 
@@ -499,7 +538,8 @@ final class BlockStore implements Mover.Listener {
           ssd.state(block) != CopyState.NONE
               || !isAnyOpen()
               || startStore(block, true)
-              || isSsdBusy();
+              || isSsdBusy()
+              || !budget.isOpen();
       if (isRoomBelow) {
         return false;
       }
@@ -525,20 +565,31 @@ final class BlockStore implements Mover.Listener {
    *     every slot there is in use
    */
   boolean startStore(int block, boolean evict) {
-    if (!mover.canStore() || !allocateSsd(block)) {
+    if (!budget.isOpen() || !mover.canStore() || !allocateSsd(block)) {
       return false;
     }
     if (!mover.store(block, evict)) {
       ssd.takeBack(block);
       return false;
     }
+    budget.spend(blockBytes(block));
     ssd.setState(block, CopyState.STAGING);
     return true;
   }
 
   /** Whether a store that could not be started may be, soon. */
   boolean mayStoreSoon() {
-    return isAnyOpen() && isSsdBusy();
+    return isAnyOpen() && (isSsdBusy() || !budget.isOpen());
+  }
+
+  /** Whether no more may be written to SSD for the moment. */
+  boolean isOutOfBudget() {
+    return !budget.isOpen();
+  }
+
+  /** Whether blocks on SSD are read in the background. */
+  boolean isScrubbing() {
+    return scrubber.isActive();
   }
 
   private boolean allocateSsd(int block) {
@@ -674,6 +725,8 @@ final class BlockStore implements Mover.Listener {
     if (promotions.size() > 0) {
       promotions.serve(host.slots().classes(), servePromotion);
     }
+    budget.advance(nowNs);
+    scrubber.advance(nowNs);
     ingestion.advance();
     host.drain(evictFromHost);
     ssd.drain(dropSsdCopy);

@@ -55,6 +55,8 @@ public final class IndexAgent {
       int ssdDepth,
       int inlineChecksumBytes,
       double freeTarget,
+      long scrubBytesPerSecond,
+      long ssdWriteBytesPerDay,
       long leaseNs,
       long leaseNsMax,
       long deadlineNs,
@@ -266,7 +268,10 @@ public final class IndexAgent {
     if (waitsForClient) {
       return 1; // a client that makes room in its completion ring rings no bell
     }
-    return index.hasDeadlines() || !index.store().isIdle() ? 5 : 500;
+    if (index.hasDeadlines() || !index.store().isIdle()) {
+      return 5;
+    }
+    return index.store().isScrubbing() ? 250 : 500;
   }
 
   /** For tests: that nothing contradicts anything. */

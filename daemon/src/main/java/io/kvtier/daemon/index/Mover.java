@@ -2,6 +2,7 @@ package io.kvtier.daemon.index;
 
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.slots.SlotAllocator;
+import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
 import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.MemorySegment;
@@ -25,6 +26,9 @@ final class Mover {
     /** A read from SSD is over, well or not. */
     void onLoaded(int block, Status status);
 
+    /** A block on SSD was read only to see whether it is whole. */
+    void onScrubbed(int block, Status status);
+
     /**
      * A write to SSD is over, well or not.
      *
@@ -39,6 +43,7 @@ final class Mover {
   private static final byte PLAIN = 0;
   private static final byte EVICT = 1;
   private static final byte AUDIT = 2;
+  private static final byte SCRUB = 3;
 
   private final Directory directory;
   private final Namespaces namespaces;
@@ -57,6 +62,7 @@ final class Mover {
   private final Consumer<Transfer> onSsd = this::settleSsd;
   private int poolFree;
   private long generation;
+  private int scrubs;
   private double ssdReadNsPerByte = 1.0 / 2.0;
 
   Mover(
@@ -108,6 +114,28 @@ final class Mover {
     }
     Transfer transfer = take(block, Transfer.Kind.LOAD, priority, PLAIN);
     return laneOf(block).offer(transfer) ? started(block) : takeBack();
+  }
+
+  /**
+   * Reads a block from its SSD slot into other memory, to verify it; false when that can't be
+   * started now.
+   */
+  boolean scrub(int block, MemorySegment memory) {
+    if (poolFree == 0) {
+      return false;
+    }
+    Transfer transfer = pool[stack[--poolFree]];
+    purpose[transfer.poolIndex] = SCRUB;
+    describe(transfer, block, Transfer.Kind.LOAD, STORE_PRIORITY);
+    transfer.slab = memory;
+    transfer.slabOffset = 0;
+    int ssdSlotBytes = ssd.slots().slotBytes(ssd.slots().classOf(ssd.slot(block)));
+    transfer.slotBytes = ssdSlotBytes - SlotHeaderDescriptor.HEADER_BYTES;
+    if (!laneOf(block).offer(transfer)) {
+      return takeBack();
+    }
+    scrubs++;
+    return started(block);
   }
 
   /** Whether a store could be handed over now, on some device. */
@@ -184,14 +212,19 @@ final class Mover {
   }
 
   private void fill(Transfer transfer, int block, Transfer.Kind kind, int priority) {
+    describe(transfer, block, kind, priority);
     SlotAllocator hostSlots = host.slots();
     int slot = host.slot(block);
-    transfer.kind = kind;
-    transfer.block = block;
-    transfer.priority = priority;
     transfer.slab = slabs.apply(hostSlots.regionOf(slot));
     transfer.slabOffset = hostSlots.offsetOf(slot);
     transfer.slotBytes = hostSlots.slotBytes(hostSlots.classOf(slot));
+  }
+
+  /** Fills in everything but where the bytes are in memory. */
+  private void describe(Transfer transfer, int block, Transfer.Kind kind, int priority) {
+    transfer.kind = kind;
+    transfer.block = block;
+    transfer.priority = priority;
     transfer.length = (int) namespaces.of(directory, block).blockBytes();
     transfer.checksum = directory.checksum(block);
     transfer.status = Status.OK;
@@ -239,6 +272,12 @@ final class Mover {
     Status status = transfer.status;
     boolean evict = purpose[transfer.poolIndex] == EVICT;
     boolean isLoad = transfer.kind == Transfer.Kind.LOAD;
+    if (purpose[transfer.poolIndex] == SCRUB) {
+      scrubs--;
+      giveBack(transfer);
+      listener.onScrubbed(block, status);
+      return;
+    }
     if (isLoad && status == Status.OK) {
       ssdReadNsPerByte += 0.1 * ((double) transfer.elapsedNs / transfer.length - ssdReadNsPerByte);
     }
@@ -291,12 +330,12 @@ final class Mover {
     return checksums.hasFinished();
   }
 
+  /** Whether nothing is under way that anybody asked for. */
   boolean isIdle() {
+    boolean isForgotten = true;
     for (SsdLane lane : lanes) {
-      if (!lane.isIdle()) {
-        return false;
-      }
+      isForgotten &= lane.isForgotten();
     }
-    return checksums.inFlight() == 0;
+    return isForgotten && ssdInFlight() == scrubs && checksums.inFlight() == 0;
   }
 }

@@ -137,6 +137,6 @@ final class Scans {
 
   /** Whether each round may find something to do by itself. */
   boolean isBusy() {
-    return scanning > 0 && store.isIdle();
+    return scanning > 0 && store.isIdle() && !store.isOutOfBudget();
   }
 }

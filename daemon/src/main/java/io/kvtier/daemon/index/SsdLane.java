@@ -157,7 +157,12 @@ final class SsdLane {
     return rowsForgotten;
   }
 
+  /** Whether all rows that were to go have gone. */
+  boolean isForgotten() {
+    return rowsForgotten == rowsQueued;
+  }
+
   boolean isIdle() {
-    return pipeline.inFlight() == 0 && rowsForgotten == rowsQueued;
+    return pipeline.inFlight() == 0 && isForgotten();
   }
 }

@@ -167,6 +167,8 @@ final class IndexHarness implements AutoCloseable {
                 8,
                 inlineChecksumBytes,
                 0,
+                0,
+                0,
                 30_000_000_000L,
                 600_000_000_000L,
                 5_000_000_000L,

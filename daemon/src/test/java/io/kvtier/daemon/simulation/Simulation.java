@@ -219,6 +219,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 ssdDepth,
                 random.nextBoolean() ? PAGE : 0,
                 0.05,
+                random.nextBoolean() ? 0 : 1 << random.nextInt(28),
+                random.nextInt(4) == 0 ? 1L << (30 + random.nextInt(12)) : 0,
                 30_000_000_000L,
                 600_000_000_000L,
                 1_000_000_000L,
@@ -408,6 +410,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         toClose.add(session);
       }
     }
+    // What waits for the next hour's writes is let go on.
+    nowNs += 3_600_000_000_000L;
     for (int round = 0; round < 2_000; round++) {
       nowNs += 1_000_000;
       round();

@@ -1,0 +1,45 @@
+package io.kvtier.daemon.index;
+
+/**
+ * How much may be written to SSD, so that the devices last: an even rate, and what was not used of
+ * the last hour. Who finds nothing left waits; nothing is dropped for it.
+ */
+final class WriteBudget {
+  private static final double DAY_NS = 86_400e9;
+  private static final double HOUR_NS = 3_600e9;
+
+  private final double bytesPerNs;
+  private final double bytesMax;
+  private double bytes;
+  private long lastNs = Long.MIN_VALUE;
+
+  /**
+   * A budget of an hour, to begin with.
+   *
+   * @param bytesPerDay 0: no limit
+   */
+  WriteBudget(long bytesPerDay) {
+    bytesPerNs = bytesPerDay == 0 ? 0 : bytesPerDay / DAY_NS;
+    bytesMax = bytesPerNs * HOUR_NS;
+    bytes = bytesMax;
+  }
+
+  /** Lets time pass. */
+  void advance(long nowNs) {
+    if (lastNs != Long.MIN_VALUE && nowNs > lastNs) {
+      bytes = Math.min(bytesMax, bytes + (nowNs - lastNs) * bytesPerNs);
+    }
+    lastNs = nowNs;
+  }
+
+  /** Whether anything may be written now. */
+  boolean isOpen() {
+    // The last block may go beyond it: the time until the next is as much longer.
+    return bytesPerNs == 0 || bytes > 0;
+  }
+
+  /** Counts what is written. */
+  void spend(long written) {
+    bytes -= bytesPerNs == 0 ? 0 : written;
+  }
+}
