@@ -41,7 +41,7 @@ class Survivor:
 
     def keeper(self) -> int | None:
         """The process that holds the memory."""
-        note = self.daemon.folder / "state" / "slabs"
+        note = self.daemon.folder / "state" / "memory"
         if not note.exists():
             return None
         lines = dict(line.split("=", 1) for line in note.read_text().splitlines() if "=" in line)
@@ -158,9 +158,9 @@ def test_keeper_holdsTheMemoryAndNothingElse(survivor: Survivor) -> None:
     survivor.start()
     keeper = survivor.keeper()
     targets = [os.readlink(one) for one in Path(f"/proc/{keeper}/fd").iterdir()]
-    others = [one for one in targets if not one.startswith(("/memfd:kvtier-slab-", "pipe:", "/dev/null"))]
+    others = [one for one in targets if not one.startswith(("/memfd:kvtier-", "pipe:", "/dev/null"))]
     assert others == []
-    assert sum(one.startswith("/memfd:") for one in targets) == 8
+    assert sum(one.startswith("/memfd:kvtier-slab-") for one in targets) == 8
 
 
 def test_ssdFileDamaged_blockIsAMiss_neverWrongBytes(survivor: Survivor) -> None:

@@ -68,7 +68,7 @@ final class SsdBlocks implements AutoCloseable {
     hostSlots = (int) (hostBytes / blockBytes);
     ssdSlots = (int) (fileBytes / slotBytes());
     checksums = new int[hostSlots];
-    slabs = new SlabStore(1, hostBytes, null);
+    slabs = new SlabStore(1, hostBytes);
     device = new FileDevice(directory, 1, fileBytes);
     for (int i = 0; i < hostSlots; i++) {
       MemorySegment block = slabs.mapping(0).asSlice((long) i * blockBytes, blockBytes);

@@ -1,11 +1,15 @@
 package io.kvtier.daemon;
 
 import io.kvtier.daemon.config.KvtierdConfig.HostConfig;
+import io.kvtier.daemon.config.KvtierdConfig.HostLedger;
 import io.kvtier.protocol.SocketPaths;
-import io.kvtier.tiers.host.KeptSlabs;
+import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.host.KeptMemory;
 import io.kvtier.tiers.host.SlabStore;
 import io.kvtier.tiers.ledger.ChronicleLedger;
 import io.kvtier.tiers.ledger.Ledger;
+import io.kvtier.tiers.ledger.MappedLedger;
 import io.kvtier.tiers.ledger.NoLedger;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.io.IOException;
@@ -16,6 +20,7 @@ import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.attribute.PosixFilePermissions;
+import java.security.SecureRandom;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.Objects;
@@ -49,13 +54,25 @@ final class HostTier implements AutoCloseable {
   HostTier(HostConfig config, Path socket, int blocksMax) throws IOException {
     slots = new SlotAllocator(config.slabs(), config.slabBytes(), SLOT_ALIGNMENT);
     try {
-      Path directory = config.keepNs() == 0 ? null : directory(config, socket);
-      KeptSlabs kept =
-          directory == null
-              ? null
-              : keep(new KeptSlabs(directory, Math.ceilDiv(config.keepNs(), 1_000_000_000L)));
-      slabs = keep(new SlabStore(config.slabs(), config.slabBytes(), kept));
-      ledger = directory == null ? new NoLedger() : keep(ledger(directory, blocksMax));
+      if (config.keepNs() == 0) {
+        slabs = keep(new SlabStore(config.slabs(), config.slabBytes()));
+        ledger = new NoLedger();
+      } else {
+        Path directory = directory(config, socket);
+        long seconds = Math.ceilDiv(config.keepNs(), 1_000_000_000L);
+        KeptMemory kept = keep(new KeptMemory(directory, seconds));
+        boolean isMapped = config.ledger() == HostLedger.MAPPED;
+        long besideBytes =
+            isMapped
+                ? MappedLedger.bytesFor(config.slabs(), config.slabBytes())
+                : SharedMemory.PAGE_BYTES;
+        slabs = keep(new SlabStore(config.slabs(), config.slabBytes(), besideBytes, kept));
+        ledger =
+            keep(
+                isMapped
+                    ? new MappedLedger(slabs.beside(), config.slabs(), config.slabBytes())
+                    : chronicle(directory, blocksMax));
+      }
     } catch (IOException | RuntimeException e) {
       close();
       throw e;
@@ -68,16 +85,22 @@ final class HostTier implements AutoCloseable {
     }
   }
 
-  private Ledger ledger(Path directory, int blocksMax) throws IOException {
+  private Ledger chronicle(Path directory, int blocksMax) throws IOException {
     ChronicleLedger opened =
         new ChronicleLedger(directory.resolve("ledger"), Math.min(slots.slotsMax(), blocksMax));
     if (!opened.openingReport().isEmpty()) {
       LOG.warn("{}", opened.openingReport());
     }
-    if (!opened.layout().equals(slabs.id())) {
-      // It tells of other memory.
+    // The file may tell of other memory than this.
+    long id = Words.getLong(slabs.beside(), 0);
+    if (id == 0) {
+      id = new SecureRandom().nextLong() | 1;
+      Words.putLong(slabs.beside(), 0, id);
+    }
+    String layout = Long.toHexString(id);
+    if (!opened.layout().equals(layout)) {
       opened.clear();
-      opened.setLayout(slabs.id());
+      opened.setLayout(layout);
       opened.commit(false);
     }
     return opened;

@@ -130,7 +130,9 @@ public final class ConfigLoader {
     require("host.free_target", free >= 0 && free <= 0.25, "0 to 0.25");
     long keep = get("host.keep", ConfigLoader::keep, "a duration such as 10min, or 0");
     Path directory = get("host.directory", Path::of, "a path");
-    return new KvtierdConfig.HostConfig(bytes, slab, policy, free, keep, directory);
+    KvtierdConfig.HostLedger ledger =
+        get("host.ledger", ConfigLoader::hostLedger, "mapped or chronicle");
+    return new KvtierdConfig.HostConfig(bytes, slab, policy, free, keep, directory, ledger);
   }
 
   private KvtierdConfig.SsdConfig ssd() {
@@ -172,6 +174,14 @@ public final class ConfigLoader {
     return switch (text) {
       case "kill" -> false;
       case "power" -> true;
+      default -> throw new IllegalArgumentException(text);
+    };
+  }
+
+  private static KvtierdConfig.HostLedger hostLedger(String text) {
+    return switch (text) {
+      case "mapped" -> KvtierdConfig.HostLedger.MAPPED;
+      case "chronicle" -> KvtierdConfig.HostLedger.CHRONICLE;
       default -> throw new IllegalArgumentException(text);
     };
   }

@@ -19,6 +19,14 @@ public record KvtierdConfig(
   /** The local socket and who may use it. */
   public record SocketConfig(Path path, List<String> users, List<String> groups, int mode) {}
 
+  /** How it is written down what stands in memory. */
+  public enum HostLedger {
+    /** In the memory that stays, a row for each slot. */
+    MAPPED,
+    /** In a Chronicle map. */
+    CHRONICLE
+  }
+
   /**
    * The host tier.
    *
@@ -26,7 +34,13 @@ public record KvtierdConfig(
    * @param directory where it is written down what stands in it
    */
   public record HostConfig(
-      long bytes, long slabBytes, String policy, double freeTarget, long keepNs, Path directory) {
+      long bytes,
+      long slabBytes,
+      String policy,
+      double freeTarget,
+      long keepNs,
+      Path directory,
+      HostLedger ledger) {
     /** How many slabs. */
     public int slabs() {
       return (int) (bytes / slabBytes);

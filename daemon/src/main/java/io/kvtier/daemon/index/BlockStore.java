@@ -726,7 +726,6 @@ final class BlockStore implements Mover.Listener {
       promotions.serve(host.slots().classes(), servePromotion);
     }
     budget.advance(nowNs);
-    scrubber.advance(nowNs);
     ingestion.advance();
     host.drain(evictFromHost);
     ssd.drain(dropSsdCopy);
@@ -735,6 +734,8 @@ final class BlockStore implements Mover.Listener {
         evictAhead(sizeClass);
       }
     }
+    // With what others leave of the pipelines.
+    scrubber.advance(nowNs);
   }
 
   private void evictAhead(int sizeClass) {
@@ -824,6 +825,11 @@ final class BlockStore implements Mover.Listener {
     out.append(", ssd ").append(mover.ssdInFlight());
     out.append(", backlog ").append(checksumBacklog.size());
     out.append(", promotions ").append(promotions.size());
+    out.append(", ingestion ").append(ingestion.waiting());
+    out.append(budget.isOpen() ? "" : ", no budget");
+    for (SsdLane lane : lanes) {
+      out.append("; device ").append(lane.number()).append(": ").append(lane);
+    }
     SlotAllocator slots = host.slots();
     for (int i = 0; i < slots.classes(); i++) {
       out.append("; host class ").append(i).append(": regions ").append(slots.regionsOfClass(i));

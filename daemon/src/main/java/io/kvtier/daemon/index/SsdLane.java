@@ -162,6 +162,19 @@ final class SsdLane {
     return rowsForgotten == rowsQueued;
   }
 
+  @Override
+  public String toString() {
+    return inFlight()
+        + " in flight, "
+        + stores
+        + " of them stores, "
+        + rowsToForget.size()
+        + " rows to forget, "
+        + (rowsQueued - rowsForgotten - rowsToForget.size())
+        + " being forgotten"
+        + (fence.isOpen() ? "" : ", fenced");
+  }
+
   boolean isIdle() {
     return pipeline.inFlight() == 0 && isForgotten();
   }

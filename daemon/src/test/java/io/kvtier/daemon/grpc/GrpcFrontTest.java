@@ -1029,7 +1029,8 @@ final class GrpcFrontTest {
   void get_whoseClientTakesNothingOffTheSocket_endsWithItsConnectionBeforeItsLeases()
       throws Exception {
     List<String> settings = new ArrayList<>(settings(1));
-    settings.addAll(List.of("grpc.port=0", "limits.lease=500ms", "host.bytes=32MiB", "host.keep=0"));
+    settings.addAll(
+        List.of("grpc.port=0", "limits.lease=500ms", "host.bytes=32MiB", "host.keep=0"));
     try (Daemon impatient = new Daemon(ConfigLoader.load(null, settings))) {
       String[] hostAndPort = String.valueOf(impatient.grpcAddress()).split(":", -1);
       address = SocketAddress.inetSocketAddress(Integer.parseInt(hostAndPort[1]), hostAndPort[0]);

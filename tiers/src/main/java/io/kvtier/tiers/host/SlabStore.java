@@ -7,8 +7,8 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
-import java.util.UUID;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -22,33 +22,47 @@ public final class SlabStore implements AutoCloseable {
   private final MemorySegment[] mappings;
   private final long slabBytes;
   private final boolean isAdopted;
-  private final String id;
+  private @Nullable Descriptor besideFile;
+  private MemorySegment beside = MemorySegment.NULL;
+
+  /** Makes and maps all slabs; they go with this process. */
+  public SlabStore(int slabs, long slabBytes) throws IOException {
+    this(slabs, slabBytes, 0, null);
+  }
 
   /**
    * Makes and maps all slabs, or takes over those that an earlier daemon left.
    *
+   * @param besideBytes memory that comes and goes with the slabs; none of it is taken before it is
+   *     used
    * @param kept sees to it that they outlive this process; null: they don't
    * @throws IOException naming the slab when the machine has not that much memory
    */
-  public SlabStore(int slabs, long slabBytes, @Nullable KeptSlabs kept) throws IOException {
+  public SlabStore(int slabs, long slabBytes, long besideBytes, @Nullable KeptMemory kept)
+      throws IOException {
     this.slabBytes = slabBytes;
     writable = new Descriptor[slabs];
     readOnly = new Descriptor[slabs];
     mappings = new MemorySegment[slabs];
-    KeptSlabs.Found found = kept == null ? null : kept.find(slabs, slabBytes);
+    List<KeptMemory.Wanted> wanted = wanted(slabs, slabBytes, besideBytes);
+    KeptMemory.Found found = kept == null ? null : kept.find(wanted);
     isAdopted = found != null;
-    id = found != null ? found.id() : UUID.randomUUID().toString();
     if (found == null) {
       requireMemory(slabs * slabBytes);
     }
     try {
+      List<Descriptor> files = found != null ? found.files() : create(wanted);
+      besideFile = files.get(slabs);
       for (int i = 0; i < slabs; i++) {
-        writable[i] =
-            found != null ? found.slabs().get(i) : SharedMemory.create(nameOf(i), slabBytes);
+        writable[i] = files.get(i);
         readOnly[i] = SharedMemory.readOnly(writable[i]);
         mappings[i] = SharedMemory.map(writable[i], slabBytes, true, arena);
         SharedMemory.adviseHugePages(mappings[i]);
         SharedMemory.populate(writable[i], mappings[i]);
+      }
+      beside = SharedMemory.map(besideFile, wanted.get(slabs).bytes(), true, arena);
+      if (kept != null) {
+        kept.keep(files, found);
       }
     } catch (IOException e) {
       close();
@@ -62,19 +76,29 @@ public final class SlabStore implements AutoCloseable {
               + "; lower host.bytes",
           e);
     }
-    try {
-      if (kept != null) {
-        kept.keep(id, List.of(writable), found);
-      }
-    } catch (IOException | RuntimeException e) {
-      close();
-      throw e;
-    }
   }
 
-  /** The name of a slab's memory file. */
-  static String nameOf(int slab) {
-    return "kvtier-slab-" + slab;
+  private static List<KeptMemory.Wanted> wanted(int slabs, long slabBytes, long besideBytes) {
+    List<KeptMemory.Wanted> wanted = new ArrayList<>();
+    for (int i = 0; i < slabs; i++) {
+      wanted.add(new KeptMemory.Wanted("kvtier-slab-" + i, slabBytes));
+    }
+    wanted.add(
+        new KeptMemory.Wanted("kvtier-rows", Math.max(SharedMemory.PAGE_BYTES, besideBytes)));
+    return wanted;
+  }
+
+  private static List<Descriptor> create(List<KeptMemory.Wanted> wanted) throws IOException {
+    List<Descriptor> files = new ArrayList<>();
+    try {
+      for (KeptMemory.Wanted one : wanted) {
+        files.add(SharedMemory.create(one.name(), one.bytes()));
+      }
+      return files;
+    } catch (IOException e) {
+      files.forEach(Descriptor::close);
+      throw e;
+    }
   }
 
   /** Whether an earlier daemon left these slabs, with blocks in them. */
@@ -82,9 +106,9 @@ public final class SlabStore implements AutoCloseable {
     return isAdopted;
   }
 
-  /** Names the memory, and no other ever: what was written down about it holds for it alone. */
-  public String id() {
-    return id;
+  /** The memory that comes and goes with the slabs: zeros, or what an earlier daemon left there. */
+  public MemorySegment beside() {
+    return beside;
   }
 
   /** Taking more than there is would not fail: the kernel would kill somebody. */
@@ -132,6 +156,9 @@ public final class SlabStore implements AutoCloseable {
       if (readOnly[i] != null) {
         readOnly[i].close();
       }
+    }
+    if (besideFile != null) {
+      besideFile.close();
     }
     arena.close();
   }

@@ -49,11 +49,21 @@ final class LedgerNames {
    * @throws IOException when it can't be read, or is damaged
    */
   static LedgerNames read(Path file) throws IOException {
-    ByteBuffer bytes = ByteBuffer.wrap(Files.readAllBytes(file));
+    return of(Files.readAllBytes(file), "'" + file + "'");
+  }
+
+  /**
+   * Reads what {@link #bytes} made.
+   *
+   * @param where for the error
+   * @throws IOException when the bytes are damaged
+   */
+  static LedgerNames of(byte[] encoded, String where) throws IOException {
+    ByteBuffer bytes = ByteBuffer.wrap(encoded);
     try {
       int checksum = bytes.getInt();
       if (checksum != checksum(bytes) || bytes.getInt() != VERSION) {
-        throw new IOException("'" + file + "' is damaged, or of another version");
+        throw new IOException(where + " is damaged, or of another version");
       }
       LedgerNames names = new LedgerNames();
       names.places = bytes.getLong();
@@ -67,12 +77,12 @@ final class LedgerNames {
       }
       return names;
     } catch (BufferUnderflowException e) {
-      throw new IOException("'" + file + "' is cut off", e);
+      throw new IOException(where + " is cut off", e);
     }
   }
 
-  /** Replaces the file, so that a process that ends meanwhile leaves the old one or the new one. */
-  void write(Path file, boolean sync) throws IOException {
+  /** All of it, as {@link #of} reads it. */
+  byte[] bytes() {
     int size = 4 + 4 + 8 + 4 + layout.getBytes(UTF_8).length + 4;
     for (Namespace namespace : namespaces.values()) {
       size += 4 + Ledger.FINGERPRINT_BYTES + 4 + namespace.text.getBytes(UTF_8).length;
@@ -85,7 +95,12 @@ final class LedgerNames {
       putText(bytes, namespace.text);
     });
     bytes.position(4);
-    bytes.putInt(0, checksum(bytes)).rewind();
+    return bytes.putInt(0, checksum(bytes)).array();
+  }
+
+  /** Replaces the file, so that a process that ends meanwhile leaves the old one or the new one. */
+  void write(Path file, boolean sync) throws IOException {
+    ByteBuffer bytes = ByteBuffer.wrap(bytes());
     Path next = file.resolveSibling(file.getFileName() + ".next");
     try (FileChannel channel =
         FileChannel.open(

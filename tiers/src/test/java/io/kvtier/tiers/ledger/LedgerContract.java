@@ -44,7 +44,7 @@ abstract class LedgerContract {
         int what = random.nextInt(1000);
         if (what < 600) {
           long place = place(random);
-          LedgerEntry entry = LedgerOracle.entry(random);
+          LedgerEntry entry = entryAt(place, random);
           ledger.record(place, entry);
           current.rows.put(place, entry);
         } else if (what < 800) {
@@ -94,7 +94,12 @@ abstract class LedgerContract {
     }
   }
 
-  private static long place(SplittableRandom random) {
+  /** What may stand at a place. */
+  LedgerEntry entryAt(long place, SplittableRandom random) {
+    return LedgerOracle.entry(random);
+  }
+
+  long place(SplittableRandom random) {
     return ((long) random.nextInt(-1, 4) << 32) | random.nextInt(PLACES);
   }
 

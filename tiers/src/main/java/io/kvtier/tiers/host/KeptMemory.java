@@ -15,37 +15,36 @@ import java.util.Properties;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Slabs that outlive the daemon: a keeper holds their memory files for a while, and a note in a
- * directory says which process that is. Whoever starts next takes them over.
+ * Memory files that outlive the daemon: a keeper holds them for a while, and a note in a directory
+ * says which process that is. Whoever starts next takes them over.
  */
-public final class KeptSlabs implements AutoCloseable {
-  private static final String NOTE = "slabs";
+public final class KeptMemory implements AutoCloseable {
+  private static final String NOTE = "memory";
 
   private final Path directory;
   private final long seconds;
   private @Nullable Keeper keeper;
 
-  /**
-   * What an earlier daemon left.
-   *
-   * @param id what it called its memory
-   */
-  record Found(String id, long keeperProcess, List<Descriptor> slabs) {}
+  /** A memory file as it was asked for. */
+  record Wanted(String name, long bytes) {}
+
+  /** What an earlier daemon left, in the order in which it was wanted. */
+  record Found(long keeperProcess, List<Descriptor> files) {}
 
   /**
-   * Looks after slabs, whose note stands in a directory of this user alone.
+   * Looks after memory, whose note stands in a directory of this user alone.
    *
-   * @param seconds how long slabs are kept when the daemon has ended; 0: not at all
+   * @param seconds how long it is kept when the daemon has ended
    */
-  public KeptSlabs(Path directory, long seconds) {
+  public KeptMemory(Path directory, long seconds) {
     this.directory = directory;
     this.seconds = seconds;
   }
 
   /**
-   * The slabs that were left, if they are all there and as large; whatever else was left is let go.
+   * The files that were left, if they are all there and as large; whatever else was left is let go.
    */
-  @Nullable Found find(int slabs, long slabBytes) throws IOException {
+  @Nullable Found find(List<Wanted> wanted) throws IOException {
     Properties note = new Properties();
     try (var in = Files.newBufferedReader(directory.resolve(NOTE))) {
       note.load(in);
@@ -60,12 +59,13 @@ public final class KeptSlabs implements AutoCloseable {
     try {
       process = Long.parseLong(note.getProperty("keeper", ""));
       String[] numbers = note.getProperty("descriptors", "").split(",", -1);
-      if (seconds > 0 && numbers.length == slabs) {
-        for (int i = 0; i < slabs; i++) {
+      if (numbers.length == wanted.size()) {
+        for (int i = 0; i < numbers.length; i++) {
           int number = Integer.parseInt(numbers[i]);
-          opened.add(SharedMemory.openOf(process, number, SlabStore.nameOf(i), slabBytes));
+          Wanted one = wanted.get(i);
+          opened.add(SharedMemory.openOf(process, number, one.name, one.bytes));
         }
-        return new Found(note.getProperty("id", ""), process, opened);
+        return new Found(process, opened);
       }
     } catch (IOException | NumberFormatException e) {
       // Of another size, or gone with their keeper.
@@ -76,19 +76,15 @@ public final class KeptSlabs implements AutoCloseable {
     return null;
   }
 
-  /** Has the slabs kept from now on. */
-  void keep(String id, List<Descriptor> slabs, @Nullable Found before) throws IOException {
-    if (seconds == 0) {
-      return;
-    }
-    Keeper started = Keeper.start(slabs, seconds);
+  /** Has files kept from now on. */
+  void keep(List<Descriptor> files, @Nullable Found before) throws IOException {
+    Keeper started = Keeper.start(files, seconds);
     keeper = started;
     Properties note = new Properties();
-    note.setProperty("id", id);
     note.setProperty("keeper", String.valueOf(started.processId()));
     note.setProperty(
         "descriptors",
-        String.join(",", slabs.stream().map(one -> String.valueOf(one.number())).toList()));
+        String.join(",", files.stream().map(one -> String.valueOf(one.number())).toList()));
     Path written = directory.resolve(NOTE + ".new");
     try (var out = Files.newBufferedWriter(written)) {
       note.store(out, "Who holds the memory of kvtierd when it has ended.");
@@ -118,7 +114,7 @@ public final class KeptSlabs implements AutoCloseable {
     try (var descriptors = Files.list(Path.of("/proc/" + process + "/fd"))) {
       return descriptors.anyMatch(one -> {
         try {
-          return Files.readSymbolicLink(one).toString().startsWith("/memfd:" + SlabStore.nameOf(0));
+          return Files.readSymbolicLink(one).toString().startsWith("/memfd:kvtier-");
         } catch (IOException e) {
           return false;
         }

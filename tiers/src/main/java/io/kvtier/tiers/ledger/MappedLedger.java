@@ -1,0 +1,272 @@
+package io.kvtier.tiers.ledger;
+
+import io.kvtier.protocol.linux.Words;
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+
+/**
+ * A ledger in memory that outlives the process with the tier that it tells of: each slot's row
+ * stands at a place of its own, so a row costs a checksum and a copy, and opening costs a scan. A
+ * row counts when its call returns, whole or not at all, as its checksum tells; so {@link #commit}
+ * has only the namespaces and the layout to write. Never against the loss of power.
+ *
+ * <pre>
+ *   names A | names B | for each region: u32 bytes of its slots | for each region: its rows
+ *
+ *   names: u64 which of the two is newer, 0 when there are none
+ *          u32 length   u32 zero   as {@link LedgerNames} has them
+ * </pre>
+ *
+ * <p>The rows of a region stand close together, whatever the size of its slots; memory is taken by
+ * those that were ever used.
+ */
+public final class MappedLedger implements Ledger {
+  private static final long NAMES_BYTES = 4 << 20;
+  private static final int NAMES_HEADER_BYTES = 16;
+  private static final int PAGE = 4096;
+
+  private final MemorySegment memory;
+  private final int regions;
+  private final long regionBytes;
+  private final long rowsPerRegion;
+  private final long slotBytesAt;
+  private final long rowsAt;
+  private final LedgerRow row = new LedgerRow();
+  private final LedgerEntry probe = new LedgerEntry();
+  private LedgerNames names = new LedgerNames();
+  private long namesSequence;
+  private boolean namesChanged;
+  private long damagedRows;
+  private String openingReport = "";
+
+  /**
+   * Opens what is in the memory; memory full of zeros is an empty ledger.
+   *
+   * @param memory {@link #bytesFor} of the same tier
+   * @param regionBytes a multiple of 4 KiB; slots are multiples of 4 KiB, too
+   */
+  public MappedLedger(MemorySegment memory, int regions, long regionBytes) {
+    if (memory.byteSize() < bytesFor(regions, regionBytes)) {
+      throw new IllegalArgumentException(
+          memory.byteSize()
+              + " bytes are too few for the rows of "
+              + regions
+              + " regions: expected "
+              + bytesFor(regions, regionBytes));
+    }
+    this.memory = memory;
+    this.regions = regions;
+    this.regionBytes = regionBytes;
+    rowsPerRegion = regionBytes / PAGE;
+    slotBytesAt = 2 * NAMES_BYTES;
+    rowsAt = slotBytesAt + padded(4L * regions);
+    readNames();
+  }
+
+  /** How much memory the ledger of a tier needs; most of it is never touched. */
+  public static long bytesFor(int regions, long regionBytes) {
+    long rows = regions * (regionBytes / PAGE) * LedgerEntryDescriptor.ROW_BYTES;
+    return 2 * NAMES_BYTES + padded(4L * regions) + padded(rows);
+  }
+
+  private static long padded(long bytes) {
+    return (bytes + PAGE - 1) / PAGE * PAGE;
+  }
+
+  private void readNames() {
+    for (int copy = 0; copy < 2; copy++) {
+      long at = copy * NAMES_BYTES;
+      long sequence = Words.getLong(memory, at);
+      int length = Words.getInt(memory, at + 8);
+      if (sequence <= namesSequence || length < 0 || length > NAMES_BYTES - NAMES_HEADER_BYTES) {
+        continue;
+      }
+      byte[] bytes = new byte[length];
+      MemorySegment.copy(memory, ValueLayout.JAVA_BYTE, at + NAMES_HEADER_BYTES, bytes, 0, length);
+      try {
+        names = LedgerNames.of(bytes, "the memory of the ledger");
+        namesSequence = sequence;
+      } catch (IOException e) {
+        openingReport = "a copy of the namespaces was cut off; the other one is used";
+      }
+    }
+  }
+
+  // ---- rows
+
+  private long rowAt(int region, long slot) {
+    return rowsAt + (region * rowsPerRegion + slot) * LedgerEntryDescriptor.ROW_BYTES;
+  }
+
+  private int slotBytes(int region) {
+    return Words.getInt(memory, slotBytesAt + 4L * region);
+  }
+
+  private static int regionOf(long place) {
+    return (int) (place >>> 32);
+  }
+
+  private static long offsetOf(long place) {
+    return (place & 0xffff_ffffL) * PAGE;
+  }
+
+  private void requirePlace(long place) {
+    int region = regionOf(place);
+    if (region < 0 || region >= regions || offsetOf(place) >= regionBytes) {
+      throw new IllegalArgumentException(
+          "there is no place " + Long.toHexString(place) + " in a tier of " + regions + " regions");
+    }
+  }
+
+  @Override
+  public void record(long place, LedgerEntry entry) {
+    requirePlace(place);
+    int region = regionOf(place);
+    int slotBytes = (int) padded(Math.max(1, entry.length));
+    if (slotBytes(region) != slotBytes) {
+      // The region was given to another size: no row of the old one is left.
+      Words.putInt(memory, slotBytesAt + 4L * region, slotBytes);
+    }
+    row.encode(place, entry);
+    MemorySegment.copy(
+        row.bytes,
+        0,
+        memory,
+        ValueLayout.JAVA_BYTE,
+        rowAt(region, offsetOf(place) / slotBytes),
+        LedgerEntryDescriptor.ROW_BYTES);
+  }
+
+  @Override
+  public void forget(long place) {
+    requirePlace(place);
+    int region = regionOf(place);
+    int slotBytes = slotBytes(region);
+    if (slotBytes <= 0) {
+      return;
+    }
+    long at = rowAt(region, offsetOf(place) / slotBytes);
+    if (Words.getInt(memory, at + LedgerEntryDescriptor.PLACE_LOW_OFFSET) == (int) place) {
+      Words.putByte(memory, at + LedgerEntryDescriptor.VERSION_OFFSET, 0);
+    }
+  }
+
+  @Override
+  public void forEach(EntryVisitor visitor) {
+    requireCommitted();
+    for (int region = 0; region < regions; region++) {
+      int slotBytes = slotBytes(region);
+      long slots = slotBytes <= 0 ? 0 : regionBytes / slotBytes;
+      for (long slot = 0; slot < slots; slot++) {
+        long at = rowAt(region, slot);
+        if (Words.getByte(memory, at + LedgerEntryDescriptor.VERSION_OFFSET) == 0) {
+          continue;
+        }
+        MemorySegment.copy(
+            memory, ValueLayout.JAVA_BYTE, at, row.bytes, 0, LedgerEntryDescriptor.ROW_BYTES);
+        long place = (long) region << 32 | slot * slotBytes / PAGE;
+        if (row.decode(place, probe)) {
+          visitor.visit(place, probe);
+        } else {
+          damagedRows++;
+        }
+      }
+    }
+  }
+
+  // ---- names
+
+  @Override
+  public void recordNamespace(int id, byte[] fingerprint, String text) {
+    Ledger.requireFingerprint(fingerprint);
+    names.namespaces.put(id, new LedgerNames.Namespace(fingerprint.clone(), text));
+    namesChanged = true;
+  }
+
+  @Override
+  public void forgetNamespace(int id) {
+    names.namespaces.remove(id);
+    namesChanged = true;
+  }
+
+  @Override
+  public String layout() {
+    return names.layout;
+  }
+
+  @Override
+  public void setLayout(String layout) {
+    names.layout = layout;
+    namesChanged = true;
+  }
+
+  @Override
+  public void clear() {
+    for (int region = 0; region < regions; region++) {
+      int slotBytes = slotBytes(region);
+      for (long slot = 0; slotBytes > 0 && slot < regionBytes / slotBytes; slot++) {
+        Words.putByte(memory, rowAt(region, slot) + LedgerEntryDescriptor.VERSION_OFFSET, 0);
+      }
+    }
+    names.namespaces.clear();
+    namesChanged = true;
+  }
+
+  @Override
+  public void commit(boolean sync) throws IOException {
+    if (!namesChanged) {
+      return;
+    }
+    byte[] bytes = names.bytes();
+    if (bytes.length > NAMES_BYTES - NAMES_HEADER_BYTES) {
+      throw new IOException(
+          "the namespaces' properties take "
+              + bytes.length
+              + " bytes, expected at most "
+              + (NAMES_BYTES - NAMES_HEADER_BYTES));
+    }
+    long at = (namesSequence + 1) % 2 * NAMES_BYTES;
+    // A process that ends in between leaves the other copy.
+    Words.putLongRelease(memory, at, 0);
+    Words.putInt(memory, at + 8, bytes.length);
+    MemorySegment.copy(
+        bytes, 0, memory, ValueLayout.JAVA_BYTE, at + NAMES_HEADER_BYTES, bytes.length);
+    Words.putLongRelease(memory, at, ++namesSequence);
+    namesChanged = false;
+  }
+
+  @Override
+  public void forEachNamespace(NamespaceVisitor visitor) {
+    requireCommitted();
+    names.namespaces.forEach(
+        (id, namespace) -> visitor.visit(id, namespace.fingerprint.clone(), namespace.text));
+  }
+
+  private void requireCommitted() {
+    if (namesChanged) {
+      throw new IllegalStateException("the namespaces are not committed: commit first");
+    }
+  }
+
+  // ---- reports
+
+  @Override
+  public long bytes() {
+    return memory.byteSize();
+  }
+
+  @Override
+  public long damagedRows() {
+    return damagedRows;
+  }
+
+  @Override
+  public String openingReport() {
+    return openingReport;
+  }
+
+  /** The memory is its owner's. */
+  @Override
+  public void close() {}
+}

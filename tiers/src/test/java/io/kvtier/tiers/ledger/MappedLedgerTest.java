@@ -1,0 +1,123 @@
+package io.kvtier.tiers.ledger;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import io.kvtier.protocol.linux.Words;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.SplittableRandom;
+import org.junit.jupiter.api.Test;
+
+final class MappedLedgerTest extends LedgerContract {
+  private static final int REGIONS = 5;
+  private static final long REGION_BYTES = 64 << 10;
+  private static final int PAGE = 4096;
+
+  /** Regions 0 to 4 have slots of one to five pages. */
+  private static final long[] SLOTS = {16, 8, 5, 4, 3};
+
+  private final MemorySegment memory =
+      Arena.ofAuto().allocate(MappedLedger.bytesFor(REGIONS, REGION_BYTES), PAGE);
+
+  @Override
+  MappedLedger open() {
+    return new MappedLedger(memory, REGIONS, REGION_BYTES);
+  }
+
+  @Override
+  boolean hasTransactions() {
+    return false;
+  }
+
+  @Override
+  long place(SplittableRandom random) {
+    int region = random.nextInt(REGIONS);
+    return (long) region << 32 | random.nextLong(SLOTS[region]) * (region + 1);
+  }
+
+  @Override
+  LedgerEntry entryAt(long place, SplittableRandom random) {
+    LedgerEntry entry = LedgerOracle.entry(random);
+    entry.length = (int) (place >>> 32) * PAGE + 1 + random.nextInt(PAGE);
+    return entry;
+  }
+
+  private static List<Long> places(Ledger ledger) throws IOException {
+    List<Long> places = new ArrayList<>();
+    ledger.forEach((place, entry) -> places.add(place));
+    return places;
+  }
+
+  /** Where the row of a region's slot is, found by what must be in it. */
+  private long rowOf(long place) {
+    for (long at = 0; at < memory.byteSize() - LedgerEntryDescriptor.ROW_BYTES; at += 8) {
+      LedgerRow row = new LedgerRow();
+      MemorySegment.copy(
+          memory, java.lang.foreign.ValueLayout.JAVA_BYTE, at, row.bytes, 0, row.bytes.length);
+      if (row.bytes[0] == LedgerEntryDescriptor.VERSION && row.decode(place, new LedgerEntry())) {
+        return at;
+      }
+    }
+    throw new AssertionError("no row of place " + place);
+  }
+
+  @Test
+  void row_writtenInPart_isSkippedAndCounted() throws IOException {
+    MappedLedger ledger = open();
+    SplittableRandom random = new SplittableRandom(1);
+    ledger.record(2, entryAt(2, random));
+    ledger.record(3, entryAt(3, random));
+    long at = rowOf(2) + LedgerEntryDescriptor.CHECKSUM_OFFSET;
+    Words.putByte(memory, at, Words.getByte(memory, at) ^ 1);
+    MappedLedger again = open();
+    assertEquals(List.of(3L), places(again));
+    assertEquals(1, again.damagedRows());
+  }
+
+  @Test
+  void namespaces_killedWhileTheyAreWritten_areTheOnesBefore() throws IOException {
+    MappedLedger ledger = open();
+    ledger.recordNamespace(1, new byte[16], "first");
+    ledger.commit(false);
+    ledger.recordNamespace(1, new byte[16], "second");
+    ledger.commit(false);
+    // The newer copy is the first one again after two commits more; damage what the last wrote.
+    Words.putByte(memory, 20, Words.getByte(memory, 20) ^ 1);
+    List<String> texts = new ArrayList<>();
+    open().forEachNamespace((id, fingerprint, text) -> texts.add(text));
+    assertEquals(List.of("first"), texts);
+  }
+
+  @Test
+  void region_givenToAnotherSize_hasRowsOfThatSize() throws IOException {
+    MappedLedger ledger = open();
+    LedgerEntry entry = new LedgerEntry();
+    entry.length = PAGE;
+    ledger.record(7, entry);
+    ledger.forget(7);
+    entry.length = 3 * PAGE;
+    ledger.record(6, entry);
+    ledger.record(12, entry);
+    ledger.forget(7);
+    assertEquals(List.of(6L, 12L), places(open()));
+  }
+
+  @Test
+  void place_outsideOfTheTier_isRefused() {
+    MappedLedger ledger = open();
+    LedgerEntry entry = new LedgerEntry();
+    assertThrows(IllegalArgumentException.class, () -> ledger.record((long) REGIONS << 32, entry));
+    assertThrows(IllegalArgumentException.class, () -> ledger.forget(REGION_BYTES / PAGE));
+  }
+
+  @Test
+  void memory_tooSmall_isRefused() {
+    assertThrows(
+        IllegalArgumentException.class,
+        () -> new MappedLedger(memory, REGIONS + 1_000_000, REGION_BYTES));
+  }
+}
