@@ -12,6 +12,7 @@ import io.kvtier.tiers.transfer.Pipeline;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
+import java.util.function.IntConsumer;
 import java.util.function.IntFunction;
 import java.util.function.LongSupplier;
 import org.jctools.queues.atomic.MpscAtomicArrayQueue;
@@ -282,6 +283,19 @@ public final class IndexAgent {
   /** For tests: swaps a tier's policy, as the operator's command does. */
   public void swapPolicy(boolean ofHost, String policy) {
     (ofHost ? index.store().host() : index.store().ssd()).swapPolicy(policy);
+  }
+
+  /** For tests: the blocks that can be named and stand in a tier that outlives the daemon. */
+  public void forEachDurable(boolean memoryStays, IntConsumer visitor) {
+    Directory directory = context.directory;
+    BlockStore store = index.store();
+    for (int block = 0; block < directory.highWater(); block++) {
+      if (directory.isUsed(block)
+          && directory.isLinked(block)
+          && (store.ssd().isResident(block) || (memoryStays && store.host().isResident(block)))) {
+        visitor.accept(block);
+      }
+    }
   }
 
   /** For tests: a namespace's number, or -1. */

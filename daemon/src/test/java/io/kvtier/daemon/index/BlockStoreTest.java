@@ -1,6 +1,7 @@
 package io.kvtier.daemon.index;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.policies.EvictionPolicies;
@@ -10,7 +11,14 @@ import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import io.kvtier.tiers.transfer.Checksums;
+import io.kvtier.tiers.transfer.Pipeline;
+import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.function.Consumer;
 import java.util.zip.CRC32C;
 import org.junit.jupiter.api.Test;
 
@@ -281,6 +289,127 @@ class BlockStoreTest {
       for (int key = 0; key < 2 * SLOTS; key++) {
         assertEquals(Status.OK, client.ask(Verb.LOOKUP, key));
       }
+    }
+  }
+
+  @Test
+  void devices_oneFails_theOtherTakesAll() throws IOException, ProtocolViolation {
+    int[] stores = new int[2];
+    IndexHarness.InlinePipeline failing =
+        new IndexHarness.InlinePipeline(transfer -> {
+          stores[0]++;
+          transfer.status = Status.IO_ERROR;
+        });
+    IndexHarness.InlinePipeline sound =
+        new IndexHarness.InlinePipeline(transfer -> {
+          stores[1]++;
+          transfer.status = Status.OK;
+        });
+    try (IndexHarness harness =
+        new IndexHarness(
+            2,
+            SLOTS,
+            0,
+            new IndexHarness.InlinePipeline(Checksums::run),
+            4,
+            List.of(failing, sound),
+            "evicted")) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      int blocks = 2 * SLOTS + 60;
+      for (int key = 0; key < blocks; key++) {
+        client.put(key, CHECKSUM);
+        rounds(harness);
+      }
+      assertEquals(0, harness.counters.get(Counter.DROPPED), "there was room on one device");
+      assertTrue(stores[0] <= 16, stores[0] + " stores were tried on the device that fails");
+      assertTrue(stores[1] >= 60, stores[1] + " stores");
+      for (int key = 0; key < blocks; key++) {
+        assertEquals(Status.OK, client.ask(Verb.LOOKUP, key), "block " + key);
+      }
+    }
+  }
+
+  @Test
+  void delete_isAnsweredWhenTheRowsAreForgotten() throws IOException, ProtocolViolation {
+    IndexHarness.InlinePipeline ssd =
+        new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
+    ssd.holdsForgets = true;
+    try (IndexHarness harness =
+        new IndexHarness(
+            2, SLOTS, 0, new IndexHarness.InlinePipeline(Checksums::run), 4, ssd, "all")) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      client.put(1, CHECKSUM);
+      client.put(2, CHECKSUM);
+      rounds(harness);
+      assertEquals(2, harness.counters.get(Counter.DEMOTIONS));
+      client.sendKeys(Verb.DELETE, 1, 1);
+      rounds(harness);
+      assertFalse(client.hasAnswer(), "a later start would still find it");
+      client.sendKeys(Verb.LOOKUP, 1, 1);
+      assertEquals(Status.MISS, client.work().first(), "it is gone for this one at once");
+      ssd.forget();
+      assertEquals(Status.OK, client.work().first());
+    }
+  }
+
+  @Test
+  void store_intoAFreedSlot_comesAfterItsRowIsForgotten() throws IOException, ProtocolViolation {
+    List<String> order = new ArrayList<>();
+    Pipeline inner = new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
+    Pipeline watched =
+        new Pipeline() {
+          @Override
+          public boolean offer(Transfer transfer) {
+            if (transfer.kind == Transfer.Kind.FORGET) {
+              for (int i = 0; i < transfer.placeCount; i++) {
+                order.add("forget " + transfer.places[i]);
+              }
+            } else if (transfer.kind == Transfer.Kind.STORE) {
+              order.add("store " + transfer.place());
+            }
+            return inner.offer(transfer);
+          }
+
+          @Override
+          public int collect(Consumer<Transfer> finished) {
+            return inner.collect(finished);
+          }
+
+          @Override
+          public boolean hasFinished() {
+            return inner.hasFinished();
+          }
+
+          @Override
+          public int inFlight() {
+            return inner.inFlight();
+          }
+
+          @Override
+          public void close() {}
+        };
+    try (IndexHarness harness =
+        new IndexHarness(
+            2, SLOTS, 0, new IndexHarness.InlinePipeline(Checksums::run), 1, watched, "all")) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      for (int key = 0; key < 3 * SLOTS; key++) {
+        client.put(key, CHECKSUM);
+        rounds(harness);
+      }
+      Map<String, Integer> stored = new HashMap<>();
+      for (int i = 0; i < order.size(); i++) {
+        String place = order.get(i).substring(order.get(i).indexOf(' '));
+        if (order.get(i).startsWith("store")) {
+          Integer before = stored.put(place, i);
+          assertTrue(
+              before == null || order.subList(before, i).contains("forget" + place),
+              "place" + place + " was stored to twice with its row standing");
+        }
+      }
+      assertTrue(order.size() > 3 * SLOTS, "nothing was replaced");
     }
   }
 }

@@ -69,6 +69,15 @@ final class IndexHarness implements AutoCloseable {
   static final class InlinePipeline implements Pipeline {
     private final Leg leg;
     private final ArrayDeque<Transfer> done = new ArrayDeque<>();
+    private final ArrayDeque<Transfer> forgets = new ArrayDeque<>();
+
+    /** Whether what is to be forgotten is forgotten only by {@link #forget}. */
+    boolean holdsForgets;
+
+    void forget() {
+      done.addAll(forgets);
+      forgets.clear();
+    }
 
     InlinePipeline(Leg leg) {
       this.leg = leg;
@@ -78,6 +87,9 @@ final class IndexHarness implements AutoCloseable {
     public boolean offer(Transfer transfer) {
       if (transfer.kind != Transfer.Kind.FORGET) {
         leg.run(transfer);
+      } else if (holdsForgets) {
+        forgets.add(transfer);
+        return true;
       }
       done.add(transfer);
       return true;
@@ -99,7 +111,7 @@ final class IndexHarness implements AutoCloseable {
 
     @Override
     public int inFlight() {
-      return done.size();
+      return (int) done.stream().filter(one -> one.kind != Transfer.Kind.FORGET).count();
     }
 
     @Override
@@ -128,6 +140,19 @@ final class IndexHarness implements AutoCloseable {
       Pipeline ssdTransfers,
       String admission)
       throws IOException {
+    this(slabCount, slots, inlineChecksumBytes, checksums, files, List.of(ssdTransfers), admission);
+  }
+
+  /** The same on several SSD devices. */
+  IndexHarness(
+      int slabCount,
+      int slots,
+      int inlineChecksumBytes,
+      Pipeline checksums,
+      int files,
+      List<Pipeline> ssdPipelines,
+      String admission)
+      throws IOException {
     int blocks = Math.max(64, 4 * slabCount * slots);
     directory = new Directory(blocks, 1);
     long slabBytes = (long) slots * SLOT_BYTES;
@@ -145,14 +170,14 @@ final class IndexHarness implements AutoCloseable {
                 daemonRegion,
                 directory,
                 new SlotAllocator(slabCount, slabBytes, SLOT_BYTES),
-                new SlotAllocator(files, 2 * slabBytes, SLOT_BYTES),
+                new SlotAllocator(files, 2 * slabBytes, SLOT_BYTES, ssdPipelines.size()),
                 "lru",
                 "lru",
                 admission,
                 i -> slabs.asSlice(i * slabBytes, slabBytes),
                 checksums,
                 new NoLedger(),
-                List.of(ssdTransfers),
+                ssdPipelines,
                 "",
                 "",
                 false,

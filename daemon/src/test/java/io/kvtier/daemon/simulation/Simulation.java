@@ -20,7 +20,10 @@ import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.SplittableRandom;
@@ -116,11 +119,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     blocks = 64 + random.nextInt(512);
     ssdFiles = random.nextInt(5) == 0 ? 0 : 1 + random.nextInt(8);
     faulty = random.nextInt(3) != 0;
-    SimulatedDevice.Faults faults =
-        faulty
-            ? new SimulatedDevice.Faults(rare(), rare(), rare(), rare(), rare(), rare())
-            : SimulatedDevice.Faults.NONE;
-    commitFailures = faulty ? rare() : 0;
+    SimulatedDevice.Faults faults = faults();
+    commitFailures = faulty && planted == Planted.NONE ? rare() : 0;
     devices = new SimulatedDevice[ssdFiles == 0 ? 1 : 1 + random.nextInt(Math.min(3, ssdFiles))];
     ledgerMedia = new MemoryLedger.Medium[devices.length];
     for (int i = 0; i < devices.length; i++) {
@@ -152,6 +152,34 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       clients.add(
           new SimulatedClient("client " + i, this, oracle, random.split(), blockBytes, keys));
     }
+  }
+
+  /** A bug that was put in is to be found soon: what brings it out happens often then. */
+  private SimulatedDevice.Faults faults() {
+    return switch (planted) {
+      case LOAD_WITHOUT_VERIFYING -> new SimulatedDevice.Faults(0, 0, 0.05, 0.05, 0.05, 0.05);
+      case READ_ERROR_COUNTS_AS_LOADED -> new SimulatedDevice.Faults(0.1, 0, 0, 0, 0, 0);
+      case WRITE_ERROR_COUNTS_AS_STORED -> new SimulatedDevice.Faults(0, 0.1, 0, 0, 0, 0);
+      case ACKNOWLEDGE_BEFORE_LEDGER, DELETE_WITHOUT_FORGETTING, FORGET_OUT_OF_ORDER ->
+          SimulatedDevice.Faults.NONE;
+      case NONE, PUBLISH_BEFORE_CHECKSUM, ADOPT_WITHOUT_VERIFYING ->
+          faulty
+              ? new SimulatedDevice.Faults(rare(), rare(), rare(), rare(), rare(), rare())
+              : SimulatedDevice.Faults.NONE;
+    };
+  }
+
+  private int stepsToCrash() {
+    return switch (planted) {
+      case NONE, PUBLISH_BEFORE_CHECKSUM -> 600;
+      case LOAD_WITHOUT_VERIFYING, READ_ERROR_COUNTS_AS_LOADED, WRITE_ERROR_COUNTS_AS_STORED ->
+          STEPS * STEPS;
+      case ACKNOWLEDGE_BEFORE_LEDGER,
+          DELETE_WITHOUT_FORGETTING,
+          FORGET_OUT_OF_ORDER,
+          ADOPT_WITHOUT_VERIFYING ->
+          150;
+    };
   }
 
   private double rare() {
@@ -305,7 +333,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       } else {
         client.connect(nextSession++, slabs.length, owner);
       }
-      if (random.nextInt(600) == 0) {
+      if (random.nextInt(stepsToCrash()) == 0) {
         crash();
       }
       if (random.nextInt(200) == 0) {
@@ -363,6 +391,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       oracle.flushed.clear();
     }
     Set<Oracle.Key> kept = memoryStays ? oracle.accepted : oracle.flushed;
+    Set<Oracle.Key> resident = resident(memoryStays);
     boolean nothingMayBeLost = lostBefore == 0 && !oracle.somethingDamaged;
     if (!memoryStays) {
       oracle.accepted.retainAll(oracle.flushed);
@@ -381,11 +410,30 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         violated(key + " was acknowledged and is lost after a crash");
       }
     }
+    for (Oracle.Key key : resident) {
+      if (!isThere(key)) {
+        violated(key + " stood in a tier that outlives the daemon, and is lost after a crash");
+      }
+    }
     for (Oracle.Key key : oracle.removed) {
       if (isThere(key)) {
         violated(key + " was deleted and is back after a crash");
       }
     }
+  }
+
+  private Set<Oracle.Key> resident(boolean memoryStays) {
+    Set<Oracle.Key> keys = new HashSet<>();
+    byte[] name = new byte[32];
+    agent.forEachDurable(
+        memoryStays,
+        block -> {
+          directory.copyKey(block, name);
+          boolean isFirst = directory.namespaceId(block) == agent.namespaceId("n0");
+          long number = ByteBuffer.wrap(name).order(ByteOrder.LITTLE_ENDIAN).getLong(8);
+          keys.add(new Oracle.Key(isFirst ? 0 : 1, (int) number));
+        });
+    return keys;
   }
 
   private long lost() {

@@ -105,6 +105,50 @@ class SlotAllocatorTest {
   }
 
   @Test
+  void allocate_severalLanes_takesThemInTurn_andOpenOnesOnly() {
+    SlotAllocator slots = new SlotAllocator(4, 4 * PAGE, PAGE, 2);
+    int sizeClass = slots.sizeClass(PAGE);
+    int[] ofLane = new int[2];
+    for (int i = 0; i < 8; i++) {
+      int slot = slots.allocate(sizeClass, SlotAllocator.DAEMON, true, i);
+      ofLane[slots.laneOf(slots.regionOf(slot))]++;
+    }
+    assertEquals(4, ofLane[0]);
+    assertEquals(4, ofLane[1]);
+    slots.openLanes(lane -> lane == 1);
+    for (int i = 0; i < 4; i++) {
+      int slot = slots.allocate(sizeClass, SlotAllocator.DAEMON, true, i);
+      assertEquals(1, slots.laneOf(slots.regionOf(slot)));
+    }
+    assertEquals(
+        SlotAllocator.NONE, slots.allocate(sizeClass, SlotAllocator.DAEMON, true, 99), "lane 0");
+    slots.checkInvariants();
+  }
+
+  @Test
+  void adopt_slotsOfAnEarlierStart_theRestIsFree() {
+    SlotAllocator slots = new SlotAllocator(2, 16 * PAGE, PAGE);
+    int sizeClass = slots.sizeClass(4 * PAGE);
+    int other = slots.sizeClass(2 * PAGE);
+    int slot = slots.adopt(sizeClass, 1, 8L * PAGE, 5);
+    assertEquals(5, slots.blockInSlot(slot));
+    assertEquals(8L * PAGE, slots.offsetOf(slot));
+    assertEquals(SlotAllocator.NONE, slots.adopt(sizeClass, 1, 8L * PAGE, 6), "taken");
+    assertEquals(SlotAllocator.NONE, slots.adopt(sizeClass, 1, 7L * PAGE, 6), "no such slot");
+    assertEquals(SlotAllocator.NONE, slots.adopt(sizeClass, 1, 16L * PAGE, 6), "beyond the end");
+    assertEquals(SlotAllocator.NONE, slots.adopt(sizeClass, 2, 0, 6), "no such region");
+    assertEquals(SlotAllocator.NONE, slots.adopt(other, 1, 0, 6), "of another size");
+    slots.endAdoption();
+    slots.checkInvariants();
+    for (int i = 0; i < 3 + 4; i++) {
+      assertNotEquals(
+          SlotAllocator.NONE, slots.allocate(sizeClass, SlotAllocator.DAEMON, true, 10 + i));
+    }
+    assertEquals(SlotAllocator.NONE, slots.allocate(sizeClass, SlotAllocator.DAEMON, true, 99));
+    slots.checkInvariants();
+  }
+
+  @Test
   void free_twice_isRefused() {
     SlotAllocator slots = new SlotAllocator(1, 4 * PAGE, PAGE);
     int slot = slots.allocate(slots.sizeClass(PAGE), SlotAllocator.DAEMON, true, 0);
