@@ -153,3 +153,27 @@ CHRONICLE_FLAGS=(
 class_path() {
   printf '%s' "$KVTIER_ROOT/$1/target/kvtier-$1-$KVTIER_VERSION.jar:$KVTIER_ROOT/$1/target/lib/*"
 }
+
+# A virtual environment at $1, made again where it was moved or its Python is gone.  After find_python3.
+ensure_venv() {
+  if ! "$1/bin/python" -c 'import pip' 2>/dev/null; then
+    rm -rf "$1"
+    "$PYTHON3" -m venv "$1" || die "python3 could not make a virtual environment." \
+      "Debian and Ubuntu: apt-get install python3-venv."
+  fi
+}
+
+# The Python client in target/venv-bench, installed anew where a source is newer than the last installation.
+ensure_client() {
+  local venv=$KVTIER_ROOT/target/venv-bench newer=yes
+  if [ -f "$venv/.installed" ] && "$venv/bin/python" -c 'import kvtier' 2>/dev/null; then
+    newer=$(find "$KVTIER_ROOT/client-py" -name '*.egg-info' -prune -o -type f -newer "$venv/.installed" -print | head -n 1)
+  fi
+  if [ -n "$newer" ]; then
+    say "installing the Python client"
+    ensure_venv "$venv"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --force-reinstall \
+      "$KVTIER_ROOT/client-py" >&2 || die "the Python client did not install; its reason is above."
+    touch "$venv/.installed"
+  fi
+}
