@@ -154,6 +154,25 @@ def test_keeperKilled_memoryIsGone_daemonStartsAllTheSame(survivor: Survivor) ->
     assert survivor.stats()["found_host"] == 0
 
 
+def test_keepNothing_whatWasKeptIsLetGo(survivor: Survivor) -> None:
+    survivor.start()
+    survivor.put(range(100))
+    survivor.kill()
+    keeper = survivor.keeper()
+    assert keeper is not None
+    survivor.start(host__keep="0")
+    assert survivor.keeper() is None
+    assert eventually(lambda: not Path(f"/proc/{keeper}/fd/0").exists())
+    assert survivor.stats()["found_host"] == 0
+
+
+def test_stateDirectoryOfOthers_isRefused(survivor: Survivor) -> None:
+    state = survivor.daemon.folder / "state"
+    state.mkdir(mode=0o755)
+    with pytest.raises(pytest.fail.Exception, match="mode 0700"):
+        survivor.start()
+
+
 def test_keeper_holdsTheMemoryAndNothingElse(survivor: Survivor) -> None:
     survivor.start()
     keeper = survivor.keeper()

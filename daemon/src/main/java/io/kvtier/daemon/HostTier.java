@@ -55,6 +55,10 @@ final class HostTier implements AutoCloseable {
     slots = new SlotAllocator(config.slabs(), config.slabBytes(), SLOT_ALIGNMENT);
     try {
       if (config.keepNs() == 0) {
+        if (Files.exists(directoryOf(config, socket), LinkOption.NOFOLLOW_LINKS)) {
+          // An earlier daemon kept its memory; this one is not to.
+          new KeptMemory(directory(config, socket), 0).letGo();
+        }
         slabs = keep(new SlabStore(config.slabs(), config.slabBytes()));
         ledger = new NoLedger();
       } else {
@@ -106,16 +110,19 @@ final class HostTier implements AutoCloseable {
     return opened;
   }
 
-  private static Path directory(HostConfig config, Path socket) throws IOException {
-    Path directory = config.directory();
-    if (directory.toString().isEmpty()) {
-      String name = socket.toAbsolutePath().normalize().toString();
-      UUID hash = UUID.nameUUIDFromBytes(name.getBytes(StandardCharsets.UTF_8));
-      Path memory = Path.of("/dev/shm");
-      directory =
-          (Files.isWritable(memory) ? memory : Path.of("/tmp"))
-              .resolve("kvtier-" + SocketPaths.uid() + "-" + hash.toString().substring(0, 8));
+  private static Path directoryOf(HostConfig config, Path socket) {
+    if (!config.directory().toString().isEmpty()) {
+      return config.directory();
     }
+    String name = socket.toAbsolutePath().normalize().toString();
+    UUID hash = UUID.nameUUIDFromBytes(name.getBytes(StandardCharsets.UTF_8));
+    Path memory = Path.of("/dev/shm");
+    return (Files.isWritable(memory) ? memory : Path.of("/tmp"))
+        .resolve("kvtier-" + SocketPaths.uid() + "-" + hash.toString().substring(0, 8));
+  }
+
+  private static Path directory(HostConfig config, Path socket) throws IOException {
+    Path directory = directoryOf(config, socket);
     try {
       Files.createDirectory(directory, PosixFilePermissions.asFileAttribute(OWNER_ONLY));
     } catch (FileAlreadyExistsException e) {

@@ -12,6 +12,9 @@ import java.nio.file.StandardCopyOption;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Properties;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -20,6 +23,7 @@ import org.jspecify.annotations.Nullable;
  */
 public final class KeptMemory implements AutoCloseable {
   private static final String NOTE = "memory";
+  private static final long END_SECONDS = 10;
 
   private final Path directory;
   private final long seconds;
@@ -59,7 +63,7 @@ public final class KeptMemory implements AutoCloseable {
     try {
       process = Long.parseLong(note.getProperty("keeper", ""));
       String[] numbers = note.getProperty("descriptors", "").split(",", -1);
-      if (numbers.length == wanted.size()) {
+      if (!wanted.isEmpty() && numbers.length == wanted.size()) {
         for (int i = 0; i < numbers.length; i++) {
           int number = Integer.parseInt(numbers[i]);
           Wanted one = wanted.get(i);
@@ -103,14 +107,39 @@ public final class KeptMemory implements AutoCloseable {
     }
   }
 
-  /** Ends a keeper, if that process still is one. */
+  /** Lets go what was left, whatever it is: nobody wants it any more. */
+  public void letGo() throws IOException {
+    Found found = find(List.of());
+    if (found != null) {
+      throw new IllegalStateException("nothing was wanted, and something was found");
+    }
+  }
+
+  /** Ends a keeper, if that process still is one, and waits until its memory is free. */
   private static void end(long process) {
-    ProcessHandle.of(process)
-        .filter(handle -> isKeeper(process))
-        .ifPresent(ProcessHandle::destroyForcibly);
+    ProcessHandle keeper = ProcessHandle.of(process).orElse(null);
+    if (keeper == null || !isKeeper(process) || !keeper.destroyForcibly()) {
+      return;
+    }
+    try {
+      var _ = keeper.onExit().get(END_SECONDS, TimeUnit.SECONDS);
+    } catch (ExecutionException | TimeoutException e) {
+      // Its memory is not free yet: who needs it will say so.
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
   }
 
   private static boolean isKeeper(long process) {
+    try {
+      // A client has such files open, too, and may have got the number of a keeper that is gone.
+      String command = Files.readString(Path.of("/proc/" + process + "/cmdline"));
+      if (!command.startsWith("sh\0") && !command.startsWith("sleep\0")) {
+        return false;
+      }
+    } catch (IOException e) {
+      return false;
+    }
     try (var descriptors = Files.list(Path.of("/proc/" + process + "/fd"))) {
       return descriptors.anyMatch(one -> {
         try {
