@@ -747,7 +747,7 @@ class Restart:
     def _put(self, namespace: Namespace, keys: list[bytes]) -> int:
         """How many were accepted."""
         accepted = 0
-        deadline = time.monotonic() + CALL_TIMEOUT_S
+        deadline = time.monotonic() + 4 * CALL_TIMEOUT_S
         while keys:
             statuses = namespace.put(keys, [self._content.block(key) for key in keys])
             accepted += statuses.count(Status.OK)

@@ -25,6 +25,7 @@ import picocli.CommandLine.Spec;
       Bench.SsdCommand.class,
       Bench.LedgersCommand.class,
       Bench.CodecsCommand.class,
+      Bench.DemotionCommand.class,
       Bench.PeerCommand.class,
       Bench.TcpPeerCommand.class
     })
@@ -177,6 +178,24 @@ public final class Bench implements Runnable {
       Setup setup = Setup.ofProperties(quick);
       Path parent = directory == null ? setup.root().resolve("target") : directory;
       new SsdScenario(setup, parent, engine).run(report);
+    }
+  }
+
+  @Command(
+      name = "demotion",
+      description = "Puts of more than the host tier holds, against fio on the SSD tier's disk.")
+  static final class DemotionCommand extends Measuring {
+    @Option(
+        names = "--directory",
+        paramLabel = "DIR",
+        description = "On the disk to measure; default: target/ of the checkout. Takes 10 GiB.")
+    private @Nullable Path directory;
+
+    @Override
+    void measure(Report report, boolean quick) throws Exception {
+      Setup setup = Setup.ofProperties(quick);
+      Path parent = directory == null ? setup.root().resolve("target") : directory;
+      new DemotionScenario(setup, parent).run(report);
     }
   }
 

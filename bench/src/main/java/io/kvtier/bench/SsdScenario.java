@@ -152,7 +152,7 @@ final class SsdScenario {
     report.add(Row.plain("ssd_write_during_host_puts_gbps", rounds.median("writes"), "GB/s"));
   }
 
-  private static void delete(Path folder) throws IOException {
+  static void delete(Path folder) throws IOException {
     List<Path> left;
     try (Stream<Path> paths = Files.walk(folder)) {
       left = paths.sorted(Comparator.reverseOrder()).toList();
