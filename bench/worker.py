@@ -13,6 +13,7 @@ from kvtier import Client, Namespace, Status, aio
 KEY = struct.Struct("<QQQQ")
 NUMBER = struct.Struct("<Q")
 GOLDEN = 0x9E3779B97F4A7C15
+UNMARKED = (1 << 64) - 1
 GET_TAG = 1
 PUT_TAG = 2
 TIMEOUT_S = 30.0
@@ -56,6 +57,12 @@ class WorkingSet:
         for place, number in enumerate(self.numbers[index]):
             NUMBER.pack_into(self.batches[index], place * self.block_bytes, number)
             NUMBER.pack_into(self.batches[index], (place + 1) * self.block_bytes - 8, number)
+
+    def unmark(self, index: int) -> None:
+        """Takes the numbers out of a batch's blocks, and touches no more of them."""
+        for at in range(0, self.block_bytes * self.batch, self.block_bytes):
+            NUMBER.pack_into(self.batches[index], at, UNMARKED)
+            NUMBER.pack_into(self.batches[index], at + self.block_bytes - 8, UNMARKED)
 
     def check(self, index: int) -> None:
         """Fails when other blocks came than were asked for."""
@@ -168,7 +175,7 @@ class Worker:
             index = self.turn
             self.turn = (self.turn + 1) % len(taken.keys)
             into = taken.batches[index]
-            into[:8] = bytes(8)
+            taken.unmark(index)
             started = clock()
             result = self.gets.get(taken.keys[index], into)
             took += clock() - started

@@ -45,6 +45,8 @@ static void fill_tables(void) {
   }
 }
 
+enum { LINE_BYTES = 64 };
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -52,10 +54,21 @@ static void fill_tables(void) {
 #define STREAM_BYTES 1360
 #define FOLD_BYTES 256
 
+/* The processor fetches ahead of its loads up to the end of a page, and at each page begins anew: what goes past the
+ * caches takes several pages side by side, so that most of them are under way at any time. */
+enum { PAGE_BYTES = 4096, ABREAST_BYTES = 4 * PAGE_BYTES };
+
+/* What moves a 128-bit remainder over that many bytes. */
+typedef struct {
+  uint64_t low;
+  uint64_t high;
+} Distance;
+
 static uint64_t shift_one_stream;
 static uint64_t shift_two_streams;
-static uint64_t fold_low;
-static uint64_t fold_high;
+static Distance over_fold;
+static Distance over_line;
+static Distance over_page;
 
 /* x^n modulo the polynomial, bit-reflected. */
 static uint32_t power_reflected(unsigned n) {
@@ -118,6 +131,10 @@ __attribute__((target("sse4.2,pclmul"))) static uint32_t update_streams(
 
 #define FOLD_TARGET __attribute__((target("avx512f,avx512vl,avx512bw,vpclmulqdq,pclmul,sse4.2")))
 
+FOLD_TARGET static inline __m512i constants_of(Distance distance) {
+  return _mm512_broadcast_i32x4(_mm_set_epi64x((long long)distance.high, (long long)distance.low));
+}
+
 FOLD_TARGET static inline __m512i fold(__m512i state, __m512i constants, __m512i line) {
   __m512i low = _mm512_clmulepi64_epi128(state, constants, 0x00);
   __m512i high = _mm512_clmulepi64_epi128(state, constants, 0x11);
@@ -134,11 +151,12 @@ FOLD_TARGET static inline __m512i take(const uint8_t *data, uint8_t *to, size_t 
   return line;
 }
 
-/* As update_function; with a target, of 64-byte alignment, also copies all whole FOLD_BYTES there (two at least). */
+/* The state behind at least one FOLD_BYTES; `start` is what came before, as it enters the first line. With a target, of
+ * 64-byte alignment, also copies all whole FOLD_BYTES there. */
 FOLD_TARGET static inline __attribute__((always_inline)) uint32_t fold_all(
-    uint32_t state, const uint8_t *data, size_t bytes, uint8_t *to) {
-  __m512i constants = _mm512_broadcast_i32x4(_mm_set_epi64x((long long)fold_high, (long long)fold_low));
-  __m512i a = _mm512_xor_si512(take(data, to, 0), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)state)));
+    __m512i start, const uint8_t *data, size_t bytes, uint8_t *to) {
+  __m512i constants = constants_of(over_fold);
+  __m512i a = _mm512_xor_si512(take(data, to, 0), start);
   __m512i b = take(data, to, 64);
   __m512i c = take(data, to, 128);
   __m512i d = take(data, to, 192);
@@ -159,11 +177,55 @@ FOLD_TARGET static inline __attribute__((always_inline)) uint32_t fold_all(
 }
 
 FOLD_TARGET static uint32_t update_folding(uint32_t state, const uint8_t *data, size_t bytes) {
-  return bytes < 2 * FOLD_BYTES ? update_serial(state, data, bytes) : fold_all(state, data, bytes, NULL);
+  if (bytes < 2 * FOLD_BYTES) {
+    return update_serial(state, data, bytes);
+  }
+  return fold_all(_mm512_zextsi128_si512(_mm_cvtsi32_si128((int)state)), data, bytes, NULL);
 }
 
+/* Copies ABREAST_BYTES. `start` and what is returned are states as they enter the line that follows. */
+FOLD_TARGET static inline __m512i fold_abreast(__m512i start, uint8_t *to, const uint8_t *from) {
+  const __m512i zero = _mm512_setzero_si512();
+  __m512i line = constants_of(over_line);
+  __m512i page = constants_of(over_page);
+  __m512i a = start;
+  __m512i b = zero;
+  __m512i c = zero;
+  __m512i d = zero;
+  for (size_t at = 0; at < PAGE_BYTES; at += 2 * LINE_BYTES, from += 2 * LINE_BYTES, to += 2 * LINE_BYTES) {
+    /* All loads before the first store: a store makes loads of another page's same place wait. */
+    __m512i a0 = _mm512_loadu_si512(from);
+    __m512i a1 = _mm512_loadu_si512(from + LINE_BYTES);
+    __m512i b0 = _mm512_loadu_si512(from + PAGE_BYTES);
+    __m512i b1 = _mm512_loadu_si512(from + PAGE_BYTES + LINE_BYTES);
+    __m512i c0 = _mm512_loadu_si512(from + 2 * PAGE_BYTES);
+    __m512i c1 = _mm512_loadu_si512(from + 2 * PAGE_BYTES + LINE_BYTES);
+    __m512i d0 = _mm512_loadu_si512(from + 3 * PAGE_BYTES);
+    __m512i d1 = _mm512_loadu_si512(from + 3 * PAGE_BYTES + LINE_BYTES);
+    _mm512_stream_si512((__m512i *)to, a0);
+    _mm512_stream_si512((__m512i *)(to + LINE_BYTES), a1);
+    _mm512_stream_si512((__m512i *)(to + PAGE_BYTES), b0);
+    _mm512_stream_si512((__m512i *)(to + PAGE_BYTES + LINE_BYTES), b1);
+    _mm512_stream_si512((__m512i *)(to + 2 * PAGE_BYTES), c0);
+    _mm512_stream_si512((__m512i *)(to + 2 * PAGE_BYTES + LINE_BYTES), c1);
+    _mm512_stream_si512((__m512i *)(to + 3 * PAGE_BYTES), d0);
+    _mm512_stream_si512((__m512i *)(to + 3 * PAGE_BYTES + LINE_BYTES), d1);
+    a = fold(fold(_mm512_xor_si512(a, a0), line, a1), line, zero);
+    b = fold(fold(_mm512_xor_si512(b, b0), line, b1), line, zero);
+    c = fold(fold(_mm512_xor_si512(c, c0), line, c1), line, zero);
+    d = fold(fold(_mm512_xor_si512(d, d0), line, d1), line, zero);
+  }
+  return fold(fold(fold(a, page, b), page, c), page, d);
+}
+
+/* Copies whole FOLD_BYTES, one at least, with the state behind them. */
 FOLD_TARGET static uint32_t stream_folding(uint32_t state, uint8_t *to, const uint8_t *from, size_t bytes) {
-  return fold_all(state, from, bytes, to);
+  __m512i start = _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)state));
+  size_t at = 0;
+  for (; bytes - at > ABREAST_BYTES; at += ABREAST_BYTES) {
+    start = fold_abreast(start, to + at, from + at);
+  }
+  return fold_all(start, from + at, bytes - at, to + at);
 }
 
 static int has_streams(void) {
@@ -175,12 +237,17 @@ static int has_folding(void) {
       && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("vpclmulqdq");
 }
 
+static Distance distance_of(unsigned bytes) {
+  return (Distance){(uint64_t)power_reflected(8 * bytes + 32) << 1, (uint64_t)power_reflected(8 * bytes - 32) << 1};
+}
+
 static void fill_constants(void) {
   __builtin_cpu_init();
   shift_one_stream = power_reflected(8 * STREAM_BYTES - 33);
   shift_two_streams = power_reflected(16 * STREAM_BYTES - 33);
-  fold_low = (uint64_t)power_reflected(8 * FOLD_BYTES + 32) << 1;
-  fold_high = (uint64_t)power_reflected(8 * FOLD_BYTES - 32) << 1;
+  over_fold = distance_of(FOLD_BYTES);
+  over_line = distance_of(LINE_BYTES);
+  over_page = distance_of(PAGE_BYTES);
 }
 
 #elif defined(__ARM_FEATURE_CRC32)
@@ -255,7 +322,7 @@ uint32_t kvtier_crc32c(uint32_t crc, const void *data, size_t bytes) {
 
 /* From here up a copy goes past the caches: storing a line otherwise reads it first, a third of all the traffic. */
 enum { STREAM_BYTES_MIN = 128 * 1024 };
-enum { LINE_BYTES = 64, STEP_BYTES = 256 };
+enum { STEP_BYTES = 256 };
 
 #if defined(__x86_64__)
 
@@ -274,16 +341,35 @@ __attribute__((target("avx2"))) static void stream_half_lines(uint8_t *to, const
   }
 }
 
+/* As fold_abreast, without a checksum. */
+__attribute__((target("avx512f"))) static void stream_abreast(uint8_t *to, const uint8_t *from) {
+  for (size_t at = 0; at < PAGE_BYTES; at += 2 * LINE_BYTES, from += 2 * LINE_BYTES, to += 2 * LINE_BYTES) {
+    __m512i a0 = _mm512_loadu_si512(from);
+    __m512i a1 = _mm512_loadu_si512(from + LINE_BYTES);
+    __m512i b0 = _mm512_loadu_si512(from + PAGE_BYTES);
+    __m512i b1 = _mm512_loadu_si512(from + PAGE_BYTES + LINE_BYTES);
+    __m512i c0 = _mm512_loadu_si512(from + 2 * PAGE_BYTES);
+    __m512i c1 = _mm512_loadu_si512(from + 2 * PAGE_BYTES + LINE_BYTES);
+    __m512i d0 = _mm512_loadu_si512(from + 3 * PAGE_BYTES);
+    __m512i d1 = _mm512_loadu_si512(from + 3 * PAGE_BYTES + LINE_BYTES);
+    _mm512_stream_si512((__m512i *)to, a0);
+    _mm512_stream_si512((__m512i *)(to + LINE_BYTES), a1);
+    _mm512_stream_si512((__m512i *)(to + PAGE_BYTES), b0);
+    _mm512_stream_si512((__m512i *)(to + PAGE_BYTES + LINE_BYTES), b1);
+    _mm512_stream_si512((__m512i *)(to + 2 * PAGE_BYTES), c0);
+    _mm512_stream_si512((__m512i *)(to + 2 * PAGE_BYTES + LINE_BYTES), c1);
+    _mm512_stream_si512((__m512i *)(to + 3 * PAGE_BYTES), d0);
+    _mm512_stream_si512((__m512i *)(to + 3 * PAGE_BYTES + LINE_BYTES), d1);
+  }
+}
+
 __attribute__((target("avx512f"))) static void stream_whole_lines(uint8_t *to, const uint8_t *from, size_t bytes) {
-  for (size_t at = 0; at < bytes; at += STEP_BYTES) {
-    __m512i a = _mm512_loadu_si512(from + at);
-    __m512i b = _mm512_loadu_si512(from + at + 64);
-    __m512i c = _mm512_loadu_si512(from + at + 128);
-    __m512i d = _mm512_loadu_si512(from + at + 192);
-    _mm512_stream_si512((__m512i *)(to + at), a);
-    _mm512_stream_si512((__m512i *)(to + at + 64), b);
-    _mm512_stream_si512((__m512i *)(to + at + 128), c);
-    _mm512_stream_si512((__m512i *)(to + at + 192), d);
+  size_t at = 0;
+  for (; bytes - at >= ABREAST_BYTES; at += ABREAST_BYTES) {
+    stream_abreast(to + at, from + at);
+  }
+  for (; at < bytes; at += LINE_BYTES) {
+    _mm512_stream_si512((__m512i *)(to + at), _mm512_loadu_si512(from + at));
   }
 }
 

@@ -84,7 +84,7 @@ final class JavaCopies implements AutoCloseable {
     while (took < durationNs) {
       int index = next;
       next = (next + 1) % set.batches();
-      set.batch(index).getFirst().fill((byte) 0);
+      set.unmark(index);
       long started = System.nanoTime();
       BatchResult result = client.blocking().get(gets, getKeys.get(index), set.batch(index));
       took += System.nanoTime() - started;

@@ -93,6 +93,17 @@ final class WorkingSet {
     }
   }
 
+  /**
+   * Takes the numbers out of a batch's blocks, and touches no more of them: what is in the caches
+   * when they are copied stays as it is for bare copies.
+   */
+  void unmark(int batchIndex) {
+    for (MemorySegment block : batches.get(batchIndex)) {
+      block.set(LONG, 0, -1);
+      block.set(LONG, blockBytes - 8L, -1);
+    }
+  }
+
   /** Fails when a batch's memory holds other blocks than it should. */
   void check(int batchIndex) {
     for (int i = 0; i < batch; i++) {
