@@ -3,12 +3,16 @@ package io.kvtier.tiers.ledger;
 import io.kvtier.protocol.linux.DirectFile;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.zip.CRC32C;
 import net.openhft.chronicle.hash.ChronicleHashCorruption;
 import net.openhft.chronicle.map.ChronicleMap;
 import net.openhft.chronicle.map.ChronicleMapBuilder;
@@ -29,6 +33,11 @@ public final class ChronicleLedger implements Ledger {
   private static final double SPARE = 1.1;
 
   private static final long ENTRIES_MIN = 1024;
+
+  // How the file begins, which never changes again: u64 checksum, u32 length, and a text so long.
+  private static final int HEAD_LENGTH_OFFSET = 8;
+  private static final int HEAD_TEXT_OFFSET = 12;
+  private static final int HEAD_BYTES_MAX = 1 << 16;
 
   private final Path directory;
   private final String name;
@@ -76,7 +85,7 @@ public final class ChronicleLedger implements Ledger {
   private void openOrReplace() throws IOException {
     boolean clean = Files.deleteIfExists(cleanFile);
     boolean there = Files.exists(file);
-    if (there && readNames()) {
+    if (there && readNames() && isHeadIntact()) {
       try {
         map =
             clean
@@ -104,6 +113,54 @@ public final class ChronicleLedger implements Ledger {
       throw new IOException(
           "ledger in '" + directory + "' for " + places + " places: " + e.getMessage(), e);
     }
+    names.headBytes = headBytes();
+    names.headChecksum = headChecksum(names.headBytes);
+    names.write(namesFile, true);
+  }
+
+  private int headBytes() throws IOException {
+    try (FileChannel rows = FileChannel.open(file, StandardOpenOption.READ)) {
+      ByteBuffer length = ByteBuffer.allocate(Integer.BYTES).order(ByteOrder.LITTLE_ENDIAN);
+      int _ = rows.read(length, HEAD_LENGTH_OFFSET);
+      int bytes = HEAD_TEXT_OFFSET + length.getInt(0);
+      if (bytes <= HEAD_TEXT_OFFSET || bytes > HEAD_BYTES_MAX) {
+        throw new IOException(
+            "ledger in '"
+                + directory
+                + "': the head of a new Chronicle map has "
+                + bytes
+                + " bytes; expected at most "
+                + HEAD_BYTES_MAX);
+      }
+      return bytes;
+    }
+  }
+
+  private int headChecksum(int bytes) throws IOException {
+    ByteBuffer head = ByteBuffer.allocate(bytes);
+    try (FileChannel rows = FileChannel.open(file, StandardOpenOption.READ)) {
+      while (head.hasRemaining() && rows.read(head, head.position()) > 0) {
+        // A file that is cut off has another checksum.
+      }
+    }
+    CRC32C crc = new CRC32C();
+    crc.update(head.flip());
+    return (int) crc.getValue();
+  }
+
+  /** Chronicle would wait most of a minute for another process to mend what is rubbish. */
+  private boolean isHeadIntact() throws IOException {
+    if (names.headBytes == 0) {
+      // A process was killed while it made the file: there was never a row in it.
+      return false;
+    }
+    if (headChecksum(names.headBytes) == names.headChecksum) {
+      return true;
+    }
+    openingReport =
+        LedgerFiles.report(
+            directory, "its head was changed", LedgerFiles.moveAside(directory, name));
+    return false;
   }
 
   /** Whether the rows that are there can be of use. */

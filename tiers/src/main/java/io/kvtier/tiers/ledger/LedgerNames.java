@@ -17,16 +17,17 @@ import java.util.zip.CRC32C;
 
 /**
  * The few things beside the rows, in a small file that is replaced as a whole: the layout, the
- * namespaces, and for how many places the ledger is made. Big-endian; a text is its length and
- * UTF-8.
+ * namespaces, for how many places the ledger is made, and how the file with the rows begins.
+ * Big-endian; a text is its length and UTF-8.
  *
  * <pre>
- *   u32 CRC32C of the rest    u32 version    u64 places    text layout    u32 namespaces
- *   each: u32 id, 16 bytes fingerprint, text
+ *   u32 CRC32C of the rest    u32 version    u64 places
+ *   u32 bytes of the head, 0 where none is known    u32 CRC32C of the head
+ *   text layout    u32 namespaces    each: u32 id, 16 bytes fingerprint, text
  * </pre>
  */
 final class LedgerNames {
-  private static final int VERSION = 1;
+  private static final int VERSION = 2;
 
   /** A namespace's fingerprint and text. */
   static final class Namespace {
@@ -42,6 +43,11 @@ final class LedgerNames {
   final Map<Integer, Namespace> namespaces = new TreeMap<>();
   String layout = "";
   long places;
+
+  /** What never changes at the beginning of the file with the rows: how long, and its CRC32C. */
+  int headBytes;
+
+  int headChecksum;
 
   /**
    * Reads a file.
@@ -67,6 +73,8 @@ final class LedgerNames {
       }
       LedgerNames names = new LedgerNames();
       names.places = bytes.getLong();
+      names.headBytes = bytes.getInt();
+      names.headChecksum = bytes.getInt();
       names.layout = getText(bytes);
       int count = bytes.getInt();
       for (int i = 0; i < count; i++) {
@@ -83,11 +91,12 @@ final class LedgerNames {
 
   /** All of it, as {@link #of} reads it. */
   byte[] bytes() {
-    int size = 4 + 4 + 8 + 4 + layout.getBytes(UTF_8).length + 4;
+    int size = 4 + 4 + 8 + 4 + 4 + 4 + layout.getBytes(UTF_8).length + 4;
     for (Namespace namespace : namespaces.values()) {
       size += 4 + Ledger.FINGERPRINT_BYTES + 4 + namespace.text.getBytes(UTF_8).length;
     }
     ByteBuffer bytes = ByteBuffer.allocate(size).putInt(0).putInt(VERSION).putLong(places);
+    bytes.putInt(headBytes).putInt(headChecksum);
     putText(bytes, layout);
     bytes.putInt(namespaces.size());
     namespaces.forEach((id, namespace) -> {

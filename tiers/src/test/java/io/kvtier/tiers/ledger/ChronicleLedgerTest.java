@@ -75,6 +75,22 @@ final class ChronicleLedgerTest extends DurableLedgerContract {
     }
   }
 
+  /** As a process leaves it that is killed before the first opening has ended. */
+  @Test
+  void open_makingWasCutShort_isMadeAnewWithoutAWord() throws IOException {
+    Path file = directory.resolve("host");
+    LedgerNames names = new LedgerNames();
+    names.places = 10;
+    names.write(directory.resolve("host.names"), true);
+    Files.write(file, new byte[100]);
+    for (int round = 0; round < 2; round++) {
+      try (Ledger ledger = new ChronicleLedger(file, 10)) {
+        assertEquals("", ledger.openingReport());
+        ledger.record(3, new LedgerEntry());
+      }
+    }
+  }
+
   @ParameterizedTest
   @ValueSource(strings = {"host", "host.names"})
   void open_fileIsRubbish_isMovedAsideOnceAndSaid(String damaged) throws IOException {
