@@ -19,6 +19,8 @@ PUT_TAG = 2
 TIMEOUT_S = 30.0
 BLOCKS_OF_JAVA = 1 << 10  # the least that the Java side has put, where it has put any
 SAMPLES_MIN = 10
+RIDE_BLOCKS = 64
+RIDE_PAUSE_S = 0.0005
 
 Answer = dict[str, float]
 
@@ -84,6 +86,7 @@ class Worker:
         self.set: WorkingSet
         self.turn = 0
         self.next_put = 0
+        self.held: object = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self.async_client: aio.Client
 
@@ -204,6 +207,50 @@ class Worker:
     def _rate(self, calls: int, took_ns: int) -> Answer:
         moved = calls * self.set.batch * self.set.block_bytes
         return {"gbps": moved / took_ns, "per_s": calls * 1e9 / took_ns}
+
+    def ride(self, block_bytes: str, timeout_s: str) -> Answer:
+        """Gets and puts while the daemon is killed and started again: the first answer that says so, the next hit."""
+        size = int(block_bytes)
+        client = Client(self.socket, name="bench-ride", timeout=float(timeout_s))
+        namespace = client.namespace("bench-ride-python", block_bytes=size)
+        keys = [key_of(GET_TAG, number) for number in range(RIDE_BLOCKS)]
+        contents = [NUMBER.pack(number) * (size // NUMBER.size) for number in range(RIDE_BLOCKS)]
+        into = bytearray(size)
+        gone_ns = hit_ns = longest_ns = turn = 0
+        while hit_ns == 0:
+            turn = (turn + 1) % RIDE_BLOCKS
+            started_ns = time.monotonic_ns()
+            status = namespace.get([keys[turn]], into).statuses[0]
+            answered_ns = time.monotonic_ns()
+            longest_ns = max(longest_ns, answered_ns - started_ns)
+            if status is Status.OK:
+                require(into == contents[turn], f"block {turn} came with other bytes")
+                hit_ns = answered_ns if gone_ns else 0
+            elif status is Status.UNAVAILABLE:
+                gone_ns = gone_ns or answered_ns
+                time.sleep(RIDE_PAUSE_S)
+            else:
+                require(status is Status.MISS, status)
+                put = namespace.put([keys[turn]], [contents[turn]])[0]
+                longest_ns = max(longest_ns, time.monotonic_ns() - answered_ns)
+                if put is Status.UNAVAILABLE:
+                    gone_ns = gone_ns or time.monotonic_ns()
+                turn -= 1
+        client.close()
+        return {"gone_ns": gone_ns, "hit_ns": hit_ns, "longest_ns": longest_ns}
+
+    def hold(self, leases: str, reservations: str) -> Answer:
+        """Leases blocks, reserves slots, writes half of one, and keeps all that until it is killed."""
+        count = int(leases)
+        held = self.gets.acquire([key_of(GET_TAG, number) for number in range(count)])
+        require(held.run == count, held)
+        reserved = self.puts.reserve([key_of(PUT_TAG, number) for number in range(int(reservations))])
+        view = reserved.views[0]
+        require(view is not None, reserved)
+        half = self.block_bytes // 2
+        view[:half] = bytes(half)  # type: ignore[index]
+        self.held = (held, reserved)
+        return {}
 
     def pipelined(self, in_flight: str, duration_ms: str) -> Answer:
         """Single-block acquires of the asyncio client, that many at once."""

@@ -115,14 +115,15 @@ public final class Bench implements Runnable {
       LATENCY,
       IDLE,
       COPY,
-      SMALL
+      SMALL,
+      KILL
     }
 
     @Option(
         names = "--only",
         split = ",",
         paramLabel = "SCENARIO",
-        description = "Not all, but: latency, idle, copy, small.")
+        description = "Not all, but: latency, idle, copy, small, kill.")
     private List<Scenario> only = List.of(Scenario.values());
 
     @Override
@@ -134,6 +135,7 @@ public final class Bench implements Runnable {
           case IDLE -> new IdleScenario(setup).run(report);
           case COPY -> new CopyScenario(setup).run(report);
           case SMALL -> new SmallBlockScenario(setup).run(report);
+          case KILL -> new KillScenario(setup).run(report);
         }
       }
     }

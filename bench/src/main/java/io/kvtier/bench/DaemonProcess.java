@@ -23,14 +23,14 @@ final class DaemonProcess implements AutoCloseable {
 
   private final Path folder;
   private final Path socket;
-  private final Process process;
-  private final String readyLine;
+  private final List<String> command = new ArrayList<>();
+  private Process process;
+  private String readyLine;
 
   /** Starts one and waits until it is ready. */
   DaemonProcess(Path root, long hostBytes, String... settings) throws IOException {
     folder = Files.createTempDirectory("kvtier-bench-");
     socket = folder.resolve("kvtier.sock");
-    List<String> command = new ArrayList<>();
     command.add(root.resolve("scripts/kvtierd").toString());
     command.add("--socket");
     command.add(socket.toString());
@@ -47,7 +47,15 @@ final class DaemonProcess implements AutoCloseable {
       command.add("--set");
       command.add(setting);
     }
-    process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+    process = launch();
+    readyLine = awaitReady();
+  }
+
+  private Process launch() throws IOException {
+    return new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+  }
+
+  private String awaitReady() throws IOException {
     BufferedReader output = process.inputReader(UTF_8);
     String line = output.readLine();
     while (line != null && !line.startsWith("kvtierd ready")) {
@@ -57,7 +65,18 @@ final class DaemonProcess implements AutoCloseable {
       close();
       throw new IOException("the daemon did not become ready; its reason is above");
     }
-    readyLine = line;
+    return line;
+  }
+
+  /** Ends it with SIGKILL. */
+  void kill() {
+    process.destroyForcibly();
+  }
+
+  /** Starts another in its place, and waits until that is ready. */
+  void restart() throws IOException {
+    process = launch();
+    readyLine = awaitReady();
   }
 
   Path socket() {

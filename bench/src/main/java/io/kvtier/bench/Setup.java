@@ -57,6 +57,10 @@ record Setup(
     return quick ? 2 : 7;
   }
 
+  int killRounds() {
+    return quick ? 2 : 5;
+  }
+
   long idleProcessorMs() {
     return quick ? 3_000 : 10_000;
   }

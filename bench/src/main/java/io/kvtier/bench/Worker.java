@@ -83,6 +83,15 @@ final class Worker implements AutoCloseable {
     return number;
   }
 
+  long pid() {
+    return process.pid();
+  }
+
+  /** Ends it with SIGKILL. */
+  void kill() {
+    process.destroyForcibly();
+  }
+
   @Override
   public void close() {
     try {
