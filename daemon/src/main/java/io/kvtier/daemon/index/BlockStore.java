@@ -420,8 +420,9 @@ final class BlockStore implements Mover.Listener {
     directory.addUses(block, 1);
     counters.add(Counter.SCRUBBED, 1);
     if (status == Status.IO_ERROR) {
+      // No word to the fence: nobody waits, and places that can't be read, looked at again and
+      // again, would keep stores from a device that takes them.
       counters.add(Counter.IO_ERRORS, 1);
-      laneOf(block).fence().failed(clock.getAsLong());
     } else if (status == Status.CORRUPT) {
       counters.add(Counter.CORRUPT, 1);
       counters.add(Counter.SCRUBBED_CORRUPT, 1);
