@@ -43,6 +43,8 @@ final class BlockStore implements Mover.Listener {
 
   private static final int EVICTIONS_PER_ROUND = 64;
   private static final long PREFETCHED = 1L << 48;
+  private static final int SSD_VICTIMS_MAX = 16;
+  private static final int SSD_VICTIMS_SHARE = 64;
 
   private final Directory directory;
   private final TierLine host;
@@ -603,10 +605,16 @@ final class BlockStore implements Mover.Listener {
     if (ssd.allocate(block, sizeClass, SlotAllocator.DAEMON, true)) {
       return true;
     }
-    if (victim != EvictionPolicy.NONE && ssd.isEvictable(victim)) {
+    // Slots can be used when their rows have gone: so several are made free for one wait.
+    int count = Math.clamp(ssd.slots().slotsTotal() / SSD_VICTIMS_SHARE, 1, SSD_VICTIMS_MAX);
+    for (int i = 0; i < count && victim != EvictionPolicy.NONE && ssd.isEvictable(victim); i++) {
       dropSsdCopy(victim);
+      victim = ssd.victim(sizeClass, SlotAllocator.DAEMON, mover.ssdInFlight());
     }
-    return ssd.allocate(block, sizeClass, SlotAllocator.DAEMON, true);
+    for (SsdLane lane : lanes) {
+      lane.forgetRows();
+    }
+    return false;
   }
 
   @Override
@@ -712,7 +720,7 @@ final class BlockStore implements Mover.Listener {
   void maintain(long nowNs) {
     for (SsdLane lane : lanes) {
       lane.fence().check(nowNs);
-      var _ = lane.forgetRows();
+      lane.forgetRows();
     }
     while (checksumBacklog.size() > 0) {
       int block = (int) checksumBacklog.peek();

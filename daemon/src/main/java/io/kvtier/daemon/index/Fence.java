@@ -31,6 +31,10 @@ final class Fence {
   }
 
   void failed(long nowNs) {
+    if (closed) {
+      // It was under way when the fence closed: no turn of its own.
+      return;
+    }
     // After a turn one more error is enough.
     if (++errors >= ERRORS_MAX || turns > 0) {
       closed = true;

@@ -66,18 +66,18 @@ final class SsdLane {
     return fence.isOpen()
         && stores < Math.max(1, (int) (depth * STORES_SHARE))
         && canLoad()
-        && !spareForgets.isEmpty();
+        && isForgotten();
   }
 
   /**
-   * Hands a load or a store over. A store comes after all rows that are to go: its own would be
-   * taken for one of them, if its slot was theirs.
+   * Hands a load or a store over. A store comes when all rows that were to go have gone for good: a
+   * row that stood while other bytes came into its slot would be taken for true after a kill.
    *
    * @return false when it can't be taken now
    */
   boolean offer(Transfer transfer) {
     boolean isStore = transfer.kind == Transfer.Kind.STORE;
-    if (isStore ? !canStore() || !forgetRows() : !canLoad()) {
+    if (isStore ? !canStore() : !canLoad()) {
       return false;
     }
     transfer.device = number;
@@ -116,12 +116,8 @@ final class SsdLane {
     rowsQueued++;
   }
 
-  /**
-   * Hands the rows that are to go over.
-   *
-   * @return whether that was all of them
-   */
-  boolean forgetRows() {
+  /** Hands the rows that are to go over. */
+  void forgetRows() {
     while (rowsToForget.size() > 0 && !spareForgets.isEmpty()) {
       Transfer transfer = spareForgets.element();
       transfer.device = number;
@@ -132,14 +128,13 @@ final class SsdLane {
       }
       transfer.placeCount = count;
       if (!pipeline.offer(transfer)) {
-        return false;
+        return;
       }
       for (int i = 0; i < count; i++) {
         var _ = rowsToForget.poll();
       }
       var _ = spareForgets.remove();
     }
-    return rowsToForget.size() == 0;
   }
 
   private void settleForget(Transfer transfer) {

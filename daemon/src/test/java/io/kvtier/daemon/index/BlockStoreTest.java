@@ -412,4 +412,29 @@ class BlockStoreTest {
       assertTrue(order.size() > 3 * SLOTS, "nothing was replaced");
     }
   }
+
+  @Test
+  void store_waitsUntilTheRowsOfFreedSlotsAreForgotten() throws IOException, ProtocolViolation {
+    IndexHarness.InlinePipeline ssd =
+        new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
+    ssd.holdsForgets = true;
+    try (IndexHarness harness =
+        new IndexHarness(
+            4, SLOTS, 0, new IndexHarness.InlinePipeline(Checksums::run), 1, ssd, "all")) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      for (int key = 0; key < 2 * SLOTS; key++) {
+        client.put(key, CHECKSUM);
+        rounds(harness);
+      }
+      long stored = harness.counters.get(Counter.DEMOTIONS);
+      assertTrue(harness.counters.get(Counter.SSD_EVICTIONS) > 0, "the file never was full");
+      assertTrue(stored <= SLOTS, stored + " stores: some into slots whose rows stand");
+      ssd.holdsForgets = false;
+      ssd.forget();
+      rounds(harness);
+      assertTrue(harness.counters.get(Counter.DEMOTIONS) > stored, "nothing went on");
+      assertEquals(0, harness.counters.get(Counter.DROPPED));
+    }
+  }
 }

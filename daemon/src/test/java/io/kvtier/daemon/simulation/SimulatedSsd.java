@@ -7,8 +7,10 @@ import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.PriorityQueue;
+import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.function.Consumer;
 import java.util.function.LongSupplier;
@@ -31,6 +33,7 @@ final class SimulatedSsd implements Pipeline {
           a.dueNs != b.dueNs ? Long.compare(a.dueNs, b.dueNs) : Long.compare(a.order, b.order));
   private final ArrayDeque<InFlight> onLedger = new ArrayDeque<>();
   private final ArrayDeque<Transfer> finished = new ArrayDeque<>();
+  private final Set<Transfer> unasked = new HashSet<>();
   private long order;
   private int inFlight;
 
@@ -61,7 +64,14 @@ final class SimulatedSsd implements Pipeline {
     if (transfer.kind == Transfer.Kind.FORGET) {
       switch (planted) {
         case DELETE_WITHOUT_FORGETTING -> finished.add(transfer);
-        case FORGET_OUT_OF_ORDER -> onDevice.add(new InFlight(due(), order++, transfer));
+        case FORGOTTEN_TOO_EARLY -> {
+          finished.add(transfer);
+          Transfer later = Transfer.forget(transfer.placeCount);
+          System.arraycopy(transfer.places, 0, later.places, 0, transfer.placeCount);
+          later.placeCount = transfer.placeCount;
+          unasked.add(later);
+          onDevice.add(new InFlight(due(), order++, later));
+        }
         default -> toLedger(transfer);
       }
       return true;
@@ -103,7 +113,13 @@ final class SimulatedSsd implements Pipeline {
       group.add(onLedger.remove().transfer);
     }
     if (!group.isEmpty() || ledger.isOwing()) {
-      ledger.run(group, finished::add);
+      ledger.run(
+          group,
+          transfer -> {
+            if (!unasked.remove(transfer)) {
+              finished.add(transfer);
+            }
+          });
     }
     int count = finished.size();
     for (int i = 0; i < count; i++) {

@@ -46,8 +46,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     ACKNOWLEDGE_BEFORE_LEDGER,
     /** What is deleted is not forgotten by the ledger. */
     DELETE_WITHOUT_FORGETTING,
-    /** What is forgotten may overtake the store that took the slot. */
-    FORGET_OUT_OF_ORDER,
+    /** A row is said to be forgotten before it is: its slot is used while it stands. */
+    FORGOTTEN_TOO_EARLY,
     /** Adopted memory is handed out as if nobody else could write it. */
     ADOPT_WITHOUT_VERIFYING
   }
@@ -160,7 +160,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       case LOAD_WITHOUT_VERIFYING -> new SimulatedDevice.Faults(0, 0, 0.05, 0.05, 0.05, 0.05);
       case READ_ERROR_COUNTS_AS_LOADED -> new SimulatedDevice.Faults(0.1, 0, 0, 0, 0, 0);
       case WRITE_ERROR_COUNTS_AS_STORED -> new SimulatedDevice.Faults(0, 0.1, 0, 0, 0, 0);
-      case ACKNOWLEDGE_BEFORE_LEDGER, DELETE_WITHOUT_FORGETTING, FORGET_OUT_OF_ORDER ->
+      case ACKNOWLEDGE_BEFORE_LEDGER, DELETE_WITHOUT_FORGETTING, FORGOTTEN_TOO_EARLY ->
           SimulatedDevice.Faults.NONE;
       case NONE, PUBLISH_BEFORE_CHECKSUM, ADOPT_WITHOUT_VERIFYING ->
           faulty
@@ -176,7 +176,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           STEPS * STEPS;
       case ACKNOWLEDGE_BEFORE_LEDGER,
           DELETE_WITHOUT_FORGETTING,
-          FORGET_OUT_OF_ORDER,
+          FORGOTTEN_TOO_EARLY,
           ADOPT_WITHOUT_VERIFYING ->
           150;
     };
@@ -481,8 +481,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     if (!agent.isIdle()) {
       violated("transfers are still in flight: " + agent);
     }
-    if (crashes == 0
-        && counters.get(Counter.CORRUPT) > 0
+    if (corrupt + counters.get(Counter.CORRUPT) > 0
         && !oracle.somethingDamaged
         && faultsInjected(SimulatedDevice::silentFaults) == 0) {
       violated("bytes are damaged, though every device told of every fault");

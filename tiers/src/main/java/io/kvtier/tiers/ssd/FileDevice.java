@@ -103,8 +103,8 @@ public final class FileDevice implements SlotDevice {
   }
 
   /**
-   * Removes the files of an earlier configuration, which would take space beyond the limit. No
-   * block outlives its daemon, so there is nothing in them to keep.
+   * Removes the files of an earlier configuration, which would take space beyond the limit; what
+   * stood in them is lost with them.
    *
    * @return the bytes of the files that stay
    */
