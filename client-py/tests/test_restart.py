@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,11 +26,19 @@ def content(number: int) -> bytes:
     return blocks.block(key(number), BLOCK_BYTES)
 
 
+def content_of_few_values(number: int) -> bytes:
+    """Elements of two bytes, of which the upper ones are all the same."""
+    values = bytearray(content(number))
+    values[1::2] = bytes(BLOCK_BYTES // 2)
+    return bytes(values)
+
+
 class Survivor:
     """A daemon whose memory is kept, in a folder of its own, and one client's blocks."""
 
     def __init__(self, daemon: Daemon, keep: str) -> None:
         self.daemon = daemon
+        self.content: Callable[[int], bytes] = content
         self.settings = {"host__keep": keep, "host__directory": str(daemon.folder / "state")}
 
     def start(self, **changed: str) -> None:
@@ -61,7 +69,7 @@ class Survivor:
         with Client(self.daemon.socket_path, timeout=30) as client:
             namespace = client.namespace("survivor", block_bytes=BLOCK_BYTES, model="m")
             for number in numbers:
-                assert namespace.put([key(number)], [content(number)]) == [Status.OK]
+                assert namespace.put([key(number)], [self.content(number)]) == [Status.OK]
 
     def found(self, numbers: range) -> list[int]:
         """The blocks that are there; each is held to its content."""
@@ -71,7 +79,7 @@ class Survivor:
             buffer = bytearray(BLOCK_BYTES)
             for number in numbers:
                 if namespace.get([key(number)], buffer).statuses == [Status.OK]:
-                    assert buffer == content(number), f"wrong bytes in block {number}"
+                    assert buffer == self.content(number), f"wrong bytes in block {number}"
                     there.append(number)
         return there
 
@@ -126,6 +134,53 @@ def test_memoryGone_whatWasFlushedIsFoundAgain(survivor: Survivor) -> None:
     survivor.start(host__keep="0")
     assert survivor.found(range(100)) == list(range(100))
     assert survivor.keeper() is None
+
+
+def test_rocksdb_memoryGone_whatWasFlushedIsFoundAgain(survivor: Survivor) -> None:
+    survivor.start(host__keep="0", ssd__engine="rocksdb")
+    survivor.put(range(100))
+    with Client(survivor.daemon.socket_path, timeout=30) as client:
+        client.namespace("survivor", block_bytes=BLOCK_BYTES, model="m").flush()
+    survivor.kill()
+    assert not list((survivor.daemon.folder / "ssd").glob("slots-*.dat"))
+    survivor.start(host__keep="0", ssd__engine="rocksdb")
+    assert survivor.found(range(100)) == list(range(100))
+    stats = survivor.stats()
+    assert stats["found_ssd"] == 100
+    assert stats["corrupt"] == 0
+    assert stats["io_errors"] == 0
+
+
+def test_rocksdb_moreThanThereIsRoomFor_nothingFails_theLatestStay(survivor: Survivor) -> None:
+    survivor.start(ssd__engine="rocksdb")
+    # Three times what half of ssd.bytes holds: slots are used again and again.
+    survivor.put(range(2 * BLOCKS))
+    stats = survivor.stats()
+    assert stats["io_errors"] == 0
+    assert stats["ssd_evictions"] > 0
+    latest = range(2 * BLOCKS - 200, 2 * BLOCKS)
+    assert survivor.found(latest) == list(latest)
+    files = [one for one in (survivor.daemon.folder / "ssd" / "blocks").iterdir()]
+    assert sum(one.stat().st_size for one in files if one.exists()) <= 128 << 20
+
+
+def test_codecChanged_whatWasStoredIsFoundAgain(survivor: Survivor) -> None:
+    survivor.content = content_of_few_values
+    first = "planes"
+    for codec in (first, "zstd/3", "none"):
+        survivor.start(host__keep="0", ssd__codec=codec)
+        if codec == first:
+            survivor.put(range(50))
+        assert survivor.found(range(50)) == list(range(50))
+        with Client(survivor.daemon.socket_path, timeout=30) as client:
+            client.namespace("survivor", block_bytes=BLOCK_BYTES, model="m").flush()
+        stats = survivor.stats()
+        assert stats["corrupt"] == 0
+        if codec == first:
+            assert 0 < stats["ssd_written_bytes"] < 50 * BLOCK_BYTES * 3 // 4
+        else:
+            assert stats["found_ssd"] == 50
+        survivor.kill()
 
 
 def test_hostTierOfAnotherSize_memoryIsLetGo_ssdIsFound(survivor: Survivor) -> None:

@@ -1,6 +1,7 @@
 package io.kvtier.bench;
 
 import io.kvtier.protocol.Status;
+import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.host.SlabStore;
 import io.kvtier.tiers.ssd.FileDevice;
 import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
@@ -82,7 +83,15 @@ final class SsdBlocks implements AutoCloseable {
     }
     started =
         engine.start(
-            new SsdEngine.Parts("bench-ssd", device, null, 4, depth, rung::release, defect::set));
+            new SsdEngine.Parts(
+                "bench-ssd",
+                device,
+                BlockCodecs.none(),
+                null,
+                4,
+                depth,
+                rung::release,
+                defect::set));
     for (int i = 0; i < ssdSlots; i++) {
       go(Transfer.Kind.STORE, i);
     }

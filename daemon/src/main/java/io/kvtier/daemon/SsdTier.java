@@ -7,6 +7,9 @@ import io.kvtier.tiers.ledger.LedgerThread;
 import io.kvtier.tiers.ledger.RocksLedger;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.ssd.FileDevice;
+import io.kvtier.tiers.ssd.RocksDevice;
+import io.kvtier.tiers.ssd.SlotDevice;
+import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
 import io.kvtier.tiers.ssd.SsdEngine;
 import io.kvtier.tiers.transfer.Pipeline;
 import java.io.IOException;
@@ -68,13 +71,27 @@ final class SsdTier implements AutoCloseable {
     int lanes = config.directories().size();
     Path directory = config.directories().get(lane);
     int files = (config.files() + lanes - 1 - lane) / lanes;
-    FileDevice device = keep(new FileDevice(directory, files, config.fileBytes()));
-    isDirect &= device.isDirect();
+    boolean rocks = config.engine() == SsdEngine.ROCKSDB;
+    SlotDevice device =
+        keep(
+            rocks
+                ? new RocksDevice(directory, files, config.fileBytes(), config.bytes() / lanes)
+                : new FileDevice(directory, files, config.fileBytes()));
+    isDirect &= device instanceof FileDevice direct && direct.isDirect();
     RocksLedger ledger = keep(new RocksLedger(directory));
     if (!ledger.openingReport().isEmpty()) {
       LOG.warn("{}", ledger.openingReport());
     }
-    String layout = "file_bytes=" + config.fileBytes() + ", directory " + lane + " of " + lanes;
+    String layout =
+        "slots of version "
+            + SlotHeaderDescriptor.VERSION
+            + ", file_bytes="
+            + config.fileBytes()
+            + ", directory "
+            + lane
+            + " of "
+            + lanes
+            + (rocks ? ", in RocksDB" : "");
     if (!ledger.layout().equals(layout)) {
       if (!ledger.layout().isEmpty()) {
         LOG.warn(
@@ -102,6 +119,7 @@ final class SsdTier implements AutoCloseable {
                 new SsdEngine.Parts(
                     "kvtier-ssd-" + lane,
                     device,
+                    config.codec(),
                     lastLeg,
                     config.threads(),
                     config.queueDepth(),

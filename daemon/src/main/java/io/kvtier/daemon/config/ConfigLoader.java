@@ -4,6 +4,7 @@ import io.kvtier.daemon.config.ConfigYaml.Value;
 import io.kvtier.policies.AdmissionPolicies;
 import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.protocol.SocketPaths;
+import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.ssd.SsdEngine;
 import java.io.IOException;
 import java.io.InputStream;
@@ -156,13 +157,19 @@ public final class ConfigLoader {
         directories.stream().map(one -> one.toAbsolutePath().normalize()).distinct().count()
             == directories.size(),
         "each directory once");
+    SsdEngine engine = get("ssd.engine", SsdEngine::of, "an engine");
+    require(
+        "ssd.bytes",
+        engine != SsdEngine.ROCKSDB || bytes == 0 || bytes / file >= 8L * directories.size(),
+        "0, or at least 8 times ssd.file_bytes for each directory where ssd.engine is rocksdb");
     return new KvtierdConfig.SsdConfig(
         bytes,
         List.copyOf(directories),
         file,
         policy("ssd.policy"),
         admission("ssd.admission"),
-        get("ssd.engine", SsdEngine::of, "an engine"),
+        engine,
+        get("ssd.codec", BlockCodecs::create, "none, zstd or planes, with /LEVEL if wanted"),
         get("ssd.durability", ConfigLoader::survivesPowerLoss, "kill or power"),
         size("ssd.scrub_bytes_per_second", 0, 1L << 40),
         size("ssd.write_bytes_per_day", 0, 1L << 60),

@@ -1,5 +1,6 @@
 package io.kvtier.daemon.config;
 
+import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.ssd.SsdEngine;
 import java.nio.file.Path;
 import java.util.List;
@@ -51,6 +52,7 @@ public record KvtierdConfig(
    * The SSD tier; no bytes, no tier.
    *
    * @param directories one a device; files lie in them in turn
+   * @param codec what blocks are written with
    * @param survivesPowerLoss whether a store is acknowledged only when the device has it for good
    * @param scrubBytesPerSecond how fast what is stored is read and verified in the background
    * @param writeBytesPerDay the most that is written; 0: no limit
@@ -62,14 +64,15 @@ public record KvtierdConfig(
       String policy,
       String admission,
       SsdEngine engine,
+      BlockCodec codec,
       boolean survivesPowerLoss,
       long scrubBytesPerSecond,
       long writeBytesPerDay,
       int threads,
       int queueDepth) {
-    /** How many files. */
+    /** How many files, or as much as they in RocksDB, which needs the other half for itself. */
     public int files() {
-      return (int) (bytes / fileBytes);
+      return (int) (bytes / (engine == SsdEngine.ROCKSDB ? 2 : 1) / fileBytes);
     }
   }
 

@@ -618,7 +618,7 @@ final class BlockStore implements Mover.Listener {
   }
 
   @Override
-  public void onStored(int block, Status status, boolean evict) {
+  public void onStored(int block, Status status, boolean evict, int writtenBytes) {
     if (ssd.state(block) == CopyState.LEAVING) {
       listener.onStoreSettled(block, Status.MISS);
       settle(block);
@@ -627,9 +627,9 @@ final class BlockStore implements Mover.Listener {
     SsdLane lane = laneOf(block);
     if (status == Status.OK) {
       lane.fence().succeeded();
-      int length = blockBytes(block);
       ssd.becomeResident(block);
-      counters.add(Counter.SSD_WRITTEN_BYTES, length);
+      budget.spend((long) writtenBytes - blockBytes(block));
+      counters.add(Counter.SSD_WRITTEN_BYTES, writtenBytes);
       counters.add(Counter.DEMOTIONS, 1);
     } else {
       ssd.discard(block);

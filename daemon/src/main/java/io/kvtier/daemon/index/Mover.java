@@ -33,8 +33,9 @@ final class Mover {
      * A write to SSD is over, well or not.
      *
      * @param evict whether it was made to free the host slot
+     * @param writtenBytes how many bytes were written for the block's own
      */
-    void onStored(int block, Status status, boolean evict);
+    void onStored(int block, Status status, boolean evict, int writtenBytes);
   }
 
   private static final int STORE_PRIORITY = 2;
@@ -289,7 +290,7 @@ final class Mover {
     if (evict) {
       evictions[namespaces.of(directory, block).hostClass()]--;
     }
-    listener.onStored(block, status, evict);
+    listener.onStored(block, status, evict, transfer.writtenBytes);
   }
 
   private void giveBack(Transfer transfer) {

@@ -56,6 +56,9 @@ class ConfigLoaderTest {
         "grpc.enabled=yes | expected true or false; did you mean true?",
         "limits.deadline=1h | at most limits.deadline_max",
         "ssd.threads=0 | a number from 1 to 256",
+        "ssd.engine=aio | 'aio' is no SSD engine; expected auto, io_uring, pread or rocksdb",
+        "ssd.codec=lz4 | codec 'lz4' is unknown: write 'none', 'zstd' or 'planes'",
+        "ssd.codec=zstd/99 | the level '99' is none of 1 to 22",
         "socket.mode=rw | an octal file mode",
         "grpc.enabled=maybe | true or false",
         "nonsense | expected key=value",
@@ -64,6 +67,20 @@ class ConfigLoaderTest {
     ConfigException error =
         assertThrows(ConfigException.class, () -> ConfigLoader.load(null, List.of(setting)));
     assertTrue(String.valueOf(error.getMessage()).contains(expected), error.getMessage());
+  }
+
+  @Test
+  void load_rocksdb_halfOfTheSpaceIsForBlocks() throws ConfigException {
+    List<String> settings =
+        List.of("ssd.engine=rocksdb", "ssd.bytes=128MiB", "ssd.file_bytes=16MiB");
+    assertEquals(4, ConfigLoader.load(null, settings).ssd().files());
+    ConfigException error =
+        assertThrows(
+            ConfigException.class,
+            () -> ConfigLoader.load(null, List.of("ssd.engine=rocksdb", "ssd.bytes=1GiB")));
+    assertTrue(
+        String.valueOf(error.getMessage()).contains("at least 8 times ssd.file_bytes"),
+        error.getMessage());
   }
 
   @Test

@@ -2,24 +2,47 @@ package io.kvtier.daemon.simulation;
 
 import io.kvtier.tiers.ledger.Ledger;
 import io.kvtier.tiers.ledger.LedgerEntry;
+import io.kvtier.tiers.ledger.MemoryLedger;
 import java.io.IOException;
 import java.util.SplittableRandom;
 
-/** A ledger whose commits fail now and then, as they do on a full disk. */
+/**
+ * A ledger whose commits fail, as they do on a full disk: now and then one, and now and then
+ * several in a row. What was to be committed stays to be committed.
+ */
 final class FailingLedger implements Ledger {
-  private final Ledger ledger;
+  private final MemoryLedger ledger;
   private final SplittableRandom random;
-  private final double rate;
+  private static final int FULL_COMMITS_MAX = 16;
 
-  FailingLedger(Ledger ledger, double rate, SplittableRandom random) {
+  private final double rate;
+  private final boolean isBoastful;
+  private int fullCommits;
+
+  /**
+   * A ledger over another.
+   *
+   * @param rate how often a commit fails, or begins a row of such
+   * @param isBoastful a planted bug: a commit that fails counts as one that did not
+   */
+  FailingLedger(MemoryLedger ledger, double rate, boolean isBoastful, SplittableRandom random) {
     this.ledger = ledger;
     this.rate = rate;
+    this.isBoastful = isBoastful;
     this.random = random;
   }
 
   @Override
   public void commit(boolean sync) throws IOException {
-    if (rate > 0 && random.nextDouble() < rate) {
+    if (fullCommits == 0 && rate > 0 && random.nextDouble() < rate) {
+      fullCommits = random.nextBoolean() ? 1 : 1 + random.nextInt(FULL_COMMITS_MAX);
+    }
+    if (fullCommits > 0) {
+      fullCommits--;
+      if (isBoastful) {
+        ledger.close();
+        return;
+      }
       throw new IOException("simulated commit error");
     }
     ledger.commit(sync);

@@ -2,11 +2,13 @@ package io.kvtier.daemon.simulation;
 
 import io.kvtier.tiers.ssd.SlotDevice;
 import java.io.IOException;
+import java.io.Serial;
 import java.lang.foreign.MemorySegment;
 import java.util.SplittableRandom;
 
 /**
- * A disk in memory. Its faults, each with a probability of its own for every call:
+ * A disk in memory. Its faults, which docs/fault-model.md explains, each with a probability of its
+ * own for every call:
  *
  * <ul>
  *   <li>read error, write error: the call fails with EIO; a failed write may have changed any
@@ -15,6 +17,7 @@ import java.util.SplittableRandom;
  *   <li>torn write: acknowledged, only a prefix of whole 4 KiB pages written
  *   <li>misdirected write: acknowledged, written one page further on
  *   <li>bit rot: a read flips one bit, for good
+ *   <li>full: this write and some after it fail with ENOSPC, and change nothing
  * </ul>
  */
 final class SimulatedDevice implements SlotDevice {
@@ -27,15 +30,29 @@ final class SimulatedDevice implements SlotDevice {
       double lost,
       double torn,
       double misdirected,
-      double rot) {
-    static final Faults NONE = new Faults(0, 0, 0, 0, 0, 0);
+      double rot,
+      double full) {
+    static final Faults NONE = new Faults(0, 0, 0, 0, 0, 0, 0);
   }
+
+  /** There is no space left. */
+  static final class FullException extends IOException {
+    @Serial private static final long serialVersionUID = 1L;
+
+    FullException() {
+      super("simulated: no space left on device");
+    }
+  }
+
+  /** Longer than it takes until a device is fenced, and through several of its turns. */
+  private static final int FULL_WRITES_MAX = 24;
 
   private final byte[][] regions;
   private final SplittableRandom random;
   private final Faults faults;
   private long struck;
   private long struckSilently;
+  private int fullWrites;
 
   SimulatedDevice(int regions, int regionBytes, Faults faults, SplittableRandom random) {
     this.regions = new byte[regions][regionBytes];
@@ -70,6 +87,13 @@ final class SimulatedDevice implements SlotDevice {
   public void write(int region, long offset, MemorySegment header, MemorySegment body)
       throws IOException {
     int total = (int) (header.byteSize() + body.byteSize());
+    if (fullWrites == 0 && strikes(faults.full)) {
+      fullWrites = 1 + random.nextInt(FULL_WRITES_MAX);
+    }
+    if (fullWrites > 0) {
+      fullWrites--;
+      throw new FullException();
+    }
     if (strikesSilently(faults.lost)) {
       return;
     }
@@ -110,6 +134,10 @@ final class SimulatedDevice implements SlotDevice {
     MemorySegment.copy(source, offset, header, 0, header.byteSize());
     MemorySegment.copy(source, offset + header.byteSize(), body, 0, body.byteSize());
   }
+
+  /** Nobody here loses power. */
+  @Override
+  public void sync() {}
 
   @Override
   public void close() {}

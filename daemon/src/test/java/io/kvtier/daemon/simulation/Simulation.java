@@ -9,10 +9,13 @@ import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
+import io.kvtier.tiers.codec.BlockCodec;
+import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.ledger.Ledger;
 import io.kvtier.tiers.ledger.LedgerLeg;
 import io.kvtier.tiers.ledger.MemoryLedger;
 import io.kvtier.tiers.slots.SlotAllocator;
+import io.kvtier.tiers.ssd.SlotDevice;
 import io.kvtier.tiers.ssd.SsdLeg;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Leg;
@@ -42,6 +45,10 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     READ_ERROR_COUNTS_AS_LOADED,
     /** A failed write counts as stored. */
     WRITE_ERROR_COUNTS_AS_STORED,
+    /** A write that finds the device full counts as stored. */
+    FULL_DEVICE_COUNTS_AS_STORED,
+    /** What a full ledger did not take counts as written down. */
+    FULL_LEDGER_COUNTS_AS_WRITTEN,
     /** A store is acknowledged before its ledger has it. */
     ACKNOWLEDGE_BEFORE_LEDGER,
     /** What is deleted is not forgotten by the ledger. */
@@ -120,7 +127,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     ssdFiles = random.nextInt(5) == 0 ? 0 : 1 + random.nextInt(8);
     faulty = random.nextInt(3) != 0;
     SimulatedDevice.Faults faults = faults();
-    commitFailures = faulty && planted == Planted.NONE ? rare() : 0;
+    commitFailures = commitFailures();
     devices = new SimulatedDevice[ssdFiles == 0 ? 1 : 1 + random.nextInt(Math.min(3, ssdFiles))];
     ledgerMedia = new MemoryLedger.Medium[devices.length];
     for (int i = 0; i < devices.length; i++) {
@@ -157,24 +164,41 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   /** A bug that was put in is to be found soon: what brings it out happens often then. */
   private SimulatedDevice.Faults faults() {
     return switch (planted) {
-      case LOAD_WITHOUT_VERIFYING -> new SimulatedDevice.Faults(0, 0, 0.05, 0.05, 0.05, 0.05);
-      case READ_ERROR_COUNTS_AS_LOADED -> new SimulatedDevice.Faults(0.1, 0, 0, 0, 0, 0);
-      case WRITE_ERROR_COUNTS_AS_STORED -> new SimulatedDevice.Faults(0, 0.1, 0, 0, 0, 0);
-      case ACKNOWLEDGE_BEFORE_LEDGER, DELETE_WITHOUT_FORGETTING, FORGOTTEN_TOO_EARLY ->
+      case LOAD_WITHOUT_VERIFYING -> new SimulatedDevice.Faults(0, 0, 0.05, 0.05, 0.05, 0.05, 0);
+      case READ_ERROR_COUNTS_AS_LOADED -> new SimulatedDevice.Faults(0.1, 0, 0, 0, 0, 0, 0);
+      case WRITE_ERROR_COUNTS_AS_STORED -> new SimulatedDevice.Faults(0, 0.1, 0, 0, 0, 0, 0);
+      case FULL_DEVICE_COUNTS_AS_STORED -> new SimulatedDevice.Faults(0, 0, 0, 0, 0, 0, 0.03);
+      case FULL_LEDGER_COUNTS_AS_WRITTEN,
+          ACKNOWLEDGE_BEFORE_LEDGER,
+          DELETE_WITHOUT_FORGETTING,
+          FORGOTTEN_TOO_EARLY ->
           SimulatedDevice.Faults.NONE;
       case NONE, PUBLISH_BEFORE_CHECKSUM, ADOPT_WITHOUT_VERIFYING ->
           faulty
-              ? new SimulatedDevice.Faults(rare(), rare(), rare(), rare(), rare(), rare())
+              ? new SimulatedDevice.Faults(
+                  rare(), rare(), rare(), rare(), rare(), rare(), rare() / 3)
               : SimulatedDevice.Faults.NONE;
+    };
+  }
+
+  private double commitFailures() {
+    return switch (planted) {
+      case NONE -> faulty && random.nextBoolean() ? random.nextDouble() * 0.2 : 0;
+      case FULL_LEDGER_COUNTS_AS_WRITTEN -> 0.2;
+      default -> 0;
     };
   }
 
   private int stepsToCrash() {
     return switch (planted) {
       case NONE, PUBLISH_BEFORE_CHECKSUM -> 600;
-      case LOAD_WITHOUT_VERIFYING, READ_ERROR_COUNTS_AS_LOADED, WRITE_ERROR_COUNTS_AS_STORED ->
+      case LOAD_WITHOUT_VERIFYING,
+          READ_ERROR_COUNTS_AS_LOADED,
+          WRITE_ERROR_COUNTS_AS_STORED,
+          FULL_DEVICE_COUNTS_AS_STORED ->
           STEPS * STEPS;
-      case ACKNOWLEDGE_BEFORE_LEDGER,
+      case FULL_LEDGER_COUNTS_AS_WRITTEN,
+          ACKNOWLEDGE_BEFORE_LEDGER,
           DELETE_WITHOUT_FORGETTING,
           FORGOTTEN_TOO_EARLY,
           ADOPT_WITHOUT_VERIFYING ->
@@ -199,12 +223,16 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     List<Ledger> ledgers = new ArrayList<>();
     for (int i = 0; i < ssd.length; i++) {
       Ledger ledger =
-          new FailingLedger(new MemoryLedger(ledgerMedia[i]), commitFailures, random.split());
+          new FailingLedger(
+              new MemoryLedger(ledgerMedia[i]),
+              commitFailures,
+              planted == Planted.FULL_LEDGER_COUNTS_AS_WRITTEN,
+              random.split());
       ledgers.add(new MemoryLedger(ledgerMedia[i]));
       ssd[i] =
           new SimulatedSsd(
               ssdDepth,
-              deviceLeg(new SsdLeg(devices[i])),
+              deviceLeg(new SsdLeg(device(devices[i]), anyCodec())),
               new LedgerLeg(ledger, random.nextBoolean(), () -> {}),
               planted,
               this::nowNs,
@@ -254,6 +282,15 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 1_000_000_000L,
                 60_000_000_000L));
     agent.recover(ledgers, nowNs);
+  }
+
+  /** Blocks of one start are there in the next, whatever it writes with. */
+  private BlockCodec anyCodec() {
+    return BlockCodecs.create(List.of("none", "none", "zstd", "planes").get(random.nextInt(4)));
+  }
+
+  private SlotDevice device(SimulatedDevice honest) {
+    return planted == Planted.FULL_DEVICE_COUNTS_AS_STORED ? new BoastfulDevice(honest) : honest;
   }
 
   private Leg deviceLeg(Leg honest) {

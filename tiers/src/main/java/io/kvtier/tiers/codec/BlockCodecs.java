@@ -36,6 +36,11 @@ public final class BlockCodecs {
     };
   }
 
+  /** The codec that leaves bytes as they are. */
+  public static BlockCodec none() {
+    return Decoders.NONE;
+  }
+
   /**
    * The codec that decodes what a header's id says.
    *

@@ -6,7 +6,6 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.channels.FileChannel;
-import java.nio.channels.OverlappingFileLockException;
 import java.nio.file.AccessDeniedException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.FileAlreadyExistsException;
@@ -14,7 +13,6 @@ import java.nio.file.FileStore;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
-import java.nio.file.StandardOpenOption;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
@@ -33,7 +31,8 @@ public final class FileDevice implements SlotDevice {
   private final @Nullable FileChannel lock;
 
   /**
-   * Opens or makes the files and takes their space: all of it, or none.
+   * Opens or makes the files and takes their space: all of it, or none. The database of a {@link
+   * RocksDevice} in the directory is removed.
    *
    * @throws IOException naming the directory and what is wrong with it
    */
@@ -68,8 +67,9 @@ public final class FileDevice implements SlotDevice {
     } catch (IOException e) {
       throw new IOException("ssd.directory '" + directory + "' can't be made: " + e, e);
     }
-    lock = lock(directory);
+    lock = DirectoryLock.take(directory);
     try {
+      RocksFiles.remove(directory);
       requireRoom(directory, regions * regionBytes, removeMisfits(directory, regions, regionBytes));
     } catch (IOException | RuntimeException e) {
       close();
@@ -131,6 +131,11 @@ public final class FileDevice implements SlotDevice {
     return kept;
   }
 
+  /** Removes all such files from a directory. */
+  static void removeFiles(Path directory) throws IOException {
+    long _ = removeMisfits(directory, 0, 0);
+  }
+
   /** Asked before space is taken: a disk that is full for a moment fails others for good. */
   private static void requireRoom(Path directory, long bytes, long taken) throws IOException {
     FileStore disk = Files.getFileStore(directory);
@@ -161,25 +166,6 @@ public final class FileDevice implements SlotDevice {
     }
   }
 
-  /** Two daemons in one directory would overwrite each other's blocks. */
-  private static FileChannel lock(Path directory) throws IOException {
-    FileChannel channel =
-        FileChannel.open(
-            directory.resolve("lock"), StandardOpenOption.CREATE, StandardOpenOption.WRITE);
-    try {
-      if (channel.tryLock() != null) {
-        return channel;
-      }
-    } catch (OverlappingFileLockException e) {
-      // Held by this very process: the same answer.
-    }
-    channel.close();
-    throw new IOException(
-        "ssd.directory '"
-            + directory
-            + "' is in use by another daemon: choose another ssd.directory");
-  }
-
   /** Whether the page cache is bypassed. */
   public boolean isDirect() {
     return files.length > 0 && files[0].isDirect();
@@ -202,7 +188,7 @@ public final class FileDevice implements SlotDevice {
     files[region].read(offset, header, body);
   }
 
-  /** Makes everything that was written durable against a loss of power. */
+  @Override
   public void sync() throws IOException {
     for (DirectFile file : files) {
       file.sync();

@@ -1,6 +1,7 @@
 package io.kvtier.tiers.ssd;
 
 import io.kvtier.protocol.linux.IoUring;
+import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.transfer.LastLeg;
 import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.ThreadedPipeline;
@@ -17,7 +18,9 @@ public enum SsdEngine {
   /** One io_uring on one thread. */
   IO_URING,
   /** Threads with a blocking call each. */
-  PREAD;
+  PREAD,
+  /** Threads with a blocking call each, over RocksDB. */
+  ROCKSDB;
 
   /**
    * A pipeline that runs.
@@ -32,22 +35,28 @@ public enum SsdEngine {
    * What a pipeline is made of.
    *
    * @param name of its threads
+   * @param device of files, or of RocksDB for {@link #ROCKSDB}
+   * @param codec what stores are written with
    * @param lastLeg where stores go on to, or null when writing is all
-   * @param threads of {@link #PREAD}
+   * @param threads of {@link #PREAD} and {@link #ROCKSDB}
    * @param depth the most transfers in flight
    * @param finishedBell wakes the collecting thread; called after one transfer or several
    * @param defect told of what should never happen: a transfer will not come back
    */
   public record Parts(
       String name,
-      FileDevice device,
+      SlotDevice device,
+      BlockCodec codec,
       @Nullable LastLeg lastLeg,
       int threads,
       int depth,
       Runnable finishedBell,
       Consumer<Throwable> defect) {}
 
-  /** The engine of that name, as it stands in a configuration: {@code auto, io_uring, pread}. */
+  /**
+   * The engine of that name, as it stands in a configuration: {@code auto, io_uring, pread,
+   * rocksdb}.
+   */
   public static SsdEngine of(String name) {
     for (SsdEngine engine : values()) {
       if (engine.toString().equals(name)) {
@@ -55,7 +64,7 @@ public enum SsdEngine {
       }
     }
     throw new IllegalArgumentException(
-        "'" + name + "' is no SSD engine; expected auto, io_uring or pread");
+        "'" + name + "' is no SSD engine; expected auto, io_uring, pread or rocksdb");
   }
 
   /** The name in a configuration. */
@@ -74,8 +83,8 @@ public enum SsdEngine {
   }
 
   Started start(Parts parts, Supplier<IoUring.Availability> probe) throws IOException {
-    if (this == PREAD) {
-      return new Started(threaded(parts), PREAD, "");
+    if (this == PREAD || this == ROCKSDB) {
+      return new Started(threaded(parts), this, "");
     }
     IoUring.Availability ring = probe.get();
     if (this == IO_URING) {
@@ -102,8 +111,17 @@ public enum SsdEngine {
   }
 
   private static Pipeline uring(Parts parts) throws IOException {
+    if (!(parts.device instanceof FileDevice files)) {
+      throw new IllegalArgumentException("io_uring works on files, not on " + parts.device);
+    }
     return new UringPipeline(
-        parts.name, parts.depth, parts.device, parts.lastLeg, parts.finishedBell, parts.defect);
+        parts.name,
+        parts.depth,
+        files,
+        parts.codec,
+        parts.lastLeg,
+        parts.finishedBell,
+        parts.defect);
   }
 
   private static Pipeline threaded(Parts parts) {
@@ -111,7 +129,7 @@ public enum SsdEngine {
         parts.name,
         parts.threads,
         parts.depth,
-        new SsdLeg(parts.device),
+        new SsdLeg(parts.device, parts.codec),
         parts.lastLeg,
         parts.finishedBell,
         parts.defect);

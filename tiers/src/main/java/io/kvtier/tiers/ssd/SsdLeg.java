@@ -2,15 +2,18 @@ package io.kvtier.tiers.ssd;
 
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.tiers.codec.BlockCodec;
+import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.transfer.Leg;
 import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Stores and loads blocks, one blocking call each. Bytes go straight between the slab and the
- * device.
+ * device, unless a codec makes them fewer on the way.
  */
 public final class SsdLeg implements Leg {
   private static final ThreadLocal<MemorySegment> HEADER =
@@ -18,10 +21,17 @@ public final class SsdLeg implements Leg {
           Arena.ofAuto().allocate(SlotHeaderDescriptor.HEADER_BYTES, SharedMemory.PAGE_BYTES));
 
   private final SlotDevice device;
+  private final @Nullable ThreadLocal<EncodeBuffer> buffers;
 
-  /** A leg over a device. */
+  /** A leg over a device that writes blocks as they are. */
   public SsdLeg(SlotDevice device) {
+    this(device, BlockCodecs.none());
+  }
+
+  /** A leg over a device that writes blocks as a codec makes them. */
+  public SsdLeg(SlotDevice device, BlockCodec codec) {
     this.device = device;
+    buffers = codec.id() == 0 ? null : ThreadLocal.withInitial(() -> new EncodeBuffer(codec));
   }
 
   @Override
@@ -29,16 +39,28 @@ public final class SsdLeg implements Leg {
     MemorySegment header = HEADER.get();
     try {
       if (transfer.kind == Transfer.Kind.STORE) {
-        transfer.status = StoredBlock.seal(transfer, header);
-        if (transfer.status == Status.OK) {
-          device.write(transfer.ssdRegion, transfer.ssdOffset, header, transfer.slot());
-        }
+        store(transfer, header);
       } else {
         device.read(transfer.ssdRegion, transfer.ssdOffset, header, transfer.slot());
         transfer.status = StoredBlock.check(transfer, header);
       }
     } catch (IOException e) {
       transfer.status = Status.IO_ERROR;
+    }
+  }
+
+  private void store(Transfer transfer, MemorySegment header) throws IOException {
+    MemorySegment body = transfer.slot();
+    if (buffers == null) {
+      transfer.status = StoredBlock.seal(transfer, header);
+    } else {
+      EncodeBuffer buffer = buffers.get();
+      StoredBlock.Sealed sealed = StoredBlock.seal(transfer, header, buffer);
+      transfer.status = sealed == StoredBlock.Sealed.CORRUPT ? Status.CORRUPT : Status.OK;
+      body = sealed == StoredBlock.Sealed.ENCODED ? buffer.body() : body;
+    }
+    if (transfer.status == Status.OK) {
+      device.write(transfer.ssdRegion, transfer.ssdOffset, header, body);
     }
   }
 }

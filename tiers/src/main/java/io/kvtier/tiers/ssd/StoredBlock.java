@@ -2,8 +2,11 @@ package io.kvtier.tiers.ssd;
 
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.codec.BlockCodecs;
+import io.kvtier.tiers.codec.CodecException;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Transfer;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
@@ -12,6 +15,10 @@ import java.lang.foreign.ValueLayout;
  * stored was checked just before; what is loaded is held to its name and its checksum.
  */
 public final class StoredBlock {
+  /** Where encoded bytes stand while they are decoded: one a thread, as large as any so far. */
+  private static final ThreadLocal<MemorySegment> SCRATCH =
+      ThreadLocal.withInitial(() -> MemorySegment.NULL);
+
   private StoredBlock() {}
 
   /**
@@ -24,6 +31,44 @@ public final class StoredBlock {
     if (Checksums.of(transfer.bytes()) != transfer.checksum) {
       return Status.CORRUPT;
     }
+    fill(transfer, header);
+    close(header);
+    transfer.writtenBytes = transfer.length;
+    return Status.OK;
+  }
+
+  /**
+   * The same, and encodes the bytes where that makes them fewer: the buffer's body is to be written
+   * then, and not the host slot.
+   *
+   * @return the outcome, and whether the bytes were encoded
+   */
+  static Sealed seal(Transfer transfer, MemorySegment header, EncodeBuffer buffer) {
+    if (Checksums.of(transfer.bytes()) != transfer.checksum) {
+      return Sealed.CORRUPT;
+    }
+    fill(transfer, header);
+    boolean encoded = buffer.encode(transfer);
+    if (encoded) {
+      Words.putByte(header, SlotHeaderDescriptor.CODEC_OFFSET, buffer.codecId());
+      Words.putInt(header, SlotHeaderDescriptor.STORED_BYTES_OFFSET, buffer.storedBytes());
+    }
+    close(header);
+    transfer.writtenBytes = encoded ? buffer.storedBytes() : transfer.length;
+    return encoded ? Sealed.ENCODED : Sealed.PLAIN;
+  }
+
+  /** What sealing came to. */
+  enum Sealed {
+    /** The bytes are not those that were accepted. */
+    CORRUPT,
+    /** The bytes stand as they are. */
+    PLAIN,
+    /** The bytes were encoded. */
+    ENCODED
+  }
+
+  private static void fill(Transfer transfer, MemorySegment header) {
     header.fill((byte) 0);
     Words.putLong(header, SlotHeaderDescriptor.MAGIC_OFFSET, SlotHeaderDescriptor.MAGIC);
     Words.putInt(header, SlotHeaderDescriptor.VERSION_OFFSET, SlotHeaderDescriptor.VERSION);
@@ -43,12 +88,16 @@ public final class StoredBlock {
     Words.putInt(header, SlotHeaderDescriptor.CHECKSUM_OFFSET, transfer.checksum);
     Words.putInt(header, SlotHeaderDescriptor.DEPTH_OFFSET, transfer.depth);
     Words.putLong(header, SlotHeaderDescriptor.PARENT_OFFSET, transfer.parent);
+    Words.putInt(header, SlotHeaderDescriptor.STORED_BYTES_OFFSET, transfer.length);
+  }
+
+  private static void close(MemorySegment header) {
     Words.putInt(header, SlotHeaderDescriptor.HEADER_CHECKSUM_OFFSET, headerChecksum(header));
-    return Status.OK;
   }
 
   /**
-   * Checks that header and bytes are those of the block that was asked for.
+   * Checks that header and bytes are those of the block that was asked for. Bytes that are encoded
+   * are decoded where they stand.
    *
    * @return OK or CORRUPT
    */
@@ -61,9 +110,39 @@ public final class StoredBlock {
                 == headerChecksum(header);
     return intact
             && isNamed(transfer, header)
+            && decode(transfer, header)
             && Checksums.of(transfer.bytes()) == transfer.checksum
         ? Status.OK
         : Status.CORRUPT;
+  }
+
+  /** Whatever codec the daemon is set to now: the header says what the bytes were encoded with. */
+  private static boolean decode(Transfer transfer, MemorySegment header) {
+    byte codec = (byte) Words.getByte(header, SlotHeaderDescriptor.CODEC_OFFSET);
+    int storedBytes = Words.getInt(header, SlotHeaderDescriptor.STORED_BYTES_OFFSET);
+    if (codec == 0) {
+      return storedBytes == transfer.length;
+    }
+    if (storedBytes <= 0 || storedBytes >= transfer.length) {
+      return false;
+    }
+    MemorySegment encoded = scratch(storedBytes);
+    MemorySegment.copy(transfer.slab, transfer.slabOffset, encoded, 0, storedBytes);
+    try {
+      BlockCodecs.byId(codec).decode(encoded, transfer.bytes());
+      return true;
+    } catch (CodecException e) {
+      return false;
+    }
+  }
+
+  private static MemorySegment scratch(long bytes) {
+    MemorySegment scratch = SCRATCH.get();
+    if (scratch.byteSize() < bytes) {
+      scratch = Arena.ofAuto().allocate(bytes, Long.BYTES);
+      SCRATCH.set(scratch);
+    }
+    return scratch.asSlice(0, bytes);
   }
 
   private static boolean isNamed(Transfer transfer, MemorySegment header) {

@@ -25,6 +25,7 @@ final class UringOperation {
   private long bodyBytes;
   private long done;
   private long startNs;
+  private @Nullable EncodeBuffer encoded;
 
   /**
    * An operation of nothing yet.
@@ -62,6 +63,20 @@ final class UringOperation {
     bodyBytes = body.byteSize();
     done = 0;
     startNs = System.nanoTime();
+  }
+
+  /** Writes what a buffer holds, and keeps the buffer until {@link #takeBuffer}. */
+  void encoded(EncodeBuffer buffer) {
+    encoded = buffer;
+    bodyAddress = buffer.body().address();
+    bodyBytes = buffer.body().byteSize();
+  }
+
+  /** The buffer that was written from, if there was one; it is the caller's again. */
+  @Nullable EncodeBuffer takeBuffer() {
+    EncodeBuffer taken = encoded;
+    encoded = null;
+    return taken;
   }
 
   /** Notes bytes that were moved; whether some are left. */

@@ -5,6 +5,7 @@ import io.kvtier.protocol.linux.Errno;
 import io.kvtier.protocol.linux.EventFd;
 import io.kvtier.protocol.linux.IoUring;
 import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.transfer.LastLeg;
 import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
@@ -18,7 +19,8 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * Stores and loads blocks through one io_uring on one thread. Bytes go straight between the slab
- * and the file, a block's header and body in one vectored operation.
+ * and the file, a block's header and body in one vectored operation; with a codec, what is written
+ * comes from a buffer of the pipeline's, of which there are as many as there are writes at a time.
  *
  * <p>Reads and writes have bounds of their own on what the device has in hand, in operations and in
  * bytes: a read that somebody waits for stands behind few writes, and an urgent one behind few that
@@ -62,6 +64,8 @@ public final class UringPipeline implements Pipeline {
   private final ArrayDeque<UringOperation> sealed = new ArrayDeque<>(SEALED_MAX);
   private final InHand reads = new InHand(READS_MAX, READ_BYTES_MAX);
   private final InHand writes = new InHand(WRITES_MAX, WRITE_BYTES_MAX);
+  private final BlockCodec codec;
+  private final ArrayDeque<EncodeBuffer> buffers = new ArrayDeque<>();
   private final IoUring.CompletionSink completions = this::onCompletion;
   private boolean bellIsRead;
   private boolean unrung;
@@ -94,6 +98,7 @@ public final class UringPipeline implements Pipeline {
    *
    * @param depth the most transfers in flight
    * @param device its files are registered; it is closed after this
+   * @param codec what stores are written with; loads go by what stands in the slot
    * @param lastLeg where stores go on to, or null when writing is all
    * @param finishedBell wakes the collecting thread; called after one transfer or several
    * @param defect told when the ring is broken: what it had in hand will not come back
@@ -103,11 +108,13 @@ public final class UringPipeline implements Pipeline {
       String name,
       int depth,
       FileDevice device,
+      BlockCodec codec,
       @Nullable LastLeg lastLeg,
       Runnable finishedBell,
       Consumer<Throwable> defect)
       throws IOException {
     this.defect = defect;
+    this.codec = codec;
     for (int i = 0; i < OPERATIONS; i++) {
       MemorySegment header =
           arena.allocate(SlotHeaderDescriptor.HEADER_BYTES, SharedMemory.PAGE_BYTES);
@@ -239,7 +246,7 @@ public final class UringPipeline implements Pipeline {
       summed += transfer.length;
       UringOperation operation = free.remove();
       operation.begin(transfer);
-      transfer.status = StoredBlock.seal(transfer, operation.header());
+      transfer.status = seal(operation);
       if (transfer.status == Status.OK) {
         sealed.add(operation);
         boolean _ = enterSealed();
@@ -248,6 +255,22 @@ public final class UringPipeline implements Pipeline {
       }
     }
     return any;
+  }
+
+  private Status seal(UringOperation operation) {
+    Transfer transfer = operation.transfer();
+    if (codec.id() == 0) {
+      return StoredBlock.seal(transfer, operation.header());
+    }
+    EncodeBuffer free = buffers.poll();
+    EncodeBuffer buffer = free == null ? new EncodeBuffer(codec) : free;
+    StoredBlock.Sealed sealed = StoredBlock.seal(transfer, operation.header(), buffer);
+    if (sealed == StoredBlock.Sealed.ENCODED) {
+      operation.encoded(buffer);
+    } else {
+      buffers.push(buffer);
+    }
+    return sealed == StoredBlock.Sealed.CORRUPT ? Status.CORRUPT : Status.OK;
   }
 
   private boolean enterSealed() {
@@ -314,6 +337,10 @@ public final class UringPipeline implements Pipeline {
   }
 
   private void finish(UringOperation operation) {
+    EncodeBuffer buffer = operation.takeBuffer();
+    if (buffer != null) {
+      buffers.push(buffer);
+    }
     Transfer transfer = operation.end();
     free.push(operation);
     queues.finish(transfer);

@@ -74,6 +74,9 @@ public final class Transfer {
   /** The outcome: OK, CORRUPT or IO_ERROR. */
   public Status status = Status.OK;
 
+  /** STORE: how many bytes went to the device for the block's own, padding and header aside. */
+  public int writtenBytes;
+
   /** How long the leg took, in ns. */
   public long elapsedNs;
 

@@ -24,6 +24,12 @@ final class DeviceVictim {
               directory,
               SlotDeviceContract.REGIONS,
               SlotDeviceContract.SLOTS * SlotDeviceContract.STRIDE);
+      case "rocks" ->
+          new RocksDevice(
+              directory,
+              SlotDeviceContract.REGIONS,
+              SlotDeviceContract.SLOTS * SlotDeviceContract.STRIDE,
+              64 << 20);
       default -> throw new IllegalArgumentException(kind);
     };
   }

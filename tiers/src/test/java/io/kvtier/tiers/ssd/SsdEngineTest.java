@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.protocol.linux.IoUring;
+import io.kvtier.tiers.codec.BlockCodecs;
 import java.io.IOException;
 import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
@@ -65,13 +66,15 @@ final class SsdEngineTest {
     }
     IllegalArgumentException error =
         assertThrows(IllegalArgumentException.class, () -> SsdEngine.of("uring"));
-    assertEquals("'uring' is no SSD engine; expected auto, io_uring or pread", error.getMessage());
+    assertEquals(
+        "'uring' is no SSD engine; expected auto, io_uring, pread or rocksdb", error.getMessage());
   }
 
   private static SsdEngine.Parts parts(FileDevice device) {
     return new SsdEngine.Parts(
         "test-ssd",
         device,
+        BlockCodecs.none(),
         null,
         1,
         8,

@@ -8,6 +8,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.tiers.codec.BlockCodec;
+import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
@@ -16,9 +18,12 @@ import java.io.RandomAccessFile;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.file.Path;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Deque;
 import java.util.List;
 import java.util.Random;
@@ -26,11 +31,14 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.zip.CRC32C;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** What every pipeline between slabs and files keeps, on real files. */
 @Timeout(value = 60, unit = TimeUnit.SECONDS)
@@ -41,6 +49,10 @@ abstract class SsdPipelineContract {
   private static final int SLOT_BYTES = 3 * PAGE;
   private static final int SSD_SLOT_BYTES = 4 * PAGE;
   private static final int SLOTS = 256;
+  private static final int NOISE = 0;
+  private static final int FEW_VALUES = 1;
+  private static final int ZEROS = 2;
+  private static final int CONTENTS = 3;
   private static final int REGIONS = 2;
   private static final long REGION_BYTES = (long) SLOTS / REGIONS * SSD_SLOT_BYTES;
   private static final long SLAB_BYTES = (long) SLOTS * SLOT_BYTES;
@@ -53,6 +65,9 @@ abstract class SsdPipelineContract {
   private final AtomicReference<Throwable> defect = new AtomicReference<>();
   private final List<Transfer> finished = new ArrayList<>();
   private MemorySegment slab = MemorySegment.NULL;
+
+  /** Of the pipelines that are started from now on. */
+  private BlockCodec codec = BlockCodecs.none();
 
   abstract Pipeline start(SsdEngine.Parts parts) throws IOException;
 
@@ -86,7 +101,7 @@ abstract class SsdPipelineContract {
 
   private Pipeline start(FileDevice device, Runnable finishedBell) throws IOException {
     return start(
-        new SsdEngine.Parts("test-ssd", device, null, 1, DEPTH, finishedBell, defect::set));
+        new SsdEngine.Parts("test-ssd", device, codec, null, 1, DEPTH, finishedBell, defect::set));
   }
 
   @Test
@@ -145,8 +160,10 @@ abstract class SsdPipelineContract {
     }
   }
 
-  @Test
-  void store_bytesThatChanged_isCorruptAndWritesNothing() throws Exception {
+  @ParameterizedTest
+  @ValueSource(strings = {"none", "zstd", "planes"})
+  void store_bytesThatChanged_isCorruptAndWritesNothing(String name) throws Exception {
+    codec = BlockCodecs.create(name);
     try (FileDevice device = open();
         Pipeline pipeline = start(device)) {
       Transfer block = block(0, 0, 0);
@@ -296,8 +313,130 @@ abstract class SsdPipelineContract {
     }
   }
 
+  /** What one setting wrote, all others load: content that gets smaller, and such that does not. */
   @Test
-  void randomOperations_everyLoadHasTheBytesLastStored() throws Exception {
+  void load_whatAnotherCodecStored_hasItsBytes() throws Exception {
+    String[] names = {"none", "zstd", "planes/3", "zstd/-5"};
+    Transfer[] stored = new Transfer[names.length * CONTENTS];
+    try (FileDevice device = open()) {
+      for (int i = 0; i < stored.length; i++) {
+        codec = BlockCodecs.create(names[i % names.length]);
+        stored[i] = block(i, i, i / REGIONS);
+        fill(stored[i], i / names.length);
+        try (Pipeline pipeline = start(device)) {
+          assertEquals(Status.OK, run(pipeline, stored[i], Transfer.Kind.STORE));
+        }
+      }
+      for (String name : names) {
+        codec = BlockCodecs.create(name);
+        try (Pipeline pipeline = start(device)) {
+          for (Transfer block : stored) {
+            block.slot().fill((byte) 0x55);
+            assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.LOAD));
+            assertEquals(block.checksum, Checksums.of(block.bytes()));
+          }
+        }
+      }
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"zstd", "planes"})
+  void store_withACodec_writesOnlyWhatItMade(String name) throws Exception {
+    codec = BlockCodecs.create(name);
+    try (FileDevice device = open();
+        Pipeline pipeline = start(device)) {
+      Transfer block = block(0, 0, 0);
+      fill(block, NOISE);
+      assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.STORE));
+      assertEquals(BLOCK_BYTES, block.writtenBytes);
+      byte[] before = slotBytes();
+      fill(block, FEW_VALUES);
+      assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.STORE));
+      assertTrue(block.writtenBytes < BLOCK_BYTES, block.writtenBytes + " bytes were written");
+      byte[] after = slotBytes();
+      int pages = (block.writtenBytes + PAGE - 1) / PAGE;
+      assertTrue(pages < SLOT_BYTES / PAGE);
+      for (int at = PAGE + block.writtenBytes; at < PAGE + SLOT_BYTES; at++) {
+        // Padded with zeros to a whole page, and not a byte touched behind it.
+        assertEquals(at < PAGE * (1 + pages) ? 0 : before[at], after[at], "byte " + at);
+      }
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"zstd", "planes"})
+  void load_flippedBitInWhatACodecMade_isCorrupt(String name) throws Exception {
+    codec = BlockCodecs.create(name);
+    try (FileDevice device = open();
+        Pipeline pipeline = start(device)) {
+      Transfer block = block(0, 0, 0);
+      fill(block, FEW_VALUES);
+      assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.STORE));
+      Random random = new Random(1);
+      for (int i = 0; i < 200; i++) {
+        int at = PAGE + (i == 0 ? block.writtenBytes - 1 : random.nextInt(block.writtenBytes));
+        int bit = random.nextInt(8);
+        flip(block.ssdOffset + at, bit);
+        assertHarmless(run(pipeline, block, Transfer.Kind.LOAD), block, "byte " + at);
+        flip(block.ssdOffset + at, bit);
+      }
+      for (int at :
+          new int[] {SlotHeaderDescriptor.CODEC_OFFSET, SlotHeaderDescriptor.STORED_BYTES_OFFSET}) {
+        flip(block.ssdOffset + at, 0);
+        assertEquals(Status.CORRUPT, run(pipeline, block, Transfer.Kind.LOAD), "byte " + at);
+        flip(block.ssdOffset + at, 0);
+      }
+      assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.LOAD));
+    }
+  }
+
+  /** A codec's frame has bits that change nothing: then the bytes are right, too. */
+  private static void assertHarmless(Status status, Transfer block, String what) {
+    if (status == Status.OK) {
+      assertEquals(block.checksum, Checksums.of(block.bytes()), what);
+    } else {
+      assertEquals(Status.CORRUPT, status, what);
+    }
+  }
+
+  /** A header that is whole but says nonsense of the codec: as a later version might write it. */
+  @Test
+  void load_codecOrLengthThatCanNotBe_isCorrupt() throws Exception {
+    codec = BlockCodecs.create("zstd");
+    try (FileDevice device = open();
+        Pipeline pipeline = start(device)) {
+      Transfer block = block(0, 0, 0);
+      fill(block, FEW_VALUES);
+      assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.STORE));
+      int stored = block.writtenBytes;
+      for (int[] says :
+          new int[][] {
+            {0, stored},
+            {0, 0},
+            {2, stored},
+            {77, stored},
+            {1, 0},
+            {1, -1},
+            {1, stored - 1},
+            {1, stored + 1},
+            {1, BLOCK_BYTES},
+            {1, Integer.MAX_VALUE},
+            {1, Integer.MIN_VALUE}
+          }) {
+        rewriteHeader((byte) says[0], says[1]);
+        assertEquals(
+            Status.CORRUPT, run(pipeline, block, Transfer.Kind.LOAD), Arrays.toString(says));
+      }
+      rewriteHeader((byte) 1, stored);
+      assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.LOAD));
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"none", "zstd", "planes"})
+  void randomOperations_everyLoadHasTheBytesLastStored(String name) throws Exception {
+    codec = BlockCodecs.create(name);
     long seed = new Random().nextLong();
     try (FileDevice device = open();
         Pipeline pipeline = start(device)) {
@@ -374,11 +513,20 @@ abstract class SsdPipelineContract {
     return transfer;
   }
 
-  /** Fills a block's host slot and tells the transfer its checksum. */
+  /**
+   * Fills a block's host slot and tells the transfer its checksum: with noise, with elements of two
+   * bytes that have few values, or with zeros.
+   */
   static void fill(Transfer transfer, int content) {
     MemorySegment bytes = transfer.bytes();
     byte[] random = new byte[transfer.length];
-    new Random(content).nextBytes(random);
+    int kind = Math.floorMod(content, CONTENTS);
+    if (kind != ZEROS) {
+      new Random(content).nextBytes(random);
+    }
+    for (int i = 0; kind == FEW_VALUES && i < random.length; i++) {
+      random[i] &= (byte) (i % 2 == 0 ? 0x0f : 1);
+    }
     MemorySegment.copy(random, 0, bytes, ValueLayout.JAVA_BYTE, 0, random.length);
     transfer.checksum = Checksums.of(bytes);
   }
@@ -416,11 +564,41 @@ abstract class SsdPipelineContract {
   }
 
   private void flip(long at) throws IOException {
+    flip(at, 0);
+  }
+
+  private void flip(long at, int bit) throws IOException {
     try (RandomAccessFile file = regionFile()) {
       file.seek(at);
       int was = file.read();
       file.seek(at);
-      file.write(was ^ 1);
+      file.write(was ^ 1 << bit);
+    }
+  }
+
+  /** The first slot as it stands in the first file. */
+  private byte[] slotBytes() throws IOException {
+    byte[] bytes = new byte[SSD_SLOT_BYTES];
+    try (RandomAccessFile file = regionFile()) {
+      file.readFully(bytes);
+    }
+    return bytes;
+  }
+
+  /** Says something else of the codec in the first slot's header, with a checksum that agrees. */
+  private void rewriteHeader(byte codecId, int storedBytes) throws IOException {
+    byte[] slot = slotBytes();
+    ByteBuffer header = ByteBuffer.wrap(slot, 0, PAGE).order(ByteOrder.LITTLE_ENDIAN);
+    header.put(SlotHeaderDescriptor.CODEC_OFFSET, codecId);
+    header.putInt(SlotHeaderDescriptor.STORED_BYTES_OFFSET, storedBytes);
+    CRC32C crc = new CRC32C();
+    crc.update(
+        slot,
+        SlotHeaderDescriptor.CHECKED_BEGIN,
+        SlotHeaderDescriptor.CHECKED_END - SlotHeaderDescriptor.CHECKED_BEGIN);
+    header.putInt(SlotHeaderDescriptor.HEADER_CHECKSUM_OFFSET, (int) crc.getValue());
+    try (RandomAccessFile file = regionFile()) {
+      file.write(slot);
     }
   }
 }

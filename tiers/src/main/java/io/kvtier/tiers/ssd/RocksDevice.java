@@ -1,0 +1,277 @@
+package io.kvtier.tiers.ssd;
+
+import io.kvtier.tiers.rocks.RocksLibrary;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.FileStore;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.locks.ReadWriteLock;
+import java.util.concurrent.locks.ReentrantReadWriteLock;
+import org.jspecify.annotations.Nullable;
+import org.rocksdb.RocksDBException;
+
+/**
+ * Slots as rows of a RocksDB database with its values in blob files: for file systems without
+ * direct IO, and those on which files can't be preallocated. Slower than {@link FileDevice}: bytes
+ * are copied, and written twice, the log being the first time.
+ *
+ * <p>What is overwritten stays on the disk until it is collected, by {@link RocksSpace}. All files
+ * together have a cap; a write that would pass it fails, and leaves the database fit for the next
+ * one. What a write overlaps is gone, as it is on a disk.
+ */
+public final class RocksDevice implements SlotDevice {
+  private static final long MIB = 1 << 20;
+  private static final long BUFFER_BYTES_MAX = 64 * MIB;
+
+  /** What part of the cap stands in memory and in the log. */
+  private static final int BUFFER_OF_CAP = 32;
+
+  /** Others may take the room that was made: so often it is made again. */
+  private static final int ATTEMPTS_MAX = 8;
+
+  private static final ThreadLocal<ByteBuffer> KEY =
+      ThreadLocal.withInitial(() -> ByteBuffer.allocateDirect(RocksFiles.KEY_BYTES));
+  private static final ThreadLocal<ByteBuffer> LENGTH =
+      ThreadLocal.withInitial(() -> ByteBuffer.allocateDirect(Integer.BYTES));
+  private static final ThreadLocal<MemorySegment> SCRATCH =
+      ThreadLocal.withInitial(() -> MemorySegment.NULL);
+
+  private final Path directory;
+  private final FileChannel lock;
+  private final RocksFiles files;
+  private final RowTable rows;
+  private final RocksSpace space;
+
+  /** Reads and writes share it; who measures, or opens the database anew, has it alone. */
+  private final ReadWriteLock access = new ReentrantReadWriteLock();
+
+  private volatile boolean failed;
+
+  /**
+   * Opens or makes the database. Files of a {@link FileDevice} in the directory are removed.
+   *
+   * @param diskBytesMax the most disk space that is taken, log and garbage included: twice what all
+   *     regions have together is enough
+   * @throws IOException naming the directory and what is wrong with it
+   */
+  public RocksDevice(Path directory, int regions, long regionBytes, long diskBytesMax)
+      throws IOException {
+    this.directory = directory;
+    RocksLibrary.load();
+    lock = take(directory);
+    RocksFiles made = null;
+    try {
+      FileDevice.removeFiles(directory);
+      requireRoom(directory, diskBytesMax);
+      made =
+          new RocksFiles(
+              directory, Math.clamp(diskBytesMax / BUFFER_OF_CAP, MIB, BUFFER_BYTES_MAX));
+      files = made;
+      rows = new RowTable(regions, regionBytes, RocksFiles.UNITS);
+      long unitRegions = ((long) regions + RocksFiles.UNITS - 1) / RocksFiles.UNITS;
+      space =
+          new RocksSpace(
+              directory, files, rows, access.writeLock(), diskBytesMax, unitRegions * regionBytes);
+      readRows();
+      space.measure();
+    } catch (RocksDBException e) {
+      closeAll(made, lock);
+      throw RocksFiles.failure(directory, "can't be opened", e);
+    } catch (IOException | RuntimeException e) {
+      closeAll(made, lock);
+      throw e;
+    }
+  }
+
+  private static FileChannel take(Path directory) throws IOException {
+    try {
+      Files.createDirectories(directory);
+    } catch (IOException e) {
+      throw new IOException(
+          "ssd.directory '" + directory + "' can't be made: " + e + "; choose another", e);
+    }
+    return DirectoryLock.take(directory);
+  }
+
+  private static void requireRoom(Path directory, long bytes) throws IOException {
+    FileStore disk = Files.getFileStore(directory);
+    long taken = RocksFiles.fileBytes(RocksFiles.pathIn(directory));
+    if (disk.getTotalSpace() > 0 && bytes - taken > disk.getUsableSpace()) {
+      throw new IOException(
+          "ssd.bytes is "
+              + bytes
+              + " bytes, but only "
+              + (disk.getUsableSpace() + taken)
+              + " bytes of disk space are available in '"
+              + directory
+              + "': lower ssd.bytes or choose another ssd.directory");
+    }
+  }
+
+  /** Those of an earlier configuration that have no place any more go. */
+  private void readRows() throws RocksDBException {
+    List<byte[]> misfits = new ArrayList<>();
+    files.forEachLength((region, page, pages) -> {
+      if (rows.fits(region, page, pages)) {
+        rows.set(region, page, pages);
+      } else {
+        misfits.add(keyBytes(region, page));
+      }
+    });
+    for (byte[] key : misfits) {
+      files.delete(ByteBuffer.wrap(key).getInt() % RocksFiles.UNITS, key);
+    }
+  }
+
+  /** The size of all files of the database. */
+  public long diskBytes() {
+    return files.fileBytes();
+  }
+
+  @Override
+  public void write(int region, long offset, MemorySegment header, MemorySegment body)
+      throws IOException {
+    long bytes = header.byteSize() + body.byteSize();
+    int page = Math.toIntExact(offset / RowTable.PAGE_BYTES);
+    rows.require(region, page, Math.toIntExact(bytes / RowTable.PAGE_BYTES));
+    MemorySegment row = scratch(bytes);
+    row.asSlice(0, header.byteSize()).copyFrom(header);
+    row.asSlice(header.byteSize()).copyFrom(body);
+    try {
+      mend();
+      for (int attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
+        if (tryWrite(region, page, row)) {
+          return;
+        }
+        space.reclaim(bytes);
+      }
+      throw new IOException(
+          "SSD tier in '" + directory + "': others take the room as fast as it is made");
+    } catch (RocksDBException e) {
+      failed = true;
+      throw RocksFiles.failure(directory, "can't be written", e);
+    }
+  }
+
+  private boolean tryWrite(int region, int page, MemorySegment row) throws RocksDBException {
+    int pages = Math.toIntExact(row.byteSize() / RowTable.PAGE_BYTES);
+    int unit = region % RocksFiles.UNITS;
+    access.readLock().lock();
+    try {
+      if (!space.reserve(row.byteSize())) {
+        return false;
+      }
+      List<byte[]> overlapped = new ArrayList<>(0);
+      rows.removeOverlapped(region, page, pages, at -> overlapped.add(keyBytes(region, at)));
+      for (byte[] key : overlapped) {
+        files.delete(unit, key);
+      }
+      if (rows.pages(region, page) != pages) {
+        rows.set(region, page, pages);
+        files.putLength(key(region, page), LENGTH.get().clear().putInt(pages).flip());
+      }
+      files.putRow(unit, key(region, page), row.asByteBuffer());
+      return true;
+    } finally {
+      access.readLock().unlock();
+    }
+  }
+
+  /** RocksDB refuses all writes after some failures, until it is opened again. */
+  private void mend() throws RocksDBException {
+    if (!failed) {
+      return;
+    }
+    space.alone(() -> {
+      if (failed) {
+        files.reopen();
+        failed = false;
+      }
+    });
+    space.measure();
+  }
+
+  /** What was never written reads as zeros: no header is. */
+  @Override
+  public void read(int region, long offset, MemorySegment header, MemorySegment body)
+      throws IOException {
+    long bytes = header.byteSize() + body.byteSize();
+    MemorySegment row = scratch(bytes);
+    int page = Math.toIntExact(offset / RowTable.PAGE_BYTES);
+    rows.require(region, page, Math.toIntExact(bytes / RowTable.PAGE_BYTES));
+    int length;
+    access.readLock().lock();
+    try {
+      length = files.getRow(region % RocksFiles.UNITS, key(region, page), row.asByteBuffer());
+    } catch (RocksDBException e) {
+      throw RocksFiles.failure(directory, "can't be read", e);
+    } finally {
+      access.readLock().unlock();
+    }
+    if (length < header.byteSize()) {
+      header.fill((byte) 0);
+      body.fill((byte) 0);
+      return;
+    }
+    header.copyFrom(row.asSlice(0, header.byteSize()));
+    long ofBody = Math.min(length, bytes) - header.byteSize();
+    MemorySegment.copy(row, header.byteSize(), body, 0, ofBody);
+  }
+
+  private static MemorySegment scratch(long bytes) {
+    MemorySegment scratch = SCRATCH.get();
+    if (scratch.byteSize() < bytes) {
+      scratch = Arena.ofAuto().allocate(bytes);
+      SCRATCH.set(scratch);
+    }
+    return scratch.asSlice(0, bytes);
+  }
+
+  private static ByteBuffer key(int region, int page) {
+    return KEY.get().clear().putInt(region).putInt(page).flip();
+  }
+
+  private static byte[] keyBytes(int region, int page) {
+    return ByteBuffer.allocate(RocksFiles.KEY_BYTES).putInt(region).putInt(page).array();
+  }
+
+  @Override
+  public void sync() throws IOException {
+    access.readLock().lock();
+    try {
+      files.sync();
+    } catch (RocksDBException e) {
+      failed = true;
+      throw RocksFiles.failure(directory, "can't be synced", e);
+    } finally {
+      access.readLock().unlock();
+    }
+  }
+
+  @Override
+  public void close() {
+    try {
+      space.alone(() -> closeAll(files, lock));
+    } catch (RocksDBException e) {
+      throw new IllegalStateException("closing reports nothing", e);
+    }
+  }
+
+  private static void closeAll(@Nullable RocksFiles files, FileChannel lock) {
+    if (files != null) {
+      files.close();
+    }
+    try {
+      lock.close();
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+}
