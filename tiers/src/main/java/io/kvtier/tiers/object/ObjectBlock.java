@@ -62,7 +62,12 @@ final class ObjectBlock {
 
   /** Where an object goes that is to be {@link #open}ed for this transfer: its slot. */
   void expect(Transfer transfer) {
-    parts = List.of(header.memory(), transfer.bytes());
+    expect(transfer.bytes());
+  }
+
+  /** The same into other memory, as long as the block. */
+  void expect(MemorySegment bytes) {
+    parts = List.of(header.memory(), bytes);
   }
 
   /** The object: what to put, or what to fill. */
