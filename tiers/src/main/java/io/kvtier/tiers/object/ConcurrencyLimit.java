@@ -10,7 +10,7 @@ final class ConcurrencyLimit {
   private static final int ROUND_MIN = 8;
 
   /** What a call may take, by the shortest that was seen, before more calls are of no use. */
-  private static final double LATENCY_RATIO = 2;
+  private static final double LATENCY_RATIO = 3;
 
   /** Bandwidth that is more by less than that is no more. */
   private static final double GAIN = 1.03;

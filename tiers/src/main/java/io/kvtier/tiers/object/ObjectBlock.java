@@ -18,7 +18,9 @@ import java.util.List;
 final class ObjectBlock {
   private static final int ONLY = 0;
   private static final int HEADER_BYTES = ObjectHeaderDescriptor.headerBytes(1);
-  private static final byte NOT_ENCODED = 0;
+
+  /** The codec of bytes that are stored as they are. */
+  static final byte NOT_ENCODED = 0;
 
   private final ObjectHeader header;
   private MemorySegment scratch = MemorySegment.NULL;
@@ -58,6 +60,11 @@ final class ObjectBlock {
     header.seal();
     parts = List.of(header.memory(), stored);
     return Status.OK;
+  }
+
+  /** Whether what was read says that it has to be decoded. It may be damaged, and lie. */
+  boolean isEncoded(long received) {
+    return received >= HEADER_BYTES && header.codec(ONLY) != NOT_ENCODED;
   }
 
   /** Where an object goes that is to be {@link #open}ed for this transfer: its slot. */

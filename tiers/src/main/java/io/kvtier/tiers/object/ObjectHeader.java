@@ -113,8 +113,7 @@ final class ObjectHeader {
         && length(block) == transfer.length
         && memory
                 .asSlice(
-                    entry + ObjectHeaderDescriptor.KEY_OFFSET,
-                    ObjectHeaderDescriptor.KEY_BYTES_MAX)
+                    entry + ObjectHeaderDescriptor.KEY_OFFSET, ObjectHeaderDescriptor.KEY_BYTES_MAX)
                 .mismatch(MemorySegment.ofArray(transfer.key))
             == -1;
   }

@@ -5,8 +5,6 @@ import org.jspecify.annotations.Nullable;
 
 /** One way of the pipeline, to the store or from it, with its own bounds. For one thread. */
 final class ObjectLane {
-  private static final int CALLS_MIN = 1;
-
   final CircuitBreaker breaker;
   final ConcurrencyLimit limit;
   final BandwidthCap cap;
@@ -19,7 +17,8 @@ final class ObjectLane {
   ObjectLane(ObjectPipelineOptions options, int levels, long bytesPerSecond, long nowNs) {
     ObjectPipelineOptions.Breaker when = options.breaker();
     breaker = new CircuitBreaker(when.failures(), when.openNs(), when.openNsMax());
-    limit = new ConcurrencyLimit(options.callsFirst(), CALLS_MIN, options.callsMax(), nowNs);
+    limit =
+        new ConcurrencyLimit(options.callsFirst(), options.callsMin(), options.callsMax(), nowNs);
     cap = new BandwidthCap(bytesPerSecond, nowNs);
     budget = new RetryBudget(options.retry().share(), options.retry().saved());
     waiting = new ArrayDeque[levels];

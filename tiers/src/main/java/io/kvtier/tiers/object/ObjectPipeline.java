@@ -29,12 +29,13 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * Stores blocks into an {@link ObjectStore} and loads them from it. One thread decides, and never
- * waits for the store; calls are the store's, checksums and codecs some workers'.
+ * waits for the store; calls are the store's, codecs some workers'.
  *
  * <p>Loads go before stores: while one waits for its turn, no more than one store is under way
  * anew. Each way has its own bounds: calls under way, by what the store is seen to bear; bytes a
  * second; second tries, by a budget; and a breaker, which makes loads misses and fails stores at
- * once while the store is down. Every transfer ends by its deadline, its time in the queue included.
+ * once while the store is down. Every transfer ends by its deadline, its time in the queue
+ * included.
  *
  * <p>Outcomes of a load: OK, with checksum, generation, parent and depth as the object tells them;
  * MISS where there is no object, or the breaker is open; DEADLINE; CORRUPT; VERSION_MISMATCH;
@@ -77,6 +78,7 @@ public final class ObjectPipeline implements Pipeline {
   private final Arena arena = Arena.ofShared();
   private final @Nullable Thread thread;
   private volatile boolean running = true;
+  private boolean closed;
 
   // From here on the thread's own.
   private final ObjectLane loads;
@@ -113,8 +115,7 @@ public final class ObjectPipeline implements Pipeline {
         defect,
         System::nanoTime,
         Executors.newFixedThreadPool(
-            options.workers(),
-            Thread.ofPlatform().daemon().name(name + "-worker-", 0).factory()),
+            options.workers(), Thread.ofPlatform().daemon().name(name + "-worker-", 0).factory()),
         name);
   }
 
@@ -373,26 +374,37 @@ public final class ObjectPipeline implements Pipeline {
       call(operation, now);
     } else {
       operation.state = ObjectOperation.State.SEALING;
-      onWorker(operation, () -> operation.block.seal(operation.transfer(), codec));
+      work(
+          operation,
+          codec.id() != ObjectBlock.NOT_ENCODED,
+          () -> operation.block.seal(operation.transfer(), codec));
     }
   }
 
-  /** What a worker does with an operation, which is the worker's meanwhile. */
+  /** What takes a processor some time. The operation is its own meanwhile. */
   private interface Work {
     Status run();
   }
 
-  private void onWorker(ObjectOperation operation, Work toDo) {
+  /**
+   * Has it done by a worker, if it is long: a checksum takes less than two changes of threads.
+   *
+   * @param isLong encodes or decodes
+   */
+  private void work(ObjectOperation operation, boolean isLong, Work toDo) {
+    if (!isLong) {
+      onWorked(operation, toDo.run());
+      return;
+    }
     long epoch = operation.epoch;
-    work.execute(
-        () -> {
-          try {
-            events.add(new Event.Worked(operation, epoch, toDo.run()));
-            wake();
-          } catch (Throwable t) {
-            defect.accept(t);
-          }
-        });
+    work.execute(() -> {
+      try {
+        events.add(new Event.Worked(operation, epoch, toDo.run()));
+        wake();
+      } catch (Throwable t) {
+        defect.accept(t);
+      }
+    });
   }
 
   private void call(ObjectOperation operation, long now) {
@@ -414,11 +426,10 @@ public final class ObjectPipeline implements Pipeline {
   private void listen(ObjectOperation operation, StoreCall call) {
     add(ObjectCounter.CALLS, 1);
     long epoch = operation.epoch;
-    call.whenEnded(
-        result -> {
-          events.add(new Event.Ended(operation, epoch, call, result));
-          wake();
-        });
+    call.whenEnded(result -> {
+      events.add(new Event.Ended(operation, epoch, call, result));
+      wake();
+    });
   }
 
   private boolean isToHedge(ObjectOperation operation) {
@@ -439,8 +450,7 @@ public final class ObjectPipeline implements Pipeline {
     operation.hedgeSlot = slot;
     operation.hedgeBlock.expect(slot.asSlice(0, operation.transfer().length));
     operation.hedgeCall =
-        store.get(
-            operation.name, 0, operation.hedgeBlock.parts(), operation.deadlineNs - now);
+        store.get(operation.name, 0, operation.hedgeBlock.parts(), operation.deadlineNs - now);
     listen(operation, operation.hedgeCall);
   }
 
@@ -571,7 +581,10 @@ public final class ObjectPipeline implements Pipeline {
   private void onDone(ObjectOperation operation, long bytes) {
     if (operation.isLoad()) {
       operation.state = ObjectOperation.State.OPENING;
-      onWorker(operation, () -> operation.block.open(operation.transfer(), bytes));
+      work(
+          operation,
+          operation.block.isEncoded(bytes),
+          () -> operation.block.open(operation.transfer(), bytes));
     } else {
       damaged.remove(operation.name);
       add(ObjectCounter.STORED, 1);
@@ -699,6 +712,10 @@ public final class ObjectPipeline implements Pipeline {
    */
   @Override
   public void close() {
+    if (closed) {
+      return;
+    }
+    closed = true;
     running = false;
     wake();
     try {

@@ -6,11 +6,12 @@ import java.util.concurrent.TimeUnit;
  * How an {@link ObjectPipeline} behaves.
  *
  * @param depth the most transfers in flight
- * @param workers threads that make and check checksums, encode and decode
+ * @param workers threads that encode and decode
  * @param codec as {@link io.kvtier.tiers.codec.BlockCodecs#create} takes it
  * @param loadTimeoutNs a load is a miss when it takes longer, its time in the queue included
  * @param callsFirst calls under way each way, to begin with
- * @param callsMax what they may become
+ * @param callsMin the fewest that they may become; as many as the most for no adapting
+ * @param callsMax the most
  * @param loadBytesPerSecond the most; 0 for no limit
  * @param storeBytesPerSecond the same for stores
  * @param hedgeAfterNs a load that has taken that long is begun a second time; 0 for never
@@ -24,6 +25,7 @@ public record ObjectPipelineOptions(
     long loadTimeoutNs,
     long storeTimeoutNs,
     int callsFirst,
+    int callsMin,
     int callsMax,
     long loadBytesPerSecond,
     long storeBytesPerSecond,
@@ -67,10 +69,15 @@ public record ObjectPipelineOptions(
     requirePositive("the workers", workers);
     requirePositive("the time of a load", loadTimeoutNs);
     requirePositive("the time of a store", storeTimeoutNs);
-    requirePositive("the calls to begin with", callsFirst);
-    if (callsMax < callsFirst) {
+    requirePositive("the fewest calls", callsMin);
+    if (callsFirst < callsMin || callsMax < callsFirst) {
       throw new IllegalArgumentException(
-          "the object tier begins with " + callsFirst + " calls and allows only " + callsMax);
+          "the object tier begins with "
+              + callsFirst
+              + " calls, which is not between "
+              + callsMin
+              + " and "
+              + callsMax);
     }
     if (loadBytesPerSecond < 0 || storeBytesPerSecond < 0 || hedgeAfterNs < 0) {
       throw new IllegalArgumentException(
@@ -86,7 +93,8 @@ public record ObjectPipelineOptions(
 
   private static void requirePositive(String what, long value) {
     if (value <= 0) {
-      throw new IllegalArgumentException(what + " of the object tier: " + value + " is not positive");
+      throw new IllegalArgumentException(
+          what + " of the object tier: " + value + " is not positive");
     }
   }
 
@@ -99,12 +107,12 @@ public record ObjectPipelineOptions(
         TimeUnit.SECONDS.toNanos(5),
         TimeUnit.SECONDS.toNanos(30),
         8,
+        1,
         64,
         0,
         0,
         0,
         new Breaker(8, TimeUnit.SECONDS.toNanos(1), TimeUnit.SECONDS.toNanos(30)),
-        new Retry(
-            4, TimeUnit.MILLISECONDS.toNanos(50), TimeUnit.SECONDS.toNanos(2), 0.1, 20));
+        new Retry(4, TimeUnit.MILLISECONDS.toNanos(50), TimeUnit.SECONDS.toNanos(2), 0.1, 20));
   }
 }

@@ -97,10 +97,9 @@ public final class PresenceCache {
         Caffeine.newBuilder()
             .maximumSize(bytesMax / BYTES_PER_KEY)
             .expireAfter(
-                Expiry.<ObjectKey, Presence>writing(
-                    (_, presence) ->
-                        java.time.Duration.ofNanos(
-                            presence == Presence.PRESENT ? presentNs : absentNs)))
+                Expiry.<ObjectKey, Presence>writing((_, presence) ->
+                    java.time.Duration.ofNanos(
+                        presence == Presence.PRESENT ? presentNs : absentNs)))
             .ticker(ticker)
             .executor(executor)
             .build();

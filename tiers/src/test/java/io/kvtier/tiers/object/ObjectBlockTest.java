@@ -104,8 +104,7 @@ final class ObjectBlockTest {
             + "00000000000000000000000000000000 00000000000000000000000000000000"
             // the block
             + "0001020405070809 0b0c0e0f10121315 1617191a1c1d1e20";
-    assertEquals(
-        golden.replace(" ", ""), HexFormat.of().formatHex(sealed(transfer(LENGTH), NONE)));
+    assertEquals(golden.replace(" ", ""), HexFormat.of().formatHex(sealed(transfer(LENGTH), NONE)));
   }
 
   @ParameterizedTest

@@ -50,6 +50,7 @@ final class ObjectPipelineTest {
             LOAD_NS,
             STORE_NS,
             calls,
+            1,
             calls,
             loadBytesPerSecond,
             0,
@@ -484,7 +485,7 @@ final class ObjectPipelineTest {
     limit.onRefused(now);
     limit.onRefused(now + MS);
     assertEquals(16, limit.limit());
-    limit.onRefused(now + 25 * MS);
+    limit.onRefused(now + 35 * MS);
     assertEquals(8, limit.limit());
   }
 }

@@ -9,6 +9,7 @@ import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Properties;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
@@ -20,6 +21,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** The pipeline over S3 with a network that does wrong: all comes back, right or not at all. */
 final class S3PipelineFaultsTest {
@@ -62,9 +64,13 @@ final class S3PipelineFaultsTest {
   }
 
   private ObjectPipeline pipeline(long loadTimeoutNs, String codec) {
+    return pipeline(store, loadTimeoutNs, codec);
+  }
+
+  private ObjectPipeline pipeline(ObjectStore on, long loadTimeoutNs, String codec) {
     return new ObjectPipeline(
         "object-test",
-        store,
+        on,
         new ObjectPipelineOptions(
             64,
             2,
@@ -72,6 +78,7 @@ final class S3PipelineFaultsTest {
             loadTimeoutNs,
             TimeUnit.SECONDS.toNanos(60),
             4,
+            1,
             16,
             0,
             0,
@@ -180,6 +187,37 @@ final class S3PipelineFaultsTest {
     proxy.set(new FaultProxy.Fault.Delay(50));
     for (Transfer transfer : load()) {
       assertEquals(Status.OK, transfer.status);
+    }
+  }
+
+  /** A server that is slow by itself: its latency, then its bandwidth. */
+  @ParameterizedTest
+  @ValueSource(strings = {"get.latency=5000", "get.speed=1"})
+  void load_slowServer_isNoHitAndNothingHangs(String property) throws Exception {
+    Properties slow = new Properties();
+    int equals = property.indexOf('=');
+    slow.setProperty(
+        "s3proxy.latency-blobstore." + property.substring(0, equals),
+        property.substring(equals + 1));
+    pipeline.close();
+    try (S3Server slowServer = S3Server.start(slow);
+        S3ObjectStore slowStore =
+            new S3ObjectStore(
+                S3Options.of(slowServer.endpoint(), "us-east-1", S3Server.BUCKET),
+                S3Server.credentials())) {
+      pipeline = pipeline(slowStore, TimeUnit.SECONDS.toNanos(60), "none");
+      for (int i = 0; i < BLOCKS; i++) {
+        assertTrue(pipeline.offer(transfers.store(i)));
+      }
+      for (Transfer transfer : collect(BLOCKS)) {
+        assertEquals(Status.OK, transfer.status);
+      }
+      pipeline.close();
+      pipeline = pipeline(slowStore, TimeUnit.MILLISECONDS.toNanos(300), "none");
+      for (Transfer transfer : load()) {
+        assertTrue(transfer.status == Status.DEADLINE || transfer.status == Status.MISS);
+      }
+      pipeline.close();
     }
   }
 }

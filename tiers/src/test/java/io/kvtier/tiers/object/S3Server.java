@@ -48,7 +48,8 @@ final class S3Server implements AutoCloseable {
       front.setProperty("s3proxy.authorization", "aws-v2-or-v4");
       front.setProperty("s3proxy.identity", IDENTITY);
       front.setProperty("s3proxy.credential", CREDENTIAL);
-      S3Proxy server = S3Proxy.Builder.fromProperties(front).blobStore(store).build();
+      S3Proxy server =
+          S3Proxy.Builder.fromProperties(front).blobStore(store).stopTimeout(0).build();
       server.start();
       return new S3Server(server);
     } catch (Exception e) {
