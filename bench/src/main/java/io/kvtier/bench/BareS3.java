@@ -14,6 +14,7 @@ import software.amazon.awssdk.core.async.AsyncResponseTransformer;
 import software.amazon.awssdk.core.async.SdkPublisher;
 import software.amazon.awssdk.core.checksums.RequestChecksumCalculation;
 import software.amazon.awssdk.core.checksums.ResponseChecksumValidation;
+import software.amazon.awssdk.core.client.config.SdkAdvancedAsyncClientOption;
 import software.amazon.awssdk.http.crt.AwsCrtAsyncHttpClient;
 import software.amazon.awssdk.regions.Region;
 import software.amazon.awssdk.services.s3.S3AsyncClient;
@@ -37,6 +38,11 @@ final class BareS3 implements AutoCloseable {
             .requestChecksumCalculation(RequestChecksumCalculation.WHEN_REQUIRED)
             .responseChecksumValidation(ResponseChecksumValidation.WHEN_REQUIRED)
             .serviceConfiguration(s3 -> s3.chunkedEncodingEnabled(false))
+            // As the store has it: without it, each end of a call costs a change of threads.
+            .asyncConfiguration(
+                c ->
+                    c.advancedOption(
+                        SdkAdvancedAsyncClientOption.FUTURE_COMPLETION_EXECUTOR, Runnable::run))
             .httpClientBuilder(AwsCrtAsyncHttpClient.builder().maxConcurrency(64))
             .build();
   }

@@ -31,7 +31,7 @@ package io.kvtier.tiers.object;
 public final class ObjectHeaderDescriptor {
   public static final long MAGIC = 0x424F_5245_4954_564BL; // "KVTIEROB" in memory order
 
-  /** A bump leaves the objects of the other version unread, and takes their names' places. */
+  /** A bump leaves the objects of other versions unread, and in their places. */
   public static final int VERSION = 1;
 
   public static final int MAGIC_OFFSET = 0;
