@@ -26,6 +26,7 @@ import picocli.CommandLine.Spec;
       Bench.LedgersCommand.class,
       Bench.CodecsCommand.class,
       Bench.DemotionCommand.class,
+      Bench.ObjectCommand.class,
       Bench.PeerCommand.class,
       Bench.TcpPeerCommand.class
     })
@@ -106,6 +107,24 @@ public final class Bench implements Runnable {
     @Override
     void measure(Report report, boolean quick) throws Exception {
       CodecBench.run(report, quick);
+    }
+  }
+
+  @Command(name = "object", description = "The object tier's pipeline, against a bare S3 client.")
+  static final class ObjectCommand extends Measuring {
+    @Option(
+        names = "--layout",
+        description = "Also objects of several sizes, which the layout was decided by.")
+    private boolean layout;
+
+    @Override
+    void measure(Report report, boolean quick) throws Exception {
+      try (S3ProxyProcess server = S3ProxyProcess.start()) {
+        new ObjectBench(server, report, quick).run();
+        if (layout) {
+          new ObjectLayoutBench(server, report, quick).run();
+        }
+      }
     }
   }
 

@@ -1,0 +1,340 @@
+package io.kvtier.tiers.object;
+
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.nio.channels.ClosedByInterruptException;
+import java.nio.channels.FileChannel;
+import java.nio.file.AccessDeniedException;
+import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.FileSystemException;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.FileTime;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.UUID;
+import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.Future;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
+import java.util.stream.Stream;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * A folder of a file system, which may be one that several machines share. An object is a file of
+ * its name, plus a character that no folder's name ends with.
+ *
+ * <p>An object is written into {@code .incoming} under a name that is nobody else's, synced, and
+ * only then linked or moved to its name, so what has a name is whole, whoever was killed when. What
+ * dead writers left behind is removed a day later, when a store is opened.
+ *
+ * <p>Bytes go through a small buffer of the thread that reads or writes: a file system that hangs
+ * keeps the thread, but never the caller's memory.
+ */
+public final class FolderObjectStore implements ObjectStore {
+  private static final Logger LOG = LoggerFactory.getLogger(FolderObjectStore.class);
+
+  /** Well within a processor's second-level cache. */
+  private static final int BUFFER_BYTES = 256 << 10;
+
+  private static final int WAITING_MAX = 4096;
+  private static final String INCOMING = ".incoming";
+  private static final String SUFFIX = "+";
+  private static final Duration LEFTOVER_AGE = Duration.ofDays(1);
+
+  private static final ThreadLocal<ByteBuffer> BUFFER =
+      ThreadLocal.withInitial(() -> ByteBuffer.allocateDirect(BUFFER_BYTES));
+
+  /** What a call does on a thread of the store. */
+  private interface Work {
+    StoreResult run() throws IOException;
+  }
+
+  private final Path root;
+  private final Path incoming;
+  private final StoreCalls calls = new StoreCalls("folder-deadlines");
+  private final ThreadPoolExecutor threads;
+
+  /**
+   * Opens a folder, and makes it where it is missing.
+   *
+   * @param threadCount the most files that are read and written at a time
+   */
+  public FolderObjectStore(Path root, int threadCount) throws IOException {
+    this(root, threadCount, System::currentTimeMillis);
+  }
+
+  FolderObjectStore(Path root, int threadCount, LongSupplier clockMs) throws IOException {
+    this.root = root;
+    incoming = root.resolve(INCOMING);
+    Files.createDirectories(incoming);
+    removeLeftovers(clockMs.getAsLong() - LEFTOVER_AGE.toMillis());
+    threads =
+        new ThreadPoolExecutor(
+            threadCount,
+            threadCount,
+            1,
+            TimeUnit.MINUTES,
+            new ArrayBlockingQueue<>(WAITING_MAX),
+            Thread.ofPlatform().daemon().name("folder-store-", 0).factory());
+    threads.allowCoreThreadTimeOut(true);
+  }
+
+  private void removeLeftovers(long writtenBeforeMs) throws IOException {
+    try (Stream<Path> files = Files.list(incoming)) {
+      for (Path file : (Iterable<Path>) files::iterator) {
+        try {
+          FileTime written = Files.getLastModifiedTime(file);
+          if (written.toMillis() < writtenBeforeMs) {
+            Files.deleteIfExists(file);
+            LOG.info("removed {}, which its writer left behind at {}", file, written);
+          }
+        } catch (NoSuchFileException e) {
+          // Its writer has finished, or another node was faster.
+        }
+      }
+    }
+  }
+
+  @Override
+  public StoreCall put(String name, List<MemorySegment> parts, boolean ifAbsent, long timeoutNs) {
+    Path file = file(name);
+    StoreCall call = calls.begin(timeoutNs);
+    return run(call, () -> write(call, file, parts, ifAbsent));
+  }
+
+  private StoreResult write(StoreCall call, Path file, List<MemorySegment> parts, boolean ifAbsent)
+      throws IOException {
+    if (ifAbsent && Files.exists(file)) {
+      return new StoreResult.Present();
+    }
+    Path temporary = incoming.resolve(UUID.randomUUID().toString());
+    try {
+      long bytes = writeParts(call, temporary, call.views(parts));
+      if (call.hasEnded()) {
+        return new StoreResult.Cancelled();
+      }
+      return publish(temporary, file, ifAbsent)
+          ? new StoreResult.Done(bytes)
+          : new StoreResult.Present();
+    } finally {
+      Files.deleteIfExists(temporary);
+    }
+  }
+
+  private static long writeParts(StoreCall call, Path temporary, List<MemorySegment> views)
+      throws IOException {
+    long bytes = 0;
+    ByteBuffer buffer = BUFFER.get();
+    MemorySegment memory = MemorySegment.ofBuffer(buffer.clear());
+    try (FileChannel channel =
+        FileChannel.open(temporary, StandardOpenOption.WRITE, StandardOpenOption.CREATE_NEW)) {
+      for (MemorySegment part : views) {
+        for (long at = 0; at < part.byteSize() && !call.hasEnded(); ) {
+          int count = (int) Math.min(BUFFER_BYTES, part.byteSize() - at);
+          MemorySegment.copy(part, at, memory, 0, count);
+          buffer.clear().limit(count);
+          while (buffer.hasRemaining()) {
+            channel.write(buffer);
+          }
+          at += count;
+          bytes += count;
+        }
+      }
+      channel.force(true);
+    }
+    return bytes;
+  }
+
+  /**
+   * Gives a synced file its name.
+   *
+   * @return false when there was one already, and that was to stay
+   */
+  private boolean publish(Path temporary, Path file, boolean ifAbsent) throws IOException {
+    Path folder = folderOf(file);
+    if (!Files.isDirectory(folder)) {
+      Files.createDirectories(folder);
+      for (Path made = folder; !made.equals(root); made = folderOf(made)) {
+        sync(folderOf(made));
+      }
+    }
+    if (ifAbsent) {
+      try {
+        Files.createLink(file, temporary);
+      } catch (FileAlreadyExistsException e) {
+        return false;
+      } catch (UnsupportedOperationException e) {
+        move(temporary, file);
+      } catch (AccessDeniedException | NoSuchFileException e) {
+        throw e;
+      } catch (FileSystemException e) {
+        // No links here, on some shared file systems. What two writers bring is the same block.
+        if (Files.exists(file)) {
+          return false;
+        }
+        move(temporary, file);
+      }
+    } else {
+      move(temporary, file);
+    }
+    sync(folder);
+    return true;
+  }
+
+  private static void move(Path temporary, Path file) throws IOException {
+    Files.move(
+        temporary, file, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+  }
+
+  /** A new name is durable when its folder is. */
+  private static void sync(Path folder) throws IOException {
+    try (FileChannel channel = FileChannel.open(folder, StandardOpenOption.READ)) {
+      channel.force(true);
+    }
+  }
+
+  private static Path folderOf(Path file) {
+    Path folder = file.getParent();
+    if (folder == null) {
+      throw new IllegalStateException(file + " is below no folder");
+    }
+    return folder;
+  }
+
+  @Override
+  public StoreCall get(String name, long offset, List<MemorySegment> parts, long timeoutNs) {
+    Path file = file(name);
+    long bytes = parts.stream().mapToLong(MemorySegment::byteSize).sum();
+    if (offset < 0 || bytes == 0) {
+      throw new IllegalArgumentException(
+          "a get reads at least a byte, from the offset 0 on: " + bytes + " at " + offset);
+    }
+    StoreCall call = calls.begin(timeoutNs);
+    return run(call, () -> read(call, file, offset, call.views(parts)));
+  }
+
+  private static StoreResult read(StoreCall call, Path file, long offset, List<MemorySegment> views)
+      throws IOException {
+    long position = offset;
+    ByteBuffer buffer = BUFFER.get();
+    MemorySegment memory = MemorySegment.ofBuffer(buffer.clear());
+    try (FileChannel channel = FileChannel.open(file, StandardOpenOption.READ)) {
+      for (MemorySegment part : views) {
+        for (long at = 0; at < part.byteSize(); ) {
+          if (call.hasEnded()) {
+            return new StoreResult.Cancelled();
+          }
+          buffer.clear().limit((int) Math.min(BUFFER_BYTES, part.byteSize() - at));
+          int count = channel.read(buffer, position);
+          if (count < 0) {
+            return new StoreResult.Done(position - offset);
+          }
+          MemorySegment.copy(memory, 0, part, at, count);
+          at += count;
+          position += count;
+        }
+      }
+    }
+    return new StoreResult.Done(position - offset);
+  }
+
+  @Override
+  public StoreCall head(String name, long timeoutNs) {
+    Path file = file(name);
+    return run(calls.begin(timeoutNs), () -> new StoreResult.Done(Files.size(file)));
+  }
+
+  @Override
+  public StoreCall list(String prefix, String after, int max, long timeoutNs) {
+    checkCount(max);
+    StoreCall call = calls.begin(timeoutNs);
+    return run(call, () -> new FolderList(root, SUFFIX, prefix, after, max).page(call::hasEnded));
+  }
+
+  @Override
+  public StoreCall delete(List<String> names, long timeoutNs) {
+    checkCount(names.size());
+    List<Path> files = new ArrayList<>(names.size());
+    for (String name : names) {
+      files.add(file(name));
+    }
+    StoreCall call = calls.begin(timeoutNs);
+    return run(
+        call,
+        () -> {
+          for (Path file : files) {
+            if (call.hasEnded()) {
+              return new StoreResult.Cancelled();
+            }
+            Files.deleteIfExists(file);
+          }
+          return new StoreResult.Done(files.size());
+        });
+  }
+
+  private static void checkCount(int count) {
+    if (count < 1 || count > NAMES_MAX) {
+      throw new IllegalArgumentException(
+          "one call takes 1 to " + NAMES_MAX + " names, not " + count);
+    }
+  }
+
+  private Path file(String name) {
+    ObjectNames.check(name);
+    return root.resolve(name + SUFFIX);
+  }
+
+  private StoreCall run(StoreCall call, Work work) {
+    if (call.hasEnded()) {
+      return call;
+    }
+    try {
+      Future<?> future = threads.submit(() -> call.end(outcome(call, work)));
+      call.onAbort(() -> future.cancel(false));
+    } catch (RejectedExecutionException e) {
+      call.end(new StoreResult.Throttled(0)); // more than WAITING_MAX wait, or the store is closed
+    }
+    return call;
+  }
+
+  private StoreResult outcome(StoreCall call, Work work) {
+    if (call.hasEnded()) {
+      return new StoreResult.Cancelled();
+    }
+    try {
+      return work.run();
+    } catch (NoSuchFileException e) {
+      return Files.isDirectory(incoming)
+          ? new StoreResult.Absent()
+          : new StoreResult.Unavailable("the folder " + root + " is gone");
+    } catch (AccessDeniedException e) {
+      return new StoreResult.Denied("no right to " + e.getMessage());
+    } catch (ClosedByInterruptException | InterruptedIOException e) {
+      return new StoreResult.Cancelled();
+    } catch (IOException | RuntimeException e) {
+      // An access to the caller's memory after the call has ended comes here too.
+      return new StoreResult.Unavailable(e.toString());
+    }
+  }
+
+  @Override
+  public String describe() {
+    return "the folder " + root;
+  }
+
+  @Override
+  public void close() {
+    calls.close();
+    threads.shutdownNow();
+  }
+}

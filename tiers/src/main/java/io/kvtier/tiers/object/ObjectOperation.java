@@ -1,0 +1,100 @@
+package io.kvtier.tiers.object;
+
+import io.kvtier.tiers.transfer.Transfer;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import org.jspecify.annotations.Nullable;
+
+/** A transfer on its way through an {@link ObjectPipeline}. Pooled; the pipeline's thread's own. */
+final class ObjectOperation {
+  /** Where it stands. */
+  enum State {
+    FREE,
+    /** For its turn. */
+    WAITING,
+    /** A worker checks and seals its bytes. */
+    SEALING,
+    /** The store has it. */
+    CALLING,
+    /** Until the next try. */
+    RESTING,
+    /** A worker checks what was read. */
+    OPENING
+  }
+
+  private @Nullable Transfer transfer;
+  State state = State.FREE;
+
+  /** Tells events of this use from those of a former one. */
+  long epoch;
+
+  String name = "";
+  boolean sealed;
+  int tries;
+  long beganNs;
+  long deadlineNs;
+
+  /** RESTING: when it is over. */
+  long wakesNs;
+
+  /** CALLING: since when. */
+  long calledNs;
+
+  /** Tries for a breaker that is half open. */
+  boolean trying;
+
+  ObjectBlock block;
+  @Nullable StoreCall call;
+
+  ObjectBlock hedgeBlock;
+
+  /** Where the second call reads to. */
+  MemorySegment hedgeSlot = MemorySegment.NULL;
+
+  @Nullable StoreCall hedgeCall;
+
+  ObjectOperation(Arena arena) {
+    block = new ObjectBlock(arena);
+    hedgeBlock = new ObjectBlock(arena);
+  }
+
+  void begin(Transfer next, String nextName, long nowNs, long timeoutNs) {
+    epoch++;
+    transfer = next;
+    name = nextName;
+    state = State.WAITING;
+    sealed = false;
+    tries = 0;
+    beganNs = nowNs;
+    deadlineNs = nowNs + timeoutNs;
+    trying = false;
+  }
+
+  Transfer transfer() {
+    Transfer present = transfer;
+    if (present == null) {
+      throw new IllegalStateException("a free operation has no transfer");
+    }
+    return present;
+  }
+
+  boolean isLoad() {
+    return transfer().kind == Transfer.Kind.LOAD;
+  }
+
+  /** The second call was first: what it read is what the first one was to read. */
+  void takeHedge() {
+    transfer().bytes().copyFrom(hedgeSlot.asSlice(0, transfer().length));
+    ObjectBlock read = hedgeBlock;
+    hedgeBlock = block;
+    block = read;
+  }
+
+  void free() {
+    epoch++;
+    transfer = null;
+    state = State.FREE;
+    call = null;
+    hedgeCall = null;
+  }
+}

@@ -1,0 +1,741 @@
+package io.kvtier.tiers.object;
+
+import io.kvtier.protocol.Status;
+import io.kvtier.tiers.codec.BlockCodec;
+import io.kvtier.tiers.codec.BlockCodecs;
+import io.kvtier.tiers.transfer.Pipeline;
+import io.kvtier.tiers.transfer.Transfer;
+import io.kvtier.tiers.transfer.TransferQueues;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.EnumMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.SplittableRandom;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.Executor;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.LongAdder;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
+import java.util.function.LongSupplier;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Stores blocks into an {@link ObjectStore} and loads them from it. One thread decides, and never
+ * waits for the store; calls are the store's, codecs some workers'.
+ *
+ * <p>Loads go before stores: while one waits for its turn, no more than one store is under way
+ * anew. Each way has its own bounds: calls under way, by what the store is seen to bear; bytes a
+ * second; second tries, by a budget; and a breaker, which makes loads misses and fails stores at
+ * once while the store is down. Every transfer ends by its deadline, its time in the queue
+ * included.
+ *
+ * <p>Outcomes of a load: OK, with checksum, generation, parent and depth as the object tells them;
+ * MISS where there is no object, or the breaker is open; DEADLINE; CORRUPT; VERSION_MISMATCH;
+ * DENIED; IO_ERROR. Of a store: OK, also where the object was there already; CORRUPT where the slot
+ * no longer holds what was accepted; DEADLINE; DENIED; IO_ERROR.
+ */
+public final class ObjectPipeline implements Pipeline {
+  private static final int ONLY_WORKER = 0;
+  private static final int LOAD_LEVELS = 3;
+  private static final int HEDGES_MAX = 8;
+
+  /** Names whose objects are to be replaced by the next store; more of them than that wait. */
+  private static final int DAMAGED_MAX = 1024;
+
+  private static final long NEVER_NS = Long.MAX_VALUE;
+
+  /** What is learnt elsewhere than on the pipeline's thread. */
+  private sealed interface Event {
+    ObjectOperation operation();
+
+    long epoch();
+
+    record Ended(ObjectOperation operation, long epoch, StoreCall call, StoreResult result)
+        implements Event {}
+
+    record Worked(ObjectOperation operation, long epoch, Status status) implements Event {}
+  }
+
+  private final ObjectStore store;
+  private final ObjectPipelineOptions options;
+  private final BlockCodec codec;
+  private final @Nullable PresenceCache presence;
+  private final LongSupplier clock;
+  private final Executor work;
+  private final @Nullable ExecutorService workers;
+  private final Consumer<Throwable> defect;
+  private final TransferQueues queues;
+  private final ConcurrentLinkedQueue<Event> events = new ConcurrentLinkedQueue<>();
+  private final Map<ObjectCounter, LongAdder> counters = new EnumMap<>(ObjectCounter.class);
+  private final Arena arena = Arena.ofShared();
+  private final @Nullable Thread thread;
+  private volatile boolean running = true;
+  private boolean closed;
+
+  // From here on the thread's own.
+  private final ObjectLane loads;
+  private final ObjectLane stores;
+  private final List<ObjectOperation> active = new ArrayList<>();
+  private final ArrayDeque<ObjectOperation> free = new ArrayDeque<>();
+  private final ArrayDeque<MemorySegment> hedgeSlots = new ArrayDeque<>();
+  private int hedgeSlotsMade;
+  private final Set<String> damaged = new LinkedHashSet<>();
+  private final SplittableRandom random;
+  private long dueNs;
+  private boolean finishedAny;
+
+  /**
+   * Starts the threads.
+   *
+   * @param store not closed by this
+   * @param presence told of what is there and what is not; null for nobody
+   * @param finishedBell wakes the collecting thread
+   * @param defect told of what was thrown, which nothing should: transfers will not come back
+   */
+  public ObjectPipeline(
+      String name,
+      ObjectStore store,
+      ObjectPipelineOptions options,
+      @Nullable PresenceCache presence,
+      Runnable finishedBell,
+      Consumer<Throwable> defect) {
+    this(
+        store,
+        options,
+        presence,
+        finishedBell,
+        defect,
+        System::nanoTime,
+        Executors.newFixedThreadPool(
+            options.workers(), Thread.ofPlatform().daemon().name(name + "-worker-", 0).factory()),
+        name);
+  }
+
+  /** With a clock and workers of one's own, and a thread only if it has a name. */
+  ObjectPipeline(
+      ObjectStore store,
+      ObjectPipelineOptions options,
+      @Nullable PresenceCache presence,
+      Runnable finishedBell,
+      Consumer<Throwable> defect,
+      LongSupplier clock,
+      Executor work,
+      @Nullable String threadName) {
+    this.store = store;
+    this.options = options;
+    this.presence = presence;
+    this.defect = defect;
+    this.clock = clock;
+    this.work = work;
+    workers = work instanceof ExecutorService service ? service : null;
+    codec = BlockCodecs.create(options.codec());
+    for (ObjectCounter counter : ObjectCounter.values()) {
+      counters.put(counter, new LongAdder());
+    }
+    long now = clock.getAsLong();
+    random = new SplittableRandom(now);
+    loads = new ObjectLane(options, LOAD_LEVELS, options.loadBytesPerSecond(), now);
+    stores = new ObjectLane(options, 1, options.storeBytesPerSecond(), now);
+    dueNs = now + NEVER_NS / 2;
+    for (int i = 0; i < options.depth(); i++) {
+      free.add(new ObjectOperation(arena));
+    }
+    queues = new TransferQueues(options.depth(), 1, _ -> wake(), null, finishedBell);
+    thread =
+        threadName == null
+            ? null
+            : Thread.ofPlatform().daemon().name(threadName).unstarted(this::work);
+    if (thread != null) {
+      thread.start();
+    }
+  }
+
+  @Override
+  public boolean offer(Transfer transfer) {
+    return queues.offer(transfer);
+  }
+
+  @Override
+  public int collect(Consumer<Transfer> sink) {
+    return queues.collect(sink);
+  }
+
+  @Override
+  public boolean hasFinished() {
+    return queues.hasFinished();
+  }
+
+  @Override
+  public int inFlight() {
+    return queues.inFlight();
+  }
+
+  /** How often that was so far; from any thread. */
+  public long count(ObjectCounter counter) {
+    return adder(counter).sum();
+  }
+
+  /** Whether a load would be tried now; from any thread, a little late. */
+  public boolean reachesStore() {
+    return loads.breaker.state(clock.getAsLong()) != CircuitBreaker.State.OPEN;
+  }
+
+  private void add(ObjectCounter counter, long count) {
+    adder(counter).add(count);
+  }
+
+  private LongAdder adder(ObjectCounter counter) {
+    LongAdder adder = counters.get(counter);
+    if (adder == null) {
+      throw new IllegalStateException("nobody counts " + counter);
+    }
+    return adder;
+  }
+
+  private void wake() {
+    LockSupport.unpark(thread);
+  }
+
+  private void work() {
+    try {
+      while (running) {
+        step();
+        queues.announceIdle(ONLY_WORKER);
+        if (running && events.isEmpty() && !step()) {
+          long wait = dueNs - clock.getAsLong();
+          if (wait > 0) {
+            LockSupport.parkNanos(this, wait);
+          }
+        }
+        queues.retractIdle(ONLY_WORKER);
+      }
+    } catch (Throwable t) {
+      defect.accept(t);
+    }
+  }
+
+  /**
+   * Does all that can be done now.
+   *
+   * @return whether there was anything
+   */
+  boolean step() {
+    boolean any = false;
+    for (Event event = events.poll(); event != null; event = events.poll()) {
+      any = true;
+      if (event.operation().epoch == event.epoch()) {
+        on(event);
+      }
+    }
+    for (Transfer next = queues.poll(); next != null; next = queues.poll()) {
+      any = true;
+      take(next);
+    }
+    long now = clock.getAsLong();
+    if (dueNs - now <= 0) {
+      any = true;
+      onTime(now);
+    }
+    any |= beginCalls();
+    if (finishedAny) {
+      finishedAny = false;
+      queues.ringFinished();
+    }
+    return any;
+  }
+
+  private void take(Transfer transfer) {
+    ObjectOperation operation = free.removeFirst();
+    active.add(operation);
+    boolean load = transfer.kind == Transfer.Kind.LOAD;
+    operation.begin(
+        transfer,
+        ObjectNames.ofBlock(
+            transfer.namespaceHigh,
+            transfer.namespaceLow,
+            transfer.key,
+            transfer.keyBytes,
+            transfer.group),
+        clock.getAsLong(),
+        load ? options.loadTimeoutNs() : options.storeTimeoutNs());
+    dueBy(operation.deadlineNs);
+    lane(operation).await(operation);
+  }
+
+  private ObjectLane lane(ObjectOperation operation) {
+    return operation.isLoad() ? loads : stores;
+  }
+
+  private void dueBy(long timeNs) {
+    if (timeNs - dueNs < 0) {
+      dueNs = timeNs;
+    }
+  }
+
+  /** Deadlines, rests that are over, loads to hedge; and when to look again. */
+  private void onTime(long now) {
+    dueNs = now + NEVER_NS / 2;
+    for (ObjectOperation operation : List.copyOf(active)) {
+      if (operation.deadlineNs - now <= 0) {
+        expire(operation);
+        continue;
+      }
+      dueBy(operation.deadlineNs);
+      if (operation.state == ObjectOperation.State.RESTING) {
+        if (operation.wakesNs - now <= 0) {
+          operation.state = ObjectOperation.State.WAITING;
+          lane(operation).awaitAgain(operation);
+        } else {
+          dueBy(operation.wakesNs);
+        }
+      } else if (isToHedge(operation)) {
+        long hedgeNs = operation.calledNs + options.hedgeAfterNs();
+        if (hedgeNs - now <= 0) {
+          hedge(operation, now);
+        } else {
+          dueBy(hedgeNs);
+        }
+      }
+    }
+  }
+
+  private void expire(ObjectOperation operation) {
+    switch (operation.state) {
+      case WAITING -> {
+        lane(operation).giveUp(operation);
+        finish(operation, Status.DEADLINE);
+      }
+      case RESTING -> finish(operation, Status.DEADLINE);
+      case CALLING -> onEnded(operation, operation.call, new StoreResult.Expired());
+      // Done with in a moment, by us and not by the store.
+      case SEALING, OPENING, FREE -> {}
+    }
+  }
+
+  private boolean beginCalls() {
+    boolean any = begin(loads, false);
+    boolean alsoStores = begin(stores, loads.hasWaiting());
+    return any || alsoStores;
+  }
+
+  /**
+   * Begins what the lane's bounds allow.
+   *
+   * @param last the other lane's turn comes first: one call at a time will do
+   */
+  private boolean begin(ObjectLane lane, boolean last) {
+    boolean any = false;
+    while (lane.hasWaiting()) {
+      long now = clock.getAsLong();
+      if (lane.breaker.state(now) == CircuitBreaker.State.CLOSED) {
+        if (!lane.hasRoom() || (last && lane.underWay() > 0)) {
+          return any;
+        }
+        long wait = lane.cap.waitNs(now);
+        if (wait > 0) {
+          dueBy(now + wait);
+          return any;
+        }
+      }
+      ObjectOperation operation = lane.poll();
+      if (operation == null) {
+        return any;
+      }
+      any = true;
+      if (lane.breaker.admit(now)) {
+        operation.trying = lane.breaker.state(now) != CircuitBreaker.State.CLOSED;
+        lane.cap.take(operation.transfer().length, now);
+        lane.began();
+        begin(operation, now);
+      } else {
+        add(ObjectCounter.KEPT_AWAY, 1);
+        finish(operation, operation.isLoad() ? Status.MISS : Status.IO_ERROR);
+      }
+    }
+    return any;
+  }
+
+  private void begin(ObjectOperation operation, long now) {
+    if (operation.tries++ == 0) {
+      lane(operation).budget.onFirstTry();
+    }
+    if (operation.isLoad()) {
+      operation.block.expect(operation.transfer());
+      call(operation, now);
+    } else if (operation.sealed) {
+      call(operation, now);
+    } else {
+      operation.state = ObjectOperation.State.SEALING;
+      work(
+          operation,
+          codec.id() != ObjectBlock.NOT_ENCODED,
+          () -> operation.block.seal(operation.transfer(), codec));
+    }
+  }
+
+  /** What takes a processor some time. The operation is its own meanwhile. */
+  private interface Work {
+    Status run();
+  }
+
+  /**
+   * Has it done by a worker, if it is long: a checksum takes less than two changes of threads.
+   *
+   * @param isLong encodes or decodes
+   */
+  private void work(ObjectOperation operation, boolean isLong, Work toDo) {
+    if (!isLong) {
+      onWorked(operation, toDo.run());
+      return;
+    }
+    long epoch = operation.epoch;
+    work.execute(() -> {
+      try {
+        events.add(new Event.Worked(operation, epoch, toDo.run()));
+        wake();
+      } catch (Throwable t) {
+        defect.accept(t);
+      }
+    });
+  }
+
+  private void call(ObjectOperation operation, long now) {
+    operation.state = ObjectOperation.State.CALLING;
+    operation.calledNs = now;
+    long timeoutNs = operation.deadlineNs - now;
+    if (operation.isLoad()) {
+      operation.call = store.get(operation.name, 0, operation.block.parts(), timeoutNs);
+      if (options.hedgeAfterNs() > 0) {
+        dueBy(now + options.hedgeAfterNs());
+      }
+    } else {
+      boolean ifAbsent = !damaged.contains(operation.name);
+      operation.call = store.put(operation.name, operation.block.parts(), ifAbsent, timeoutNs);
+    }
+    listen(operation, operation.call);
+  }
+
+  private void listen(ObjectOperation operation, StoreCall call) {
+    add(ObjectCounter.CALLS, 1);
+    long epoch = operation.epoch;
+    call.whenEnded(result -> {
+      events.add(new Event.Ended(operation, epoch, call, result));
+      wake();
+    });
+  }
+
+  private boolean isToHedge(ObjectOperation operation) {
+    return options.hedgeAfterNs() > 0
+        && operation.state == ObjectOperation.State.CALLING
+        && operation.isLoad()
+        && operation.hedgeCall == null
+        && !operation.trying;
+  }
+
+  private void hedge(ObjectOperation operation, long now) {
+    if ((hedgeSlots.isEmpty() && hedgeSlotsMade == HEDGES_MAX) || !loads.budget.take()) {
+      // Looked at again with the next thing that is due.
+      return;
+    }
+    MemorySegment slot = hedgeSlot(operation.transfer().length);
+    add(ObjectCounter.HEDGES, 1);
+    operation.hedgeSlot = slot;
+    operation.hedgeBlock.expect(slot.asSlice(0, operation.transfer().length));
+    operation.hedgeCall =
+        store.get(operation.name, 0, operation.hedgeBlock.parts(), operation.deadlineNs - now);
+    listen(operation, operation.hedgeCall);
+  }
+
+  private void on(Event event) {
+    switch (event) {
+      case Event.Ended(ObjectOperation operation, long _, StoreCall call, StoreResult result) -> {
+        if (operation.state == ObjectOperation.State.CALLING
+            && (call == operation.call || call == operation.hedgeCall)) {
+          onEnded(operation, call, result);
+        }
+      }
+      case Event.Worked(ObjectOperation operation, long _, Status status) ->
+          onWorked(operation, status);
+    }
+  }
+
+  private void onWorked(ObjectOperation operation, Status status) {
+    if (operation.state == ObjectOperation.State.SEALING) {
+      long now = clock.getAsLong();
+      if (status != Status.OK) {
+        leaveLane(operation);
+        finish(operation, status);
+      } else if (operation.deadlineNs - now <= 0) {
+        leaveLane(operation);
+        finish(operation, Status.DEADLINE);
+      } else {
+        operation.sealed = true;
+        call(operation, now);
+      }
+      return;
+    }
+    if (status == Status.OK) {
+      add(ObjectCounter.LOADED, 1);
+      add(ObjectCounter.LOADED_BYTES, operation.transfer().length);
+      tellPresent(operation);
+      finish(operation, Status.OK);
+    } else if (status == Status.CORRUPT) {
+      add(ObjectCounter.CORRUPT, 1);
+      // It may have happened on the way.
+      if (!again(operation, 0)) {
+        damaged(operation);
+        finish(operation, Status.CORRUPT);
+      }
+    } else {
+      finish(operation, status);
+    }
+  }
+
+  /** The next store of the block replaces the object, whose name would keep it out otherwise. */
+  private void damaged(ObjectOperation operation) {
+    if (damaged.size() < DAMAGED_MAX) {
+      damaged.add(operation.name);
+    }
+    tellAbsent(operation);
+  }
+
+  private void onEnded(ObjectOperation operation, @Nullable StoreCall call, StoreResult result) {
+    long now = clock.getAsLong();
+    if (!isAnswer(result) && operation.deadlineNs - now > 0) {
+      // The other of the two may still bring it.
+      if (call == operation.call && operation.hedgeCall != null) {
+        operation.call = null;
+        return;
+      }
+      if (call == operation.hedgeCall && operation.call != null) {
+        operation.hedgeCall = null;
+        returnHedgeSlot(operation);
+        return;
+      }
+    }
+    if (result instanceof StoreResult.Done && call == operation.hedgeCall && call != null) {
+      cancel(operation.call);
+      operation.takeHedge();
+      add(ObjectCounter.HEDGES_WON, 1);
+    } else {
+      cancel(operation.call);
+      cancel(operation.hedgeCall);
+    }
+    int underWay = lane(operation).underWay();
+    endCall(operation);
+    switch (result) {
+      case StoreResult.Done(long bytes) -> {
+        lane(operation).breaker.onAnswer();
+        lane(operation).limit.onDone(now - operation.calledNs, bytes, underWay, now);
+        onDone(operation, bytes);
+      }
+      case StoreResult.Absent _ -> {
+        lane(operation).breaker.onAnswer();
+        onAbsent(operation);
+      }
+      case StoreResult.Present _ -> onPresent(operation, now);
+      case StoreResult.Corrupt _ -> {
+        lane(operation).breaker.onAnswer();
+        add(ObjectCounter.CORRUPT, 1);
+        againOr(operation, 0, Status.CORRUPT);
+      }
+      case StoreResult.Denied _ -> {
+        lane(operation).breaker.onFailure(now);
+        add(ObjectCounter.DENIED, 1);
+        finish(operation, Status.DENIED);
+      }
+      case StoreResult.Throttled(long retryAfterNs) -> {
+        lane(operation).breaker.onFailure(now);
+        lane(operation).limit.onRefused(now);
+        add(ObjectCounter.THROTTLED, 1);
+        againOr(operation, retryAfterNs, Status.IO_ERROR);
+      }
+      case StoreResult.Unavailable _ -> {
+        lane(operation).breaker.onFailure(now);
+        add(ObjectCounter.UNAVAILABLE, 1);
+        againOr(operation, 0, Status.IO_ERROR);
+      }
+      case StoreResult.Expired _, StoreResult.Cancelled _ -> {
+        lane(operation).breaker.onFailure(now);
+        lane(operation).limit.onRefused(now);
+        add(ObjectCounter.EXPIRED, 1);
+        finish(operation, Status.DEADLINE);
+      }
+      case StoreResult.Page _ ->
+          throw new IllegalStateException(store.describe() + " answered a get or put with a list");
+    }
+  }
+
+  private static boolean isAnswer(StoreResult result) {
+    return result instanceof StoreResult.Done || result instanceof StoreResult.Absent;
+  }
+
+  private void onDone(ObjectOperation operation, long bytes) {
+    if (operation.isLoad()) {
+      operation.state = ObjectOperation.State.OPENING;
+      work(
+          operation,
+          operation.block.isEncoded(bytes),
+          () -> operation.block.open(operation.transfer(), bytes));
+    } else {
+      damaged.remove(operation.name);
+      add(ObjectCounter.STORED, 1);
+      add(ObjectCounter.STORED_BYTES, bytes);
+      tellPresent(operation);
+      finish(operation, Status.OK);
+    }
+  }
+
+  private void onPresent(ObjectOperation operation, long now) {
+    if (operation.isLoad()) {
+      // Whoever answers so is no store of objects: a load asks for nothing that it could be.
+      lane(operation).breaker.onFailure(now);
+      add(ObjectCounter.UNAVAILABLE, 1);
+      finish(operation, Status.IO_ERROR);
+    } else {
+      lane(operation).breaker.onAnswer();
+      add(ObjectCounter.PRESENT, 1);
+      tellPresent(operation);
+      finish(operation, Status.OK);
+    }
+  }
+
+  private void onAbsent(ObjectOperation operation) {
+    if (operation.isLoad()) {
+      add(ObjectCounter.ABSENT, 1);
+      tellAbsent(operation);
+      finish(operation, Status.MISS);
+    } else {
+      // A put to nowhere.
+      finish(operation, Status.IO_ERROR);
+    }
+  }
+
+  private void againOr(ObjectOperation operation, long atLeastNs, Status otherwise) {
+    if (!again(operation, atLeastNs)) {
+      finish(operation, otherwise);
+    }
+  }
+
+  /** Tries again later, if tries, budget and deadline allow it. */
+  private boolean again(ObjectOperation operation, long atLeastNs) {
+    long now = clock.getAsLong();
+    ObjectPipelineOptions.Retry retry = options.retry();
+    if (operation.tries >= retry.triesMax()
+        || lane(operation).breaker.state(now) != CircuitBreaker.State.CLOSED) {
+      return false;
+    }
+    long most = Math.min(retry.restNsMax(), retry.restNs() << Math.min(30, operation.tries - 1));
+    long rest = atLeastNs + 1 + random.nextLong(Math.max(1, most));
+    if (now + rest - operation.deadlineNs >= 0 || !lane(operation).budget.take()) {
+      return false;
+    }
+    add(ObjectCounter.RETRIES, 1);
+    operation.state = ObjectOperation.State.RESTING;
+    operation.wakesNs = now + rest;
+    dueBy(operation.wakesNs);
+    return true;
+  }
+
+  private static void cancel(@Nullable StoreCall call) {
+    if (call != null) {
+      call.cancel();
+    }
+  }
+
+  private void endCall(ObjectOperation operation) {
+    operation.call = null;
+    operation.hedgeCall = null;
+    returnHedgeSlot(operation);
+    lane(operation).ended();
+  }
+
+  private void leaveLane(ObjectOperation operation) {
+    if (operation.trying) {
+      lane(operation).breaker.onNothingLearnt();
+    }
+    lane(operation).ended();
+  }
+
+  /** Memory for the second call of a load. */
+  private MemorySegment hedgeSlot(int bytes) {
+    MemorySegment slot = hedgeSlots.pollFirst();
+    if (slot == null) {
+      hedgeSlotsMade++;
+    }
+    return slot != null && slot.byteSize() >= bytes
+        ? slot
+        : Arena.ofAuto().allocate(bytes, Long.BYTES);
+  }
+
+  private void returnHedgeSlot(ObjectOperation operation) {
+    if (operation.hedgeSlot.byteSize() > 0) {
+      hedgeSlots.addLast(operation.hedgeSlot);
+      operation.hedgeSlot = MemorySegment.NULL;
+    }
+  }
+
+  private void tellPresent(ObjectOperation operation) {
+    if (presence != null) {
+      presence.present(ObjectKey.of(operation.transfer()));
+    }
+  }
+
+  private void tellAbsent(ObjectOperation operation) {
+    if (presence != null) {
+      presence.absent(ObjectKey.of(operation.transfer()));
+    }
+  }
+
+  private void finish(ObjectOperation operation, Status status) {
+    Transfer transfer = operation.transfer();
+    transfer.status = status;
+    transfer.elapsedNs = clock.getAsLong() - operation.beganNs;
+    active.remove(operation);
+    operation.free();
+    free.addLast(operation);
+    finishedAny = true;
+    queues.finish(transfer);
+  }
+
+  /**
+   * Ends the calls under way; what was not finished does not come back. Slots may be used otherwise
+   * when this returns.
+   */
+  @Override
+  public void close() {
+    if (closed) {
+      return;
+    }
+    closed = true;
+    running = false;
+    wake();
+    try {
+      if (thread != null) {
+        thread.join();
+      }
+      for (ObjectOperation operation : active) {
+        cancel(operation.call);
+        cancel(operation.hedgeCall);
+      }
+      if (workers != null) {
+        workers.shutdown();
+        if (!workers.awaitTermination(1, TimeUnit.MINUTES)) {
+          defect.accept(new IllegalStateException("a worker of the object tier does not end"));
+          return;
+        }
+      }
+      arena.close();
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+}

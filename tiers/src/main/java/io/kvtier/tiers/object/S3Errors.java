@@ -1,0 +1,102 @@
+package io.kvtier.tiers.object;
+
+import java.util.Locale;
+import java.util.Map;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
+import software.amazon.awssdk.awscore.exception.AwsErrorDetails;
+import software.amazon.awssdk.awscore.exception.AwsServiceException;
+
+/** What the SDK throws, as outcomes. */
+final class S3Errors {
+  private static final int NOT_FOUND = 404;
+  private static final int CONFLICT = 409;
+  private static final int PRECONDITION_FAILED = 412;
+  private static final int RANGE = 416;
+  private static final int TOO_MANY = 429;
+  private static final int SERVER = 500;
+  private static final int SLOW_DOWN = 503;
+
+  /** Longer than that no server means it. */
+  private static final long RETRY_AFTER_S_MAX = 3600;
+
+  private S3Errors() {}
+
+  static StoreResult outcome(Throwable thrown) {
+    Throwable cause = thrown;
+    while ((cause instanceof CompletionException || cause instanceof ExecutionException)
+        && cause.getCause() != null) {
+      cause = cause.getCause();
+    }
+    if (cause instanceof AwsServiceException answer) {
+      String code = answer.awsErrorDetails() == null ? "" : code(answer.awsErrorDetails());
+      return ofAnswer(
+          answer.statusCode(), code, words(answer), retryAfterNs(answer.awsErrorDetails()));
+    }
+    return new StoreResult.Unavailable(words(cause));
+  }
+
+  /** The outcome of an answer that is no success, and of a name in the answer to a delete. */
+  static StoreResult ofAnswer(int status, String code, String words, long retryAfterNs) {
+    return switch (code) {
+      case "SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded" ->
+          new StoreResult.Throttled(retryAfterNs);
+      case "RequestTimeout", "InternalError" -> new StoreResult.Unavailable(words);
+      case "NoSuchBucket" -> new StoreResult.Denied(words);
+      case "BadDigest", "XAmzContentSHA256Mismatch" -> new StoreResult.Corrupt(words);
+      default -> ofStatus(status, words, retryAfterNs);
+    };
+  }
+
+  private static StoreResult ofStatus(int status, String words, long retryAfterNs) {
+    return switch (status) {
+      case NOT_FOUND -> new StoreResult.Absent();
+      case PRECONDITION_FAILED -> new StoreResult.Present();
+      // The range begins at the object's end or behind it.
+      case RANGE -> new StoreResult.Done(0);
+      // Somebody writes the same name at this moment.
+      case CONFLICT, TOO_MANY, SLOW_DOWN -> new StoreResult.Throttled(retryAfterNs);
+      default ->
+          status >= SERVER ? new StoreResult.Unavailable(words) : new StoreResult.Denied(words);
+    };
+  }
+
+  private static String code(AwsErrorDetails details) {
+    return details.errorCode() == null ? "" : details.errorCode();
+  }
+
+  private static long retryAfterNs(@Nullable AwsErrorDetails details) {
+    if (details == null || details.sdkHttpResponse() == null) {
+      return 0;
+    }
+    for (Map.Entry<String, java.util.List<String>> header :
+        details.sdkHttpResponse().headers().entrySet()) {
+      if (header.getKey().toLowerCase(Locale.ROOT).equals("retry-after")
+          && !header.getValue().isEmpty()) {
+        return seconds(header.getValue().getFirst());
+      }
+    }
+    return 0;
+  }
+
+  /** The header may be a date as well, which no S3 server was seen to send. */
+  private static long seconds(String text) {
+    try {
+      long seconds = Long.parseLong(text.strip());
+      return TimeUnit.SECONDS.toNanos(Math.clamp(seconds, 0, RETRY_AFTER_S_MAX));
+    } catch (NumberFormatException e) {
+      return 0;
+    }
+  }
+
+  private static String words(Throwable thrown) {
+    StringBuilder words = new StringBuilder(String.valueOf(thrown.getMessage()));
+    Throwable cause = thrown.getCause();
+    if (cause != null && cause.getMessage() != null && words.indexOf(cause.getMessage()) < 0) {
+      words.append(": ").append(cause.getMessage());
+    }
+    return words.toString();
+  }
+}

@@ -1,0 +1,231 @@
+package io.kvtier.tiers.object;
+
+import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.Base64;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.function.BiFunction;
+import java.util.function.Function;
+import java.util.function.Supplier;
+import java.util.zip.CRC32C;
+import software.amazon.awssdk.auth.credentials.AwsCredentialsProvider;
+import software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider;
+import software.amazon.awssdk.services.s3.S3AsyncClient;
+import software.amazon.awssdk.services.s3.model.DeleteObjectsResponse;
+import software.amazon.awssdk.services.s3.model.GetObjectRequest;
+import software.amazon.awssdk.services.s3.model.HeadObjectResponse;
+import software.amazon.awssdk.services.s3.model.ListObjectsV2Response;
+import software.amazon.awssdk.services.s3.model.ObjectIdentifier;
+import software.amazon.awssdk.services.s3.model.PutObjectRequest;
+import software.amazon.awssdk.services.s3.model.S3Error;
+import software.amazon.awssdk.services.s3.model.S3Object;
+
+/** A bucket of a server that speaks S3, or the part of one behind a prefix. */
+public final class S3ObjectStore implements ObjectStore {
+  private final S3Options options;
+  private final S3AsyncClient client;
+  private final StoreCalls calls = new StoreCalls("s3-deadlines");
+
+  /** Connects when it is first used. */
+  public S3ObjectStore(S3Options options) {
+    this(options, chain(options));
+  }
+
+  /** The same, with credentials from elsewhere. */
+  public S3ObjectStore(S3Options options, AwsCredentialsProvider credentials) {
+    this.options = options;
+    client = S3Clients.create(options, credentials);
+  }
+
+  private static AwsCredentialsProvider chain(S3Options options) {
+    DefaultCredentialsProvider.Builder builder = DefaultCredentialsProvider.builder();
+    return options.profile().isEmpty()
+        ? builder.build()
+        : builder.profileName(options.profile()).build();
+  }
+
+  @Override
+  public StoreCall put(String name, List<MemorySegment> parts, boolean ifAbsent, long timeoutNs) {
+    String key = key(name);
+    StoreCall call = calls.begin(timeoutNs);
+    long bytes = parts.stream().mapToLong(MemorySegment::byteSize).sum();
+    return run(
+        call,
+        () ->
+            client.putObject(putRequest(key, parts, ifAbsent), new SegmentBody(call.views(parts))),
+        _ -> new StoreResult.Done(bytes));
+  }
+
+  private PutObjectRequest putRequest(String key, List<MemorySegment> parts, boolean ifAbsent) {
+    PutObjectRequest.Builder request = PutObjectRequest.builder().bucket(options.bucket()).key(key);
+    if (ifAbsent) {
+      request.ifNoneMatch("*");
+    }
+    S3Options.Writing writing = options.writing();
+    if (!writing.encryption().isEmpty()) {
+      request.serverSideEncryption(writing.encryption());
+    }
+    if (!writing.kmsKey().isEmpty()) {
+      request.ssekmsKeyId(writing.kmsKey());
+    }
+    if (!writing.storageClass().isEmpty()) {
+      request.storageClass(writing.storageClass());
+    }
+    if (options.checksums() == S3Options.ChecksumMode.WHEN_SUPPORTED) {
+      request.checksumCRC32C(checksum(parts));
+    }
+    return request.build();
+  }
+
+  /** As the header has it: big-endian, in base 64. */
+  private static String checksum(List<MemorySegment> parts) {
+    CRC32C crc = new CRC32C();
+    for (MemorySegment part : parts) {
+      crc.update(part.asByteBuffer());
+    }
+    byte[] bytes = ByteBuffer.allocate(Integer.BYTES).putInt((int) crc.getValue()).array();
+    return Base64.getEncoder().encodeToString(bytes);
+  }
+
+  @Override
+  public StoreCall get(String name, long offset, List<MemorySegment> parts, long timeoutNs) {
+    String key = key(name);
+    long bytes = parts.stream().mapToLong(MemorySegment::byteSize).sum();
+    if (offset < 0 || bytes == 0) {
+      throw new IllegalArgumentException(
+          "a get reads at least a byte, from the offset 0 on: " + bytes + " at " + offset);
+    }
+    StoreCall call = calls.begin(timeoutNs);
+    GetObjectRequest request =
+        GetObjectRequest.builder()
+            .bucket(options.bucket())
+            .key(key)
+            .range("bytes=" + offset + "-" + (offset + bytes - 1))
+            .build();
+    return run(
+        call,
+        () -> client.getObject(request, new SegmentSink(call.views(parts))),
+        Function.identity());
+  }
+
+  @Override
+  public StoreCall head(String name, long timeoutNs) {
+    String key = key(name);
+    return run(
+        calls.begin(timeoutNs),
+        () -> client.headObject(request -> request.bucket(options.bucket()).key(key)),
+        S3ObjectStore::length);
+  }
+
+  private static StoreResult length(HeadObjectResponse response) {
+    Long length = response.contentLength();
+    return length == null
+        ? new StoreResult.Unavailable("the store does not say how long the object is")
+        : new StoreResult.Done(length);
+  }
+
+  @Override
+  public StoreCall list(String prefix, String after, int max, long timeoutNs) {
+    checkCount(max);
+    return run(
+        calls.begin(timeoutNs),
+        () ->
+            client.listObjectsV2(request -> {
+              request.bucket(options.bucket()).maxKeys(max);
+              request.prefix(options.prefix() + prefix);
+              if (!after.isEmpty()) {
+                request.startAfter(options.prefix() + after);
+              }
+            }),
+        this::page);
+  }
+
+  private StoreResult page(ListObjectsV2Response response) {
+    List<StoredObject> objects = new ArrayList<>(response.contents().size());
+    for (S3Object object : response.contents()) {
+      Instant modified = object.lastModified();
+      objects.add(
+          new StoredObject(
+              object.key().substring(options.prefix().length()),
+              object.size() == null ? 0 : object.size(),
+              modified == null ? 0 : modified.toEpochMilli()));
+    }
+    return new StoreResult.Page(objects, Boolean.TRUE.equals(response.isTruncated()));
+  }
+
+  @Override
+  public StoreCall delete(List<String> names, long timeoutNs) {
+    checkCount(names.size());
+    List<ObjectIdentifier> objects = new ArrayList<>(names.size());
+    for (String name : names) {
+      objects.add(ObjectIdentifier.builder().key(key(name)).build());
+    }
+    return run(
+        calls.begin(timeoutNs),
+        () ->
+            client.deleteObjects(request ->
+                request
+                    .bucket(options.bucket())
+                    .delete(delete -> delete.objects(objects).quiet(true))),
+        response -> deleted(response, names.size()));
+  }
+
+  /** The first name that was refused stands for all of them: the others may be gone. */
+  private static StoreResult deleted(DeleteObjectsResponse response, int count) {
+    for (S3Error error : response.errors()) {
+      String code = error.code() == null ? "" : error.code();
+      if (!code.equals("NoSuchKey")) {
+        return S3Errors.ofAnswer(
+            code.equals("AccessDenied") ? 403 : 500, code, code + ": " + error.message(), 0);
+      }
+    }
+    return new StoreResult.Done(count);
+  }
+
+  private static void checkCount(int count) {
+    if (count < 1 || count > NAMES_MAX) {
+      throw new IllegalArgumentException(
+          "one call takes 1 to " + NAMES_MAX + " names, not " + count);
+    }
+  }
+
+  private String key(String name) {
+    ObjectNames.check(name);
+    return options.prefix() + name;
+  }
+
+  private static <T> StoreCall run(
+      StoreCall call, Supplier<CompletableFuture<T>> begin, Function<T, StoreResult> outcome) {
+    if (call.hasEnded()) {
+      return call;
+    }
+    CompletableFuture<T> future;
+    try {
+      future = begin.get();
+    } catch (RuntimeException e) {
+      call.end(S3Errors.outcome(e));
+      return call;
+    }
+    call.onAbort(() -> future.cancel(true));
+    BiFunction<T, Throwable, Boolean> finish =
+        (value, thrown) ->
+            call.end(thrown == null ? outcome.apply(value) : S3Errors.outcome(thrown));
+    var _ = future.handle(finish);
+    return call;
+  }
+
+  @Override
+  public String describe() {
+    String at = options.endpoint() == null ? options.region() : options.endpoint().toString();
+    return "s3://" + options.bucket() + '/' + options.prefix() + " at " + at;
+  }
+
+  @Override
+  public void close() {
+    calls.close();
+    client.close();
+  }
+}

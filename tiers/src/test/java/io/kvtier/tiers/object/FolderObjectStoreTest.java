@@ -1,0 +1,98 @@
+package io.kvtier.tiers.object;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.tiers.testing.ChildJvm;
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.FileTime;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+final class FolderObjectStoreTest extends ObjectStoreContract {
+  @TempDir private Path folder;
+
+  @Override
+  ObjectStore open() throws IOException {
+    return new FolderObjectStore(folder, 2);
+  }
+
+  private List<String> incoming() throws IOException {
+    try (Stream<Path> files = Files.list(folder.resolve(".incoming"))) {
+      return files.map(file -> file.getFileName().toString()).toList();
+    }
+  }
+
+  @Test
+  void put_done_leavesNothingBehind() throws IOException {
+    put("a/object", bytes(1, 100_000));
+    put("a/object", bytes(1, 100_000));
+    assertEquals(List.of(), incoming());
+  }
+
+  @Test
+  void open_leftovers_goAfterADay() throws IOException {
+    Path old = Files.writeString(folder.resolve(".incoming/old"), "half of a block");
+    Path young = Files.writeString(folder.resolve(".incoming/young"), "half of a block");
+    long now = System.currentTimeMillis();
+    Files.setLastModifiedTime(old, FileTime.fromMillis(now - TimeUnit.HOURS.toMillis(25)));
+    Files.setLastModifiedTime(young, FileTime.fromMillis(now - TimeUnit.HOURS.toMillis(23)));
+    new FolderObjectStore(folder, 1, () -> now).close();
+    assertFalse(Files.exists(old));
+    assertTrue(Files.exists(young));
+  }
+
+  @Test
+  void list_filesOfOthers_areNoObjects() throws IOException {
+    put("a/object", bytes(1, 10));
+    Files.writeString(folder.resolve(".incoming/half"), "half of a block");
+    Files.writeString(folder.resolve("a/README"), "not ours");
+    StoreResult.Page page =
+        assertInstanceOf(StoreResult.Page.class, await(store.list("", "", 10, TIMEOUT_NS)));
+    assertEquals(List.of("a/object"), page.objects().stream().map(StoredObject::name).toList());
+  }
+
+  @Test
+  void anyCall_folderGone_isUnavailable() throws IOException {
+    Files.delete(folder.resolve(".incoming"));
+    assertInstanceOf(StoreResult.Unavailable.class, get("object", 0, arena.allocate(10)));
+    assertInstanceOf(StoreResult.Unavailable.class, put("object", bytes(1, 10)));
+  }
+
+  /** Everything that has a name after a kill is whole, and all that was done is there. */
+  @Test
+  void kill_whileWriting_leavesWholeObjectsOnly() throws Exception {
+    long last = 0;
+    for (int round = 0; round < 3; round++) {
+      last =
+          ChildJvm.killAfterLines(
+              FolderVictim.class, 20, folder.toString(), String.valueOf(last + 1));
+    }
+    long count = 0;
+    String after = "";
+    boolean more = true;
+    while (more) {
+      StoreResult.Page page =
+          assertInstanceOf(
+              StoreResult.Page.class, await(store.list("v/", after, 1000, TIMEOUT_NS)));
+      for (StoredObject object : page.objects()) {
+        long number = Long.parseLong(object.name().substring(object.name().lastIndexOf('/') + 1));
+        MemorySegment slot = arena.allocate(FolderVictim.BYTES);
+        assertEquals(new StoreResult.Done(FolderVictim.BYTES), get(object.name(), 0, slot));
+        assertSameBytes(bytes(number, FolderVictim.BYTES), slot);
+        count++;
+        after = object.name();
+      }
+      more = page.more();
+    }
+    assertTrue(count >= last, count + " objects of " + last + " that were done");
+  }
+}

@@ -1,0 +1,141 @@
+package io.kvtier.tiers.object;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.tiers.object.PresenceCache.Presence;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Set;
+import org.junit.jupiter.api.Test;
+
+final class PresenceCacheTest {
+  private static final long PRESENT_NS = 1000;
+  private static final long ABSENT_NS = 100;
+
+  private final FakeStore store = new FakeStore();
+  private long now;
+
+  private PresenceCache cache(long bytes, int probes) {
+    return new PresenceCache(
+        store, bytes, PRESENT_NS, ABSENT_NS, probes, 1, () -> now, Runnable::run);
+  }
+
+  private static ObjectKey key(int number) {
+    byte[] key = new byte[32];
+    for (int i = 0; i < 4; i++) {
+      key[i] = (byte) (number >>> (8 * i));
+    }
+    return ObjectKey.of(1, 2, key, 32, 0);
+  }
+
+  private static Map<ObjectKey, String> keys(int from, int to) {
+    Map<ObjectKey, String> keys = new HashMap<>();
+    for (int i = from; i < to; i++) {
+      keys.put(key(i), "k" + i);
+    }
+    return keys;
+  }
+
+  @Test
+  void lookup_whatWasSeen_isKnownForAWhile() {
+    PresenceCache cache = cache(1 << 20, 1);
+    cache.present(key(1));
+    cache.absent(key(2));
+    assertEquals(Presence.PRESENT, cache.lookup(key(1)));
+    assertEquals(Presence.ABSENT, cache.lookup(key(2)));
+    assertEquals(Presence.UNKNOWN, cache.lookup(key(3)));
+    now = ABSENT_NS;
+    assertEquals(Presence.PRESENT, cache.lookup(key(1)));
+    assertEquals(Presence.UNKNOWN, cache.lookup(key(2)));
+    now = PRESENT_NS;
+    assertEquals(Presence.UNKNOWN, cache.lookup(key(1)));
+    assertEquals(0, store.asked.size());
+  }
+
+  @Test
+  void lookup_laterNews_count() {
+    PresenceCache cache = cache(1 << 20, 1);
+    cache.absent(key(1));
+    cache.present(key(1));
+    now = ABSENT_NS;
+    assertEquals(Presence.PRESENT, cache.lookup(key(1)));
+    cache.forget(key(1));
+    assertEquals(Presence.UNKNOWN, cache.lookup(key(1)));
+  }
+
+  @Test
+  void probe_unknownKeys_areAskedForOnce() {
+    PresenceCache cache = cache(1 << 20, 2);
+    store.objects.put("k1", new byte[10]);
+    cache.present(key(0));
+    assertEquals(4, cache.probe(keys(0, 5)));
+    assertEquals(4, cache.probe(keys(0, 5)));
+    assertEquals(2, store.asked.size());
+    Set<String> asked = new HashSet<>();
+    while (!store.asked.isEmpty()) {
+      assertTrue(store.asked.size() <= 2);
+      assertTrue(asked.add(store.answer().name()));
+    }
+    assertEquals(Set.of("k1", "k2", "k3", "k4"), asked);
+    assertEquals(Presence.PRESENT, cache.lookup(key(1)));
+    assertEquals(Presence.ABSENT, cache.lookup(key(2)));
+    assertEquals(0, cache.probe(keys(0, 5)));
+  }
+
+  @Test
+  void probe_moreThanCanWait_leavesTheRestUnknown() {
+    PresenceCache cache = cache(1 << 20, 2);
+    assertEquals(32, cache.probe(keys(0, 1000)));
+  }
+
+  @Test
+  void probe_storeFails_isUnknownAndCanBeProbedAgain() {
+    PresenceCache cache = cache(1 << 20, 2);
+    cache.probe(keys(1, 2));
+    store.next().call().end(new StoreResult.Unavailable("down"));
+    assertEquals(Presence.UNKNOWN, cache.lookup(key(1)));
+    assertEquals(1, cache.probe(keys(1, 2)));
+  }
+
+  @Test
+  void manyKeys_stayWithinTheBound() {
+    PresenceCache cache = cache(100L * PresenceCache.BYTES_PER_KEY, 1);
+    for (int i = 0; i < 100_000; i++) {
+      cache.present(key(i));
+    }
+    cache.cleanUp();
+    assertTrue(cache.size() <= 100, "keeps " + cache.size());
+  }
+
+  /** What the bound in bytes rests on. */
+  @Test
+  void key_takesNoMoreThanIsCounted() {
+    int count = 400_000;
+    PresenceCache cache = cache((long) count * PresenceCache.BYTES_PER_KEY, 1);
+    cache.present(key(-1));
+    long before = usedBytes();
+    for (int i = 0; i < count; i++) {
+      cache.present(key(i));
+    }
+    cache.cleanUp();
+    long size = cache.size();
+    double bytesPerKey = (usedBytes() - before) / (double) size;
+    System.out.printf("a key in the presence cache takes %.0f bytes%n", bytesPerKey);
+    assertTrue(size > 0.9 * count, "keeps " + size);
+    assertTrue(bytesPerKey <= PresenceCache.BYTES_PER_KEY, "a key takes " + bytesPerKey);
+    assertTrue(bytesPerKey >= 0.5 * PresenceCache.BYTES_PER_KEY, "a key takes " + bytesPerKey);
+    assertEquals(Presence.UNKNOWN, cache.lookup(key(-2)));
+  }
+
+  private static long usedBytes() {
+    Runtime runtime = Runtime.getRuntime();
+    long used = Long.MAX_VALUE;
+    for (int i = 0; i < 3; i++) {
+      System.gc();
+      used = Math.min(used, runtime.totalMemory() - runtime.freeMemory());
+    }
+    return used;
+  }
+}

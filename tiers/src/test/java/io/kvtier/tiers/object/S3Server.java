@@ -1,0 +1,84 @@
+package io.kvtier.tiers.object;
+
+import java.io.IOException;
+import java.net.URI;
+import java.util.Properties;
+import org.gaul.s3proxy.BlobStores;
+import org.gaul.s3proxy.S3Proxy;
+import org.gaul.s3proxy.blobstore.BlobStore;
+import org.gaul.s3proxy.middleware.Middlewares;
+import software.amazon.awssdk.auth.credentials.AwsBasicCredentials;
+import software.amazon.awssdk.auth.credentials.AwsCredentialsProvider;
+import software.amazon.awssdk.auth.credentials.StaticCredentialsProvider;
+import software.amazon.awssdk.services.s3.model.CreateBucketRequest;
+
+/** An S3 server in this process, on a free port of the loopback, with one bucket in memory. */
+final class S3Server implements AutoCloseable {
+  static final String BUCKET = "blocks";
+  private static final String IDENTITY = "tester";
+  private static final String CREDENTIAL = "secret";
+
+  private final S3Proxy server;
+
+  private S3Server(S3Proxy server) {
+    this.server = server;
+  }
+
+  static S3Server start() {
+    return start(new Properties());
+  }
+
+  /** With s3proxy's own properties, such as those of its latency. */
+  static S3Server start(Properties middleware) {
+    try {
+      Properties properties = new Properties();
+      properties.putAll(middleware);
+      properties.setProperty("jclouds.provider", "transient-nio2");
+      BlobStore memory = BlobStores.create("transient-nio2", properties);
+      memory.createContainer(CreateBucketRequest.builder().bucket(BUCKET).build());
+      BlobStore store =
+          Middlewares.wrap(
+              memory,
+              properties,
+              _ -> {
+                throw new IllegalStateException("there is no other store behind this one");
+              });
+      Properties front = new Properties();
+      front.setProperty("s3proxy.endpoint", "http://127.0.0.1:0");
+      front.setProperty("s3proxy.authorization", "aws-v2-or-v4");
+      front.setProperty("s3proxy.identity", IDENTITY);
+      front.setProperty("s3proxy.credential", CREDENTIAL);
+      S3Proxy server =
+          S3Proxy.Builder.fromProperties(front).blobStore(store).stopTimeout(0).build();
+      server.start();
+      return new S3Server(server);
+    } catch (Exception e) {
+      throw new IllegalStateException("s3proxy did not start", e);
+    }
+  }
+
+  int port() {
+    return server.getPort();
+  }
+
+  URI endpoint() {
+    return endpoint(port());
+  }
+
+  static URI endpoint(int port) {
+    return URI.create("http://127.0.0.1:" + port);
+  }
+
+  static AwsCredentialsProvider credentials() {
+    return StaticCredentialsProvider.create(AwsBasicCredentials.create(IDENTITY, CREDENTIAL));
+  }
+
+  @Override
+  public void close() throws IOException {
+    try {
+      server.stop();
+    } catch (Exception e) {
+      throw new IOException("s3proxy did not stop", e);
+    }
+  }
+}
