@@ -39,10 +39,9 @@ final class BareS3 implements AutoCloseable {
             .responseChecksumValidation(ResponseChecksumValidation.WHEN_REQUIRED)
             .serviceConfiguration(s3 -> s3.chunkedEncodingEnabled(false))
             // As the store has it: without it, each end of a call costs a change of threads.
-            .asyncConfiguration(
-                c ->
-                    c.advancedOption(
-                        SdkAdvancedAsyncClientOption.FUTURE_COMPLETION_EXECUTOR, Runnable::run))
+            .asyncConfiguration(c ->
+                c.advancedOption(
+                    SdkAdvancedAsyncClientOption.FUTURE_COMPLETION_EXECUTOR, Runnable::run))
             .httpClientBuilder(AwsCrtAsyncHttpClient.builder().maxConcurrency(64))
             .build();
   }
