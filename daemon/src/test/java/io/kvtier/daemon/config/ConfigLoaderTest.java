@@ -39,6 +39,7 @@ class ConfigLoaderTest {
   @ParameterizedTest
   @CsvSource(
       delimiter = '|',
+      quoteCharacter = '"',
       value = {
         "host.byts=1GiB | did you mean 'host.bytes'",
         "host.bytes=1gigabyte | unknown unit 'gigabyte'",
