@@ -511,8 +511,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     expectZero(Counter.GAUGE_HOST_SLOTS_IN_FLIGHT);
     expectZero(Counter.GAUGE_SSD_SLOTS_IN_FLIGHT);
     for (int round = 0; round < 2_000 && !agent.isIdle(); round++) {
-      // The scrubber may just have found something.
-      nowNs += 1_000_000;
+      // The scrubber may just have found something, and a fence may still have its turns before it.
+      nowNs += 20_000_000;
       round();
     }
     if (!agent.isIdle()) {
