@@ -8,7 +8,6 @@ import io.kvtier.protocol.Status;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
 import io.kvtier.tiers.transfer.Checksums;
-import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.MemorySegment;
 import java.util.function.IntConsumer;
 import java.util.function.IntFunction;
@@ -56,7 +55,7 @@ final class BlockStore implements Mover.Listener {
   private final Namespaces namespaces;
   private final Listener listener;
   private final IndexAgent.Limits limits;
-  private final SsdLane[] lanes;
+  private final SsdLanes lanes;
   private final HostRows hostRows;
   private final Ingestion ingestion;
   private final WriteBudget budget;
@@ -92,12 +91,11 @@ final class BlockStore implements Mover.Listener {
             context.ssdPolicy(),
             this::blockBytes,
             new SsdRows());
-    this.lanes = lanes(context, limits);
-    context.ssdSlots().openLanes(lane -> lanes[lane].canStore());
     this.ingestion =
         new Ingestion(this, directory, host, ssd, context.ssdAdmission(), context.counters());
     directory.watch(this::recount);
-    this.mover = new Mover(context, limits, namespaces, host, ssd, lanes, this);
+    this.mover = new Mover(context, limits, namespaces, host, ssd, this);
+    this.lanes = mover.lanes();
     this.budget = new WriteBudget(limits.ssdWriteBytesPerDay());
     this.scrubber = new Scrubber(directory, ssd, mover, limits.scrubBytesPerSecond());
     this.slabs = context.slabs();
@@ -112,16 +110,6 @@ final class BlockStore implements Mover.Listener {
     anyOnHost = host::isEvictable;
   }
 
-  private static SsdLane[] lanes(IndexAgent.Context context, IndexAgent.Limits limits) {
-    SlotAllocator slots = context.ssdSlots();
-    int slotsMax = Math.toIntExact(slots.slotsMax());
-    SsdLane[] lanes = new SsdLane[context.ssdPipelines().size()];
-    for (int i = 0; i < lanes.length; i++) {
-      lanes[i] = new SsdLane(i, context.ssdPipelines().get(i), limits.ssdDepth(), slotsMax);
-    }
-    return lanes;
-  }
-
   /** The rows of the SSD tier: a store's pipeline writes them, the index has them forgotten. */
   private final class SsdRows implements TierLine.Rows {
     @Override
@@ -129,47 +117,11 @@ final class BlockStore implements Mover.Listener {
 
     @Override
     public void removed(int block) {
-      SlotAllocator slots = ssd.slots();
-      int slot = ssd.slot(block);
-      int region = slots.regionOf(slot);
       if (ssd.state(block) == CopyState.STAGING) {
         mover.giveUpStore(block);
       }
-      lanes[slots.laneOf(region)].forget(
-          Transfer.place(region / slots.lanes(), slots.offsetOf(slot)));
+      lanes.forgetRow(block);
     }
-  }
-
-  private SsdLane laneOf(int block) {
-    return lanes[ssd.slots().laneOf(ssd.slots().regionOf(ssd.slot(block)))];
-  }
-
-  private boolean isAnyOpen() {
-    for (SsdLane lane : lanes) {
-      if (lane.fence().isOpen()) {
-        return true;
-      }
-    }
-    return false;
-  }
-
-  private boolean isAllGivenUp() {
-    for (SsdLane lane : lanes) {
-      if (!lane.fence().isGivenUp()) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  /** Whether the SSD tier has anything under way, after which it may take more. */
-  private boolean isSsdBusy() {
-    for (SsdLane lane : lanes) {
-      if (!lane.isIdle()) {
-        return true;
-      }
-    }
-    return false;
   }
 
   TierLine host() {
@@ -221,7 +173,7 @@ final class BlockStore implements Mover.Listener {
 
   /** Whether a lower tier takes what leaves the host tier: it may be fenced for the moment. */
   private boolean hasLowerTier(int block) {
-    return hasSsdClass(block) && !isAllGivenUp();
+    return hasSsdClass(block) && !lanes.isAllGivenUp();
   }
 
   // ---- puts
@@ -337,7 +289,7 @@ final class BlockStore implements Mover.Listener {
    * @return false when too many wait already, or the device is fenced
    */
   boolean promote(int block, int priority, boolean prefetch) {
-    if (promotions.isFull() || !laneOf(block).fence().isOpen()) {
+    if (promotions.isFull() || !lanes.of(block).fence().isOpen()) {
       return false;
     }
     directory.addUses(block, 1);
@@ -391,7 +343,7 @@ final class BlockStore implements Mover.Listener {
   public void onLoaded(int block, Status status) {
     boolean isLeaving = host.state(block) == CopyState.LEAVING;
     if (status == Status.OK) {
-      laneOf(block).fence().succeeded();
+      lanes.of(block).fence().succeeded();
       counters.add(Counter.PROMOTIONS, 1);
       counters.add(Counter.SSD_READ_BYTES, blockBytes(block));
       if (!isLeaving) {
@@ -402,7 +354,7 @@ final class BlockStore implements Mover.Listener {
     } else {
       counters.add(status == Status.CORRUPT ? Counter.CORRUPT : Counter.IO_ERRORS, 1);
       if (status != Status.CORRUPT) {
-        laneOf(block).fence().failed(clock.getAsLong());
+        lanes.of(block).fence().failed(clock.getAsLong());
       }
       host.free(block);
       if (!isLeaving) {
@@ -528,7 +480,7 @@ final class BlockStore implements Mover.Listener {
    * @return true when a slot was freed at once
    */
   private boolean makeRoom(int sizeClass, long session) {
-    int victim = host.victim(sizeClass, session, mover.ssdInFlight());
+    int victim = host.victim(sizeClass, session, lanes.inFlight());
     host.drain(evictFromHost);
     return victim != EvictionPolicy.NONE && host.isEvictable(victim) && evictFromHost(victim);
   }
@@ -539,9 +491,9 @@ final class BlockStore implements Mover.Listener {
         && (ssd.state(block) != CopyState.NONE || ingestion.admitsEvicted(block))) {
       boolean isRoomBelow =
           ssd.state(block) != CopyState.NONE
-              || !isAnyOpen()
+              || !lanes.isAnyOpen()
               || startStore(block, true)
-              || isSsdBusy()
+              || lanes.isBusy()
               || !budget.isOpen();
       if (isRoomBelow) {
         return false;
@@ -582,7 +534,7 @@ final class BlockStore implements Mover.Listener {
 
   /** Whether a store that could not be started may be, soon. */
   boolean mayStoreSoon() {
-    return isAnyOpen() && (isSsdBusy() || !budget.isOpen());
+    return lanes.isAnyOpen() && (lanes.isBusy() || !budget.isOpen());
   }
 
   /** Whether no more may be written to SSD for the moment. */
@@ -600,7 +552,7 @@ final class BlockStore implements Mover.Listener {
     if (ssd.allocate(block, sizeClass, SlotAllocator.DAEMON, true)) {
       return true;
     }
-    int victim = ssd.victim(sizeClass, SlotAllocator.DAEMON, mover.ssdInFlight());
+    int victim = ssd.victim(sizeClass, SlotAllocator.DAEMON, lanes.inFlight());
     ssd.drain(dropSsdCopy);
     if (ssd.allocate(block, sizeClass, SlotAllocator.DAEMON, true)) {
       return true;
@@ -609,11 +561,9 @@ final class BlockStore implements Mover.Listener {
     int count = Math.clamp(ssd.slots().slotsTotal() / SSD_VICTIMS_SHARE, 1, SSD_VICTIMS_MAX);
     for (int i = 0; i < count && victim != EvictionPolicy.NONE && ssd.isEvictable(victim); i++) {
       dropSsdCopy(victim);
-      victim = ssd.victim(sizeClass, SlotAllocator.DAEMON, mover.ssdInFlight());
+      victim = ssd.victim(sizeClass, SlotAllocator.DAEMON, lanes.inFlight());
     }
-    for (SsdLane lane : lanes) {
-      lane.forgetRows();
-    }
+    lanes.forgetRows();
     return false;
   }
 
@@ -624,7 +574,7 @@ final class BlockStore implements Mover.Listener {
       settle(block);
       return;
     }
-    SsdLane lane = laneOf(block);
+    SsdLane lane = lanes.of(block);
     if (status == Status.OK) {
       lane.fence().succeeded();
       ssd.becomeResident(block);
@@ -718,10 +668,8 @@ final class BlockStore implements Mover.Listener {
 
   /** Starts what waited for room: checksums, promotions, and evictions ahead of need. */
   void maintain(long nowNs) {
-    for (SsdLane lane : lanes) {
-      lane.fence().check(nowNs);
-      lane.forgetRows();
-    }
+    lanes.checkFences(nowNs);
+    lanes.forgetRows();
     while (checksumBacklog.size() > 0) {
       int block = (int) checksumBacklog.peek();
       if (host.state(block) == CopyState.LEAVING) {
@@ -738,7 +686,7 @@ final class BlockStore implements Mover.Listener {
     ingestion.advance();
     host.drain(evictFromHost);
     ssd.drain(dropSsdCopy);
-    if (ssd.isConfigured() && isAnyOpen() && host.slots().unassignedRegions() == 0) {
+    if (ssd.isConfigured() && lanes.isAnyOpen() && host.slots().unassignedRegions() == 0) {
       for (int sizeClass = 0; sizeClass < host.slots().classes(); sizeClass++) {
         evictAhead(sizeClass);
       }
@@ -831,14 +779,12 @@ final class BlockStore implements Mover.Listener {
   public String toString() {
     StringBuilder out = new StringBuilder(256);
     out.append("checksums ").append(mover.checksumsInFlight());
-    out.append(", ssd ").append(mover.ssdInFlight());
+    out.append(", ssd ").append(lanes.inFlight());
     out.append(", backlog ").append(checksumBacklog.size());
     out.append(", promotions ").append(promotions.size());
     out.append(", ingestion ").append(ingestion.waiting());
     out.append(budget.isOpen() ? "" : ", no budget");
-    for (SsdLane lane : lanes) {
-      out.append("; device ").append(lane.number()).append(": ").append(lane);
-    }
+    out.append(lanes);
     SlotAllocator slots = host.slots();
     for (int i = 0; i < slots.classes(); i++) {
       out.append("; host class ").append(i).append(": regions ").append(slots.regionsOfClass(i));

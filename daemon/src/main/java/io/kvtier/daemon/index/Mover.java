@@ -52,7 +52,7 @@ final class Mover {
   private final TierLine ssd;
   private final IntFunction<MemorySegment> slabs;
   private final Pipeline checksums;
-  private final SsdLane[] lanes;
+  private final SsdLanes lanes;
   private final int checksumDepth;
   private final Listener listener;
   private final Transfer[] pool;
@@ -60,7 +60,6 @@ final class Mover {
   private final int[] stack;
   private final int[] evictions = new int[SlotAllocator.CLASSES_MAX];
   private final Consumer<Transfer> onChecksum = this::settleChecksum;
-  private final Consumer<Transfer> onSsd = this::settleSsd;
   private int poolFree;
   private long generation;
   private int scrubs;
@@ -72,18 +71,17 @@ final class Mover {
       Namespaces namespaces,
       TierLine host,
       TierLine ssd,
-      SsdLane[] lanes,
       Listener listener) {
     this.directory = context.directory();
     this.slabs = context.slabs();
     this.checksums = context.copies();
-    this.lanes = lanes;
+    this.lanes = new SsdLanes(context, limits, this::settleSsd);
     this.checksumDepth = limits.copyDepth();
     this.namespaces = namespaces;
     this.host = host;
     this.ssd = ssd;
     this.listener = listener;
-    int transfers = checksumDepth + lanes.length * limits.ssdDepth();
+    int transfers = checksumDepth + lanes.count() * limits.ssdDepth();
     pool = new Transfer[transfers];
     purpose = new byte[transfers];
     stack = new int[transfers];
@@ -105,7 +103,7 @@ final class Mover {
 
   /** Whether a block's load could be handed over now. */
   boolean canLoad(int block) {
-    return laneOf(block).canLoad() && poolFree > 0;
+    return lanes.of(block).canLoad() && poolFree > 0;
   }
 
   /** Reads a block from its SSD slot to its host slot; false when that can't be started now. */
@@ -114,7 +112,7 @@ final class Mover {
       return false;
     }
     Transfer transfer = take(block, Transfer.Kind.LOAD, priority, PLAIN);
-    return laneOf(block).offer(transfer) ? started(block) : takeBack();
+    return lanes.of(block).offer(transfer) ? started(block) : takeBack();
   }
 
   /**
@@ -132,7 +130,7 @@ final class Mover {
     transfer.slabOffset = 0;
     int ssdSlotBytes = ssd.slots().slotBytes(ssd.slots().classOf(ssd.slot(block)));
     transfer.slotBytes = ssdSlotBytes - SlotHeaderDescriptor.HEADER_BYTES;
-    if (!laneOf(block).offer(transfer)) {
+    if (!lanes.of(block).offer(transfer)) {
       return takeBack();
     }
     scrubs++;
@@ -141,12 +139,7 @@ final class Mover {
 
   /** Whether a store could be handed over now, on some device. */
   boolean canStore() {
-    for (SsdLane lane : lanes) {
-      if (lane.canStore()) {
-        return poolFree > 0;
-      }
-    }
-    return false;
+    return poolFree > 0 && lanes.canStore();
   }
 
   /** Writes a block from its host slot to its SSD slot; false when that can't be started now. */
@@ -156,7 +149,7 @@ final class Mover {
     }
     Transfer transfer = take(block, Transfer.Kind.STORE, STORE_PRIORITY, evict ? EVICT : PLAIN);
     transfer.generation = ++generation;
-    if (!laneOf(block).offer(transfer)) {
+    if (!lanes.of(block).offer(transfer)) {
       return takeBack();
     }
     if (evict) {
@@ -180,10 +173,6 @@ final class Mover {
   /** No store so far had a higher count. */
   void continueAfter(long lastStore) {
     generation = lastStore;
-  }
-
-  private SsdLane laneOf(int block) {
-    return lanes[ssd.slots().laneOf(ssd.slots().regionOf(ssd.slot(block)))];
   }
 
   private boolean startChecksum(int block, byte why) {
@@ -232,7 +221,7 @@ final class Mover {
     transfer.givenUp = false;
     if (kind != Transfer.Kind.CHECKSUM) {
       int ssdSlot = ssd.slot(block);
-      transfer.ssdRegion = ssd.slots().regionOf(ssdSlot) / lanes.length;
+      transfer.ssdRegion = lanes.regionOnDevice(block);
       transfer.ssdOffset = ssd.slots().offsetOf(ssdSlot);
       Namespaces.Namespace namespace = namespaces.of(directory, block);
       transfer.namespaceId = namespace.id();
@@ -249,11 +238,7 @@ final class Mover {
 
   /** Settles finished transfers. */
   int collect() {
-    int count = checksums.collect(onChecksum);
-    for (SsdLane lane : lanes) {
-      count += lane.collect(onSsd);
-    }
-    return count;
+    return checksums.collect(onChecksum) + lanes.collect();
   }
 
   private void settleChecksum(Transfer transfer) {
@@ -308,35 +293,22 @@ final class Mover {
     return (long) (bytes * ssdReadNsPerByte);
   }
 
-  /** Transfers to and from SSD under way. */
-  int ssdInFlight() {
-    int count = 0;
-    for (SsdLane lane : lanes) {
-      count += lane.inFlight();
-    }
-    return count;
-  }
-
   int checksumsInFlight() {
     return checksums.inFlight();
   }
 
+  /** The devices of the SSD tier. */
+  SsdLanes lanes() {
+    return lanes;
+  }
+
   /** Whether transfers wait to be settled. */
   boolean hasFinished() {
-    for (SsdLane lane : lanes) {
-      if (lane.hasFinished()) {
-        return true;
-      }
-    }
-    return checksums.hasFinished();
+    return checksums.hasFinished() || lanes.hasFinished();
   }
 
   /** Whether nothing is under way that anybody asked for. */
   boolean isIdle() {
-    boolean isForgotten = true;
-    for (SsdLane lane : lanes) {
-      isForgotten &= lane.isForgotten();
-    }
-    return isForgotten && ssdInFlight() == scrubs && checksums.inFlight() == 0;
+    return lanes.isForgotten() && lanes.inFlight() == scrubs && checksums.inFlight() == 0;
   }
 }

@@ -5,21 +5,21 @@ package io.kvtier.daemon.index;
  * would find nothing of what had gone by then.
  */
 final class RowMarks {
-  private final SsdLane[] lanes;
+  private final SsdLanes lanes;
   private final long[] marks;
 
   /** Now. */
-  RowMarks(SsdLane[] lanes) {
+  RowMarks(SsdLanes lanes) {
     this.lanes = lanes;
-    marks = new long[lanes.length];
+    marks = new long[lanes.count()];
     for (int i = 0; i < marks.length; i++) {
-      marks[i] = lanes[i].rowsQueued();
+      marks[i] = lanes.at(i).rowsQueued();
     }
   }
 
   boolean areReached() {
     for (int i = 0; i < marks.length; i++) {
-      if (lanes[i].rowsForgotten() < marks[i]) {
+      if (lanes.at(i).rowsForgotten() < marks[i]) {
         return false;
       }
     }

@@ -21,6 +21,8 @@ final class SsdLane {
   private final Pipeline pipeline;
   private final int depth;
   private final Fence fence = new Fence();
+  private final Consumer<Transfer> settle;
+  private final Consumer<Transfer> onFinished = this::finished;
   private final LongQueue rowsToForget;
   private final ArrayDeque<Transfer> spareForgets = new ArrayDeque<>(FORGETS_MAX);
   private int stores;
@@ -32,8 +34,10 @@ final class SsdLane {
    *
    * @param depth the most loads and stores in flight
    * @param slotsMax the most slots it has: no more rows can be waiting to go
+   * @param settle takes finished loads and stores
    */
-  SsdLane(int number, Pipeline pipeline, int depth, int slotsMax) {
+  SsdLane(int number, Pipeline pipeline, int depth, int slotsMax, Consumer<Transfer> settle) {
+    this.settle = settle;
     this.number = number;
     this.pipeline = pipeline;
     this.depth = depth;
@@ -88,18 +92,19 @@ final class SsdLane {
     return true;
   }
 
-  /** Gives finished loads and stores back; returns how many transfers there were. */
-  int collect(Consumer<Transfer> sink) {
-    return pipeline.collect(transfer -> {
-      switch (transfer.kind) {
-        case FORGET -> settleForget(transfer);
-        case STORE -> {
-          stores--;
-          sink.accept(transfer);
-        }
-        case LOAD, CHECKSUM -> sink.accept(transfer);
-      }
-    });
+  /** Settles what is finished; returns how many transfers that were. */
+  int collect() {
+    return pipeline.collect(onFinished);
+  }
+
+  private void finished(Transfer transfer) {
+    if (transfer.kind == Transfer.Kind.FORGET) {
+      rowsForgotten += transfer.placeCount;
+      spareForgets.add(transfer);
+      return;
+    }
+    stores -= transfer.kind == Transfer.Kind.STORE ? 1 : 0;
+    settle.accept(transfer);
   }
 
   boolean hasFinished() {
@@ -137,11 +142,6 @@ final class SsdLane {
     }
   }
 
-  private void settleForget(Transfer transfer) {
-    rowsForgotten += transfer.placeCount;
-    spareForgets.add(transfer);
-  }
-
   /** How many rows were ever to go. */
   long rowsQueued() {
     return rowsQueued;
@@ -168,9 +168,5 @@ final class SsdLane {
         + (rowsQueued - rowsForgotten - rowsToForget.size())
         + " being forgotten"
         + (fence.isOpen() ? "" : ", fenced");
-  }
-
-  boolean isIdle() {
-    return pipeline.inFlight() == 0 && isForgotten();
   }
 }
