@@ -12,6 +12,10 @@ final class Scrubber {
   private static final long BURST_NS = 250_000_000;
 
   private static final int LOOKS_MAX = 1024;
+
+  /** What a look at a record costs of the rate: a directory with little on SSD is long. */
+  private static final int LOOK_BYTES = 64;
+
   private static final int PAGE = 4096;
 
   private final Directory directory;
@@ -52,7 +56,8 @@ final class Scrubber {
     if (isReading || bytes <= 0) {
       return;
     }
-    for (int i = 0; i < LOOKS_MAX; i++) {
+    for (int i = 0; i < LOOKS_MAX && bytes > 0; i++) {
+      bytes -= LOOK_BYTES;
       int block = cursor;
       cursor = cursor + 1 >= directory.highWater() ? 0 : cursor + 1;
       if (block < directory.highWater()
