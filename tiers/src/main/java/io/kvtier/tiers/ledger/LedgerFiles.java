@@ -1,20 +1,17 @@
 package io.kvtier.tiers.ledger;
 
+import io.kvtier.tiers.rocks.DatabaseFolder;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
 import java.nio.channels.OverlappingFileLockException;
 import java.nio.file.DirectoryStream;
-import java.nio.file.FileVisitResult;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.SimpleFileVisitor;
 import java.nio.file.StandardOpenOption;
-import java.nio.file.attribute.BasicFileAttributes;
 import java.time.Instant;
 import java.time.ZoneOffset;
 import java.time.format.DateTimeFormatter;
 import java.util.Locale;
-import org.jspecify.annotations.Nullable;
 
 /** What the ledgers do with files alike: take a directory for themselves, move damage aside. */
 final class LedgerFiles {
@@ -60,35 +57,12 @@ final class LedgerFiles {
     String damaged = name + ".damaged-";
     try (DirectoryStream<Path> earlier = Files.newDirectoryStream(directory, damaged + "*")) {
       for (Path old : earlier) {
-        delete(old);
+        DatabaseFolder.remove(old);
       }
     }
     Path aside = directory.resolve(damaged + TIME.format(Instant.now()));
     Files.move(directory.resolve(name), aside);
     return aside;
-  }
-
-  private static void delete(Path tree) throws IOException {
-    Files.walkFileTree(
-        tree,
-        new SimpleFileVisitor<>() {
-          @Override
-          public FileVisitResult visitFile(Path file, BasicFileAttributes attributes)
-              throws IOException {
-            Files.delete(file);
-            return FileVisitResult.CONTINUE;
-          }
-
-          @Override
-          public FileVisitResult postVisitDirectory(Path folder, @Nullable IOException failure)
-              throws IOException {
-            if (failure != null) {
-              throw failure;
-            }
-            Files.delete(folder);
-            return FileVisitResult.CONTINUE;
-          }
-        });
   }
 
   /** The sentence for {@link Ledger#openingReport}. */

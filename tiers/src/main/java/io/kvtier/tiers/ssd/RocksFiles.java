@@ -1,16 +1,14 @@
 package io.kvtier.tiers.ssd;
 
+import io.kvtier.tiers.rocks.DatabaseFolder;
 import io.kvtier.tiers.rocks.RocksLibrary;
 import java.io.File;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.FileVisitResult;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
-import java.nio.file.SimpleFileVisitor;
-import java.nio.file.attribute.BasicFileAttributes;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
@@ -253,26 +251,7 @@ final class RocksFiles implements AutoCloseable {
     if (!Files.isRegularFile(path.resolve("CURRENT"), LinkOption.NOFOLLOW_LINKS)) {
       return;
     }
-    Files.walkFileTree(
-        path,
-        new SimpleFileVisitor<>() {
-          @Override
-          public FileVisitResult visitFile(Path file, BasicFileAttributes attributes)
-              throws IOException {
-            Files.delete(file);
-            return FileVisitResult.CONTINUE;
-          }
-
-          @Override
-          public FileVisitResult postVisitDirectory(Path folder, @Nullable IOException failure)
-              throws IOException {
-            if (failure != null) {
-              throw failure;
-            }
-            Files.delete(folder);
-            return FileVisitResult.CONTINUE;
-          }
-        });
+    DatabaseFolder.remove(path);
   }
 
   static IOException failure(Path directory, String what, RocksDBException cause) {
