@@ -1,6 +1,7 @@
 package io.kvtier.tiers.ledger;
 
 import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -103,17 +104,9 @@ public final class MappedLedger implements Ledger {
     return Words.getInt(memory, slotBytesAt + 4L * region);
   }
 
-  private static int regionOf(long place) {
-    return (int) (place >>> 32);
-  }
-
-  private static long offsetOf(long place) {
-    return (place & 0xffff_ffffL) * PAGE;
-  }
-
   private void requirePlace(long place) {
-    int region = regionOf(place);
-    if (region < 0 || region >= regions || offsetOf(place) >= regionBytes) {
+    int region = Transfer.regionOf(place);
+    if (region < 0 || region >= regions || Transfer.offsetOf(place) >= regionBytes) {
       throw new IllegalArgumentException(
           "there is no place " + Long.toHexString(place) + " in a tier of " + regions + " regions");
     }
@@ -122,7 +115,7 @@ public final class MappedLedger implements Ledger {
   @Override
   public void record(long place, LedgerEntry entry) {
     requirePlace(place);
-    int region = regionOf(place);
+    int region = Transfer.regionOf(place);
     int slotBytes = (int) padded(Math.max(1, entry.length));
     if (slotBytes(region) != slotBytes) {
       // The region was given to another size: no row of the old one is left.
@@ -134,19 +127,19 @@ public final class MappedLedger implements Ledger {
         0,
         memory,
         ValueLayout.JAVA_BYTE,
-        rowAt(region, offsetOf(place) / slotBytes),
+        rowAt(region, Transfer.offsetOf(place) / slotBytes),
         LedgerEntryDescriptor.ROW_BYTES);
   }
 
   @Override
   public void forget(long place) {
     requirePlace(place);
-    int region = regionOf(place);
+    int region = Transfer.regionOf(place);
     int slotBytes = slotBytes(region);
     if (slotBytes <= 0) {
       return;
     }
-    long at = rowAt(region, offsetOf(place) / slotBytes);
+    long at = rowAt(region, Transfer.offsetOf(place) / slotBytes);
     if (Words.getInt(memory, at + LedgerEntryDescriptor.PLACE_LOW_OFFSET) == (int) place) {
       Words.putByte(memory, at + LedgerEntryDescriptor.VERSION_OFFSET, 0);
     }
@@ -165,7 +158,7 @@ public final class MappedLedger implements Ledger {
         }
         MemorySegment.copy(
             memory, ValueLayout.JAVA_BYTE, at, row.bytes, 0, LedgerEntryDescriptor.ROW_BYTES);
-        long place = (long) region << 32 | slot * slotBytes / PAGE;
+        long place = Transfer.place(region, slot * slotBytes);
         if (row.decode(place, probe)) {
           visitor.visit(place, probe);
         } else {
