@@ -32,6 +32,9 @@ public final class KeptMemory implements AutoCloseable {
   /** A memory file as it was asked for. */
   record Wanted(String name, long bytes) {}
 
+  /** Who keeps memory, and under which descriptors. */
+  private record Note(long keeper, List<Integer> numbers) {}
+
   /** What an earlier daemon left, in the order in which it was wanted. */
   record Found(long keeperProcess, List<Descriptor> files) {}
 
@@ -45,39 +48,53 @@ public final class KeptMemory implements AutoCloseable {
     this.seconds = seconds;
   }
 
-  /**
-   * The files that were left, if they are all there and as large; whatever else was left is let go.
-   */
-  @Nullable Found find(List<Wanted> wanted) throws IOException {
+  /** What the note says; null when there is none that can be read. */
+  private @Nullable Note note() throws IOException {
     Properties note = new Properties();
     try (var in = Files.newBufferedReader(directory.resolve(NOTE))) {
       note.load(in);
+      List<Integer> numbers = new ArrayList<>();
+      for (String number : note.getProperty("descriptors", "").split(",", -1)) {
+        numbers.add(Integer.parseInt(number));
+      }
+      return new Note(Long.parseLong(note.getProperty("keeper", "")), numbers);
     } catch (NoSuchFileException e) {
       return null;
     } catch (IOException | IllegalArgumentException e) {
       Files.delete(directory.resolve(NOTE));
       return null;
     }
-    List<Descriptor> opened = new ArrayList<>();
-    long process = -1;
-    try {
-      process = Long.parseLong(note.getProperty("keeper", ""));
-      String[] numbers = note.getProperty("descriptors", "").split(",", -1);
-      if (!wanted.isEmpty() && numbers.length == wanted.size()) {
-        for (int i = 0; i < numbers.length; i++) {
-          int number = Integer.parseInt(numbers[i]);
+  }
+
+  /**
+   * The files that were left, if they are all there and as large; whatever else was left is let go.
+   */
+  @Nullable Found find(List<Wanted> wanted) throws IOException {
+    Note note = note();
+    if (note != null && note.numbers.size() == wanted.size()) {
+      List<Descriptor> opened = new ArrayList<>();
+      try {
+        for (int i = 0; i < wanted.size(); i++) {
           Wanted one = wanted.get(i);
-          opened.add(SharedMemory.openOf(process, number, one.name, one.bytes));
+          opened.add(SharedMemory.openOf(note.keeper, note.numbers.get(i), one.name, one.bytes));
         }
-        return new Found(process, opened);
+        return new Found(note.keeper, opened);
+      } catch (IOException e) {
+        // Of another size, or gone with their keeper.
+        opened.forEach(Descriptor::close);
       }
-    } catch (IOException | NumberFormatException e) {
-      // Of another size, or gone with their keeper.
-      opened.forEach(Descriptor::close);
     }
-    end(process);
-    Files.delete(directory.resolve(NOTE));
+    letGo();
     return null;
+  }
+
+  /** Lets go what was left, whatever it is: nobody wants it any more. */
+  public void letGo() throws IOException {
+    Note note = note();
+    if (note != null) {
+      end(note.keeper);
+      Files.delete(directory.resolve(NOTE));
+    }
   }
 
   /** Has files kept from now on. */
@@ -104,14 +121,6 @@ public final class KeptMemory implements AutoCloseable {
     }
     if (before != null) {
       end(before.keeperProcess);
-    }
-  }
-
-  /** Lets go what was left, whatever it is: nobody wants it any more. */
-  public void letGo() throws IOException {
-    Found found = find(List.of());
-    if (found != null) {
-      throw new IllegalStateException("nothing was wanted, and something was found");
     }
   }
 
