@@ -3,7 +3,7 @@ package io.kvtier.tiers.object;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.codec.BlockCodecs;
-import io.kvtier.tiers.transfer.Pipeline;
+import io.kvtier.tiers.transfer.QueuedPipeline;
 import io.kvtier.tiers.transfer.Transfer;
 import io.kvtier.tiers.transfer.TransferQueues;
 import java.lang.foreign.Arena;
@@ -42,7 +42,7 @@ import org.jspecify.annotations.Nullable;
  * DENIED; IO_ERROR. Of a store: OK, also where the object was there already; CORRUPT where the slot
  * no longer holds what was accepted; DEADLINE; DENIED; IO_ERROR.
  */
-public final class ObjectPipeline implements Pipeline {
+public final class ObjectPipeline extends QueuedPipeline {
   private static final int ONLY_WORKER = 0;
   private static final int LOAD_LEVELS = 3;
   private static final int HEDGES_MAX = 8;
@@ -159,23 +159,8 @@ public final class ObjectPipeline implements Pipeline {
   }
 
   @Override
-  public boolean offer(Transfer transfer) {
-    return queues.offer(transfer);
-  }
-
-  @Override
-  public int collect(Consumer<Transfer> sink) {
-    return queues.collect(sink);
-  }
-
-  @Override
-  public boolean hasFinished() {
-    return queues.hasFinished();
-  }
-
-  @Override
-  public int inFlight() {
-    return queues.inFlight();
+  protected TransferQueues queues() {
+    return queues;
   }
 
   /** How often that was so far; from any thread. */

@@ -7,7 +7,7 @@ import io.kvtier.protocol.linux.IoUring;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.transfer.LastLeg;
-import io.kvtier.tiers.transfer.Pipeline;
+import io.kvtier.tiers.transfer.QueuedPipeline;
 import io.kvtier.tiers.transfer.Transfer;
 import io.kvtier.tiers.transfer.TransferQueues;
 import java.io.IOException;
@@ -28,7 +28,7 @@ import org.jspecify.annotations.Nullable;
  * at the queues and at the device in between. With nothing to do it sleeps in the kernel, where a
  * read of its doorbell is pending.
  */
-public final class UringPipeline implements Pipeline {
+public final class UringPipeline extends QueuedPipeline {
   // What keeps a fast device busy; a deeper queue only makes every transfer wait longer.
   private static final int READS_MAX = 32;
   private static final long READ_BYTES_MAX = 16 << 20;
@@ -145,23 +145,8 @@ public final class UringPipeline implements Pipeline {
   }
 
   @Override
-  public boolean offer(Transfer transfer) {
-    return queues.offer(transfer);
-  }
-
-  @Override
-  public int collect(Consumer<Transfer> sink) {
-    return queues.collect(sink);
-  }
-
-  @Override
-  public boolean hasFinished() {
-    return queues.hasFinished();
-  }
-
-  @Override
-  public int inFlight() {
-    return queues.inFlight();
+  protected TransferQueues queues() {
+    return queues;
   }
 
   private void work() {

@@ -8,7 +8,7 @@ import org.jspecify.annotations.Nullable;
  * A pipeline of threads, each of which carries out one transfer at a time, by priority. Offered to
  * and collected from by one thread, the index.
  */
-public final class ThreadedPipeline implements Pipeline {
+public final class ThreadedPipeline extends QueuedPipeline {
   private final Leg leg;
   private final Consumer<Throwable> defect;
   private final TransferQueues queues;
@@ -48,23 +48,8 @@ public final class ThreadedPipeline implements Pipeline {
   }
 
   @Override
-  public boolean offer(Transfer transfer) {
-    return queues.offer(transfer);
-  }
-
-  @Override
-  public int collect(Consumer<Transfer> sink) {
-    return queues.collect(sink);
-  }
-
-  @Override
-  public boolean hasFinished() {
-    return queues.hasFinished();
-  }
-
-  @Override
-  public int inFlight() {
-    return queues.inFlight();
+  protected TransferQueues queues() {
+    return queues;
   }
 
   private void work(int worker) {
