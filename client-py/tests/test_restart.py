@@ -84,6 +84,15 @@ class Survivor:
         return there
 
 
+def damage(survivor: Survivor) -> None:
+    """Turns a bit of the first slot on SSD, of a daemon that does not run."""
+    with open(survivor.daemon.folder / "ssd" / "slots-0000.dat", "r+b") as file:
+        file.seek(4096 + 100_000)
+        byte = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte[0] ^ 1]))
+
+
 @pytest.fixture
 def survivor(stopped_daemon: Daemon) -> Iterator[Survivor]:
     made = Survivor(stopped_daemon, "1min")
@@ -104,6 +113,23 @@ def test_kill_everythingAcceptedIsFoundAgain(survivor: Survivor) -> None:
     assert stats["found_host"] > 200
     assert stats["found_host"] + stats["found_ssd"] >= BLOCKS
     assert stats["corrupt"] == 0
+
+
+def test_chronicleLedger_kill_everythingAcceptedIsFoundAgain(survivor: Survivor) -> None:
+    survivor.start(host__ledger="chronicle")
+    survivor.put(range(200))
+    survivor.kill()
+    survivor.start(host__ledger="chronicle")
+    assert survivor.found(range(200)) == list(range(200))
+    assert survivor.stats()["found_host"] > 100
+
+
+def test_ledgerOfAnotherKind_memoryIsLetGo(survivor: Survivor) -> None:
+    survivor.start(host__ledger="chronicle")
+    survivor.put(range(50))
+    survivor.kill()
+    survivor.start(host__ledger="mapped")
+    assert survivor.stats()["found_host"] == 0
 
 
 def test_stopInOrder_everythingIsFoundAgain(survivor: Survivor) -> None:
@@ -134,6 +160,45 @@ def test_memoryGone_whatWasFlushedIsFoundAgain(survivor: Survivor) -> None:
     survivor.start(host__keep="0")
     assert survivor.found(range(100)) == list(range(100))
     assert survivor.keeper() is None
+
+
+def test_durabilityPower_memoryGone_whatWasFlushedIsFoundAgain(survivor: Survivor) -> None:
+    settings = {"host__keep": "0", "ssd__durability": "power"}
+    survivor.start(**settings)
+    survivor.put(range(50))
+    with Client(survivor.daemon.socket_path, timeout=30) as client:
+        client.namespace("survivor", block_bytes=BLOCK_BYTES, model="m").flush()
+    survivor.kill()
+    survivor.start(**settings)
+    assert survivor.found(range(50)) == list(range(50))
+    assert survivor.stats()["found_ssd"] == 50
+
+
+def test_scrub_findsTheDamagedBlock_beforeAnybodyAsks(survivor: Survivor) -> None:
+    settings = {"host__keep": "0", "ssd__scrub_bytes_per_second": "1GiB"}
+    survivor.start(**settings)
+    survivor.put(range(20))
+    with Client(survivor.daemon.socket_path, timeout=30) as client:
+        client.namespace("survivor", block_bytes=BLOCK_BYTES, model="m").flush()
+    survivor.kill()
+    damage(survivor)
+    survivor.start(**settings)
+    assert eventually(lambda: survivor.stats()["scrubbed"] >= 2 * 20)
+    stats = survivor.stats()
+    assert stats["scrubbed_corrupt"] == 1
+    assert stats["promotions"] == 0
+    assert len(survivor.found(range(20))) == 19
+    assert survivor.stats()["corrupt"] == stats["corrupt"]
+
+
+def test_writeLimit_holds_andNothingIsLost(survivor: Survivor) -> None:
+    # Of which the share of an hour may be written at once.
+    survivor.start(ssd__write_bytes_per_day="64MiB", ssd__admission="all")
+    numbers = range(150)
+    survivor.put(numbers)
+    assert survivor.found(numbers) == list(numbers)
+    written = survivor.stats()["ssd_written_bytes"]
+    assert 0 < written <= 4 << 20
 
 
 def test_rocksdb_memoryGone_whatWasFlushedIsFoundAgain(survivor: Survivor) -> None:
@@ -243,11 +308,7 @@ def test_ssdFileDamaged_blockIsAMiss_neverWrongBytes(survivor: Survivor) -> None
     with Client(survivor.daemon.socket_path, timeout=30) as client:
         client.namespace("survivor", block_bytes=BLOCK_BYTES, model="m").flush()
     survivor.kill()
-    with open(next((survivor.daemon.folder / "ssd").glob("slots-0000.dat")), "r+b") as file:
-        file.seek(4096 + 100_000)
-        byte = file.read(1)
-        file.seek(-1, os.SEEK_CUR)
-        file.write(bytes([byte[0] ^ 1]))
+    damage(survivor)
     survivor.start(host__keep="0")
     assert len(survivor.found(range(100))) == 99
     assert survivor.stats()["corrupt"] == 1
