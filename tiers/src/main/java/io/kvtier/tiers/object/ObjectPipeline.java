@@ -173,6 +173,11 @@ public final class ObjectPipeline extends QueuedPipeline {
     return loads.breaker.state(clock.getAsLong()) != CircuitBreaker.State.OPEN;
   }
 
+  /** Whether a store would be tried now; from any thread, a little late. */
+  public boolean takesStores() {
+    return stores.breaker.state(clock.getAsLong()) != CircuitBreaker.State.OPEN;
+  }
+
   private void add(ObjectCounter counter, long count) {
     adder(counter).add(count);
   }

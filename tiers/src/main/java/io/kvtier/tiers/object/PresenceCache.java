@@ -5,9 +5,14 @@ import com.github.benmanes.caffeine.cache.Caffeine;
 import com.github.benmanes.caffeine.cache.Expiry;
 import com.github.benmanes.caffeine.cache.Ticker;
 import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.Executor;
+import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What is known of the presence of objects without asking: what was stored, loaded or looked for
@@ -31,6 +36,9 @@ public final class PresenceCache {
     UNKNOWN
   }
 
+  /** One on its way, and who wants to know. */
+  private record Probe(String name, List<Consumer<Presence>> waiting) {}
+
   private final Cache<ObjectKey, Presence> known;
   private final ObjectStore store;
   private final int probesMax;
@@ -38,9 +46,10 @@ public final class PresenceCache {
   private final long probeTimeoutNs;
 
   private final Object lock = new Object();
-  private final Map<ObjectKey, String> probing = new LinkedHashMap<>();
+  private final Map<ObjectKey, Probe> probing = new LinkedHashMap<>();
   private final ArrayDeque<ObjectKey> waiting = new ArrayDeque<>();
   private int underWay;
+  private boolean beginning;
 
   /**
    * Knows nothing.
@@ -68,7 +77,8 @@ public final class PresenceCache {
         java.util.concurrent.ForkJoinPool.commonPool());
   }
 
-  PresenceCache(
+  /** With a clock of one's own, and an executor for what the cache does beside. */
+  public PresenceCache(
       ObjectStore store,
       long bytesMax,
       long presentNs,
@@ -126,6 +136,11 @@ public final class PresenceCache {
     known.invalidate(key);
   }
 
+  /** Nothing that was known holds any longer. */
+  public void forgetAll() {
+    known.invalidateAll();
+  }
+
   /** About how many keys are known. */
   public long size() {
     return known.estimatedSize();
@@ -137,57 +152,86 @@ public final class PresenceCache {
   }
 
   /**
-   * Has the presence of objects found out in the background, as far as it is not known or being
-   * found out. Beyond the bound on those that wait, keys are left unknown.
+   * Has the presence of an object found out in the background, unless it is known or being found
+   * out. Beyond the bound on those that wait, it is left unknown.
    *
-   * @param names of the objects, by their keys
-   * @return how many are on their way now
+   * @param name of the object
+   * @return whether it will be known soon, or is
    */
-  public int probe(Map<ObjectKey, String> names) {
+  public boolean probe(ObjectKey key, String name) {
+    return probe(key, name, null);
+  }
+
+  /**
+   * The same, and tells: what is found, or UNKNOWN where the store does not answer in time.
+   *
+   * @param whenFound called on any thread, at once where it is known
+   * @return false when too many wait already: nobody will be told
+   */
+  public boolean probe(ObjectKey key, String name, @Nullable Consumer<Presence> whenFound) {
+    Presence presence = lookup(key);
+    if (presence != Presence.UNKNOWN) {
+      if (whenFound != null) {
+        whenFound.accept(presence);
+      }
+      return true;
+    }
     synchronized (lock) {
-      for (Map.Entry<ObjectKey, String> entry : names.entrySet()) {
+      Probe probe = probing.get(key);
+      if (probe == null) {
         if (waiting.size() == waitingMax) {
-          break;
+          return false;
         }
-        if (lookup(entry.getKey()) == Presence.UNKNOWN
-            && probing.putIfAbsent(entry.getKey(), entry.getValue()) == null) {
-          waiting.addLast(entry.getKey());
-        }
+        probe = new Probe(name, new ArrayList<>(1));
+        probing.put(key, probe);
+        waiting.addLast(key);
+      }
+      if (whenFound != null) {
+        probe.waiting.add(whenFound);
       }
     }
     beginProbes();
-    synchronized (lock) {
-      return probing.size();
-    }
+    return true;
   }
 
   private void beginProbes() {
     while (true) {
       ObjectKey key;
-      String name;
+      Probe probe;
       synchronized (lock) {
-        if (underWay == probesMax || waiting.isEmpty()) {
+        if (beginning || underWay == probesMax || waiting.isEmpty()) {
           return;
         }
+        // A store may answer at once: who comes back here then leaves the rest to this loop.
+        beginning = true;
         key = waiting.removeFirst();
-        name = probing.getOrDefault(key, "");
+        probe = Objects.requireNonNull(probing.get(key));
         underWay++;
       }
-      store.head(name, probeTimeoutNs).whenEnded(result -> onProbed(key, result));
+      store.head(probe.name, probeTimeoutNs).whenEnded(result -> onProbed(key, result));
+      synchronized (lock) {
+        beginning = false;
+      }
     }
   }
 
   private void onProbed(ObjectKey key, StoreResult result) {
-    switch (result) {
-      case StoreResult.Done _ -> present(key);
-      case StoreResult.Absent _ -> absent(key);
-      // Unknown as before; whoever asks again has it probed again.
-      default -> {}
+    Presence found =
+        switch (result) {
+          case StoreResult.Done _ -> Presence.PRESENT;
+          case StoreResult.Absent _ -> Presence.ABSENT;
+          // As before; whoever asks again has it probed again.
+          default -> Presence.UNKNOWN;
+        };
+    if (found != Presence.UNKNOWN) {
+      known.put(key, found);
     }
+    Probe probe;
     synchronized (lock) {
       underWay--;
-      probing.remove(key);
+      probe = Objects.requireNonNull(probing.remove(key));
     }
+    probe.waiting.forEach(one -> one.accept(found));
     beginProbes();
   }
 }

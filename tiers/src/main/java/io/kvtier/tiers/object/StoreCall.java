@@ -43,7 +43,7 @@ public final class StoreCall {
   StoreCall() {}
 
   /** A call that is over before it began. */
-  static StoreCall of(StoreResult result) {
+  public static StoreCall of(StoreResult result) {
     StoreCall call = new StoreCall();
     call.end(result);
     return call;

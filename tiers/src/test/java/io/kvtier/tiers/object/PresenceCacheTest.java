@@ -4,9 +4,9 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.tiers.object.PresenceCache.Presence;
-import java.util.HashMap;
+import java.util.ArrayList;
 import java.util.HashSet;
-import java.util.Map;
+import java.util.List;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 
@@ -30,12 +30,13 @@ final class PresenceCacheTest {
     return ObjectKey.of(1, 2, key, 32, 0);
   }
 
-  private static Map<ObjectKey, String> keys(int from, int to) {
-    Map<ObjectKey, String> keys = new HashMap<>();
+  /** How many of the keys were taken. */
+  private static int probe(PresenceCache cache, int from, int to) {
+    int taken = 0;
     for (int i = from; i < to; i++) {
-      keys.put(key(i), "k" + i);
+      taken += cache.probe(key(i), "k" + i) ? 1 : 0;
     }
-    return keys;
+    return taken;
   }
 
   @Test
@@ -70,8 +71,8 @@ final class PresenceCacheTest {
     PresenceCache cache = cache(1 << 20, 2);
     store.objects.put("k1", new byte[10]);
     cache.present(key(0));
-    assertEquals(4, cache.probe(keys(0, 5)));
-    assertEquals(4, cache.probe(keys(0, 5)));
+    assertEquals(5, probe(cache, 0, 5));
+    assertEquals(5, probe(cache, 0, 5));
     assertEquals(2, store.asked.size());
     Set<String> asked = new HashSet<>();
     while (!store.asked.isEmpty()) {
@@ -81,22 +82,47 @@ final class PresenceCacheTest {
     assertEquals(Set.of("k1", "k2", "k3", "k4"), asked);
     assertEquals(Presence.PRESENT, cache.lookup(key(1)));
     assertEquals(Presence.ABSENT, cache.lookup(key(2)));
-    assertEquals(0, cache.probe(keys(0, 5)));
+    assertEquals(5, probe(cache, 0, 5));
+    assertEquals(0, store.asked.size());
+  }
+
+  @Test
+  void probe_whoWantsToKnow_isTold() {
+    PresenceCache cache = cache(1 << 20, 2);
+    store.objects.put("k1", new byte[10]);
+    cache.absent(key(0));
+    List<String> told = new ArrayList<>();
+    for (int i = 0; i < 3; i++) {
+      int number = i;
+      assertTrue(cache.probe(key(i), "k" + i, found -> told.add(number + " " + found)));
+      assertTrue(cache.probe(key(i), "k" + i, found -> told.add(number + " too " + found)));
+    }
+    assertEquals(List.of("0 ABSENT", "0 too ABSENT"), told);
+    while (!store.asked.isEmpty()) {
+      store.answer();
+    }
+    assertEquals(
+        List.of(
+            "0 ABSENT", "0 too ABSENT", "1 PRESENT", "1 too PRESENT", "2 ABSENT", "2 too ABSENT"),
+        told);
   }
 
   @Test
   void probe_moreThanCanWait_leavesTheRestUnknown() {
     PresenceCache cache = cache(1 << 20, 2);
-    assertEquals(32, cache.probe(keys(0, 1000)));
+    assertEquals(2 + 32, probe(cache, 0, 1000));
   }
 
   @Test
   void probe_storeFails_isUnknownAndCanBeProbedAgain() {
     PresenceCache cache = cache(1 << 20, 2);
-    cache.probe(keys(1, 2));
+    List<Presence> told = new ArrayList<>();
+    cache.probe(key(1), "k1", told::add);
     store.next().call().end(new StoreResult.Unavailable("down"));
+    assertEquals(List.of(Presence.UNKNOWN), told);
     assertEquals(Presence.UNKNOWN, cache.lookup(key(1)));
-    assertEquals(1, cache.probe(keys(1, 2)));
+    cache.probe(key(1), "k1");
+    assertEquals(1, store.asked.size());
   }
 
   @Test
