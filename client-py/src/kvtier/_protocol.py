@@ -135,6 +135,13 @@ COUNTERS = (
     "found_untrue",
     "scrubbed",
     "scrubbed_corrupt",
+    "hits_object",
+    "object_fetched",
+    "object_stored",
+    "spilled",
+    "object_errors",
+    "object_read_bytes",
+    "object_written_bytes",
 )
 """The daemon's counters, in their order in its region."""
 

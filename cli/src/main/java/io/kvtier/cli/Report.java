@@ -54,6 +54,11 @@ record Report(JsonObject json) {
     return objects(json, "tiers").stream().map(Tier::new).toList();
   }
 
+  /** The object tier; null where there is none. */
+  @Nullable JsonObject object() {
+    return json.get("object") instanceof JsonObject object ? object : null;
+  }
+
   List<Namespace> namespaces() {
     return objects(json, "namespaces").stream().map(Namespace::new).toList();
   }

@@ -62,7 +62,21 @@ final class StatusCommand extends DaemonCommand {
               + " blocks");
     }
     Map<String, Long> counters = report.counters();
-    long hits = counters.getOrDefault("hits_host", 0L) + counters.getOrDefault("hits_ssd", 0L);
+    JsonObject object = report.object();
+    if (object != null) {
+      line(
+          pad("object")
+              + object.getString("store", "?")
+              + (object.getBoolean("takes_loads", true) ? "" : ", does not answer: gets are misses")
+              + (object.getBoolean("takes_stores", true) ? "" : ", takes nothing")
+              + ", "
+              + Units.count(object.getLong("stored", 0))
+              + " blocks stored since the start");
+    }
+    long hits =
+        counters.getOrDefault("hits_host", 0L)
+            + counters.getOrDefault("hits_ssd", 0L)
+            + counters.getOrDefault("hits_object", 0L);
     long asked = counters.getOrDefault("acquire_blocks", 0L);
     line(pad("namespaces") + report.namespaces().size());
     line(pad("sessions") + report.otherClients());

@@ -55,6 +55,11 @@ final class TiersCommand extends DaemonCommand {
             Units.count(sizeClass.getLong("slots_free", 0)));
       }
     }
+    JsonObject object = report.object();
+    if (object != null) {
+      // Nobody knows how many others have stored.
+      tiers.row("object", "-", "-", "-", "-", "-", "-", "-", object.getString("store", "?"));
+    }
     tiers.lines().forEach(this::line);
     if (!classes.isEmpty()) {
       line("");

@@ -87,6 +87,7 @@ public final class Daemon implements AutoCloseable {
                 doorbell,
                 Daemon::stopBroken));
     SsdTier ssdTier = keep(new SsdTier(ssd, SLOT_ALIGNMENT, doorbell, Daemon::stopBroken));
+    ObjectTier objectTier = keep(new ObjectTier(config.object(), doorbell, Daemon::stopBroken));
     String directories =
         ssd.directories().stream().map(Path::toString).collect(Collectors.joining(", "));
     IndexAgent index =
@@ -109,6 +110,7 @@ public final class Daemon implements AutoCloseable {
                 directories,
                 ssdTier.engine(),
                 ssdTier.isDirect(),
+                objectTier.forIndex(),
                 counters),
             new IndexAgent.Limits(
                 limits.sessionsMax() + (config.grpc().enabled() ? config.grpc().threads() : 0),

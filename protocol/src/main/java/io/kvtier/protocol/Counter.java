@@ -57,7 +57,14 @@ public enum Counter {
   FOUND_SSD("found_ssd", "blocks that the start found on SSD, from before"),
   FOUND_UNTRUE("found_untrue", "rows that the start found and that could not be true any more"),
   SCRUBBED("scrubbed", "copies on SSD read and verified in the background"),
-  SCRUBBED_CORRUPT("scrubbed_corrupt", "of these, damaged, and dropped");
+  SCRUBBED_CORRUPT("scrubbed_corrupt", "of these, damaged, and dropped"),
+  HITS_OBJECT("hits_object", "blocks asked for by gets and served from the object tier"),
+  OBJECT_FETCHED("object_fetched", "blocks read from the object tier to host"),
+  OBJECT_STORED("object_stored", "blocks written to the object tier, or found there when written"),
+  SPILLED("spilled", "of these, blocks that fell out of the SSD tier"),
+  OBJECT_ERRORS("object_errors", "reads and writes of objects that failed, or took too long"),
+  OBJECT_READ_BYTES("object_read_bytes", "bytes of blocks read from the object tier"),
+  OBJECT_WRITTEN_BYTES("object_written_bytes", "bytes of blocks written to the object tier");
 
   private final String key;
   private final String meaning;

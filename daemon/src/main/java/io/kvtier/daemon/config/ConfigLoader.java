@@ -5,12 +5,17 @@ import io.kvtier.policies.AdmissionPolicies;
 import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.protocol.SocketPaths;
 import io.kvtier.tiers.codec.BlockCodecs;
+import io.kvtier.tiers.object.ObjectPipelineOptions;
+import io.kvtier.tiers.object.PresenceCache;
+import io.kvtier.tiers.object.S3Options;
 import io.kvtier.tiers.ssd.SsdEngine;
 import java.io.IOException;
 import java.io.InputStream;
+import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
@@ -30,6 +35,11 @@ import org.jspecify.annotations.Nullable;
 public final class ConfigLoader {
   private static final String DEFAULTS = "/kvtier.yaml";
   private static final long MIB = 1L << 20;
+
+  // Second tries of requests to the object store: each first one pays for a tenth of one, and so
+  // many are saved.
+  private static final double RETRIES_SHARE = 0.1;
+  private static final int RETRIES_SAVED = 20;
 
   private final Map<String, Value> values;
   private final Map<String, Value> defaults;
@@ -108,7 +118,7 @@ public final class ConfigLoader {
   // ------------------------------------------------------------------------------------------------
 
   private KvtierdConfig build() {
-    return new KvtierdConfig(socket(), host(), ssd(), copy(), limits(), grpc());
+    return new KvtierdConfig(socket(), host(), ssd(), object(), copy(), limits(), grpc());
   }
 
   private KvtierdConfig.SocketConfig socket() {
@@ -129,7 +139,7 @@ public final class ConfigLoader {
     String policy = policy("host.policy");
     double free = get("host.free_target", Double::parseDouble, "a fraction such as 0.02");
     require("host.free_target", free >= 0 && free <= 0.25, "0 to 0.25");
-    long keep = get("host.keep", ConfigLoader::keep, "a duration such as 10min, or 0");
+    long keep = get("host.keep", ConfigLoader::orNever, "a duration such as 10min, or 0");
     Path directory = get("host.directory", Path::of, "a path");
     KvtierdConfig.HostLedger ledger =
         get("host.ledger", ConfigLoader::hostLedger, "mapped or chronicle");
@@ -177,6 +187,141 @@ public final class ConfigLoader {
         number("ssd.queue_depth", 1, 65536));
   }
 
+  private KvtierdConfig.ObjectConfig object() {
+    long present = duration("object.present_for");
+    long absent = duration("object.absent_for");
+    requireAtMost("object.absent_for", absent, "object.present_for", present);
+    return new KvtierdConfig.ObjectConfig(
+        objectPlace(),
+        admission("object.admission"),
+        objectPipeline(),
+        size("object.presence_bytes", PresenceCache.BYTES_PER_KEY, 1L << 40),
+        present,
+        absent,
+        number("object.probes", 1, 4096),
+        duration("object.probe_timeout"),
+        size("object.spill_bytes", 0, 1L << 40));
+  }
+
+  private ObjectPipelineOptions objectPipeline() {
+    int callsMax = number("object.calls_max", 1, 4096);
+    int calls = number("object.calls", 1, 4096);
+    int callsMin = number("object.calls_min", 1, 4096);
+    require("object.calls", calls <= callsMax, "at most object.calls_max");
+    require("object.calls_min", callsMin <= calls, "at most object.calls");
+    if (mistaken.contains("object.calls") || mistaken.contains("object.calls_min")) {
+      callsMin = 1;
+      calls = 1;
+    }
+    String codec = text("object.codec");
+    var _ = get("object.codec", BlockCodecs::create, "none, zstd or planes, with /LEVEL if wanted");
+    return new ObjectPipelineOptions(
+        number("object.queue_depth", 2, 65536),
+        number("object.threads", 1, 256),
+        mistaken.contains("object.codec") ? text("object.codec") : codec,
+        duration("object.load_timeout"),
+        duration("object.store_timeout"),
+        calls,
+        callsMin,
+        callsMax,
+        size("object.load_bytes_per_second", 0, 1L << 50),
+        size("object.store_bytes_per_second", 0, 1L << 50),
+        get("object.hedge_after", ConfigLoader::orNever, "a duration such as 200ms, or 0"),
+        new ObjectPipelineOptions.Breaker(
+            number("object.breaker_failures", 1, 1 << 20),
+            duration("object.breaker_open"),
+            duration("object.breaker_open_max")),
+        new ObjectPipelineOptions.Retry(
+            number("object.tries", 1, 100),
+            duration("object.retry_rest"),
+            duration("object.retry_rest_max"),
+            RETRIES_SHARE,
+            RETRIES_SAVED));
+  }
+
+  private KvtierdConfig.ObjectPlace objectPlace() {
+    return switch (get("object.store", ConfigLoader::objectStore, "none, s3 or folder")) {
+      case "s3" -> new KvtierdConfig.ObjectPlace.S3(s3());
+      case "folder" -> {
+        require(
+            "object.folder",
+            !text("object.folder").isEmpty(),
+            "the path of a folder, where object.store is folder");
+        yield new KvtierdConfig.ObjectPlace.Folder(get("object.folder", Path::of, "a path"));
+      }
+      default -> new KvtierdConfig.ObjectPlace.None();
+    };
+  }
+
+  private static String objectStore(String text) {
+    if (!List.of("none", "s3", "folder").contains(text)) {
+      throw new IllegalArgumentException();
+    }
+    return text;
+  }
+
+  private S3Options s3() {
+    require(
+        "object.s3.bucket",
+        !text("object.s3.bucket").isEmpty(),
+        "the name of a bucket, where object.store is s3");
+    URI endpoint = uri("object.s3.endpoint");
+    S3Options.Addressing addressing =
+        get(
+            "object.s3.addressing",
+            text -> addressing(text, endpoint != null),
+            "auto, path or virtual");
+    S3Options.ChecksumMode checksums =
+        get("object.s3.checksums", ConfigLoader::checksums, "when_required or when_supported");
+    try {
+      return new S3Options(
+          endpoint,
+          text("object.s3.region"),
+          mistaken.contains("object.s3.bucket") ? "mistaken" : text("object.s3.bucket"),
+          text("object.s3.prefix"),
+          addressing,
+          text("object.s3.profile"),
+          new S3Options.Writing(
+              text("object.s3.encryption"),
+              text("object.s3.kms_key"),
+              text("object.s3.storage_class")),
+          checksums,
+          Duration.ofNanos(duration("object.s3.connect_timeout")),
+          Duration.ofNanos(duration("object.s3.idle_timeout")),
+          uri("object.s3.proxy"),
+          number("object.s3.connections", 1, 65536));
+    } catch (IllegalArgumentException e) {
+      problems.add(value(values, "object.store").where() + ": object.s3: " + e.getMessage());
+      return S3Options.of(null, "us-east-1", "mistaken");
+    }
+  }
+
+  private @Nullable URI uri(String key) {
+    String text = text(key);
+    return text.isEmpty() ? null : get(key, URI::create, "a URI such as http://localhost:9000");
+  }
+
+  private static S3Options.Addressing addressing(String text, boolean hasEndpoint) {
+    return switch (text) {
+      case "auto" -> hasEndpoint ? S3Options.Addressing.PATH : S3Options.Addressing.VIRTUAL;
+      case "path" -> S3Options.Addressing.PATH;
+      case "virtual" -> S3Options.Addressing.VIRTUAL;
+      default -> throw new IllegalArgumentException();
+    };
+  }
+
+  private static S3Options.ChecksumMode checksums(String text) {
+    return switch (text) {
+      case "when_required" -> S3Options.ChecksumMode.WHEN_REQUIRED;
+      case "when_supported" -> S3Options.ChecksumMode.WHEN_SUPPORTED;
+      default -> throw new IllegalArgumentException();
+    };
+  }
+
+  private static long orNever(String text) {
+    return text.equals("0") ? 0 : Units.nanoseconds(text);
+  }
+
   private static boolean survivesPowerLoss(String text) {
     return switch (text) {
       case "kill" -> false;
@@ -191,10 +336,6 @@ public final class ConfigLoader {
       case "chronicle" -> KvtierdConfig.HostLedger.CHRONICLE;
       default -> throw new IllegalArgumentException(text);
     };
-  }
-
-  private static long keep(String text) {
-    return text.equals("0") ? 0 : Units.nanoseconds(text);
   }
 
   private Path path(String key, String text) {

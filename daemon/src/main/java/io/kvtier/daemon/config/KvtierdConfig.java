@@ -1,6 +1,8 @@
 package io.kvtier.daemon.config;
 
 import io.kvtier.tiers.codec.BlockCodec;
+import io.kvtier.tiers.object.ObjectPipelineOptions;
+import io.kvtier.tiers.object.S3Options;
 import io.kvtier.tiers.ssd.SsdEngine;
 import java.nio.file.Path;
 import java.util.List;
@@ -13,6 +15,7 @@ public record KvtierdConfig(
     SocketConfig socket,
     HostConfig host,
     SsdConfig ssd,
+    ObjectConfig object,
     CopyConfig copy,
     LimitsConfig limits,
     GrpcConfig grpc) {
@@ -75,6 +78,38 @@ public record KvtierdConfig(
       return (int) (bytes / (engine == SsdEngine.ROCKSDB ? 2 : 1) / fileBytes);
     }
   }
+
+  /** Where objects are kept. */
+  public sealed interface ObjectPlace {
+    /** Nowhere: there is no such tier. */
+    record None() implements ObjectPlace {}
+
+    /** In a folder. */
+    record Folder(Path path) implements ObjectPlace {}
+
+    /** By a server that speaks S3. */
+    record S3(S3Options options) implements ObjectPlace {}
+  }
+
+  /**
+   * The object tier.
+   *
+   * @param presenceBytes memory for what is known to be there, or not
+   * @param presentNs for how long what is there is believed to be
+   * @param absentNs the same of what is not
+   * @param probes keys that are looked for at a time
+   * @param spillBytes memory for blocks on their way from SSD
+   */
+  public record ObjectConfig(
+      ObjectPlace place,
+      String admission,
+      ObjectPipelineOptions pipeline,
+      long presenceBytes,
+      long presentNs,
+      long absentNs,
+      int probes,
+      long probeTimeoutNs,
+      long spillBytes) {}
 
   /** The pipeline that makes checksums. */
   public record CopyConfig(int threads, int queueDepth, int inlineBytes) {}

@@ -18,7 +18,7 @@ import org.jspecify.annotations.Nullable;
 final class Admin {
   private static final String USAGE =
       "expected 'policy TIER NAME', where TIER is host or ssd and NAME is an eviction policy,"
-          + " 'admission ssd NAME', 'trace record REQUESTS FILE' or 'trace stop'";
+          + " 'admission TIER NAME', where TIER is ssd or object, 'trace record REQUESTS FILE' or 'trace stop'";
 
   /** How a command ended. */
   record Answer(Status status, String text) {}
@@ -51,8 +51,8 @@ final class Admin {
     if (words.length == 3 && words[0].equals("policy")) {
       return setPolicy(words[1].toLowerCase(Locale.ROOT), words[2]);
     }
-    if (words.length == 3 && words[0].equals("admission") && words[1].equals("ssd")) {
-      return setAdmission(words[2]);
+    if (words.length == 3 && words[0].equals("admission")) {
+      return setAdmission(words[1].toLowerCase(Locale.ROOT), words[2]);
     }
     if (words.length >= 4 && words[0].equals("trace") && words[1].equals("record")) {
       return record(words[2], command.strip().split("\\s+", 4)[3]);
@@ -132,15 +132,24 @@ final class Admin {
             + (summary.failed() ? "; the file could not be written to its end" : ""));
   }
 
-  private Answer setAdmission(String specification) {
-    Ingestion ingestion = store.ingestion();
+  private Answer setAdmission(String tier, String specification) {
+    Ingestion ingestion =
+        switch (tier) {
+          case "ssd" -> store.ingestion();
+          case "object" -> store.objectMoves().ingestion();
+          default -> null;
+        };
+    if (ingestion == null) {
+      return new Answer(Status.INVALID_ARGUMENT, "there is no tier '" + tier + "': ssd or object");
+    }
     String before = ingestion.admissionName();
     try {
       ingestion.swapAdmission(specification);
     } catch (IllegalArgumentException e) {
       return new Answer(Status.INVALID_ARGUMENT, String.valueOf(e.getMessage()));
     }
-    return new Answer(Status.OK, "ssd admission: " + before + " -> " + ingestion.admissionName());
+    return new Answer(
+        Status.OK, tier + " admission: " + before + " -> " + ingestion.admissionName());
   }
 
   private Answer setPolicy(String tier, String specification) {

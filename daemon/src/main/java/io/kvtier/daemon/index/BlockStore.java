@@ -58,13 +58,15 @@ final class BlockStore implements Mover.Listener {
   private final SsdLanes lanes;
   private final HostRows hostRows;
   private final Ingestion ingestion;
+  private final ObjectLine objects;
+  private final ObjectMoves objectMoves;
   private final WriteBudget budget;
   private final Scrubber scrubber;
   private final LongQueue checksumBacklog;
   private final ClassQueues promotions;
   private final ClassQueues.Server servePromotion = this::servePromotion;
   private final IntConsumer evictFromHost = this::evictFromHost;
-  private final IntConsumer dropSsdCopy = this::dropSsdCopy;
+  private final IntConsumer evictFromSsd = this::evictFromSsd;
   private final VictimFilter onlyOnSsd;
   private final VictimFilter anyOnHost;
 
@@ -91,10 +93,11 @@ final class BlockStore implements Mover.Listener {
             context.ssdPolicy(),
             this::blockBytes,
             new SsdRows());
-    this.ingestion =
-        new Ingestion(this, directory, host, ssd, context.ssdAdmission(), context.counters());
+    this.ingestion = new Ingestion(new SsdTarget(), directory, host, context.ssdAdmission());
     directory.watch(this::recount);
-    this.mover = new Mover(context, limits, namespaces, host, ssd, this);
+    this.objects = new ObjectLine(context.objects(), directory, namespaces);
+    this.objectMoves = new ObjectMoves(this, objects, context);
+    this.mover = new Mover(context, limits, namespaces, host, ssd, this, objectMoves);
     this.lanes = mover.lanes();
     this.budget = new WriteBudget(limits.ssdWriteBytesPerDay());
     this.scrubber = new Scrubber(directory, ssd, mover, limits.scrubBytesPerSecond());
@@ -124,6 +127,39 @@ final class BlockStore implements Mover.Listener {
     }
   }
 
+  /** SSD as the tier that blocks of the host tier are copied to. */
+  private final class SsdTarget implements Ingestion.Target {
+    @Override
+    public boolean isConfigured() {
+      return ssd.isConfigured();
+    }
+
+    @Override
+    public int blocksMax() {
+      return ssd.blocksMax();
+    }
+
+    @Override
+    public boolean lacks(int block) {
+      return ssd.state(block) == CopyState.NONE && hasSsdClass(block);
+    }
+
+    @Override
+    public boolean isFull(int block) {
+      return ssd.slots().unassignedRegions() == 0 && ssd.slots().freeOfClass(ssdClass(block)) == 0;
+    }
+
+    @Override
+    public boolean start(int block) {
+      return startStore(block, false);
+    }
+
+    @Override
+    public boolean mayStartSoon() {
+      return mayStoreSoon();
+    }
+  }
+
   TierLine host() {
     return host;
   }
@@ -134,6 +170,20 @@ final class BlockStore implements Mover.Listener {
 
   Ingestion ingestion() {
     return ingestion;
+  }
+
+  Mover mover() {
+    return mover;
+  }
+
+  /** What is known of the object tier. */
+  ObjectLine objects() {
+    return objects;
+  }
+
+  /** How blocks come from there, and get there. */
+  ObjectMoves objectMoves() {
+    return objectMoves;
   }
 
   private void recount(int block) {
@@ -147,9 +197,19 @@ final class BlockStore implements Mover.Listener {
     return host.isResident(block) || ssd.isResident(block);
   }
 
+  /** Whether there is anything to delete: visible, or on its way from the object tier. */
+  boolean canBeDeleted(int block) {
+    return isVisible(block) || directory.has(Directory.FLAG_FETCHING, block);
+  }
+
   /** The expected time to read that many bytes from SSD, ns, as measured. */
   long estimatedSsdReadNs(long bytes) {
     return mover.estimatedSsdReadNs(bytes);
+  }
+
+  /** The expected time to read that many objects, ns, as measured. */
+  long estimatedFetchNs(int blocks) {
+    return mover.estimatedFetchNs(blocks);
   }
 
   /** The SSD size class of blocks of that many bytes; NONE when they can't go there. */
@@ -244,10 +304,13 @@ final class BlockStore implements Mover.Listener {
     becomeResident(block);
   }
 
-  private void becomeResident(int block) {
+  /** A copy is in its host slot, and verified. */
+  void becomeResident(int block) {
     int length = blockBytes(block);
     host.becomeResident(block);
+    directory.clearHits(block);
     ingestion.inserted(block);
+    objectMoves.inserted(block);
     counters.add(Counter.HOST_WRITTEN_BYTES, length);
     listener.onHostSettled(block, Status.OK);
   }
@@ -258,7 +321,9 @@ final class BlockStore implements Mover.Listener {
   void lease(int block) {
     directory.addHolds(block, 1);
     host.hit(block);
-    ingestion.used(block);
+    int hits = directory.addHit(block);
+    ingestion.used(block, hits);
+    objectMoves.ingestion().used(block, hits);
   }
 
   /** A client holds a block, wherever it is. */
@@ -283,18 +348,33 @@ final class BlockStore implements Mover.Listener {
   }
 
   /**
-   * Brings a block that is only on SSD to the host tier, now or as soon as there is room.
+   * Brings a block that is only on SSD to the host tier, now or as soon as there is room. Where its
+   * device is fenced, it may come from the object tier.
    *
    * @param prefetch whether it is wanted even when nobody waits for it
-   * @return false when too many wait already, or the device is fenced
+   * @return false when too many wait already, or there is no way
    */
   boolean promote(int block, int priority, boolean prefetch) {
-    if (promotions.isFull() || !lanes.of(block).fence().isOpen()) {
+    boolean isOpen = lanes.of(block).fence().isOpen();
+    boolean isObject = directory.has(Directory.FLAG_OBJECT, block) && objects.isOpen();
+    if (!mayPromote() || !(isOpen || isObject)) {
       return false;
     }
     directory.addUses(block, 1);
     host.setState(block, CopyState.STAGING);
+    directory.set(Directory.FLAG_FETCHING, block, !isOpen);
     ssd.hit(block);
+    enqueuePromotion(block, priority, prefetch);
+    return true;
+  }
+
+  /** Whether another block could wait for its host slot. */
+  boolean mayPromote() {
+    return !promotions.isFull();
+  }
+
+  /** Loads a block that has no slot yet, now or as soon as there is room. */
+  void enqueuePromotion(int block, int priority, boolean prefetch) {
     int sizeClass = hostClass(block);
     if (promotions.waiting(sizeClass) > 0 || !startLoad(block, priority)) {
       long item = (prefetch ? PREFETCHED : 0) | (long) priority << 32 | block;
@@ -302,17 +382,18 @@ final class BlockStore implements Mover.Listener {
         throw new IllegalStateException("the queue of promotions was not full");
       }
     }
-    return true;
   }
 
   private boolean servePromotion(long item) {
     int block = (int) item;
     if (host.state(block) == CopyState.LEAVING) {
+      directory.set(Directory.FLAG_FETCHING, block, false);
       endUse(block);
       return true;
     }
     if ((item & PREFETCHED) == 0 && !listener.isAwaited(block)) {
       // Whoever asked has gone.
+      directory.set(Directory.FLAG_FETCHING, block, false);
       host.setState(block, CopyState.NONE);
       endUse(block);
       return true;
@@ -321,7 +402,8 @@ final class BlockStore implements Mover.Listener {
   }
 
   private boolean startLoad(int block, int priority) {
-    if (!mover.canLoad(block)) {
+    boolean isFetch = directory.has(Directory.FLAG_FETCHING, block);
+    if (isFetch ? !mover.canMoveObject() : !mover.canLoad(block)) {
       return false;
     }
     int sizeClass = hostClass(block);
@@ -331,7 +413,7 @@ final class BlockStore implements Mover.Listener {
         return false;
       }
     }
-    if (!mover.load(block, priority)) {
+    if (!(isFetch ? mover.fetch(block, priority) : mover.load(block, priority))) {
       // Making room may have filled the queue with stores.
       host.takeBack(block);
       return false;
@@ -356,16 +438,41 @@ final class BlockStore implements Mover.Listener {
       if (status != Status.CORRUPT) {
         lanes.of(block).fence().failed(clock.getAsLong());
       }
+      if (!isLeaving && fetchInstead(block)) {
+        return;
+      }
       host.free(block);
       if (!isLeaving) {
         // What can't be read is not there: out of sight before those who wait are told.
         ssd.leave(block);
-        forget(block);
         counters.add(Counter.DROPPED, 1);
-        listener.onHostSettled(block, Status.MISS);
+        missed(block);
       }
     }
     endUse(block);
+  }
+
+  /** A block can't be read from SSD: where it is an object, too, that is read. */
+  private boolean fetchInstead(int block) {
+    if (!directory.has(Directory.FLAG_OBJECT, block)
+        || !objects.isOpen()
+        || !mover.fetch(block, RequestDescriptor.PRIORITY_HIGH)) {
+      return false;
+    }
+    directory.set(Directory.FLAG_FETCHING, block, true);
+    ssd.leave(block);
+    return true;
+  }
+
+  /**
+   * A block that was to come does not: those who wait are told, and nobody finds it any more, but
+   * for one that still stands on a device that can't be asked now.
+   */
+  void missed(int block) {
+    if (!ssd.isResident(block)) {
+      forget(block);
+    }
+    listener.onHostSettled(block, Status.MISS);
   }
 
   @Override
@@ -380,12 +487,19 @@ final class BlockStore implements Mover.Listener {
     } else if (status == Status.CORRUPT) {
       counters.add(Counter.CORRUPT, 1);
       counters.add(Counter.SCRUBBED_CORRUPT, 1);
-      dropScrubbed(block);
+      loseSsdCopy(block);
     }
     endUse(block);
   }
 
-  private void dropScrubbed(int block) {
+  /** A block's copy on SSD turned out to be damaged; it is counted already. */
+  void dropDamagedOnSsd(int block) {
+    directory.addUses(block, 1);
+    loseSsdCopy(block);
+    endUse(block);
+  }
+
+  private void loseSsdCopy(int block) {
     switch (host.state(block)) {
       case NONE -> {
         if (ssd.isResident(block)) {
@@ -401,7 +515,7 @@ final class BlockStore implements Mover.Listener {
 
   // ---- deletion
 
-  /** A client deletes a block. */
+  /** A client deletes a block here; its object is another matter. */
   void delete(int block) {
     counters.add(Counter.DELETED, 1);
     remove(block);
@@ -442,7 +556,7 @@ final class BlockStore implements Mover.Listener {
   }
 
   /** The bytes in the slab are no longer those that were accepted: nobody shall read them again. */
-  private void dropDamaged(int block) {
+  void dropDamaged(int block) {
     counters.add(Counter.CORRUPT, 1);
     if (ssd.isResident(block)) {
       host.leave(block);
@@ -454,7 +568,7 @@ final class BlockStore implements Mover.Listener {
   }
 
   /** Frees what a block no longer needs, once nothing needs it. */
-  private void settle(int block) {
+  void settle(int block) {
     if (directory.uses(block) > 0 || directory.holds(block) > 0) {
       return;
     }
@@ -486,31 +600,50 @@ final class BlockStore implements Mover.Listener {
   }
 
   private boolean evictFromHost(int block) {
-    if (!ssd.isResident(block)
-        && hasLowerTier(block)
-        && (ssd.state(block) != CopyState.NONE || ingestion.admitsEvicted(block))) {
-      boolean isRoomBelow =
-          ssd.state(block) != CopyState.NONE
-              || !lanes.isAnyOpen()
-              || startStore(block, true)
-              || lanes.isBusy()
-              || !budget.isOpen();
-      if (isRoomBelow) {
+    if (!ssd.isResident(block)) {
+      if (hasLowerTier(block)
+          && (ssd.state(block) != CopyState.NONE || admitsEvictedToSsd(block))) {
+        boolean isRoomBelow =
+            ssd.state(block) != CopyState.NONE
+                || !lanes.isAnyOpen()
+                || startStore(block, true)
+                || lanes.isBusy()
+                || mover.spills() > 0
+                || !budget.isOpen();
+        if (isRoomBelow) {
+          return false;
+        }
+        // No slot on SSD, and nothing under way that would free one: that tier has no room.
+      }
+      if (objectMoves.wantsEvicted(block)) {
+        // Started, or to be started when another is done, or what stands in the way has gone.
+        boolean ignored = objectMoves.startUpload(block, true);
         return false;
       }
-      // No slot on SSD, and nothing under way that would free one: the lower tier has no room.
     }
     dropHostCopy(block);
     return true;
   }
 
-  private void dropHostCopy(int block) {
+  private boolean admitsEvictedToSsd(int block) {
+    boolean admitted = ingestion.admitsEvicted(block);
+    counters.add(Counter.NOT_ADMITTED, admitted ? 0 : 1);
+    return admitted;
+  }
+
+  /** Drops a block's host copy, which could leave. */
+  void dropHostCopy(int block) {
     host.evict(block);
     counters.add(Counter.EVICTIONS, 1);
     if (ssd.state(block) == CopyState.NONE) {
-      counters.add(Counter.DROPPED, 1);
+      countLost(block);
     }
     settle(block);
+  }
+
+  /** A block left the last tier of this node. */
+  private void countLost(int block) {
+    counters.add(Counter.DROPPED, directory.has(Directory.FLAG_OBJECT, block) ? 0 : 1);
   }
 
   /**
@@ -553,14 +686,16 @@ final class BlockStore implements Mover.Listener {
       return true;
     }
     int victim = ssd.victim(sizeClass, SlotAllocator.DAEMON, lanes.inFlight());
-    ssd.drain(dropSsdCopy);
+    ssd.drain(evictFromSsd);
     if (ssd.allocate(block, sizeClass, SlotAllocator.DAEMON, true)) {
       return true;
     }
     // Slots can be used when their rows have gone: so several are made free for one wait.
     int count = Math.clamp(ssd.slots().slotsTotal() / SSD_VICTIMS_SHARE, 1, SSD_VICTIMS_MAX);
     for (int i = 0; i < count && victim != EvictionPolicy.NONE && ssd.isEvictable(victim); i++) {
-      dropSsdCopy(victim);
+      if (!evictFromSsd(victim) && ssd.isEvictable(victim)) {
+        break;
+      }
       victim = ssd.victim(sizeClass, SlotAllocator.DAEMON, lanes.inFlight());
     }
     lanes.forgetRows();
@@ -606,11 +741,26 @@ final class BlockStore implements Mover.Listener {
     settle(block);
   }
 
-  private void dropSsdCopy(int block) {
+  /**
+   * Evicts a block from SSD, or starts to: where the object tier wants it, it goes there first.
+   *
+   * @return true when the copy is dropped
+   */
+  private boolean evictFromSsd(int block) {
+    if (host.state(block) == CopyState.NONE && objectMoves.wantsEvicted(block)) {
+      boolean ignored = objectMoves.startSpill(block);
+      return false;
+    }
+    dropSsdCopy(block);
+    return true;
+  }
+
+  /** Drops a block's SSD copy, which could leave. */
+  void dropSsdCopy(int block) {
     ssd.evict(block);
     counters.add(Counter.SSD_EVICTIONS, 1);
     if (host.state(block) == CopyState.NONE) {
-      counters.add(Counter.DROPPED, 1);
+      countLost(block);
     }
     settle(block);
   }
@@ -618,21 +768,20 @@ final class BlockStore implements Mover.Listener {
   /**
    * Makes room in the directory by forgetting the block that would leave the lowest tier next.
    *
-   * @return false when nothing can go
+   * @return false when nothing can go, or not yet
    */
   boolean forgetOne() {
     if (ssd.isConfigured()) {
       int victim = ssd.victim(onlyOnSsd);
-      if (victim != EvictionPolicy.NONE) {
-        dropSsdCopy(victim);
-      }
-      return victim != EvictionPolicy.NONE;
+      return victim != EvictionPolicy.NONE && evictFromSsd(victim);
     }
     int victim = host.victim(anyOnHost);
-    if (victim != EvictionPolicy.NONE) {
-      dropHostCopy(victim);
-    }
-    return victim != EvictionPolicy.NONE;
+    return victim != EvictionPolicy.NONE && evictFromHost(victim);
+  }
+
+  /** Tells who waits for a block to be in a lower tier. */
+  void tellStored(int block, Status status) {
+    listener.onStoreSettled(block, status);
   }
 
   // ---- what outlives the daemon
@@ -663,7 +812,7 @@ final class BlockStore implements Mover.Listener {
 
   /** Settles finished transfers. */
   int collect() {
-    return mover.collect();
+    return mover.collect() + objectMoves.collect();
   }
 
   /** Starts what waited for room: checksums, promotions, and evictions ahead of need. */
@@ -684,9 +833,12 @@ final class BlockStore implements Mover.Listener {
     }
     budget.advance(nowNs);
     ingestion.advance();
+    objectMoves.ingestion().advance();
+    objects.advance();
     host.drain(evictFromHost);
-    ssd.drain(dropSsdCopy);
-    if (ssd.isConfigured() && lanes.isAnyOpen() && host.slots().unassignedRegions() == 0) {
+    ssd.drain(evictFromSsd);
+    boolean takesEvicted = ssd.isConfigured() ? lanes.isAnyOpen() : objects.takesStores();
+    if (takesEvicted && host.slots().unassignedRegions() == 0) {
       for (int sizeClass = 0; sizeClass < host.slots().classes(); sizeClass++) {
         evictAhead(sizeClass);
       }
@@ -708,7 +860,8 @@ final class BlockStore implements Mover.Listener {
             + promotions.waiting(sizeClass);
     for (int i = 0; i < EVICTIONS_PER_ROUND; i++) {
       int under = mover.evictions(sizeClass);
-      if (hostSlots.freeOfClass(sizeClass) + under >= target || !mover.canStore()) {
+      boolean canStart = ssd.isConfigured() ? mover.canStore() : mover.canUpload();
+      if (hostSlots.freeOfClass(sizeClass) + under >= target || !canStart) {
         return;
       }
       if (!makeRoom(sizeClass, SlotAllocator.DAEMON) && mover.evictions(sizeClass) == under) {
@@ -727,14 +880,15 @@ final class BlockStore implements Mover.Listener {
 
   /** Whether transfers wait to be settled. */
   boolean hasFinished() {
-    return mover.hasFinished();
+    return mover.hasFinished() || objects.hasFound();
   }
 
   boolean isIdle() {
     return mover.isIdle()
         && checksumBacklog.size() == 0
         && promotions.size() == 0
-        && ingestion.waiting() == 0;
+        && ingestion.waiting() == 0
+        && objectMoves.waiting() == 0;
   }
 
   private int hostClass(int block) {
@@ -746,7 +900,7 @@ final class BlockStore implements Mover.Listener {
     return namespaces.of(directory, block).ssdClass();
   }
 
-  private int blockBytes(int block) {
+  int blockBytes(int block) {
     return (int) namespaces.of(directory, block).blockBytes();
   }
 
@@ -783,6 +937,8 @@ final class BlockStore implements Mover.Listener {
     out.append(", backlog ").append(checksumBacklog.size());
     out.append(", promotions ").append(promotions.size());
     out.append(", ingestion ").append(ingestion.waiting());
+    out.append(", objects ").append(mover.objectsInFlight());
+    out.append(" and waiting ").append(objectMoves.waiting());
     out.append(budget.isOpen() ? "" : ", no budget");
     out.append(lanes);
     SlotAllocator slots = host.slots();

@@ -42,6 +42,18 @@ public final class Directory implements AutoCloseable {
    */
   static final int FLAG_EVICTABLE = 4;
 
+  /** The block is an object, too, as far as is known. */
+  static final int FLAG_OBJECT = 16;
+
+  /** The block is on its way to an object. */
+  static final int FLAG_UPLOADING = 32;
+
+  /** The block is on its way from an object, or looked for there. */
+  static final int FLAG_FETCHING = 64;
+
+  /** The block was deleted while it was on its way to an object, which is to go, too. */
+  static final int FLAG_DELETED = 128;
+
   /** Hears of everything that decides whether a copy could leave its tier. */
   @FunctionalInterface
   interface Watcher {
@@ -69,6 +81,7 @@ public final class Directory implements AutoCloseable {
   private static final int HITS = 12;
 
   private static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG;
+  private static final ValueLayout.OfLong UNALIGNED = ValueLayout.JAVA_LONG_UNALIGNED;
   private static final ValueLayout.OfInt INT = ValueLayout.JAVA_INT;
   private static final ValueLayout.OfShort SHORT = ValueLayout.JAVA_SHORT;
   private static final ValueLayout.OfByte BYTE = ValueLayout.JAVA_BYTE;
@@ -288,6 +301,15 @@ public final class Directory implements AutoCloseable {
     MemorySegment.copy(records, BYTE, at(block), target, 0, Protocol.KEY_BYTES_MAX);
   }
 
+  /** Copies the key of the last {@link #find}, zero-padded to 32 bytes. */
+  void copySought(byte[] target) {
+    MemorySegment copy = MemorySegment.ofArray(target);
+    copy.set(UNALIGNED, 0, key0);
+    copy.set(UNALIGNED, 8, key1);
+    copy.set(UNALIGNED, 16, key2);
+    copy.set(UNALIGNED, 24, key3);
+  }
+
   /** Well-mixed bits of a block's key, for policies; never 0. */
   public long fingerprint(int block) {
     long at = at(block);
@@ -437,6 +459,17 @@ public final class Directory implements AutoCloseable {
     int flag = FLAG_EVICTABLE << tier;
     int flags = records.get(SHORT, at(block) + FLAGS);
     records.set(SHORT, at(block) + FLAGS, (short) (evictable ? flags | flag : flags & ~flag));
+  }
+
+  /** Whether one of the flags of the object tier is set. */
+  boolean has(int flag, int block) {
+    return (records.get(SHORT, at(block) + FLAGS) & flag) != 0;
+  }
+
+  /** Sets or clears a flag of the object tier. */
+  void set(int flag, int block, boolean is) {
+    int flags = records.get(SHORT, at(block) + FLAGS);
+    records.set(SHORT, at(block) + FLAGS, (short) (is ? flags | flag : flags & ~flag));
   }
 
   /** Whether the block can be found by its key. */

@@ -10,12 +10,14 @@ import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.ledger.Ledger;
+import io.kvtier.tiers.object.PresenceCache.Presence;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Map;
 import java.util.function.LongSupplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The verbs: what a request does to the directory, the holds and the tiers, and how it is answered.
@@ -25,6 +27,12 @@ import java.util.function.LongSupplier;
  */
 final class Index implements BlockStore.Listener {
   private static final long[] NOTHING = {};
+
+  /**
+   * So many unknown keys of a lookup are looked for in the object tier: where the first of them are
+   * not there, those behind are of no use.
+   */
+  private static final int PROBES_PER_LOOKUP = 64;
 
   private final Directory directory;
   private final Namespaces namespaces;
@@ -214,8 +222,11 @@ final class Index implements BlockStore.Listener {
 
   private void lookup(Session session, Request request) throws ProtocolViolation {
     writer.begin(session, request);
+    Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
     int hits = 0;
     int onSsd = 0;
+    int objects = 0;
+    int unknown = 0;
     TraceRecorder recording = admin.recording();
     long[] recorded = recording == null ? NOTHING : new long[request.count + 1];
     for (int i = 0; i < request.count; i++) {
@@ -224,7 +235,19 @@ final class Index implements BlockStore.Listener {
         recorded[i + 1] = directory.soughtFingerprint(request.namespaceId, request.group);
       }
       if (block == Directory.NONE) {
-        writer.add(Status.MISS, TierId.NONE);
+        Presence presence = presence(namespace, request);
+        if (presence == Presence.PRESENT) {
+          writer.add(Status.OK, TierId.OBJECT);
+          hits++;
+          objects++;
+        } else if (presence == Presence.UNKNOWN
+            && unknown < PROBES_PER_LOOKUP
+            && probe(namespace, request)) {
+          writer.add(Status.PENDING, TierId.OBJECT);
+          unknown++;
+        } else {
+          writer.add(Status.MISS, TierId.NONE);
+        }
       } else if (store.host().isResident(block)) {
         writer.add(Status.OK, TierId.HOST);
         hits++;
@@ -233,16 +256,32 @@ final class Index implements BlockStore.Listener {
         writer.add(Status.OK, TierId.SSD);
         hits++;
       } else {
-        writer.add(Status.PENDING, TierId.NONE);
+        boolean isFetching = directory.has(Directory.FLAG_FETCHING, block);
+        writer.add(Status.PENDING, isFetching ? TierId.OBJECT : TierId.NONE);
       }
     }
     if (recording != null) {
       recording.record(clock.getAsLong(), recorded);
     }
-    Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
-    writer.end(namespace == null ? 0 : store.estimatedSsdReadNs(onSsd * namespace.blockBytes()));
+    writer.end(
+        namespace == null
+            ? 0
+            : store.estimatedSsdReadNs(onSsd * namespace.blockBytes())
+                + store.estimatedFetchNs(objects));
     counters.add(Counter.LOOKUP_BLOCKS, request.count);
     counters.add(Counter.LOOKUP_HITS, hits);
+  }
+
+  /** What is known of the block whose key was sought last, and of which there is no record. */
+  private Presence presence(Namespaces.@Nullable Namespace namespace, Request request) {
+    return namespace == null
+        ? Presence.ABSENT
+        : store.objects().presenceOfSought(namespace, request.keyBytes, request.group);
+  }
+
+  private boolean probe(Namespaces.@Nullable Namespace namespace, Request request) {
+    return namespace != null
+        && store.objects().probeSought(namespace, request.keyBytes, request.group);
   }
 
   // ---- acquire
@@ -256,11 +295,20 @@ final class Index implements BlockStore.Listener {
         request.argument <= 0 ? limits.leaseNs() : Math.min(request.argument, limits.leaseNsMax());
     operation.value = clock.getAsLong() + leaseNs;
     boolean leadingRun = request.has(RequestDescriptor.FLAG_LEADING_RUN);
+    boolean noWait = request.has(RequestDescriptor.FLAG_NO_WAIT);
+    Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
     int count = request.count;
     int i = 0;
     for (; i < count; i++) {
       int block = find(request, i);
-      if (block == Directory.NONE || !acquireOne(session, request, operation, i, block)) {
+      boolean isFresh = block == Directory.NONE;
+      if (isFresh && namespace != null) {
+        block =
+            store
+                .objectMoves()
+                .fetchSought(namespace, request.group, request.keyBytes, request.priority, noWait);
+      }
+      if (block == Directory.NONE || !acquireOne(session, request, operation, i, block, isFresh)) {
         Operations.decide(operation, i, Status.MISS, TierId.NONE);
         counters.add(Counter.MISSES, 1);
         if (leadingRun) {
@@ -277,10 +325,16 @@ final class Index implements BlockStore.Listener {
 
   /** Leases a block, or waits for it; false when it is a miss. */
   private boolean acquireOne(
-      Session session, Request request, Operation operation, int place, int block) {
+      Session session,
+      Request request,
+      Operation operation,
+      int place,
+      int block,
+      boolean isFresh) {
     boolean noWait = request.has(RequestDescriptor.FLAG_NO_WAIT);
     boolean onSsd = store.ssd().isResident(block);
-    TierId from = onSsd ? TierId.SSD : TierId.HOST;
+    boolean isFetching = directory.has(Directory.FLAG_FETCHING, block);
+    TierId from = isFetching ? TierId.OBJECT : onSsd ? TierId.SSD : TierId.HOST;
     switch (store.host().state(block)) {
       case RESIDENT -> {
         leaseNow(session, operation, place, block, TierId.HOST);
@@ -290,7 +344,7 @@ final class Index implements BlockStore.Listener {
         if (noWait) {
           Operations.decide(operation, place, Status.PENDING, from);
         } else if (await(operation, place, block, from)) {
-          counters.add(Counter.JOINED, 1);
+          counters.add(Counter.JOINED, isFresh ? 0 : 1);
         }
         return true;
       }
@@ -339,7 +393,13 @@ final class Index implements BlockStore.Listener {
     operation.hold[place] = hold;
     operation.holdId[place] = holds.id(hold);
     Operations.decide(operation, place, Status.OK, from);
-    counters.add(from == TierId.HOST ? Counter.HITS_HOST : Counter.HITS_SSD, 1);
+    counters.add(
+        switch (from) {
+          case SSD -> Counter.HITS_SSD;
+          case OBJECT -> Counter.HITS_OBJECT;
+          default -> Counter.HITS_HOST;
+        },
+        1);
     counters.add(Counter.HOST_READ_BYTES, namespaces.of(directory, block).blockBytes());
   }
 
@@ -409,8 +469,20 @@ final class Index implements BlockStore.Listener {
 
   private void eachBlock(Session session, Request request) throws ProtocolViolation {
     writer.begin(session, request);
+    Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
     for (int i = 0; i < request.count; i++) {
       int block = find(request, i);
+      if (block == Directory.NONE && request.verb == Verb.PREFETCH && namespace != null) {
+        block =
+            store
+                .objectMoves()
+                .fetchSought(
+                    namespace,
+                    request.group,
+                    request.keyBytes,
+                    RequestDescriptor.PRIORITY_LOW,
+                    true);
+      }
       Status status =
           block == Directory.NONE
               ? Status.MISS
@@ -470,16 +542,32 @@ final class Index implements BlockStore.Listener {
     if (operation == null) {
       return;
     }
+    Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
     for (int i = 0; i < request.count; i++) {
-      int block = find(request, i);
-      boolean visible = block != Directory.NONE && store.isVisible(block);
-      if (visible) {
-        store.delete(block);
-      }
-      Operations.decide(operation, i, visible ? Status.OK : Status.MISS, TierId.NONE);
+      Operations.decide(operation, i, deleteOne(namespace, request, i), TierId.NONE);
     }
     removals.await(operation);
     operations.endOrWait(session, operation, request);
+  }
+
+  /** Deletes a block here, and its object, whether or not anything is known of it. */
+  private Status deleteOne(Namespaces.@Nullable Namespace namespace, Request request, int i) {
+    int block = find(request, i);
+    if (block == Directory.NONE) {
+      boolean isThere = presence(namespace, request) == Presence.PRESENT;
+      boolean isTaken =
+          namespace == null
+              || store.objects().deleteSought(namespace, request.keyBytes, request.group);
+      return isTaken ? isThere ? Status.OK : Status.MISS : Status.BUSY;
+    }
+    if (!store.canBeDeleted(block)) {
+      return Status.MISS;
+    }
+    if (!store.objects().delete(block)) {
+      return Status.BUSY;
+    }
+    store.delete(block);
+    return Status.OK;
   }
 
   @Override

@@ -43,6 +43,7 @@ public final class IndexAgent {
       String ssdDirectory,
       String ssdEngine,
       boolean directIo,
+      @Nullable ObjectParts objects,
       Counters counters) {}
 
   /** The limits that configuration sets. */
@@ -112,7 +113,8 @@ public final class IndexAgent {
         context.directory.metadataBytes()
             + index.store().host().policyBytes()
             + index.store().ssd().policyBytes()
-            + index.store().ingestion().policyBytes());
+            + index.store().ingestion().policyBytes()
+            + index.store().objectMoves().ingestion().policyBytes());
   }
 
   /**

@@ -3,43 +3,53 @@ package io.kvtier.daemon.index;
 import io.kvtier.policies.AdmissionPolicies;
 import io.kvtier.policies.AdmissionPolicy;
 import io.kvtier.policies.AdmissionPolicy.Occasion;
-import io.kvtier.protocol.Counter;
 
 /**
- * When blocks of the host tier are copied to SSD: the admission policy says which, at their
+ * When blocks of the host tier are copied to a lower one: the admission policy says which, at their
  * insertion, at a use, or when they fall out. What is admitted early is written as soon as the
  * pipeline has room for it.
  */
 final class Ingestion {
+  /** The lower tier. */
+  interface Target {
+    /** Whether there is such a tier at all. */
+    boolean isConfigured();
+
+    /** The most blocks that it holds. */
+    int blocksMax();
+
+    /** Whether a block could be there, and is not. */
+    boolean lacks(int block);
+
+    /** Whether something would have to go for a block. */
+    boolean isFull(int block);
+
+    /** Begins to copy a block of the host tier; false when that can't be now. */
+    boolean start(int block);
+
+    /** Whether a copy that could not be begun may be, soon. */
+    boolean mayStartSoon();
+  }
+
   private static final int BACKLOG_MAX = 1 << 16;
 
-  private final BlockStore store;
+  private final Target target;
   private final Directory directory;
   private final TierLine host;
-  private final TierLine ssd;
-  private final Counters counters;
   private final LongQueue backlog = new LongQueue(BACKLOG_MAX);
   private AdmissionPolicy admission;
   private String admissionName;
 
-  Ingestion(
-      BlockStore store,
-      Directory directory,
-      TierLine host,
-      TierLine ssd,
-      String admissionName,
-      Counters counters) {
-    this.store = store;
+  Ingestion(Target target, Directory directory, TierLine host, String admissionName) {
+    this.target = target;
     this.directory = directory;
     this.host = host;
-    this.ssd = ssd;
-    this.counters = counters;
     this.admissionName = admissionName;
     admission = newAdmission(admissionName);
   }
 
   private AdmissionPolicy newAdmission(String name) {
-    return AdmissionPolicies.create(name, ssd.blocksMax());
+    return AdmissionPolicies.create(name, target.blocksMax());
   }
 
   String admissionName() {
@@ -62,40 +72,33 @@ final class Ingestion {
 
   /** A block came into the host tier. */
   void inserted(int block) {
-    directory.clearHits(block);
-    if (ssd.isConfigured()) {
+    if (target.isConfigured()) {
       consider(block, Occasion.INSERTED, 0);
     }
   }
 
-  /** A block in the host tier was used. */
-  void used(int block) {
-    if (ssd.isConfigured()) {
-      consider(block, Occasion.USED, directory.addHit(block));
+  /** A block in the host tier was used, so often. */
+  void used(int block, int hits) {
+    if (target.isConfigured()) {
+      consider(block, Occasion.USED, hits);
     }
   }
 
   private void consider(int block, Occasion occasion, int hits) {
-    if (ssd.state(block) == CopyState.NONE
-        && store.hasSsdClass(block)
-        && admission.admits(occasion, directory.fingerprint(block), hits, isFull(block))) {
+    if (target.lacks(block)
+        && admission.admits(occasion, directory.fingerprint(block), hits, target.isFull(block))) {
       // Without a place in the backlog it is asked again at its next use, or when it falls out.
       boolean ignored = backlog.offer(block);
     }
   }
 
-  /** Whether a block that falls out of the host tier goes to SSD. */
+  /** Whether a block that falls out of the tiers above goes to the target. */
   boolean admitsEvicted(int block) {
-    boolean admitted =
-        admission.admits(
-            Occasion.EVICTED, directory.fingerprint(block), directory.hits(block), isFull(block));
-    counters.add(Counter.NOT_ADMITTED, admitted ? 0 : 1);
-    return admitted;
-  }
-
-  private boolean isFull(int block) {
-    return ssd.slots().unassignedRegions() == 0
-        && ssd.slots().freeOfClass(store.ssdClass(block)) == 0;
+    return admission.admits(
+        Occasion.EVICTED,
+        directory.fingerprint(block),
+        directory.hits(block),
+        target.isFull(block));
   }
 
   /** Writes what was admitted early, as far as the pipeline takes it. */
@@ -106,10 +109,9 @@ final class Ingestion {
       // nothing then.
       if (directory.isUsed(block)
           && host.isResident(block)
-          && ssd.state(block) == CopyState.NONE
-          && store.hasSsdClass(block)
-          && !store.startStore(block, false)
-          && store.mayStoreSoon()) {
+          && target.lacks(block)
+          && !target.start(block)
+          && target.mayStartSoon()) {
         return;
       }
       var _ = backlog.poll();

@@ -6,8 +6,10 @@ import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
 import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.MemorySegment;
+import java.util.ArrayDeque;
 import java.util.function.Consumer;
 import java.util.function.IntFunction;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Hands blocks to the pipelines and takes them back: fills pooled transfers, keeps within the
@@ -38,13 +40,38 @@ final class Mover {
     void onStored(int block, Status status, boolean evict, int writtenBytes);
   }
 
+  /** The same of the object tier. */
+  interface ObjectListener {
+    /** A read of an object into the host slot is over, well or not. */
+    void onFetched(int block, Status status);
+
+    /**
+     * A write of a host copy to an object is over, well or not.
+     *
+     * @param evict whether it was made to free the host slot
+     */
+    void onUploaded(int block, Status status, boolean evict);
+
+    /**
+     * A write of an SSD copy to an object is over, well or not.
+     *
+     * @param isRead whether the copy could be read; else that was what failed
+     */
+    void onSpilled(int block, Status status, boolean isRead);
+  }
+
   private static final int STORE_PRIORITY = 2;
   private static final int CHECKSUM_PRIORITY = 1;
+
+  // Uploads leave room for fetches: somebody waits for those.
+  private static final double UPLOADS_SHARE = 0.5;
+  private static final int FETCHES_AT_ONCE = 16;
 
   private static final byte PLAIN = 0;
   private static final byte EVICT = 1;
   private static final byte AUDIT = 2;
   private static final byte SCRUB = 3;
+  private static final byte SPILL = 4;
 
   private final Directory directory;
   private final Namespaces namespaces;
@@ -54,16 +81,25 @@ final class Mover {
   private final Pipeline checksums;
   private final SsdLanes lanes;
   private final int checksumDepth;
+  private final @Nullable ObjectParts objects;
+  private final int objectDepth;
+  private final SpillBuffers spillBuffers;
   private final Listener listener;
+  private final ObjectListener objectListener;
+  private final ArrayDeque<Transfer> spillsToWrite = new ArrayDeque<>();
   private final Transfer[] pool;
   private final byte[] purpose;
   private final int[] stack;
   private final int[] evictions = new int[SlotAllocator.CLASSES_MAX];
   private final Consumer<Transfer> onChecksum = this::settleChecksum;
+  private final Consumer<Transfer> onObject = this::settleObject;
   private int poolFree;
   private long generation;
   private int scrubs;
+  private int spills;
+  private int uploads;
   private double ssdReadNsPerByte = 1.0 / 2.0;
+  private double fetchNs = 10e6;
 
   Mover(
       IndexAgent.Context context,
@@ -71,7 +107,8 @@ final class Mover {
       Namespaces namespaces,
       TierLine host,
       TierLine ssd,
-      Listener listener) {
+      Listener listener,
+      ObjectListener objectListener) {
     this.directory = context.directory();
     this.slabs = context.slabs();
     this.checksums = context.copies();
@@ -81,7 +118,11 @@ final class Mover {
     this.host = host;
     this.ssd = ssd;
     this.listener = listener;
-    int transfers = checksumDepth + lanes.count() * limits.ssdDepth();
+    this.objectListener = objectListener;
+    this.objects = context.objects();
+    this.objectDepth = objects == null ? 0 : objects.depth();
+    this.spillBuffers = new SpillBuffers(objects == null ? 0 : objects.spillBytes());
+    int transfers = checksumDepth + lanes.count() * limits.ssdDepth() + objectDepth;
     pool = new Transfer[transfers];
     purpose = new byte[transfers];
     stack = new int[transfers];
@@ -120,22 +161,157 @@ final class Mover {
    * started now.
    */
   boolean scrub(int block, MemorySegment memory) {
+    boolean isStarted = readSsd(block, memory, SCRUB);
+    scrubs += isStarted ? 1 : 0;
+    return isStarted;
+  }
+
+  /** What a block takes in memory when it is read from SSD. */
+  private int ssdBytes(int block) {
+    int slotBytes = ssd.slots().slotBytes(ssd.slots().classOf(ssd.slot(block)));
+    return slotBytes - SlotHeaderDescriptor.HEADER_BYTES;
+  }
+
+  private boolean readSsd(int block, MemorySegment memory, byte why) {
     if (poolFree == 0) {
       return false;
     }
     Transfer transfer = pool[stack[--poolFree]];
-    purpose[transfer.poolIndex] = SCRUB;
+    purpose[transfer.poolIndex] = why;
     describe(transfer, block, Transfer.Kind.LOAD, STORE_PRIORITY);
     transfer.slab = memory;
     transfer.slabOffset = 0;
-    int ssdSlotBytes = ssd.slots().slotBytes(ssd.slots().classOf(ssd.slot(block)));
-    transfer.slotBytes = ssdSlotBytes - SlotHeaderDescriptor.HEADER_BYTES;
-    if (!lanes.of(block).offer(transfer)) {
-      return takeBack();
-    }
-    scrubs++;
-    return started(block);
+    transfer.slotBytes = ssdBytes(block);
+    return lanes.of(block).offer(transfer) ? started(block) : takeBack();
   }
+
+  // ---- the object tier
+
+  /** Whether a transfer of an object could be handed over now. */
+  boolean canMoveObject() {
+    return objects != null && poolFree > 0 && objects.pipeline().inFlight() < objectDepth;
+  }
+
+  /** Whether an upload could be handed over now: fetches have their share. */
+  boolean canUpload() {
+    return canMoveObject() && uploads + spills < Math.max(1, (int) (objectDepth * UPLOADS_SHARE));
+  }
+
+  /** Reads an object to a block's host slot; false when that can't be started now. */
+  boolean fetch(int block, int priority) {
+    return canMoveObject() && startObject(block, take(block, Transfer.Kind.LOAD, priority, PLAIN));
+  }
+
+  /** Writes a block's host copy to an object; false when that can't be started now. */
+  boolean upload(int block, boolean evict) {
+    if (!canUpload()) {
+      return false;
+    }
+    Transfer transfer = take(block, Transfer.Kind.STORE, STORE_PRIORITY, evict ? EVICT : PLAIN);
+    transfer.generation = ++generation;
+    if (!startObject(block, transfer)) {
+      return false;
+    }
+    uploads++;
+    if (evict) {
+      evictions[namespaces.of(directory, block).hostClass()]++;
+    }
+    return true;
+  }
+
+  private boolean startObject(int block, Transfer transfer) {
+    return (objects != null && objects.pipeline().offer(transfer)) ? started(block) : takeBack();
+  }
+
+  /** Writes a block's SSD copy to an object; false when that can't be started now. */
+  boolean spill(int block) {
+    if (!canUpload()) {
+      return false;
+    }
+    int slotBytes = ssdBytes(block);
+    MemorySegment buffer = spillBuffers.take(slotBytes);
+    if (buffer == null) {
+      return false;
+    }
+    if (!readSsd(block, buffer, SPILL)) {
+      spillBuffers.give(buffer);
+      return false;
+    }
+    spills++;
+    return true;
+  }
+
+  /** SSD copies on their way to objects. */
+  int spills() {
+    return spills;
+  }
+
+  /** Uploads and fetches under way. */
+  int objectsInFlight() {
+    return objects == null ? 0 : objects.pipeline().inFlight() + spillsToWrite.size();
+  }
+
+  private void spillRead(Transfer transfer) {
+    if (transfer.status != Status.OK) {
+      endSpill(transfer, false);
+      return;
+    }
+    transfer.kind = Transfer.Kind.STORE;
+    transfer.generation = ++generation;
+    spillsToWrite.add(transfer);
+    writeSpills();
+  }
+
+  private void writeSpills() {
+    while (objects != null
+        && !spillsToWrite.isEmpty()
+        && objects.pipeline().inFlight() < objectDepth
+        && objects.pipeline().offer(spillsToWrite.element())) {
+      spillsToWrite.remove();
+    }
+  }
+
+  private void endSpill(Transfer transfer, boolean isRead) {
+    int block = transfer.block;
+    Status status = transfer.status;
+    spills--;
+    spillBuffers.give(transfer.slab);
+    giveBack(transfer);
+    objectListener.onSpilled(block, status, isRead);
+  }
+
+  private void settleObject(Transfer transfer) {
+    byte why = purpose[transfer.poolIndex];
+    if (why == SPILL) {
+      endSpill(transfer, true);
+      return;
+    }
+    int block = transfer.block;
+    Status status = transfer.status;
+    boolean isLoad = transfer.kind == Transfer.Kind.LOAD;
+    if (isLoad && status == Status.OK) {
+      directory.setChecksum(block, transfer.checksum);
+      directory.setLineage(block, transfer.depth, transfer.parent);
+      fetchNs += 0.1 * (transfer.elapsedNs - fetchNs);
+    }
+    giveBack(transfer);
+    if (isLoad) {
+      objectListener.onFetched(block, status);
+      return;
+    }
+    uploads--;
+    if (why == EVICT) {
+      evictions[namespaces.of(directory, block).hostClass()]--;
+    }
+    objectListener.onUploaded(block, status, why == EVICT);
+  }
+
+  /** The expected time to read that many objects, ns, as measured. */
+  long estimatedFetchNs(int blocks) {
+    return blocks == 0 ? 0 : (long) (fetchNs * (1 + blocks / FETCHES_AT_ONCE));
+  }
+
+  // ---- stores
 
   /** Whether a store could be handed over now, on some device. */
   boolean canStore() {
@@ -221,8 +397,10 @@ final class Mover {
     transfer.givenUp = false;
     if (kind != Transfer.Kind.CHECKSUM) {
       int ssdSlot = ssd.slot(block);
-      transfer.ssdRegion = lanes.regionOnDevice(block);
-      transfer.ssdOffset = ssd.slots().offsetOf(ssdSlot);
+      if (ssdSlot != Directory.NONE) {
+        transfer.ssdRegion = lanes.regionOnDevice(block);
+        transfer.ssdOffset = ssd.slots().offsetOf(ssdSlot);
+      }
       Namespaces.Namespace namespace = namespaces.of(directory, block);
       transfer.namespaceId = namespace.id();
       transfer.namespaceText = namespace.text();
@@ -238,7 +416,12 @@ final class Mover {
 
   /** Settles finished transfers. */
   int collect() {
-    return checksums.collect(onChecksum) + lanes.collect();
+    int count = checksums.collect(onChecksum) + lanes.collect();
+    if (objects != null) {
+      count += objects.pipeline().collect(onObject);
+      writeSpills();
+    }
+    return count;
   }
 
   private void settleChecksum(Transfer transfer) {
@@ -262,6 +445,10 @@ final class Mover {
       scrubs--;
       giveBack(transfer);
       listener.onScrubbed(block, status);
+      return;
+    }
+    if (purpose[transfer.poolIndex] == SPILL) {
+      spillRead(transfer);
       return;
     }
     if (isLoad && status == Status.OK) {
@@ -304,11 +491,16 @@ final class Mover {
 
   /** Whether transfers wait to be settled. */
   boolean hasFinished() {
-    return checksums.hasFinished() || lanes.hasFinished();
+    return checksums.hasFinished()
+        || lanes.hasFinished()
+        || (objects != null && objects.pipeline().hasFinished());
   }
 
   /** Whether nothing is under way that anybody asked for. */
   boolean isIdle() {
-    return lanes.isForgotten() && lanes.inFlight() == scrubs && checksums.inFlight() == 0;
+    return lanes.isForgotten()
+        && lanes.inFlight() == scrubs
+        && checksums.inFlight() == 0
+        && objectsInFlight() == 0;
   }
 }

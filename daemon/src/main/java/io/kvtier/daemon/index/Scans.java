@@ -3,6 +3,8 @@ package io.kvtier.daemon.index;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
+import java.util.HashMap;
+import java.util.Map;
 
 /** CLEAR and FLUSH: walks over the whole directory, some blocks a round. */
 final class Scans {
@@ -13,6 +15,7 @@ final class Scans {
   private final Operations operations;
   private final Removals removals;
   private final WaiterTable storeWaiters;
+  private final Map<Operation, ObjectLine.Clearing> clearings = new HashMap<>();
   private int scanning;
 
   Scans(
@@ -37,6 +40,11 @@ final class Scans {
     operation.cursorEnd = directory.highWater();
     operation.scanning = true;
     scanning++;
+    ObjectLine.Clearing clearing =
+        operation.verb == Verb.CLEAR ? store.objects().beginClear(operation.namespaceId) : null;
+    if (clearing != null) {
+      clearings.put(operation, clearing);
+    }
     operations.promise(session, operation, request);
   }
 
@@ -62,8 +70,10 @@ final class Scans {
       if (directory.isUsed(block)
           && directory.isLinked(block)
           && directory.namespaceId(block) == operation.namespaceId
-          && store.isVisible(block)) {
+          && store.canBeDeleted(block)) {
         if (operation.verb == Verb.CLEAR) {
+          // Nothing of the namespace is stored until its objects have gone.
+          boolean ignored = store.objects().forget(block);
           store.delete(block);
           operation.value++;
         } else if (!flush(operation, block)) {
@@ -74,7 +84,11 @@ final class Scans {
     }
     if (operation.cursor >= operation.cursorEnd) {
       stop(operation);
-      if (operation.verb == Verb.CLEAR) {
+      ObjectLine.Clearing clearing = clearings.remove(operation);
+      if (clearing != null) {
+        store.objects().clear(clearing);
+        removals.await(operation, clearing);
+      } else if (operation.verb == Verb.CLEAR) {
         removals.await(operation);
       }
       if (operation.open == 0) {
@@ -90,9 +104,17 @@ final class Scans {
     }
   }
 
-  /** Sees to it that a block gets to SSD; false while that must wait for others. */
+  /**
+   * Sees to it that a block gets to the tier below memory; false while that must wait for others.
+   */
   private boolean flush(Operation operation, int block) {
-    if (!store.host().isResident(block) || !store.hasSsdClass(block)) {
+    if (!store.host().isResident(block)) {
+      return true;
+    }
+    if (!store.ssd().isConfigured() && store.objects().isConfigured()) {
+      return flushToObject(operation, block);
+    }
+    if (!store.hasSsdClass(block)) {
       return true;
     }
     CopyState ssd = store.ssd().state(block);
@@ -110,7 +132,20 @@ final class Scans {
     return true;
   }
 
-  /** A write to SSD is over: who waits for it is told. */
+  /** The same of the object tier. */
+  private boolean flushToObject(Operation operation, int block) {
+    ObjectMoves objects = store.objectMoves();
+    if (objects.lacks(block) && !objects.start(block)) {
+      if (objects.mayStartSoon()) {
+        return false;
+      }
+      operation.outcome = Status.IO_ERROR;
+      return true;
+    }
+    return !directory.has(Directory.FLAG_UPLOADING, block) || storeWaiters.add(operation, block);
+  }
+
+  /** A write to a lower tier is over: who waits for it is told. */
   void onStoreSettled(int block, Status status) {
     for (int waiter = storeWaiters.take(block);
         waiter != WaiterTable.NONE;
@@ -130,6 +165,10 @@ final class Scans {
   void cutShort(Operation operation, Status status) {
     operation.outcome = status;
     stop(operation);
+    ObjectLine.Clearing clearing = clearings.remove(operation);
+    if (clearing != null) {
+      store.objects().giveUp(clearing);
+    }
     if (operation.open > 0) {
       storeWaiters.removeAll(operation.poolIndex);
     }

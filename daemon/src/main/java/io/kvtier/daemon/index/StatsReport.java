@@ -63,12 +63,30 @@ final class StatsReport {
       out.append(",\"engine\":").append(quote(identity.ssdEngine));
       out.append(",\"direct_io\":").append(identity.directIo).append('}');
     }
-    out.append("],\"namespaces\":[");
+    out.append(']');
+    if (index.store().objects().isConfigured()) {
+      object(out);
+    }
+    out.append(",\"namespaces\":[");
     list(out, bytesMax * 3 / 4, namespaces.size(), i -> namespace(i));
     out.append("],\"sessions\":[");
     list(out, bytesMax - 64, index.sessions().end(), i -> session(i));
     out.append("]}");
     return out.toString();
+  }
+
+  private void object(StringBuilder out) {
+    out.append(",\"object\":{\"admission\":");
+    out.append(quote(index.store().objectMoves().ingestion().admissionName()));
+    index
+        .store()
+        .objects()
+        .report()
+        .forEach((name, value) -> {
+          out.append(',').append(quote(name)).append(':');
+          out.append(value instanceof String text ? quote(text) : value.toString());
+        });
+    out.append('}');
   }
 
   private interface Item {

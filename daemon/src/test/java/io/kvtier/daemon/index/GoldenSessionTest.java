@@ -75,6 +75,7 @@ class GoldenSessionTest {
                   "",
                   "",
                   false,
+                  null,
                   new Counters(daemonRegion)),
               new IndexAgent.Limits(
                   4,

@@ -181,6 +181,7 @@ final class IndexHarness implements AutoCloseable {
                 "",
                 "",
                 false,
+                null,
                 counters),
             new IndexAgent.Limits(
                 4,

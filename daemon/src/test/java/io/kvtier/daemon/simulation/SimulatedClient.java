@@ -44,6 +44,9 @@ final class SimulatedClient {
 
     void close(Session session);
 
+    /** Whether there is an object tier. */
+    boolean hasObjects();
+
     /** Whether any client has asked for a slot for a key, or has one, or is committing it. */
     boolean isBeingPut(Oracle.Key key);
 
@@ -577,7 +580,9 @@ final class SimulatedClient {
             world.violated(name + ": got " + lease.key + ", which nobody wrote");
           }
           int tier = Words.getByte(segment, result + CompletionDescriptor.BLOCK_TIER_OFFSET);
-          if (tier != TierId.HOST.code() && tier != TierId.SSD.code()) {
+          if (tier != TierId.HOST.code()
+              && tier != TierId.SSD.code()
+              && (tier != TierId.OBJECT.code() || !world.hasObjects())) {
             world.violated(name + ": a hit from tier " + tier);
           }
           check(lease, "at acquire");

@@ -55,6 +55,15 @@ final class SimulatedPipeline implements Pipeline {
     return count;
   }
 
+  /** The process is killed: of the stores on their way, some are carried out. */
+  void kill() {
+    for (InFlight one : inFlight) {
+      if (one.transfer.kind == Transfer.Kind.STORE && random.nextBoolean()) {
+        leg.run(one.transfer);
+      }
+    }
+  }
+
   @Override
   public boolean hasFinished() {
     return !inFlight.isEmpty() && inFlight.element().finishNs <= clock.getAsLong();

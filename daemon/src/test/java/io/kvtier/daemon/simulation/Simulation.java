@@ -3,6 +3,7 @@ package io.kvtier.daemon.simulation;
 import io.kvtier.daemon.index.Counters;
 import io.kvtier.daemon.index.Directory;
 import io.kvtier.daemon.index.IndexAgent;
+import io.kvtier.daemon.index.ObjectParts;
 import io.kvtier.daemon.index.Session;
 import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.protocol.Counter;
@@ -14,6 +15,7 @@ import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.ledger.Ledger;
 import io.kvtier.tiers.ledger.LedgerLeg;
 import io.kvtier.tiers.ledger.MemoryLedger;
+import io.kvtier.tiers.object.PresenceCache;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.ssd.SlotDevice;
 import io.kvtier.tiers.ssd.SsdLeg;
@@ -28,9 +30,11 @@ import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.function.ToLongFunction;
+import org.jspecify.annotations.Nullable;
 
 /** One run of the whole daemon from one seed. */
 final class Simulation implements SimulatedClient.World, AutoCloseable {
@@ -56,7 +60,19 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     /** A row is said to be forgotten before it is: its slot is used while it stands. */
     FORGOTTEN_TOO_EARLY,
     /** Adopted memory is handed out as if nobody else could write it. */
-    ADOPT_WITHOUT_VERIFYING
+    ADOPT_WITHOUT_VERIFYING,
+    /** A failed write of an object counts as stored. */
+    OBJECT_ERROR_COUNTS_AS_STORED,
+    /** Bytes of objects are taken as they come. */
+    OBJECT_LOADED_WITHOUT_VERIFYING,
+    /** The object of what is deleted stays. */
+    OBJECT_NOT_DELETED;
+
+    boolean isOfObjects() {
+      return this == OBJECT_ERROR_COUNTS_AS_STORED
+          || this == OBJECT_LOADED_WITHOUT_VERIFYING
+          || this == OBJECT_NOT_DELETED;
+    }
   }
 
   /** What a run came to. */
@@ -90,6 +106,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private final MemorySegment[] slabs;
   private final SimulatedDevice[] devices;
   private final int ssdFiles;
+  private final @Nullable SimulatedObjects objects;
   private final int blocks;
   private final MemoryLedger.Medium[] ledgerMedia;
   private final MemoryLedger.Medium hostMedium = new MemoryLedger.Medium();
@@ -105,6 +122,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private Counters counters;
   private SimulatedPipeline copies;
   private SimulatedSsd[] ssd;
+  private @Nullable SimulatedPipeline objectTransfers;
   private long nowNs = 1_000_000_000L;
   private long nextSession = 1;
   private long crashes;
@@ -135,6 +153,10 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       devices[i] = new SimulatedDevice(files, FILE_BYTES, faults, random.split());
       ledgerMedia[i] = new MemoryLedger.Medium();
     }
+    objects =
+        planted.isOfObjects() || (planted == Planted.NONE && random.nextInt(3) == 0)
+            ? new SimulatedObjects(objectFaults(), planted, random.split())
+            : null;
     owner =
         new Session.Owner() {
           @Override
@@ -171,13 +193,28 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       case FULL_LEDGER_COUNTS_AS_WRITTEN,
           ACKNOWLEDGE_BEFORE_LEDGER,
           DELETE_WITHOUT_FORGETTING,
-          FORGOTTEN_TOO_EARLY ->
+          FORGOTTEN_TOO_EARLY,
+          OBJECT_ERROR_COUNTS_AS_STORED,
+          OBJECT_LOADED_WITHOUT_VERIFYING,
+          OBJECT_NOT_DELETED ->
           SimulatedDevice.Faults.NONE;
       case NONE, PUBLISH_BEFORE_CHECKSUM, ADOPT_WITHOUT_VERIFYING ->
           faulty
               ? new SimulatedDevice.Faults(
                   rare(), rare(), rare(), rare(), rare(), rare(), rare() / 3)
               : SimulatedDevice.Faults.NONE;
+    };
+  }
+
+  private SimulatedObjects.Faults objectFaults() {
+    return switch (planted) {
+      case NONE ->
+          faulty
+              ? new SimulatedObjects.Faults(rare(), rare(), rare())
+              : SimulatedObjects.Faults.NONE;
+      case OBJECT_ERROR_COUNTS_AS_STORED -> new SimulatedObjects.Faults(0.2, 0, 0);
+      case OBJECT_LOADED_WITHOUT_VERIFYING -> new SimulatedObjects.Faults(0, 0.1, 0);
+      default -> SimulatedObjects.Faults.NONE;
     };
   }
 
@@ -195,13 +232,16 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       case LOAD_WITHOUT_VERIFYING,
           READ_ERROR_COUNTS_AS_LOADED,
           WRITE_ERROR_COUNTS_AS_STORED,
-          FULL_DEVICE_COUNTS_AS_STORED ->
+          FULL_DEVICE_COUNTS_AS_STORED,
+          OBJECT_LOADED_WITHOUT_VERIFYING ->
           STEPS * STEPS;
       case FULL_LEDGER_COUNTS_AS_WRITTEN,
           ACKNOWLEDGE_BEFORE_LEDGER,
           DELETE_WITHOUT_FORGETTING,
           FORGOTTEN_TOO_EARLY,
-          ADOPT_WITHOUT_VERIFYING ->
+          ADOPT_WITHOUT_VERIFYING,
+          OBJECT_ERROR_COUNTS_AS_STORED,
+          OBJECT_NOT_DELETED ->
           150;
     };
   }
@@ -264,6 +304,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 "",
                 "",
                 false,
+                objectParts(),
                 counters),
             new IndexAgent.Limits(
                 8,
@@ -282,6 +323,35 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 1_000_000_000L,
                 60_000_000_000L));
     agent.recover(ledgers, nowNs);
+  }
+
+  private @Nullable ObjectParts objectParts() {
+    if (objects == null) {
+      return null;
+    }
+    int depth = 2 + random.nextInt(8);
+    objectTransfers = new SimulatedPipeline(depth, objects, this::nowNs, random.split());
+    double open = random.nextInt(4) == 0 ? 0.95 : 1;
+    SplittableRandom weather = random.split();
+    return new ObjectParts(
+        objectTransfers,
+        depth,
+        () -> open == 1 || weather.nextDouble() < open,
+        () -> open == 1 || weather.nextDouble() < open,
+        new PresenceCache(
+            objects,
+            1 << 20,
+            3_600_000_000_000L,
+            1 + random.nextInt(1_000_000_000),
+            1 + random.nextInt(64),
+            1_000_000_000,
+            this::nowNs,
+            Runnable::run),
+        objects.deletions(this::nowNs),
+        List.of("all", "hot", "evicted", "frequency").get(random.nextInt(4)),
+        random.nextInt(4 * PAGE * 16),
+        () -> {},
+        Map::of);
   }
 
   /** Blocks of one start are there in the next, whatever it writes with. */
@@ -332,6 +402,11 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   @Override
   public MemorySegment slab(int slab) {
     return slabs[slab];
+  }
+
+  @Override
+  public boolean hasObjects() {
+    return objects != null;
   }
 
   @Override
@@ -388,7 +463,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     demotions += counters.get(Counter.DEMOTIONS);
     promotions += counters.get(Counter.PROMOTIONS);
     corrupt += counters.get(Counter.CORRUPT);
-    long faultCount = faultsInjected(SimulatedDevice::faults);
+    long faultCount =
+        faultsInjected(SimulatedDevice::faults) + (objects == null ? 0 : objects.faultCount());
     return new Outcome(seed, hits, faultCount, demotions, promotions, corrupt, crashes);
   }
 
@@ -422,9 +498,12 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     for (SimulatedSsd one : ssd) {
       one.kill();
     }
+    if (objectTransfers != null) {
+      objectTransfers.kill();
+    }
     lostBefore += lost();
     boolean memoryStays = random.nextInt(4) != 0;
-    if (ssdFiles == 0) {
+    if (ssdFiles == 0 && objects == null) {
       oracle.flushed.clear();
     }
     Set<Oracle.Key> kept = memoryStays ? oracle.accepted : oracle.flushed;
@@ -443,7 +522,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     start();
     agent.checkInvariants();
     for (Oracle.Key key : kept) {
-      if (nothingMayBeLost && !oracle.deleted.contains(key) && !isThere(key)) {
+      if (nothingMayBeLost && !oracle.deleted.contains(key) && !isAnywhere(key)) {
         violated(key + " was acknowledged and is lost after a crash");
       }
     }
@@ -453,7 +532,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       }
     }
     for (Oracle.Key key : oracle.removed) {
-      if (isThere(key)) {
+      if (isAnywhere(key)) {
         violated(key + " was deleted and is back after a crash");
       }
     }
@@ -477,7 +556,12 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     return counters.get(Counter.DROPPED)
         + counters.get(Counter.CORRUPT)
         + counters.get(Counter.IO_ERRORS)
-        + counters.get(Counter.SSD_EVICTIONS);
+        + counters.get(Counter.SSD_EVICTIONS)
+        + (objects != null && objects.isLossy ? 1 : 0);
+  }
+
+  private boolean isAnywhere(Oracle.Key key) {
+    return isThere(key) || (objects != null && objects.has(key));
   }
 
   private boolean isThere(Oracle.Key key) {
@@ -520,21 +604,28 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     }
     if (corrupt + counters.get(Counter.CORRUPT) > 0
         && !oracle.somethingDamaged
-        && faultsInjected(SimulatedDevice::silentFaults) == 0) {
+        && faultsInjected(SimulatedDevice::silentFaults) == 0
+        && (objects == null || objects.faultCount() == 0)) {
       violated("bytes are damaged, though every device told of every fault");
     }
-    // Accepted is kept: with no fault and nothing dropped for want of room, every accepted block is
-    // there.
-    long resident = counters.get(Counter.GAUGE_BLOCKS);
+    expectAccepted();
+  }
+
+  /**
+   * Accepted is kept: with no fault and nothing dropped for want of room, every accepted block is
+   * there. What left the SSD tier may have been flushed to it, and be lost with the memory of a
+   * crash; where there was none, it is in the object tier.
+   */
+  private void expectAccepted() {
     oracle.accepted.removeAll(oracle.deleted);
-    if (lost() == 0
-        && lostBefore == 0
-        && !oracle.somethingDamaged
-        && resident < oracle.accepted.size()) {
+    boolean isSpilled = objects != null && crashes == 0;
+    long left = lost() - (isSpilled ? counters.get(Counter.SSD_EVICTIONS) : 0);
+    long there = oracle.accepted.stream().filter(this::isAnywhere).count();
+    if (left + lostBefore == 0 && !oracle.somethingDamaged && there < oracle.accepted.size()) {
       violated(
           oracle.accepted.size()
               + " blocks were accepted and never evicted, but "
-              + resident
+              + there
               + " are left");
     }
   }

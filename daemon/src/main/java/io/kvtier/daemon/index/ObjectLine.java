@@ -1,0 +1,328 @@
+package io.kvtier.daemon.index;
+
+import io.kvtier.protocol.Protocol;
+import io.kvtier.tiers.object.ObjectKey;
+import io.kvtier.tiers.object.ObjectNames;
+import io.kvtier.tiers.object.PresenceCache.Presence;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.function.BooleanSupplier;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The object tier as the index sees it: what is known to be there, without asking, and what is to
+ * go from it. There is no directory of it; blocks that are only there have no record. Confined to
+ * the index.
+ */
+final class ObjectLine {
+  /** Hears what became of a probe. */
+  interface Finder {
+    void found(int block, int priority, boolean prefetch, Presence presence);
+  }
+
+  /** A probe that is over. */
+  private record Found(int block, int priority, boolean prefetch, Presence presence) {}
+
+  /** The removal of all of a namespace's objects, from before it begins to its end. */
+  static final class Clearing {
+    private final Namespaces.Namespace namespace;
+    private boolean begun;
+    private boolean isAsked;
+    private long mark;
+    private boolean done;
+
+    private Clearing(Namespaces.Namespace namespace) {
+      this.namespace = namespace;
+    }
+
+    boolean isDone() {
+      return done;
+    }
+  }
+
+  private static final int OWED_MAX = 1 << 16;
+
+  private final @Nullable ObjectParts parts;
+  private final Directory directory;
+  private final Namespaces namespaces;
+  private final byte[] key = new byte[Protocol.KEY_BYTES_MAX];
+  private final Queue<Found> found = new ConcurrentLinkedQueue<>();
+  private final List<Clearing> clearings = new ArrayList<>();
+  private final ArrayDeque<String> owed = new ArrayDeque<>();
+  private int probing;
+  private int promised;
+
+  /**
+   * Nothing is known yet.
+   *
+   * @param parts null where there is no such tier
+   */
+  ObjectLine(@Nullable ObjectParts parts, Directory directory, Namespaces namespaces) {
+    this.parts = parts;
+    this.directory = directory;
+    this.namespaces = namespaces;
+  }
+
+  boolean isConfigured() {
+    return parts != null;
+  }
+
+  /** Whether a fetch would be tried now, or the store is given a rest. */
+  boolean isOpen() {
+    return parts != null && parts.isOpen().getAsBoolean();
+  }
+
+  /** The same of an upload. */
+  boolean takesStores() {
+    return parts != null && parts.takesStores().getAsBoolean();
+  }
+
+  /** The tier for people: names with texts, numbers and truths. */
+  Map<String, Object> report() {
+    return parts == null ? Map.of() : parts.report().get();
+  }
+
+  // ---- what is there
+
+  private ObjectKey keyOf(Namespaces.Namespace namespace, int keyBytes, int group) {
+    return ObjectKey.of(namespace.high(), namespace.low(), key, keyBytes, group);
+  }
+
+  private String nameOf(Namespaces.Namespace namespace, int keyBytes, int group) {
+    return ObjectNames.ofBlock(namespace.high(), namespace.low(), key, keyBytes, group);
+  }
+
+  private ObjectKey keyOf(int block) {
+    directory.copyKey(block, key);
+    return keyOf(
+        namespaces.of(directory, block), directory.keyBytes(block), directory.group(block));
+  }
+
+  private String nameOf(int block) {
+    directory.copyKey(block, key);
+    return nameOf(
+        namespaces.of(directory, block), directory.keyBytes(block), directory.group(block));
+  }
+
+  /** What is known of a block. */
+  Presence presence(int block) {
+    return parts == null ? Presence.ABSENT : parts.presence().lookup(keyOf(block));
+  }
+
+  /** What is known of the block whose key was sought last. */
+  Presence presenceOfSought(Namespaces.Namespace namespace, int keyBytes, int group) {
+    if (parts == null) {
+      return Presence.ABSENT;
+    }
+    directory.copySought(key);
+    return parts.presence().lookup(keyOf(namespace, keyBytes, group));
+  }
+
+  /**
+   * Has it found out whether the block whose key was sought last is there.
+   *
+   * @return false when too much is being found out already
+   */
+  boolean probeSought(Namespaces.Namespace namespace, int keyBytes, int group) {
+    if (parts == null || !isOpen()) {
+      return false;
+    }
+    directory.copySought(key);
+    return parts
+        .presence()
+        .probe(keyOf(namespace, keyBytes, group), nameOf(namespace, keyBytes, group));
+  }
+
+  /**
+   * Has it found out whether a block is there; {@link #collect} tells.
+   *
+   * @return false when too much is being found out already
+   */
+  boolean probe(int block, int priority, boolean prefetch) {
+    if (parts == null || !isOpen()) {
+      return false;
+    }
+    ObjectParts present = parts;
+    boolean taken =
+        present
+            .presence()
+            .probe(
+                keyOf(block),
+                nameOf(block),
+                presence -> {
+                  found.add(new Found(block, priority, prefetch, presence));
+                  present.bell().run();
+                });
+    probing += taken ? 1 : 0;
+    return taken;
+  }
+
+  /** Tells of the probes that are over; returns how many. */
+  int collect(Finder finder) {
+    int count = 0;
+    for (Found one = found.poll(); one != null; one = found.poll()) {
+      probing--;
+      count++;
+      finder.found(one.block, one.priority, one.prefetch, one.presence);
+    }
+    return count;
+  }
+
+  boolean hasFound() {
+    return !found.isEmpty();
+  }
+
+  /** How many blocks wait for a probe. */
+  int probing() {
+    return probing;
+  }
+
+  // ---- what is to go
+
+  /**
+   * The object of a block is to go. While the block is on its way there, that is owed.
+   *
+   * @return false when too much is to go already
+   */
+  boolean delete(int block) {
+    if (parts == null) {
+      return true;
+    }
+    if (directory.has(Directory.FLAG_UPLOADING, block)) {
+      directory.set(Directory.FLAG_DELETED, block, true);
+      promised++;
+      return true;
+    }
+    return delete(nameOf(block), keyOf(block));
+  }
+
+  /**
+   * A block goes whose object goes with all of its namespace's: one that is on its way there is
+   * owed.
+   *
+   * @return whether it is
+   */
+  boolean forget(int block) {
+    return parts != null && directory.has(Directory.FLAG_UPLOADING, block) && delete(block);
+  }
+
+  /** The same of the block whose key was sought last. */
+  boolean deleteSought(Namespaces.Namespace namespace, int keyBytes, int group) {
+    if (parts == null) {
+      return true;
+    }
+    directory.copySought(key);
+    return delete(nameOf(namespace, keyBytes, group), keyOf(namespace, keyBytes, group));
+  }
+
+  private boolean delete(String name, ObjectKey objectKey) {
+    if (parts == null || !parts.deletions().delete(name)) {
+      return false;
+    }
+    parts.presence().absent(objectKey);
+    return true;
+  }
+
+  /** A block is no longer on its way to an object. */
+  void uploadEnded(int block) {
+    directory.set(Directory.FLAG_UPLOADING, block, false);
+    if (directory.has(Directory.FLAG_DELETED, block)) {
+      directory.set(Directory.FLAG_DELETED, block, false);
+      promised--;
+      if (!delete(nameOf(block), keyOf(block)) && owed.size() < OWED_MAX) {
+        owed.add(nameOf(block));
+      }
+    }
+  }
+
+  /** Whether what is written of a block now could be deleted with what was there before. */
+  boolean isGoing(int block) {
+    if (parts == null
+        || (clearings.isEmpty() && parts.deletions().done() == parts.deletions().queued())) {
+      return false;
+    }
+    for (Clearing one : clearings) {
+      if (one.namespace.id() == directory.namespaceId(block)) {
+        return true;
+      }
+    }
+    return parts.deletions().isPending(nameOf(block));
+  }
+
+  /** Until all that is to go so far has gone. */
+  BooleanSupplier removals() {
+    if (parts == null) {
+      return () -> true;
+    }
+    return new Removal(parts);
+  }
+
+  private final class Removal implements BooleanSupplier {
+    private final ObjectParts parts;
+    private long mark = -1;
+
+    Removal(ObjectParts parts) {
+      this.parts = parts;
+    }
+
+    @Override
+    public boolean getAsBoolean() {
+      if (mark < 0 && promised == 0 && owed.isEmpty()) {
+        mark = parts.deletions().queued();
+      }
+      return mark >= 0 && parts.deletions().done() >= mark;
+    }
+  }
+
+  /** Nothing of a namespace goes to the tier from now on, until its objects have gone. */
+  @Nullable Clearing beginClear(int namespaceId) {
+    Namespaces.Namespace namespace = namespaces.byId(namespaceId);
+    if (parts == null || namespace == null) {
+      return null;
+    }
+    Clearing clearing = new Clearing(namespace);
+    clearings.add(clearing);
+    return clearing;
+  }
+
+  /** All of the namespace's blocks have gone from here: its objects follow. */
+  void clear(Clearing clearing) {
+    clearing.begun = true;
+  }
+
+  /** The blocks did not all go: the objects stay, too. */
+  void giveUp(Clearing clearing) {
+    if (!clearing.begun) {
+      clearings.remove(clearing);
+    }
+  }
+
+  /** Goes on with what is to go. */
+  void advance() {
+    if (parts == null || (owed.isEmpty() && clearings.isEmpty())) {
+      return;
+    }
+    while (!owed.isEmpty() && parts.deletions().delete(owed.element())) {
+      owed.remove();
+    }
+    for (Clearing one : clearings) {
+      if (one.begun && !one.isAsked && promised == 0 && owed.isEmpty()) {
+        one.isAsked =
+            parts
+                .deletions()
+                .deleteAll(ObjectNames.ofNamespace(one.namespace.high(), one.namespace.low()));
+        one.mark = parts.deletions().queued();
+      }
+      if (one.isAsked && parts.deletions().done() >= one.mark) {
+        // Which of them were the namespace's can't be told.
+        parts.presence().forgetAll();
+        one.done = true;
+      }
+    }
+    clearings.removeIf(Clearing::isDone);
+  }
+}

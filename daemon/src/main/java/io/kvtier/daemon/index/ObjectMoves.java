@@ -1,0 +1,252 @@
+package io.kvtier.daemon.index;
+
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.Status;
+import io.kvtier.tiers.object.PresenceCache.Presence;
+
+/**
+ * How blocks come from the object tier, and how they get there: from the host tier as its admission
+ * policy says, and from SSD when they fall out of that. Confined to the index.
+ */
+final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
+  private final BlockStore store;
+  private final ObjectLine objects;
+  private final Directory directory;
+  private final TierLine host;
+  private final TierLine ssd;
+  private final Counters counters;
+  private final Ingestion ingestion;
+
+  ObjectMoves(BlockStore store, ObjectLine objects, IndexAgent.Context context) {
+    this.store = store;
+    this.objects = objects;
+    directory = context.directory();
+    host = store.host();
+    ssd = store.ssd();
+    counters = context.counters();
+    ObjectParts parts = context.objects();
+    ingestion = new Ingestion(this, directory, host, parts == null ? "all" : parts.admission());
+  }
+
+  Ingestion ingestion() {
+    return ingestion;
+  }
+
+  // ---- up
+
+  /**
+   * Has the block brought up whose key was sought last, and not found, if it may be in the object
+   * tier. What is not known of it is found out first.
+   *
+   * @param prefetch whether it is wanted even when nobody waits for it
+   * @return the block, on its way to the host tier, or {@link Directory#NONE}
+   */
+  int fetchSought(
+      Namespaces.Namespace namespace, int group, int keyBytes, int priority, boolean prefetch) {
+    Presence presence = objects.presenceOfSought(namespace, keyBytes, group);
+    if (presence == Presence.ABSENT || !objects.isOpen() || !store.mayPromote()) {
+      return Directory.NONE;
+    }
+    int block = directory.insertSought(namespace.id(), group, keyBytes);
+    if (block == Directory.NONE && presence == Presence.PRESENT && store.forgetOne()) {
+      block = directory.insertSought(namespace.id(), group, keyBytes);
+    }
+    if (block == Directory.NONE) {
+      return Directory.NONE;
+    }
+    directory.setLineage(block, 0, 0);
+    directory.addUses(block, 1);
+    directory.set(Directory.FLAG_FETCHING, block, true);
+    host.setState(block, CopyState.STAGING);
+    if (presence == Presence.PRESENT) {
+      store.enqueuePromotion(block, priority, prefetch);
+    } else if (!objects.probe(block, priority, prefetch)) {
+      miss(block);
+      return Directory.NONE;
+    }
+    return block;
+  }
+
+  /** Settles what was found out; returns how much that was. */
+  int collect() {
+    return objects.collect(this::found);
+  }
+
+  private void found(int block, int priority, boolean prefetch, Presence presence) {
+    if (host.state(block) == CopyState.LEAVING) {
+      directory.set(Directory.FLAG_FETCHING, block, false);
+      store.endUse(block);
+    } else if (presence == Presence.PRESENT && store.mayPromote()) {
+      store.enqueuePromotion(block, priority, prefetch);
+    } else {
+      miss(block);
+    }
+  }
+
+  /** A block that was to come does not: out of sight before those who wait are told. */
+  private void miss(int block) {
+    directory.set(Directory.FLAG_FETCHING, block, false);
+    boolean isLeaving = host.state(block) == CopyState.LEAVING;
+    host.free(block);
+    if (!isLeaving) {
+      store.missed(block);
+    }
+    store.endUse(block);
+  }
+
+  @Override
+  public void onFetched(int block, Status status) {
+    if (status == Status.OK) {
+      counters.add(Counter.OBJECT_FETCHED, 1);
+      counters.add(Counter.OBJECT_READ_BYTES, store.blockBytes(block));
+      directory.set(Directory.FLAG_FETCHING, block, false);
+      if (host.state(block) == CopyState.LEAVING) {
+        store.endUse(block);
+      } else {
+        directory.set(Directory.FLAG_OBJECT, block, true);
+        directory.addUses(block, -1);
+        store.becomeResident(block);
+        store.settle(block);
+      }
+      return;
+    }
+    counters.add(Counter.CORRUPT, status == Status.CORRUPT ? 1 : 0);
+    counters.add(Counter.OBJECT_ERRORS, status == Status.MISS || status == Status.CORRUPT ? 0 : 1);
+    directory.set(Directory.FLAG_OBJECT, block, false);
+    counters.add(Counter.DROPPED, ssd.state(block) == CopyState.LEAVING ? 1 : 0);
+    miss(block);
+  }
+
+  // ---- down
+
+  @Override
+  public boolean isConfigured() {
+    return objects.isConfigured();
+  }
+
+  @Override
+  public int blocksMax() {
+    return directory.blocksMax();
+  }
+
+  @Override
+  public boolean lacks(int block) {
+    return !directory.has(Directory.FLAG_OBJECT | Directory.FLAG_UPLOADING, block);
+  }
+
+  @Override
+  public boolean isFull(int block) {
+    return false;
+  }
+
+  @Override
+  public boolean start(int block) {
+    return startUpload(block, false);
+  }
+
+  @Override
+  public boolean mayStartSoon() {
+    return objects.takesStores();
+  }
+
+  /** A block came into the host tier. */
+  void inserted(int block) {
+    if (isConfigured() && lacks(block) && objects.presence(block) == Presence.PRESENT) {
+      // Stored by an earlier start of the daemon, or by another node.
+      directory.set(Directory.FLAG_OBJECT, block, !objects.isGoing(block));
+    }
+    ingestion.inserted(block);
+  }
+
+  /** Whether a block that falls out of the tiers above should be an object before. */
+  boolean wantsEvicted(int block) {
+    return isConfigured()
+        && lacks(block)
+        && objects.takesStores()
+        && ingestion.admitsEvicted(block)
+        // Nobody knows for how long: what stands in the way of others can't wait for that.
+        && !objects.isGoing(block);
+  }
+
+  /**
+   * Writes a resident block to an object.
+   *
+   * @return false when that can't be started now
+   */
+  boolean startUpload(int block, boolean evict) {
+    if (!objects.takesStores()
+        || !store.mover().canUpload()
+        || objects.isGoing(block)
+        || !store.mover().upload(block, evict)) {
+      return false;
+    }
+    directory.set(Directory.FLAG_UPLOADING, block, true);
+    return true;
+  }
+
+  /** The same of a block that is only on SSD. */
+  boolean startSpill(int block) {
+    if (!objects.takesStores()
+        || !store.mover().canUpload()
+        || objects.isGoing(block)
+        || !store.mover().spill(block)) {
+      return false;
+    }
+    directory.set(Directory.FLAG_UPLOADING, block, true);
+    return true;
+  }
+
+  @Override
+  public void onUploaded(int block, Status status, boolean evict) {
+    objects.uploadEnded(block);
+    boolean isLeaving = host.state(block) == CopyState.LEAVING;
+    stored(block, status);
+    if (!ssd.isConfigured()) {
+      store.tellStored(block, isLeaving ? Status.MISS : status);
+    }
+    if (status == Status.CORRUPT && host.isResident(block)) {
+      store.dropDamaged(block);
+    } else if (status == Status.OK && evict && host.isEvictable(block)) {
+      store.dropHostCopy(block);
+    } else {
+      store.settle(block);
+    }
+  }
+
+  @Override
+  public void onSpilled(int block, Status status, boolean isRead) {
+    objects.uploadEnded(block);
+    if (isRead) {
+      stored(block, status);
+    } else if (status == Status.CORRUPT) {
+      counters.add(Counter.CORRUPT, 1);
+    } else {
+      counters.add(Counter.IO_ERRORS, 1);
+    }
+    if (status == Status.CORRUPT) {
+      store.dropDamagedOnSsd(block);
+    } else if (status == Status.OK
+        && host.state(block) == CopyState.NONE
+        && ssd.isEvictable(block)) {
+      counters.add(Counter.SPILLED, 1);
+      store.dropSsdCopy(block);
+    } else {
+      store.settle(block);
+    }
+  }
+
+  private void stored(int block, Status status) {
+    if (status == Status.OK) {
+      counters.add(Counter.OBJECT_STORED, 1);
+      counters.add(Counter.OBJECT_WRITTEN_BYTES, store.blockBytes(block));
+      directory.set(Directory.FLAG_OBJECT, block, directory.isLinked(block));
+    } else if (status != Status.CORRUPT) {
+      counters.add(Counter.OBJECT_ERRORS, 1);
+    }
+  }
+
+  /** What waits to be written, or to be found out. */
+  int waiting() {
+    return ingestion.waiting() + objects.probing();
+  }
+}

@@ -1,0 +1,246 @@
+package io.kvtier.daemon.simulation;
+
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.object.Deletions;
+import io.kvtier.tiers.object.ObjectNames;
+import io.kvtier.tiers.object.ObjectStore;
+import io.kvtier.tiers.object.StoreCall;
+import io.kvtier.tiers.object.StoreResult;
+import io.kvtier.tiers.transfer.Checksums;
+import io.kvtier.tiers.transfer.Leg;
+import io.kvtier.tiers.transfer.Transfer;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.ArrayDeque;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.SplittableRandom;
+import java.util.function.LongSupplier;
+
+/** A store of objects in simulated time: what is in it outlives the daemon. */
+final class SimulatedObjects implements Leg, ObjectStore {
+  /** A block as it was stored. */
+  private record Stored(
+      Oracle.Key key, MemorySegment bytes, int checksum, int depth, long parent) {}
+
+  /**
+   * How often what goes wrong, from 0 to 1.
+   *
+   * @param errors of calls
+   * @param rot of what is read
+   * @param gone of what is read, which others deleted
+   */
+  record Faults(double errors, double rot, double gone) {
+    static final Faults NONE = new Faults(0, 0, 0);
+  }
+
+  private final Map<String, Stored> objects = new HashMap<>();
+  private final Faults faults;
+  private final Simulation.Planted planted;
+  private final SplittableRandom random;
+  private long faultCount;
+
+  /** Whether something was lost that was stored. */
+  boolean isLossy;
+
+  SimulatedObjects(Faults faults, Simulation.Planted planted, SplittableRandom random) {
+    this.faults = faults;
+    this.planted = planted;
+    this.random = random;
+  }
+
+  private boolean happens(double often) {
+    boolean happens = often > 0 && random.nextDouble() < often;
+    faultCount += happens ? 1 : 0;
+    return happens;
+  }
+
+  long faultCount() {
+    return faultCount;
+  }
+
+  boolean has(Oracle.Key key) {
+    return objects.values().stream().anyMatch(one -> one.key.equals(key));
+  }
+
+  @Override
+  public void run(Transfer transfer) {
+    String name =
+        ObjectNames.ofBlock(
+            transfer.namespaceHigh,
+            transfer.namespaceLow,
+            transfer.key,
+            transfer.keyBytes,
+            transfer.group);
+    transfer.status =
+        transfer.kind == Transfer.Kind.STORE ? store(name, transfer) : load(name, transfer);
+  }
+
+  private Status store(String name, Transfer transfer) {
+    MemorySegment bytes = transfer.bytes();
+    if (Checksums.of(bytes) != transfer.checksum) {
+      return Status.CORRUPT;
+    }
+    boolean fails = happens(faults.errors);
+    // What was given up may have been done all the same.
+    if (!fails || random.nextBoolean()) {
+      long number = Words.getLong(MemorySegment.ofArray(words(transfer.key)), 8);
+      int namespace = transfer.namespaceText.contains("name=n0") ? 0 : 1;
+      objects.putIfAbsent(
+          name,
+          new Stored(
+              new Oracle.Key(namespace, (int) number),
+              MemorySegment.ofArray(bytes.toArray(ValueLayout.JAVA_BYTE)),
+              transfer.checksum,
+              transfer.depth,
+              transfer.parent));
+    }
+    boolean lies = planted == Simulation.Planted.OBJECT_ERROR_COUNTS_AS_STORED;
+    return fails && !lies ? Status.IO_ERROR : Status.OK;
+  }
+
+  private static long[] words(byte[] key) {
+    long[] words = new long[key.length / Long.BYTES];
+    MemorySegment.copy(MemorySegment.ofArray(key), 0, MemorySegment.ofArray(words), 0, key.length);
+    return words;
+  }
+
+  private Status load(String name, Transfer transfer) {
+    if (happens(faults.errors)) {
+      return random.nextBoolean() ? Status.IO_ERROR : Status.DEADLINE;
+    }
+    if (happens(faults.gone)) {
+      isLossy |= objects.remove(name) != null;
+    }
+    Stored stored = objects.get(name);
+    if (stored == null) {
+      return Status.MISS;
+    }
+    MemorySegment bytes = transfer.bytes();
+    bytes.copyFrom(stored.bytes);
+    if (happens(faults.rot)) {
+      long at = random.nextLong(bytes.byteSize());
+      Words.putByte(bytes, at, Words.getByte(bytes, at) ^ 0x10);
+    }
+    transfer.checksum = stored.checksum;
+    transfer.depth = stored.depth;
+    transfer.parent = stored.parent;
+    boolean verifies = planted != Simulation.Planted.OBJECT_LOADED_WITHOUT_VERIFYING;
+    return verifies && Checksums.of(bytes) != stored.checksum ? Status.CORRUPT : Status.OK;
+  }
+
+  @Override
+  public StoreCall head(String name, long timeoutNs) {
+    if (happens(faults.errors)) {
+      return StoreCall.of(new StoreResult.Unavailable("simulated"));
+    }
+    Stored stored = objects.get(name);
+    return StoreCall.of(
+        stored == null ? new StoreResult.Absent() : new StoreResult.Done(stored.bytes.byteSize()));
+  }
+
+  /** Deletions of one life of the daemon: what is not done at its end will not be done. */
+  Deletions deletions(LongSupplier clock) {
+    return new SimulatedDeletions(clock, random.split());
+  }
+
+  private final class SimulatedDeletions implements Deletions {
+    private record Deletion(String name, boolean isPrefix, long dueNs) {}
+
+    private final LongSupplier clock;
+    private final SplittableRandom chance;
+    private final ArrayDeque<Deletion> waiting = new ArrayDeque<>();
+    private long queued;
+    private long done;
+
+    SimulatedDeletions(LongSupplier clock, SplittableRandom chance) {
+      this.clock = clock;
+      this.chance = chance;
+    }
+
+    private boolean add(String name, boolean isPrefix) {
+      if (chance.nextInt(100) == 0) {
+        return false;
+      }
+      long latencyNs = chance.nextInt(50) == 0 ? chance.nextInt(1_000_000_000) : 1_000_000;
+      long after = waiting.isEmpty() ? clock.getAsLong() : waiting.getLast().dueNs;
+      waiting.add(new Deletion(name, isPrefix, Math.max(after, clock.getAsLong()) + latencyNs));
+      queued++;
+      return true;
+    }
+
+    private void advance() {
+      while (!waiting.isEmpty() && waiting.element().dueNs <= clock.getAsLong()) {
+        Deletion one = waiting.remove();
+        done++;
+        if (planted == Simulation.Planted.OBJECT_NOT_DELETED) {
+          continue;
+        }
+        Set<String> names = new HashSet<>(objects.keySet());
+        names.removeIf(name -> one.isPrefix ? !name.startsWith(one.name) : !name.equals(one.name));
+        names.forEach(objects::remove);
+      }
+    }
+
+    @Override
+    public boolean delete(String name) {
+      return add(name, false);
+    }
+
+    @Override
+    public boolean deleteAll(String prefix) {
+      return add(prefix, true);
+    }
+
+    @Override
+    public long queued() {
+      return queued;
+    }
+
+    @Override
+    public long done() {
+      advance();
+      return done;
+    }
+
+    @Override
+    public boolean isPending(String name) {
+      advance();
+      return waiting.stream().anyMatch(one -> !one.isPrefix && one.name.equals(name));
+    }
+  }
+
+  // ---- what the daemon does not call here
+
+  @Override
+  public StoreCall put(String name, List<MemorySegment> parts, boolean ifAbsent, long timeoutNs) {
+    throw new UnsupportedOperationException();
+  }
+
+  @Override
+  public StoreCall get(String name, long offset, List<MemorySegment> parts, long timeoutNs) {
+    throw new UnsupportedOperationException();
+  }
+
+  @Override
+  public StoreCall list(String prefix, String after, int max, long timeoutNs) {
+    throw new UnsupportedOperationException();
+  }
+
+  @Override
+  public StoreCall delete(List<String> names, long timeoutNs) {
+    throw new UnsupportedOperationException();
+  }
+
+  @Override
+  public String describe() {
+    return "simulated";
+  }
+
+  @Override
+  public void close() {}
+}
