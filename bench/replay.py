@@ -31,6 +31,23 @@ DEFAULT_TRACE = Path(__file__).resolve().parent / "traces" / "mooncake_fast25_co
 BATCH_BYTES = 16 << 20
 """At most this much is asked for in one call: a client that holds more slots than it needs starves the others."""
 
+COUNTERS = (
+    "hits_host",
+    "hits_ssd",
+    "hits_object",
+    "evictions",
+    "demotions",
+    "promotions",
+    "object_stored",
+    "spilled",
+    "object_fetched",
+    "object_errors",
+    "dropped",
+    "corrupt",
+    "io_errors",
+)
+"""What a replay reports of the daemon's counters."""
+
 _PAGE_BYTES = 4096
 _BASE_BYTES = 1 << 20
 _SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB|TiB)?", re.IGNORECASE)
@@ -233,7 +250,7 @@ def report(tally: Tally, counters: dict[str, int], block_bytes: int, seconds: fl
     for call, samples_ns in (("lookup", tally.lookup_ns), ("get", tally.get_ns), ("put", tally.put_ns)):
         figures[f"{call}_p50_us"] = percentile_us(samples_ns, 0.5)
         figures[f"{call}_p99_us"] = percentile_us(samples_ns, 0.99)
-    for name in ("hits_host", "hits_ssd", "evictions", "demotions", "promotions", "dropped", "corrupt", "io_errors"):
+    for name in COUNTERS:
         figures[name] = counters.get(name, 0)
     return figures
 
@@ -254,19 +271,37 @@ def table(figures: dict[str, Any]) -> str:
         ("block hits", f"{figures['block_hits']:,} = {per('block_hit_ratio')}"),
         ("prefix hits", f"{figures['prefix_hits']:,} = {per('prefix_hit_ratio')}"),
         ("hits at best", f"{figures['possible_hits']:,} = {per('possible_hit_ratio')}, with memory without end"),
-        ("hits by tier", f"host {figures['hits_host']:,}, SSD {figures['hits_ssd']:,}"),
+        ("hits by tier", ", ".join(f"{tier} {hits:,}" for tier, hits in _hits_by_tier(figures).items())),
         ("lookup", calls("lookup", "")),
         ("get", calls("get", f"{figures['get_gbps']:.2f} GB/s")),
         ("put", calls("put", f"{figures['put_gbps']:.2f} GB/s")),
         ("blocks put", f"{figures['puts']:,}, {figures['puts_refused']:,} refused for want of room"),
         ("demotions to SSD", f"{figures['demotions']:,}"),
         ("promotions", f"{figures['promotions']:,}"),
+        *_object_rows(figures),
         ("evictions", f"{figures['evictions']:,} from host memory, {figures['dropped']:,} for good"),
         ("lost after lookup", f"{figures['lost_after_lookup']:,}"),
         ("wrong bytes", f"{figures['wrong_bytes']:,}"),
     ]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows) + f"\n\n{interpretation(figures)}"
+
+
+def _hits_by_tier(figures: dict[str, Any]) -> dict[str, int]:
+    """Blocks that gets found, by where they came from; tiers below SSD only when they gave or took something."""
+    hits = {"host": figures["hits_host"], "SSD": figures["hits_ssd"]}
+    if figures["hits_object"] or figures["object_stored"]:
+        hits["object"] = figures["hits_object"]
+    return hits
+
+
+def _object_rows(figures: dict[str, Any]) -> list[tuple[str, str]]:
+    if "object" not in _hits_by_tier(figures):
+        return []
+    return [
+        ("objects stored", f"{figures['object_stored']:,}, {figures['spilled']:,} of them as they fell out of SSD"),
+        ("objects fetched", f"{figures['object_fetched']:,}, {figures['object_errors']:,} errors"),
+    ]
 
 
 def interpretation(figures: dict[str, Any]) -> str:
@@ -279,13 +314,14 @@ def interpretation(figures: dict[str, Any]) -> str:
     hits = figures["block_hits"]
     if not hits:
         return "Nothing was found again: this trace repeats too little, or the tiers are far too small for it."
-    from_ssd = figures["hits_ssd"] / max(1, figures["hits_host"] + figures["hits_ssd"])
+    by_tier = _hits_by_tier(figures)
+    served = max(1, sum(by_tier.values()))
+    below = " and ".join(f"{100 * by_tier[tier] / served:.1f} % from {tier}" for tier in list(by_tier)[1:])
     possible = figures["prefix_hits"] / max(1, figures["possible_hits"])
     advice = "more room would gain little" if possible >= 0.95 else "more room could gain the rest"
     return (
         f"{100 * figures['prefix_hit_ratio']:.1f} % of the prompts' blocks need no prefill, {100 * possible:.1f} % of "
-        f"what any cache could save ({advice}); {100 * from_ssd:.1f} % of the hits came from SSD, and every byte "
-        "was right."
+        f"what any cache could save ({advice}); of the hits {below}, and every byte was right."
     )
 
 

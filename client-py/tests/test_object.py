@@ -1,0 +1,326 @@
+"""The object tier with real daemons: shared by several, over restarts, and on the store's bad days."""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import blocks
+import pytest
+from conftest import Daemon, eventually
+from s3 import BUCKET, BadDay, S3Server
+
+from kvtier import Client, Namespace, Status, Tier
+
+BLOCK_BYTES = 256 * 1024
+# The host tier of the tests' daemon has 64 MiB: half of the blocks fit.
+BLOCKS = 400
+
+
+def key(number: int) -> bytes:
+    return blocks.key("object", number)
+
+
+def content(number: int) -> bytes:
+    return blocks.block(key(number), BLOCK_BYTES)
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    with tempfile.TemporaryDirectory(prefix="kvtier-s3-") as folder:
+        started = S3Server(Path(folder))
+        started.start()
+        yield started
+        started.kill()
+
+
+class Node:
+    """A daemon with an object tier, and a client of it."""
+
+    def __init__(self, folder: Path, endpoint: str, prefix: str, **settings: str) -> None:
+        folder.mkdir()
+        self.daemon = Daemon(folder)
+        self.settings = {
+            "object__store": "s3",
+            "object__s3__endpoint": endpoint,
+            "object__s3__bucket": BUCKET,
+            "object__s3__prefix": prefix,
+            "object__admission": "all",
+            "object__absent_for": "100ms",
+            "object__breaker_open": "100ms",
+            "object__breaker_open_max": "200ms",
+            "ssd__bytes": "0",
+            **settings,
+        }
+
+    def start(self, **changed: str) -> "Node":
+        self.daemon.start(**{**self.settings, **changed})
+        self.client = Client(self.daemon.socket_path, timeout=30)
+        self.namespace: Namespace = self.client.namespace("objects", block_bytes=BLOCK_BYTES, model="m")
+        return self
+
+    def restart(self, **changed: str) -> "Node":
+        self.client.close()
+        self.daemon.kill()
+        return self.start(**changed)
+
+    def stop(self) -> None:
+        self.client.close()
+        self.daemon.stop()
+
+    def put(self, numbers: range) -> None:
+        for number in numbers:
+            assert self.namespace.put([key(number)], [content(number)]) == [Status.OK]
+
+    def found(self, numbers: range, timeout: float = 30) -> list[int]:
+        """The blocks that are there; each is held to its content."""
+        there = []
+        buffer = bytearray(BLOCK_BYTES)
+        for number in numbers:
+            if self.namespace.get([key(number)], buffer, timeout=timeout).statuses == [Status.OK]:
+                assert buffer == content(number), f"wrong bytes in block {number}"
+                there.append(number)
+        return there
+
+    def count(self, name: str) -> int:
+        return self.client.counters()[name]
+
+    def await_stored(self, blocks_stored: int) -> None:
+        assert eventually(lambda: self.count("object_stored") >= blocks_stored, 60)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="kvtier-") as made:
+        yield Path(made)
+
+
+@pytest.fixture
+def nodes(folder: Path, server: S3Server) -> Iterator[list[Node]]:
+    made = [Node(folder / name, server.endpoint, folder.name) for name in "ab"]
+    yield made
+    for node in made:
+        if node.daemon.process is not None:
+            node.stop()
+
+
+def test_whatOneNodeStored_anotherFinds(nodes: list[Node]) -> None:
+    a, b = nodes[0].start(), nodes[1].start()
+    a.put(range(50))
+    a.await_stored(50)
+    assert b.found(range(60)) == list(range(50))
+    assert b.count("hits_object") == 50
+    assert b.count("misses") == 10
+    # Now they are its own, too.
+    assert b.found(range(50)) == list(range(50))
+    assert b.count("hits_host") == 50
+    assert b.count("object_stored") == 0
+
+
+def test_lookup_neverWaits_andKnowsSoon(nodes: list[Node]) -> None:
+    a, b = nodes[0].start(), nodes[1].start()
+    a.put(range(10))
+    a.await_stored(10)
+    keys = [key(number) for number in range(12)]
+    first = b.namespace.lookup(keys)
+    assert first.statuses == [Status.PENDING] * 12
+    assert first.tiers == [Tier.OBJECT] * 12
+    assert eventually(lambda: b.namespace.lookup(keys).run == 10)
+    known = b.namespace.lookup(keys)
+    assert known.tiers[:10] == [Tier.OBJECT] * 10
+    assert known.estimated_load_s > 0
+    assert known.statuses[10] in (Status.MISS, Status.PENDING)
+    assert b.count("object_fetched") == 0
+
+
+def test_prefetch_bringsItUp(nodes: list[Node]) -> None:
+    a, b = nodes[0].start(), nodes[1].start()
+    a.put(range(10))
+    a.await_stored(10)
+    keys = [key(number) for number in range(10)]
+    assert b.namespace.prefetch(keys) == [Status.OK] * 10
+    assert eventually(lambda: b.namespace.lookup(keys).tiers == [Tier.HOST] * 10)
+
+
+def test_restart_whatIsOnlyInObjectsIsFound(nodes: list[Node]) -> None:
+    a = nodes[0].start()
+    a.put(range(50))
+    a.await_stored(50)
+    a.restart()
+    assert a.count("found_host") == 0
+    assert a.found(range(50)) == list(range(50))
+    assert a.count("hits_object") == 50
+
+
+def test_evicted_allTiers_nothingIsDropped(nodes: list[Node]) -> None:
+    a = nodes[0].start(object__admission="evicted", ssd__bytes="32MiB", ssd__file_bytes="8MiB")
+    a.put(range(2 * BLOCKS))
+    assert a.count("dropped") == 0
+    assert a.count("spilled") > 0
+    # The latest first: those are still in memory.
+    latest_first = range(2 * BLOCKS - 1, -1, -1)
+    assert a.found(latest_first) == list(latest_first)
+    assert a.count("hits_host") > 0
+    assert a.count("hits_ssd") > 0
+    assert a.count("hits_object") > 0
+    assert a.count("dropped") == 0
+
+
+def test_evicted_noSsd_nothingIsDropped(nodes: list[Node]) -> None:
+    a = nodes[0].start(object__admission="evicted")
+    a.put(range(BLOCKS))
+    assert a.found(range(BLOCKS)) == list(range(BLOCKS))
+    assert a.count("dropped") == 0
+
+
+def test_flush_noSsd_everythingIsAnObject(nodes: list[Node]) -> None:
+    a = nodes[0].start(object__admission="evicted")
+    a.put(range(50))
+    a.namespace.flush()
+    assert a.count("object_stored") == 50
+
+
+def test_deleted_isGoneForAll(nodes: list[Node]) -> None:
+    a, b = nodes[0].start(), nodes[1].start()
+    a.put(range(20))
+    a.await_stored(20)
+    assert a.namespace.delete([key(number) for number in range(0, 20, 2)]) == [Status.OK] * 10
+    assert b.found(range(20)) == list(range(1, 20, 2))
+    assert a.found(range(20)) == list(range(1, 20, 2))
+    # Nobody here has seen these: their objects go all the same.
+    b.restart()
+    assert len(b.namespace.delete([key(number) for number in range(1, 20, 2)])) == 10
+    a.restart()
+    assert a.found(range(20)) == []
+
+
+def test_deletedOnItsWayUp_isGone(nodes: list[Node]) -> None:
+    a = nodes[0].start()
+    for turn in range(20):
+        a.put(range(turn, turn + 1))
+        assert a.namespace.delete([key(turn)]) == [Status.OK]
+    a.restart()
+    assert a.found(range(20)) == []
+
+
+def test_cleared_isGoneForAll_othersStay(nodes: list[Node], server: S3Server) -> None:
+    a, b = nodes[0].start(), nodes[1].start()
+    other = a.client.namespace("another", block_bytes=BLOCK_BYTES, model="m")
+    assert other.put([key(0)], [content(0)]) == [Status.OK]
+    a.put(range(20))
+    a.await_stored(21)
+    a.namespace.clear(timeout=30)
+    assert b.found(range(20)) == []
+    assert sum(nodes[0].settings["object__s3__prefix"] in str(one) for one in server.objects()) == 1
+    a.put(range(5))
+    a.await_stored(26)
+    assert b.found(range(20)) == list(range(5))
+
+
+def test_nodeKilledAmidUploads_othersFindWholeBlocksOnly(nodes: list[Node]) -> None:
+    a, b = nodes[0].start(), nodes[1].start()
+    stored = 0
+    for turn in range(3):
+        numbers = range(100 * turn, 100 * turn + 100)
+        a.put(numbers)
+        stored += len(b.found(numbers))
+        a.restart()
+    found = b.found(range(300))
+    assert len(found) >= stored > 0
+
+
+def test_codec_andAnotherCodec_findEachOthersBlocks(nodes: list[Node]) -> None:
+    a, b = nodes[0].start(object__codec="zstd"), nodes[1].start(object__codec="planes")
+    a.put(range(10))
+    b.put(range(10, 20))
+    a.await_stored(10)
+    b.await_stored(10)
+    assert a.found(range(20)) == list(range(20))
+    assert b.found(range(20)) == list(range(20))
+
+
+def test_folder_isShared(folder: Path, nodes: list[Node]) -> None:
+    settings = {"object__store": "folder", "object__folder": str(folder / "shared")}
+    a, b = nodes[0].start(**settings), nodes[1].start(**settings)
+    a.put(range(50))
+    a.await_stored(50)
+    assert b.found(range(60)) == list(range(50))
+
+
+def test_serverKilled_getsAreMisses_localTiersGoOn_andItComesBack(folder: Path) -> None:
+    server = S3Server(folder / "s3")
+    server.start()
+    node = Node(folder / "a", server.endpoint, "p", object__load_timeout="2s", object__store_timeout="2s").start()
+    try:
+        node.put(range(20))
+        node.await_stored(20)
+        node.restart()
+        assert node.found(range(5)) == list(range(5))
+        server.kill()
+        started = time.monotonic()
+        assert node.found(range(5, 20)) == []
+        # Once it is known that nobody answers, nobody waits for that.
+        assert time.monotonic() - started < 15
+        assert node.found(range(5)) == list(range(5))
+        node.put(range(100, 120))
+        assert node.found(range(100, 120)) == list(range(100, 120))
+        server.start()
+        assert eventually(lambda: node.found(range(5, 20)) == list(range(5, 20)), 30)
+        node.put(range(200, 220))
+        stored = node.count("object_stored")
+        assert eventually(lambda: node.count("object_stored") >= stored + 1, 30)
+    finally:
+        node.stop()
+        server.kill()
+
+
+@pytest.mark.parametrize("mode", ["reset", "stall", "truncate", "corrupt", 403, 404, 412, 429, 500, 503])
+def test_badDay_getsAreMisses_neverWrongBytes_andItPasses(folder: Path, server: S3Server, mode: str | int) -> None:
+    proxy = BadDay(server.address)
+    node = Node(folder / "a", proxy.endpoint, folder.name, object__load_timeout="1s", object__probe_timeout="500ms")
+    node.start()
+    try:
+        node.put(range(20))
+        node.await_stored(20)
+        node.restart()
+        node.put(range(100, 110))
+        keys = [key(number) for number in range(20)]
+        assert eventually(lambda: node.namespace.lookup(keys).run == 20)
+        proxy.mode = mode
+        assert node.found(range(20), timeout=5) == []
+        assert node.found(range(100, 110)) == list(range(100, 110))
+        proxy.mode = "pass"
+        assert eventually(lambda: node.found(range(20)) == list(range(20)), 30)
+    finally:
+        node.stop()
+        proxy.shutdown()
+        proxy.server_close()
+
+
+def test_slowDay_blocksStillCome(folder: Path, server: S3Server) -> None:
+    proxy = BadDay(server.address)
+    node = Node(folder / "a", proxy.endpoint, folder.name, object__load_timeout="20s", object__probe_timeout="5s").start()
+    try:
+        node.put(range(5))
+        node.await_stored(5)
+        node.restart()
+        proxy.mode = "slow"
+        assert node.found(range(5)) == list(range(5))
+    finally:
+        node.stop()
+        proxy.shutdown()
+        proxy.server_close()
+
+
+def test_noSuchBucket_isSaid_andLocalTiersServe(nodes: list[Node]) -> None:
+    a = nodes[0].start(object__s3__bucket="nobody-made-it")
+    a.put(range(10))
+    assert a.found(range(20), timeout=5) == list(range(10))
+    log = (a.daemon.folder / "daemon.log").read_text()
+    assert "nobody-made-it" in log and "does not answer as it should" in log
