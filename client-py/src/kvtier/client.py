@@ -260,7 +260,7 @@ class Namespace:
         return self._for_keys(Verb.UNPIN, keys, options)
 
     def delete(self, keys: Iterable[bytes], **options: Unpack[Options]) -> list[Status]:
-        """Removes blocks from all tiers; leases on them stay readable. OK or MISS."""
+        """Removes blocks from all tiers, the shared objects too; leases on them stay readable. OK or MISS."""
         return self._for_keys(Verb.DELETE, keys, options)
 
     def clear(self, **options: Unpack[Options]) -> Count:
@@ -268,7 +268,7 @@ class Namespace:
         return self._counted(Verb.CLEAR, options)
 
     def flush(self, **options: Unpack[Options]) -> Count:
-        """Waits until every block accepted before is in the lowest tier. Give it a generous timeout."""
+        """Waits until every block accepted before is in the tier below memory. Give it a generous timeout."""
         return self._counted(Verb.FLUSH, options)
 
     def _for_keys(self, verb: Verb, keys: Iterable[bytes], options: Options) -> list[Status]:

@@ -240,7 +240,7 @@ public final class Namespace {
   }
 
   /**
-   * Completes when every block accepted before is in the lowest tier; the value is how many were
+   * Completes when every block accepted before is in the tier below memory; the value is how many were
    * written.
    */
   public CompletableFuture<ValueResult> flush(Options options) {
