@@ -2,6 +2,7 @@ package io.kvtier.bench;
 
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.codec.BlockCodecs;
+import io.kvtier.tiers.host.HugePages;
 import io.kvtier.tiers.host.SlabStore;
 import io.kvtier.tiers.ssd.FileDevice;
 import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
@@ -77,6 +78,9 @@ final class SsdBlocks implements AutoCloseable {
         block.set(ValueLayout.JAVA_LONG, at, random.nextLong());
       }
       checksums[i] = Checksums.of(block);
+    }
+    try (HugePages huge = new HugePages(slabs)) {
+      huge.await();
     }
     for (int i = 0; i < depth; i++) {
       pool.add(new Transfer(i));

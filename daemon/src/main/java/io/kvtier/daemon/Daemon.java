@@ -17,6 +17,7 @@ import io.kvtier.protocol.linux.EventFd;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.protocol.linux.UnixSocket;
 import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.host.HugePages;
 import io.kvtier.tiers.host.SlabStore;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.ThreadedPipeline;
@@ -164,6 +165,9 @@ public final class Daemon implements AutoCloseable {
                   config.grpc(),
                   new GrpcFront.Environment(
                       VERSION, index, doorbell, slabs, counters, limits.leaseNs())));
+    }
+    if (host.hugePages()) {
+      keep(new HugePages(slabs));
     }
     // The first to go when the daemon stops: who connects later shall fail at once.
     parts.push(place::withdraw);

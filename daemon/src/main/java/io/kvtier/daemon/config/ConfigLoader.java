@@ -136,6 +136,7 @@ public final class ConfigLoader {
     long bytes = size("host.bytes", MIB, 1L << 50);
     requireMultiple("host.slab_bytes", slab, 4096, "4KiB");
     requireMultiple("host.bytes", bytes, slab, "host.slab_bytes");
+    boolean hugePages = get("host.huge_pages", ConfigLoader::bool, "true or false");
     String policy = policy("host.policy");
     double free = get("host.free_target", Double::parseDouble, "a fraction such as 0.02");
     require("host.free_target", free >= 0 && free <= 0.25, "0 to 0.25");
@@ -143,7 +144,8 @@ public final class ConfigLoader {
     Path directory = get("host.directory", Path::of, "a path");
     KvtierdConfig.HostLedger ledger =
         get("host.ledger", ConfigLoader::hostLedger, "mapped or chronicle");
-    return new KvtierdConfig.HostConfig(bytes, slab, policy, free, keep, directory, ledger);
+    return new KvtierdConfig.HostConfig(
+        bytes, slab, hugePages, policy, free, keep, directory, ledger);
   }
 
   private KvtierdConfig.SsdConfig ssd() {

@@ -34,12 +34,14 @@ public record KvtierdConfig(
   /**
    * The host tier.
    *
+   * @param hugePages whether huge pages are put under the memory in the background
    * @param keepNs how long the memory stays when the daemon has ended; 0: not at all
    * @param directory where it is written down what stands in it
    */
   public record HostConfig(
       long bytes,
       long slabBytes,
+      boolean hugePages,
       String policy,
       double freeTarget,
       long keepNs,

@@ -35,6 +35,10 @@ public final class SharedMemory {
   private static final int MAP_POPULATE = 0x8000;
   private static final int MADV_HUGEPAGE = 14;
   private static final int MADV_POPULATE_WRITE = 23;
+  private static final int MADV_COLLAPSE = 25;
+
+  /** The bytes of a huge page. */
+  public static final long HUGE_PAGE_BYTES = 2 << 20;
 
   /** The page size that layouts assume. */
   public static final long PAGE_BYTES = 4096;
@@ -203,6 +207,26 @@ public final class SharedMemory {
           (int)
               Libc.MADVISE.invokeExact(
                   Libc.capture(), mapping.address(), mapping.byteSize(), MADV_HUGEPAGE);
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  /**
+   * Puts huge pages in the place of the small ones that are there, for all who map the memory.
+   * Nothing else changes, also for those that use it just now.
+   *
+   * @param offset of the mapping, a multiple of {@link #HUGE_PAGE_BYTES}
+   * @return false where the kernel has none to give, does not know how (before Linux 6.1), or some
+   *     of the memory is in use by a device
+   */
+  public static boolean makeHuge(MemorySegment mapping, long offset, long bytes) {
+    try {
+      int collapsed =
+          (int)
+              Libc.MADVISE.invokeExact(
+                  Libc.capture(), mapping.asSlice(offset, bytes).address(), bytes, MADV_COLLAPSE);
+      return collapsed == 0;
     } catch (Throwable t) {
       throw Libc.defect(t);
     }

@@ -1,0 +1,82 @@
+package io.kvtier.tiers.host;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.protocol.linux.SharedMemory;
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import org.junit.jupiter.api.Test;
+
+class HugePagesTest {
+  private static final long SLAB_BYTES = 8 << 20;
+
+  @Test
+  void makeHuge_whileItIsWritten_keepsEveryByte() throws IOException, InterruptedException {
+    try (SlabStore slabs = new SlabStore(2, SLAB_BYTES)) {
+      for (int slab = 0; slab < 2; slab++) {
+        fill(slabs.mapping(slab), slab);
+      }
+      try (HugePages huge = new HugePages(slabs)) {
+        for (int round = 0; round < 20; round++) {
+          fill(slabs.mapping(1), 100 + round);
+        }
+        huge.await();
+        // Where the kernel gives any, the mapping has them, too.
+        assertEquals(huge.bytes() / 1024, hugeKib(slabs.mapping(0)) + hugeKib(slabs.mapping(1)));
+      }
+      expect(slabs.mapping(0), 0);
+      expect(slabs.mapping(1), 119);
+    }
+  }
+
+  @Test
+  void close_atOnce_endsBeforeTheSlabsGo() throws IOException {
+    for (int i = 0; i < 20; i++) {
+      try (SlabStore slabs = new SlabStore(4, SLAB_BYTES);
+          HugePages huge = new HugePages(slabs)) {
+        assertTrue(huge.bytes() <= 4 * SLAB_BYTES);
+      }
+    }
+  }
+
+  @Test
+  void slabsThatAreNoWholeHugePages_areTakenAsFarAsTheyGo()
+      throws IOException, InterruptedException {
+    long bytes = SharedMemory.HUGE_PAGE_BYTES + 12_288;
+    try (SlabStore slabs = new SlabStore(3, bytes);
+        HugePages huge = new HugePages(slabs)) {
+      huge.await();
+      assertTrue(huge.bytes() <= 3 * SharedMemory.HUGE_PAGE_BYTES);
+    }
+  }
+
+  private static void fill(MemorySegment memory, long seed) {
+    for (long at = 0; at < memory.byteSize(); at += 4096) {
+      memory.set(ValueLayout.JAVA_LONG, at, seed * 31 + at);
+    }
+  }
+
+  private static void expect(MemorySegment memory, long seed) {
+    for (long at = 0; at < memory.byteSize(); at += 4096) {
+      assertEquals(seed * 31 + at, memory.get(ValueLayout.JAVA_LONG, at));
+    }
+  }
+
+  /** What of a mapping is in huge pages, KiB, as the kernel tells. */
+  private static long hugeKib(MemorySegment mapping) throws IOException {
+    String begin = Long.toHexString(mapping.address()) + "-";
+    boolean isIts = false;
+    for (String line : Files.readAllLines(Path.of("/proc/self/smaps"))) {
+      if (line.matches("^[0-9a-f]+-[0-9a-f]+ .*")) {
+        isIts = line.startsWith(begin);
+      } else if (isIts && line.startsWith("ShmemPmdMapped:")) {
+        return Long.parseLong(line.replaceAll("[^0-9]", ""));
+      }
+    }
+    return 0;
+  }
+}
