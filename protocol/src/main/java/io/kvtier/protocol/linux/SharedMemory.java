@@ -172,9 +172,7 @@ public final class SharedMemory {
   /** Maps a memory file; the mapping ends with the arena. */
   public static MemorySegment map(Descriptor descriptor, long bytes, boolean writable, Arena arena)
       throws IOException {
-    int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-    long address = mmap(0, bytes, protection, MAP_SHARED, descriptor.number(), 0);
-    return own(address, bytes, arena);
+    return mapAligned(descriptor, bytes, writable, 0, arena);
   }
 
   /**
@@ -183,9 +181,39 @@ public final class SharedMemory {
    */
   public static MemorySegment mapPopulated(
       Descriptor descriptor, long bytes, boolean writable, Arena arena) throws IOException {
+    return mapAligned(descriptor, bytes, writable, MAP_POPULATE, arena);
+  }
+
+  /** Maps so that a huge page of the file is one of the mapping. */
+  private static MemorySegment mapAligned(
+      Descriptor descriptor, long bytes, boolean writable, int moreFlags, Arena arena)
+      throws IOException {
     int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-    long address = mmap(0, bytes, protection, MAP_SHARED | MAP_POPULATE, descriptor.number(), 0);
-    return own(address, bytes, arena);
+    int fd = descriptor.number();
+    int flags = MAP_SHARED | moreFlags;
+    if (bytes < HUGE_PAGE_BYTES) {
+      return own(mmap(0, bytes, protection, flags, fd, 0), bytes, arena);
+    }
+    long reserved = bytes + HUGE_PAGE_BYTES;
+    long begin = mmap(0, reserved, 0, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    long address = (begin + HUGE_PAGE_BYTES - 1) & -HUGE_PAGE_BYTES;
+    long mapped;
+    try {
+      mapped = mmap(address, bytes, protection, flags | MAP_FIXED, fd, 0);
+    } catch (IOException e) {
+      unmap(begin, reserved);
+      throw e;
+    }
+    long pagesEnd = address + ((bytes + PAGE_BYTES - 1) & -PAGE_BYTES);
+    unmapUnlessEmpty(begin, address - begin);
+    unmapUnlessEmpty(pagesEnd, begin + reserved - pagesEnd);
+    return own(mapped, bytes, arena);
+  }
+
+  private static void unmapUnlessEmpty(long address, long bytes) {
+    if (bytes > 0) {
+      unmap(address, bytes);
+    }
   }
 
   /**
