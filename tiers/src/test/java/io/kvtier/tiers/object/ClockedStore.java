@@ -79,7 +79,8 @@ public final class ClockedStore implements ObjectStore {
 
   @Override
   public StoreCall get(String name, long offset, List<MemorySegment> parts, long timeoutNs) {
-    return ask("get", name, () -> store.get(name, offset, parts, timeoutNs), UnaryOperator.identity());
+    return ask(
+        "get", name, () -> store.get(name, offset, parts, timeoutNs), UnaryOperator.identity());
   }
 
   @Override
@@ -118,7 +119,11 @@ public final class ClockedStore implements ObjectStore {
 
   @Override
   public StoreCall removeUnfinished(long beganBeforeMs, long timeoutNs) {
-    return ask("removeUnfinished", "", () -> store.removeUnfinished(0, timeoutNs), UnaryOperator.identity());
+    return ask(
+        "removeUnfinished",
+        "",
+        () -> store.removeUnfinished(0, timeoutNs),
+        UnaryOperator.identity());
   }
 
   @Override
