@@ -46,7 +46,7 @@ final class CollectRun implements JanitorRun {
     }
     // One time for all passes, so that an object's bucket is the same in each.
     nowMs = lease.storeTimeMs();
-    tally.unfinished(calls.removeUnfinished(nowMs - options.unfinishedMs()));
+    removeUnfinished(calls, tally);
     AgeHistogram.Oldest due = NOTHING;
     for (int pass = 1; due != null; pass++) {
       UseTable uses = UseTable.read(calls, options.usesMax(), nowMs - options.usesKeptMs());
@@ -62,6 +62,18 @@ final class CollectRun implements JanitorRun {
               - options.capBytes()
               + " bytes above the cap are left: what is younger than the grace time stays, or"
               + " writers are faster than this run");
+    }
+  }
+
+  /** Not every server knows uploads in parts, nor is everybody allowed to see them. */
+  private void removeUnfinished(JanitorCalls calls, Tally tally) throws RunEnd {
+    try {
+      tally.unfinished(calls.removeUnfinished(nowMs - options.unfinishedMs()));
+    } catch (RunEnd e) {
+      if (e.state() != JanitorReport.State.FAILED) {
+        throw e;
+      }
+      tally.note(e.reason());
     }
   }
 

@@ -182,7 +182,14 @@ public final class ObjectJanitor implements AutoCloseable {
     }
     giveBack(endNs);
     JanitorReport last = report(task, tally, state, reason, beginNs, calls);
-    LOG.info("{}", last.json());
+    LOG.info(
+        "{} on {}: {} {}; {} deleted, {} left",
+        task.name(),
+        store.describe(),
+        state,
+        reason,
+        last.amount(JanitorCount.DELETED),
+        last.amount(JanitorCount.LEFT));
     synchronized (lock) {
       report = last;
       running = null;

@@ -87,7 +87,7 @@ final class Tally {
 
   /** What should be known of a run that ends well. */
   void note(String text) {
-    note = text;
+    note = note.isEmpty() ? text : note + "; " + text;
   }
 
   String note() {

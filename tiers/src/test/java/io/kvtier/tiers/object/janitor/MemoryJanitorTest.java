@@ -162,6 +162,17 @@ final class MemoryJanitorTest extends JanitorContract {
   }
 
   @Test
+  void gc_uploadsCannotBeListed_collectsAllTheSame() throws Exception {
+    putHourly(0, 20);
+    store.meddle((verb, _) ->
+        verb.equals("removeUnfinished") ? new StoreResult.Denied("not implemented") : null);
+    JanitorReport report = gc(10);
+    assertEquals(JanitorReport.State.DONE, report.state(), report.text());
+    assertTrue(report.reason().contains("not implemented"), report.reason());
+    assertEquals(numbers(11, 20), present(0, 20));
+  }
+
+  @Test
   void gc_writtenAnewWhileItRuns_isKept() throws Exception {
     putHourly(0, 20);
     AtomicInteger lists = new AtomicInteger();
@@ -317,7 +328,7 @@ final class MemoryJanitorTest extends JanitorContract {
     store.meddle((_, _) -> new StoreResult.Unavailable("down"));
     assertFalse(log.tell());
     store.meddle((_, _) -> null);
-    log.used(blocks.key(1));
+    log.used(blocks.key(2));
     log.used(blocks.key(2));
     log.used(blocks.key(3));
     assertEquals(1, log.forgotten());

@@ -1,6 +1,8 @@
 package io.kvtier.tiers.object.janitor;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.tiers.object.FaultProxy;
 import io.kvtier.tiers.object.ObjectStore;
@@ -8,6 +10,8 @@ import io.kvtier.tiers.object.S3ObjectStore;
 import io.kvtier.tiers.object.S3Options;
 import io.kvtier.tiers.object.S3Server;
 import java.time.Duration;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
@@ -74,5 +78,28 @@ final class S3JanitorTest extends JanitorContract {
     report = gc(20);
     assertEquals(JanitorReport.State.DONE, report.state(), report.text());
     assertEquals(numbers(22, 40), present(0, 40));
+  }
+
+  @Test
+  void cancel_storeHangs_endsTheCall() throws Exception {
+    CountDownLatch asked = new CountDownLatch(1);
+    store.meddle((_, _) -> {
+      asked.countDown();
+      return null;
+    });
+    proxy.set(new FaultProxy.Fault.Stall(0));
+    ObjectJanitor.Options patient =
+        new ObjectJanitor.Options(
+            0, 90, 0, 10, HOUR_MS, 2 * HOUR_MS, HOUR_MS, 10, HOUR_MS, HOUR_MS);
+    try (ObjectJanitor janitor = new ObjectJanitor(store, "node-a", patient, JanitorClock.SYSTEM)) {
+      assertTrue(janitor.start(new JanitorTask.Du()));
+      assertTrue(asked.await(60, TimeUnit.SECONDS));
+      janitor.cancel();
+      JanitorReport report =
+          assertTimeoutPreemptively(Duration.ofSeconds(60), () -> janitor.await());
+      assertEquals(JanitorReport.State.CANCELLED, report.state(), report.text());
+    } finally {
+      proxy.set(FaultProxy.NONE);
+    }
   }
 }
