@@ -83,7 +83,10 @@ public final class UseLog implements AutoCloseable {
     spare = new long[capacity];
   }
 
-  /** The block was loaded, or found present. Allocates nothing, and never waits for the store. */
+  /**
+   * The block's object was loaded or found present, or a copy of the block above it was used or
+   * dropped because the object is there. Allocates nothing, and never waits for the store.
+   */
   public void used(ObjectKey key) {
     add(UseLogDescriptor.digest(key));
   }
