@@ -89,13 +89,16 @@ public final class FolderObjectStore implements ObjectStore {
     threads.allowCoreThreadTimeOut(true);
   }
 
-  private void removeLeftovers(long writtenBeforeMs) throws IOException {
+  private int removeLeftovers(long writtenBeforeMs) throws IOException {
+    int removed = 0;
     try (Stream<Path> files = Files.list(incoming)) {
       for (Path file : (Iterable<Path>) files::iterator) {
         try {
           FileTime written = Files.getLastModifiedTime(file);
           if (written.toMillis() < writtenBeforeMs) {
-            Files.deleteIfExists(file);
+            if (Files.deleteIfExists(file)) {
+              removed++;
+            }
             LOG.info("removed {}, which its writer left behind at {}", file, written);
           }
         } catch (NoSuchFileException e) {
@@ -103,6 +106,12 @@ public final class FolderObjectStore implements ObjectStore {
         }
       }
     }
+    return removed;
+  }
+
+  @Override
+  public StoreCall removeUnfinished(long beganBeforeMs, long timeoutNs) {
+    return run(calls.begin(timeoutNs), () -> new StoreResult.Done(removeLeftovers(beganBeforeMs)));
   }
 
   @Override

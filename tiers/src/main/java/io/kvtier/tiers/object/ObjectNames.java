@@ -1,11 +1,18 @@
 package io.kvtier.tiers.object;
 
+import io.kvtier.tiers.transfer.Transfer;
 import java.util.HexFormat;
 
 /** The names of objects: what is allowed in them, and which one a block has. */
 public final class ObjectNames {
   /** S3's limit, and well below that of a path. */
   private static final int LENGTH_MAX = 1024;
+
+  private static final int NAMESPACE_DIGITS = 32;
+  private static final int FOLDER_BEGIN = NAMESPACE_DIGITS + 1;
+  private static final int KEY_BEGIN = FOLDER_BEGIN + 3;
+  private static final int GROUP_DIGITS_MAX = 5;
+  private static final int GROUP_MAX = 0xffff;
 
   private ObjectNames() {}
 
@@ -34,6 +41,66 @@ public final class ObjectNames {
   }
 
   /**
+   * What {@link #ofBlock} made a name of: namespace, key and group, into a transfer.
+   *
+   * @return false for a name that it never makes; the transfer holds anything then
+   */
+  public static boolean readBlock(String name, Transfer into) {
+    int dot = name.indexOf('.');
+    int keyEnd = dot < 0 ? name.length() : dot;
+    int digits = keyEnd - KEY_BEGIN;
+    if (digits < 2
+        || digits % 2 != 0
+        || digits > 2 * into.key.length
+        || name.charAt(NAMESPACE_DIGITS) != '/'
+        || name.charAt(KEY_BEGIN - 1) != '/'
+        || !isHex(name, 0, NAMESPACE_DIGITS)
+        || !isHex(name, KEY_BEGIN, keyEnd)
+        || !name.regionMatches(FOLDER_BEGIN, name, KEY_BEGIN, 2)) {
+      return false;
+    }
+    into.namespaceHigh = HexFormat.fromHexDigitsToLong(name, 0, NAMESPACE_DIGITS / 2);
+    into.namespaceLow = HexFormat.fromHexDigitsToLong(name, NAMESPACE_DIGITS / 2, NAMESPACE_DIGITS);
+    into.keyBytes = digits / 2;
+    for (int i = 0; i < into.key.length; i++) {
+      int at = KEY_BEGIN + 2 * i;
+      into.key[i] = at < keyEnd ? (byte) HexFormat.fromHexDigits(name, at, at + 2) : 0;
+    }
+    into.group = dot < 0 ? 0 : group(name, dot + 1);
+    return into.group >= 0;
+  }
+
+  /** The group that a name ends with, or -1. */
+  private static int group(String name, int begin) {
+    int digits = name.length() - begin - 1;
+    if (digits < 1
+        || digits > GROUP_DIGITS_MAX
+        || name.charAt(begin) != 'g'
+        || name.charAt(begin + 1) == '0') {
+      return -1;
+    }
+    int group = 0;
+    for (int i = begin + 1; i < name.length(); i++) {
+      char c = name.charAt(i);
+      if (c < '0' || c > '9') {
+        return -1;
+      }
+      group = 10 * group + c - '0';
+    }
+    return group > GROUP_MAX ? -1 : group;
+  }
+
+  private static boolean isHex(String name, int begin, int end) {
+    for (int i = begin; i < end; i++) {
+      char c = name.charAt(i);
+      if ((c < '0' || c > '9') && (c < 'a' || c > 'f')) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /**
    * A store's prefix as its names are made with it: empty, or ending with one slash.
    *
    * @throws IllegalArgumentException naming what is wrong
@@ -52,7 +119,7 @@ public final class ObjectNames {
    *
    * @throws IllegalArgumentException naming what is wrong
    */
-  static void check(String name) {
+  public static void check(String name) {
     if (name.isEmpty() || name.length() > LENGTH_MAX) {
       throw new IllegalArgumentException(
           "the name of an object has 1 to " + LENGTH_MAX + " characters, '" + name + "' does not");

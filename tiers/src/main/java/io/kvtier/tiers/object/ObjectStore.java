@@ -47,6 +47,16 @@ public interface ObjectStore extends AutoCloseable {
   /** Removes objects. One that is not there counts as removed. */
   StoreCall delete(List<String> names, long timeoutNs);
 
+  /**
+   * Removes what writers began and never ended, which no list shows: uploads in parts, temporary
+   * files. {@link StoreResult.Done} says how many there were.
+   *
+   * @param beganBeforeMs only what is older than that, by the store's clock, in ms since 1970
+   */
+  default StoreCall removeUnfinished(long beganBeforeMs, long timeoutNs) {
+    return StoreCall.of(new StoreResult.Done(0));
+  }
+
   /** For people: what store this is. */
   String describe();
 

@@ -7,10 +7,12 @@ import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.function.BiFunction;
 import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.zip.CRC32C;
+import org.jspecify.annotations.Nullable;
 import software.amazon.awssdk.auth.credentials.AwsCredentialsProvider;
 import software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider;
 import software.amazon.awssdk.services.s3.S3AsyncClient;
@@ -18,6 +20,7 @@ import software.amazon.awssdk.services.s3.model.DeleteObjectsResponse;
 import software.amazon.awssdk.services.s3.model.GetObjectRequest;
 import software.amazon.awssdk.services.s3.model.HeadObjectResponse;
 import software.amazon.awssdk.services.s3.model.ListObjectsV2Response;
+import software.amazon.awssdk.services.s3.model.MultipartUpload;
 import software.amazon.awssdk.services.s3.model.ObjectIdentifier;
 import software.amazon.awssdk.services.s3.model.PutObjectRequest;
 import software.amazon.awssdk.services.s3.model.S3Error;
@@ -183,6 +186,67 @@ public final class S3ObjectStore implements ObjectStore {
       }
     }
     return new StoreResult.Done(count);
+  }
+
+  @Override
+  public StoreCall removeUnfinished(long beganBeforeMs, long timeoutNs) {
+    StoreCall call = calls.begin(timeoutNs);
+    return run(
+        call, () -> abortUploads(call, UploadPlace.FIRST, beganBeforeMs, 0), StoreResult.Done::new);
+  }
+
+  /** Behind which upload a page of them begins. */
+  private record UploadPlace(@Nullable String key, @Nullable String id) {
+    static final UploadPlace FIRST = new UploadPlace(null, null);
+  }
+
+  /** Page by page, for the old ones may stand behind all that are under way. */
+  private CompletableFuture<Long> abortUploads(
+      StoreCall call, UploadPlace after, long beganBeforeMs, long before) {
+    return client
+        .listMultipartUploads(request ->
+            request
+                .bucket(options.bucket())
+                .prefix(options.prefix())
+                .keyMarker(after.key())
+                .uploadIdMarker(after.id()))
+        .thenCompose(page ->
+            abort(page.uploads(), beganBeforeMs)
+                .thenCompose(count ->
+                    Boolean.TRUE.equals(page.isTruncated()) && !call.hasEnded()
+                        ? abortUploads(
+                            call,
+                            new UploadPlace(page.nextKeyMarker(), page.nextUploadIdMarker()),
+                            beganBeforeMs,
+                            before + count)
+                        : CompletableFuture.completedFuture(before + count)));
+  }
+
+  private CompletableFuture<Long> abort(List<MultipartUpload> uploads, long beganBeforeMs) {
+    List<CompletableFuture<Long>> aborts = new ArrayList<>();
+    for (MultipartUpload upload : uploads) {
+      Instant began = upload.initiated();
+      if (began != null && began.toEpochMilli() < beganBeforeMs) {
+        aborts.add(
+            client
+                .abortMultipartUpload(request ->
+                    request.bucket(options.bucket()).key(upload.key()).uploadId(upload.uploadId()))
+                .handle((_, thrown) -> counted(thrown)));
+      }
+    }
+    return CompletableFuture.allOf(aborts.toArray(CompletableFuture<?>[]::new))
+        .thenApply(_ -> aborts.stream().mapToLong(CompletableFuture::join).sum());
+  }
+
+  /** What another node ended meanwhile is no error. */
+  private static long counted(@Nullable Throwable thrown) {
+    if (thrown == null) {
+      return 1;
+    }
+    if (S3Errors.outcome(thrown) instanceof StoreResult.Absent) {
+      return 0;
+    }
+    throw new CompletionException(thrown);
   }
 
   private static void checkCount(int count) {

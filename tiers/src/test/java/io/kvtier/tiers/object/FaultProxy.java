@@ -18,9 +18,9 @@ import java.util.concurrent.atomic.AtomicLong;
  * of what the server answers; a new fault is for the connections from then on, and for the answers
  * on the ones that are open.
  */
-final class FaultProxy implements AutoCloseable {
+public final class FaultProxy implements AutoCloseable {
   /** What it does. */
-  sealed interface Fault {
+  public sealed interface Fault {
     /** Nothing. */
     record None() implements Fault {}
 
@@ -46,7 +46,7 @@ final class FaultProxy implements AutoCloseable {
     record Answer(int status, String headers) implements Fault {}
   }
 
-  static final Fault NONE = new Fault.None();
+  public static final Fault NONE = new Fault.None();
 
   private final ServerSocket listener;
   private final int target;
@@ -54,22 +54,22 @@ final class FaultProxy implements AutoCloseable {
   private final AtomicInteger connections = new AtomicInteger();
   private volatile Fault fault = NONE;
 
-  FaultProxy(int target) throws IOException {
+  public FaultProxy(int target) throws IOException {
     this.target = target;
     listener = new ServerSocket(0, 256, InetAddress.getLoopbackAddress());
     Thread.ofVirtual().start(this::accept);
   }
 
-  int port() {
+  public int port() {
     return listener.getLocalPort();
   }
 
   /** How many connections there have been. */
-  int connections() {
+  public int connections() {
     return connections.get();
   }
 
-  void set(Fault wanted) {
+  public void set(Fault wanted) {
     fault = wanted;
   }
 

@@ -51,6 +51,16 @@ final class FolderObjectStoreTest extends ObjectStoreContract {
   }
 
   @Test
+  void removeUnfinished_filesOfDeadWriters_goWhenTheyAreOld() throws IOException {
+    Path old = Files.writeString(folder.resolve(".incoming/old"), "half of a block");
+    Path young = Files.writeString(folder.resolve(".incoming/young"), "half of a block");
+    Files.setLastModifiedTime(old, FileTime.fromMillis(1000));
+    Files.setLastModifiedTime(young, FileTime.fromMillis(3000));
+    assertEquals(new StoreResult.Done(1), await(store.removeUnfinished(2000, TIMEOUT_NS)));
+    assertEquals(List.of("young"), incoming());
+  }
+
+  @Test
   void list_filesOfOthers_areNoObjects() throws IOException {
     put("a/object", bytes(1, 10));
     Files.writeString(folder.resolve(".incoming/half"), "half of a block");

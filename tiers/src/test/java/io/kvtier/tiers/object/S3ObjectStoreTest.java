@@ -7,12 +7,14 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.net.URI;
 import java.time.Duration;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import software.amazon.awssdk.auth.credentials.AwsBasicCredentials;
 import software.amazon.awssdk.auth.credentials.StaticCredentialsProvider;
+import software.amazon.awssdk.services.s3.S3AsyncClient;
 
 final class S3ObjectStoreTest extends ObjectStoreContract {
   private static final AtomicInteger PREFIXES = new AtomicInteger();
@@ -109,6 +111,41 @@ final class S3ObjectStoreTest extends ObjectStoreContract {
     assertRefused("bucket", () -> S3Options.of(null, "r", " "));
     assertRefused("region", () -> S3Options.of(null, "", "b"));
     assertRefused("AES256", () -> new S3Options.Writing("AES256", "key", ""));
+  }
+
+  @Test
+  void removeUnfinished_uploads_areAborted() {
+    S3Options options = options(S3Server.BUCKET, S3Options.ChecksumMode.WHEN_REQUIRED);
+    try (S3AsyncClient client = S3Clients.create(options, S3Server.credentials())) {
+      for (int i = 0; i < 3; i++) {
+        beginUpload(client, options.prefix() + "upload" + i);
+      }
+      beginUpload(client, "another-" + options.prefix() + "upload");
+      long now = System.currentTimeMillis();
+      long dayMs = TimeUnit.DAYS.toMillis(1);
+      assertEquals(new StoreResult.Done(0), await(store.removeUnfinished(now - dayMs, TIMEOUT_NS)));
+      assertEquals(3, uploads(client, options.prefix()));
+      assertEquals(new StoreResult.Done(3), await(store.removeUnfinished(now + dayMs, TIMEOUT_NS)));
+      assertEquals(0, uploads(client, options.prefix()));
+      assertEquals(1, uploads(client, "another-" + options.prefix()));
+      assertEquals(new StoreResult.Done(0), await(store.removeUnfinished(now + dayMs, TIMEOUT_NS)));
+    }
+  }
+
+  private static void beginUpload(S3AsyncClient client, String key) {
+    client
+        .createMultipartUpload(request -> request.bucket(S3Server.BUCKET).key(key))
+        .orTimeout(60, TimeUnit.SECONDS)
+        .join();
+  }
+
+  private static int uploads(S3AsyncClient client, String prefix) {
+    return client
+        .listMultipartUploads(request -> request.bucket(S3Server.BUCKET).prefix(prefix))
+        .orTimeout(60, TimeUnit.SECONDS)
+        .join()
+        .uploads()
+        .size();
   }
 
   private static void assertRefused(String word, org.junit.jupiter.api.function.Executable made) {

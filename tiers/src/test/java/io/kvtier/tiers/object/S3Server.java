@@ -13,8 +13,8 @@ import software.amazon.awssdk.auth.credentials.StaticCredentialsProvider;
 import software.amazon.awssdk.services.s3.model.CreateBucketRequest;
 
 /** An S3 server in this process, on a free port of the loopback, with one bucket in memory. */
-final class S3Server implements AutoCloseable {
-  static final String BUCKET = "blocks";
+public final class S3Server implements AutoCloseable {
+  public static final String BUCKET = "blocks";
   private static final String IDENTITY = "tester";
   private static final String CREDENTIAL = "secret";
 
@@ -24,12 +24,12 @@ final class S3Server implements AutoCloseable {
     this.server = server;
   }
 
-  static S3Server start() {
+  public static S3Server start() {
     return start(new Properties());
   }
 
   /** With s3proxy's own properties, such as those of its latency. */
-  static S3Server start(Properties middleware) {
+  public static S3Server start(Properties middleware) {
     try {
       Properties properties = new Properties();
       properties.putAll(middleware);
@@ -57,19 +57,19 @@ final class S3Server implements AutoCloseable {
     }
   }
 
-  int port() {
+  public int port() {
     return server.getPort();
   }
 
-  URI endpoint() {
+  public URI endpoint() {
     return endpoint(port());
   }
 
-  static URI endpoint(int port) {
+  public static URI endpoint(int port) {
     return URI.create("http://127.0.0.1:" + port);
   }
 
-  static AwsCredentialsProvider credentials() {
+  public static AwsCredentialsProvider credentials() {
     return StaticCredentialsProvider.create(AwsBasicCredentials.create(IDENTITY, CREDENTIAL));
   }
 

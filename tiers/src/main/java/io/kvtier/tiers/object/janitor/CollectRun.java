@@ -1,0 +1,147 @@
+package io.kvtier.tiers.object.janitor;
+
+import io.kvtier.tiers.object.ObjectKey;
+import io.kvtier.tiers.object.ObjectNames;
+import io.kvtier.tiers.object.StoredObject;
+import io.kvtier.tiers.transfer.Transfer;
+import java.util.ArrayList;
+import java.util.List;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Holds the cap. A pass lists all objects, deletes of each page what is due, and enters what is
+ * left in a histogram of ages; the histogram says what is due in the next pass. The first pass
+ * finds nothing due, and the last one is that which leaves no more than the cap. So there is no
+ * memory of single objects, and each is deleted right after it was listed, by the time of its last
+ * write as the list just told it.
+ *
+ * <p>Still, an object can be used or written again between the list and the deletion. Who reads it
+ * gets whole bytes or a miss, who wrote it finds a miss later; asking the store once more for each
+ * object would cost a thousand times the calls, and only make that time shorter.
+ */
+final class CollectRun implements JanitorRun {
+  /** Writers that outrun so many passes outrun the next one as well. */
+  private static final int PASSES_MAX = 4;
+
+  private static final AgeHistogram.Oldest NOTHING = new AgeHistogram.Oldest(Integer.MAX_VALUE, 0);
+
+  private final ObjectJanitor.Options options;
+  private final ObjectLease lease;
+  private final AgeHistogram histogram = new AgeHistogram();
+  private final Transfer parsed = new Transfer(0);
+  private long nowMs;
+  private long ofBucketLeft;
+
+  CollectRun(ObjectJanitor.Options options, ObjectLease lease) {
+    this.options = options;
+    this.lease = lease;
+  }
+
+  @Override
+  public void run(JanitorCalls calls, Tally tally) throws RunEnd {
+    if (!lease.acquire(calls)) {
+      throw new RunEnd(
+          JanitorReport.State.BUSY,
+          "another node collects" + (lease.other().isEmpty() ? "" : ": " + lease.other()));
+    }
+    // One time for all passes, so that an object's bucket is the same in each.
+    nowMs = lease.storeTimeMs();
+    removeUnfinished(calls, tally);
+    AgeHistogram.Oldest due = NOTHING;
+    for (int pass = 1; due != null; pass++) {
+      UseTable uses = UseTable.read(calls, options.usesMax(), nowMs - options.usesKeptMs());
+      tally.uses(uses);
+      pass(calls, tally, uses, due);
+      delete(calls, uses.outdated());
+      due = pass < PASSES_MAX ? nextDue(tally) : null;
+    }
+    long left = tally.amount(JanitorCount.LEFT).bytes();
+    if (options.capBytes() > 0 && left > options.capBytes()) {
+      tally.note(
+          left
+              - options.capBytes()
+              + " bytes above the cap are left: what is younger than the grace time stays, or"
+              + " writers are faster than this run");
+    }
+  }
+
+  /** Not every server knows uploads in parts, nor is everybody allowed to see them. */
+  private void removeUnfinished(JanitorCalls calls, Tally tally) throws RunEnd {
+    try {
+      tally.unfinished(calls.removeUnfinished(nowMs - options.unfinishedMs()));
+    } catch (RunEnd e) {
+      if (e.state() != JanitorReport.State.FAILED) {
+        throw e;
+      }
+      tally.note(e.reason());
+    }
+  }
+
+  /** Returns null when there is nothing more to do. */
+  private AgeHistogram.@Nullable Oldest nextDue(Tally tally) {
+    JanitorReport.Amount left = tally.amount(JanitorCount.LEFT);
+    boolean allYoung = tally.amount(JanitorCount.YOUNG).objects() == left.objects();
+    return options.capBytes() == 0 || left.bytes() <= options.capBytes() || allYoung
+        ? null
+        : histogram.oldest(left.bytes() - options.lowBytes());
+  }
+
+  private void pass(JanitorCalls calls, Tally tally, UseTable uses, AgeHistogram.Oldest due)
+      throws RunEnd {
+    histogram.clear();
+    ofBucketLeft = due.ofBucket();
+    BlockWalk.walk(
+        calls,
+        "",
+        tally,
+        blocks -> {
+          List<StoredObject> doomed = new ArrayList<>();
+          for (StoredObject block : blocks) {
+            if (!stays(block, uses, due, tally)) {
+              doomed.add(block);
+            }
+          }
+          delete(calls, BlockWalk.names(doomed));
+          tally.add(JanitorCount.DELETED, doomed.size(), BlockWalk.bytes(doomed));
+        });
+  }
+
+  /** Decides on a block, and counts it where it stays. */
+  private boolean stays(StoredObject block, UseTable uses, AgeHistogram.Oldest due, Tally tally) {
+    long ageMs = nowMs - lastUseMs(block, uses);
+    // The store may have cut the time of the write to its second.
+    boolean young = ageMs < options.graceMs() + ObjectLease.GRAIN_MS;
+    int bucket = AgeHistogram.bucket(ageMs);
+    if (!young) {
+      if (bucket > due.bucket()) {
+        return false;
+      }
+      if (bucket == due.bucket() && ofBucketLeft > 0) {
+        ofBucketLeft -= block.bytes();
+        return false;
+      }
+      histogram.add(bucket, block.bytes());
+    } else {
+      tally.add(JanitorCount.YOUNG, 1, block.bytes());
+    }
+    tally.add(JanitorCount.LEFT, 1, block.bytes());
+    return true;
+  }
+
+  private long lastUseMs(StoredObject block, UseTable uses) {
+    if (!ObjectNames.readBlock(block.name(), parsed)) {
+      throw new IllegalStateException(block + " is no block");
+    }
+    long used = uses.lastUseMs(UseLogDescriptor.digest(ObjectKey.of(parsed)));
+    return Math.max(block.modifiedMs(), used);
+  }
+
+  private void delete(JanitorCalls calls, List<String> names) throws RunEnd {
+    if (!lease.keep(calls)) {
+      throw new RunEnd(JanitorReport.State.FAILED, "the lease was lost: another node collects now");
+    }
+    if (!names.isEmpty()) {
+      calls.delete(names);
+    }
+  }
+}

@@ -1,0 +1,149 @@
+package io.kvtier.tiers.object.janitor;
+
+import com.eclipsesource.json.JsonArray;
+import com.eclipsesource.json.JsonObject;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+
+/**
+ * How far a run of an {@link ObjectJanitor} is, or how it ended.
+ *
+ * @param task its name; empty before the first run
+ * @param reason why it ended as it did, or what should be known of it; may be empty
+ * @param calls on the store
+ * @param passes looks over the whole store, the one under way included
+ * @param capBytes 0 for none
+ * @param useLogs logs of uses that were read
+ * @param uses objects whose use they tell
+ * @param unfinished uploads and temporary files of dead writers that were removed
+ * @param namespaces by name; the task du alone fills it
+ * @param corruptNames the first of them
+ * @param foreignNames the first of them
+ */
+public record JanitorReport(
+    String task,
+    State state,
+    String reason,
+    long elapsedMs,
+    long calls,
+    int passes,
+    long capBytes,
+    int useLogs,
+    int uses,
+    long unfinished,
+    Map<JanitorCount, Amount> amounts,
+    List<Namespace> namespaces,
+    List<String> corruptNames,
+    List<String> foreignNames) {
+  /** Where a run stands. */
+  public enum State {
+    /** There was none yet. */
+    IDLE,
+    RUNNING,
+    DONE,
+    CANCELLED,
+    /** It took as long as it may, and has done a part. */
+    OUT_OF_TIME,
+    /** Another node is at it, so this one left it alone. */
+    BUSY,
+    FAILED;
+
+    /** Its name in JSON. */
+    public String key() {
+      return name().toLowerCase(Locale.ROOT);
+    }
+  }
+
+  /** So many objects with so many bytes. */
+  public record Amount(long objects, long bytes) {
+    static final Amount NONE = new Amount(0, 0);
+  }
+
+  /** What a namespace takes; the name is empty for all those that there was no room for. */
+  public record Namespace(String name, Amount amount) {}
+
+  public JanitorReport {
+    amounts = Map.copyOf(amounts);
+    namespaces = List.copyOf(namespaces);
+    corruptNames = List.copyOf(corruptNames);
+    foreignNames = List.copyOf(foreignNames);
+  }
+
+  /** How much of it there was. */
+  public Amount amount(JanitorCount count) {
+    return amounts.getOrDefault(count, Amount.NONE);
+  }
+
+  /** For people: a line for each thing that there is. */
+  public String text() {
+    StringBuilder text = new StringBuilder();
+    text.append(task.isEmpty() ? "nothing" : task).append(": ");
+    text.append(state.key().replace('_', ' '));
+    if (!reason.isEmpty()) {
+      text.append(", ").append(reason);
+    }
+    text.append(
+        String.format(
+            Locale.ROOT, "%n%d calls, %d passes, %.1f s%n", calls, passes, elapsedMs / 1e3));
+    if (capBytes > 0) {
+      line(text, "the cap in bytes", "", capBytes);
+    }
+    for (JanitorCount count : JanitorCount.values()) {
+      Amount amount = amount(count);
+      if (amount.objects() > 0) {
+        line(text, count.meaning(), String.valueOf(amount.objects()), amount.bytes());
+      }
+    }
+    if (unfinished > 0) {
+      text.append(unfinished).append(" unfinished writes removed").append(System.lineSeparator());
+    }
+    for (Namespace namespace : namespaces) {
+      line(
+          text,
+          namespace.name().isEmpty() ? "other namespaces" : namespace.name(),
+          String.valueOf(namespace.amount().objects()),
+          namespace.amount().bytes());
+    }
+    corruptNames.forEach(name -> named(text, "damaged", name));
+    foreignNames.forEach(name -> named(text, "not kvtier's", name));
+    return text.toString();
+  }
+
+  private static void line(StringBuilder text, String what, String objects, long bytes) {
+    text.append(String.format(Locale.ROOT, "%12s %18d  %s%n", objects, bytes, what));
+  }
+
+  private static void named(StringBuilder text, String what, String name) {
+    text.append(what).append(": ").append(name).append(System.lineSeparator());
+  }
+
+  /** For programs. */
+  public String json() {
+    JsonObject json = new JsonObject();
+    json.add("task", task).add("state", state.key()).add("reason", reason);
+    json.add("elapsed_ms", elapsedMs).add("calls", calls).add("passes", passes);
+    json.add("cap_bytes", capBytes).add("use_logs", useLogs).add("uses", uses);
+    json.add("unfinished", unfinished);
+    for (JanitorCount count : JanitorCount.values()) {
+      json.add(count.key(), json(amount(count)));
+    }
+    JsonArray spaces = new JsonArray();
+    for (Namespace namespace : namespaces) {
+      spaces.add(json(namespace.amount()).add("namespace", namespace.name()));
+    }
+    json.add("namespaces", spaces);
+    json.add("corrupt_names", json(corruptNames)).add("foreign_names", json(foreignNames));
+    return json.toString();
+  }
+
+  private static JsonObject json(Amount amount) {
+    return new JsonObject().add("objects", amount.objects()).add("bytes", amount.bytes());
+  }
+
+  private static JsonArray json(List<String> names) {
+    JsonArray array = new JsonArray();
+    names.forEach(array::add);
+    return array;
+  }
+}

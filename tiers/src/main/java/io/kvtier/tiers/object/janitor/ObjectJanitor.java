@@ -1,0 +1,292 @@
+package io.kvtier.tiers.object.janitor;
+
+import io.kvtier.tiers.object.ObjectStore;
+import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Looks after the objects of a store, on a thread of its own: one task at a time, which others
+ * start, watch and cancel. It makes its calls one after the other and no more of a second than
+ * told, and ends each task within a time. Safe for several threads.
+ *
+ * <p>Memory does not grow with the number of objects: a page of the list, a histogram of some 30
+ * KB, and at most {@value UseTable#BYTES_PER_USE} bytes for each use that the logs of all nodes
+ * tell.
+ */
+public final class ObjectJanitor implements AutoCloseable {
+  private static final Logger LOG = LoggerFactory.getLogger(ObjectJanitor.class);
+  private static final int TRIES = 5;
+
+  /** What is kept of a run's time for giving back the lease. */
+  private static final long FAREWELL_NS = TimeUnit.SECONDS.toNanos(5);
+
+  /**
+   * How it works.
+   *
+   * @param capBytes of all blocks of the store; 0 for none
+   * @param lowPercent when they are above the cap, so much of it is left
+   * @param graceMs what was written or used within that time is not collected
+   * @param callsPerSecond the most
+   * @param callTimeoutMs of one call
+   * @param runMs the longest that a task takes
+   * @param leaseMs so long others wait for a collector that died
+   * @param usesMax objects whose use is known
+   * @param usesKeptMs logs of uses are removed when they are older
+   * @param unfinishedMs uploads and temporary files are removed when they are older
+   */
+  public record Options(
+      long capBytes,
+      int lowPercent,
+      long graceMs,
+      int callsPerSecond,
+      long callTimeoutMs,
+      long runMs,
+      long leaseMs,
+      int usesMax,
+      long usesKeptMs,
+      long unfinishedMs) {
+    public Options {
+      if (capBytes < 0 || graceMs < 0 || usesMax < 0 || usesMax > 1 << 28) {
+        throw new IllegalArgumentException(
+            "the cap ("
+                + capBytes
+                + " bytes) and the grace time ("
+                + graceMs
+                + " ms) of the object tier are not below 0, and it knows 0 to "
+                + (1 << 28)
+                + " uses, not "
+                + usesMax);
+      }
+      if (lowPercent < 1 || lowPercent > 100) {
+        throw new IllegalArgumentException(
+            "of the object tier's cap 1 to 100 % are left, not " + lowPercent);
+      }
+      requirePositive("the calls of a second", callsPerSecond);
+      requirePositive("the time of a call", callTimeoutMs);
+      requirePositive("the time of a run", runMs);
+      requirePositive("the time of a lease", leaseMs);
+      requirePositive("the time that logs of uses are kept", usesKeptMs);
+      requirePositive("the age of unfinished writes", unfinishedMs);
+    }
+
+    private static void requirePositive(String what, long value) {
+      if (value <= 0) {
+        throw new IllegalArgumentException(
+            what + " of the object janitor: " + value + " is not positive");
+      }
+    }
+
+    /** A cap with all else as it is when nothing is said. */
+    public static Options of(long capBytes) {
+      return new Options(
+          capBytes,
+          95,
+          TimeUnit.MINUTES.toMillis(10),
+          50,
+          TimeUnit.SECONDS.toMillis(30),
+          TimeUnit.HOURS.toMillis(1),
+          TimeUnit.MINUTES.toMillis(5),
+          1 << 20,
+          TimeUnit.DAYS.toMillis(7),
+          TimeUnit.DAYS.toMillis(1));
+    }
+
+    /** What a run that deletes leaves. */
+    long lowBytes() {
+      return capBytes / 100 * lowPercent + capBytes % 100 * lowPercent / 100;
+    }
+  }
+
+  /** A task under way. */
+  private record Running(Thread thread, JanitorCalls calls) {}
+
+  private final ObjectStore store;
+  private final Options options;
+  private final JanitorClock clock;
+  private final JanitorCalls.Bounds bounds;
+  private final ObjectLease lease;
+  private final Object lock = new Object();
+  private @Nullable Running running;
+  private boolean closed;
+  private volatile JanitorReport report;
+
+  /**
+   * Does nothing yet.
+   *
+   * @param store stays the caller's
+   * @param nodeName what others see of who collects; no other node has it
+   */
+  public ObjectJanitor(ObjectStore store, String nodeName, Options options) {
+    this(store, nodeName, options, JanitorClock.SYSTEM);
+  }
+
+  ObjectJanitor(ObjectStore store, String nodeName, Options options, JanitorClock clock) {
+    this.store = store;
+    this.options = options;
+    this.clock = clock;
+    bounds =
+        new JanitorCalls.Bounds(
+            TimeUnit.SECONDS.toNanos(1) / options.callsPerSecond(),
+            TimeUnit.MILLISECONDS.toNanos(options.callTimeoutMs()),
+            TRIES);
+    lease = new ObjectLease(ReservedNames.checkNode(nodeName), options.leaseMs(), clock);
+    report = new Tally(_ -> {}).report("", JanitorReport.State.IDLE, "", 0, 0, options.capBytes());
+  }
+
+  /**
+   * Begins a task.
+   *
+   * @return false when one is under way, or this is closed
+   */
+  public boolean start(JanitorTask task) {
+    synchronized (lock) {
+      if (closed || running != null) {
+        return false;
+      }
+      long beginNs = clock.nanoTime();
+      long endNs = beginNs + TimeUnit.MILLISECONDS.toNanos(options.runMs());
+      Thread thread =
+          Thread.ofPlatform()
+              .daemon()
+              .name("object-janitor")
+              .unstarted(() -> work(task, beginNs, endNs));
+      long workEndNs = endNs - Math.min(FAREWELL_NS, (endNs - beginNs) / 10);
+      running = new Running(thread, new JanitorCalls(store, clock, bounds, thread, workEndNs));
+      report =
+          new Tally(_ -> {})
+              .report(task.name(), JanitorReport.State.RUNNING, "", 0, 0, options.capBytes());
+      thread.start();
+      return true;
+    }
+  }
+
+  private void work(JanitorTask task, long beginNs, long endNs) {
+    JanitorCalls calls = callsUnderWay();
+    Tally tally =
+        new Tally(
+            now -> report = report(task, now, JanitorReport.State.RUNNING, "", beginNs, calls));
+    JanitorReport.State state = JanitorReport.State.DONE;
+    String reason = "";
+    try {
+      runOf(task).run(calls, tally);
+      reason = tally.note();
+    } catch (RunEnd e) {
+      state = e.state();
+      reason = e.reason();
+    } catch (RuntimeException e) {
+      LOG.error("the task {} on {} failed", task.name(), store.describe(), e);
+      state = JanitorReport.State.FAILED;
+      reason = e.toString();
+    }
+    giveBack(endNs);
+    JanitorReport last = report(task, tally, state, reason, beginNs, calls);
+    LOG.info(
+        "{} on {}: {} {}; {} deleted, {} left",
+        task.name(),
+        store.describe(),
+        state,
+        reason,
+        last.amount(JanitorCount.DELETED),
+        last.amount(JanitorCount.LEFT));
+    synchronized (lock) {
+      report = last;
+      running = null;
+      lock.notifyAll();
+    }
+  }
+
+  private JanitorCalls callsUnderWay() {
+    synchronized (lock) {
+      Running now = running;
+      if (now == null) {
+        throw new IllegalStateException("a task that was not started runs");
+      }
+      return now.calls();
+    }
+  }
+
+  private JanitorRun runOf(JanitorTask task) {
+    return switch (task) {
+      case JanitorTask.Gc _ -> new CollectRun(options, lease);
+      case JanitorTask.Du _ -> new MeasureRun();
+      case JanitorTask.Verify verify -> new VerifyRun(verify);
+      case JanitorTask.RemoveNamespace remove -> new RemoveRun(remove);
+    };
+  }
+
+  /** With calls of its own: a task that was cancelled gives the lease back too. */
+  private void giveBack(long endNs) {
+    long farewellNs = Math.min(endNs, clock.nanoTime() + FAREWELL_NS);
+    try {
+      lease.release(new JanitorCalls(store, clock, bounds, Thread.currentThread(), farewellNs));
+    } catch (RunEnd e) {
+      LOG.info(
+          "the lease on {} was not given back, and has to run out: {}",
+          store.describe(),
+          e.reason());
+    }
+  }
+
+  private JanitorReport report(
+      JanitorTask task,
+      Tally tally,
+      JanitorReport.State state,
+      String reason,
+      long beginNs,
+      JanitorCalls calls) {
+    return tally.report(
+        task.name(),
+        state,
+        reason,
+        TimeUnit.NANOSECONDS.toMillis(clock.nanoTime() - beginNs),
+        calls.made(),
+        options.capBytes());
+  }
+
+  /** How far the task under way is, or how the last one ended. */
+  public JanitorReport report() {
+    return report;
+  }
+
+  /** Ends the task under way soon. */
+  public void cancel() {
+    synchronized (lock) {
+      if (running != null) {
+        running.calls().cancel();
+      }
+    }
+  }
+
+  /** Waits for the end of the task under way, if there is one. */
+  public JanitorReport await() throws InterruptedException {
+    synchronized (lock) {
+      while (running != null) {
+        lock.wait();
+      }
+      return report;
+    }
+  }
+
+  /** Cancels the task under way and waits until it has ended. */
+  @Override
+  public void close() {
+    Thread thread = null;
+    synchronized (lock) {
+      closed = true;
+      if (running != null) {
+        running.calls().cancel();
+        thread = running.thread();
+      }
+    }
+    if (thread == null) {
+      return;
+    }
+    try {
+      thread.join();
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+}
