@@ -3,14 +3,23 @@ package io.kvtier.bench;
 import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.codec.CodecException;
+import io.kvtier.tiers.object.CipherKeys;
+import io.kvtier.tiers.object.KeySource;
+import io.kvtier.tiers.object.ObjectCipher;
+import io.kvtier.tiers.object.ObjectHeaderDescriptor;
+import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.SecureRandom;
+import java.util.List;
 import java.util.Random;
 
 /**
- * The codecs on blocks as a cache has them: bf16 values {@code [token, channel]}, normally
- * distributed, each channel with a scale of its own. One thread; a GB is 10^9 raw bytes.
+ * The codecs and the cipher on blocks as a cache has them: bf16 values {@code [token, channel]},
+ * normally distributed, each channel with a scale of its own. One thread; a GB is 10^9 raw bytes.
  */
 final class CodecBench {
   private static final int CHANNELS = 1024;
@@ -21,17 +30,27 @@ final class CodecBench {
   private CodecBench() {}
 
   static void run(Report report, boolean quick) throws Exception {
+    ObjectCipher cipher = cipher();
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment raw = arena.allocate((long) BLOCKS * BLOCK_BYTES, 4096);
       fill(raw);
       MemorySegment back = arena.allocate(raw.byteSize(), 4096);
-      Rounds measured = Rounds.measure(quick ? 1 : 3, quick ? 2 : 7, into -> pass(into, raw, back));
+      Rounds measured =
+          Rounds.measure(
+              quick ? 1 : 3,
+              quick ? 2 : 7,
+              into -> {
+                pass(into, raw, back);
+                cipherPass(into, cipher, raw, back);
+              });
       for (String codec : CODECS) {
         String row = "codec_" + codec + "_";
         report.add(new Row(row + "ratio", measured.median(row + "ratio"), "x", "not encoded", 1));
         report.add(measured.row(row + "encode_gbps", "GB/s", "memcpy_gbps"));
         report.add(measured.row(row + "decode_gbps", "GB/s", "memcpy_gbps"));
       }
+      report.add(measured.row("cipher_encrypt_gbps", "GB/s", "memcpy_gbps"));
+      report.add(measured.row("cipher_decrypt_gbps", "GB/s", "memcpy_gbps"));
     }
   }
 
@@ -65,6 +84,52 @@ final class CodecBench {
         into.add("codec_" + name + "_encode_gbps", raw.byteSize() / (double) encodeNs);
         into.add("codec_" + name + "_decode_gbps", raw.byteSize() / (double) decodeNs);
       }
+    }
+  }
+
+  private static ObjectCipher cipher() throws IOException {
+    Path key = Files.createTempFile("kvtier-bench", ".key");
+    try {
+      byte[] random = new byte[32];
+      new SecureRandom().nextBytes(random);
+      Files.write(key, random);
+      return new ObjectCipher(CipherKeys.load(new KeySource.KeyFile(key), List.of()), false);
+    } finally {
+      Files.delete(key);
+    }
+  }
+
+  private static void cipherPass(
+      Rounds into, ObjectCipher cipher, MemorySegment raw, MemorySegment back) {
+    byte[] header = new byte[ObjectHeaderDescriptor.headerBytes(1)];
+    byte[][] nonces = new byte[BLOCKS][];
+    long stride = BLOCK_BYTES + ObjectCipher.TAG_BYTES;
+    try (Arena targets = Arena.ofConfined()) {
+      MemorySegment encrypted = targets.allocate(stride * BLOCKS).fill((byte) 0);
+      long started = System.nanoTime();
+      for (int i = 0; i < BLOCKS; i++) {
+        nonces[i] = cipher.nextNonce();
+        cipher.encrypt(nonces[i], header, block(raw, i), encrypted.asSlice(i * stride, stride));
+      }
+      long encryptNs = System.nanoTime() - started;
+      back.fill((byte) 0);
+      started = System.nanoTime();
+      for (int i = 0; i < BLOCKS; i++) {
+        if (!cipher.decrypt(
+            cipher.writingKey(),
+            nonces[i],
+            header,
+            encrypted.asSlice(i * stride, stride),
+            block(back, i))) {
+          throw new IllegalStateException("a block can't be decrypted");
+        }
+      }
+      long decryptNs = System.nanoTime() - started;
+      if (raw.mismatch(back) != -1) {
+        throw new IllegalStateException("the cipher decrypts to something else");
+      }
+      into.add("cipher_encrypt_gbps", raw.byteSize() / (double) encryptNs);
+      into.add("cipher_decrypt_gbps", raw.byteSize() / (double) decryptNs);
     }
   }
 

@@ -25,22 +25,22 @@ import org.rocksdb.WriteBatch;
 import org.rocksdb.WriteOptions;
 
 /**
- * The files of a {@link RocksLedger}: {@code ledger/} with the database, {@code ledger.lock}, and
- * {@code ledger.damaged-TIME} where one had to be moved aside. Memory, threads and log files are
- * bounded, whatever the number of rows.
+ * The files of a ledger in RocksDB: {@code NAME/} with the database, {@code NAME.lock}, and {@code
+ * NAME.damaged-TIME} where one had to be moved aside. Memory, threads and log files are bounded,
+ * whatever the number of rows.
  */
 final class RocksDatabase implements AutoCloseable {
-  private static final String NAME = "ledger";
-
   private static final long MIB = 1 << 20;
-  private static final long CACHE_BYTES = 2 * MIB;
-  private static final long WRITE_BUFFER_BYTES = 4 * MIB;
   private static final int WRITE_BUFFERS = 2;
 
   /** Rows are only read one after the other: large blocks, and so a small index. */
   private static final int TABLE_BLOCK_BYTES = 64 << 10;
 
   private static final long TABLE_FILE_BYTES = 32 * MIB;
+
+  /** For few threads. In one of many, a filter of a whole file might find no room. */
+  private static final int ONE_SHARD = 0;
+
   private static final int OPEN_FILES_MAX = 64;
   private static final long MANIFEST_BYTES_MAX = 4 * MIB;
   private static final long LOG_FILE_BYTES_MAX = MIB;
@@ -50,7 +50,13 @@ final class RocksDatabase implements AutoCloseable {
   /** One flush and one compaction at a time, the fewest that RocksDB can do with. */
   private static final int BACKGROUND_JOBS = 2;
 
+  /** What may be set otherwise. */
+  interface Tuning {
+    void apply(Options options, BlockBasedTableConfig tables);
+  }
+
   private final Path directory;
+  private final String name;
   private final Path path;
   private final FileChannel lock;
   private final Cache cache;
@@ -61,13 +67,22 @@ final class RocksDatabase implements AutoCloseable {
   private @Nullable RocksDB database;
   private String openingReport = "";
 
-  RocksDatabase(Path directory) throws IOException {
+  /**
+   * Opens one or makes it.
+   *
+   * @param cacheBytes for parts of its files
+   * @param writeBufferBytes what stands in memory and in the log before it is written to a file;
+   *     there may be two of them
+   */
+  RocksDatabase(Path directory, String name, long cacheBytes, long writeBufferBytes, Tuning tuning)
+      throws IOException {
     this.directory = directory;
-    path = directory.resolve(NAME);
-    lock = LedgerFiles.lock(directory, NAME);
+    this.name = name;
+    path = directory.resolve(name);
+    lock = LedgerFiles.lock(directory, name);
     RocksLibrary.load();
-    cache = new LRUCache(CACHE_BYTES);
-    options = options(cache);
+    cache = new LRUCache(cacheBytes, ONE_SHARD);
+    options = options(cache, writeBufferBytes, tuning);
     unsynced = new WriteOptions();
     synced = new WriteOptions().setSync(true);
     scanning =
@@ -83,30 +98,33 @@ final class RocksDatabase implements AutoCloseable {
     }
   }
 
-  private static Options options(Cache cache) {
-    return new Options()
-        .setCreateIfMissing(true)
-        .setMaxBackgroundJobs(BACKGROUND_JOBS)
-        .setMaxSubcompactions(1)
-        .setWriteBufferSize(WRITE_BUFFER_BYTES)
-        .setMaxWriteBufferNumber(WRITE_BUFFERS)
-        .setMaxTotalWalSize(WRITE_BUFFERS * WRITE_BUFFER_BYTES)
-        .setTargetFileSizeBase(TABLE_FILE_BYTES)
-        .setMaxOpenFiles(OPEN_FILES_MAX)
-        .setCompressionType(CompressionType.LZ4_COMPRESSION)
-        // After a loss of power: all up to the last commit that reached the disk whole.
-        .setWalRecoveryMode(WALRecoveryMode.PointInTimeRecovery)
-        .setMaxManifestFileSize(MANIFEST_BYTES_MAX)
-        .setInfoLogLevel(InfoLogLevel.WARN_LEVEL)
-        .setMaxLogFileSize(LOG_FILE_BYTES_MAX)
-        .setKeepLogFileNum(LOG_FILES_MAX)
-        .setStatsDumpPeriodSec(0)
-        .setStatsPersistPeriodSec(0)
-        .setTableFormatConfig(
-            new BlockBasedTableConfig()
-                .setBlockCache(cache)
-                .setBlockSize(TABLE_BLOCK_BYTES)
-                .setCacheIndexAndFilterBlocks(true));
+  private static Options options(Cache cache, long writeBufferBytes, Tuning tuning) {
+    BlockBasedTableConfig tables =
+        new BlockBasedTableConfig()
+            .setBlockCache(cache)
+            .setBlockSize(TABLE_BLOCK_BYTES)
+            .setCacheIndexAndFilterBlocks(true);
+    Options options =
+        new Options()
+            .setCreateIfMissing(true)
+            .setMaxBackgroundJobs(BACKGROUND_JOBS)
+            .setMaxSubcompactions(1)
+            .setWriteBufferSize(writeBufferBytes)
+            .setMaxWriteBufferNumber(WRITE_BUFFERS)
+            .setMaxTotalWalSize(WRITE_BUFFERS * writeBufferBytes)
+            .setTargetFileSizeBase(TABLE_FILE_BYTES)
+            .setMaxOpenFiles(OPEN_FILES_MAX)
+            .setCompressionType(CompressionType.LZ4_COMPRESSION)
+            // After a loss of power: all up to the last commit that reached the disk whole.
+            .setWalRecoveryMode(WALRecoveryMode.PointInTimeRecovery)
+            .setMaxManifestFileSize(MANIFEST_BYTES_MAX)
+            .setInfoLogLevel(InfoLogLevel.WARN_LEVEL)
+            .setMaxLogFileSize(LOG_FILE_BYTES_MAX)
+            .setKeepLogFileNum(LOG_FILES_MAX)
+            .setStatsDumpPeriodSec(0)
+            .setStatsPersistPeriodSec(0);
+    tuning.apply(options, tables);
+    return options.setTableFormatConfig(tables);
   }
 
   private void openOrReplace() throws IOException {
@@ -127,7 +145,7 @@ final class RocksDatabase implements AutoCloseable {
         damage = RocksLibrary.describe(e);
       }
     }
-    openingReport = LedgerFiles.report(directory, damage, LedgerFiles.moveAside(directory, NAME));
+    openingReport = LedgerFiles.report(directory, damage, LedgerFiles.moveAside(directory, name));
     try {
       open();
     } catch (RocksDBException e) {
@@ -214,6 +232,11 @@ final class RocksDatabase implements AutoCloseable {
       }
     }
     return bytes;
+  }
+
+  /** How many rows there are, by what RocksDB has counted; changed ones may count twice. */
+  long rowsAbout() throws RocksDBException {
+    return opened().getLongProperty("rocksdb.estimate-num-keys");
   }
 
   long memoryBytes() {

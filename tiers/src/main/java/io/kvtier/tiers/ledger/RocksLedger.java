@@ -23,6 +23,8 @@ import org.rocksdb.RocksIterator;
  * commit after a failed one opens the database anew first.
  */
 public final class RocksLedger implements Ledger {
+  private static final long CACHE_BYTES = 2 << 20;
+  private static final long WRITE_BUFFER_BYTES = 4 << 20;
   private static final byte ROW = 'r';
   private static final byte NAMESPACE = 'n';
   private static final byte[] LAYOUT_KEY = {'l'};
@@ -51,7 +53,9 @@ public final class RocksLedger implements Ledger {
    * @throws IOException naming the directory and what is wrong with it
    */
   public RocksLedger(Path directory) throws IOException {
-    database = new RocksDatabase(directory);
+    database =
+        new RocksDatabase(
+            directory, "ledger", CACHE_BYTES, WRITE_BUFFER_BYTES, (options, tables) -> {});
     pending = new RocksPending();
     try {
       byte[] text = database.get(LAYOUT_KEY);

@@ -24,5 +24,12 @@ public enum ObjectCounter {
   EXPIRED,
   CORRUPT,
   /** Transfers that an open breaker kept away. */
-  KEPT_AWAY
+  KEPT_AWAY,
+  /**
+   * Loads that met an object of a key that is not here, or one that is not encrypted but must be.
+   */
+  OTHER_KEY,
+  NOT_ENCRYPTED,
+  /** Stores that met an object which this node is known not to be able to read. */
+  LEFT_TO_OTHERS
 }

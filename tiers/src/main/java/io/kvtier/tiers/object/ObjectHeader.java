@@ -5,6 +5,7 @@ import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.Arrays;
 import java.util.zip.CRC32C;
 
 /** An object's header in memory of one's own, written or read. Not safe for several threads. */
@@ -70,6 +71,26 @@ final class ObjectHeader {
     Words.putByte(memory, entry + ObjectHeaderDescriptor.KEY_LENGTH_OFFSET, transfer.keyBytes);
     Words.putByte(memory, entry + ObjectHeaderDescriptor.CODEC_OFFSET, codec);
     Words.putLong(memory, entry + ObjectHeaderDescriptor.BEGIN_OFFSET, begin);
+  }
+
+  /** Says that the blocks are encrypted, and with which key. */
+  void encrypt(long keyId) {
+    Words.putByte(memory, ObjectHeaderDescriptor.CIPHER_OFFSET, ObjectCipher.AES_256_GCM);
+    Words.putLong(memory, ObjectHeaderDescriptor.KEY_ID_OFFSET, Long.reverseBytes(keyId));
+  }
+
+  void setNonce(int block, byte[] nonce) {
+    MemorySegment.copy(
+        nonce,
+        0,
+        memory,
+        ValueLayout.JAVA_BYTE,
+        ObjectHeaderDescriptor.entryOffset(block) + ObjectHeaderDescriptor.NONCE_OFFSET,
+        nonce.length);
+  }
+
+  void setTag(int block, MemorySegment tag) {
+    tag(block).copyFrom(tag);
   }
 
   /** Ends a new one. */
@@ -149,6 +170,46 @@ final class ObjectHeader {
 
   long begin(int block) {
     return longOf(block, ObjectHeaderDescriptor.BEGIN_OFFSET);
+  }
+
+  /** One of {@link ObjectCipher}'s, or what another version may know. */
+  byte cipher() {
+    return (byte) Words.getByte(memory, ObjectHeaderDescriptor.CIPHER_OFFSET);
+  }
+
+  boolean isEncrypted() {
+    return cipher() != ObjectCipher.NOT_ENCRYPTED;
+  }
+
+  /** Of the key that the blocks are encrypted with. */
+  long keyId() {
+    return Long.reverseBytes(Words.getLong(memory, ObjectHeaderDescriptor.KEY_ID_OFFSET));
+  }
+
+  byte[] nonce(int block) {
+    return memory
+        .asSlice(
+            ObjectHeaderDescriptor.entryOffset(block) + ObjectHeaderDescriptor.NONCE_OFFSET,
+            ObjectCipher.NONCE_BYTES)
+        .toArray(ValueLayout.JAVA_BYTE);
+  }
+
+  MemorySegment tag(int block) {
+    return memory.asSlice(
+        ObjectHeaderDescriptor.entryOffset(block) + ObjectHeaderDescriptor.TAG_OFFSET,
+        ObjectCipher.TAG_BYTES);
+  }
+
+  /** What the cipher authenticates with each block: all but the checksum and the tags. */
+  byte[] authenticated() {
+    byte[] bytes = memory.toArray(ValueLayout.JAVA_BYTE);
+    int checksum = ObjectHeaderDescriptor.HEADER_CHECKSUM_OFFSET;
+    Arrays.fill(bytes, checksum, checksum + Integer.BYTES, (byte) 0);
+    for (int block = 0; block < blocks; block++) {
+      int tag = ObjectHeaderDescriptor.entryOffset(block) + ObjectHeaderDescriptor.TAG_OFFSET;
+      Arrays.fill(bytes, tag, tag + ObjectCipher.TAG_BYTES, (byte) 0);
+    }
+    return bytes;
   }
 
   private int intOf(int block, int offset) {

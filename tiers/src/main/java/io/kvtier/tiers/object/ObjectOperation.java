@@ -53,9 +53,9 @@ final class ObjectOperation {
 
   @Nullable StoreCall hedgeCall;
 
-  ObjectOperation(Arena arena) {
-    block = new ObjectBlock(arena);
-    hedgeBlock = new ObjectBlock(arena);
+  ObjectOperation(Arena arena, @Nullable ObjectCipher cipher) {
+    block = new ObjectBlock(arena, cipher);
+    hedgeBlock = new ObjectBlock(arena, cipher);
   }
 
   void begin(Transfer next, String nextName, long nowNs, long timeoutNs) {

@@ -38,9 +38,10 @@ import org.jspecify.annotations.Nullable;
  * included.
  *
  * <p>Outcomes of a load: OK, with checksum, generation, parent and depth as the object tells them;
- * MISS where there is no object, or the breaker is open; DEADLINE; CORRUPT; VERSION_MISMATCH;
- * DENIED; IO_ERROR. Of a store: OK, also where the object was there already; CORRUPT where the slot
- * no longer holds what was accepted; DEADLINE; DENIED; IO_ERROR.
+ * MISS where there is no object, or one that no key here opens, or the breaker is open; DEADLINE;
+ * CORRUPT; VERSION_MISMATCH; DENIED; IO_ERROR. Of a store: OK, also where the object was there
+ * already; CORRUPT where the slot no longer holds what was accepted; DEADLINE; DENIED, also where
+ * there is an object that a load could not read and others may; IO_ERROR.
  */
 public final class ObjectPipeline extends QueuedPipeline {
   private static final int ONLY_WORKER = 0;
@@ -67,6 +68,7 @@ public final class ObjectPipeline extends QueuedPipeline {
   private final ObjectStore store;
   private final ObjectPipelineOptions options;
   private final BlockCodec codec;
+  private final @Nullable ObjectCipher cipher;
   private final @Nullable PresenceCache presence;
   private final LongSupplier clock;
   private final Executor work;
@@ -88,14 +90,27 @@ public final class ObjectPipeline extends QueuedPipeline {
   private final ArrayDeque<MemorySegment> hedgeSlots = new ArrayDeque<>();
   private int hedgeSlotsMade;
   private final Set<String> damaged = new LinkedHashSet<>();
+  private final OthersObjects others = new OthersObjects();
   private final SplittableRandom random;
   private long dueNs;
   private boolean finishedAny;
+
+  /** Without a cipher: blocks are stored as the codec leaves them. */
+  public ObjectPipeline(
+      String name,
+      ObjectStore store,
+      ObjectPipelineOptions options,
+      @Nullable PresenceCache presence,
+      Runnable finishedBell,
+      Consumer<Throwable> defect) {
+    this(name, store, options, null, presence, finishedBell, defect);
+  }
 
   /**
    * Starts the threads.
    *
    * @param store not closed by this
+   * @param cipher encrypts what is stored; null for nobody
    * @param presence told of what is there and what is not; null for nobody
    * @param finishedBell wakes the collecting thread
    * @param defect told of what was thrown, which nothing should: transfers will not come back
@@ -104,12 +119,14 @@ public final class ObjectPipeline extends QueuedPipeline {
       String name,
       ObjectStore store,
       ObjectPipelineOptions options,
+      @Nullable ObjectCipher cipher,
       @Nullable PresenceCache presence,
       Runnable finishedBell,
       Consumer<Throwable> defect) {
     this(
         store,
         options,
+        cipher,
         presence,
         finishedBell,
         defect,
@@ -123,6 +140,7 @@ public final class ObjectPipeline extends QueuedPipeline {
   ObjectPipeline(
       ObjectStore store,
       ObjectPipelineOptions options,
+      @Nullable ObjectCipher cipher,
       @Nullable PresenceCache presence,
       Runnable finishedBell,
       Consumer<Throwable> defect,
@@ -131,6 +149,7 @@ public final class ObjectPipeline extends QueuedPipeline {
       @Nullable String threadName) {
     this.store = store;
     this.options = options;
+    this.cipher = cipher;
     this.presence = presence;
     this.defect = defect;
     this.clock = clock;
@@ -146,7 +165,7 @@ public final class ObjectPipeline extends QueuedPipeline {
     stores = new ObjectLane(options, 1, options.storeBytesPerSecond(), now);
     dueNs = now + NEVER_NS / 2;
     for (int i = 0; i < options.depth(); i++) {
-      free.add(new ObjectOperation(arena));
+      free.add(new ObjectOperation(arena, cipher));
     }
     queues = new TransferQueues(options.depth(), 1, _ -> wake(), null, finishedBell);
     thread =
@@ -366,7 +385,7 @@ public final class ObjectPipeline extends QueuedPipeline {
       operation.state = ObjectOperation.State.SEALING;
       work(
           operation,
-          codec.id() != ObjectBlock.NOT_ENCODED,
+          codec.id() != ObjectBlock.NOT_ENCODED || cipher != null,
           () -> operation.block.seal(operation.transfer(), codec));
     }
   }
@@ -379,7 +398,7 @@ public final class ObjectPipeline extends QueuedPipeline {
   /**
    * Has it done by a worker, if it is long: a checksum takes less than two changes of threads.
    *
-   * @param isLong encodes or decodes
+   * @param isLong encodes, decodes, encrypts or decrypts
    */
   private void work(ObjectOperation operation, boolean isLong, Work toDo) {
     if (!isLong) {
@@ -475,6 +494,7 @@ public final class ObjectPipeline extends QueuedPipeline {
     if (status == Status.OK) {
       add(ObjectCounter.LOADED, 1);
       add(ObjectCounter.LOADED_BYTES, operation.transfer().length);
+      others.remove(operation.name);
       tellPresent(operation);
       finish(operation, Status.OK);
     } else if (status == Status.CORRUPT) {
@@ -485,8 +505,44 @@ public final class ObjectPipeline extends QueuedPipeline {
         finish(operation, Status.CORRUPT);
       }
     } else {
-      finish(operation, status);
+      leaveToOthers(operation, status);
     }
+  }
+
+  /** Nothing is wrong with the object, only with our eyes: it is not to be replaced. */
+  private void leaveToOthers(ObjectOperation operation, Status status) {
+    ObjectHeader header = operation.block.header();
+    long now = clock.getAsLong();
+    damaged.remove(operation.name);
+    tellAbsent(operation);
+    if (status != Status.DENIED) {
+      others.add(
+          operation.name,
+          "is of another version of the format",
+          "Nodes that share a store should be of one version.",
+          now);
+      finish(operation, status);
+      return;
+    }
+    if (header.isEncrypted()) {
+      add(ObjectCounter.OTHER_KEY, 1);
+      others.add(
+          operation.name,
+          "is encrypted with key "
+              + CipherKey.text(header.keyId())
+              + ", and this node has "
+              + ObjectCipher.describe(cipher),
+          "Configure that key to read with, or delete what was written with it.",
+          now);
+    } else {
+      add(ObjectCounter.NOT_ENCRYPTED, 1);
+      others.add(
+          operation.name,
+          "is not encrypted, and this node has " + ObjectCipher.describe(cipher),
+          "Allow such objects while they are being replaced, or delete them.",
+          now);
+    }
+    finish(operation, Status.MISS);
   }
 
   /** The next store of the block replaces the object, whose name would keep it out otherwise. */
@@ -573,10 +629,11 @@ public final class ObjectPipeline extends QueuedPipeline {
       operation.state = ObjectOperation.State.OPENING;
       work(
           operation,
-          operation.block.isEncoded(bytes),
+          operation.block.takesTime(bytes),
           () -> operation.block.open(operation.transfer(), bytes));
     } else {
       damaged.remove(operation.name);
+      others.remove(operation.name);
       add(ObjectCounter.STORED, 1);
       add(ObjectCounter.STORED_BYTES, bytes);
       tellPresent(operation);
@@ -590,6 +647,11 @@ public final class ObjectPipeline extends QueuedPipeline {
       lane(operation).breaker.onFailure(now);
       add(ObjectCounter.UNAVAILABLE, 1);
       finish(operation, Status.IO_ERROR);
+    } else if (others.contains(operation.name)) {
+      // To say it is stored would have it dropped elsewhere, and nobody here could read it.
+      lane(operation).breaker.onAnswer();
+      add(ObjectCounter.LEFT_TO_OTHERS, 1);
+      finish(operation, Status.DENIED);
     } else {
       lane(operation).breaker.onAnswer();
       add(ObjectCounter.PRESENT, 1);
@@ -601,6 +663,7 @@ public final class ObjectPipeline extends QueuedPipeline {
   private void onAbsent(ObjectOperation operation) {
     if (operation.isLoad()) {
       add(ObjectCounter.ABSENT, 1);
+      others.remove(operation.name);
       tellAbsent(operation);
       finish(operation, Status.MISS);
     } else {
@@ -691,7 +754,8 @@ public final class ObjectPipeline extends QueuedPipeline {
     transfer.elapsedNs = clock.getAsLong() - operation.beganNs;
     active.remove(operation);
     operation.free();
-    free.addLast(operation);
+    // Used next: the fewer of them are ever used, the fewer have buffers.
+    free.addFirst(operation);
     finishedAny = true;
     queues.finish(transfer);
   }

@@ -4,6 +4,7 @@ import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
 import com.github.benmanes.caffeine.cache.Expiry;
 import com.github.benmanes.caffeine.cache.Ticker;
+import io.kvtier.tiers.ledger.PresenceLedger;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -11,6 +12,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
@@ -21,6 +23,10 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>Bounded by bytes, with what a key was measured to take. Lookups never wait. What is not known
  * can be probed in the background; the probes of a key that come together are one.
+ *
+ * <p>With a {@link PresenceLedger}, what is present outlives this process, and the bound on memory:
+ * the newest entries are there again after a while, and a probe asks the ledger before it asks the
+ * store.
  */
 public final class PresenceCache {
   /**
@@ -39,7 +45,21 @@ public final class PresenceCache {
   /** One on its way, and who wants to know. */
   private record Probe(String name, List<Consumer<Presence>> waiting) {}
 
-  private final Cache<ObjectKey, Presence> known;
+  /**
+   * What is known of a key. From 0 on it is present, and was noted in the ledger in that part of
+   * time. In a byte, for which there are objects enough: no key needs one of its own.
+   */
+  private static final byte ABSENT = -1;
+
+  private static final byte NOTED_LONG_AGO = Byte.MAX_VALUE;
+
+  /** What is seen again is noted again as often as that before the ledger is too old. */
+  private static final int NOTES_AN_AGE = 4;
+
+  private final Cache<ObjectKey, Byte> known;
+  private final Ticker ticker;
+  private final @Nullable PresenceLedger ledger;
+  private final long noteNs;
   private final ObjectStore store;
   private final int probesMax;
   private final int waitingMax;
@@ -51,14 +71,7 @@ public final class PresenceCache {
   private int underWay;
   private boolean beginning;
 
-  /**
-   * Knows nothing.
-   *
-   * @param bytesMax of the heap
-   * @param presentNs for how long a present object is taken for that, after the last news of it
-   * @param absentNs the same for an absent one: shorter, as others store what this node misses
-   * @param probesMax heads under way; sixteen times as many keys may wait for theirs
-   */
+  /** Without a ledger: knows nothing, and forgets with the process. */
   public PresenceCache(
       ObjectStore store,
       long bytesMax,
@@ -66,6 +79,26 @@ public final class PresenceCache {
       long absentNs,
       int probesMax,
       long probeTimeoutNs) {
+    this(store, bytesMax, presentNs, absentNs, probesMax, probeTimeoutNs, null);
+  }
+
+  /**
+   * Knows nothing yet.
+   *
+   * @param bytesMax of the heap
+   * @param presentNs for how long a present object is taken for that, after the last news of it
+   * @param absentNs the same for an absent one: shorter, as others store what this node misses
+   * @param probesMax heads under way; sixteen times as many keys may wait for theirs
+   * @param ledger started by this, closed by the caller; null for none
+   */
+  public PresenceCache(
+      ObjectStore store,
+      long bytesMax,
+      long presentNs,
+      long absentNs,
+      int probesMax,
+      long probeTimeoutNs,
+      @Nullable PresenceLedger ledger) {
     this(
         store,
         bytesMax,
@@ -73,6 +106,7 @@ public final class PresenceCache {
         absentNs,
         probesMax,
         probeTimeoutNs,
+        ledger,
         Ticker.systemTicker(),
         java.util.concurrent.ForkJoinPool.commonPool());
   }
@@ -85,6 +119,19 @@ public final class PresenceCache {
       long absentNs,
       int probesMax,
       long probeTimeoutNs,
+      Ticker ticker,
+      Executor executor) {
+    this(store, bytesMax, presentNs, absentNs, probesMax, probeTimeoutNs, null, ticker, executor);
+  }
+
+  PresenceCache(
+      ObjectStore store,
+      long bytesMax,
+      long presentNs,
+      long absentNs,
+      int probesMax,
+      long probeTimeoutNs,
+      @Nullable PresenceLedger ledger,
       Ticker ticker,
       Executor executor) {
     if (bytesMax < BYTES_PER_KEY || absentNs <= 0 || presentNs < absentNs || probesMax < 1) {
@@ -100,6 +147,12 @@ public final class PresenceCache {
               + " ns) or longer");
     }
     this.store = store;
+    this.ticker = ticker;
+    this.ledger = ledger;
+    noteNs =
+        ledger == null
+            ? Long.MAX_VALUE
+            : Math.max(1, TimeUnit.MILLISECONDS.toNanos(ledger.ageMsMax()) / NOTES_AN_AGE);
     this.probesMax = probesMax;
     this.probeTimeoutNs = probeTimeoutNs;
     waitingMax = 16 * probesMax;
@@ -107,37 +160,58 @@ public final class PresenceCache {
         Caffeine.newBuilder()
             .maximumSize(bytesMax / BYTES_PER_KEY)
             .expireAfter(
-                Expiry.<ObjectKey, Presence>writing((_, presence) ->
-                    java.time.Duration.ofNanos(
-                        presence == Presence.PRESENT ? presentNs : absentNs)))
+                Expiry.<ObjectKey, Byte>writing(
+                    (_, what) -> java.time.Duration.ofNanos(what == ABSENT ? absentNs : presentNs)))
             .ticker(ticker)
             .executor(executor)
             .build();
+    if (ledger != null) {
+      ledger.start(
+          bytesMax / BYTES_PER_KEY, (high, low) -> presentByLedger(new ObjectKey(high, low)));
+    }
   }
 
   /** What is known; at once. */
   public Presence lookup(ObjectKey key) {
-    Presence presence = known.getIfPresent(key);
-    return presence == null ? Presence.UNKNOWN : presence;
+    Byte what = known.getIfPresent(key);
+    return what == null ? Presence.UNKNOWN : what == ABSENT ? Presence.ABSENT : Presence.PRESENT;
   }
 
   /** It was seen there. */
   public void present(ObjectKey key) {
-    known.put(key, Presence.PRESENT);
+    byte noted = (byte) Math.floorMod(ticker.read() / noteNs, NOTED_LONG_AGO);
+    Byte before = known.asMap().put(key, noted);
+    if (ledger != null && (before == null || before != noted)) {
+      ledger.present(key.high(), key.low());
+    }
   }
 
   /** It was seen not to be there. */
   public void absent(ObjectKey key) {
-    known.put(key, Presence.ABSENT);
+    Byte before = known.asMap().put(key, ABSENT);
+    if (ledger != null && (before == null || before != ABSENT)) {
+      ledger.forget(key.high(), key.low());
+    }
   }
 
   /** Whatever was known of it no longer holds. */
   public void forget(ObjectKey key) {
     known.invalidate(key);
+    if (ledger != null) {
+      ledger.forget(key.high(), key.low());
+    }
+  }
+
+  /** Unless there is later news. */
+  private void presentByLedger(ObjectKey key) {
+    known.asMap().putIfAbsent(key, NOTED_LONG_AGO);
   }
 
   /** Nothing that was known holds any longer. */
   public void forgetAll() {
+    if (ledger != null) {
+      ledger.forgetAll();
+    }
     known.invalidateAll();
   }
 
@@ -176,22 +250,43 @@ public final class PresenceCache {
       }
       return true;
     }
+    boolean isNew;
     synchronized (lock) {
       Probe probe = probing.get(key);
+      isNew = probe == null;
       if (probe == null) {
-        if (waiting.size() == waitingMax) {
+        if (probing.size() - underWay >= waitingMax) {
           return false;
         }
         probe = new Probe(name, new ArrayList<>(1));
         probing.put(key, probe);
-        waiting.addLast(key);
       }
       if (whenFound != null) {
         probe.waiting.add(whenFound);
       }
     }
-    beginProbes();
+    if (isNew
+        && (ledger == null
+            || !ledger.find(key.high(), key.low(), found -> onLookedUp(key, found)))) {
+      askStore(key);
+    }
     return true;
+  }
+
+  private void onLookedUp(ObjectKey key, boolean found) {
+    if (!found) {
+      askStore(key);
+      return;
+    }
+    presentByLedger(key);
+    tell(key, Presence.PRESENT);
+  }
+
+  private void askStore(ObjectKey key) {
+    synchronized (lock) {
+      waiting.addLast(key);
+    }
+    beginProbes();
   }
 
   private void beginProbes() {
@@ -223,15 +318,24 @@ public final class PresenceCache {
           // As before; whoever asks again has it probed again.
           default -> Presence.UNKNOWN;
         };
-    if (found != Presence.UNKNOWN) {
-      known.put(key, found);
+    switch (found) {
+      case PRESENT -> present(key);
+      case ABSENT -> absent(key);
+      case UNKNOWN -> {}
     }
-    Probe probe;
     synchronized (lock) {
       underWay--;
+    }
+    tell(key, found);
+    beginProbes();
+  }
+
+  /** The probe is over. */
+  private void tell(ObjectKey key, Presence found) {
+    Probe probe;
+    synchronized (lock) {
       probe = Objects.requireNonNull(probing.remove(key));
     }
     probe.waiting.forEach(one -> one.accept(found));
-    beginProbes();
   }
 }

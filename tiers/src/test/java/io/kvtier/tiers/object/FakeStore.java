@@ -3,10 +3,11 @@ package io.kvtier.tiers.object;
 import java.io.ByteArrayOutputStream;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.util.ArrayDeque;
+import java.util.Deque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentLinkedDeque;
 import org.jspecify.annotations.Nullable;
 
 /** A store in memory whose calls are answered when the test says so. */
@@ -21,7 +22,7 @@ final class FakeStore implements ObjectStore {
       StoreCall call) {}
 
   final Map<String, byte[]> objects = new HashMap<>();
-  final ArrayDeque<Asked> asked = new ArrayDeque<>();
+  final Deque<Asked> asked = new ConcurrentLinkedDeque<>();
 
   /** Answers at once with this; null for when the test says so. */
   @Nullable StoreResult always;

@@ -15,6 +15,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.HexFormat;
+import java.util.List;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -89,9 +90,10 @@ final class ObjectBlockTest {
   void seal_knownBlock_hasTheGoldenBytes() {
     String golden =
         // magic, version, checksum, header bytes, blocks
-        "4b56544945524f42 01000000 7d2b419b c0000000 01000000 0000000000000000"
-            // namespace
-            + "7766554433221100 ffeeddccbbaa9988 00000000000000000000000000000000"
+        "4b56544945524f42 02000000 e056986b c0000000 01000000"
+            // no key, namespace, no cipher
+            + "0000000000000000 7766554433221100 ffeeddccbbaa9988 00"
+            + "000000000000000000000000000000"
             // key
             + "a0a1a2a3a4a5a6a7a8a9aaabacadaeafb0b1b2b3 000000000000000000000000"
             // generation, parent
@@ -99,12 +101,57 @@ final class ObjectBlockTest {
             // length, stored length, checksum of the block, depth
             + "18000000 18000000 742da5c8 2a000000"
             // group, key bytes, codec, begin
-            + "0300 14 00 00000000 c000000000000000 00000000000000000000000000000000"
-            // padding to a multiple of 64
+            + "0300 14 00 00000000 c000000000000000"
+            // no nonce, no tag
             + "00000000000000000000000000000000 00000000000000000000000000000000"
+            + "00000000000000000000000000000000"
             // the block
             + "0001020405070809 0b0c0e0f10121315 1617191a1c1d1e20";
     assertEquals(golden.replace(" ", ""), HexFormat.of().formatHex(sealed(transfer(LENGTH), NONE)));
+  }
+
+  /** Made by another implementation of AES-GCM, SHA-256 and CRC32C. */
+  @Test
+  void seal_encryptedKnownBlock_hasTheGoldenBytes() {
+    byte[] key = new byte[32];
+    for (int i = 0; i < key.length; i++) {
+      key[i] = (byte) i;
+    }
+    ObjectCipher cipher =
+        new ObjectCipher(
+            new CipherKeys(new CipherKey(key), List.of()),
+            false,
+            nonce -> {
+              for (int i = 0; i < nonce.length; i++) {
+                nonce[i] = (byte) (0xc0 + i);
+              }
+            });
+    String golden =
+        // magic, version, checksum, header bytes, blocks
+        "4b56544945524f42 02000000 eb9050aa c0000000 01000000"
+            // id of the key, namespace, cipher
+            + "630dcd2966c43366 7766554433221100 ffeeddccbbaa9988 01"
+            + "000000000000000000000000000000"
+            // key
+            + "a0a1a2a3a4a5a6a7a8a9aaabacadaeafb0b1b2b3 000000000000000000000000"
+            // generation, parent
+            + "0807060504030201 1817161514131211"
+            // length, stored length, checksum of the block, depth
+            + "18000000 18000000 742da5c8 2a000000"
+            // group, key bytes, codec, begin
+            + "0300 14 00 00000000 c000000000000000"
+            // nonce, tag
+            + "c0c1c2c3c4c5c6c7c8c9cacb 00000000 091289bf4cbcdcc4f6f06459e47eb28f"
+            + "00000000000000000000000000000000"
+            // the block
+            + "00492563727f9e57 93d5f3ad22befb43 5a64fa2520ff019a";
+    ObjectBlock encrypting = new ObjectBlock(arena, cipher);
+    assertEquals(Status.OK, encrypting.seal(transfer(LENGTH), NONE));
+    StringBuilder sealed = new StringBuilder();
+    for (MemorySegment part : encrypting.parts()) {
+      sealed.append(HexFormat.of().formatHex(part.toArray(ValueLayout.JAVA_BYTE)));
+    }
+    assertEquals(golden.replace(" ", ""), sealed.toString());
   }
 
   @ParameterizedTest
@@ -167,7 +214,7 @@ final class ObjectBlockTest {
     Transfer stored = transfer(1000);
     assertEquals(Status.OK, block.seal(stored, NONE));
     MemorySegment memory = block.parts().getFirst();
-    Words.putInt(memory, ObjectHeaderDescriptor.VERSION_OFFSET, 2);
+    Words.putInt(memory, ObjectHeaderDescriptor.VERSION_OFFSET, ObjectHeaderDescriptor.VERSION - 1);
     new ObjectHeader(memory, 1).seal();
     byte[] object =
         java.util.Arrays.copyOf(memory.toArray(ValueLayout.JAVA_BYTE), 192 + stored.length);

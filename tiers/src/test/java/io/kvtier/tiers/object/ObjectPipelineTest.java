@@ -62,6 +62,7 @@ final class ObjectPipelineTest {
             store,
             options,
             null,
+            null,
             () -> {},
             defect -> {
               throw new AssertionError(defect);

@@ -1,25 +1,37 @@
 package io.kvtier.tiers.object;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.tiers.ledger.PresenceLedger;
 import io.kvtier.tiers.object.PresenceCache.Presence;
+import java.io.IOException;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 final class PresenceCacheTest {
   private static final long PRESENT_NS = 1000;
   private static final long ABSENT_NS = 100;
+
+  private static final long AGE_MS = TimeUnit.DAYS.toMillis(1);
+
+  @TempDir Path directory;
 
   private final FakeStore store = new FakeStore();
   private long now;
 
   private PresenceCache cache(long bytes, int probes) {
     return new PresenceCache(
-        store, bytes, PRESENT_NS, ABSENT_NS, probes, 1, () -> now, Runnable::run);
+        store, bytes, PRESENT_NS, ABSENT_NS, probes, 1, null, () -> now, Runnable::run);
   }
 
   private static ObjectKey key(int number) {
@@ -123,6 +135,153 @@ final class PresenceCacheTest {
     assertEquals(Presence.UNKNOWN, cache.lookup(key(1)));
     cache.probe(key(1), "k1");
     assertEquals(1, store.asked.size());
+  }
+
+  private PresenceLedger ledger() throws IOException {
+    return new PresenceLedger(
+        directory,
+        PresenceLedger.BYTES_MIN,
+        AGE_MS,
+        thrown -> {
+          throw new AssertionError(thrown);
+        });
+  }
+
+  private PresenceCache cache(long bytes, PresenceLedger ledger) {
+    return new PresenceCache(
+        store, bytes, PRESENT_NS, ABSENT_NS, 4, 1, ledger, () -> now, Runnable::run);
+  }
+
+  private static void await(BooleanSupplier condition) throws InterruptedException {
+    for (int i = 0; i < 9000 && !condition.getAsBoolean(); i++) {
+      TimeUnit.MILLISECONDS.sleep(10);
+    }
+    assertTrue(condition.getAsBoolean());
+  }
+
+  @Test
+  void open_withLedger_knowsWhatWasPresent() throws Exception {
+    try (PresenceLedger ledger = ledger()) {
+      PresenceCache cache = cache(1 << 20, ledger);
+      for (int i = 0; i < 10; i++) {
+        cache.present(key(i));
+      }
+      cache.absent(key(3));
+      cache.forget(key(4));
+      cache.absent(key(20));
+    }
+    try (PresenceLedger ledger = ledger()) {
+      PresenceCache cache = cache(1 << 20, ledger);
+      await(() -> cache.size() == 8);
+      for (int i = 0; i < 21; i++) {
+        assertEquals(
+            i < 10 && i != 3 && i != 4 ? Presence.PRESENT : Presence.UNKNOWN,
+            cache.lookup(key(i)),
+            "key " + i);
+      }
+    }
+    assertEquals(0, store.asked.size());
+  }
+
+  @Test
+  void open_withMoreInTheLedger_keepsItsOwnBound() throws Exception {
+    try (PresenceLedger ledger = ledger()) {
+      PresenceCache cache = cache(1000L * PresenceCache.BYTES_PER_KEY, ledger);
+      for (int i = 0; i < 5000; i++) {
+        cache.present(key(i));
+      }
+    }
+    try (PresenceLedger ledger = ledger()) {
+      PresenceCache cache = cache(1000L * PresenceCache.BYTES_PER_KEY, ledger);
+      await(() -> cache.size() == 1000);
+      probe(cache, 0, 5000);
+      cache.cleanUp();
+      assertTrue(cache.size() <= 1000);
+    }
+  }
+
+  @Test
+  void probe_inTheLedger_isNotAskedOfTheStore() throws Exception {
+    try (PresenceLedger ledger = ledger()) {
+      PresenceCache cache = cache(1 << 20, ledger);
+      cache.present(key(1));
+      now += PRESENT_NS;
+      assertEquals(Presence.UNKNOWN, cache.lookup(key(1)));
+      probe(cache, 1, 3);
+      await(() -> cache.lookup(key(1)) == Presence.PRESENT && store.asked.size() == 1);
+      assertEquals("k2", store.answer().name());
+      assertEquals(Presence.ABSENT, cache.lookup(key(2)));
+    }
+  }
+
+  @Test
+  void probe_tooOldInTheLedger_isAskedOfTheStore() throws Exception {
+    try (PresenceLedger ledger =
+        new PresenceLedger(directory, PresenceLedger.BYTES_MIN, 1, thrown -> {})) {
+      PresenceCache cache = cache(1 << 20, ledger);
+      cache.present(key(1));
+      long noted = System.currentTimeMillis();
+      await(() -> System.currentTimeMillis() > noted + 1);
+      now += PRESENT_NS;
+      probe(cache, 1, 2);
+      await(() -> store.asked.size() == 1);
+      assertEquals("k1", store.answer().name());
+    }
+  }
+
+  @Test
+  void present_againAfterAQuarterOfTheAge_isNotedAgain() throws Exception {
+    try (PresenceLedger ledger = ledger()) {
+      PresenceCache cache = cache(1 << 20, ledger);
+      long quarterNs = TimeUnit.MILLISECONDS.toNanos(AGE_MS) / 4;
+      cache.present(key(1));
+      ledger.forget(key(1).high(), key(1).low());
+      now += PRESENT_NS / 2;
+      cache.present(key(1));
+      assertFalse(holds(ledger, key(1)));
+      now = quarterNs;
+      cache.present(key(1));
+      assertTrue(holds(ledger, key(1)));
+    }
+  }
+
+  private static boolean holds(PresenceLedger ledger, ObjectKey key) {
+    CompletableFuture<Boolean> answer = new CompletableFuture<>();
+    assertTrue(ledger.find(key.high(), key.low(), answer::complete));
+    return answer.orTimeout(90, TimeUnit.SECONDS).join();
+  }
+
+  @Test
+  void forgetAll_holdsAfterARestart() throws Exception {
+    try (PresenceLedger ledger = ledger()) {
+      PresenceCache cache = cache(1 << 20, ledger);
+      cache.present(key(1));
+      cache.present(key(2));
+      cache.forgetAll();
+      long cleared = System.currentTimeMillis();
+      await(() -> System.currentTimeMillis() > cleared);
+      cache.present(key(2));
+      assertFalse(holds(ledger, key(1)));
+      assertTrue(holds(ledger, key(2)));
+    }
+    try (PresenceLedger ledger = ledger()) {
+      PresenceCache cache = cache(1 << 20, ledger);
+      assertFalse(holds(ledger, key(1)));
+      assertTrue(holds(ledger, key(2)));
+      assertEquals(Presence.UNKNOWN, cache.lookup(key(1)));
+      assertEquals(Presence.PRESENT, cache.lookup(key(2)));
+    }
+  }
+
+  /** Then there is nobody to ask but the store. */
+  @Test
+  void probe_ledgerIsClosed_isAskedOfTheStore() throws Exception {
+    PresenceLedger ledger = ledger();
+    PresenceCache cache = cache(1 << 20, ledger);
+    ledger.close();
+    cache.present(key(9));
+    probe(cache, 1, 3);
+    assertEquals(2, store.asked.size());
   }
 
   @Test

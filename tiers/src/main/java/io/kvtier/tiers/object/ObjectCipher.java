@@ -1,0 +1,137 @@
+package io.kvtier.tiers.object;
+
+import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.security.GeneralSecurityException;
+import java.security.SecureRandom;
+import java.util.function.Consumer;
+import javax.crypto.AEADBadTagException;
+import javax.crypto.Cipher;
+import javax.crypto.spec.GCMParameterSpec;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Encrypts stored bytes and decrypts them: AES-256-GCM (NIST SP 800-38D), with a random nonce of 96
+ * bits a block and the object's header as additional authenticated data. All memory is native. Safe
+ * for several threads.
+ */
+public final class ObjectCipher {
+  /** What a header says of stored bytes that are not encrypted, and of those that are. */
+  static final byte NOT_ENCRYPTED = 0;
+
+  static final byte AES_256_GCM = 1;
+
+  static final int NONCE_BYTES = 12;
+
+  /** What encrypted bytes are more than plain ones. */
+  public static final int TAG_BYTES = 16;
+
+  private static final ThreadLocal<Cipher> CIPHERS =
+      ThreadLocal.withInitial(() -> {
+        try {
+          return Cipher.getInstance("AES/GCM/NoPadding");
+        } catch (GeneralSecurityException e) {
+          throw new IllegalStateException("every Java has AES-GCM", e);
+        }
+      });
+
+  private final CipherKeys keys;
+  private final boolean readsUnencrypted;
+  private final Consumer<byte[]> nonces;
+
+  /**
+   * A cipher with some keys.
+   *
+   * @param readsUnencrypted take objects that are not encrypted, too: whoever can write to the
+   *     store can then have any bytes taken for a block
+   */
+  public ObjectCipher(CipherKeys keys, boolean readsUnencrypted) {
+    this(keys, readsUnencrypted, new SecureRandom()::nextBytes);
+  }
+
+  /** With nonces of one's own, never the same one twice. */
+  ObjectCipher(CipherKeys keys, boolean readsUnencrypted, Consumer<byte[]> nonces) {
+    this.keys = keys;
+    this.readsUnencrypted = readsUnencrypted;
+    this.nonces = nonces;
+  }
+
+  boolean readsUnencrypted() {
+    return readsUnencrypted;
+  }
+
+  /** The id of the key that encrypts. */
+  public long writingKey() {
+    return keys.writing().id;
+  }
+
+  /** Whether there is the key with this id. */
+  boolean hasKey(long id) {
+    return keys.byId(id) != null;
+  }
+
+  /** One that was never there before, but for one chance in many. */
+  public byte[] nextNonce() {
+    byte[] nonce = new byte[NONCE_BYTES];
+    nonces.accept(nonce);
+    return nonce;
+  }
+
+  /**
+   * Encrypts.
+   *
+   * @param nonce a new one
+   * @param header authenticated with the bytes
+   * @param target gets as many bytes, and the tag behind them; may be where the plain bytes are
+   */
+  public void encrypt(byte[] nonce, byte[] header, MemorySegment plain, MemorySegment target) {
+    try {
+      Cipher cipher = begin(Cipher.ENCRYPT_MODE, keys.writing(), nonce, header);
+      cipher.doFinal(plain.asByteBuffer(), target.asByteBuffer());
+    } catch (GeneralSecurityException e) {
+      throw new IllegalStateException(
+          plain.byteSize() + " bytes can't be encrypted into " + target.byteSize(), e);
+    }
+  }
+
+  /**
+   * Decrypts what {@link #encrypt} made.
+   *
+   * @param keyId of a key that is there
+   * @param encrypted with the tag at its end
+   * @param plain as long without it; may be where the encrypted bytes are
+   * @return whether these are the bytes and this is the header that were encrypted with the key; if
+   *     not, the plain bytes are anything
+   */
+  public boolean decrypt(
+      long keyId, byte[] nonce, byte[] header, MemorySegment encrypted, MemorySegment plain) {
+    CipherKey key = keys.byId(keyId);
+    if (key == null) {
+      throw new IllegalArgumentException("there is no key " + CipherKey.text(keyId));
+    }
+    try {
+      Cipher cipher = begin(Cipher.DECRYPT_MODE, key, nonce, header);
+      ByteBuffer source = encrypted.asByteBuffer();
+      cipher.doFinal(source, plain.asByteBuffer());
+      return true;
+    } catch (AEADBadTagException e) {
+      return false;
+    } catch (GeneralSecurityException e) {
+      throw new IllegalStateException(
+          encrypted.byteSize() + " bytes can't be decrypted into " + plain.byteSize(), e);
+    }
+  }
+
+  private static Cipher begin(int mode, CipherKey key, byte[] nonce, byte[] header)
+      throws GeneralSecurityException {
+    Cipher cipher = CIPHERS.get();
+    cipher.init(mode, key.secret, new GCMParameterSpec(TAG_BYTES * Byte.SIZE, nonce));
+    cipher.updateAAD(header);
+    return cipher;
+  }
+
+  /** For people: the ids of its keys. */
+  static String describe(@Nullable ObjectCipher cipher) {
+    return cipher == null ? "no key" : cipher.keys.toString();
+  }
+}
