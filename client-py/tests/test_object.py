@@ -1,5 +1,8 @@
 """The object tier with real daemons: shared by several, over restarts, and on the store's bad days."""
 
+import json
+import os
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -7,7 +10,7 @@ from pathlib import Path
 
 import blocks
 import pytest
-from conftest import Daemon, eventually
+from conftest import REPOSITORY, Daemon, eventually
 from s3 import BUCKET, BadDay, S3Server
 
 from kvtier import Client, Namespace, Status, Tier
@@ -52,6 +55,7 @@ class Node:
             "object__s3__bucket": BUCKET,
             "object__s3__prefix": prefix,
             "object__admission": "all",
+            "object__directory": str(folder / "object"),
             "object__absent_for": "100ms",
             "object__breaker_open": "100ms",
             "object__breaker_open_max": "200ms",
@@ -90,6 +94,15 @@ class Node:
 
     def count(self, name: str) -> int:
         return self.client.counters()[name]
+
+    def kvtier(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """The operator's command."""
+        return subprocess.run(
+            [str(REPOSITORY / "scripts" / "kvtier"), *words, "--socket", str(self.daemon.socket_path)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     def await_stored(self, blocks_stored: int) -> None:
         assert eventually(lambda: self.count("object_stored") >= blocks_stored, 60)
@@ -324,3 +337,101 @@ def test_noSuchBucket_isSaid_andLocalTiersServe(nodes: list[Node]) -> None:
     assert a.found(range(20), timeout=5) == list(range(10))
     log = (a.daemon.folder / "daemon.log").read_text()
     assert "nobody-made-it" in log and "does not answer as it should" in log
+
+
+def test_restart_whatItStored_isKnownWithoutAsking(folder: Path, server: S3Server) -> None:
+    proxy = BadDay(server.address)
+    node = Node(folder / "a", proxy.endpoint, folder.name, object__probe_timeout="60s").start()
+    try:
+        node.put(range(20))
+        node.await_stored(20)
+        # What is remembered is written a moment later.
+        time.sleep(1)
+        proxy.mode = "stall"
+        node.restart()
+        keys = [key(number) for number in range(20)]
+        assert eventually(lambda: node.namespace.lookup(keys).run == 20)
+        node.restart(object__ledger_bytes="0")
+        assert node.namespace.lookup(keys).run == 0
+    finally:
+        node.stop()
+        proxy.shutdown()
+        proxy.server_close()
+
+
+def key_file(folder: Path, name: str, mode: int = 0o600) -> str:
+    path = folder / name
+    path.write_bytes(os.urandom(32))
+    path.chmod(mode)
+    return str(path)
+
+
+def test_encrypted_nobodyReadsThemWithoutTheKey(folder: Path, nodes: list[Node], server: S3Server) -> None:
+    first, second = key_file(folder, "first"), key_file(folder, "second")
+    a = nodes[0].start(object__encryption__key_file=first)
+    plain = b"known to the thief" * 20_000
+    assert a.namespace.put([key(1000)], [plain[:BLOCK_BYTES]]) == [Status.OK]
+    a.put(range(10))
+    a.await_stored(11)
+    stored = [one.read_bytes() for one in server.objects() if nodes[0].settings["object__s3__prefix"] in str(one)]
+    assert len(stored) >= 11
+    assert not any(b"known to the thief" in one for one in stored)
+    b = nodes[1].start(object__encryption__key_file=second)
+    assert b.found(range(10)) == []
+    b.restart()
+    assert b.found(range(10)) == []
+    b.restart(object__encryption__key_file=second, object__encryption__read_key_files=first)
+    assert b.found(range(10)) == list(range(10))
+
+
+def test_keyFileOfOthers_isRefused(folder: Path, nodes: list[Node]) -> None:
+    with pytest.raises(pytest.fail.Exception, match="chmod 600"):
+        nodes[0].start(object__encryption__key_file=key_file(folder, "key", 0o644))
+
+
+def test_gc_holdsTheCap_andDuCounts(nodes: list[Node]) -> None:
+    a = nodes[0].start(object__bytes="10MiB", object__gc_grace="1ms")
+    a.put(range(100))
+    a.await_stored(100)
+    time.sleep(1.1)  # the store tells times in seconds
+    counted = json.loads(a.kvtier("object", "du", "--json").stdout)
+    assert counted["state"] == "done"
+    assert counted["namespaces"][0]["objects"] == 100
+    collected = a.kvtier("object", "gc", "--json")
+    assert collected.returncode == 0, collected.stderr
+    report = json.loads(collected.stdout)
+    assert report["left"]["bytes"] <= 10 << 20
+    assert report["deleted"]["objects"] >= 60
+    a.restart()
+    assert 20 < len(a.found(range(100))) <= 40
+    assert "namespace" in a.kvtier("object", "du").stdout
+
+
+def test_verify_findsTheDamagedObject(nodes: list[Node], server: S3Server) -> None:
+    a = nodes[0].start()
+    a.put(range(10))
+    a.await_stored(10)
+    assert a.kvtier("object", "verify").returncode == 0
+    damaged = [
+        one
+        for one in server.objects()
+        if nodes[0].settings["object__s3__prefix"] in str(one) and one.stat().st_size > BLOCK_BYTES
+    ][3]
+    content_of_it = bytearray(damaged.read_bytes())
+    content_of_it[100_000] ^= 1
+    damaged.write_bytes(content_of_it)
+    found = a.kvtier("object", "verify", "--json")
+    assert found.returncode == 1
+    report = json.loads(found.stdout)
+    assert report["corrupt"]["objects"] == 1 and len(report["corrupt_names"]) == 1
+    a.kvtier("object", "verify", "--delete")
+    assert a.kvtier("object", "verify").returncode == 0
+    a.restart()
+    assert len(a.found(range(10))) == 9
+
+
+def test_objectCommand_wrongWords_areExplained(nodes: list[Node]) -> None:
+    a = nodes[0].start()
+    wrong = a.kvtier("object", "defrag")
+    assert wrong.returncode == 1 and "expected gc, du" in wrong.stderr
+    assert "no fraction" in a.kvtier("object", "verify", "most").stderr

@@ -19,6 +19,7 @@ import picocli.CommandLine.Spec;
       StatsCommand.class,
       LookupCommand.class,
       PolicyCommand.class,
+      ObjectCommand.class,
       WhatIfCommand.class,
       TraceCommand.class,
       SimulateCommand.class

@@ -88,7 +88,8 @@ public final class Daemon implements AutoCloseable {
                 doorbell,
                 Daemon::stopBroken));
     SsdTier ssdTier = keep(new SsdTier(ssd, SLOT_ALIGNMENT, doorbell, Daemon::stopBroken));
-    ObjectTier objectTier = keep(new ObjectTier(config.object(), doorbell, Daemon::stopBroken));
+    ObjectTier objectTier =
+        keep(new ObjectTier(config.object(), config.socket().path(), doorbell, Daemon::stopBroken));
     String directories =
         ssd.directories().stream().map(Path::toString).collect(Collectors.joining(", "));
     IndexAgent index =

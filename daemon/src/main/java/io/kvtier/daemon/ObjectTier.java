@@ -1,9 +1,13 @@
 package io.kvtier.daemon;
 
 import io.kvtier.daemon.config.KvtierdConfig.ObjectConfig;
+import io.kvtier.daemon.config.KvtierdConfig.ObjectEncryption;
 import io.kvtier.daemon.config.KvtierdConfig.ObjectPlace;
 import io.kvtier.daemon.index.ObjectParts;
+import io.kvtier.tiers.ledger.PresenceLedger;
+import io.kvtier.tiers.object.CipherKeys;
 import io.kvtier.tiers.object.FolderObjectStore;
+import io.kvtier.tiers.object.ObjectCipher;
 import io.kvtier.tiers.object.ObjectCounter;
 import io.kvtier.tiers.object.ObjectDeletions;
 import io.kvtier.tiers.object.ObjectPipeline;
@@ -11,12 +15,18 @@ import io.kvtier.tiers.object.ObjectStore;
 import io.kvtier.tiers.object.PresenceCache;
 import io.kvtier.tiers.object.S3ObjectStore;
 import io.kvtier.tiers.object.StoreResult;
+import io.kvtier.tiers.object.janitor.ObjectJanitor;
+import io.kvtier.tiers.object.janitor.UseLog;
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.LinkedHashMap;
 import java.util.Locale;
 import java.util.Map;
+import java.util.UUID;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
@@ -27,6 +37,10 @@ import org.slf4j.LoggerFactory;
 final class ObjectTier implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(ObjectTier.class);
   private static final long FIRST_CALL_NS = TimeUnit.SECONDS.toNanos(10);
+  private static final int USES_MAX = 1 << 18;
+
+  // The daemon's end waits for the last telling, at most so long.
+  private static final long USES_TIMEOUT_NS = TimeUnit.SECONDS.toNanos(2);
 
   private final Deque<AutoCloseable> parts = new ArrayDeque<>();
   private final @Nullable ObjectParts forIndex;
@@ -35,31 +49,39 @@ final class ObjectTier implements AutoCloseable {
    * Opens the store, if there is to be one. Whether it answers is told in the log: a node serves
    * its other tiers without it.
    *
+   * @param socket of this daemon: another one on this machine is another node
    * @param bell wakes the index
    * @param defect told of what should never happen
-   * @throws IOException naming the folder that can't be had, and why
+   * @throws IOException naming the folder or the key that can't be had, and why
    */
-  ObjectTier(ObjectConfig config, Runnable bell, Consumer<Throwable> defect) throws IOException {
+  ObjectTier(ObjectConfig config, Path socket, Runnable bell, Consumer<Throwable> defect)
+      throws IOException {
     try {
-      forIndex = open(config, bell, defect);
+      ObjectStore store = store(config);
+      forIndex = store == null ? null : open(config, keep(store), socket, bell, defect);
     } catch (IOException | RuntimeException e) {
       close();
       throw e;
     }
   }
 
-  private @Nullable ObjectParts open(ObjectConfig config, Runnable bell, Consumer<Throwable> defect)
+  private static @Nullable ObjectStore store(ObjectConfig config) throws IOException {
+    return switch (config.place()) {
+      case ObjectPlace.None _ -> null;
+      case ObjectPlace.Folder(Path path) ->
+          new FolderObjectStore(path, config.pipeline().callsMax());
+      case ObjectPlace.S3(var options) -> new S3ObjectStore(options);
+    };
+  }
+
+  private ObjectParts open(
+      ObjectConfig config,
+      ObjectStore store,
+      Path socket,
+      Runnable bell,
+      Consumer<Throwable> defect)
       throws IOException {
-    ObjectStore opened;
-    switch (config.place()) {
-      case ObjectPlace.None _ -> {
-        return null;
-      }
-      case ObjectPlace.Folder(var path) ->
-          opened = new FolderObjectStore(path, config.pipeline().callsMax());
-      case ObjectPlace.S3(var options) -> opened = new S3ObjectStore(options);
-    }
-    ObjectStore store = keep(opened);
+    ObjectCipher cipher = cipher(config.encryption());
     greet(store);
     PresenceCache presence =
         new PresenceCache(
@@ -68,11 +90,20 @@ final class ObjectTier implements AutoCloseable {
             config.presentNs(),
             config.absentNs(),
             config.probes(),
-            config.probeTimeoutNs());
+            config.probeTimeoutNs(),
+            ledger(config, defect));
     ObjectPipeline pipeline =
-        keep(new ObjectPipeline("kvtier-object", store, config.pipeline(), presence, bell, defect));
+        keep(
+            new ObjectPipeline(
+                "kvtier-object", store, config.pipeline(), cipher, presence, bell, defect));
     ObjectDeletions deletions =
         keep(new ObjectDeletions("kvtier-object-deletions", store, bell, defect));
+    String node = config.node().isEmpty() ? nodeOf(socket) : config.node();
+    UseLog uses = uses(config, store, node);
+    ObjectJanitor janitor = keep(new ObjectJanitor(store, node, janitorOptions(config), cipher));
+    if (config.bytes() > 0) {
+      keep(new Collector(janitor, config.care().everyNs()));
+    }
     return new ObjectParts(
         pipeline,
         config.pipeline().depth(),
@@ -82,8 +113,76 @@ final class ObjectTier implements AutoCloseable {
         deletions,
         config.admission(),
         config.spillBytes(),
+        uses == null ? null : uses::used,
+        new ObjectOperator(janitor),
         bell,
-        () -> report(store, pipeline, presence, deletions));
+        () -> report(store, pipeline, presence, deletions, janitor));
+  }
+
+  private static @Nullable ObjectCipher cipher(@Nullable ObjectEncryption encryption)
+      throws IOException {
+    if (encryption == null) {
+      return null;
+    }
+    CipherKeys keys = CipherKeys.load(encryption.key(), encryption.readKeys());
+    LOG.info("objects are encrypted with {}", keys);
+    return new ObjectCipher(keys, encryption.readsUnencrypted());
+  }
+
+  private @Nullable PresenceLedger ledger(ObjectConfig config, Consumer<Throwable> defect)
+      throws IOException {
+    if (config.ledgerBytes() == 0) {
+      return null;
+    }
+    Files.createDirectories(config.directory());
+    PresenceLedger ledger =
+        keep(
+            new PresenceLedger(
+                config.directory(),
+                config.ledgerBytes(),
+                TimeUnit.NANOSECONDS.toMillis(config.ledgerAgeNs()),
+                defect));
+    if (!ledger.openingReport().isEmpty()) {
+      LOG.warn("{}", ledger.openingReport());
+    }
+    return ledger;
+  }
+
+  private @Nullable UseLog uses(ObjectConfig config, ObjectStore store, String node) {
+    long everyNs = config.care().usesEveryNs();
+    if (everyNs == 0) {
+      return null;
+    }
+    UseLog uses =
+        keep(new UseLog(store, node, new UseLog.Options(USES_MAX, everyNs, USES_TIMEOUT_NS)));
+    uses.start();
+    return uses;
+  }
+
+  private static ObjectJanitor.Options janitorOptions(ObjectConfig config) {
+    ObjectJanitor.Options usual = ObjectJanitor.Options.of(config.bytes());
+    return new ObjectJanitor.Options(
+        usual.capBytes(),
+        usual.lowPercent(),
+        TimeUnit.NANOSECONDS.toMillis(config.care().graceNs()),
+        config.care().callsPerSecond(),
+        usual.callTimeoutMs(),
+        usual.runMs(),
+        usual.leaseMs(),
+        usual.usesMax(),
+        usual.usesKeptMs(),
+        usual.unfinishedMs());
+  }
+
+  /** The host's name, with what tells this daemon from others there. */
+  private static String nodeOf(Path socket) throws IOException {
+    String host = Files.readString(Path.of("/proc/sys/kernel/hostname")).strip();
+    String path = socket.toAbsolutePath().normalize().toString();
+    UUID instance = UUID.nameUUIDFromBytes(path.getBytes(StandardCharsets.UTF_8));
+    return "n-"
+        + host.replaceAll("[^A-Za-z0-9._-]", "_")
+        + '-'
+        + instance.toString().substring(0, 8);
   }
 
   /** Says in the log whether the store answers. */
@@ -107,7 +206,8 @@ final class ObjectTier implements AutoCloseable {
       ObjectStore store,
       ObjectPipeline pipeline,
       PresenceCache presence,
-      ObjectDeletions deletions) {
+      ObjectDeletions deletions,
+      ObjectJanitor janitor) {
     Map<String, Object> report = new LinkedHashMap<>();
     report.put("store", store.describe());
     report.put("takes_loads", pipeline.reachesStore());
@@ -117,6 +217,7 @@ final class ObjectTier implements AutoCloseable {
     for (ObjectCounter counter : ObjectCounter.values()) {
       report.put(counter.name().toLowerCase(Locale.ROOT), pipeline.count(counter));
     }
+    report.put("task", new ObjectParts.RawJson(janitor.report().json()));
     return report;
   }
 

@@ -5,6 +5,8 @@ import io.kvtier.policies.AdmissionPolicies;
 import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.protocol.SocketPaths;
 import io.kvtier.tiers.codec.BlockCodecs;
+import io.kvtier.tiers.ledger.PresenceLedger;
+import io.kvtier.tiers.object.KeySource;
 import io.kvtier.tiers.object.ObjectPipelineOptions;
 import io.kvtier.tiers.object.PresenceCache;
 import io.kvtier.tiers.object.S3Options;
@@ -40,6 +42,8 @@ public final class ConfigLoader {
   // many are saved.
   private static final double RETRIES_SHARE = 0.1;
   private static final int RETRIES_SAVED = 20;
+
+  private static final long KEY_COMMAND_NS = 30_000_000_000L;
 
   private final Map<String, Value> values;
   private final Map<String, Value> defaults;
@@ -196,6 +200,19 @@ public final class ConfigLoader {
     return new KvtierdConfig.ObjectConfig(
         objectPlace(),
         admission("object.admission"),
+        size("object.bytes", 0, 1L << 60),
+        new KvtierdConfig.ObjectCare(
+            duration("object.gc_every"),
+            duration("object.gc_grace"),
+            number("object.gc_calls_per_second", 1, 1_000_000),
+            get("object.uses_every", ConfigLoader::orNever, "a duration such as 5min, or 0")),
+        get("object.node", ConfigLoader::nodeName, "letters, digits, '.', '_' or '-'"),
+        text("object.directory").isEmpty()
+            ? SocketPaths.defaultDataDirectory().resolve("object")
+            : get("object.directory", Path::of, "a path"),
+        ledgerBytes(),
+        duration("object.ledger_age"),
+        objectEncryption(),
         objectPipeline(),
         size("object.presence_bytes", PresenceCache.BYTES_PER_KEY, 1L << 40),
         present,
@@ -203,6 +220,49 @@ public final class ConfigLoader {
         number("object.probes", 1, 4096),
         duration("object.probe_timeout"),
         size("object.spill_bytes", 0, 1L << 40));
+  }
+
+  private static String nodeName(String text) {
+    if (!text.matches("[A-Za-z0-9_-]?[A-Za-z0-9._-]*")) {
+      throw new IllegalArgumentException();
+    }
+    return text;
+  }
+
+  private long ledgerBytes() {
+    long bytes = size("object.ledger_bytes", 0, 1L << 40);
+    require(
+        "object.ledger_bytes",
+        bytes == 0 || bytes >= PresenceLedger.BYTES_MIN,
+        "0, or at least " + Units.describeBytes(PresenceLedger.BYTES_MIN));
+    return bytes;
+  }
+
+  private KvtierdConfig.@Nullable ObjectEncryption objectEncryption() {
+    String file = text("object.encryption.key_file");
+    List<String> command = list("object.encryption.key_command");
+    List<KeySource> older = new ArrayList<>();
+    for (String one : list("object.encryption.read_key_files")) {
+      older.add(new KeySource.KeyFile(path("object.encryption.read_key_files", one)));
+    }
+    boolean readsUnencrypted =
+        get("object.encryption.read_unencrypted", ConfigLoader::bool, "true or false");
+    require(
+        "object.encryption.key_command",
+        file.isEmpty() || command.isEmpty(),
+        "nothing, where there is object.encryption.key_file");
+    if (file.isEmpty() && command.isEmpty()) {
+      require(
+          "object.encryption.read_key_files",
+          older.isEmpty(),
+          "nothing, where there is no key to write with (key_file or key_command)");
+      return null;
+    }
+    KeySource key =
+        file.isEmpty()
+            ? new KeySource.KeyCommand(command, KEY_COMMAND_NS)
+            : new KeySource.KeyFile(path("object.encryption.key_file", file));
+    return new KvtierdConfig.ObjectEncryption(key, List.copyOf(older), readsUnencrypted);
   }
 
   private ObjectPipelineOptions objectPipeline() {

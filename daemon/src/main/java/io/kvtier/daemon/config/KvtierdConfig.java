@@ -1,11 +1,13 @@
 package io.kvtier.daemon.config;
 
 import io.kvtier.tiers.codec.BlockCodec;
+import io.kvtier.tiers.object.KeySource;
 import io.kvtier.tiers.object.ObjectPipelineOptions;
 import io.kvtier.tiers.object.S3Options;
 import io.kvtier.tiers.ssd.SsdEngine;
 import java.nio.file.Path;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The daemon's configuration, checked. Sizes in bytes, durations in ns. Every key stands in {@code
@@ -94,8 +96,32 @@ public record KvtierdConfig(
   }
 
   /**
+   * How the bytes of the object tier are looked after.
+   *
+   * @param everyNs how often
+   * @param graceNs what is younger stays
+   * @param usesEveryNs how often the node tells its uses; 0 for never
+   */
+  public record ObjectCare(long everyNs, long graceNs, int callsPerSecond, long usesEveryNs) {}
+
+  /**
+   * How objects are encrypted.
+   *
+   * @param key to write with
+   * @param readKeys to read with, too
+   */
+  public record ObjectEncryption(
+      KeySource key, List<KeySource> readKeys, boolean readsUnencrypted) {}
+
+  /**
    * The object tier.
    *
+   * @param bytes the most of all nodes' blocks; 0 for no limit
+   * @param care how that is looked after
+   * @param node the name of this node
+   * @param directory where it is remembered what this node stored
+   * @param ledgerBytes how much of it; 0 for nothing
+   * @param encryption null for none
    * @param presenceBytes memory for what is known to be there, or not
    * @param presentNs for how long what is there is believed to be
    * @param absentNs the same of what is not
@@ -105,6 +131,13 @@ public record KvtierdConfig(
   public record ObjectConfig(
       ObjectPlace place,
       String admission,
+      long bytes,
+      ObjectCare care,
+      String node,
+      Path directory,
+      long ledgerBytes,
+      long ledgerAgeNs,
+      @Nullable ObjectEncryption encryption,
       ObjectPipelineOptions pipeline,
       long presenceBytes,
       long presentNs,

@@ -8,6 +8,7 @@ import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.InvalidPathException;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Locale;
 import org.jspecify.annotations.Nullable;
 
@@ -18,7 +19,7 @@ import org.jspecify.annotations.Nullable;
 final class Admin {
   private static final String USAGE =
       "expected 'policy TIER NAME', where TIER is host or ssd and NAME is an eviction policy,"
-          + " 'admission TIER NAME', where TIER is ssd or object, 'trace record REQUESTS FILE' or 'trace stop'";
+          + " 'admission TIER NAME', where TIER is ssd or object, 'trace record REQUESTS FILE', 'trace stop' or 'object TASK'";
 
   /** How a command ended. */
   record Answer(Status status, String text) {}
@@ -60,7 +61,18 @@ final class Admin {
     if (words.length == 2 && words[0].equals("trace") && words[1].equals("stop")) {
       return stopRecording();
     }
+    if (words.length >= 2 && words[0].equals("object")) {
+      return object(List.of(words).subList(1, words.length));
+    }
     return new Answer(Status.INVALID_ARGUMENT, "'" + command.strip() + "': " + USAGE);
+  }
+
+  private Answer object(List<String> words) {
+    try {
+      return new Answer(Status.OK, store.objects().operate(words));
+    } catch (IllegalArgumentException e) {
+      return new Answer(Status.INVALID_ARGUMENT, String.valueOf(e.getMessage()));
+    }
   }
 
   /** The recording under way, if there is one. */

@@ -324,6 +324,8 @@ final class BlockStore implements Mover.Listener {
     int hits = directory.addHit(block);
     ingestion.used(block, hits);
     objectMoves.ingestion().used(block, hits);
+    // Also while it stands here: it may be dropped for being an object.
+    objects.used(block);
   }
 
   /** A client holds a block, wherever it is. */

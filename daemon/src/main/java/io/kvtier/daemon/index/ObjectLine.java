@@ -108,6 +108,26 @@ final class ObjectLine {
         namespaces.of(directory, block), directory.keyBytes(block), directory.group(block));
   }
 
+  /** The object of a block counts as used: it is not the next that is collected. */
+  void used(int block) {
+    if (parts != null && parts.uses() != null && directory.has(Directory.FLAG_OBJECT, block)) {
+      parts.uses().accept(keyOf(block));
+    }
+  }
+
+  /**
+   * Has done what an operator wants done with the store.
+   *
+   * @throws IllegalArgumentException saying what can't be done, and why
+   */
+  String operate(List<String> words) {
+    if (parts == null) {
+      throw new IllegalArgumentException(
+          "there is no object tier: object.store is none in the configuration");
+    }
+    return parts.operator().run(words);
+  }
+
   /** What is known of a block. */
   Presence presence(int block) {
     return parts == null ? Presence.ABSENT : parts.presence().lookup(keyOf(block));

@@ -1,11 +1,15 @@
 package io.kvtier.daemon.index;
 
 import io.kvtier.tiers.object.Deletions;
+import io.kvtier.tiers.object.ObjectKey;
 import io.kvtier.tiers.object.PresenceCache;
 import io.kvtier.tiers.transfer.Pipeline;
+import java.util.List;
 import java.util.Map;
 import java.util.function.BooleanSupplier;
+import java.util.function.Consumer;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What the index needs of the object tier.
@@ -18,8 +22,10 @@ import java.util.function.Supplier;
  * @param deletions what is to go
  * @param admission which blocks are stored, and when
  * @param spillBytes memory for blocks on their way from SSD
+ * @param uses told what is used; null for nobody
+ * @param operator does what an operator wants done with the store
  * @param bell wakes the index
- * @param report the tier for people: names with texts, numbers and truths
+ * @param report the tier for people: names with texts, numbers, truths and {@link RawJson}
  */
 public record ObjectParts(
     Pipeline pipeline,
@@ -30,5 +36,27 @@ public record ObjectParts(
     Deletions deletions,
     String admission,
     long spillBytes,
+    @Nullable Consumer<ObjectKey> uses,
+    Operator operator,
     Runnable bell,
-    Supplier<Map<String, Object>> report) {}
+    Supplier<Map<String, Object>> report) {
+  /** A value of the report that is JSON already. */
+  public record RawJson(String json) {
+    @Override
+    public String toString() {
+      return json;
+    }
+  }
+
+  /** Does what an operator wants done with the store. */
+  @FunctionalInterface
+  public interface Operator {
+    /**
+     * Begins something; at once.
+     *
+     * @return an answer for people
+     * @throws IllegalArgumentException saying what can't be done, and why
+     */
+    String run(List<String> words);
+  }
+}

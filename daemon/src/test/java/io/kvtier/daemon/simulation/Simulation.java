@@ -350,6 +350,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         objects.deletions(this::nowNs),
         List.of("all", "hot", "evicted", "frequency").get(random.nextInt(4)),
         random.nextInt(4 * PAGE * 16),
+        random.nextBoolean() ? null : key -> {},
+        words -> "",
         () -> {},
         Map::of);
   }

@@ -5,6 +5,7 @@ import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Whether an object is the block that its name says, for somebody who knows no more than the name.
@@ -17,13 +18,18 @@ public final class ObjectCheck {
   private static final int ONLY = 0;
   private static final int HEADER_BYTES = ObjectHeaderDescriptor.headerBytes(1);
 
-  private final Arena arena = Arena.ofAuto();
   private final Transfer transfer = new Transfer(0);
-  private final ObjectBlock block = new ObjectBlock(arena);
+  private final ObjectBlock block;
   private final ObjectHeader header;
   private MemorySegment memory = MemorySegment.NULL;
 
-  public ObjectCheck() {
+  /**
+   * Of blocks as a node with this cipher reads them.
+   *
+   * @param cipher null for none
+   */
+  public ObjectCheck(@Nullable ObjectCipher cipher) {
+    block = new ObjectBlock(Arena.ofAuto(), cipher);
     block.expect(memory);
     header = new ObjectHeader(block.parts().getFirst(), 1);
   }

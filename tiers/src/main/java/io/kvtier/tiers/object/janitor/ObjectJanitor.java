@@ -1,5 +1,6 @@
 package io.kvtier.tiers.object.janitor;
 
+import io.kvtier.tiers.object.ObjectCipher;
 import io.kvtier.tiers.object.ObjectStore;
 import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
@@ -104,6 +105,7 @@ public final class ObjectJanitor implements AutoCloseable {
 
   private final ObjectStore store;
   private final Options options;
+  private final @Nullable ObjectCipher cipher;
   private final JanitorClock clock;
   private final JanitorCalls.Bounds bounds;
   private final ObjectLease lease;
@@ -117,13 +119,21 @@ public final class ObjectJanitor implements AutoCloseable {
    *
    * @param store stays the caller's
    * @param nodeName what others see of who collects; no other node has it
+   * @param cipher what blocks are read with to verify them; null for none
    */
-  public ObjectJanitor(ObjectStore store, String nodeName, Options options) {
-    this(store, nodeName, options, JanitorClock.SYSTEM);
+  public ObjectJanitor(
+      ObjectStore store, String nodeName, Options options, @Nullable ObjectCipher cipher) {
+    this(store, nodeName, options, cipher, JanitorClock.SYSTEM);
   }
 
-  ObjectJanitor(ObjectStore store, String nodeName, Options options, JanitorClock clock) {
+  ObjectJanitor(
+      ObjectStore store,
+      String nodeName,
+      Options options,
+      @Nullable ObjectCipher cipher,
+      JanitorClock clock) {
     this.store = store;
+    this.cipher = cipher;
     this.options = options;
     this.clock = clock;
     bounds =
@@ -211,7 +221,7 @@ public final class ObjectJanitor implements AutoCloseable {
     return switch (task) {
       case JanitorTask.Gc _ -> new CollectRun(options, lease);
       case JanitorTask.Du _ -> new MeasureRun();
-      case JanitorTask.Verify verify -> new VerifyRun(verify);
+      case JanitorTask.Verify verify -> new VerifyRun(verify, cipher);
       case JanitorTask.RemoveNamespace remove -> new RemoveRun(remove);
     };
   }

@@ -2,10 +2,12 @@ package io.kvtier.tiers.object.janitor;
 
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.object.ObjectCheck;
+import io.kvtier.tiers.object.ObjectCipher;
 import io.kvtier.tiers.object.StoreResult;
 import io.kvtier.tiers.object.StoredObject;
 import java.util.List;
 import java.util.SplittableRandom;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Reads blocks and checks them. What looks damaged is read a second time, for it may have been the
@@ -13,11 +15,12 @@ import java.util.SplittableRandom;
  */
 final class VerifyRun implements JanitorRun {
   private final JanitorTask.Verify task;
-  private final ObjectCheck check = new ObjectCheck();
+  private final ObjectCheck check;
   private final SplittableRandom random = new SplittableRandom();
 
-  VerifyRun(JanitorTask.Verify task) {
+  VerifyRun(JanitorTask.Verify task, @Nullable ObjectCipher cipher) {
     this.task = task;
+    check = new ObjectCheck(cipher);
   }
 
   @Override

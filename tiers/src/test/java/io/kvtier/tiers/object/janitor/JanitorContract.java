@@ -77,7 +77,7 @@ abstract class JanitorContract {
   }
 
   JanitorReport run(ObjectJanitor.Options options, JanitorTask task) throws Exception {
-    try (ObjectJanitor janitor = new ObjectJanitor(store, "node-a", options, clock)) {
+    try (ObjectJanitor janitor = new ObjectJanitor(store, "node-a", options, null, clock)) {
       assertTrue(janitor.start(task));
       return janitor.await();
     }

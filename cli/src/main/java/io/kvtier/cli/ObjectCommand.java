@@ -1,0 +1,160 @@
+package io.kvtier.cli;
+
+import com.eclipsesource.json.JsonArray;
+import com.eclipsesource.json.JsonObject;
+import com.eclipsesource.json.JsonObject.Member;
+import com.eclipsesource.json.JsonValue;
+import io.kvtier.client.KvtierClient;
+import io.kvtier.client.TextResult;
+import io.kvtier.protocol.Status;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.concurrent.TimeUnit;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+
+/** Looks after the object tier's store, through the daemon. */
+@Command(
+    name = "object",
+    description = {
+      "Looks after the store of the object tier, through the daemon.",
+      "gc: holds object.bytes, by deleting what was not used for longest; removes what dead nodes left.",
+      "du: counts objects and bytes by namespace.",
+      "verify: reads all blocks, or a fraction, and checks them.",
+      "remove-namespace: deletes all blocks of a namespace, by the fingerprint that du shows.",
+      "status: what is under way, or how the last task ended. cancel: ends it."
+    })
+final class ObjectCommand extends DaemonCommand {
+  private static final long LOOK_NS = TimeUnit.MILLISECONDS.toNanos(250);
+
+  @Parameters(
+      index = "0",
+      paramLabel = "TASK",
+      description = "gc, du, verify, remove-namespace, status or cancel.")
+  private String task = "";
+
+  @Parameters(
+      index = "1",
+      arity = "0..1",
+      paramLabel = "WHAT",
+      description = "verify: the fraction of the blocks, such as 0.1; remove-namespace: which.")
+  private String what = "";
+
+  @Option(names = "--delete", description = "verify: also deletes what is damaged.")
+  private boolean delete;
+
+  @Option(names = "--no-wait", description = "Begins the task, and does not wait for its end.")
+  private boolean noWait;
+
+  @Override
+  int run(KvtierClient client) {
+    boolean isLook = task.equals("status");
+    if (!isLook) {
+      String begun = begin(client);
+      if (noWait || task.equals("cancel")) {
+        line(isJson() ? new JsonObject().add("answer", begun).toString() : begun);
+        return 0;
+      }
+    }
+    JsonObject report = task(client);
+    while (!isLook && report.getString("state", "").equals("running")) {
+      sleep();
+      report = task(client);
+    }
+    if (isJson()) {
+      line(report.toString());
+    } else {
+      show(report);
+    }
+    return switch (report.getString("state", "")) {
+      case "failed", "out_of_time", "cancelled" -> Failure.NEGATIVE;
+      default ->
+          report.get("corrupt") instanceof JsonObject found && !isLook
+              ? found.getLong("objects", 0) > 0 ? Failure.NEGATIVE : 0
+              : 0;
+    };
+  }
+
+  private String begin(KvtierClient client) {
+    List<String> words = new ArrayList<>(List.of("object", task));
+    if (!what.isEmpty()) {
+      words.add(what);
+    }
+    if (delete) {
+      words.add("delete");
+    }
+    TextResult answer = client.blocking().admin(String.join(" ", words));
+    if (answer.status() == Status.UNAVAILABLE) {
+      throw new Failure(Failure.NO_DAEMON, answer.text());
+    }
+    if (answer.status() != Status.OK) {
+      throw new Failure(Failure.NEGATIVE, answer.text());
+    }
+    return answer.text();
+  }
+
+  private JsonObject task(KvtierClient client) {
+    JsonObject object = report(client).object();
+    if (object == null) {
+      throw new Failure(
+          Failure.NEGATIVE,
+          "there is no object tier: object.store is none in the daemon's configuration");
+    }
+    return object.get("task") instanceof JsonObject last ? last : new JsonObject();
+  }
+
+  private void show(JsonObject report) {
+    String reason = report.getString("reason", "");
+    String name = report.getString("task", "");
+    line(
+        "@|bold "
+            + (name.isEmpty() ? "no task so far" : name)
+            + "|@ "
+            + report.getString("state", "?").replace('_', ' ')
+            + (reason.isEmpty() ? "" : ", " + reason)
+            + String.format(
+                Locale.ROOT,
+                "; %,d calls in %.1f s",
+                report.getLong("calls", 0),
+                report.getLong("elapsed_ms", 0) / 1e3));
+    Table table = new Table("WHAT", ">OBJECTS", ">BYTES");
+    for (Member member : report) {
+      if (member.getValue() instanceof JsonObject amount && amount.getLong("objects", 0) > 0) {
+        row(table, member.getName().replace('_', ' '), amount);
+      }
+    }
+    if (report.get("namespaces") instanceof JsonArray namespaces) {
+      for (JsonValue one : namespaces) {
+        JsonObject amount = one.asObject();
+        row(table, "namespace " + amount.getString("namespace", "?"), amount);
+      }
+    }
+    if (!table.isEmpty()) {
+      table.lines().forEach(this::line);
+    }
+    names(report, "corrupt_names", "damaged: ");
+    names(report, "foreign_names", "not kvtier's: ");
+  }
+
+  private static void row(Table table, String what, JsonObject amount) {
+    table.row(
+        what, Units.count(amount.getLong("objects", 0)), Units.bytes(amount.getLong("bytes", 0)));
+  }
+
+  private void names(JsonObject report, String field, String what) {
+    if (report.get(field) instanceof JsonArray names) {
+      names.forEach(name -> line(what + name.asString()));
+    }
+  }
+
+  private static void sleep() {
+    try {
+      TimeUnit.NANOSECONDS.sleep(LOOK_NS);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new Failure(Failure.NEGATIVE, "interrupted; the task goes on: kvtier object status");
+    }
+  }
+}
