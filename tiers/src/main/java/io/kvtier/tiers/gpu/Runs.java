@@ -1,0 +1,71 @@
+package io.kvtier.tiers.gpu;
+
+import java.util.Arrays;
+
+/**
+ * The runs of a copy: contiguous spans of bytes, each with its place on the device and its place on
+ * the host. A run that goes on where the last one ended, on both sides, is made one with it. Used
+ * again and again; grows to what the largest copy needs. For one thread at a time.
+ */
+public final class Runs {
+  private static final int FIRST_CAPACITY = 64;
+
+  private long[] deviceAddresses = new long[FIRST_CAPACITY];
+  private long[] hostAddresses = new long[FIRST_CAPACITY];
+  private int[] lengths = new int[FIRST_CAPACITY];
+  private int count;
+  private long totalBytes;
+
+  /** Forgets all runs. */
+  public void clear() {
+    count = 0;
+    totalBytes = 0;
+  }
+
+  /** Adds one, or makes the last one longer. */
+  public void add(long deviceAddress, long hostAddress, int bytes) {
+    totalBytes += bytes;
+    int last = count - 1;
+    if (last >= 0
+        && deviceAddresses[last] + lengths[last] == deviceAddress
+        && hostAddresses[last] + lengths[last] == hostAddress
+        && lengths[last] <= Integer.MAX_VALUE - bytes) {
+      lengths[last] += bytes;
+      return;
+    }
+    if (count == lengths.length) {
+      deviceAddresses = Arrays.copyOf(deviceAddresses, 2 * count);
+      hostAddresses = Arrays.copyOf(hostAddresses, 2 * count);
+      lengths = Arrays.copyOf(lengths, 2 * count);
+    }
+    deviceAddresses[count] = deviceAddress;
+    hostAddresses[count] = hostAddress;
+    lengths[count] = bytes;
+    count++;
+  }
+
+  /** How many there are. */
+  public int count() {
+    return count;
+  }
+
+  /** The bytes of all runs. */
+  public long totalBytes() {
+    return totalBytes;
+  }
+
+  /** Where a run is on the device. */
+  public long deviceAddress(int run) {
+    return deviceAddresses[run];
+  }
+
+  /** Where a run is on the host, as the device sees it. */
+  public long hostAddress(int run) {
+    return hostAddresses[run];
+  }
+
+  /** How long a run is. */
+  public int bytes(int run) {
+    return lengths[run];
+  }
+}

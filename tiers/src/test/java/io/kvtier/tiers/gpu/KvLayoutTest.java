@@ -1,0 +1,198 @@
+package io.kvtier.tiers.gpu;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** The layouts of engines by their numbers, and what is refused. */
+final class KvLayoutTest {
+  private static final int LAYERS = 32;
+  private static final int BLOCKS = 100;
+  private static final int TOKENS = 16;
+  private static final int HEADS = 8;
+  private static final int DIM = 128;
+  private static final int BF16 = 2;
+
+  private static KvLayout llama(String axes, String order, Long... extents) {
+    TensorShape shape = TensorShape.contiguous(axes, List.of(extents), BF16);
+    return new KvLayout(
+        LAYERS, BLOCKS, TOKENS, BlockOrder.parse(order), List.of(KvPart.of("kv", shape)));
+  }
+
+  private static KvLayout nhd() {
+    return llama("CBNHD", "LCND", 2L, 100L, 16L, 8L, 128L);
+  }
+
+  private static Runs runs(KvLayout layout, Span layers, Span heads) {
+    Runs runs = new Runs();
+    long[] tensors = new long[layout.tensors()];
+    for (int i = 0; i < tensors.length; i++) {
+      tensors[i] = (i + 1L) << 32;
+    }
+    layout.addRuns(3, layers, heads, tensors, 0, runs);
+    return runs;
+  }
+
+  @Test
+  void addRuns_llamaBlockOfSixteenTokens_is64RunsOf32KiB() {
+    KvLayout layout = nhd();
+    Runs runs = runs(layout, Span.all(LAYERS), Span.all(HEADS));
+    assertEquals(2 << 20, layout.blockBytes());
+    assertEquals(64, runs.count());
+    for (int i = 0; i < runs.count(); i++) {
+      assertEquals(32 << 10, runs.bytes(i));
+    }
+    assertEquals((1L << 32) + 3 * (32 << 10), runs.deviceAddress(0));
+    assertEquals((1L << 32) + 103 * (32 << 10), runs.deviceAddress(1));
+    assertEquals((2L << 32) + 3 * (32 << 10), runs.deviceAddress(2));
+  }
+
+  @ParameterizedTest
+  @CsvSource({
+    // all layers of a block side by side, in the block's own order: one run
+    "BLCNHD, LCND, 100/32/2/16/8/128, 1, 2097152",
+    // keys and values of a block side by side in each layer
+    "BCNHD, LCND, 100/2/16/8/128, 32, 65536",
+    "CBHND, LCHND, 2/100/8/16/128, 64, 32768",
+    // heads before tokens on the device, after them on the host
+    "CBHND, LCND, 2/100/8/16/128, 8192, 256",
+    // a pool of tokens without blocks
+    "LNHD, LCND, 32/1600/8/128, 32, 32768",
+    "NCLHD, NCLD, 1600/2/32/8/128, 1, 2097152",
+    "CBNHD, NCLD, 2/100/16/8/128, 1024, 2048",
+    // MLA: one latent vector a token
+    "BND, LCND, 100/16/576, 32, 18432",
+  })
+  void addRuns_layoutsOfEngines_haveTheirRuns(
+      String axes, String order, String extents, int count, int bytes) {
+    Long[] lengths =
+        List.of(extents.split("/", -1)).stream().map(Long::valueOf).toArray(Long[]::new);
+    KvLayout layout = llama(axes, order, lengths);
+    Runs runs = runs(layout, Span.all(LAYERS), Span.all(layout.heads()));
+    assertEquals(count, runs.count());
+    assertEquals(bytes, runs.bytes(0));
+    assertEquals(layout.blockBytes(), runs.totalBytes());
+  }
+
+  @Test
+  void addRuns_someLayers_areWhereTheyAreInTheWholeBlock() {
+    Runs runs = runs(nhd(), new Span(4, 8), Span.all(HEADS));
+    assertEquals(8, runs.count());
+    assertEquals(4 * 2 * (32 << 10), runs.hostAddress(0));
+  }
+
+  @Test
+  void addRuns_oneRankOfTwo_leavesTheOthersHeadsOut() {
+    TensorShape shape = TensorShape.contiguous("CBNHD", List.of(2L, 100L, 16L, 4L, 128L), BF16);
+    KvLayout second =
+        new KvLayout(
+            LAYERS, BLOCKS, TOKENS, BlockOrder.LCND, List.of(new KvPart("kv", shape, HEADS, 4)));
+    Runs runs = runs(second, Span.all(LAYERS), Span.all(4));
+    assertEquals(2 << 20, second.blockBytes());
+    assertEquals(1 << 20, runs.totalBytes());
+    assertEquals(4 * DIM * BF16, runs.hostAddress(0));
+    assertEquals(HEADS * DIM * BF16, runs.hostAddress(1) - runs.hostAddress(0));
+  }
+
+  @Test
+  void addRuns_scales_standBehindTheValues() {
+    TensorShape values = TensorShape.contiguous("CBNHD", List.of(2L, 100L, 16L, 8L, 128L), 1);
+    TensorShape scales = TensorShape.contiguous("CBNH", List.of(2L, 100L, 16L, 8L), 4);
+    KvLayout layout =
+        new KvLayout(
+            LAYERS,
+            BLOCKS,
+            TOKENS,
+            BlockOrder.LCND,
+            List.of(KvPart.of("kv", values), KvPart.of("scales", scales)));
+    Runs runs = runs(layout, Span.all(LAYERS), Span.all(HEADS));
+    assertEquals((1 << 20) + (32 << 10), layout.blockBytes());
+    assertEquals(128, runs.count());
+    assertEquals(1 << 20, runs.hostAddress(64));
+    assertEquals(512, runs.bytes(64));
+    assertEquals(64, layout.tensors());
+  }
+
+  @Test
+  void addRuns_noSuchBlockLayerOrHead_isNamed() {
+    KvLayout layout = nhd();
+    long[] tensors = new long[LAYERS];
+    Runs runs = new Runs();
+    assertRefused(
+        "block 100 is not in the region: it has 100, from 0 on",
+        () -> layout.addRuns(100, Span.all(1), Span.all(1), tensors, 0, runs));
+    assertRefused(
+        "block -1 is not in the region: it has 100, from 0 on",
+        () -> layout.addRuns(-1, Span.all(1), Span.all(1), tensors, 0, runs));
+    assertRefused(
+        "layers 30 to 33 are not all here: there are 32",
+        () -> layout.addRuns(0, new Span(30, 33), Span.all(1), tensors, 0, runs));
+    assertRefused(
+        "heads 0 to 9 are not all here: there are 8",
+        () -> layout.addRuns(0, Span.all(1), Span.all(9), tensors, 0, runs));
+    assertRefused(
+        "3 tensors: expected 32 for this layout",
+        () -> layout.addRuns(0, Span.all(1), Span.all(1), new long[3], 0, runs));
+    assertEquals(0, runs.count());
+  }
+
+  @Test
+  void shapes_thatCannotBe_areRefusedByTheirValue() {
+    assertRefused(
+        "stride 1000 of axis 'N' makes elements overlap: expected at least 1024, what the faster axes"
+            + " span",
+        () -> new TensorShape("NHD", List.of(16L, 8L, 128L), List.of(1000L, 128L, 1L), 2));
+    assertRefused(
+        "stride 0 of axis 'H' makes elements overlap: expected at least 1, what the faster axes span",
+        () -> new TensorShape("NHD", List.of(16L, 8L, 128L), List.of(1024L, 0L, 1L), 2));
+    assertRefused(
+        "stride 2 of axis 'D': expected 1, since the elements of a cell are copied together",
+        () -> new TensorShape("ND", List.of(16L, 128L), List.of(256L, 2L), 2));
+    assertRefused(
+        "axes 'NXD' have an unknown letter 'X': expected letters of LCBNHD (layer, k|v, block, token,"
+            + " head, element)",
+        () -> TensorShape.contiguous("NXD", List.of(16L, 8L, 128L), 2));
+    assertRefused(
+        "axes 'NND' have 'N' twice: expected each once",
+        () -> TensorShape.contiguous("NND", List.of(16L, 8L, 128L), 2));
+    assertRefused(
+        "extent 0 of axis 'N': expected 1 or more",
+        () -> TensorShape.contiguous("ND", List.of(0L, 128L), 2));
+  }
+
+  @Test
+  void layouts_thatDoNotFitTheirTensors_areRefusedByTheirValue() {
+    assertRefused(
+        "extent 99 of axis 'B' of part 'kv': expected 100, the blocks",
+        () -> llama("CBNHD", "LCND", 2L, 99L, 16L, 8L, 128L));
+    assertRefused(
+        "extent 17 of axis 'N' of part 'kv': expected 16, the tokens of a block",
+        () -> llama("CBNHD", "LCND", 2L, 100L, 17L, 8L, 128L));
+    assertRefused(
+        "extent 1599 of axis 'N' of part 'kv': expected 1600, the tokens of all blocks",
+        () -> llama("NHD", "LCND", 1599L, 8L, 128L));
+    assertRefused(
+        "extent 31 of axis 'L' of part 'kv': expected 32, the layers",
+        () -> llama("LBNHD", "LCND", 31L, 100L, 16L, 8L, 128L));
+    assertRefused(
+        "axes 'CHD' of part 'kv' tell no blocks apart: expected B, or N over the tokens of all blocks",
+        () -> llama("CHD", "LCND", 2L, 8L, 128L));
+    assertRefused(
+        "heads 5 to 9 of part 'kv' are not all in a block of 8 heads",
+        () ->
+            new KvPart(
+                "kv", TensorShape.contiguous("BNHD", List.of(9L, 16L, 4L, 128L), 2), HEADS, 5));
+    assertRefused(
+        "order 'LCN' of a block: expected D at its end, as in LCND", () -> BlockOrder.parse("LCN"));
+    assertTrue(BlockOrder.parse("LCNHD").equals(BlockOrder.LCND));
+  }
+
+  private static void assertRefused(String message, Runnable call) {
+    assertEquals(message, assertThrows(IllegalArgumentException.class, call::run).getMessage());
+  }
+}

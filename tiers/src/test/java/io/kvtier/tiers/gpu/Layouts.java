@@ -1,0 +1,113 @@
+package io.kvtier.tiers.gpu;
+
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Random;
+
+/** Layouts for tests: those of engines, and any others. */
+final class Layouts {
+  private Layouts() {}
+
+  /** Any layout that can be: axes in any order, gaps anywhere, one part or two. */
+  static KvLayout any(Random random) {
+    int layers = 1 + random.nextInt(4);
+    int blocks = 1 + random.nextInt(4);
+    int blockTokens = 1 + random.nextInt(5);
+    int heads = 1 + random.nextInt(4);
+    int planes = 1 + random.nextInt(2);
+    int otherRanksHeads = random.nextInt(3) * heads;
+    int firstHead = otherRanksHeads == 0 ? 0 : random.nextInt(otherRanksHeads + 1);
+    List<KvPart> parts = new ArrayList<>();
+    int elementBytes = 1 << random.nextInt(3);
+    TensorShape keysAndValues =
+        shape(
+            random,
+            layers,
+            blocks,
+            blockTokens,
+            planes,
+            heads,
+            1 + random.nextInt(6),
+            elementBytes,
+            true);
+    int tensorHeads = keysAndValues.extent(KvAxis.HEAD);
+    parts.add(new KvPart("kv", keysAndValues, tensorHeads + otherRanksHeads, firstHead));
+    if (random.nextBoolean()) {
+      boolean perHead = tensorHeads > 1 && random.nextBoolean();
+      TensorShape scales =
+          shape(
+              random,
+              layers,
+              blocks,
+              blockTokens,
+              planes,
+              perHead ? tensorHeads : 1,
+              1,
+              4,
+              random.nextBoolean());
+      parts.add(KvPart.of("scales", scales));
+    }
+    List<KvAxis> order =
+        new ArrayList<>(List.of(KvAxis.LAYER, KvAxis.PLANE, KvAxis.TOKEN, KvAxis.HEAD));
+    Collections.shuffle(order, random);
+    return new KvLayout(layers, blocks, blockTokens, new BlockOrder(order), parts);
+  }
+
+  private static TensorShape shape(
+      Random random,
+      int layers,
+      int blocks,
+      int blockTokens,
+      int planes,
+      int heads,
+      int dim,
+      int elementBytes,
+      boolean perToken) {
+    boolean hasBlocks = !perToken || random.nextBoolean();
+    List<Character> letters = new ArrayList<>();
+    List<Long> extents = new ArrayList<>();
+    record Axis(char letter, long extent) {}
+    List<Axis> axes = new ArrayList<>();
+    if (random.nextBoolean()) {
+      axes.add(new Axis('L', layers));
+    }
+    if (planes > 1 || random.nextBoolean()) {
+      axes.add(new Axis('C', planes));
+    }
+    if (hasBlocks) {
+      axes.add(new Axis('B', blocks));
+    }
+    if (perToken) {
+      axes.add(new Axis('N', hasBlocks ? blockTokens : (long) blocks * blockTokens));
+    }
+    if (heads > 1 || random.nextBoolean()) {
+      axes.add(new Axis('H', heads));
+    }
+    Collections.shuffle(axes, random);
+    if (dim > 1 || random.nextBoolean()) {
+      axes.add(new Axis('D', dim));
+    }
+    StringBuilder text = new StringBuilder();
+    List<Long> strides = new ArrayList<>();
+    long stride = 1;
+    for (int i = axes.size() - 1; i >= 0; i--) {
+      // Now and then a gap, as in a view of a larger tensor.
+      boolean isDim = axes.get(i).letter() == 'D';
+      stride += !isDim && random.nextInt(4) == 0 ? 1 + random.nextInt(3) : 0;
+      strides.addFirst(stride);
+      stride *= axes.get(i).extent();
+    }
+    for (Axis axis : axes) {
+      letters.add(axis.letter());
+      extents.add(axis.extent());
+    }
+    letters.forEach(text::append);
+    return new TensorShape(text.toString(), extents, strides, elementBytes);
+  }
+
+  static Span anySpan(Random random, int count) {
+    int from = random.nextInt(count + 1);
+    return new Span(from, from + random.nextInt(count - from + 1));
+  }
+}
