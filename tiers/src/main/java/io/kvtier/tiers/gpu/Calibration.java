@@ -1,0 +1,111 @@
+package io.kvtier.tiers.gpu;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.EnumMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * Measures the strategies on a GPU: each direction, some lengths of runs, a little to copy and
+ * much. Takes a fraction of a second, and scratch memory on both sides for that time.
+ */
+public final class Calibration {
+  private static final int[] RUN_BYTES = {4 << 10, 16 << 10, 64 << 10, 512 << 10, 2 << 20};
+  private static final long BLOCK_BYTES = 2 << 20;
+  private static final int MANY_BLOCKS = 8;
+  private static final int WARM_UP = 1;
+  private static final int ROUNDS = 3;
+
+  private final CopyEngine engine;
+  private final long device;
+  private final long host;
+
+  private Calibration(CopyEngine engine, long device, long host) {
+    this.engine = engine;
+    this.device = device;
+    this.host = host;
+  }
+
+  /**
+   * Measures, and lets the engine choose by the result.
+   *
+   * @param engine with nothing in flight
+   */
+  public static StrategyTable calibrate(Gpu gpu, CopyEngine engine) {
+    long bytes = MANY_BLOCKS * BLOCK_BYTES;
+    // Runs are as far apart as they are long, so that none joins the next.
+    long device = gpu.allocate(2 * bytes);
+    try (Arena arena = Arena.ofShared()) {
+      MemorySegment memory = arena.allocate(bytes, 4096);
+      long host = gpu.register(memory);
+      try {
+        StrategyTable table =
+            new StrategyTable(new Calibration(engine, device, host).measure(gpu.hasBatchCopies()));
+        engine.use(table);
+        return table;
+      } finally {
+        gpu.unregister(memory);
+      }
+    } finally {
+      gpu.free(device);
+    }
+  }
+
+  private List<StrategyTable.Measured> measure(boolean hasBatchCopies) {
+    List<StrategyTable.Measured> all = new ArrayList<>();
+    for (CopyDirection direction : CopyDirection.values()) {
+      for (int runBytes : RUN_BYTES) {
+        for (int blocks : new int[] {1, MANY_BLOCKS}) {
+          Map<CopyStrategy, Double> rates = new EnumMap<>(CopyStrategy.class);
+          for (CopyStrategy strategy : CopyStrategy.values()) {
+            if (strategy != CopyStrategy.BATCH || hasBatchCopies) {
+              engine.use(StrategyTable.only(strategy));
+              rates.put(strategy, rate(direction, runBytes, blocks));
+            }
+          }
+          all.add(new StrategyTable.Measured(direction, runBytes, blocks * BLOCK_BYTES, rates));
+        }
+      }
+    }
+    return all;
+  }
+
+  private double rate(CopyDirection direction, int runBytes, int blocks) {
+    List<Copy> copies = new ArrayList<>();
+    for (int block = 0; block < blocks; block++) {
+      Copy copy = new Copy();
+      copy.direction = direction;
+      long first = block * BLOCK_BYTES;
+      for (long at = first; at < first + BLOCK_BYTES; at += runBytes) {
+        copy.runs.add(device + 2 * at, host + at, runBytes);
+      }
+      copies.add(copy);
+    }
+    double[] rates = new double[ROUNDS];
+    for (int round = -WARM_UP; round < ROUNDS; round++) {
+      long start = System.nanoTime();
+      for (Copy copy : copies) {
+        if (!engine.submit(copy)) {
+          throw new IllegalStateException("the engine has no room for " + blocks + " copies");
+        }
+      }
+      while (engine.inFlight() > 0) {
+        if (engine.poll(_ -> {}) == 0) {
+          Thread.onSpinWait();
+        }
+        String fence = engine.fence();
+        if (fence != null) {
+          throw new GpuException("calibration failed: " + fence, 0);
+        }
+      }
+      if (round >= 0) {
+        rates[round] = (double) blocks * BLOCK_BYTES / (System.nanoTime() - start);
+      }
+    }
+    Arrays.sort(rates);
+    return rates[ROUNDS / 2];
+  }
+}

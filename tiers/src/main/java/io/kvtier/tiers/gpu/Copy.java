@@ -1,0 +1,42 @@
+package io.kvtier.tiers.gpu;
+
+import io.kvtier.protocol.Status;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * One copy between device and host: a block, or some layers and heads of it. Filled by who submits
+ * it, and that one's again when it is finished.
+ */
+public final class Copy {
+  /** What to copy. */
+  public final Runs runs = new Runs();
+
+  public CopyDirection direction = CopyDirection.OFFLOAD;
+
+  /** Nothing is copied before this event is done; null: at once. */
+  public @Nullable GpuEvent after;
+
+  /** The submitter's own: which transfer this is. */
+  public long tag;
+
+  /** The outcome: OK or IO_ERROR. */
+  public Status status = Status.OK;
+
+  // Where the lane has come to.
+  int nextRun;
+  int nextByte;
+
+  void begin() {
+    status = Status.OK;
+    nextRun = 0;
+    nextByte = 0;
+  }
+
+  boolean isAllTaken() {
+    return nextRun == runs.count();
+  }
+
+  int meanRunBytes() {
+    return runs.count() == 0 ? 0 : (int) (runs.totalBytes() / runs.count());
+  }
+}

@@ -1,0 +1,258 @@
+package io.kvtier.tiers.gpu;
+
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * What a lane gives to the GPU at once: runs of one copy or several, a slot of staging memory that
+ * holds them all, and the tables that describe them. Its memory is used again when its last event
+ * is done, not before.
+ */
+final class CopyBatch {
+  /** Staged bytes that are not one piece with those before begin at a multiple of this. */
+  private static final int STAGING_ALIGNMENT_BYTES = 256;
+
+  /** More spans than this are worth a batched call. */
+  private static final int PLAIN_SPANS = 4;
+
+  private final Gpu gpu;
+  private final CopyOptions options;
+  private final CopyDirection direction;
+  private final long staging;
+  private final MemorySegment table;
+  private final long tableAddress;
+  private final MemorySegment targets;
+  private final MemorySegment sources;
+  private final MemorySegment lengths;
+  private final GpuEvent halfway;
+  private final GpuEvent done;
+
+  private final long[] deviceAddresses;
+  private final long[] hostAddresses;
+  private final int[] runLengths;
+  private int runs;
+  private int bytes;
+  private int longest;
+
+  /** The copies whose last runs are in this batch. */
+  final List<Copy> ending = new ArrayList<>();
+
+  CopyBatch(
+      Gpu gpu,
+      CopyOptions options,
+      CopyDirection direction,
+      long staging,
+      MemorySegment memory,
+      long memoryAddress) {
+    this.gpu = gpu;
+    this.options = options;
+    this.direction = direction;
+    this.staging = staging;
+    long tableBytes = (long) options.slotRuns() * RunTable.ENTRY_BYTES;
+    long wordBytes = (long) options.slotRuns() * Long.BYTES;
+    table = memory.asSlice(0, tableBytes);
+    tableAddress = memoryAddress;
+    targets = memory.asSlice(tableBytes, wordBytes);
+    sources = memory.asSlice(tableBytes + wordBytes, wordBytes);
+    lengths = memory.asSlice(tableBytes + 2 * wordBytes, wordBytes);
+    halfway = gpu.createEvent();
+    done = gpu.createEvent();
+    deviceAddresses = new long[options.slotRuns()];
+    hostAddresses = new long[options.slotRuns()];
+    runLengths = new int[options.slotRuns()];
+  }
+
+  /** The host memory that a batch takes for its tables. */
+  static long memoryBytes(CopyOptions options) {
+    return (long) options.slotRuns() * (RunTable.ENTRY_BYTES + 3L * Long.BYTES);
+  }
+
+  void clear() {
+    runs = 0;
+    bytes = 0;
+    longest = 0;
+    ending.clear();
+  }
+
+  boolean isEmpty() {
+    return runs == 0 && ending.isEmpty();
+  }
+
+  int bytes() {
+    return bytes;
+  }
+
+  /**
+   * Takes as much of a copy as there is room for.
+   *
+   * @return whether all of it was taken
+   */
+  boolean take(Copy copy) {
+    while (!copy.isAllTaken() && runs < options.slotRuns()) {
+      int run = copy.nextRun;
+      long host = copy.runs.hostAddress(run) + copy.nextByte;
+      boolean goesOn = runs > 0 && hostAddresses[runs - 1] + runLengths[runs - 1] == host;
+      int start = goesOn ? bytes : align(bytes);
+      int left = copy.runs.bytes(run) - copy.nextByte;
+      int length = Math.min(left, options.slotBytes() - start);
+      if (length < left) {
+        // What is cut keeps the alignment that the kernel's wide accesses need.
+        length &= -RunTable.PIECE_BYTES;
+      }
+      if (length <= 0) {
+        return false;
+      }
+      deviceAddresses[runs] = copy.runs.deviceAddress(run) + copy.nextByte;
+      hostAddresses[runs] = host;
+      runLengths[runs] = length;
+      runs++;
+      bytes = start + length;
+      longest = Math.max(longest, length);
+      copy.nextByte += length;
+      if (length == left) {
+        copy.nextRun++;
+        copy.nextByte = 0;
+      }
+    }
+    return copy.isAllTaken();
+  }
+
+  private static int align(int offset) {
+    return (offset + STAGING_ALIGNMENT_BYTES - 1) & -STAGING_ALIGNMENT_BYTES;
+  }
+
+  void launch(CopyStrategy strategy, GpuStream kernels, GpuStream copies) {
+    switch (strategy) {
+      case KERNEL -> {
+        fillTable();
+        copyTable(kernels);
+        gpu.record(done, kernels);
+      }
+      case STAGED -> {
+        fillStagedTable();
+        if (direction == CopyDirection.OFFLOAD) {
+          copyTable(kernels);
+          gpu.record(halfway, kernels);
+          gpu.await(copies, halfway);
+          copySpans(copies);
+          gpu.record(done, copies);
+        } else {
+          copySpans(copies);
+          gpu.record(halfway, copies);
+          gpu.await(kernels, halfway);
+          copyTable(kernels);
+          gpu.record(done, kernels);
+        }
+      }
+      case BATCH -> {
+        for (int i = 0; i < runs; i++) {
+          setWords(i, deviceAddresses[i], hostAddresses[i], runLengths[i]);
+        }
+        copyBatch(copies, runs);
+        gpu.record(done, copies);
+      }
+      case PLAIN -> {
+        for (int i = 0; i < runs; i++) {
+          copy(copies, deviceAddresses[i], hostAddresses[i], runLengths[i]);
+        }
+        gpu.record(done, copies);
+      }
+    }
+  }
+
+  boolean isDone() {
+    return gpu.isDone(done);
+  }
+
+  void close() {
+    gpu.destroy(halfway);
+    gpu.destroy(done);
+  }
+
+  private void fillTable() {
+    boolean offload = direction == CopyDirection.OFFLOAD;
+    for (int i = 0; i < runs; i++) {
+      long device = deviceAddresses[i];
+      long host = hostAddresses[i];
+      RunTable.write(table, i, offload ? device : host, offload ? host : device, runLengths[i]);
+    }
+  }
+
+  private void fillStagedTable() {
+    boolean offload = direction == CopyDirection.OFFLOAD;
+    int at = 0;
+    for (int i = 0; i < runs; i++) {
+      at = i > 0 && goesOn(i) ? at : align(at);
+      long device = deviceAddresses[i];
+      long staged = staging + at;
+      RunTable.write(table, i, offload ? device : staged, offload ? staged : device, runLengths[i]);
+      at += runLengths[i];
+    }
+  }
+
+  private boolean goesOn(int run) {
+    return hostAddresses[run - 1] + runLengths[run - 1] == hostAddresses[run];
+  }
+
+  private void copyTable(GpuStream stream) {
+    if (runs > 0) {
+      gpu.copyTable(stream, tableAddress, runs, RunTable.pieces(longest), options.threadBlocks());
+    }
+  }
+
+  /** Copies between staging and host: one copy for all that lies side by side on the host. */
+  private void copySpans(GpuStream stream) {
+    int spans = 0;
+    int from = 0;
+    int to = 0;
+    long host = 0;
+    for (int i = 0; i < runs; i++) {
+      if (i == 0 || !goesOn(i)) {
+        if (i > 0) {
+          setWords(spans++, staging + from, host, to - from);
+        }
+        host = hostAddresses[i];
+        from = align(to);
+        to = from;
+      }
+      to += runLengths[i];
+    }
+    if (runs > 0) {
+      setWords(spans++, staging + from, host, to - from);
+    }
+    if (spans > PLAIN_SPANS && gpu.hasBatchCopies()) {
+      copyBatch(stream, spans);
+      return;
+    }
+    for (int i = 0; i < spans; i++) {
+      gpu.copy(stream, word(targets, i), word(sources, i), word(lengths, i));
+    }
+  }
+
+  private void copy(GpuStream stream, long device, long host, int length) {
+    if (direction == CopyDirection.OFFLOAD) {
+      gpu.copy(stream, host, device, length);
+    } else {
+      gpu.copy(stream, device, host, length);
+    }
+  }
+
+  private void copyBatch(GpuStream stream, int count) {
+    if (count > 0) {
+      gpu.copyBatch(stream, targets, sources, lengths, count);
+    }
+  }
+
+  private void setWords(int i, long device, long host, long length) {
+    boolean offload = direction == CopyDirection.OFFLOAD;
+    targets.setAtIndex(ValueLayout.JAVA_LONG, i, offload ? host : device);
+    sources.setAtIndex(ValueLayout.JAVA_LONG, i, offload ? device : host);
+    lengths.setAtIndex(ValueLayout.JAVA_LONG, i, length);
+  }
+
+  private static long word(MemorySegment words, int i) {
+    return words.getAtIndex(ValueLayout.JAVA_LONG, i);
+  }
+}

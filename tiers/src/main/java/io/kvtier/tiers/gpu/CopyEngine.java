@@ -1,0 +1,146 @@
+package io.kvtier.tiers.gpu;
+
+import io.kvtier.protocol.Status;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayDeque;
+import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Copies blocks between one GPU and the host, in both directions at once. Never blocks: copies are
+ * submitted, and handed back by {@link #poll}, which also keeps the GPU busy and so must be called
+ * again and again while any are in flight. Used by one thread, a pipeline's.
+ *
+ * <p>Copies overtake each other. Who needs one before another waits for its end, or gives the
+ * second the first's event.
+ *
+ * <p>An error of the driver ends the engine's work for good, since CUDA's own errors last as long
+ * as the process: everything in flight comes back as {@link Status#IO_ERROR}, and so does all that
+ * is submitted later.
+ */
+public final class CopyEngine implements AutoCloseable {
+  private final Gpu gpu;
+  private final CopyOptions options;
+  private final Arena arena = Arena.ofShared();
+  private final MemorySegment memory;
+  private final long staging;
+  private final CopyLane offload;
+  private final CopyLane onboard;
+  private final ArrayDeque<Copy> refused = new ArrayDeque<>();
+  private StrategyTable strategies;
+  private @Nullable String fence;
+
+  /**
+   * Takes its memory on the device and on the host.
+   *
+   * @throws GpuException when there is not that much
+   */
+  public CopyEngine(Gpu gpu, CopyOptions options, StrategyTable strategies) {
+    this.gpu = gpu;
+    this.options = options;
+    this.strategies = strategies;
+    long laneBytes = options.slots() * CopyBatch.memoryBytes(options);
+    memory = arena.allocate(2 * laneBytes, 4096);
+    long laneStaging = (long) options.slots() * options.slotBytes();
+    staging = gpu.allocate(options.stagingBytes());
+    long address = gpu.register(memory);
+    offload =
+        new CopyLane(
+            gpu, options, CopyDirection.OFFLOAD, staging, memory.asSlice(0, laneBytes), address);
+    onboard =
+        new CopyLane(
+            gpu,
+            options,
+            CopyDirection.ONBOARD,
+            staging + laneStaging,
+            memory.asSlice(laneBytes, laneBytes),
+            address + laneBytes);
+  }
+
+  /** Copies from now on choose by this. */
+  void use(StrategyTable other) {
+    strategies = other;
+  }
+
+  /** By what copies choose. */
+  public StrategyTable strategies() {
+    return strategies;
+  }
+
+  /**
+   * Takes a copy, which is the engine's until it is handed back.
+   *
+   * @return false when there are as many as the options allow: nothing was taken
+   */
+  public boolean submit(Copy copy) {
+    if (fence != null) {
+      if (refused.size() == options.depth()) {
+        return false;
+      }
+      refused.add(copy);
+      return true;
+    }
+    return lane(copy.direction).submit(copy);
+  }
+
+  /** Hands every finished copy back, whose taker may submit more; returns how many there were. */
+  public int poll(Consumer<Copy> finished) {
+    if (fence == null) {
+      try {
+        return offload.poll(strategies, finished) + onboard.poll(strategies, finished);
+      } catch (GpuException e) {
+        fence = e.reason();
+        settle();
+      }
+    }
+    int count = offload.abandon(finished) + onboard.abandon(finished);
+    // Not those that come while these are handed back: that might never end.
+    for (int left = refused.size(); left > 0; left--) {
+      Copy copy = refused.remove();
+      copy.status = Status.IO_ERROR;
+      count++;
+      finished.accept(copy);
+    }
+    return count;
+  }
+
+  /** How many copies were taken and not handed back. */
+  public int inFlight() {
+    return offload.inFlight() + onboard.inFlight() + refused.size();
+  }
+
+  /** Why nothing is copied any more; null: it is. */
+  public @Nullable String fence() {
+    return fence;
+  }
+
+  private CopyLane lane(CopyDirection direction) {
+    return direction == CopyDirection.OFFLOAD ? offload : onboard;
+  }
+
+  /** Nothing may be written any more to memory that is about to be handed back. */
+  private void settle() {
+    try {
+      offload.synchronize();
+      onboard.synchronize();
+    } catch (GpuException _) {
+      // It does not answer any more, and so does not write, either.
+    }
+  }
+
+  /** Waits for what the GPU has in hand, and gives the memory back. */
+  @Override
+  public void close() {
+    settle();
+    try {
+      offload.close();
+      onboard.close();
+      gpu.unregister(memory);
+      gpu.free(staging);
+    } catch (GpuException _) {
+      // What could not be given back goes with the context.
+    }
+    arena.close();
+  }
+}

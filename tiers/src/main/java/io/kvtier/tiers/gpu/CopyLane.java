@@ -1,0 +1,178 @@
+package io.kvtier.tiers.gpu;
+
+import io.kvtier.protocol.Status;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Consumer;
+
+/**
+ * The copies of one direction: those that wait for an event, those that are ready, and the batches
+ * that the GPU has in hand, which end in the order in which they began. When there are more copies
+ * than batches can take at once, several go into one.
+ */
+final class CopyLane {
+  private final Gpu gpu;
+  private final CopyDirection direction;
+  private final int depth;
+  private final GpuStream kernels;
+  private final GpuStream copies;
+  private final List<CopyBatch> batches = new ArrayList<>();
+  private final ArrayDeque<CopyBatch> free;
+  private final ArrayDeque<CopyBatch> launched;
+  private final ArrayDeque<Copy> ready;
+  private final List<Copy> waiting = new ArrayList<>();
+  private long readyBytes;
+  private int inFlight;
+
+  /**
+   * Begins.
+   *
+   * @param staging device memory, a slot a batch
+   * @param memory registered host memory, {@link CopyBatch#memoryBytes} a batch
+   */
+  CopyLane(
+      Gpu gpu,
+      CopyOptions options,
+      CopyDirection direction,
+      long staging,
+      MemorySegment memory,
+      long memoryAddress) {
+    this.gpu = gpu;
+    this.direction = direction;
+    depth = options.depth();
+    free = new ArrayDeque<>(options.slots());
+    launched = new ArrayDeque<>(options.slots());
+    ready = new ArrayDeque<>(depth);
+    kernels = gpu.createStream(false);
+    copies = gpu.createStream(true);
+    long bytes = CopyBatch.memoryBytes(options);
+    for (int i = 0; i < options.slots(); i++) {
+      CopyBatch batch =
+          new CopyBatch(
+              gpu,
+              options,
+              direction,
+              staging + (long) i * options.slotBytes(),
+              memory.asSlice(i * bytes, bytes),
+              memoryAddress + i * bytes);
+      batches.add(batch);
+      free.add(batch);
+    }
+  }
+
+  boolean submit(Copy copy) {
+    if (inFlight == depth) {
+      return false;
+    }
+    inFlight++;
+    copy.begin();
+    if (copy.after == null) {
+      addReady(copy);
+    } else {
+      waiting.add(copy);
+    }
+    return true;
+  }
+
+  private void addReady(Copy copy) {
+    ready.add(copy);
+    readyBytes += copy.runs.totalBytes();
+  }
+
+  int inFlight() {
+    return inFlight;
+  }
+
+  /** Hands back what is done, and gives the GPU what there is room for. */
+  int poll(StrategyTable strategies, Consumer<Copy> finished) {
+    int count = reap(finished);
+    takeReadyOnes();
+    while (!ready.isEmpty() && !free.isEmpty()) {
+      launch(strategies);
+    }
+    return count;
+  }
+
+  private int reap(Consumer<Copy> finished) {
+    int count = 0;
+    while (!launched.isEmpty() && launched.element().isDone()) {
+      CopyBatch batch = launched.remove();
+      for (Copy copy : batch.ending) {
+        inFlight--;
+        count++;
+        finished.accept(copy);
+      }
+      free.add(batch);
+    }
+    return count;
+  }
+
+  private void takeReadyOnes() {
+    for (int i = 0; i < waiting.size(); ) {
+      Copy copy = waiting.get(i);
+      GpuEvent after = copy.after;
+      if (after == null || gpu.isDone(after)) {
+        waiting.remove(i);
+        addReady(copy);
+      } else {
+        i++;
+      }
+    }
+  }
+
+  private void launch(StrategyTable strategies) {
+    CopyBatch batch = free.remove();
+    batch.clear();
+    // Also where the driver refuses: a copy that a batch has taken is handed back from there.
+    launched.add(batch);
+    long backlog = readyBytes;
+    CopyStrategy strategy = choose(strategies, ready.element(), backlog);
+    while (!ready.isEmpty()) {
+      Copy copy = ready.element();
+      if (choose(strategies, copy, backlog) != strategy || !batch.take(copy)) {
+        break;
+      }
+      ready.remove();
+      readyBytes -= copy.runs.totalBytes();
+      batch.ending.add(copy);
+    }
+    batch.launch(strategy, kernels, copies);
+  }
+
+  private CopyStrategy choose(StrategyTable strategies, Copy copy, long backlog) {
+    return strategies.choose(direction, copy.meanRunBytes(), backlog);
+  }
+
+  /** Hands back all that there is, undone. */
+  int abandon(Consumer<Copy> finished) {
+    List<Copy> all = new ArrayList<>();
+    launched.forEach(batch -> all.addAll(batch.ending));
+    all.addAll(ready);
+    all.addAll(waiting);
+    free.addAll(launched);
+    launched.clear();
+    ready.clear();
+    waiting.clear();
+    readyBytes = 0;
+    inFlight -= all.size();
+    for (Copy copy : all) {
+      copy.status = Status.IO_ERROR;
+      finished.accept(copy);
+    }
+    return all.size();
+  }
+
+  /** Waits for what the GPU has in hand. */
+  void synchronize() {
+    gpu.synchronize(kernels);
+    gpu.synchronize(copies);
+  }
+
+  void close() {
+    batches.forEach(CopyBatch::close);
+    gpu.destroy(kernels);
+    gpu.destroy(copies);
+  }
+}

@@ -1,0 +1,319 @@
+package io.kvtier.tiers.gpu;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Map;
+import jcuda.driver.CUdevice;
+import jcuda.driver.CUdeviceptr;
+import jcuda.driver.CUmodule;
+import jcuda.driver.JCudaDriver;
+
+/**
+ * A GPU through its primary context, the one that other users of CUDA in a process share. Every
+ * call sets the context of its thread first: another GPU's may be there.
+ */
+final class CudaGpu implements Gpu {
+  private static final String KERNEL_RESOURCE = "copy_runs.ptx";
+  private static final String KERNEL_NAME = "kvtier_copy_runs";
+  private static final int STREAM_NON_BLOCKING = 1;
+  private static final int EVENT_DISABLE_TIMING = 2;
+  private static final int HIGHEST_PRIORITY = 1;
+  private static final int LOWEST_PRIORITY = 0;
+
+  private final CudaCalls calls;
+  private final GpuDevice device;
+  private final CUdevice cudaDevice;
+  private final CudaHandles.Context context;
+  private final CUmodule module = new CUmodule();
+  private final CudaHandles.Function kernel = new CudaHandles.Function();
+  private final int[] priorities = new int[2];
+
+  // What was made and not ended yet; guarded by this.
+  private final Map<Long, CudaHandles.Stream> streams = new HashMap<>();
+  private final Map<Long, CudaHandles.Event> events = new HashMap<>();
+  private final Map<Long, CudaHandles.Memory> allocations = new HashMap<>();
+  private final Map<IpcHandle, Opened> mappings = new HashMap<>();
+
+  /** A mapping, and how often it was opened. */
+  private static final class Opened {
+    private final DeviceMapping mapping;
+    private int count = 1;
+
+    Opened(DeviceMapping mapping) {
+      this.mapping = mapping;
+    }
+  }
+
+  private CudaGpu(
+      CudaCalls calls, GpuDevice device, CUdevice cudaDevice, CudaHandles.Context context) {
+    this.calls = calls;
+    this.device = device;
+    this.cudaDevice = cudaDevice;
+    this.context = context;
+  }
+
+  static CudaGpu open(CudaCalls calls, GpuDevice device) {
+    CUdevice cudaDevice = new CUdevice();
+    CudaHandles.Context context = new CudaHandles.Context();
+    check(calls, JCudaDriver.cuDeviceGet(cudaDevice, device.ordinal()), "cuDeviceGet");
+    check(
+        calls,
+        JCudaDriver.cuDevicePrimaryCtxRetain(context, cudaDevice),
+        "cuDevicePrimaryCtxRetain");
+    CudaGpu gpu = new CudaGpu(calls, device, cudaDevice, context);
+    try {
+      gpu.loadKernel();
+      return gpu;
+    } catch (GpuException e) {
+      int ignored = JCudaDriver.cuDevicePrimaryCtxRelease(cudaDevice);
+      throw e;
+    }
+  }
+
+  private void loadKernel() {
+    bind();
+    int[] lowest = new int[1];
+    int[] highest = new int[1];
+    check(JCudaDriver.cuCtxGetStreamPriorityRange(lowest, highest), "cuCtxGetStreamPriorityRange");
+    priorities[LOWEST_PRIORITY] = lowest[0];
+    priorities[HIGHEST_PRIORITY] = highest[0];
+    check(JCudaDriver.cuModuleLoadData(module, kernelImage()), "cuModuleLoadData");
+    check(JCudaDriver.cuModuleGetFunction(kernel, module, KERNEL_NAME), "cuModuleGetFunction");
+  }
+
+  /** The PTX, ended by a zero as the driver wants it. */
+  private static byte[] kernelImage() {
+    try (InputStream ptx = CudaGpu.class.getResourceAsStream(KERNEL_RESOURCE)) {
+      if (ptx == null) {
+        throw new GpuException("the copy kernel " + KERNEL_RESOURCE + " is not in this build", 0);
+      }
+      byte[] text = ptx.readAllBytes();
+      return Arrays.copyOf(text, text.length + 1);
+    } catch (IOException e) {
+      throw new GpuException("the copy kernel can't be read: " + e.getMessage(), 0);
+    }
+  }
+
+  private void bind() {
+    check(calls.setContext(context.number()), "cuCtxSetCurrent");
+  }
+
+  private void check(int result, String call) {
+    check(calls, result, call);
+  }
+
+  private static void check(CudaCalls calls, int result, String call) {
+    if (result != CudaCalls.SUCCESS) {
+      throw new GpuException(call + ": " + calls.explain(result), result);
+    }
+  }
+
+  @Override
+  public GpuDevice device() {
+    return device;
+  }
+
+  @Override
+  public synchronized long allocate(long bytes) {
+    bind();
+    CudaHandles.Memory memory = new CudaHandles.Memory();
+    check(JCudaDriver.cuMemAlloc(memory, bytes), "cuMemAlloc of " + bytes + " bytes");
+    allocations.put(memory.number(), memory);
+    return memory.number();
+  }
+
+  @Override
+  public synchronized void free(long address) {
+    bind();
+    CudaHandles.Memory memory = allocations.remove(address);
+    if (memory == null) {
+      throw new IllegalArgumentException("nothing is allocated at " + Long.toHexString(address));
+    }
+    check(JCudaDriver.cuMemFree(memory), "cuMemFree");
+  }
+
+  @Override
+  public long freeBytes() {
+    bind();
+    long[] free = new long[1];
+    long[] total = new long[1];
+    check(JCudaDriver.cuMemGetInfo(free, total), "cuMemGetInfo");
+    return free[0];
+  }
+
+  @Override
+  public long register(MemorySegment host) {
+    bind();
+    check(calls.register(host), "cuMemHostRegister of " + host.byteSize() + " bytes");
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment pointer = arena.allocate(ValueLayout.JAVA_LONG);
+      check(calls.devicePointer(pointer, host), "cuMemHostGetDevicePointer");
+      return pointer.get(ValueLayout.JAVA_LONG, 0);
+    }
+  }
+
+  @Override
+  public void unregister(MemorySegment host) {
+    bind();
+    check(calls.unregister(host), "cuMemHostUnregister");
+  }
+
+  @Override
+  public synchronized GpuStream createStream(boolean urgent) {
+    bind();
+    CudaHandles.Stream stream = new CudaHandles.Stream();
+    int priority = priorities[urgent ? HIGHEST_PRIORITY : LOWEST_PRIORITY];
+    check(
+        JCudaDriver.cuStreamCreateWithPriority(stream, STREAM_NON_BLOCKING, priority),
+        "cuStreamCreateWithPriority");
+    streams.put(stream.number(), stream);
+    return new GpuStream(stream.number());
+  }
+
+  @Override
+  public synchronized void destroy(GpuStream stream) {
+    bind();
+    check(JCudaDriver.cuStreamDestroy(streams.remove(stream.handle())), "cuStreamDestroy");
+  }
+
+  @Override
+  public synchronized GpuEvent createEvent() {
+    bind();
+    CudaHandles.Event event = new CudaHandles.Event();
+    check(JCudaDriver.cuEventCreate(event, EVENT_DISABLE_TIMING), "cuEventCreate");
+    events.put(event.number(), event);
+    return new GpuEvent(event.number());
+  }
+
+  @Override
+  public synchronized void destroy(GpuEvent event) {
+    bind();
+    check(JCudaDriver.cuEventDestroy(events.remove(event.handle())), "cuEventDestroy");
+  }
+
+  @Override
+  public synchronized DeviceMapping open(IpcHandle handle) {
+    Opened known = mappings.get(handle);
+    if (known != null) {
+      known.count++;
+      return known.mapping;
+    }
+    bind();
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment result = arena.allocate(ValueLayout.JAVA_LONG);
+      MemorySegment bytes = arena.allocate(IpcHandle.BYTES, Long.BYTES);
+      bytes.copyFrom(MemorySegment.ofArray(handle.bytes()));
+      check(calls.openIpc(result, bytes), "cuIpcOpenMemHandle");
+      long address = result.get(ValueLayout.JAVA_LONG, 0);
+      try {
+        Opened opened =
+            new Opened(new DeviceMapping(address, bytesAt(address), ordinalOf(address)));
+        mappings.put(handle, opened);
+        return opened.mapping;
+      } catch (GpuException e) {
+        int ignored = calls.closeIpc(address);
+        throw e;
+      }
+    }
+  }
+
+  private long bytesAt(long address) {
+    long[] bytes = new long[1];
+    check(
+        JCudaDriver.cuMemGetAddressRange(
+            new CudaHandles.Memory(), bytes, new CUdeviceptr().withByteOffset(address)),
+        "cuMemGetAddressRange");
+    return bytes[0];
+  }
+
+  private int ordinalOf(long address) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment ordinal = arena.allocate(ValueLayout.JAVA_INT);
+      check(calls.deviceOrdinal(ordinal, address), "cuPointerGetAttribute");
+      return ordinal.get(ValueLayout.JAVA_INT, 0);
+    }
+  }
+
+  @Override
+  public synchronized void close(IpcHandle handle) {
+    Opened opened = mappings.get(handle);
+    if (opened == null) {
+      throw new IllegalArgumentException("the handle is not open: " + handle);
+    }
+    if (--opened.count == 0) {
+      mappings.remove(handle);
+      bind();
+      check(calls.closeIpc(opened.mapping.address()), "cuIpcCloseMemHandle");
+    }
+  }
+
+  @Override
+  public boolean hasBatchCopies() {
+    return calls.hasBatchCopies();
+  }
+
+  @Override
+  public void copy(GpuStream stream, long target, long source, long bytes) {
+    bind();
+    check(calls.copy(target, source, bytes, stream.handle()), "cuMemcpyAsync");
+  }
+
+  @Override
+  public void copyBatch(
+      GpuStream stream,
+      MemorySegment targets,
+      MemorySegment sources,
+      MemorySegment lengths,
+      int count) {
+    bind();
+    check(calls.copyBatch(targets, sources, lengths, count, stream.handle()), "cuMemcpyBatchAsync");
+  }
+
+  @Override
+  public void copyTable(GpuStream stream, long table, int count, int pieces, int threadBlocks) {
+    bind();
+    check(
+        calls.launch(kernel.number(), threadBlocks, stream.handle(), table, count, pieces),
+        "cuLaunchKernel");
+  }
+
+  @Override
+  public void record(GpuEvent event, GpuStream stream) {
+    bind();
+    check(calls.record(event.handle(), stream.handle()), "cuEventRecord");
+  }
+
+  @Override
+  public void await(GpuStream stream, GpuEvent event) {
+    bind();
+    check(calls.await(stream.handle(), event.handle()), "cuStreamWaitEvent");
+  }
+
+  @Override
+  public boolean isDone(GpuEvent event) {
+    bind();
+    int result = calls.query(event.handle());
+    if (result == CudaCalls.NOT_READY) {
+      return false;
+    }
+    check(result, "cuEventQuery");
+    return true;
+  }
+
+  @Override
+  public void synchronize(GpuStream stream) {
+    bind();
+    check(calls.synchronize(stream.handle()), "cuStreamSynchronize");
+  }
+
+  @Override
+  public synchronized void close() {
+    // With the context's last user goes all that is in it.
+    int ignored = JCudaDriver.cuDevicePrimaryCtxRelease(cudaDevice);
+  }
+}

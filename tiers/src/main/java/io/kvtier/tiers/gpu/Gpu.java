@@ -1,0 +1,101 @@
+package io.kvtier.tiers.gpu;
+
+import java.lang.foreign.MemorySegment;
+
+/**
+ * One GPU: its memory, its queues of work, and the copies that it makes. Any thread may call; what
+ * goes to one stream must come from one thread at a time.
+ *
+ * <p>Addresses are the device's. Those of host memory are what {@link #register} gave, and need not
+ * be the host's own. Every call may throw {@link GpuException}.
+ */
+public interface Gpu extends AutoCloseable {
+  /** Which one it is. */
+  GpuDevice device();
+
+  /** Takes device memory, aligned to 256 bytes. */
+  long allocate(long bytes);
+
+  /** Gives device memory back. */
+  void free(long address);
+
+  /** How much of the device's memory nobody has taken. */
+  long freeBytes();
+
+  /**
+   * Pins host memory and lets the device reach it.
+   *
+   * @return where the device sees it
+   */
+  long register(MemorySegment host);
+
+  /** Ends {@link #register}. */
+  void unregister(MemorySegment host);
+
+  /**
+   * Makes a stream.
+   *
+   * @param urgent false: its kernels give way to those of others
+   */
+  GpuStream createStream(boolean urgent);
+
+  /** Ends a stream, after the work that is in it. */
+  void destroy(GpuStream stream);
+
+  /** Makes an event. */
+  GpuEvent createEvent();
+
+  /** Ends an event. */
+  void destroy(GpuEvent event);
+
+  /** Opens an allocation of another process; opened again, it is the same mapping, counted. */
+  DeviceMapping open(IpcHandle handle);
+
+  /** Closes what {@link #open} gave, as often as it was opened. */
+  void close(IpcHandle handle);
+
+  /** Whether {@link #copyBatch} is there. */
+  boolean hasBatchCopies();
+
+  /** Copies, by one of the copy engines. */
+  void copy(GpuStream stream, long target, long source, long bytes);
+
+  /**
+   * Copies several at once, in any order, by the copy engines.
+   *
+   * @param targets addresses, 64 bits each, as are the sources and the lengths; all three may be
+   *     used again after the call
+   */
+  void copyBatch(
+      GpuStream stream,
+      MemorySegment targets,
+      MemorySegment sources,
+      MemorySegment lengths,
+      int count);
+
+  /**
+   * Copies all that stands in a table, by a kernel.
+   *
+   * @param table where the device sees the {@link RunTable}, which must stay as it is until the
+   *     kernel is done
+   * @param pieces into how many pieces of {@link RunTable#PIECE_BYTES} the longest run is cut
+   * @param threadBlocks how many, and so how many multiprocessors at most
+   */
+  void copyTable(GpuStream stream, long table, int count, int pieces, int threadBlocks);
+
+  /** Puts an event behind all that is in a stream. */
+  void record(GpuEvent event, GpuStream stream);
+
+  /** Lets a stream wait for an event's last recording. */
+  void await(GpuStream stream, GpuEvent event);
+
+  /** Whether all before the event's last recording is done. */
+  boolean isDone(GpuEvent event);
+
+  /** Waits until all that is in a stream is done. */
+  void synchronize(GpuStream stream);
+
+  /** Ends the use of the device, with all that was not given back. */
+  @Override
+  void close();
+}

@@ -1,0 +1,250 @@
+package io.kvtier.tiers.gpu;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.protocol.Status;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Random;
+import java.util.function.Consumer;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+
+/** Every strategy copies every byte, whatever order the GPU does its work in. */
+final class CopyEngineTest {
+  private static final CopyOptions SMALL = new CopyOptions(2, 8192, 32, 4, 16);
+
+  private final Arena arena = Arena.ofShared();
+
+  @AfterEach
+  void closeArena() {
+    arena.close();
+  }
+
+  /** Copies scattered runs of all lengths, there and back, and compares. */
+  private void roundTrips(CopyStrategy strategy, long seed, boolean hasBatchCopies) {
+    Random random = new Random(seed);
+    FakeGpu gpu = new FakeGpu(seed);
+    gpu.hasBatchCopies = hasBatchCopies;
+    CopyEngine engine = new CopyEngine(gpu, SMALL, StrategyTable.only(strategy));
+    int blockBytes = 1 + random.nextInt(30_000);
+    int blocks = 1 + random.nextInt(8);
+    MemorySegment first = arena.allocate(2L * blocks * blockBytes, 16);
+    MemorySegment second = arena.allocate(2L * blocks * blockBytes, 16);
+    MemorySegment host = arena.allocate((long) blocks * blockBytes, 16);
+    FakeGpu.fill(first, random);
+    FakeGpu.fill(second, random);
+    FakeGpu.fill(host, random);
+    List<List<int[]>> cuts = new ArrayList<>();
+    for (int i = 0; i < blocks; i++) {
+      cuts.add(cut(blockBytes, random));
+    }
+
+    for (CopyDirection direction : CopyDirection.values()) {
+      List<Copy> copies = new ArrayList<>();
+      for (int block = 0; block < blocks; block++) {
+        MemorySegment device = direction == CopyDirection.OFFLOAD ? first : second;
+        Copy copy = new Copy();
+        copy.direction = direction;
+        copy.tag = block;
+        for (int[] run : cuts.get(block)) {
+          // Twice as far apart on the device.
+          copy.runs.add(
+              device.address() + 2L * block * blockBytes + 2L * run[0],
+              host.address() + (long) block * blockBytes + run[0],
+              run[1]);
+        }
+        copies.add(copy);
+      }
+      submitAndAwait(engine, copies);
+      copies.forEach(copy -> assertEquals(Status.OK, copy.status));
+    }
+    for (int block = 0; block < blocks; block++) {
+      for (int[] run : cuts.get(block)) {
+        long at = 2L * block * blockBytes + 2L * run[0];
+        assertEquals(
+            -1,
+            first.asSlice(at, run[1]).mismatch(second.asSlice(at, run[1])),
+            () -> strategy + ", seed " + seed);
+      }
+    }
+    engine.close();
+    assertTrue(gpu.hasNothingLeft());
+    gpu.close();
+  }
+
+  private static List<int[]> cut(int bytes, Random random) {
+    List<int[]> runs = new ArrayList<>();
+    int longest = 1 + random.nextInt(bytes);
+    for (int at = 0; at < bytes; ) {
+      int length = Math.min(bytes - at, 1 + random.nextInt(longest));
+      runs.add(new int[] {at, length});
+      at += length;
+    }
+    return runs;
+  }
+
+  private static void submitAndAwait(CopyEngine engine, List<Copy> copies) {
+    List<Copy> finished = new ArrayList<>();
+    for (Copy copy : copies) {
+      while (!engine.submit(copy)) {
+        engine.poll(finished::add);
+      }
+    }
+    drain(engine, finished::add);
+    assertEquals(copies.size(), finished.size());
+  }
+
+  private static void drain(CopyEngine engine, Consumer<Copy> finished) {
+    int polls = 0;
+    while (engine.inFlight() > 0) {
+      engine.poll(finished);
+      assertTrue(++polls < 10_000_000, "the engine makes no progress");
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource(CopyStrategy.class)
+  void copies_thereAndBack_areTheSameBits(CopyStrategy strategy) {
+    for (long seed = 0; seed < 150; seed++) {
+      roundTrips(strategy, seed, seed % 3 != 0);
+    }
+  }
+
+  @Test
+  void submit_asManyAsTheDepth_refusesTheNext() {
+    FakeGpu gpu = new FakeGpu(1);
+    CopyEngine engine = new CopyEngine(gpu, SMALL, StrategyTable.only(CopyStrategy.KERNEL));
+    MemorySegment memory = arena.allocate(64, 16);
+    for (int i = 0; i < SMALL.depth(); i++) {
+      assertTrue(engine.submit(copy(memory.address(), memory.address() + 32, 32)));
+    }
+    assertFalse(engine.submit(copy(memory.address(), memory.address() + 32, 32)));
+    drain(engine, _ -> {});
+    assertTrue(engine.submit(copy(memory.address(), memory.address() + 32, 32)));
+  }
+
+  @Test
+  void submit_copyWithoutRuns_isFinished() {
+    FakeGpu gpu = new FakeGpu(1);
+    for (CopyStrategy strategy : CopyStrategy.values()) {
+      CopyEngine engine = new CopyEngine(gpu, SMALL, StrategyTable.only(strategy));
+      submitAndAwait(engine, List.of(new Copy()));
+      engine.close();
+    }
+  }
+
+  @Test
+  void submit_copyThatWaitsForAnEvent_beginsAfterItAndHoldsUpNoOther() {
+    FakeGpu gpu = new FakeGpu(1);
+    CopyEngine engine = new CopyEngine(gpu, SMALL, StrategyTable.only(CopyStrategy.STAGED));
+    GpuStream engines = gpu.createStream(true);
+    GpuStream other = gpu.createStream(true);
+    GpuEvent gate = gpu.createEvent();
+    GpuEvent ready = gpu.createEvent();
+    // The engine's stream waits, so that what it computes is late.
+    gpu.record(gate, other);
+    MemorySegment memory = arena.allocate(256, 16);
+    FakeGpu.fill(memory, new Random(1));
+    gpu.await(engines, gate);
+    gpu.copy(engines, memory.address(), memory.address() + 128, 64);
+    gpu.record(ready, engines);
+
+    Copy late = copy(memory.address(), memory.address() + 64, 64);
+    late.after = ready;
+    Copy early = copy(memory.address() + 128, memory.address() + 192, 64);
+    assertTrue(engine.submit(late));
+    assertTrue(engine.submit(early));
+    List<Copy> finished = new ArrayList<>();
+    drain(engine, finished::add);
+    assertEquals(2, finished.size());
+    assertEquals(-1, memory.asSlice(64, 64).mismatch(memory.asSlice(128, 64)));
+    assertEquals(-1, memory.asSlice(192, 64).mismatch(memory.asSlice(128, 64)));
+  }
+
+  @Test
+  void poll_driverFails_handsEverythingBackAndFences() {
+    for (CopyStrategy strategy : CopyStrategy.values()) {
+      for (int calls = 0; calls < 60; calls++) {
+        FakeGpu gpu = new FakeGpu(calls);
+        CopyEngine engine = new CopyEngine(gpu, SMALL, StrategyTable.only(strategy));
+        MemorySegment memory = arena.allocate(32_768, 16);
+        List<Copy> finished = new ArrayList<>();
+        for (int i = 0; i < 12; i++) {
+          assertTrue(engine.submit(copy(memory.address(), memory.address() + 16_384, 16_384)));
+        }
+        gpu.callsUntilFailure = calls;
+        drain(engine, finished::add);
+        assertEquals(12, finished.size());
+        if (engine.fence() != null) {
+          assertTrue(finished.stream().anyMatch(copy -> copy.status == Status.IO_ERROR));
+          Copy next = copy(memory.address(), memory.address() + 64, 64);
+          assertTrue(engine.submit(next));
+          assertEquals(1, engine.inFlight());
+          drain(engine, finished::add);
+          assertEquals(Status.IO_ERROR, next.status);
+        } else {
+          assertTrue(finished.stream().allMatch(copy -> copy.status == Status.OK));
+        }
+      }
+    }
+  }
+
+  @Test
+  void poll_firstCallFails_namesTheError() {
+    FakeGpu gpu = new FakeGpu(1);
+    CopyEngine engine = new CopyEngine(gpu, SMALL, StrategyTable.only(CopyStrategy.PLAIN));
+    assertNull(engine.fence());
+    gpu.callsUntilFailure = 0;
+    MemorySegment memory = arena.allocate(64, 16);
+    assertTrue(engine.submit(copy(memory.address(), memory.address() + 32, 32)));
+    drain(engine, _ -> {});
+    assertEquals("CUDA_ERROR_ILLEGAL_ADDRESS", engine.fence());
+  }
+
+  @Test
+  void staged_blockInOnePieceOnTheHost_takesOneKernelAndOneCopy() {
+    FakeGpu gpu = new FakeGpu(1);
+    CopyEngine engine =
+        new CopyEngine(gpu, CopyOptions.DEFAULT, StrategyTable.only(CopyStrategy.STAGED));
+    MemorySegment memory = arena.allocate(4 << 20, 16);
+    Copy copy = new Copy();
+    for (int i = 0; i < 64; i++) {
+      copy.runs.add(
+          memory.address() + (2L << 20) + i * 20_000L, memory.address() + i * 10_000L, 10_000);
+    }
+    submitAndAwait(engine, List.of(copy));
+    assertEquals(1, gpu.kernels);
+    assertEquals(1, gpu.plainCopies);
+    engine.close();
+  }
+
+  @Test
+  void calibrate_anyGpu_measuresAllThatThereIs() {
+    FakeGpu gpu = new FakeGpu(1);
+    CopyEngine engine =
+        new CopyEngine(gpu, CopyOptions.DEFAULT, StrategyTable.only(CopyStrategy.KERNEL));
+    gpu.hasBatchCopies = false;
+    StrategyTable table = Calibration.calibrate(gpu, engine);
+    assertEquals(table, engine.strategies());
+    assertTrue(
+        table.measured().stream()
+            .allMatch(row ->
+                row.bytesPerNs().size() == 3 && !row.bytesPerNs().containsKey(CopyStrategy.BATCH)));
+    engine.close();
+    assertTrue(gpu.hasNothingLeft());
+  }
+
+  private static Copy copy(long device, long host, int bytes) {
+    Copy copy = new Copy();
+    copy.runs.add(device, host, bytes);
+    return copy;
+  }
+}

@@ -1,0 +1,314 @@
+package io.kvtier.tiers.gpu;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.Random;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A GPU of host memory. What is put into its streams is done later, a step at a time, each of a
+ * stream that chance chooses: whoever forgets to wait for something sees it sooner or later. A step
+ * happens whenever somebody asks for an event.
+ */
+final class FakeGpu implements Gpu, GpuDriver {
+  static final String UUID = "GPU-00000000-0000-0000-0000-000000000001";
+  private static final int SLACK_BYTES = 4096;
+
+  private final Random random;
+  private final Arena arena = Arena.ofShared();
+  private final Map<Long, ArrayDeque<Runnable>> streams = new HashMap<>();
+  private final Map<Long, Integer> recorded = new HashMap<>();
+  private final Map<Long, Integer> reached = new HashMap<>();
+  private final Map<Long, Long> allocations = new HashMap<>();
+  private final Map<IpcHandle, DeviceMapping> shared = new HashMap<>();
+  private final Map<IpcHandle, Integer> opened = new HashMap<>();
+  private final List<MemorySegment> registered = new ArrayList<>();
+  private long nextHandle = 1;
+  private int deviceOrdinal;
+
+  /** How many copies and kernels were asked for, by kind. */
+  int plainCopies;
+
+  int batchCopies;
+  int kernels;
+
+  /** Calls until one fails; negative: none does. */
+  int callsUntilFailure = -1;
+
+  boolean hasBatchCopies = true;
+
+  FakeGpu(long seed) {
+    random = new Random(seed);
+  }
+
+  @Override
+  public String version() {
+    return "fake";
+  }
+
+  @Override
+  public List<GpuDevice> devices() {
+    return List.of(device());
+  }
+
+  @Override
+  public Gpu open(GpuDevice device) {
+    return this;
+  }
+
+  @Override
+  public GpuDevice device() {
+    return new GpuDevice(0, UUID, "0000:00:00.0", "fake", 1, 1 << 30);
+  }
+
+  @Override
+  public long allocate(long bytes) {
+    // Noise, so that what was not copied is not right by chance.
+    MemorySegment memory = arena.allocate(bytes + SLACK_BYTES, 256);
+    fill(memory, random);
+    allocations.put(memory.address(), bytes);
+    return memory.address();
+  }
+
+  static void fill(MemorySegment memory, Random random) {
+    byte[] noise = new byte[(int) memory.byteSize()];
+    random.nextBytes(noise);
+    MemorySegment.copy(noise, 0, memory, ValueLayout.JAVA_BYTE, 0, noise.length);
+  }
+
+  @Override
+  public void free(long address) {
+    if (allocations.remove(address) == null) {
+      throw new GpuException("nothing is allocated at " + address, 1);
+    }
+  }
+
+  @Override
+  public long freeBytes() {
+    return 1 << 30;
+  }
+
+  @Override
+  public long register(MemorySegment host) {
+    registered.add(host);
+    return host.address();
+  }
+
+  @Override
+  public void unregister(MemorySegment host) {
+    if (!registered.removeIf(memory -> memory.address() == host.address())) {
+      throw new GpuException("nothing is registered at " + host, 1);
+    }
+  }
+
+  @Override
+  public GpuStream createStream(boolean urgent) {
+    GpuStream stream = new GpuStream(nextHandle++);
+    streams.put(stream.handle(), new ArrayDeque<>());
+    return stream;
+  }
+
+  @Override
+  public void destroy(GpuStream stream) {
+    synchronize(stream);
+    streams.remove(stream.handle());
+  }
+
+  @Override
+  public GpuEvent createEvent() {
+    GpuEvent event = new GpuEvent(nextHandle++);
+    recorded.put(event.handle(), 0);
+    reached.put(event.handle(), 0);
+    return event;
+  }
+
+  @Override
+  public void destroy(GpuEvent event) {
+    recorded.remove(event.handle());
+    reached.remove(event.handle());
+  }
+
+  /** Lets another process's allocation be opened by a handle. */
+  IpcHandle share(long address, long bytes) {
+    byte[] name = new byte[IpcHandle.BYTES];
+    random.nextBytes(name);
+    IpcHandle handle = new IpcHandle(name);
+    shared.put(handle, new DeviceMapping(address, bytes, deviceOrdinal));
+    return handle;
+  }
+
+  void shareOnDevice(int ordinal) {
+    deviceOrdinal = ordinal;
+  }
+
+  @Override
+  public DeviceMapping open(IpcHandle handle) {
+    call();
+    DeviceMapping mapping = shared.get(handle);
+    if (mapping == null) {
+      throw new GpuException("cuIpcOpenMemHandle: CUDA_ERROR_INVALID_VALUE", 1);
+    }
+    opened.merge(handle, 1, Integer::sum);
+    return mapping;
+  }
+
+  @Override
+  public void close(IpcHandle handle) {
+    if (opened.merge(handle, -1, Integer::sum) < 0) {
+      throw new GpuException("closed more often than opened", 1);
+    }
+  }
+
+  /** How many mappings are open, counted. */
+  int openMappings() {
+    return opened.values().stream().mapToInt(Integer::intValue).sum();
+  }
+
+  boolean hasNothingLeft() {
+    return allocations.isEmpty() && registered.isEmpty() && streams.isEmpty() && recorded.isEmpty();
+  }
+
+  @Override
+  public boolean hasBatchCopies() {
+    return hasBatchCopies;
+  }
+
+  @Override
+  public void copy(GpuStream stream, long target, long source, long bytes) {
+    call();
+    plainCopies++;
+    put(stream, () -> move(source, target, bytes));
+  }
+
+  @Override
+  public void copyBatch(
+      GpuStream stream,
+      MemorySegment targets,
+      MemorySegment sources,
+      MemorySegment lengths,
+      int count) {
+    call();
+    batchCopies++;
+    for (int i = 0; i < count; i++) {
+      long target = targets.getAtIndex(ValueLayout.JAVA_LONG, i);
+      long source = sources.getAtIndex(ValueLayout.JAVA_LONG, i);
+      long bytes = lengths.getAtIndex(ValueLayout.JAVA_LONG, i);
+      put(stream, () -> move(source, target, bytes));
+    }
+  }
+
+  @Override
+  public void copyTable(GpuStream stream, long table, int count, int pieces, int threadBlocks) {
+    call();
+    kernels++;
+    // The table is read when the kernel runs, as a GPU does.
+    for (int i = 0; i < count; i++) {
+      int entry = i;
+      put(
+          stream,
+          () -> {
+            MemorySegment entries = at(table, (long) count * RunTable.ENTRY_BYTES);
+            long length = RunTable.length(entries, entry);
+            long copied = Math.min(length, (long) pieces * RunTable.PIECE_BYTES);
+            move(RunTable.source(entries, entry), RunTable.target(entries, entry), copied);
+          });
+    }
+  }
+
+  @Override
+  public void record(GpuEvent event, GpuStream stream) {
+    call();
+    int times = recorded.merge(event.handle(), 1, Integer::sum);
+    put(stream, () -> reached.put(event.handle(), times));
+  }
+
+  @Override
+  public void await(GpuStream stream, GpuEvent event) {
+    call();
+    int times = recorded(event);
+    put(
+        stream,
+        new Runnable() {
+          @Override
+          public void run() {
+            if (reached(event) < times) {
+              queue(stream).addFirst(this);
+            }
+          }
+        });
+  }
+
+  private int recorded(GpuEvent event) {
+    return Objects.requireNonNull(recorded.get(event.handle()));
+  }
+
+  private int reached(GpuEvent event) {
+    return Objects.requireNonNull(reached.get(event.handle()));
+  }
+
+  @Override
+  public boolean isDone(GpuEvent event) {
+    call();
+    for (int i = random.nextInt(4); i > 0; i--) {
+      step();
+    }
+    return reached(event) >= recorded(event);
+  }
+
+  @Override
+  public void synchronize(GpuStream stream) {
+    while (!queue(stream).isEmpty()) {
+      step();
+    }
+  }
+
+  @Override
+  public void close() {
+    arena.close();
+  }
+
+  private void step() {
+    List<ArrayDeque<Runnable>> busy =
+        streams.values().stream().filter(queue -> !queue.isEmpty()).toList();
+    if (!busy.isEmpty()) {
+      busy.get(random.nextInt(busy.size())).remove().run();
+    }
+  }
+
+  private void put(GpuStream stream, Runnable work) {
+    queue(stream).add(work);
+  }
+
+  private ArrayDeque<Runnable> queue(GpuStream stream) {
+    @Nullable ArrayDeque<Runnable> queue = streams.get(stream.handle());
+    if (queue == null) {
+      throw new GpuException("no stream " + stream.handle(), 400);
+    }
+    return queue;
+  }
+
+  private void call() {
+    if (callsUntilFailure == 0) {
+      throw new GpuException("CUDA_ERROR_ILLEGAL_ADDRESS", 700);
+    }
+    if (callsUntilFailure > 0) {
+      callsUntilFailure--;
+    }
+  }
+
+  private static void move(long source, long target, long bytes) {
+    at(target, bytes).copyFrom(at(source, bytes));
+  }
+
+  @SuppressWarnings("restricted") // the tests keep within what they allocated
+  static MemorySegment at(long address, long bytes) {
+    return MemorySegment.ofAddress(address).reinterpret(bytes);
+  }
+}
