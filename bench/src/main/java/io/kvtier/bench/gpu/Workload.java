@@ -1,0 +1,163 @@
+package io.kvtier.bench.gpu;
+
+import io.kvtier.protocol.Status;
+import io.kvtier.tiers.gpu.Copy;
+import io.kvtier.tiers.gpu.CopyDirection;
+import io.kvtier.tiers.gpu.CopyEngine;
+import io.kvtier.tiers.gpu.DeviceRegion;
+import io.kvtier.tiers.gpu.Span;
+import java.lang.management.ManagementFactory;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Random;
+import java.util.function.BooleanSupplier;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Whole blocks copied between a region and slots of host memory, both at random places. The bytes
+ * are right only where a block and its slot belong together, so block b goes with slot b.
+ */
+final class Workload {
+  /** Which ways to copy. */
+  enum Mode {
+    OFFLOAD,
+    ONBOARD,
+    BOTH
+  }
+
+  /**
+   * What a run came to.
+   *
+   * @param problem "ok", or what went wrong
+   */
+  record Result(long bytes, double seconds, double cpuSeconds, String problem) {
+    double gigabytesPerS() {
+      return bytes / seconds / 1e9;
+    }
+
+    double cpuSecondsPerGigabyte() {
+      return cpuSeconds / (bytes / 1e9);
+    }
+  }
+
+  private static final int IN_FLIGHT = 32;
+
+  private final DeviceRegion region;
+  private final long hostAddress;
+  private final int[] blocks;
+  private int next;
+  private int failed;
+  private long bytes;
+
+  Workload(DeviceRegion region, long hostAddress, long hostBytes, long seed) {
+    this.region = region;
+    this.hostAddress = hostAddress;
+    int count = (int) Math.min(region.layout().blocks(), hostBytes / region.layout().blockBytes());
+    List<Integer> order = new ArrayList<>();
+    for (int i = 0; i < count; i++) {
+      order.add(i);
+    }
+    java.util.Collections.shuffle(order, new Random(seed));
+    blocks = order.stream().mapToInt(Integer::intValue).toArray();
+  }
+
+  private boolean submitNext(CopyEngine engine, Copy copy) {
+    int block = blocks[next];
+    next = (next + 1) % blocks.length;
+    copy.runs.clear();
+    region.addRuns(
+        block,
+        Span.all(region.layout().layers()),
+        Span.all(region.layout().heads()),
+        hostAddress + (long) block * region.layout().blockBytes(),
+        copy.runs);
+    return engine.submit(copy);
+  }
+
+  /** Copies for some time, with many blocks in flight. */
+  Result run(CopyEngine engine, Mode mode, int milliseconds) {
+    long end = System.nanoTime() + milliseconds * 1_000_000L;
+    return run(engine, mode, () -> System.nanoTime() < end);
+  }
+
+  Result run(CopyEngine engine, Mode mode, BooleanSupplier goesOn) {
+    bytes = 0;
+    failed = 0;
+    double cpu = cpuSeconds();
+    long start = System.nanoTime();
+    for (int i = 0; i < IN_FLIGHT; i++) {
+      Copy copy = new Copy();
+      boolean offload = mode == Mode.OFFLOAD || (mode == Mode.BOTH && i % 2 == 0);
+      copy.direction = offload ? CopyDirection.OFFLOAD : CopyDirection.ONBOARD;
+      if (!submitNext(engine, copy)) {
+        return new Result(0, 1, 0, "failed: no room for " + IN_FLIGHT + " copies");
+      }
+    }
+    while (engine.inFlight() > 0) {
+      boolean more = goesOn.getAsBoolean();
+      engine.poll(copy -> {
+        bytes += copy.runs.totalBytes();
+        failed += copy.status == Status.OK ? 0 : 1;
+        if (more && !submitNext(engine, copy)) {
+          failed++;
+        }
+      });
+    }
+    double seconds = (System.nanoTime() - start) / 1e9;
+    String problem = failed == 0 ? "ok" : "failed: " + failed + " copies, " + engine.fence();
+    return new Result(bytes, seconds, cpuSeconds() - cpu, problem);
+  }
+
+  private static double cpuSeconds() {
+    return ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime() / 1e9;
+  }
+
+  /** The times of single copies, one after the other, in µs, sorted. */
+  double[] latencies(CopyEngine engine, CopyDirection direction, int count) {
+    double[] us = new double[count];
+    Copy copy = new Copy();
+    copy.direction = direction;
+    int warmUp = count / 4;
+    for (int i = -warmUp; i < count; i++) {
+      long start = System.nanoTime();
+      if (!submitNext(engine, copy)) {
+        throw new IllegalStateException("the engine has no room for a copy");
+      }
+      while (engine.poll(_ -> {}) == 0) {
+        Thread.onSpinWait();
+      }
+      if (i >= 0) {
+        us[i] = (System.nanoTime() - start) / 1e3;
+      }
+    }
+    Arrays.sort(us);
+    return us;
+  }
+
+  /** Copies these blocks, all at once; returns "ok" or what went wrong. */
+  static String copyAll(
+      CopyEngine engine,
+      CopyDirection direction,
+      DeviceRegion region,
+      List<Long> blocks,
+      List<Long> hostAddresses,
+      Span layers,
+      Span heads) {
+    int refused = 0;
+    List<Copy> finished = new ArrayList<>();
+    for (int i = 0; i < blocks.size(); i++) {
+      Copy copy = new Copy();
+      copy.direction = direction;
+      region.addRuns(
+          Math.toIntExact(blocks.get(i)), layers, heads, hostAddresses.get(i), copy.runs);
+      refused += engine.submit(copy) ? 0 : 1;
+    }
+    while (engine.inFlight() > 0) {
+      engine.poll(finished::add);
+    }
+    @Nullable String fence = engine.fence();
+    boolean allThere = finished.stream().allMatch(copy -> copy.status == Status.OK);
+    return allThere && refused == 0 ? "ok" : "failed: " + refused + " refused, " + fence;
+  }
+}
