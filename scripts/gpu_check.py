@@ -220,6 +220,7 @@ class Pool:
 class Check:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.quick = arguments.quick
+        self.tuning = arguments.tuning
         torch.cuda.init()
         torch.zeros(1, device="cuda")
         self.properties = torch.cuda.get_device_properties(0)
@@ -325,12 +326,70 @@ class Check:
         expect("overlap", tensors=listed([good[0], good[0], *good[2:]]))
         expect("expected 4 for this layout", tensors=listed(good[:3]))
         expect("whose owner lives", tensors=listed([("00" * 64, 0), *good[1:]]))
-        self.row("refusals_with_their_reason", 5, "cases")
+        own = self.jvm.ask("own").removeprefix("ok ")
+        expect("tensor 0: cuIpcOpenMemHandle", tensors=listed([(own, 0), *good[1:]]))
+        self.row("refusals_with_their_reason", 6, "cases")
+
+    def ordering(self) -> None:
+        """A put that carries an event of the engine's takes what the engine wrote before it, however late that comes."""
+        pool = self.layouts(torch.bfloat16, 16)[0][1]
+        pool.register(self.jvm, "late")
+        self.jvm.ask("use", strategy="STAGED")
+        rounds = 20
+        for _ in range(rounds):
+            torch.cuda._sleep(50_000_000)
+            for tensor in pool.tensors[0]:
+                tensor.copy_(Pool.noise(pool.parts[0]))
+            event = torch.cuda.Event(interprocess=True)
+            event.record()
+            self.jvm.ask("copy", direction="OFFLOAD", region="late", blocks=2, offsets=0, layers="0-4", heads="0-4",
+                         after=event.ipc_handle().hex())
+            wanted = np.zeros(pool.block_bytes(), dtype=np.uint8)
+            pool.copy(wanted, pool.bits(), 2, range(4), range(4), to_host=True)
+            if not np.array_equal(wanted, self.host[:pool.block_bytes()]):
+                raise Failure("a put did not wait for the engine's event")
+        self.jvm.ask("unregister", id="late")
+        self.row("puts_after_an_event_of_the_engine", rounds, "puts")
+
+    def many_engines(self) -> None:
+        """Four regions put and got at the same time, in both directions: each block's bits are its own."""
+        pools = [self.llama(8, 16, 64) for _ in range(4)]
+        size = pools[0].block_bytes()
+        kept = []
+        self.jvm.ask("use", strategy="CALIBRATED")
+        for number, pool in enumerate(pools):
+            pool.register(self.jvm, f"engine{number}")
+            kept.append([tensor.clone() for tensor in pool.tensors[0]])
+        torch.cuda.synchronize()
+        # The first halves are put while the second halves, which were put before, are got.
+        halves = [list(range(32)), list(range(32, 64))]
+        def words(half: int) -> dict[str, object]:
+            return {
+                "regions": ",".join(f"engine{n}" for n in range(4) for _ in halves[half]),
+                "blocks": ",".join(str(b) for _ in range(4) for b in halves[half]),
+                "offsets": ",".join(str((n * 64 + b) * size) for n in range(4) for b in halves[half])}
+        put = lambda half: {f"put{k}": v for k, v in words(half).items()}
+        get = lambda half: {f"get{k}": v for k, v in words(half).items()}
+        rounds = 10
+        for _ in range(rounds):
+            for first, second in ((0, 1), (1, 0)):
+                self.jvm.ask("exchange", **put(second), getregions="", getblocks="", getoffsets="")
+                for pool in pools:
+                    for tensor in pool.tensors[0]:
+                        tensor[:, halves[second][0]:halves[second][-1] + 1] = 0
+                torch.cuda.synchronize()
+                self.jvm.ask("exchange", **put(first), **get(second))
+                for pool, tensors in zip(pools, kept):
+                    if not all(torch.equal(a.view(torch.int16), b.view(torch.int16)) for a, b in zip(pool.tensors[0], tensors)):
+                        raise Failure("engines got other bits than they put")
+        for number in range(4):
+            self.jvm.ask("unregister", id=f"engine{number}")
+        self.row("four_engines_blocks_exchanged", rounds * 2 * 3 * 4 * 32, "blocks")
 
     # Speed
 
-    def llama(self, layers: int, tokens: int) -> Pool:
-        blocks = self.host_bytes // (layers * 2 * tokens * 8 * 128 * 2)
+    def llama(self, layers: int, tokens: int, blocks: int = 0) -> Pool:
+        blocks = blocks or self.host_bytes // (layers * 2 * tokens * 8 * 128 * 2)
         part = Part("kv", "CBNHD", [2, blocks, tokens, 8, 128], torch.bfloat16)
         return Pool(layers, blocks, tokens, "LCND", [part], self.uuid)
 
@@ -342,7 +401,7 @@ class Check:
     def speed(self) -> None:
         time_ms = 300 if self.quick else 1000
         self.jvm.ask("use", strategy="STAGED")
-        self.jvm.take_rows()
+        self.limits()
         self.jvm.ask("calibrate")
         for name, value, unit in self.jvm.rows:
             self.row(name, value, unit)
@@ -414,7 +473,7 @@ class Check:
         def timed(loop) -> float:
             """Milliseconds of one pass, the median."""
             times = []
-            for _ in range(20 if self.quick else 60):
+            for _ in range(40 if self.quick else 60):
                 start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
                 start.record()
                 for _ in range(4):
@@ -424,19 +483,27 @@ class Check:
                 times.append(start.elapsed_time(end) / 4)
             return statistics.median(times)
 
-        cases = [("STAGED", blocks) for blocks in (4, 8, 16, 32)] + [("KERNEL", blocks) for blocks in (4, 8, 16, 32)]
-        cases += [("BATCH", 16), ("CALIBRATED", 16)]
+        cases: list[tuple[str, dict[str, object]]] = [("calibrated", {}), ("calibrated_gentle", {"enough": 0.6})]
+        cases += [(f"staged_{blocks}_blocks", {"strategy": "STAGED", "stagingBlocks": blocks}) for blocks in (16, 64, 128)]
+        cases += [(f"kernel_{blocks}_blocks", {"strategy": "KERNEL", "linkBlocks": blocks}) for blocks in (4, 16)]
+        cases += [("batch", {"strategy": "BATCH"})]
+        if self.tuning:
+            cases = [
+                (f"staged_{blocks}_blocks_{slots}x{mib}MiB",
+                 {"strategy": "STAGED", "stagingBlocks": blocks, "slots": slots, "slotBytes": mib << 20})
+                for blocks, slots, mib in ((64, 4, 4), (64, 4, 8), (16, 4, 8), (128, 4, 8), (64, 4, 16), (64, 8, 8))
+            ] + [(f"batch_{slots}x{kib}KiB", {"strategy": "BATCH", "slots": slots, "slotBytes": kib << 10})
+                 for slots, kib in ((4, 8192), (4, 4096), (4, 1024), (4, 256))]
         for loop in loops.values():
             timed(loop)
-        for strategy, blocks in cases:
-            self.jvm.ask("use", strategy=strategy, threadBlocks=blocks)
+        for name, words in cases:
+            self.jvm.ask("use", **words)
             for mode in ("OFFLOAD", "ONBOARD", "BOTH"):
-                name = f"{mode.lower()}_{strategy.lower()}_{blocks}_blocks"
                 self.jvm.take_rows()
                 self.jvm.ask("throughput", region="llama", mode=mode, ms=300, name="alone")
-                self.row(f"speed_{name}", self.jvm.take_rows()["alone"], "GB/s")
-                if mode == "ONBOARD" and self.quick:
-                    continue
+                alone = self.jvm.take_rows()
+                self.row(f"speed_{mode.lower()}_{name}", alone["alone"], "GB/s")
+                self.row(f"speed_{mode.lower()}_{name}_cpu", alone["alone_cpu"], "ms/GB")
                 for loop_name, loop in loops.items():
                     quiet, busy, rates = [], [], []
                     for _ in range(2):
@@ -449,8 +516,8 @@ class Check:
                         rates.append(self.jvm.take_rows()["flood"])
                     quiet.append(timed(loop))
                     slower = (statistics.median(busy) / statistics.median(quiet) - 1) * 100
-                    self.row(f"slowdown_{loop_name}_{name}", slower, "%")
-                    self.row(f"speed_beside_{loop_name}_{name}", statistics.median(rates), "GB/s")
+                    self.row(f"slowdown_of_{loop_name}_{mode.lower()}_{name}", slower, "%")
+                    self.row(f"speed_beside_{loop_name}_{mode.lower()}_{name}", statistics.median(rates), "GB/s")
         self.jvm.ask("unregister", id="llama")
 
     # Faults
@@ -481,12 +548,15 @@ class Check:
         self.row("owner_killed_close_to_free", (time.time() - started) * 1e3, "ms")
 
     def footprint(self) -> None:
-        free = torch.cuda.mem_get_info()[0]
-        self.row("device_memory_of_the_jvm", (self.free_before_jvm - free) / 2**20, "MiB")
+        context = torch.cuda.mem_get_info()[0]
+        self.jvm.ask("use", strategy="STAGED")
+        staging = torch.cuda.mem_get_info()[0]
+        self.row("device_memory_of_the_context", (self.free_before_jvm - context) / 2**20, "MiB")
+        self.row("device_memory_of_both_engines", (context - staging) / 2**20, "MiB")
 
     def run(self, only: list[str]) -> int:
         print(f"{self.properties.name}, {self.uuid}, torch {torch.__version__}; {self.jvm.greeting}", flush=True)
-        for name, what in (("footprint", self.footprint), ("refusals", self.refusals), ("correctness", self.correctness),
+        for name, what in (("footprint", self.footprint), ("refusals", self.refusals), ("correctness", self.correctness), ("ordering", self.ordering), ("engines", self.many_engines),
                            ("speed", self.speed), ("interference", self.interference), ("faults", self.owner_dies)):
             if only and name not in only:
                 continue
@@ -539,7 +609,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: a trial, not a result")
-    parser.add_argument("--only", default="", help="footprint,refusals,correctness,speed,interference,faults")
+    parser.add_argument("--tuning", action="store_true", help="interference: other options of the engine than the usual")
+    parser.add_argument("--only", default="", help="footprint,refusals,correctness,ordering,engines,speed,interference,faults")
     parser.add_argument("--owner", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.owner:

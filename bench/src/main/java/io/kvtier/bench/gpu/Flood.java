@@ -1,35 +1,39 @@
 package io.kvtier.bench.gpu;
 
 import io.kvtier.tiers.gpu.CopyEngine;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
 
-/** Copies without a pause, on a thread of its own, until it is told to stop. */
+/** Copies without a pause, in each direction on a thread of its own, until it is told to stop. */
 final class Flood {
-  private final CompletableFuture<Workload.Result> result = new CompletableFuture<>();
+  private final List<CompletableFuture<Workload.Result>> results = new ArrayList<>();
   private volatile boolean goesOn = true;
 
-  private Flood() {}
-
-  /** Begins; the engine is the flood's until it has stopped. */
-  static Flood start(Workload workload, CopyEngine engine, Workload.Mode mode) {
-    Flood flood = new Flood();
+  /** Adds a direction, and begins; the engine is the flood's until it has stopped. */
+  void start(Workload workload, CopyEngine engine) {
+    CompletableFuture<Workload.Result> result = new CompletableFuture<>();
+    results.add(result);
     Thread ignored =
         Thread.ofPlatform()
             .daemon()
-            .name("flood")
+            .name("flood-" + engine.direction())
             .start(() -> {
               try {
-                flood.result.complete(workload.run(engine, mode, () -> flood.goesOn));
+                result.complete(workload.run(engine, () -> goesOn));
               } catch (RuntimeException e) {
-                flood.result.completeExceptionally(e);
+                result.completeExceptionally(e);
               }
             });
-    return flood;
   }
 
   /** Stops it, and waits for the copies in flight. */
   Workload.Result stop() {
     goesOn = false;
-    return result.join();
+    Workload.Result all = null;
+    for (CompletableFuture<Workload.Result> result : results) {
+      all = all == null ? result.join() : all.with(result.join());
+    }
+    return all == null ? new Workload.Result(0, 1, 0, "failed nothing was started") : all;
   }
 }

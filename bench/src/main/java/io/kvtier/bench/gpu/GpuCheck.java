@@ -1,7 +1,9 @@
 package io.kvtier.bench.gpu;
 
+import io.kvtier.protocol.Status;
 import io.kvtier.tiers.gpu.BlockOrder;
 import io.kvtier.tiers.gpu.Calibration;
+import io.kvtier.tiers.gpu.Copy;
 import io.kvtier.tiers.gpu.CopyDirection;
 import io.kvtier.tiers.gpu.CopyEngine;
 import io.kvtier.tiers.gpu.CopyOptions;
@@ -12,6 +14,7 @@ import io.kvtier.tiers.gpu.DeviceRegionSpec;
 import io.kvtier.tiers.gpu.DeviceRegionSpec.TensorPlace;
 import io.kvtier.tiers.gpu.Gpu;
 import io.kvtier.tiers.gpu.GpuDriver;
+import io.kvtier.tiers.gpu.GpuEvent;
 import io.kvtier.tiers.gpu.GpuException;
 import io.kvtier.tiers.gpu.GpuProbe;
 import io.kvtier.tiers.gpu.IpcHandle;
@@ -30,10 +33,12 @@ import java.lang.foreign.MemorySegment;
 import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.EnumMap;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.concurrent.locks.LockSupport;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -49,7 +54,7 @@ public final class GpuCheck {
   private final Map<String, DeviceRegion> regions = new HashMap<>();
   private MemorySegment host = MemorySegment.NULL;
   private long hostAddress;
-  private @Nullable CopyEngine engine;
+  private final Map<CopyDirection, CopyEngine> engines = new EnumMap<>(CopyDirection.class);
   private @Nullable Flood flood;
 
   private GpuCheck(GpuDriver driver, Gpu gpu) {
@@ -104,11 +109,16 @@ public final class GpuCheck {
       case "calibrate" -> calibrate();
       case "use" -> use(words);
       case "copy" -> copy(words);
+      case "exchange" -> exchange(words);
       case "limits" -> limits(words);
       case "throughput" -> throughput(words);
       case "latency" -> latency(words);
-      case "flood" -> startFlood(words);
-      case "stop" -> stopFlood();
+      case "flood" -> {
+        startFlood(words);
+        yield "ok";
+      }
+      case "stop" -> stopFlood("flood");
+      case "own" -> "ok " + gpu.share(gpu.allocate(1 << 20));
       case "memory" -> "ok " + gpu.freeBytes();
       default -> "failed unknown command " + verb;
     };
@@ -179,65 +189,82 @@ public final class GpuCheck {
     return "ok";
   }
 
-  private CopyEngine engine() {
-    CopyEngine made = engine;
-    if (made == null) {
-      made = new CopyEngine(gpu, CopyOptions.DEFAULT, StrategyTable.only(CopyStrategy.STAGED));
-      engine = made;
+  private CopyEngine engine(CopyDirection direction) {
+    CopyEngine engine = engines.get(direction);
+    if (engine == null) {
+      throw new IllegalArgumentException("no engines: send use first");
     }
-    return made;
+    return engine;
   }
 
+  /** Rows of what each strategy measured, and which was chosen. */
   private String calibrate() {
-    long start = System.nanoTime();
-    StrategyTable table = Calibration.calibrate(gpu, engine());
-    row("calibration_ms", (System.nanoTime() - start) / 1e6, "ms");
-    for (StrategyTable.Measured measured : table.measured()) {
-      measured
-          .bytesPerNs()
-          .forEach((strategy, rate) ->
-              row(
-                  String.format(
-                      Locale.ROOT,
-                      "calibration_%s_%dx_%d_runs_of_%d_%s%s",
-                      lower(measured.direction()),
-                      measured.copyBytes() >> 21,
-                      (2 << 20) / measured.runBytes(),
-                      measured.runBytes(),
-                      lower(strategy),
-                      strategy == measured.best() ? "_chosen" : ""),
-                  rate,
-                  "GB/s"));
+    for (CopyEngine engine : engines.values()) {
+      long start = System.nanoTime();
+      StrategyTable table = Calibration.calibrate(gpu, engine, StrategyTable.USUALLY_ENOUGH);
+      String prefix = "calibration_" + lower(engine.direction());
+      row(prefix + "_ms", (System.nanoTime() - start) / 1e6, "ms");
+      for (StrategyTable.Measured measured : table.measured()) {
+        measured
+            .bytesPerNs()
+            .forEach((strategy, rate) ->
+                row(
+                    String.format(
+                        Locale.ROOT,
+                        "%s_%dKiB_in_runs_of_%dKiB_%s%s",
+                        prefix,
+                        measured.copyBytes() >> 10,
+                        measured.runBytes() >> 10,
+                        lower(strategy),
+                        strategy == measured.best(StrategyTable.USUALLY_ENOUGH) ? "_chosen" : ""),
+                    rate,
+                    "GB/s"));
+      }
     }
     return "ok";
   }
 
-  /** Makes the engine anew: with a strategy, or a number of thread blocks, or as calibrated. */
+  /** Makes the engines anew: with a strategy, or as calibrated; with other options, where given. */
   private String use(Words words) {
-    CopyEngine old = engine;
-    if (old != null) {
-      old.close();
-    }
-    CopyOptions options = CopyOptions.DEFAULT.withThreadBlocks(words.number("threadBlocks", 16));
+    engines.values().forEach(CopyEngine::close);
+    engines.clear();
+    CopyOptions usual = CopyOptions.DEFAULT;
+    CopyOptions options =
+        new CopyOptions(
+            words.number("slots", usual.slots()),
+            words.number("slotBytes", usual.slotBytes()),
+            usual.slotRuns(),
+            words.number("stagingBlocks", usual.stagingBlocks()),
+            words.number("linkBlocks", usual.linkBlocks()),
+            usual.depth());
     String strategy = words.text("strategy", "CALIBRATED");
-    if (strategy.equals("CALIBRATED")) {
-      CopyEngine made = new CopyEngine(gpu, options, StrategyTable.only(CopyStrategy.STAGED));
-      StrategyTable ignored = Calibration.calibrate(gpu, made);
-      engine = made;
-    } else {
-      engine = new CopyEngine(gpu, options, StrategyTable.only(CopyStrategy.valueOf(strategy)));
+    boolean calibrated = strategy.equals("CALIBRATED");
+    StrategyTable table =
+        StrategyTable.only(calibrated ? CopyStrategy.STAGED : CopyStrategy.valueOf(strategy));
+    for (CopyDirection direction : CopyDirection.values()) {
+      CopyEngine engine = new CopyEngine(gpu, direction, options, table);
+      engines.put(direction, engine);
+      if (calibrated) {
+        double enough = Double.parseDouble(words.text("enough", "0.97"));
+        StrategyTable ignored = Calibration.calibrate(gpu, engine, enough);
+      }
     }
     return "ok";
   }
 
-  private Workload workload(Words words) {
-    return new Workload(region(words), hostAddress, host.byteSize(), words.number("seed", 1));
+  private Workload workload(Words words, int seed) {
+    return new Workload(
+        region(words), hostAddress, host.byteSize(), seed, words.number("park", 1) != 0);
   }
 
   private DeviceRegion region(Words words) {
-    DeviceRegion region = regions.get(words.text("region"));
+    return region(words.text("region"));
+  }
+
+  private DeviceRegion region(String id) {
+    DeviceRegion region = regions.get(id);
     if (region == null) {
-      throw new IllegalArgumentException("no region " + words.text("region"));
+      throw new IllegalArgumentException("no region " + id);
     }
     return region;
   }
@@ -246,14 +273,60 @@ public final class GpuCheck {
     DeviceRegion region = region(words);
     List<Long> blocks = longs(words.text("blocks"));
     List<Long> offsets = longs(words.text("offsets"));
-    return Workload.copyAll(
-        engine(),
-        CopyDirection.valueOf(words.text("direction")),
-        region,
-        blocks,
-        offsets.stream().map(offset -> hostAddress + offset).toList(),
-        span(words.text("layers")),
-        span(words.text("heads")));
+    @Nullable GpuEvent after =
+        words.values().containsKey("after")
+            ? gpu.openEvent(IpcHandle.parse(words.text("after")))
+            : null;
+    String result =
+        Workload.copyAll(
+            engine(CopyDirection.valueOf(words.text("direction"))),
+            region,
+            blocks,
+            offsets.stream().map(offset -> hostAddress + offset).toList(),
+            span(words.text("layers")),
+            span(words.text("heads")),
+            after);
+    if (after != null) {
+      gpu.destroy(after);
+    }
+    return result;
+  }
+
+  /** Whole blocks of several regions, put and got at the same time. */
+  private String exchange(Words words) {
+    Map<CopyDirection, String> names =
+        Map.of(CopyDirection.OFFLOAD, "put", CopyDirection.ONBOARD, "get");
+    int[] unfinished = new int[1];
+    int[] failed = new int[1];
+    names.forEach((direction, name) -> {
+      if (words.text(name + "regions").isEmpty()) {
+        return;
+      }
+      String[] ids = words.text(name + "regions").split(",", -1);
+      List<Long> blocks = longs(words.text(name + "blocks"));
+      List<Long> offsets = longs(words.text(name + "offsets"));
+      for (int i = 0; i < ids.length; i++) {
+        DeviceRegion region = region(ids[i]);
+        Copy copy = new Copy();
+        region.addRuns(
+            Math.toIntExact(blocks.get(i)),
+            Span.all(region.layout().layers()),
+            Span.all(region.layout().heads()),
+            hostAddress + offsets.get(i),
+            copy.runs);
+        unfinished[0] += engine(direction).submit(copy) ? 1 : 0;
+      }
+    });
+    while (unfinished[0] > 0) {
+      engines
+          .values()
+          .forEach(engine ->
+              engine.poll(copy -> {
+                unfinished[0]--;
+                failed[0] += copy.status == Status.OK ? 0 : 1;
+              }));
+    }
+    return failed[0] == 0 ? "ok" : "failed " + failed[0] + " copies";
   }
 
   private static Span span(String text) {
@@ -271,37 +344,41 @@ public final class GpuCheck {
   }
 
   private String throughput(Words words) {
-    Workload.Result result =
-        workload(words)
-            .run(engine(), Workload.Mode.valueOf(words.text("mode")), words.number("ms", 500));
-    row(words.text("name"), result.gigabytesPerS(), "GB/s");
-    row(words.text("name") + "_cpu", result.cpuSecondsPerGigabyte() * 1e3, "ms/GB");
-    return result.problem();
+    startFlood(words);
+    LockSupport.parkNanos(words.number("ms", 500) * 1_000_000L);
+    return stopFlood(words.text("name"));
   }
 
   private String latency(Words words) {
     double[] us =
-        workload(words)
+        workload(words, 1)
             .latencies(
-                engine(), CopyDirection.valueOf(words.text("direction")), words.number("count"));
+                engine(CopyDirection.valueOf(words.text("direction"))), words.number("count"));
     row(words.text("name") + "_p50", us[us.length / 2], "us");
     row(words.text("name") + "_p99", us[us.length * 99 / 100], "us");
     return "ok";
   }
 
-  private String startFlood(Words words) {
-    flood = Flood.start(workload(words), engine(), Workload.Mode.valueOf(words.text("mode")));
-    return "ok";
+  private void startFlood(Words words) {
+    Flood started = new Flood();
+    for (CopyDirection direction : CopyDirection.values()) {
+      if (words.text("mode").equals("BOTH") || words.text("mode").equals(direction.name())) {
+        int seed = direction == CopyDirection.OFFLOAD ? 1 : 2;
+        started.start(workload(words, seed), engine(direction));
+      }
+    }
+    flood = started;
   }
 
-  private String stopFlood() {
+  private String stopFlood(String name) {
     Flood running = flood;
     flood = null;
     if (running == null) {
       return "failed no copies are under way";
     }
     Workload.Result result = running.stop();
-    row("flood", result.gigabytesPerS(), "GB/s");
+    row(name, result.gigabytesPerS(), "GB/s");
+    row(name + "_cpu", result.cpuSecondsPerGigabyte() * 1e3, "ms/GB");
     return result.problem();
   }
 

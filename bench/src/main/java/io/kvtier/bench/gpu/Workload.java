@@ -2,30 +2,25 @@ package io.kvtier.bench.gpu;
 
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.gpu.Copy;
-import io.kvtier.tiers.gpu.CopyDirection;
 import io.kvtier.tiers.gpu.CopyEngine;
 import io.kvtier.tiers.gpu.DeviceRegion;
+import io.kvtier.tiers.gpu.GpuEvent;
 import io.kvtier.tiers.gpu.Span;
 import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.List;
 import java.util.Random;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Whole blocks copied between a region and slots of host memory, both at random places. The bytes
- * are right only where a block and its slot belong together, so block b goes with slot b.
+ * Whole blocks copied between a region and slots of host memory, in an order that chance made.
+ * Block b always goes with slot b, so that what was put is what is got.
  */
 final class Workload {
-  /** Which ways to copy. */
-  enum Mode {
-    OFFLOAD,
-    ONBOARD,
-    BOTH
-  }
-
   /**
    * What a run came to.
    *
@@ -39,26 +34,41 @@ final class Workload {
     double cpuSecondsPerGigabyte() {
       return cpuSeconds / (bytes / 1e9);
     }
+
+    /** Both of two that ran at the same time. */
+    Result with(Result other) {
+      return new Result(
+          bytes + other.bytes,
+          Math.max(seconds, other.seconds),
+          cpuSeconds + other.cpuSeconds,
+          problem.equals("ok") ? other.problem : problem);
+    }
   }
 
   private static final int IN_FLIGHT = 32;
 
+  /** A GPU that has all batches in hand is busy for longer than this. */
+  private static final long PARK_NS = 10_000;
+
   private final DeviceRegion region;
   private final long hostAddress;
   private final int[] blocks;
+  private final boolean parks;
   private int next;
   private int failed;
   private long bytes;
 
-  Workload(DeviceRegion region, long hostAddress, long hostBytes, long seed) {
+  /** Parks: whether the thread sleeps while the GPU is busy for a while. */
+  Workload(DeviceRegion region, long hostAddress, long hostBytes, long seed, boolean parks) {
     this.region = region;
     this.hostAddress = hostAddress;
+    this.parks = parks;
     int count = (int) Math.min(region.layout().blocks(), hostBytes / region.layout().blockBytes());
     List<Integer> order = new ArrayList<>();
     for (int i = 0; i < count; i++) {
       order.add(i);
     }
-    java.util.Collections.shuffle(order, new Random(seed));
+    Collections.shuffle(order, new Random(seed));
     blocks = order.stream().mapToInt(Integer::intValue).toArray();
   }
 
@@ -75,37 +85,35 @@ final class Workload {
     return engine.submit(copy);
   }
 
-  /** Copies for some time, with many blocks in flight. */
-  Result run(CopyEngine engine, Mode mode, int milliseconds) {
-    long end = System.nanoTime() + milliseconds * 1_000_000L;
-    return run(engine, mode, () -> System.nanoTime() < end);
-  }
-
-  Result run(CopyEngine engine, Mode mode, BooleanSupplier goesOn) {
+  /** Copies as long as it goes on, with many blocks in flight. */
+  Result run(CopyEngine engine, BooleanSupplier goesOn) {
     bytes = 0;
     failed = 0;
     double cpu = cpuSeconds();
     long start = System.nanoTime();
     for (int i = 0; i < IN_FLIGHT; i++) {
-      Copy copy = new Copy();
-      boolean offload = mode == Mode.OFFLOAD || (mode == Mode.BOTH && i % 2 == 0);
-      copy.direction = offload ? CopyDirection.OFFLOAD : CopyDirection.ONBOARD;
-      if (!submitNext(engine, copy)) {
-        return new Result(0, 1, 0, "failed: no room for " + IN_FLIGHT + " copies");
+      if (!submitNext(engine, new Copy())) {
+        return new Result(0, 1, 0, "failed no room for " + IN_FLIGHT + " copies");
       }
     }
     while (engine.inFlight() > 0) {
       boolean more = goesOn.getAsBoolean();
-      engine.poll(copy -> {
-        bytes += copy.runs.totalBytes();
-        failed += copy.status == Status.OK ? 0 : 1;
-        if (more && !submitNext(engine, copy)) {
-          failed++;
-        }
-      });
+      int count =
+          engine.poll(copy -> {
+            bytes += copy.runs.totalBytes();
+            failed += copy.status == Status.OK ? 0 : 1;
+            if (more && !submitNext(engine, copy)) {
+              failed++;
+            }
+          });
+      if (count == 0 && parks && engine.isFull()) {
+        LockSupport.parkNanos(PARK_NS);
+      } else if (count == 0) {
+        Thread.onSpinWait();
+      }
     }
     double seconds = (System.nanoTime() - start) / 1e9;
-    String problem = failed == 0 ? "ok" : "failed: " + failed + " copies, " + engine.fence();
+    String problem = failed == 0 ? "ok" : "failed " + failed + " copies: " + engine.fence();
     return new Result(bytes, seconds, cpuSeconds() - cpu, problem);
   }
 
@@ -114,10 +122,9 @@ final class Workload {
   }
 
   /** The times of single copies, one after the other, in µs, sorted. */
-  double[] latencies(CopyEngine engine, CopyDirection direction, int count) {
+  double[] latencies(CopyEngine engine, int count) {
     double[] us = new double[count];
     Copy copy = new Copy();
-    copy.direction = direction;
     int warmUp = count / 4;
     for (int i = -warmUp; i < count; i++) {
       long start = System.nanoTime();
@@ -135,20 +142,20 @@ final class Workload {
     return us;
   }
 
-  /** Copies these blocks, all at once; returns "ok" or what went wrong. */
+  /** Copies these blocks, all at once, after an event; returns "ok" or what went wrong. */
   static String copyAll(
       CopyEngine engine,
-      CopyDirection direction,
       DeviceRegion region,
       List<Long> blocks,
       List<Long> hostAddresses,
       Span layers,
-      Span heads) {
+      Span heads,
+      @Nullable GpuEvent after) {
     int refused = 0;
     List<Copy> finished = new ArrayList<>();
     for (int i = 0; i < blocks.size(); i++) {
       Copy copy = new Copy();
-      copy.direction = direction;
+      copy.after = after;
       region.addRuns(
           Math.toIntExact(blocks.get(i)), layers, heads, hostAddresses.get(i), copy.runs);
       refused += engine.submit(copy) ? 0 : 1;
@@ -156,8 +163,7 @@ final class Workload {
     while (engine.inFlight() > 0) {
       engine.poll(finished::add);
     }
-    @Nullable String fence = engine.fence();
     boolean allThere = finished.stream().allMatch(copy -> copy.status == Status.OK);
-    return allThere && refused == 0 ? "ok" : "failed: " + refused + " refused, " + fence;
+    return allThere && refused == 0 ? "ok" : "failed " + refused + " refused, " + engine.fence();
   }
 }

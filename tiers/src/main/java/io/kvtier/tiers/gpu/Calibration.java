@@ -13,8 +13,9 @@ import java.util.Map;
  * much. Takes a fraction of a second, and scratch memory on both sides for that time.
  */
 public final class Calibration {
-  private static final int[] RUN_BYTES = {4 << 10, 16 << 10, 64 << 10, 512 << 10, 2 << 20};
-  private static final long BLOCK_BYTES = 2 << 20;
+  private static final int[] RUN_BYTES = {4 << 10, 8 << 10, 32 << 10, 64 << 10, 512 << 10, 2 << 20};
+  private static final int SMALL_BYTES = 128 << 10;
+  private static final int BLOCK_BYTES = 2 << 20;
   private static final int MANY_BLOCKS = 8;
   private static final int WARM_UP = 1;
   private static final int ROUNDS = 3;
@@ -33,9 +34,10 @@ public final class Calibration {
    * Measures, and lets the engine choose by the result.
    *
    * @param engine with nothing in flight
+   * @param enough as {@link StrategyTable} wants it
    */
-  public static StrategyTable calibrate(Gpu gpu, CopyEngine engine) {
-    long bytes = MANY_BLOCKS * BLOCK_BYTES;
+  public static StrategyTable calibrate(Gpu gpu, CopyEngine engine, double enough) {
+    long bytes = (long) MANY_BLOCKS * BLOCK_BYTES;
     // Runs are as far apart as they are long, so that none joins the next.
     long device = gpu.allocate(2 * bytes);
     try (Arena arena = Arena.ofShared()) {
@@ -43,7 +45,8 @@ public final class Calibration {
       long host = gpu.register(memory);
       try {
         StrategyTable table =
-            new StrategyTable(new Calibration(engine, device, host).measure(gpu.hasBatchCopies()));
+            new StrategyTable(
+                new Calibration(engine, device, host).measure(gpu.hasBatchCopies()), enough);
         engine.use(table);
         return table;
       } finally {
@@ -56,30 +59,34 @@ public final class Calibration {
 
   private List<StrategyTable.Measured> measure(boolean hasBatchCopies) {
     List<StrategyTable.Measured> all = new ArrayList<>();
-    for (CopyDirection direction : CopyDirection.values()) {
-      for (int runBytes : RUN_BYTES) {
-        for (int blocks : new int[] {1, MANY_BLOCKS}) {
-          Map<CopyStrategy, Double> rates = new EnumMap<>(CopyStrategy.class);
-          for (CopyStrategy strategy : CopyStrategy.values()) {
-            if (strategy != CopyStrategy.BATCH || hasBatchCopies) {
-              engine.use(StrategyTable.only(strategy));
-              rates.put(strategy, rate(direction, runBytes, blocks));
-            }
-          }
-          all.add(new StrategyTable.Measured(direction, runBytes, blocks * BLOCK_BYTES, rates));
-        }
+    for (int runBytes : RUN_BYTES) {
+      if (runBytes <= SMALL_BYTES) {
+        all.add(measure(runBytes, SMALL_BYTES, 1, hasBatchCopies));
       }
+      all.add(measure(runBytes, BLOCK_BYTES, 1, hasBatchCopies));
+      all.add(measure(runBytes, BLOCK_BYTES, MANY_BLOCKS, hasBatchCopies));
     }
     return all;
   }
 
-  private double rate(CopyDirection direction, int runBytes, int blocks) {
+  private StrategyTable.Measured measure(
+      int runBytes, int blockBytes, int blocks, boolean hasBatchCopies) {
+    Map<CopyStrategy, Double> rates = new EnumMap<>(CopyStrategy.class);
+    for (CopyStrategy strategy : CopyStrategy.values()) {
+      if (strategy != CopyStrategy.BATCH || hasBatchCopies) {
+        engine.use(StrategyTable.only(strategy));
+        rates.put(strategy, rate(runBytes, blockBytes, blocks));
+      }
+    }
+    return new StrategyTable.Measured(runBytes, (long) blocks * blockBytes, rates);
+  }
+
+  private double rate(int runBytes, int blockBytes, int blocks) {
     List<Copy> copies = new ArrayList<>();
     for (int block = 0; block < blocks; block++) {
       Copy copy = new Copy();
-      copy.direction = direction;
-      long first = block * BLOCK_BYTES;
-      for (long at = first; at < first + BLOCK_BYTES; at += runBytes) {
+      long first = (long) block * blockBytes;
+      for (long at = first; at < first + blockBytes; at += runBytes) {
         copy.runs.add(device + 2 * at, host + at, runBytes);
       }
       copies.add(copy);
@@ -102,7 +109,7 @@ public final class Calibration {
         }
       }
       if (round >= 0) {
-        rates[round] = (double) blocks * BLOCK_BYTES / (System.nanoTime() - start);
+        rates[round] = (double) blocks * blockBytes / (System.nanoTime() - start);
       }
     }
     Arrays.sort(rates);

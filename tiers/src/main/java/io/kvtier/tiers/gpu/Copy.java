@@ -11,8 +11,6 @@ public final class Copy {
   /** What to copy. */
   public final Runs runs = new Runs();
 
-  public CopyDirection direction = CopyDirection.OFFLOAD;
-
   /** Nothing is copied before this event is done; null: at once. */
   public @Nullable GpuEvent after;
 
@@ -26,10 +24,14 @@ public final class Copy {
   int nextRun;
   int nextByte;
 
+  /** In how many batches of the GPU's it is. */
+  int batches;
+
   void begin() {
     status = Status.OK;
     nextRun = 0;
     nextByte = 0;
+    batches = 0;
   }
 
   boolean isAllTaken() {

@@ -14,8 +14,8 @@ final class CopyBatch {
   /** Staged bytes that are not one piece with those before begin at a multiple of this. */
   private static final int STAGING_ALIGNMENT_BYTES = 256;
 
-  /** More spans than this are worth a batched call. */
-  private static final int PLAIN_SPANS = 4;
+  /** A batched call of more bytes takes the driver longer than the copies themselves. */
+  private static final int BATCH_CALL_BYTES = 4 << 20;
 
   private final Gpu gpu;
   private final CopyOptions options;
@@ -36,8 +36,10 @@ final class CopyBatch {
   private int bytes;
   private int longest;
 
-  /** The copies whose last runs are in this batch. */
-  final List<Copy> ending = new ArrayList<>();
+  /** Whose runs are in this batch, or some of them. */
+  final List<Copy> copies = new ArrayList<>();
+
+  private CopyStrategy strategy = CopyStrategy.PLAIN;
 
   CopyBatch(
       Gpu gpu,
@@ -69,19 +71,13 @@ final class CopyBatch {
     return (long) options.slotRuns() * (RunTable.ENTRY_BYTES + 3L * Long.BYTES);
   }
 
-  void clear() {
+  /** Forgets what was in it, to be filled anew. */
+  void begin(CopyStrategy launchedBy) {
+    strategy = launchedBy;
     runs = 0;
     bytes = 0;
     longest = 0;
-    ending.clear();
-  }
-
-  boolean isEmpty() {
-    return runs == 0 && ending.isEmpty();
-  }
-
-  int bytes() {
-    return bytes;
+    copies.clear();
   }
 
   /**
@@ -90,13 +86,19 @@ final class CopyBatch {
    * @return whether all of it was taken
    */
   boolean take(Copy copy) {
+    copy.batches++;
+    copies.add(copy);
+    int bytesMax =
+        strategy == CopyStrategy.BATCH
+            ? Math.min(BATCH_CALL_BYTES, options.slotBytes())
+            : options.slotBytes();
     while (!copy.isAllTaken() && runs < options.slotRuns()) {
       int run = copy.nextRun;
       long host = copy.runs.hostAddress(run) + copy.nextByte;
       boolean goesOn = runs > 0 && hostAddresses[runs - 1] + runLengths[runs - 1] == host;
       int start = goesOn ? bytes : align(bytes);
       int left = copy.runs.bytes(run) - copy.nextByte;
-      int length = Math.min(left, options.slotBytes() - start);
+      int length = Math.min(left, bytesMax - start);
       if (length < left) {
         // What is cut keeps the alignment that the kernel's wide accesses need.
         length &= -RunTable.PIECE_BYTES;
@@ -123,26 +125,26 @@ final class CopyBatch {
     return (offset + STAGING_ALIGNMENT_BYTES - 1) & -STAGING_ALIGNMENT_BYTES;
   }
 
-  void launch(CopyStrategy strategy, GpuStream kernels, GpuStream copies) {
+  void launch(GpuStream kernels, GpuStream staged, GpuStream direct) {
     switch (strategy) {
       case KERNEL -> {
         fillTable();
-        copyTable(kernels);
+        copyTable(kernels, options.linkBlocks());
         gpu.record(done, kernels);
       }
       case STAGED -> {
         fillStagedTable();
         if (direction == CopyDirection.OFFLOAD) {
-          copyTable(kernels);
+          copyTable(kernels, options.stagingBlocks());
           gpu.record(halfway, kernels);
-          gpu.await(copies, halfway);
-          copySpans(copies);
-          gpu.record(done, copies);
+          gpu.await(staged, halfway);
+          copySpans(staged);
+          gpu.record(done, staged);
         } else {
-          copySpans(copies);
-          gpu.record(halfway, copies);
+          copySpans(staged);
+          gpu.record(halfway, staged);
           gpu.await(kernels, halfway);
-          copyTable(kernels);
+          copyTable(kernels, options.stagingBlocks());
           gpu.record(done, kernels);
         }
       }
@@ -150,16 +152,22 @@ final class CopyBatch {
         for (int i = 0; i < runs; i++) {
           setWords(i, deviceAddresses[i], hostAddresses[i], runLengths[i]);
         }
-        copyBatch(copies, runs);
-        gpu.record(done, copies);
+        copyBatch(direct, runs);
+        gpu.record(done, direct);
       }
       case PLAIN -> {
         for (int i = 0; i < runs; i++) {
-          copy(copies, deviceAddresses[i], hostAddresses[i], runLengths[i]);
+          copy(direct, deviceAddresses[i], hostAddresses[i], runLengths[i]);
         }
-        gpu.record(done, copies);
+        gpu.record(done, direct);
       }
     }
+  }
+
+  /** Whether all that it lacks is a kernel, for which the GPU may have no room. */
+  boolean waitsForKernel() {
+    return strategy == CopyStrategy.STAGED
+        && gpu.isDone(halfway) == (direction == CopyDirection.ONBOARD);
   }
 
   boolean isDone() {
@@ -196,9 +204,13 @@ final class CopyBatch {
     return hostAddresses[run - 1] + runLengths[run - 1] == hostAddresses[run];
   }
 
-  private void copyTable(GpuStream stream) {
+  private void copyTable(GpuStream stream, int blocksMax) {
     if (runs > 0) {
-      gpu.copyTable(stream, tableAddress, runs, RunTable.pieces(longest), options.threadBlocks());
+      int pieces = RunTable.pieces(longest);
+      // No more than have something to do.
+      long useful = ((long) runs * pieces + RunTable.BLOCK_PIECES - 1) / RunTable.BLOCK_PIECES;
+      int blocks = (int) Math.min(blocksMax, useful);
+      gpu.copyTable(stream, tableAddress, runs, pieces, blocks);
     }
   }
 
@@ -222,7 +234,8 @@ final class CopyBatch {
     if (runs > 0) {
       setWords(spans++, staging + from, host, to - from);
     }
-    if (spans > PLAIN_SPANS && gpu.hasBatchCopies()) {
+    if (spans > 1 && gpu.hasBatchCopies()) {
+      // Without the pause that the copy engine makes between two calls.
       copyBatch(stream, spans);
       return;
     }

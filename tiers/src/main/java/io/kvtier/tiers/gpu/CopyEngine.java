@@ -8,9 +8,10 @@ import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Copies blocks between one GPU and the host, in both directions at once. Never blocks: copies are
- * submitted, and handed back by {@link #poll}, which also keeps the GPU busy and so must be called
- * again and again while any are in flight. Used by one thread, a pipeline's.
+ * Copies blocks between one GPU and the host, in one direction. Never blocks: copies are submitted,
+ * and handed back by {@link #poll}, which also keeps the GPU busy and so must be called again and
+ * again while any are in flight. Used by one thread; the engines of both directions may share it,
+ * and reach the link's limit both ways only where they don't.
  *
  * <p>Copies overtake each other. Who needs one before another waits for its end, or gives the
  * second the first's event.
@@ -25,8 +26,8 @@ public final class CopyEngine implements AutoCloseable {
   private final Arena arena = Arena.ofShared();
   private final MemorySegment memory;
   private final long staging;
-  private final CopyLane offload;
-  private final CopyLane onboard;
+  private final CopyDirection direction;
+  private final CopyLane lane;
   private final ArrayDeque<Copy> refused = new ArrayDeque<>();
   private StrategyTable strategies;
   private @Nullable String fence;
@@ -36,26 +37,20 @@ public final class CopyEngine implements AutoCloseable {
    *
    * @throws GpuException when there is not that much
    */
-  public CopyEngine(Gpu gpu, CopyOptions options, StrategyTable strategies) {
+  public CopyEngine(
+      Gpu gpu, CopyDirection direction, CopyOptions options, StrategyTable strategies) {
     this.gpu = gpu;
+    this.direction = direction;
     this.options = options;
     this.strategies = strategies;
-    long laneBytes = options.slots() * CopyBatch.memoryBytes(options);
-    memory = arena.allocate(2 * laneBytes, 4096);
-    long laneStaging = (long) options.slots() * options.slotBytes();
+    memory = arena.allocate(options.slots() * CopyBatch.memoryBytes(options), 4096);
     staging = gpu.allocate(options.stagingBytes());
-    long address = gpu.register(memory);
-    offload =
-        new CopyLane(
-            gpu, options, CopyDirection.OFFLOAD, staging, memory.asSlice(0, laneBytes), address);
-    onboard =
-        new CopyLane(
-            gpu,
-            options,
-            CopyDirection.ONBOARD,
-            staging + laneStaging,
-            memory.asSlice(laneBytes, laneBytes),
-            address + laneBytes);
+    lane = new CopyLane(gpu, options, direction, staging, memory, gpu.register(memory));
+  }
+
+  /** Which way it copies. */
+  public CopyDirection direction() {
+    return direction;
   }
 
   /** Copies from now on choose by this. */
@@ -81,20 +76,20 @@ public final class CopyEngine implements AutoCloseable {
       refused.add(copy);
       return true;
     }
-    return lane(copy.direction).submit(copy);
+    return lane.submit(copy);
   }
 
   /** Hands every finished copy back, whose taker may submit more; returns how many there were. */
   public int poll(Consumer<Copy> finished) {
     if (fence == null) {
       try {
-        return offload.poll(strategies, finished) + onboard.poll(strategies, finished);
+        return lane.poll(strategies, finished);
       } catch (GpuException e) {
         fence = e.reason();
         settle();
       }
     }
-    int count = offload.abandon(finished) + onboard.abandon(finished);
+    int count = lane.abandon(finished);
     // Not those that come while these are handed back: that might never end.
     for (int left = refused.size(); left > 0; left--) {
       Copy copy = refused.remove();
@@ -107,7 +102,12 @@ public final class CopyEngine implements AutoCloseable {
 
   /** How many copies were taken and not handed back. */
   public int inFlight() {
-    return offload.inFlight() + onboard.inFlight() + refused.size();
+    return lane.inFlight() + refused.size();
+  }
+
+  /** Whether the GPU has all in hand that it can: its thread has nothing to do for some time. */
+  public boolean isFull() {
+    return lane.isFull();
   }
 
   /** Why nothing is copied any more; null: it is. */
@@ -115,15 +115,10 @@ public final class CopyEngine implements AutoCloseable {
     return fence;
   }
 
-  private CopyLane lane(CopyDirection direction) {
-    return direction == CopyDirection.OFFLOAD ? offload : onboard;
-  }
-
   /** Nothing may be written any more to memory that is about to be handed back. */
   private void settle() {
     try {
-      offload.synchronize();
-      onboard.synchronize();
+      lane.synchronize();
     } catch (GpuException _) {
       // It does not answer any more, and so does not write, either.
     }
@@ -134,8 +129,7 @@ public final class CopyEngine implements AutoCloseable {
   public void close() {
     settle();
     try {
-      offload.close();
-      onboard.close();
+      lane.close();
       gpu.unregister(memory);
       gpu.free(staging);
     } catch (GpuException _) {

@@ -4,20 +4,27 @@ import io.kvtier.protocol.Status;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Collections;
+import java.util.IdentityHashMap;
+import java.util.Iterator;
 import java.util.List;
+import java.util.Set;
 import java.util.function.Consumer;
 
 /**
- * The copies of one direction: those that wait for an event, those that are ready, and the batches
- * that the GPU has in hand, which end in the order in which they began. When there are more copies
- * than batches can take at once, several go into one.
+ * The copies of an engine: those that wait for an event, those that are ready, and the batches that
+ * the GPU has in hand. When there are more copies than batches can take at once, several go into
+ * one. A batch that waits for room on the GPU holds up no other.
  */
 final class CopyLane {
   private final Gpu gpu;
-  private final CopyDirection direction;
   private final int depth;
   private final GpuStream kernels;
-  private final GpuStream copies;
+  private final GpuStream staged;
+
+  /** Apart, since those of staged runs may wait for a kernel. */
+  private final GpuStream direct;
+
   private final List<CopyBatch> batches = new ArrayList<>();
   private final ArrayDeque<CopyBatch> free;
   private final ArrayDeque<CopyBatch> launched;
@@ -40,13 +47,13 @@ final class CopyLane {
       MemorySegment memory,
       long memoryAddress) {
     this.gpu = gpu;
-    this.direction = direction;
     depth = options.depth();
     free = new ArrayDeque<>(options.slots());
     launched = new ArrayDeque<>(options.slots());
     ready = new ArrayDeque<>(depth);
     kernels = gpu.createStream(false);
-    copies = gpu.createStream(true);
+    staged = gpu.createStream(true);
+    direct = gpu.createStream(true);
     long bytes = CopyBatch.memoryBytes(options);
     for (int i = 0; i < options.slots(); i++) {
       CopyBatch batch =
@@ -85,6 +92,10 @@ final class CopyLane {
     return inFlight;
   }
 
+  boolean isFull() {
+    return free.isEmpty();
+  }
+
   /** Hands back what is done, and gives the GPU what there is room for. */
   int poll(StrategyTable strategies, Consumer<Copy> finished) {
     int count = reap(finished);
@@ -97,14 +108,20 @@ final class CopyLane {
 
   private int reap(Consumer<Copy> finished) {
     int count = 0;
-    while (!launched.isEmpty() && launched.element().isDone()) {
-      CopyBatch batch = launched.remove();
-      for (Copy copy : batch.ending) {
-        inFlight--;
-        count++;
-        finished.accept(copy);
+    for (Iterator<CopyBatch> batches = launched.iterator(); batches.hasNext(); ) {
+      CopyBatch batch = batches.next();
+      if (batch.isDone()) {
+        batches.remove();
+        for (Copy copy : batch.copies) {
+          copy.batches--;
+          if (copy.batches == 0 && copy.isAllTaken()) {
+            inFlight--;
+            count++;
+            finished.accept(copy);
+          }
+        }
+        free.add(batch);
       }
-      free.add(batch);
     }
     return count;
   }
@@ -123,32 +140,46 @@ final class CopyLane {
   }
 
   private void launch(StrategyTable strategies) {
+    boolean busy = isGpuBusy();
+    long backlog = readyBytes;
+    CopyStrategy strategy = choose(strategies, ready.element(), backlog, busy);
     CopyBatch batch = free.remove();
-    batch.clear();
+    batch.begin(strategy);
     // Also where the driver refuses: a copy that a batch has taken is handed back from there.
     launched.add(batch);
-    long backlog = readyBytes;
-    CopyStrategy strategy = choose(strategies, ready.element(), backlog);
     while (!ready.isEmpty()) {
       Copy copy = ready.element();
-      if (choose(strategies, copy, backlog) != strategy || !batch.take(copy)) {
+      if (choose(strategies, copy, backlog, busy) != strategy || !batch.take(copy)) {
         break;
       }
       ready.remove();
       readyBytes -= copy.runs.totalBytes();
-      batch.ending.add(copy);
     }
-    batch.launch(strategy, kernels, copies);
+    batch.launch(kernels, staged, direct);
   }
 
-  private CopyStrategy choose(StrategyTable strategies, Copy copy, long backlog) {
-    return strategies.choose(direction, copy.meanRunBytes(), backlog);
+  /**
+   * Whether our kernels get no room beside the engine's. With one that waits that can't be told: it
+   * may have been launched just now.
+   */
+  private boolean isGpuBusy() {
+    int waits = 0;
+    for (CopyBatch batch : launched) {
+      waits += batch.waitsForKernel() ? 1 : 0;
+    }
+    return waits > 1;
+  }
+
+  private static CopyStrategy choose(
+      StrategyTable strategies, Copy copy, long backlog, boolean busy) {
+    return strategies.choose(copy.meanRunBytes(), backlog, busy);
   }
 
   /** Hands back all that there is, undone. */
   int abandon(Consumer<Copy> finished) {
-    List<Copy> all = new ArrayList<>();
-    launched.forEach(batch -> all.addAll(batch.ending));
+    // A copy can be in several batches.
+    Set<Copy> all = Collections.newSetFromMap(new IdentityHashMap<>());
+    launched.forEach(batch -> all.addAll(batch.copies));
     all.addAll(ready);
     all.addAll(waiting);
     free.addAll(launched);
@@ -167,12 +198,14 @@ final class CopyLane {
   /** Waits for what the GPU has in hand. */
   void synchronize() {
     gpu.synchronize(kernels);
-    gpu.synchronize(copies);
+    gpu.synchronize(staged);
+    gpu.synchronize(direct);
   }
 
   void close() {
     batches.forEach(CopyBatch::close);
     gpu.destroy(kernels);
-    gpu.destroy(copies);
+    gpu.destroy(staged);
+    gpu.destroy(direct);
   }
 }

@@ -1,17 +1,21 @@
 package io.kvtier.tiers.gpu;
 
 /**
- * The limits of a {@link CopyEngine}. Its device memory is two times the slots.
+ * The limits of a {@link CopyEngine}.
  *
- * @param slots how many batches a direction has in flight, each with a slot of staging memory
+ * @param slots how many batches are in flight, each with a slot of staging memory on the device
  * @param slotBytes the most bytes of a batch
  * @param slotRuns the most runs of a batch
- * @param threadBlocks of the copy kernel, each of which takes a multiprocessor for a while
- * @param depth the most copies that wait or are in flight, in each direction
+ * @param stagingBlocks thread blocks of the kernel where it copies within the device: many, so that
+ *     it is done before the engine's next kernel misses their multiprocessors
+ * @param linkBlocks thread blocks of the kernel where it reads or writes host memory: few, since it
+ *     holds their multiprocessors as long as the link needs
+ * @param depth the most copies that wait or are in flight
  */
-public record CopyOptions(int slots, int slotBytes, int slotRuns, int threadBlocks, int depth) {
+public record CopyOptions(
+    int slots, int slotBytes, int slotRuns, int stagingBlocks, int linkBlocks, int depth) {
   /** What suits one GPU behind one link. */
-  public static final CopyOptions DEFAULT = new CopyOptions(4, 4 << 20, 8192, 16, 1024);
+  public static final CopyOptions DEFAULT = new CopyOptions(4, 8 << 20, 16_384, 64, 16, 1024);
 
   private static final int SLOT_ALIGNMENT_BYTES = 4096;
 
@@ -24,24 +28,20 @@ public record CopyOptions(int slots, int slotBytes, int slotRuns, int threadBloc
       throw new IllegalArgumentException(
           "slots of " + slotBytes + " bytes: expected a multiple of " + SLOT_ALIGNMENT_BYTES);
     }
-    if (slotRuns < 1 || threadBlocks < 1 || depth < 1) {
-      throw new IllegalArgumentException(
-          slotRuns
-              + " runs, "
-              + threadBlocks
-              + " thread blocks, depth "
-              + depth
-              + ": expected 1 or more of each");
-    }
+    requirePositive(slotRuns, "runs of a slot");
+    requirePositive(stagingBlocks, "thread blocks");
+    requirePositive(linkBlocks, "thread blocks");
+    requirePositive(depth, "copies in flight");
   }
 
-  /** The same with another number of thread blocks. */
-  public CopyOptions withThreadBlocks(int other) {
-    return new CopyOptions(slots, slotBytes, slotRuns, other, depth);
+  private static void requirePositive(int value, String what) {
+    if (value < 1) {
+      throw new IllegalArgumentException(value + " " + what + ": expected 1 or more");
+    }
   }
 
   /** The device memory that an engine takes. */
   public long stagingBytes() {
-    return 2L * slots * slotBytes;
+    return (long) slots * slotBytes;
   }
 }

@@ -29,13 +29,12 @@ final class CudaCalls {
   private static final int HOST_REGISTER_DEVICE_MAP = 2;
   private static final int IPC_LAZY_ENABLE_PEER_ACCESS = 1;
 
-  /** CUipcMemHandle, which goes by value; JCuda's can't be made of bytes. */
+  /** CUipcMemHandle and CUipcEventHandle, which go by value; JCuda's can't be made of bytes. */
   private static final MemoryLayout IPC_HANDLE =
       MemoryLayout.structLayout(
           MemoryLayout.sequenceLayout(IpcHandle.BYTES, ValueLayout.JAVA_BYTE));
 
   private static final int ATTRIBUTE_DEVICE_ORDINAL = 9;
-  private static final int THREADS = 512;
 
   // CUmemcpyAttributes: srcAccessOrder, two hints of a location (type, id), flags.
   private static final MemoryLayout COPY_ATTRIBUTES = MemoryLayout.sequenceLayout(6, JAVA_INT);
@@ -62,6 +61,9 @@ final class CudaCalls {
   private final MethodHandle pointerAttribute;
   private final MethodHandle openIpc;
   private final MethodHandle closeIpc;
+  private final MethodHandle shareIpc;
+  private final MethodHandle openIpcEvent;
+  private final MethodHandle destroyEvent;
   private final @Nullable MethodHandle copyBatch;
   private final @Nullable MethodHandle copyBatchWithFailure;
 
@@ -105,6 +107,9 @@ final class CudaCalls {
     pointerAttribute = link("cuPointerGetAttribute", ADDRESS, JAVA_INT, JAVA_LONG);
     openIpc = link("cuIpcOpenMemHandle_v2", ADDRESS, IPC_HANDLE, JAVA_INT);
     closeIpc = link("cuIpcCloseMemHandle", JAVA_LONG);
+    shareIpc = link("cuIpcGetMemHandle", ADDRESS, JAVA_LONG);
+    openIpcEvent = link("cuIpcOpenEventHandle", ADDRESS, IPC_HANDLE);
+    destroyEvent = link("cuEventDestroy_v2", JAVA_LONG);
     copyBatch =
         linkIfThere(
             "cuMemcpyBatchAsync_v2",
@@ -259,7 +264,7 @@ final class CudaCalls {
               threadBlocks,
               1,
               1,
-              THREADS,
+              RunTable.BLOCK_THREADS,
               1,
               1,
               0,
@@ -351,6 +356,32 @@ final class CudaCalls {
   int closeIpc(long address) {
     try {
       return (int) closeIpc.invokeExact(address);
+    } catch (Throwable t) {
+      throw defect(t);
+    }
+  }
+
+  /** The handle of an allocation of ours, into the 64 bytes of the result. */
+  int shareIpc(MemorySegment result, long address) {
+    try {
+      return (int) shareIpc.invokeExact(result, address);
+    } catch (Throwable t) {
+      throw defect(t);
+    }
+  }
+
+  /** Opens an event of another process, which is the first word of the result. */
+  int openIpcEvent(MemorySegment result, MemorySegment handle) {
+    try {
+      return (int) openIpcEvent.invokeExact(result, handle);
+    } catch (Throwable t) {
+      throw defect(t);
+    }
+  }
+
+  int destroyEvent(long event) {
+    try {
+      return (int) destroyEvent.invokeExact(event);
     } catch (Throwable t) {
       throw defect(t);
     }

@@ -35,7 +35,6 @@ final class CudaGpu implements Gpu {
 
   // What was made and not ended yet; guarded by this.
   private final Map<Long, CudaHandles.Stream> streams = new HashMap<>();
-  private final Map<Long, CudaHandles.Event> events = new HashMap<>();
   private final Map<Long, CudaHandles.Memory> allocations = new HashMap<>();
   private final Map<IpcHandle, Opened> mappings = new HashMap<>();
 
@@ -182,18 +181,43 @@ final class CudaGpu implements Gpu {
   }
 
   @Override
-  public synchronized GpuEvent createEvent() {
+  public GpuEvent createEvent() {
     bind();
     CudaHandles.Event event = new CudaHandles.Event();
     check(JCudaDriver.cuEventCreate(event, EVENT_DISABLE_TIMING), "cuEventCreate");
-    events.put(event.number(), event);
     return new GpuEvent(event.number());
   }
 
   @Override
-  public synchronized void destroy(GpuEvent event) {
+  public void destroy(GpuEvent event) {
     bind();
-    check(JCudaDriver.cuEventDestroy(events.remove(event.handle())), "cuEventDestroy");
+    check(calls.destroyEvent(event.handle()), "cuEventDestroy");
+  }
+
+  @Override
+  public GpuEvent openEvent(IpcHandle handle) {
+    bind();
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment result = arena.allocate(ValueLayout.JAVA_LONG);
+      check(calls.openIpcEvent(result, copyOf(handle, arena)), "cuIpcOpenEventHandle");
+      return new GpuEvent(result.get(ValueLayout.JAVA_LONG, 0));
+    }
+  }
+
+  @Override
+  public IpcHandle share(long address) {
+    bind();
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment result = arena.allocate(IpcHandle.BYTES, Long.BYTES);
+      check(calls.shareIpc(result, address), "cuIpcGetMemHandle");
+      return new IpcHandle(result.toArray(ValueLayout.JAVA_BYTE));
+    }
+  }
+
+  private static MemorySegment copyOf(IpcHandle handle, Arena arena) {
+    return arena
+        .allocate(IpcHandle.BYTES, Long.BYTES)
+        .copyFrom(MemorySegment.ofArray(handle.bytes()));
   }
 
   @Override
@@ -206,9 +230,7 @@ final class CudaGpu implements Gpu {
     bind();
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment result = arena.allocate(ValueLayout.JAVA_LONG);
-      MemorySegment bytes = arena.allocate(IpcHandle.BYTES, Long.BYTES);
-      bytes.copyFrom(MemorySegment.ofArray(handle.bytes()));
-      check(calls.openIpc(result, bytes), "cuIpcOpenMemHandle");
+      check(calls.openIpc(result, copyOf(handle, arena)), "cuIpcOpenMemHandle");
       long address = result.get(ValueLayout.JAVA_LONG, 0);
       try {
         Opened opened =

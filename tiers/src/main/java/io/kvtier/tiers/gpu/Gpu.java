@@ -45,8 +45,18 @@ public interface Gpu extends AutoCloseable {
   /** Makes an event. */
   GpuEvent createEvent();
 
-  /** Ends an event. */
+  /** Ends an event, made or opened. */
   void destroy(GpuEvent event);
+
+  /**
+   * Opens an event of another process, whose last recording can be waited for as one of ours.
+   *
+   * @param handle CUDA's IPC handle of an event
+   */
+  GpuEvent openEvent(IpcHandle handle);
+
+  /** Lets other processes open an allocation of ours. */
+  IpcHandle share(long address);
 
   /** Opens an allocation of another process; opened again, it is the same mapping, counted. */
   DeviceMapping open(IpcHandle handle);

@@ -3,7 +3,10 @@ package io.kvtier.tiers.gpu;
 import java.util.Arrays;
 import java.util.HexFormat;
 
-/** What another process needs to open an allocation of device memory: CUDA's IPC handle. */
+/**
+ * CUDA's IPC handle: what another process needs to open an allocation of device memory, or an
+ * event.
+ */
 public final class IpcHandle {
   /** Its size. */
   public static final int BYTES = 64;

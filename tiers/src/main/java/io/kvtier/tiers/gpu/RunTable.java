@@ -18,6 +18,11 @@ final class RunTable {
   /** A warp copies so many bytes of a run before it takes the next piece; as in the kernel. */
   static final int PIECE_BYTES = 4096;
 
+  /** Threads of a block, and so its warps, each with a piece at a time. */
+  static final int BLOCK_THREADS = 512;
+
+  static final int BLOCK_PIECES = BLOCK_THREADS / 32;
+
   private static final StructLayout ENTRY =
       MemoryLayout.structLayout(
           ValueLayout.JAVA_LONG.withName("source"),

@@ -1,69 +1,107 @@
 package io.kvtier.tiers.gpu;
 
-import java.util.ArrayList;
 import java.util.Collections;
 import java.util.EnumMap;
 import java.util.List;
 import java.util.Map;
 
 /**
- * Which strategy a copy takes, by its direction, its mean run, and how much there is to copy. Made
- * of measurements: of those nearly as fast as the fastest, the one that asks least of the GPU.
+ * Which strategy a copy takes, by its mean run and by how much there is to copy. Made of
+ * measurements: of those nearly as fast as the fastest, the one that asks least of the GPU.
  */
 public final class StrategyTable {
-  /** A strategy that is slower by no more than this may be taken for asking less of the GPU. */
-  private static final double NEARLY = 0.97;
+  /** What part of the fastest's speed is enough, for who has no wish of his own. */
+  public static final double USUALLY_ENOUGH = 0.97;
+
+  /** The same for one that leaves the engine its multiprocessors while the link is busy. */
+  private static final double NEARLY_THE_KERNEL = 0.75;
+
+  /** The same for one that needs no room on a busy GPU. */
+  private static final double WORTH_NO_WAIT = 0.4;
 
   /**
-   * What was measured of one kind of copy.
+   * What was measured of one kind of copy, in one direction.
    *
    * @param copyBytes how much was under way at a time
    * @param bytesPerNs of each strategy that there is
    */
-  public record Measured(
-      CopyDirection direction, int runBytes, long copyBytes, Map<CopyStrategy, Double> bytesPerNs) {
+  public record Measured(int runBytes, long copyBytes, Map<CopyStrategy, Double> bytesPerNs) {
     public Measured {
       bytesPerNs = Collections.unmodifiableMap(new EnumMap<>(bytesPerNs));
     }
 
-    /** The one to take. */
-    public CopyStrategy best() {
-      double fastest = Collections.max(bytesPerNs.values());
-      for (Map.Entry<CopyStrategy, Double> entry : bytesPerNs.entrySet()) {
-        if (entry.getValue() >= NEARLY * fastest) {
-          return entry.getKey();
+    /**
+     * The one to take.
+     *
+     * @param enough which part of the fastest's speed is enough where the GPU is asked for less
+     */
+    public CopyStrategy best(double enough) {
+      double others = fastestBut(CopyStrategy.KERNEL);
+      if (others < NEARLY_THE_KERNEL * rate(CopyStrategy.KERNEL)) {
+        return CopyStrategy.KERNEL;
+      }
+      for (CopyStrategy strategy : CopyStrategy.values()) {
+        if (rate(strategy) >= enough * others) {
+          return strategy;
         }
       }
       throw new IllegalStateException("none is as fast as the fastest of " + bytesPerNs);
+    }
+
+    /** The one to take while kernels wait: without one, unless that is too slow by far. */
+    CopyStrategy bestOnBusyGpu(double enough) {
+      CopyStrategy usual = best(enough);
+      CopyStrategy engines =
+          rate(CopyStrategy.BATCH) > rate(CopyStrategy.PLAIN)
+              ? CopyStrategy.BATCH
+              : CopyStrategy.PLAIN;
+      return rate(engines) >= WORTH_NO_WAIT * rate(usual) ? engines : usual;
+    }
+
+    private double rate(CopyStrategy strategy) {
+      return bytesPerNs.getOrDefault(strategy, 0.0);
+    }
+
+    private double fastestBut(CopyStrategy excluded) {
+      double fastest = 0;
+      for (CopyStrategy strategy : CopyStrategy.values()) {
+        fastest = strategy == excluded ? fastest : Math.max(fastest, rate(strategy));
+      }
+      return fastest;
     }
   }
 
   private final List<Measured> measured;
   private final Measured[] rows;
   private final CopyStrategy[] best;
+  private final CopyStrategy[] bestOnBusyGpu;
 
-  /** Chooses by these measurements, which must not be empty for either direction. */
-  public StrategyTable(List<Measured> measured) {
+  /**
+   * Chooses by these measurements, of which there is at least one.
+   *
+   * @param enough which part of the fastest's speed is enough where the engine's GPU is asked for
+   *     less: a smaller one leaves more of the GPU to the engine
+   */
+  public StrategyTable(List<Measured> measured, double enough) {
+    if (!(enough > 0 && enough <= 1)) {
+      throw new IllegalArgumentException(enough + " of the speed: expected more than 0, at most 1");
+    }
     this.measured = List.copyOf(measured);
-    for (CopyDirection direction : CopyDirection.values()) {
-      if (measured.stream().noneMatch(row -> row.direction() == direction)) {
-        throw new IllegalArgumentException("no measurement of " + direction);
-      }
+    if (measured.isEmpty()) {
+      throw new IllegalArgumentException("a table of strategies without a measurement");
     }
     rows = this.measured.toArray(Measured[]::new);
     best = new CopyStrategy[rows.length];
+    bestOnBusyGpu = new CopyStrategy[rows.length];
     for (int i = 0; i < rows.length; i++) {
-      best[i] = rows[i].best();
+      best[i] = rows[i].best(enough);
+      bestOnBusyGpu[i] = rows[i].bestOnBusyGpu(enough);
     }
   }
 
   /** Always the same one. */
   public static StrategyTable only(CopyStrategy strategy) {
-    List<Measured> measured = new ArrayList<>();
-    for (CopyDirection direction : CopyDirection.values()) {
-      measured.add(new Measured(direction, 1, 1, Map.of(strategy, 1.0)));
-    }
-    return new StrategyTable(measured);
+    return new StrategyTable(List.of(new Measured(1, 1, Map.of(strategy, 1.0))), 1);
   }
 
   /** What it is made of. */
@@ -71,23 +109,25 @@ public final class StrategyTable {
     return measured;
   }
 
-  /** The strategy of the measurement that is nearest, by the ratio of the sizes. */
-  public CopyStrategy choose(CopyDirection direction, int runBytes, long copyBytes) {
-    int nearest = -1;
-    int distance = Integer.MAX_VALUE;
+  /**
+   * The strategy of the measurement that is nearest, by the ratio of the sizes.
+   *
+   * @param busy whether kernels have to wait for room on the GPU
+   */
+  public CopyStrategy choose(int runBytes, long copyBytes, boolean busy) {
+    int nearest = 0;
+    int least = Integer.MAX_VALUE;
     for (int i = 0; i < rows.length; i++) {
-      if (rows[i].direction() == direction) {
-        // How the runs are cut matters more than how many there are.
-        int d =
-            2 * Math.abs(log2(rows[i].runBytes()) - log2(runBytes))
-                + Math.abs(log2(rows[i].copyBytes()) - log2(copyBytes));
-        if (d < distance) {
-          distance = d;
-          nearest = i;
-        }
+      // How the runs are cut matters more than how many there are.
+      int distance =
+          2 * Math.abs(log2(rows[i].runBytes()) - log2(runBytes))
+              + Math.abs(log2(rows[i].copyBytes()) - log2(copyBytes));
+      if (distance < least) {
+        least = distance;
+        nearest = i;
       }
     }
-    return best[nearest];
+    return busy ? bestOnBusyGpu[nearest] : best[nearest];
   }
 
   private static int log2(long bytes) {

@@ -10,6 +10,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Random;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.AfterEach;
@@ -19,7 +20,7 @@ import org.junit.jupiter.params.provider.EnumSource;
 
 /** Every strategy copies every byte, whatever order the GPU does its work in. */
 final class CopyEngineTest {
-  private static final CopyOptions SMALL = new CopyOptions(2, 8192, 32, 4, 16);
+  private static final CopyOptions SMALL = new CopyOptions(3, 8192, 32, 4, 2, 16);
 
   private final Arena arena = Arena.ofShared();
 
@@ -33,7 +34,6 @@ final class CopyEngineTest {
     Random random = new Random(seed);
     FakeGpu gpu = new FakeGpu(seed);
     gpu.hasBatchCopies = hasBatchCopies;
-    CopyEngine engine = new CopyEngine(gpu, SMALL, StrategyTable.only(strategy));
     int blockBytes = 1 + random.nextInt(30_000);
     int blocks = 1 + random.nextInt(8);
     MemorySegment first = arena.allocate(2L * blocks * blockBytes, 16);
@@ -48,11 +48,11 @@ final class CopyEngineTest {
     }
 
     for (CopyDirection direction : CopyDirection.values()) {
+      CopyEngine engine = new CopyEngine(gpu, direction, SMALL, StrategyTable.only(strategy));
       List<Copy> copies = new ArrayList<>();
       for (int block = 0; block < blocks; block++) {
         MemorySegment device = direction == CopyDirection.OFFLOAD ? first : second;
         Copy copy = new Copy();
-        copy.direction = direction;
         copy.tag = block;
         for (int[] run : cuts.get(block)) {
           // Twice as far apart on the device.
@@ -65,6 +65,7 @@ final class CopyEngineTest {
       }
       submitAndAwait(engine, copies);
       copies.forEach(copy -> assertEquals(Status.OK, copy.status));
+      engine.close();
     }
     for (int block = 0; block < blocks; block++) {
       for (int[] run : cuts.get(block)) {
@@ -75,7 +76,6 @@ final class CopyEngineTest {
             () -> strategy + ", seed " + seed);
       }
     }
-    engine.close();
     assertTrue(gpu.hasNothingLeft());
     gpu.close();
   }
@@ -121,7 +121,8 @@ final class CopyEngineTest {
   @Test
   void submit_asManyAsTheDepth_refusesTheNext() {
     FakeGpu gpu = new FakeGpu(1);
-    CopyEngine engine = new CopyEngine(gpu, SMALL, StrategyTable.only(CopyStrategy.KERNEL));
+    CopyEngine engine =
+        new CopyEngine(gpu, CopyDirection.OFFLOAD, SMALL, StrategyTable.only(CopyStrategy.KERNEL));
     MemorySegment memory = arena.allocate(64, 16);
     for (int i = 0; i < SMALL.depth(); i++) {
       assertTrue(engine.submit(copy(memory.address(), memory.address() + 32, 32)));
@@ -135,7 +136,8 @@ final class CopyEngineTest {
   void submit_copyWithoutRuns_isFinished() {
     FakeGpu gpu = new FakeGpu(1);
     for (CopyStrategy strategy : CopyStrategy.values()) {
-      CopyEngine engine = new CopyEngine(gpu, SMALL, StrategyTable.only(strategy));
+      CopyEngine engine =
+          new CopyEngine(gpu, CopyDirection.OFFLOAD, SMALL, StrategyTable.only(strategy));
       submitAndAwait(engine, List.of(new Copy()));
       engine.close();
     }
@@ -144,7 +146,8 @@ final class CopyEngineTest {
   @Test
   void submit_copyThatWaitsForAnEvent_beginsAfterItAndHoldsUpNoOther() {
     FakeGpu gpu = new FakeGpu(1);
-    CopyEngine engine = new CopyEngine(gpu, SMALL, StrategyTable.only(CopyStrategy.STAGED));
+    CopyEngine engine =
+        new CopyEngine(gpu, CopyDirection.OFFLOAD, SMALL, StrategyTable.only(CopyStrategy.STAGED));
     GpuStream engines = gpu.createStream(true);
     GpuStream other = gpu.createStream(true);
     GpuEvent gate = gpu.createEvent();
@@ -174,7 +177,8 @@ final class CopyEngineTest {
     for (CopyStrategy strategy : CopyStrategy.values()) {
       for (int calls = 0; calls < 60; calls++) {
         FakeGpu gpu = new FakeGpu(calls);
-        CopyEngine engine = new CopyEngine(gpu, SMALL, StrategyTable.only(strategy));
+        CopyEngine engine =
+            new CopyEngine(gpu, CopyDirection.OFFLOAD, SMALL, StrategyTable.only(strategy));
         MemorySegment memory = arena.allocate(32_768, 16);
         List<Copy> finished = new ArrayList<>();
         for (int i = 0; i < 12; i++) {
@@ -200,7 +204,8 @@ final class CopyEngineTest {
   @Test
   void poll_firstCallFails_namesTheError() {
     FakeGpu gpu = new FakeGpu(1);
-    CopyEngine engine = new CopyEngine(gpu, SMALL, StrategyTable.only(CopyStrategy.PLAIN));
+    CopyEngine engine =
+        new CopyEngine(gpu, CopyDirection.OFFLOAD, SMALL, StrategyTable.only(CopyStrategy.PLAIN));
     assertNull(engine.fence());
     gpu.callsUntilFailure = 0;
     MemorySegment memory = arena.allocate(64, 16);
@@ -209,11 +214,46 @@ final class CopyEngineTest {
     assertEquals("CUDA_ERROR_ILLEGAL_ADDRESS", engine.fence());
   }
 
+  @ParameterizedTest
+  @EnumSource(CopyDirection.class)
+  void poll_kernelsFindNoRoom_goesOnByTheCopyEngines(CopyDirection direction) {
+    FakeGpu gpu = new FakeGpu(1);
+    StrategyTable table =
+        new StrategyTable(
+            List.of(
+                new StrategyTable.Measured(
+                    64, 64, Map.of(CopyStrategy.BATCH, 1.0, CopyStrategy.STAGED, 2.0))),
+            0.97);
+    CopyEngine engine = new CopyEngine(gpu, direction, SMALL, table);
+    MemorySegment memory = arena.allocate(64_000, 16);
+    FakeGpu.fill(memory, new Random(1));
+    List<Copy> finished = new ArrayList<>();
+    gpu.holdsKernels = true;
+    for (int i = 0; i < 8; i++) {
+      long at = memory.address() + i * 7400L;
+      assertTrue(engine.submit(copy(at, at + 3700, 3700)));
+      assertTrue(engine.submit(copy(at + 3700, at, 3700)));
+      for (int j = 0; j < 200; j++) {
+        engine.poll(finished::add);
+      }
+    }
+    assertTrue(gpu.batchCopies > 0);
+    assertTrue(finished.size() >= 8, "finished: " + finished.size());
+    assertTrue(engine.inFlight() > 0, "those that went to the kernel wait");
+    gpu.holdsKernels = false;
+    drain(engine, finished::add);
+    assertEquals(16, finished.size());
+  }
+
   @Test
   void staged_blockInOnePieceOnTheHost_takesOneKernelAndOneCopy() {
     FakeGpu gpu = new FakeGpu(1);
     CopyEngine engine =
-        new CopyEngine(gpu, CopyOptions.DEFAULT, StrategyTable.only(CopyStrategy.STAGED));
+        new CopyEngine(
+            gpu,
+            CopyDirection.OFFLOAD,
+            CopyOptions.DEFAULT,
+            StrategyTable.only(CopyStrategy.STAGED));
     MemorySegment memory = arena.allocate(4 << 20, 16);
     Copy copy = new Copy();
     for (int i = 0; i < 64; i++) {
@@ -230,9 +270,13 @@ final class CopyEngineTest {
   void calibrate_anyGpu_measuresAllThatThereIs() {
     FakeGpu gpu = new FakeGpu(1);
     CopyEngine engine =
-        new CopyEngine(gpu, CopyOptions.DEFAULT, StrategyTable.only(CopyStrategy.KERNEL));
+        new CopyEngine(
+            gpu,
+            CopyDirection.OFFLOAD,
+            CopyOptions.DEFAULT,
+            StrategyTable.only(CopyStrategy.KERNEL));
     gpu.hasBatchCopies = false;
-    StrategyTable table = Calibration.calibrate(gpu, engine);
+    StrategyTable table = Calibration.calibrate(gpu, engine, 0.97);
     assertEquals(table, engine.strategies());
     assertTrue(
         table.measured().stream()

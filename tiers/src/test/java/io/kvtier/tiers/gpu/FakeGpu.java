@@ -44,6 +44,9 @@ final class FakeGpu implements Gpu, GpuDriver {
 
   boolean hasBatchCopies = true;
 
+  /** While it is set, kernels wait, as beside those of a busy engine. */
+  boolean holdsKernels;
+
   FakeGpu(long seed) {
     random = new Random(seed);
   }
@@ -144,6 +147,16 @@ final class FakeGpu implements Gpu, GpuDriver {
     return handle;
   }
 
+  @Override
+  public IpcHandle share(long address) {
+    return share(address, Objects.requireNonNull(allocations.get(address)));
+  }
+
+  @Override
+  public GpuEvent openEvent(IpcHandle handle) {
+    return createEvent();
+  }
+
   void shareOnDevice(int ordinal) {
     deviceOrdinal = ordinal;
   }
@@ -208,6 +221,16 @@ final class FakeGpu implements Gpu, GpuDriver {
   public void copyTable(GpuStream stream, long table, int count, int pieces, int threadBlocks) {
     call();
     kernels++;
+    put(
+        stream,
+        new Runnable() {
+          @Override
+          public void run() {
+            if (holdsKernels) {
+              queue(stream).addFirst(this);
+            }
+          }
+        });
     // The table is read when the kernel runs, as a GPU does.
     for (int i = 0; i < count; i++) {
       int entry = i;

@@ -1,7 +1,5 @@
 package io.kvtier.tiers.gpu;
 
-import static io.kvtier.tiers.gpu.CopyDirection.OFFLOAD;
-import static io.kvtier.tiers.gpu.CopyDirection.ONBOARD;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
@@ -11,48 +9,84 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 
 final class StrategyTableTest {
-  private static Measured row(
-      CopyDirection direction, int runBytes, long bytes, CopyStrategy best) {
-    return new Measured(direction, runBytes, bytes, Map.of(CopyStrategy.PLAIN, 1.0, best, 50.0));
+  private static Measured row(int runBytes, long bytes, CopyStrategy best) {
+    return new Measured(runBytes, bytes, Map.of(CopyStrategy.PLAIN, 1.0, best, 50.0));
   }
 
-  @Test
-  void best_oneIsNearlyAsFastAndGentler_isTaken() {
+  private static CopyStrategy best(double plain, double batch, double staged, double kernel) {
     Map<CopyStrategy, Double> rates =
         Map.of(
-            CopyStrategy.PLAIN, 11.0,
-            CopyStrategy.BATCH, 39.0,
-            CopyStrategy.STAGED, 52.0,
-            CopyStrategy.KERNEL, 53.0);
-    assertEquals(CopyStrategy.STAGED, new Measured(OFFLOAD, 32 << 10, 2 << 20, rates).best());
+            CopyStrategy.PLAIN, plain,
+            CopyStrategy.BATCH, batch,
+            CopyStrategy.STAGED, staged,
+            CopyStrategy.KERNEL, kernel);
+    return new Measured(32 << 10, 2 << 20, rates).best(0.97);
   }
 
   @Test
-  void best_gentleOneIsMuchSlower_isNotTaken() {
-    Map<CopyStrategy, Double> rates = Map.of(CopyStrategy.PLAIN, 11.0, CopyStrategy.KERNEL, 53.0);
-    assertEquals(CopyStrategy.KERNEL, new Measured(OFFLOAD, 4096, 2 << 20, rates).best());
+  void best_nearlyAsFastAndGentler_isTaken() {
+    assertEquals(CopyStrategy.STAGED, best(11, 39, 52, 53));
+    assertEquals(CopyStrategy.PLAIN, best(51.5, 52, 53, 50));
+    assertEquals(CopyStrategy.BATCH, best(44, 51.5, 53, 50));
   }
 
   @Test
-  void choose_nearestMeasurementOfTheDirection_decides() {
+  void best_lessSpeedIsEnough_takesTheGentlerOne() {
+    Map<CopyStrategy, Double> rates =
+        Map.of(CopyStrategy.BATCH, 45.0, CopyStrategy.STAGED, 52.0, CopyStrategy.KERNEL, 53.0);
+    Measured measured = new Measured(32 << 10, 2 << 20, rates);
+    assertEquals(CopyStrategy.STAGED, measured.best(0.97));
+    assertEquals(CopyStrategy.BATCH, measured.best(0.8));
+  }
+
+  @Test
+  void best_kernelIsALittleFaster_isNotWorthTheMultiprocessors() {
+    assertEquals(CopyStrategy.STAGED, best(7, 14, 29, 36));
+  }
+
+  @Test
+  void best_kernelIsMuchFaster_isTaken() {
+    assertEquals(CopyStrategy.KERNEL, best(2, 8, 25, 36));
+  }
+
+  @Test
+  void choose_nearestMeasurement_decides() {
     StrategyTable table =
         new StrategyTable(
             List.of(
-                row(OFFLOAD, 4 << 10, 2 << 20, CopyStrategy.KERNEL),
-                row(OFFLOAD, 4 << 10, 16 << 20, CopyStrategy.STAGED),
-                row(OFFLOAD, 2 << 20, 2 << 20, CopyStrategy.BATCH),
-                row(ONBOARD, 4 << 10, 2 << 20, CopyStrategy.STAGED)));
-    assertEquals(CopyStrategy.KERNEL, table.choose(OFFLOAD, 5_000, 1 << 20));
-    assertEquals(CopyStrategy.STAGED, table.choose(OFFLOAD, 2_000, 64 << 20));
-    assertEquals(CopyStrategy.BATCH, table.choose(OFFLOAD, 1 << 20, 16 << 20));
-    assertEquals(CopyStrategy.STAGED, table.choose(ONBOARD, 2 << 20, 2 << 20));
-    assertEquals(CopyStrategy.STAGED, table.choose(ONBOARD, 0, 0));
+                row(4 << 10, 2 << 20, CopyStrategy.KERNEL),
+                row(4 << 10, 16 << 20, CopyStrategy.STAGED),
+                row(2 << 20, 2 << 20, CopyStrategy.BATCH)),
+            0.97);
+    assertEquals(CopyStrategy.KERNEL, table.choose(5_000, 1 << 20, false));
+    assertEquals(CopyStrategy.STAGED, table.choose(2_000, 64 << 20, false));
+    assertEquals(CopyStrategy.BATCH, table.choose(1 << 20, 16 << 20, false));
+    assertEquals(CopyStrategy.KERNEL, table.choose(0, 0, false));
   }
 
   @Test
-  void table_withoutADirection_isRefused() {
-    assertThrows(
-        IllegalArgumentException.class,
-        () -> new StrategyTable(List.of(row(OFFLOAD, 1, 1, CopyStrategy.KERNEL))));
+  void choose_kernelsWait_takesACopyEngineThatIsFastEnough() {
+    Map<CopyStrategy, Double> long64 = Map.of(CopyStrategy.BATCH, 40.0, CopyStrategy.STAGED, 53.0);
+    Map<CopyStrategy, Double> short8 = Map.of(CopyStrategy.BATCH, 8.0, CopyStrategy.STAGED, 50.0);
+    StrategyTable table =
+        new StrategyTable(
+            List.of(
+                new Measured(64 << 10, 16 << 20, long64), new Measured(8 << 10, 16 << 20, short8)),
+            0.97);
+    assertEquals(CopyStrategy.STAGED, table.choose(64 << 10, 16 << 20, false));
+    assertEquals(CopyStrategy.BATCH, table.choose(64 << 10, 16 << 20, true));
+    assertEquals(CopyStrategy.STAGED, table.choose(8 << 10, 16 << 20, true));
+  }
+
+  @Test
+  void table_withoutAMeasurement_isRefused() {
+    assertThrows(IllegalArgumentException.class, () -> new StrategyTable(List.of(), 0.97));
+  }
+
+  @Test
+  void table_thatWantsMoreThanAllSpeed_isRefused() {
+    List<Measured> rows = List.of(row(1, 1, CopyStrategy.KERNEL));
+    assertThrows(IllegalArgumentException.class, () -> new StrategyTable(rows, 1.1));
+    assertThrows(IllegalArgumentException.class, () -> new StrategyTable(rows, 0));
   }
 }
