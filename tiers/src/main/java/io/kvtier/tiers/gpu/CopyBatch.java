@@ -17,6 +17,9 @@ final class CopyBatch {
   /** A batched call of more bytes takes the driver longer than the copies themselves. */
   private static final int BATCH_CALL_BYTES = 4 << 20;
 
+  /** A kernel that finds room takes a tenth of this. */
+  private static final long LATE_NS = 200_000;
+
   private final Gpu gpu;
   private final CopyOptions options;
   private final CopyDirection direction;
@@ -40,6 +43,10 @@ final class CopyBatch {
   final List<Copy> copies = new ArrayList<>();
 
   private CopyStrategy strategy = CopyStrategy.PLAIN;
+  private boolean kernelIsDue;
+  private boolean kernelIsLate;
+  private boolean kernelIsOver;
+  private long kernelDueNs;
 
   CopyBatch(
       Gpu gpu,
@@ -74,6 +81,9 @@ final class CopyBatch {
   /** Forgets what was in it, to be filled anew. */
   void begin(CopyStrategy launchedBy) {
     strategy = launchedBy;
+    kernelIsDue = false;
+    kernelIsLate = false;
+    kernelIsOver = false;
     runs = 0;
     bytes = 0;
     longest = 0;
@@ -164,10 +174,39 @@ final class CopyBatch {
     }
   }
 
-  /** Whether all that it lacks is a kernel, for which the GPU may have no room. */
-  boolean waitsForKernel() {
-    return strategy == CopyStrategy.STAGED
-        && gpu.isDone(halfway) == (direction == CopyDirection.ONBOARD);
+  boolean isStaged() {
+    return strategy == CopyStrategy.STAGED;
+  }
+
+  /** What the kernel of a staged batch did, seen from the host. */
+  enum KernelState {
+    /** Nothing that is news: it is not its turn, or its end was told before. */
+    NOTHING_NEW,
+    /** It has had no room, or not come to its end, for long. */
+    LATE,
+    /** It is done, and was not late. */
+    DONE_IN_TIME
+  }
+
+  /** Looks at the kernel, some time after the last look. */
+  KernelState watchKernel(long nowNs) {
+    if (!isStaged() || kernelIsOver || runs == 0) {
+      return KernelState.NOTHING_NEW;
+    }
+    boolean offload = direction == CopyDirection.OFFLOAD;
+    if (!offload && !gpu.isDone(halfway)) {
+      return KernelState.NOTHING_NEW;
+    }
+    if (gpu.isDone(offload ? halfway : done)) {
+      kernelIsOver = true;
+      return kernelIsLate ? KernelState.NOTHING_NEW : KernelState.DONE_IN_TIME;
+    }
+    if (!kernelIsDue) {
+      kernelIsDue = true;
+      kernelDueNs = nowNs;
+    }
+    kernelIsLate = nowNs - kernelDueNs > LATE_NS;
+    return kernelIsLate ? KernelState.LATE : KernelState.NOTHING_NEW;
   }
 
   boolean isDone() {

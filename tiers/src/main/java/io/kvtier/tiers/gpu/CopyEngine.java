@@ -5,6 +5,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
 import java.util.function.Consumer;
+import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -39,13 +40,22 @@ public final class CopyEngine implements AutoCloseable {
    */
   public CopyEngine(
       Gpu gpu, CopyDirection direction, CopyOptions options, StrategyTable strategies) {
+    this(gpu, direction, options, strategies, System::nanoTime);
+  }
+
+  CopyEngine(
+      Gpu gpu,
+      CopyDirection direction,
+      CopyOptions options,
+      StrategyTable strategies,
+      LongSupplier clock) {
     this.gpu = gpu;
     this.direction = direction;
     this.options = options;
     this.strategies = strategies;
     memory = arena.allocate(options.slots() * CopyBatch.memoryBytes(options), 4096);
     staging = gpu.allocate(options.stagingBytes());
-    lane = new CopyLane(gpu, options, direction, staging, memory, gpu.register(memory));
+    lane = new CopyLane(gpu, options, direction, staging, memory, gpu.register(memory), clock);
   }
 
   /** Which way it copies. */

@@ -10,6 +10,7 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Set;
 import java.util.function.Consumer;
+import java.util.function.LongSupplier;
 
 /**
  * The copies of an engine: those that wait for an event, those that are ready, and the batches that
@@ -17,7 +18,10 @@ import java.util.function.Consumer;
  * one. A batch that waits for room on the GPU holds up no other.
  */
 final class CopyLane {
+  private static final int KERNELS_IN_TIME_ENOUGH = 4;
+
   private final Gpu gpu;
+  private final LongSupplier clock;
   private final int depth;
   private final GpuStream kernels;
   private final GpuStream staged;
@@ -30,6 +34,8 @@ final class CopyLane {
   private final ArrayDeque<CopyBatch> launched;
   private final ArrayDeque<Copy> ready;
   private final List<Copy> waiting = new ArrayList<>();
+  private boolean gpuIsBusy;
+  private int kernelsInTime;
   private long readyBytes;
   private int inFlight;
 
@@ -45,8 +51,10 @@ final class CopyLane {
       CopyDirection direction,
       long staging,
       MemorySegment memory,
-      long memoryAddress) {
+      long memoryAddress,
+      LongSupplier clock) {
     this.gpu = gpu;
+    this.clock = clock;
     depth = options.depth();
     free = new ArrayDeque<>(options.slots());
     launched = new ArrayDeque<>(options.slots());
@@ -98,6 +106,7 @@ final class CopyLane {
 
   /** Hands back what is done, and gives the GPU what there is room for. */
   int poll(StrategyTable strategies, Consumer<Copy> finished) {
+    watchKernels();
     int count = reap(finished);
     takeReadyOnes();
     while (!ready.isEmpty() && !free.isEmpty()) {
@@ -140,7 +149,8 @@ final class CopyLane {
   }
 
   private void launch(StrategyTable strategies) {
-    boolean busy = isGpuBusy();
+    // On a busy GPU one staged batch at a time shows whether it still is.
+    boolean busy = gpuIsBusy && hasStagedBatch();
     long backlog = readyBytes;
     CopyStrategy strategy = choose(strategies, ready.element(), backlog, busy);
     CopyBatch batch = free.remove();
@@ -158,16 +168,31 @@ final class CopyLane {
     batch.launch(kernels, staged, direct);
   }
 
-  /**
-   * Whether our kernels get no room beside the engine's. With one that waits that can't be told: it
-   * may have been launched just now.
-   */
-  private boolean isGpuBusy() {
-    int waits = 0;
+  private boolean hasStagedBatch() {
     for (CopyBatch batch : launched) {
-      waits += batch.waitsForKernel() ? 1 : 0;
+      if (batch.isStaged()) {
+        return true;
+      }
     }
-    return waits > 1;
+    return false;
+  }
+
+  /** Whether our kernels find room beside the engine's: one that is late says no, a few say yes. */
+  private void watchKernels() {
+    long now = clock.getAsLong();
+    for (CopyBatch batch : launched) {
+      switch (batch.watchKernel(now)) {
+        case LATE -> {
+          gpuIsBusy = true;
+          kernelsInTime = 0;
+        }
+        case DONE_IN_TIME -> {
+          kernelsInTime++;
+          gpuIsBusy = gpuIsBusy && kernelsInTime < KERNELS_IN_TIME_ENOUGH;
+        }
+        case NOTHING_NEW -> {}
+      }
+    }
   }
 
   private static CopyStrategy choose(

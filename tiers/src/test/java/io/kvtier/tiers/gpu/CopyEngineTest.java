@@ -216,7 +216,7 @@ final class CopyEngineTest {
 
   @ParameterizedTest
   @EnumSource(CopyDirection.class)
-  void poll_kernelsFindNoRoom_goesOnByTheCopyEngines(CopyDirection direction) {
+  void poll_kernelsFindNoRoom_goesOnByTheCopyEnginesUntilTheyDo(CopyDirection direction) {
     FakeGpu gpu = new FakeGpu(1);
     StrategyTable table =
         new StrategyTable(
@@ -224,25 +224,37 @@ final class CopyEngineTest {
                 new StrategyTable.Measured(
                     64, 64, Map.of(CopyStrategy.BATCH, 1.0, CopyStrategy.STAGED, 2.0))),
             0.97);
-    CopyEngine engine = new CopyEngine(gpu, direction, SMALL, table);
-    MemorySegment memory = arena.allocate(64_000, 16);
-    FakeGpu.fill(memory, new Random(1));
+    long[] now = new long[1];
+    CopyEngine engine = new CopyEngine(gpu, direction, SMALL, table, () -> now[0]);
+    MemorySegment memory = arena.allocate(16_000, 16);
     List<Copy> finished = new ArrayList<>();
+
     gpu.holdsKernels = true;
-    for (int i = 0; i < 8; i++) {
-      long at = memory.address() + i * 7400L;
-      assertTrue(engine.submit(copy(at, at + 3700, 3700)));
-      assertTrue(engine.submit(copy(at + 3700, at, 3700)));
-      for (int j = 0; j < 200; j++) {
+    submitSome(engine, memory, 12, now, finished);
+    assertEquals(11, finished.size(), "all but the one that looks whether there is room");
+    assertEquals(1, gpu.kernels);
+
+    gpu.holdsKernels = false;
+    submitSome(engine, memory, 12, new long[1], finished);
+    drain(engine, finished::add);
+    int batches = gpu.batchCopies;
+    submitSome(engine, memory, 12, new long[1], finished);
+    drain(engine, finished::add);
+    assertEquals(batches, gpu.batchCopies, "with room again, nothing goes around the kernel");
+  }
+
+  /**
+   * Copies one after the other, so that each is a batch of its own; time passes with every poll.
+   */
+  private static void submitSome(
+      CopyEngine engine, MemorySegment memory, int count, long[] now, List<Copy> finished) {
+    for (int i = 0; i < count; i++) {
+      assertTrue(engine.submit(copy(memory.address(), memory.address() + 8_000, 64)));
+      for (int j = 0; j < 100; j++) {
         engine.poll(finished::add);
+        now[0] += 10_000;
       }
     }
-    assertTrue(gpu.batchCopies > 0);
-    assertTrue(finished.size() >= 8, "finished: " + finished.size());
-    assertTrue(engine.inFlight() > 0, "those that went to the kernel wait");
-    gpu.holdsKernels = false;
-    drain(engine, finished::add);
-    assertEquals(16, finished.size());
   }
 
   @Test
