@@ -20,11 +20,17 @@ import subprocess
 import sys
 import time
 
-import numpy as np
-import torch
+try:
+    import numpy as np
+    import torch
+except ImportError as e:
+    sys.exit(f"gpu-check needs a Python with torch and NumPy, and {sys.executable} lacks one ({e}): name another in PYTHON3")
 
 HERE = pathlib.Path(__file__).resolve().parent
-LIBCUDA = ctypes.CDLL("libcuda.so.1")
+try:
+    LIBCUDA = ctypes.CDLL("libcuda.so.1")
+except OSError as e:
+    sys.exit(f"gpu-check needs an NVIDIA driver: {e}")
 
 
 def check(code: int) -> None:
@@ -221,7 +227,8 @@ class Check:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.quick = arguments.quick
         self.tuning = arguments.tuning
-        torch.cuda.init()
+        if not torch.cuda.is_available():
+            sys.exit("gpu-check needs a GPU: torch sees none")
         torch.zeros(1, device="cuda")
         self.properties = torch.cuda.get_device_properties(0)
         self.uuid = str(self.properties.uuid)

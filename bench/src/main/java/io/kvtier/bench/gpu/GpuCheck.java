@@ -119,7 +119,6 @@ public final class GpuCheck {
       }
       case "stop" -> stopFlood("flood");
       case "own" -> "ok " + gpu.share(gpu.allocate(1 << 20));
-      case "memory" -> "ok " + gpu.freeBytes();
       default -> "failed unknown command " + verb;
     };
   }

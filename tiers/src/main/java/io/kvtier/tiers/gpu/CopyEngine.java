@@ -14,6 +14,9 @@ import org.jspecify.annotations.Nullable;
  * again while any are in flight. Used by one thread; the engines of both directions may share it,
  * and reach the link's limit both ways only where they don't.
  *
+ * <p>Its shape is that of a {@link io.kvtier.tiers.transfer.Pipeline}: offer, collect, in flight; a
+ * copy's {@link Copy#tag} is for the transfer that it belongs to.
+ *
  * <p>Copies overtake each other. Who needs one before another waits for its end, or gives the
  * second the first's event.
  *

@@ -137,15 +137,6 @@ final class CudaGpu implements Gpu {
   }
 
   @Override
-  public long freeBytes() {
-    bind();
-    long[] free = new long[1];
-    long[] total = new long[1];
-    check(JCudaDriver.cuMemGetInfo(free, total), "cuMemGetInfo");
-    return free[0];
-  }
-
-  @Override
   public long register(MemorySegment host) {
     bind();
     check(calls.register(host), "cuMemHostRegister of " + host.byteSize() + " bytes");

@@ -19,9 +19,6 @@ public interface Gpu extends AutoCloseable {
   /** Gives device memory back. */
   void free(long address);
 
-  /** How much of the device's memory nobody has taken. */
-  long freeBytes();
-
   /**
    * Pins host memory and lets the device reach it.
    *
@@ -105,7 +102,7 @@ public interface Gpu extends AutoCloseable {
   /** Waits until all that is in a stream is done. */
   void synchronize(GpuStream stream);
 
-  /** Ends the use of the device, with all that was not given back. */
+  /** Ends the use of the device, with all that was not given back; it can't be opened again. */
   @Override
   void close();
 }

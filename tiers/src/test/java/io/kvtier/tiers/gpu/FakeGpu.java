@@ -94,11 +94,6 @@ final class FakeGpu implements Gpu, GpuDriver {
   }
 
   @Override
-  public long freeBytes() {
-    return 1 << 30;
-  }
-
-  @Override
   public long register(MemorySegment host) {
     registered.add(host);
     return host.address();
