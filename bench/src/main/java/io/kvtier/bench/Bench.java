@@ -125,6 +125,7 @@ public final class Bench implements Runnable {
           new ObjectLayoutBench(server, report, quick).run();
         }
       }
+      new ObjectDownScenario(Setup.ofProperties(quick)).run(report);
     }
   }
 

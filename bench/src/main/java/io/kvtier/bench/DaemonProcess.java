@@ -52,7 +52,11 @@ final class DaemonProcess implements AutoCloseable {
   }
 
   private Process launch() throws IOException {
-    return new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+    ProcessBuilder builder =
+        new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT);
+    builder.environment().put("AWS_ACCESS_KEY_ID", S3ProxyProcess.IDENTITY);
+    builder.environment().put("AWS_SECRET_ACCESS_KEY", S3ProxyProcess.CREDENTIAL);
+    return builder.start();
   }
 
   private String awaitReady() throws IOException {

@@ -18,8 +18,8 @@ import software.amazon.awssdk.auth.credentials.StaticCredentialsProvider;
 /** s3proxy in a process of its own, its objects in its memory. */
 final class S3ProxyProcess implements AutoCloseable {
   static final String BUCKET = "bench";
-  private static final String IDENTITY = "bench";
-  private static final String CREDENTIAL = "secret";
+  static final String IDENTITY = "bench";
+  static final String CREDENTIAL = "secret";
   private static final long START_NS_MAX = TimeUnit.SECONDS.toNanos(60);
 
   private final Process process;

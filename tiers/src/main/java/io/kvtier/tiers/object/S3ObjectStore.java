@@ -222,20 +222,23 @@ public final class S3ObjectStore implements ObjectStore {
                         : CompletableFuture.completedFuture(before + count)));
   }
 
+  /** One after the other: there are few, and nobody waits. */
   private CompletableFuture<Long> abort(List<MultipartUpload> uploads, long beganBeforeMs) {
-    List<CompletableFuture<Long>> aborts = new ArrayList<>();
+    CompletableFuture<Long> aborted = CompletableFuture.completedFuture(0L);
     for (MultipartUpload upload : uploads) {
       Instant began = upload.initiated();
       if (began != null && began.toEpochMilli() < beganBeforeMs) {
-        aborts.add(
-            client
-                .abortMultipartUpload(request ->
-                    request.bucket(options.bucket()).key(upload.key()).uploadId(upload.uploadId()))
-                .handle((_, thrown) -> counted(thrown)));
+        aborted = aborted.thenCompose(count -> abort(upload).thenApply(one -> count + one));
       }
     }
-    return CompletableFuture.allOf(aborts.toArray(CompletableFuture<?>[]::new))
-        .thenApply(_ -> aborts.stream().mapToLong(CompletableFuture::join).sum());
+    return aborted;
+  }
+
+  private CompletableFuture<Long> abort(MultipartUpload upload) {
+    return client
+        .abortMultipartUpload(request ->
+            request.bucket(options.bucket()).key(upload.key()).uploadId(upload.uploadId()))
+        .handle((_, thrown) -> counted(thrown));
   }
 
   /** What another node ended meanwhile is no error. */
