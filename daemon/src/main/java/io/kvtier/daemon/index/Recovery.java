@@ -5,6 +5,7 @@ import io.kvtier.protocol.Protocol;
 import io.kvtier.tiers.ledger.Ledger;
 import io.kvtier.tiers.ledger.LedgerEntry;
 import io.kvtier.tiers.ledger.LedgerLeg;
+import io.kvtier.tiers.ledger.RowsAhead;
 import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
 import java.lang.foreign.Arena;
@@ -108,15 +109,17 @@ final class Recovery {
       });
       LongQueue untrue = new LongQueue(Integer.MAX_VALUE);
       int of = lane;
-      ledger.forEach((place, entry) -> {
-        int region = Transfer.regionOf(place) * ledgers.size() + of;
-        int block = adopt(tier, entry, region, Transfer.offsetOf(place));
-        if (block == Directory.NONE) {
-          var _ = untrue.offer(place);
-        } else {
-          adopted.add(entry.generation, block);
-        }
-      });
+      RowsAhead.forEach(
+          ledger,
+          (place, entry) -> {
+            int region = Transfer.regionOf(place) * ledgers.size() + of;
+            int block = adopt(tier, entry, region, Transfer.offsetOf(place));
+            if (block == Directory.NONE) {
+              var _ = untrue.offer(place);
+            } else {
+              adopted.add(entry.generation, block);
+            }
+          });
       untrueRows += untrue.size();
       while (untrue.size() > 0) {
         ledger.forget(untrue.poll());
