@@ -132,6 +132,7 @@ build_java() {
     cat "$KVTIER_ROOT/target/build.log" >&2
     die "the Java build failed; its reason is above."
   fi
+  train_daemon
   # The stamp is as old as the start of the build, so an edit made during it counts.
   mv "$KVTIER_ROOT/target/.building" "$KVTIER_ROOT/target/.built"
   if command -v flock >/dev/null 2>&1; then exec 9>&-; fi
@@ -148,6 +149,53 @@ CHRONICLE_FLAGS=(
   -Dchronicle.analytics.disable=true
   -Dchronicle.announcer.disable=true
 )
+
+# Flags of the daemon's JVM: blocks live outside the Java heap, so the simplest collector does.
+# shellcheck disable=SC2034  # used by who sources this
+DAEMON_FLAGS=(
+  --enable-native-access=ALL-UNNAMED
+  --sun-misc-unsafe-memory-access=allow
+  "${CHRONICLE_FLAGS[@]}"
+  -XX:+UseSerialGC
+  -XX:+UseCompactObjectHeaders
+  -XX:+ExitOnOutOfMemoryError
+  -XX:-UsePerfData
+)
+
+# Has the JVM write down what a start of the daemon needs, so that all others are quicker.  It works without, too.
+train_daemon() {
+  local folder cache=$KVTIER_ROOT/target/kvtierd.aot
+  rm -f "$cache"
+  folder=$(mktemp -d) || return 0
+  # The second start finds what the first has left, and is the one that is written down.
+  if train_once "$folder" && train_once "$folder" "-XX:AOTCacheOutput=$folder/kvtierd.aot" && [ -s "$folder/kvtierd.aot" ]; then
+    mv "$folder/kvtierd.aot" "$cache"
+  else
+    say "no cache for quick starts was made; the daemon starts without"
+  fi
+  rm -rf "$folder"
+}
+
+# One start, some work and stop in folder $1; further arguments are JVM flags.
+train_once() {
+  local folder=$1 daemon
+  shift
+  mkdir -p "$folder/ssd"
+  : >"$folder/log"
+  "$JAVA_HOME/bin/java" "${DAEMON_FLAGS[@]}" -Xmx512m "$@" -cp "$(class_path daemon)" io.kvtier.daemon.Kvtierd \
+    --socket "$folder/sock" --set host.bytes=64MiB --set host.keep=0 --set ssd.bytes=256MiB --set "ssd.directory=$folder/ssd" \
+    --set ssd.admission=all --set grpc.port=0 >"$folder/log" 2>&1 </dev/null &
+  daemon=$!
+  for _ in {1..200}; do
+    if grep -q '^kvtierd ready' "$folder/log"; then break; fi
+    kill -0 "$daemon" 2>/dev/null || return 1
+    sleep 0.1
+  done
+  "$JAVA_HOME/bin/java" --enable-native-access=ALL-UNNAMED -XX:TieredStopAtLevel=1 -cp "$(class_path bench)" \
+    io.kvtier.bench.Trainer "$folder/sock" >>"$folder/log" 2>&1 || true
+  kill "$daemon" 2>/dev/null || return 1
+  wait "$daemon" || true
+}
 
 # The class path of a module that has a main class.
 class_path() {
