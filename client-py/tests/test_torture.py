@@ -17,6 +17,7 @@ def test_torture_everyPromiseIsKept(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr
     figures = json.loads(run.stdout.splitlines()[-1])
     assert figures["kills"] == 5
+    assert figures["kills_with_memory"] > 0
     assert figures["acknowledged"] > 0
     assert figures["blocks_hit"] > 0
     assert figures["acknowledged_lost"] == figures["wrong_bytes"] == figures["deleted_back"] == 0

@@ -1,0 +1,120 @@
+"""The daemon that scripts/torture kills."""
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from torture_clients import Broken
+
+from kvtier import Client, Status
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+READY_TIMEOUT_S = 300.0
+
+
+class Daemon:
+    """A daemon of this checkout, with small tiers in a folder of its own."""
+
+    def __init__(self, folder: Path, directories: int, **settings: str) -> None:
+        """Settings are named with two underscores in place of the dot."""
+        self.folder = folder
+        self.socket_path = folder / "kvtier.sock"
+        self.log = folder / "daemon.log"
+        self._directories = [folder / f"ssd{number}" for number in range(directories)]
+        self._process: subprocess.Popen[str] | None = None
+        self.settings = {
+            "host.bytes": "32MiB",
+            "host.slab_bytes": "4MiB",
+            "host.keep": "2min",
+            "host.directory": str(folder / "state"),
+            "ssd.bytes": "384MiB",
+            "ssd.file_bytes": "16MiB",
+            "ssd.directory": ",".join(map(str, self._directories)),
+            "grpc.enabled": "false",
+            "limits.blocks": "32768",
+        }
+        self.settings |= {name.replace("__", "."): value for name, value in settings.items()}
+
+    def spawn(self, **changed: str) -> None:
+        """Begins to start the process."""
+        settings = self.settings | {name.replace("__", "."): value for name, value in changed.items()}
+        for directory in self._directories:
+            directory.mkdir(exist_ok=True)
+        command = [str(REPOSITORY / "scripts" / "kvtierd"), "--socket", str(self.socket_path)]
+        for name, value in settings.items():
+            command += ["--set", f"{name}={value}"]
+        with self.log.open("a") as log:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+
+    def wait_ready(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if select.select([self._process.stdout], [], [], 0.5)[0]:
+                line = self._process.stdout.readline()
+                if line.startswith("kvtierd ready"):
+                    return
+                if not line:
+                    break
+        raise Broken(f"the daemon did not start; its log ends with\n{self.log_end()}")
+
+    def first_answer_s(self, begun: float, client: Client, get: Callable[[], list[Status]]) -> float:
+        """Seconds from a moment until a get is answered, by whatever."""
+        while time.monotonic() - begun < READY_TIMEOUT_S:
+            if client.ping().status is Status.OK and get() != [Status.UNAVAILABLE]:
+                return time.monotonic() - begun
+            if not self.is_alive():
+                raise Broken(f"the daemon did not start; its log ends with\n{self.log_end()}")
+            time.sleep(0.005)
+        raise Broken(f"no answer within {READY_TIMEOUT_S} s; the daemon's log ends with\n{self.log_end()}")
+
+    def log_end(self) -> str:
+        return self.log.read_text()[-3000:] if self.log.exists() else ""
+
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(60)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None
+
+    def keeper(self) -> int | None:
+        """The process that keeps the memory, as the next start would find it."""
+        try:
+            note = (self.folder / "state" / "memory").read_text()
+            return int(dict(line.split("=", 1) for line in note.splitlines() if "=" in line)["keeper"])
+        except (FileNotFoundError, KeyError):
+            return None
+
+    def kill_keeper(self) -> bool:
+        """Takes the memory away; whether there was any. Keepers of starts that were killed may be left: nobody knows of
+        them any more."""
+        keeper = self.keeper()
+        if keeper is None or not self._is_keeper(keeper):
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(keeper, signal.SIGKILL)
+        while self._is_keeper(keeper):
+            time.sleep(0.001)
+        return True
+
+    @staticmethod
+    def _is_keeper(process: int) -> bool:
+        try:
+            return any("memfd:kvtier-slab" in os.readlink(one) for one in Path(f"/proc/{process}/fd").iterdir())
+        except OSError:
+            return False
+
+    def end(self) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.kill()
+        self.kill_keeper()
