@@ -41,6 +41,8 @@ final class SsdScenario {
   private static final int PUT_BLOCK_BYTES = 1 << 20;
   private static final int PUT_BLOCKS = 256;
   private static final int PUT_BATCH = 8;
+  private static final int FIO_DEPTH = 16;
+  private static final long FIO_START_NS = 300_000_000;
 
   private final Setup setup;
   private final Path parent;
@@ -59,7 +61,7 @@ final class SsdScenario {
       for (Size size : SIZES) {
         run(report, size, folder, fio);
       }
-      putsDuringWrites(report, folder);
+      putsDuringWrites(report, folder, fio);
     } finally {
       delete(folder);
     }
@@ -115,8 +117,10 @@ final class SsdScenario {
     into.add(name + "_cpu_s_per_gb", rate.processorSPerGb());
   }
 
-  private void putsDuringWrites(Report report, Path folder) throws Exception {
+  private void putsDuringWrites(Report report, Path folder, Fio fio) throws Exception {
     long slice = setup.sliceNs();
+    // As long as fio takes to begin, and to end.
+    long fioSlice = slice + 2 * FIO_START_NS;
     Rounds rounds;
     try (DaemonProcess daemon = new DaemonProcess(setup.root(), PUT_HOST_BYTES);
         KvtierClient client = daemon.connect();
@@ -140,6 +144,11 @@ final class SsdScenario {
                 }
                 into.add("writes", writes.get().gbps());
                 into.add("alone", copies.put(slice).gbps());
+                Future<Fio.Rate> bare =
+                    background.submit(() -> fio.write(PUT_BLOCK_BYTES, FIO_DEPTH, fioSlice));
+                Thread.sleep(FIO_START_NS / 1_000_000);
+                into.add("beside_fio", copies.put(slice).gbps());
+                into.add("fio_writes", bare.get().gbps());
               });
     }
     report.add(
@@ -149,7 +158,20 @@ final class SsdScenario {
             "GB/s",
             "the same puts without SSD writes",
             rounds.median("alone")));
-    report.add(Row.plain("ssd_write_during_host_puts_gbps", rounds.median("writes"), "GB/s"));
+    report.add(
+        new Row(
+            "host_put_during_fio_writes_gbps",
+            rounds.median("beside_fio"),
+            "GB/s",
+            "the same puts without SSD writes",
+            rounds.median("alone")));
+    report.add(
+        new Row(
+            "ssd_write_during_host_puts_gbps",
+            rounds.median("writes"),
+            "GB/s",
+            "fio's writes beside the same puts",
+            rounds.median("fio_writes")));
   }
 
   static void delete(Path folder) throws IOException {

@@ -42,15 +42,15 @@ final class Trainer {
       }
       for (int batch = 0; batch < BATCHES; batch++) {
         for (int i = 0; i < BATCH; i++) {
-          BenchKeys.put(
-              keyBytes, (long) i * BenchKeys.KEY_BYTES, 1, (long) batch * BATCH + i);
+          BenchKeys.put(keyBytes, (long) i * BenchKeys.KEY_BYTES, 1, (long) batch * BATCH + i);
         }
         var _ = client.blocking().lookup(namespace, keys);
         var _ = client.blocking().put(namespace, keys, blocks);
         var _ = client.blocking().get(namespace, keys, blocks);
       }
       var _ = client.blocking().delete(namespace, keys, Options.DEFAULT);
-      var _ = client.blocking().flush(namespace, Options.DEFAULT.withTimeout(Duration.ofSeconds(30)));
+      var _ =
+          client.blocking().flush(namespace, Options.DEFAULT.withTimeout(Duration.ofSeconds(30)));
     }
   }
 }

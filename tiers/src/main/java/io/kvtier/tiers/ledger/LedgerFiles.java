@@ -1,13 +1,12 @@
 package io.kvtier.tiers.ledger;
 
-import io.kvtier.tiers.rocks.DatabaseFolder;
+import io.kvtier.tiers.files.FolderTree;
+import io.kvtier.tiers.files.LockFile;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
-import java.nio.channels.OverlappingFileLockException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardOpenOption;
 import java.time.Instant;
 import java.time.ZoneOffset;
 import java.time.format.DateTimeFormatter;
@@ -26,25 +25,16 @@ final class LedgerFiles {
    * @param name what the ledger's files in the directory begin with
    */
   static FileChannel lock(Path directory, String name) throws IOException {
-    FileChannel channel;
+    FileChannel lock;
     try {
       Files.createDirectories(directory);
-      channel =
-          FileChannel.open(
-              directory.resolve(name + ".lock"),
-              StandardOpenOption.CREATE,
-              StandardOpenOption.WRITE);
+      lock = LockFile.take(directory.resolve(name + ".lock"));
     } catch (IOException e) {
       throw new IOException("ledger in '" + directory + "' can't be written: " + e, e);
     }
-    try {
-      if (channel.tryLock() != null) {
-        return channel;
-      }
-    } catch (OverlappingFileLockException e) {
-      // Held by this very process: the same answer.
+    if (lock != null) {
+      return lock;
     }
-    channel.close();
     throw new IOException(
         "ledger in '" + directory + "' is in use by another daemon: choose another directory");
   }
@@ -57,7 +47,7 @@ final class LedgerFiles {
     String damaged = name + ".damaged-";
     try (DirectoryStream<Path> earlier = Files.newDirectoryStream(directory, damaged + "*")) {
       for (Path old : earlier) {
-        DatabaseFolder.remove(old);
+        FolderTree.remove(old);
       }
     }
     Path aside = directory.resolve(damaged + TIME.format(Instant.now()));

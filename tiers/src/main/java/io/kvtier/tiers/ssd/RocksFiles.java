@@ -1,6 +1,6 @@
 package io.kvtier.tiers.ssd;
 
-import io.kvtier.tiers.rocks.DatabaseFolder;
+import io.kvtier.tiers.files.FolderTree;
 import io.kvtier.tiers.rocks.RocksLibrary;
 import java.io.File;
 import java.io.IOException;
@@ -251,7 +251,7 @@ final class RocksFiles implements AutoCloseable {
     if (!Files.isRegularFile(path.resolve("CURRENT"), LinkOption.NOFOLLOW_LINKS)) {
       return;
     }
-    DatabaseFolder.remove(path);
+    FolderTree.remove(path);
   }
 
   static IOException failure(Path directory, String what, RocksDBException cause) {

@@ -1,4 +1,4 @@
-package io.kvtier.tiers.rocks;
+package io.kvtier.tiers.files;
 
 import java.io.IOException;
 import java.nio.file.FileVisitResult;
@@ -8,9 +8,9 @@ import java.nio.file.SimpleFileVisitor;
 import java.nio.file.attribute.BasicFileAttributes;
 import org.jspecify.annotations.Nullable;
 
-/** A database's folder, which nobody has open. */
-public final class DatabaseFolder {
-  private DatabaseFolder() {}
+/** A folder with all that is in it. */
+public final class FolderTree {
+  private FolderTree() {}
 
   /** Removes a folder with all that is in it; follows no links. A file is removed, too. */
   public static void remove(Path tree) throws IOException {

@@ -1,0 +1,3 @@
+/** What several tiers do with files alike. */
+@org.jspecify.annotations.NullMarked
+package io.kvtier.tiers.files;
