@@ -54,6 +54,9 @@ public final class Directory implements AutoCloseable {
   /** The block was deleted while it was on its way to an object, which is to go, too. */
   static final int FLAG_DELETED = 128;
 
+  /** The object store will not have the block, however often it is asked. */
+  static final int FLAG_REFUSED = 256;
+
   /** Hears of everything that decides whether a copy could leave its tier. */
   @FunctionalInterface
   interface Watcher {

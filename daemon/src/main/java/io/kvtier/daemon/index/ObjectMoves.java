@@ -131,7 +131,8 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
 
   @Override
   public boolean lacks(int block) {
-    return !directory.has(Directory.FLAG_OBJECT | Directory.FLAG_UPLOADING, block);
+    return !directory.has(
+        Directory.FLAG_OBJECT | Directory.FLAG_UPLOADING | Directory.FLAG_REFUSED, block);
   }
 
   @Override
@@ -242,6 +243,8 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
       directory.set(Directory.FLAG_OBJECT, block, directory.isLinked(block));
     } else if (status != Status.CORRUPT) {
       counters.add(Counter.OBJECT_ERRORS, 1);
+      // Asked again at every eviction, it would stand in the way of others for ever.
+      directory.set(Directory.FLAG_REFUSED, block, status == Status.DENIED);
     }
   }
 

@@ -135,6 +135,10 @@ final class Scans {
   /** The same of the object tier. */
   private boolean flushToObject(Operation operation, int block) {
     ObjectMoves objects = store.objectMoves();
+    if (directory.has(Directory.FLAG_REFUSED, block)) {
+      operation.outcome = Status.IO_ERROR;
+      return true;
+    }
     if (objects.lacks(block) && !objects.start(block)) {
       if (objects.mayStartSoon()) {
         return false;

@@ -100,7 +100,10 @@ final class SimulatedObjects implements Leg, ObjectStore {
               transfer.parent));
     }
     boolean lies = planted == Simulation.Planted.OBJECT_ERROR_COUNTS_AS_STORED;
-    return fails && !lies ? Status.IO_ERROR : Status.OK;
+    if (fails && !lies) {
+      return random.nextInt(3) == 0 ? Status.DENIED : Status.IO_ERROR;
+    }
+    return Status.OK;
   }
 
   private static long[] words(byte[] key) {
