@@ -407,6 +407,33 @@ def test_gc_holdsTheCap_andDuCounts(nodes: list[Node]) -> None:
     assert "namespace" in a.kvtier("object", "du").stdout
 
 
+def test_putAgainAfterGc_isKept(nodes: list[Node]) -> None:
+    a = nodes[0].start(object__bytes="1MiB", object__gc_grace="1ms", object__admission="evicted")
+    a.put(range(BLOCKS))
+    assert a.found(range(BLOCKS)) == list(range(BLOCKS))
+    time.sleep(1.1)  # the store tells times in seconds
+    assert a.kvtier("object", "gc").returncode == 0
+    dropped = a.count("dropped")
+    gone = [number for number in range(BLOCKS) if number not in a.found(range(number, number + 1))]
+    assert len(gone) > 100
+    for number in gone[:100]:
+        a.put(range(number, number + 1))
+    assert a.count("dropped") == dropped
+    assert [number for number in gone[:100] if a.found(range(number, number + 1)) == []] == []
+
+
+def test_anotherStore_nothingIsRememberedOfTheFirst(folder: Path, nodes: list[Node]) -> None:
+    settings = {"object__store": "folder", "object__folder": str(folder / "first")}
+    a = nodes[0].start(**settings)
+    a.put(range(20))
+    a.await_stored(20)
+    time.sleep(1)
+    a.restart(**{**settings, "object__folder": str(folder / "second")})
+    assert eventually(lambda: a.namespace.lookup([key(0)]).statuses == [Status.MISS])
+    a.put(range(20))
+    a.await_stored(20)
+
+
 def test_verify_findsTheDamagedObject(nodes: list[Node], server: S3Server) -> None:
     a = nodes[0].start()
     a.put(range(10))

@@ -68,10 +68,17 @@ final class ObjectTier implements AutoCloseable {
   private static @Nullable ObjectStore store(ObjectConfig config) throws IOException {
     return switch (config.place()) {
       case ObjectPlace.None _ -> null;
-      case ObjectPlace.Folder(Path path) ->
-          new FolderObjectStore(path, config.pipeline().callsMax());
+      case ObjectPlace.Folder(Path path) -> folder(path, config.pipeline().callsMax());
       case ObjectPlace.S3(var options) -> new S3ObjectStore(options);
     };
+  }
+
+  private static ObjectStore folder(Path path, int threads) throws IOException {
+    try {
+      return new FolderObjectStore(path, threads);
+    } catch (IOException e) {
+      throw new IOException("object.folder '" + path + "' can't be used: " + e, e);
+    }
   }
 
   private ObjectParts open(
@@ -91,7 +98,7 @@ final class ObjectTier implements AutoCloseable {
             config.absentNs(),
             config.probes(),
             config.probeTimeoutNs(),
-            ledger(config, defect));
+            ledger(config, store, defect));
     ObjectPipeline pipeline =
         keep(
             new ObjectPipeline(
@@ -113,6 +120,7 @@ final class ObjectTier implements AutoCloseable {
         deletions,
         config.admission(),
         config.spillBytes(),
+        janitor::collections,
         uses == null ? null : uses::used,
         new ObjectOperator(janitor),
         bell,
@@ -129,19 +137,26 @@ final class ObjectTier implements AutoCloseable {
     return new ObjectCipher(keys, encryption.readsUnencrypted());
   }
 
-  private @Nullable PresenceLedger ledger(ObjectConfig config, Consumer<Throwable> defect)
-      throws IOException {
+  private @Nullable PresenceLedger ledger(
+      ObjectConfig config, ObjectStore store, Consumer<Throwable> defect) throws IOException {
     if (config.ledgerBytes() == 0) {
       return null;
     }
-    Files.createDirectories(config.directory());
-    PresenceLedger ledger =
-        keep(
-            new PresenceLedger(
-                config.directory(),
-                config.ledgerBytes(),
-                TimeUnit.NANOSECONDS.toMillis(config.ledgerAgeNs()),
-                defect));
+    // What is in one store says nothing of another.
+    Path folder = config.directory().resolve("store-" + shortHash(store.describe()));
+    PresenceLedger ledger;
+    try {
+      Files.createDirectories(folder);
+      ledger =
+          keep(
+              new PresenceLedger(
+                  folder,
+                  config.ledgerBytes(),
+                  TimeUnit.NANOSECONDS.toMillis(config.ledgerAgeNs()),
+                  defect));
+    } catch (IOException e) {
+      throw new IOException("object.directory '" + config.directory() + "' can't be used: " + e, e);
+    }
     if (!ledger.openingReport().isEmpty()) {
       LOG.warn("{}", ledger.openingReport());
     }
@@ -178,11 +193,11 @@ final class ObjectTier implements AutoCloseable {
   private static String nodeOf(Path socket) throws IOException {
     String host = Files.readString(Path.of("/proc/sys/kernel/hostname")).strip();
     String path = socket.toAbsolutePath().normalize().toString();
-    UUID instance = UUID.nameUUIDFromBytes(path.getBytes(StandardCharsets.UTF_8));
-    return "n-"
-        + host.replaceAll("[^A-Za-z0-9._-]", "_")
-        + '-'
-        + instance.toString().substring(0, 8);
+    return "n-" + host.replaceAll("[^A-Za-z0-9._-]", "_") + '-' + shortHash(path);
+  }
+
+  private static String shortHash(String text) {
+    return UUID.nameUUIDFromBytes(text.getBytes(StandardCharsets.UTF_8)).toString().substring(0, 8);
   }
 
   /** Says in the log whether the store answers. */

@@ -55,6 +55,7 @@ final class ObjectLine {
   private final ArrayDeque<String> owed = new ArrayDeque<>();
   private int probing;
   private int promised;
+  private long collections;
 
   /**
    * Nothing is known yet.
@@ -126,11 +127,6 @@ final class ObjectLine {
           "there is no object tier: object.store is none in the configuration");
     }
     return parts.operator().run(words);
-  }
-
-  /** What is known of a block. */
-  Presence presence(int block) {
-    return parts == null ? Presence.ABSENT : parts.presence().lookup(keyOf(block));
   }
 
   /** What is known of the block whose key was sought last. */
@@ -319,6 +315,19 @@ final class ObjectLine {
     if (!clearing.begun) {
       clearings.remove(clearing);
     }
+  }
+
+  /**
+   * Whether objects were deleted since this was asked last, by an operator or for the cap: nothing
+   * that was known to be there is known to be there any longer.
+   */
+  boolean isCollected() {
+    if (parts == null || parts.collections().getAsLong() == collections) {
+      return false;
+    }
+    collections = parts.collections().getAsLong();
+    parts.presence().forgetAll();
+    return true;
   }
 
   /** Goes on with what is to go. */

@@ -15,7 +15,12 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
   private final TierLine host;
   private final TierLine ssd;
   private final Counters counters;
+  private static final int DOUBTS_PER_ROUND = 4096;
+
   private final Ingestion ingestion;
+
+  // The next block whose object may have been deleted by others; far behind the last: none.
+  private int doubtFrom = Integer.MAX_VALUE - DOUBTS_PER_ROUND;
 
   ObjectMoves(BlockStore store, ObjectLine objects, IndexAgent.Context context) {
     this.store = store;
@@ -150,13 +155,29 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
     return objects.takesStores();
   }
 
-  /** A block came into the host tier. */
+  /**
+   * A block came into the host tier. What is said to be an object already is offered all the same:
+   * who said so may be mistaken, and who accepts a block must not lose it for that.
+   */
   void inserted(int block) {
-    if (isConfigured() && lacks(block) && objects.presence(block) == Presence.PRESENT) {
-      // Stored by an earlier start of the daemon, or by another node.
-      directory.set(Directory.FLAG_OBJECT, block, !objects.isGoing(block));
-    }
     ingestion.inserted(block);
+  }
+
+  /** Goes on with what waits, and with doubts. */
+  void advance() {
+    ingestion.advance();
+    if (objects.isCollected()) {
+      doubtFrom = 0;
+    }
+    int end = Math.min(directory.highWater(), doubtFrom + DOUBTS_PER_ROUND);
+    for (; doubtFrom < end; doubtFrom++) {
+      if (directory.isUsed(doubtFrom)) {
+        directory.set(Directory.FLAG_OBJECT, doubtFrom, false);
+      }
+    }
+    if (doubtFrom >= directory.highWater()) {
+      doubtFrom = Integer.MAX_VALUE - DOUBTS_PER_ROUND;
+    }
   }
 
   /** Whether a block that falls out of the tiers above should be an object before. */

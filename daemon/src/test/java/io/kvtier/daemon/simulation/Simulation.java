@@ -126,6 +126,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private long nowNs = 1_000_000_000L;
   private long nextSession = 1;
   private long crashes;
+  private long collections;
   private long lostBefore;
   private long demotions;
   private long promotions;
@@ -350,6 +351,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         objects.deletions(this::nowNs),
         List.of("all", "hot", "evicted", "frequency").get(random.nextInt(4)),
         random.nextInt(4 * PAGE * 16),
+        () -> weather.nextInt(5_000) == 0 ? ++collections : collections,
         random.nextBoolean() ? null : key -> {},
         words -> "",
         () -> {},

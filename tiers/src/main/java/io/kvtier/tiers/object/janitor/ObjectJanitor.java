@@ -3,6 +3,7 @@ package io.kvtier.tiers.object.janitor;
 import io.kvtier.tiers.object.ObjectCipher;
 import io.kvtier.tiers.object.ObjectStore;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -112,6 +113,7 @@ public final class ObjectJanitor implements AutoCloseable {
   private final Object lock = new Object();
   private @Nullable Running running;
   private boolean closed;
+  private final AtomicLong collections = new AtomicLong();
   private volatile JanitorReport report;
 
   /**
@@ -200,6 +202,9 @@ public final class ObjectJanitor implements AutoCloseable {
         reason,
         last.amount(JanitorCount.DELETED),
         last.amount(JanitorCount.LEFT));
+    if (last.amount(JanitorCount.DELETED).objects() > 0) {
+      collections.incrementAndGet();
+    }
     synchronized (lock) {
       report = last;
       running = null;
@@ -253,6 +258,11 @@ public final class ObjectJanitor implements AutoCloseable {
         TimeUnit.NANOSECONDS.toMillis(clock.nanoTime() - beginNs),
         calls.made(),
         options.capBytes());
+  }
+
+  /** How many tasks have deleted blocks so far; from any thread. */
+  public long collections() {
+    return collections.get();
   }
 
   /** How far the task under way is, or how the last one ended. */
