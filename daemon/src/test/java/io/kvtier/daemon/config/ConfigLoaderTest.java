@@ -52,7 +52,7 @@ class ConfigLoaderTest {
         "host.bytes=1GB | unknown unit 'GB', the units are B, KiB, MiB, GiB and TiB; did you mean 1GiB?",
         "copy.inline_bytes=32k | did you mean 32KiB?",
         "host.bytes=10MiB | a multiple of host.slab_bytes (64 MiB), such as 64MiB",
-        "bytes=1GiB | did you mean 'host.bytes' or 'ssd.bytes'?",
+        "bytes=1GiB | did you mean 'host.bytes' or 'ssd.bytes' or 'object.bytes'?",
         "host=1GiB | is a section: expected one of its keys, such as 'host.bytes'",
         "grpc.enabled=yes | expected true or false; did you mean true?",
         "limits.deadline=1h | at most limits.deadline_max",
