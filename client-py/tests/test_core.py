@@ -1,5 +1,6 @@
 """The C core against memory that the test writes itself: encodings, bounds, and a peer that lies."""
 
+import ctypes
 import mmap
 import os
 import random
@@ -420,6 +421,14 @@ def test_gather_outsideTheSlab_raises(peer: Peer, offset: int, length: int) -> N
         _core.gather(peer.session(), {0: slab}, body, 0, bytearray(4096), 4096, 1 << 62, False)
     with pytest.raises(SessionError):
         _core.scatter({0: slab}, body, 0, bytes(4096), 4096)
+
+
+
+def test_slab_isMappedWhereAHugePageOfTheFileBegins() -> None:
+    size = (2 << 20) + 4096
+    slabs = [_core.Slab(_memory(size), size, True) for _ in range(8)]
+    for slab in slabs:
+        assert ctypes.addressof(ctypes.c_char.from_buffer(slab)) % (2 << 20) == 0
 
 
 def test_scatter_readOnlySlab_raises() -> None:

@@ -68,13 +68,19 @@ final class ObjectCommand extends DaemonCommand {
     } else {
       show(report);
     }
-    return switch (report.getString("state", "")) {
-      case "failed", "out_of_time", "cancelled" -> Failure.NEGATIVE;
-      default ->
-          report.get("corrupt") instanceof JsonObject found && !isLook
-              ? found.getLong("objects", 0) > 0 ? Failure.NEGATIVE : 0
-              : 0;
-    };
+    return isLook || isWell(report) ? 0 : Failure.NEGATIVE;
+  }
+
+  /** Whether the task came to its end, and found nothing damaged. */
+  private static boolean isWell(JsonObject report) {
+    boolean ended =
+        switch (report.getString("state", "")) {
+          case "failed", "out_of_time", "cancelled" -> false;
+          default -> true;
+        };
+    boolean damaged =
+        report.get("corrupt") instanceof JsonObject found && found.getLong("objects", 0) > 0;
+    return ended && !damaged;
   }
 
   private String begin(KvtierClient client) {

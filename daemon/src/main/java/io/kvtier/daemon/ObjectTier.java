@@ -24,9 +24,12 @@ import java.nio.file.Path;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Queue;
 import java.util.UUID;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
@@ -107,7 +110,14 @@ final class ObjectTier implements AutoCloseable {
         keep(new ObjectDeletions("kvtier-object-deletions", store, bell, defect));
     String node = config.node().isEmpty() ? nodeOf(socket) : config.node();
     UseLog uses = uses(config, store, node);
-    ObjectJanitor janitor = keep(new ObjectJanitor(store, node, janitorOptions(config), cipher));
+    Queue<List<String>> collected = new ConcurrentLinkedQueue<>();
+    Consumer<List<String>> deletionsOfJanitor =
+        names -> {
+          collected.add(names);
+          bell.run();
+        };
+    ObjectJanitor janitor =
+        keep(new ObjectJanitor(store, node, janitorOptions(config), cipher, deletionsOfJanitor));
     if (config.bytes() > 0) {
       keep(new Collector(janitor, config.care().everyNs()));
     }
@@ -120,7 +130,7 @@ final class ObjectTier implements AutoCloseable {
         deletions,
         config.admission(),
         config.spillBytes(),
-        janitor::collections,
+        collected::poll,
         uses == null ? null : uses::used,
         new ObjectOperator(janitor),
         bell,

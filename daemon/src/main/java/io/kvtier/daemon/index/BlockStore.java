@@ -310,7 +310,9 @@ final class BlockStore implements Mover.Listener {
     host.becomeResident(block);
     directory.clearHits(block);
     ingestion.inserted(block);
-    objectMoves.inserted(block);
+    // Also what is said to be an object: who accepts a block must not lose it for a mistake in
+    // that.
+    objectMoves.ingestion().inserted(block);
     counters.add(Counter.HOST_WRITTEN_BYTES, length);
     listener.onHostSettled(block, Status.OK);
   }
@@ -835,7 +837,7 @@ final class BlockStore implements Mover.Listener {
     }
     budget.advance(nowNs);
     ingestion.advance();
-    objectMoves.advance();
+    objectMoves.ingestion().advance();
     objects.advance();
     host.drain(evictFromHost);
     ssd.drain(evictFromSsd);

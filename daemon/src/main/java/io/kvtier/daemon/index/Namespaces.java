@@ -41,6 +41,7 @@ final class Namespaces {
 
   private final List<Namespace> byId = new ArrayList<>();
   private final Map<String, Namespace> byName = new HashMap<>();
+  private final Map<Long, Namespace> byFirstHalf = new HashMap<>();
 
   @Nullable Namespace byId(int id) {
     return id >= 0 && id < byId.size() ? byId.get(id) : null;
@@ -53,6 +54,12 @@ final class Namespaces {
 
   @Nullable Namespace byName(String name) {
     return byName.get(name);
+  }
+
+  /** The namespace with a fingerprint, as it is stored with blocks. */
+  @Nullable Namespace byFingerprint(long high, long low) {
+    Namespace namespace = byFirstHalf.get(high);
+    return namespace != null && namespace.low() == low ? namespace : null;
   }
 
   int size() {
@@ -76,6 +83,7 @@ final class Namespaces {
             ssdClass);
     byId.add(namespace);
     byName.put(name, namespace);
+    byFirstHalf.put(namespace.high(), namespace);
     return namespace;
   }
 

@@ -4,6 +4,10 @@ import io.kvtier.protocol.Protocol;
 import io.kvtier.tiers.object.ObjectKey;
 import io.kvtier.tiers.object.ObjectNames;
 import io.kvtier.tiers.object.PresenceCache.Presence;
+import io.kvtier.tiers.transfer.Transfer;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
@@ -55,7 +59,9 @@ final class ObjectLine {
   private final ArrayDeque<String> owed = new ArrayDeque<>();
   private int probing;
   private int promised;
-  private long collections;
+  private final Transfer named = new Transfer(0);
+  private final MemorySegment namedKey =
+      Arena.ofAuto().allocate(Protocol.KEY_BYTES_MAX, Long.BYTES);
 
   /**
    * Nothing is known yet.
@@ -209,6 +215,9 @@ final class ObjectLine {
       return true;
     }
     if (directory.has(Directory.FLAG_UPLOADING, block)) {
+      if (promised + owed.size() >= OWED_MAX) {
+        return false;
+      }
       directory.set(Directory.FLAG_DELETED, block, true);
       promised++;
       return true;
@@ -249,7 +258,7 @@ final class ObjectLine {
     if (directory.has(Directory.FLAG_DELETED, block)) {
       directory.set(Directory.FLAG_DELETED, block, false);
       promised--;
-      if (!delete(nameOf(block), keyOf(block)) && owed.size() < OWED_MAX) {
+      if (!delete(nameOf(block), keyOf(block))) {
         owed.add(nameOf(block));
       }
     }
@@ -317,22 +326,35 @@ final class ObjectLine {
     }
   }
 
-  /**
-   * Whether objects were deleted since this was asked last, by an operator or for the cap: nothing
-   * that was known to be there is known to be there any longer.
-   */
-  boolean isCollected() {
-    if (parts == null || parts.collections().getAsLong() == collections) {
-      return false;
+  /** What an operator, or the cap, has deleted is there no longer: blocks must not rely on it. */
+  private void learnOf(List<String> names, ObjectParts present) {
+    for (String name : names) {
+      if (!ObjectNames.readBlock(name, named)) {
+        continue;
+      }
+      present.presence().absent(ObjectKey.of(named));
+      Namespaces.Namespace namespace =
+          namespaces.byFingerprint(named.namespaceHigh, named.namespaceLow);
+      if (namespace != null) {
+        MemorySegment.copy(named.key, 0, namedKey, ValueLayout.JAVA_BYTE, 0, named.key.length);
+        int block = directory.find(namespace.id(), named.group, named.keyBytes, namedKey, 0);
+        if (block != Directory.NONE) {
+          directory.set(Directory.FLAG_OBJECT, block, false);
+        }
+      }
     }
-    collections = parts.collections().getAsLong();
-    parts.presence().forgetAll();
-    return true;
   }
 
-  /** Goes on with what is to go. */
+  /** Goes on with what is to go, and hears of what has gone. */
   void advance() {
-    if (parts == null || (owed.isEmpty() && clearings.isEmpty())) {
+    if (parts == null) {
+      return;
+    }
+    List<String> collected = parts.collected().get();
+    if (collected != null) {
+      learnOf(collected, parts);
+    }
+    if (owed.isEmpty() && clearings.isEmpty()) {
       return;
     }
     while (!owed.isEmpty() && parts.deletions().delete(owed.element())) {

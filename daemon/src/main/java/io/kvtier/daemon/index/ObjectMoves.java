@@ -15,12 +15,8 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
   private final TierLine host;
   private final TierLine ssd;
   private final Counters counters;
-  private static final int DOUBTS_PER_ROUND = 4096;
-
   private final Ingestion ingestion;
-
-  // The next block whose object may have been deleted by others; far behind the last: none.
-  private int doubtFrom = Integer.MAX_VALUE - DOUBTS_PER_ROUND;
+  private final ObjectLine.Finder finder = this::found;
 
   ObjectMoves(BlockStore store, ObjectLine objects, IndexAgent.Context context) {
     this.store = store;
@@ -74,7 +70,7 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
 
   /** Settles what was found out; returns how much that was. */
   int collect() {
-    return objects.collect(this::found);
+    return objects.collect(finder);
   }
 
   private void found(int block, int priority, boolean prefetch, Presence presence) {
@@ -155,31 +151,6 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
     return objects.takesStores();
   }
 
-  /**
-   * A block came into the host tier. What is said to be an object already is offered all the same:
-   * who said so may be mistaken, and who accepts a block must not lose it for that.
-   */
-  void inserted(int block) {
-    ingestion.inserted(block);
-  }
-
-  /** Goes on with what waits, and with doubts. */
-  void advance() {
-    ingestion.advance();
-    if (objects.isCollected()) {
-      doubtFrom = 0;
-    }
-    int end = Math.min(directory.highWater(), doubtFrom + DOUBTS_PER_ROUND);
-    for (; doubtFrom < end; doubtFrom++) {
-      if (directory.isUsed(doubtFrom)) {
-        directory.set(Directory.FLAG_OBJECT, doubtFrom, false);
-      }
-    }
-    if (doubtFrom >= directory.highWater()) {
-      doubtFrom = Integer.MAX_VALUE - DOUBTS_PER_ROUND;
-    }
-  }
-
   /** Whether a block that falls out of the tiers above should be an object before. */
   boolean wantsEvicted(int block) {
     return isConfigured()
@@ -196,26 +167,23 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
    * @return false when that can't be started now
    */
   boolean startUpload(int block, boolean evict) {
-    if (!objects.takesStores()
-        || !store.mover().canUpload()
-        || objects.isGoing(block)
-        || !store.mover().upload(block, evict)) {
-      return false;
-    }
-    directory.set(Directory.FLAG_UPLOADING, block, true);
-    return true;
+    return mayStore(block) && begun(block, store.mover().upload(block, evict));
   }
 
   /** The same of a block that is only on SSD. */
   boolean startSpill(int block) {
-    if (!objects.takesStores()
-        || !store.mover().canUpload()
-        || objects.isGoing(block)
-        || !store.mover().spill(block)) {
-      return false;
+    return mayStore(block) && begun(block, store.mover().spill(block));
+  }
+
+  private boolean mayStore(int block) {
+    return objects.takesStores() && !objects.isGoing(block);
+  }
+
+  private boolean begun(int block, boolean isBegun) {
+    if (isBegun) {
+      directory.set(Directory.FLAG_UPLOADING, block, true);
     }
-    directory.set(Directory.FLAG_UPLOADING, block, true);
-    return true;
+    return isBegun;
   }
 
   @Override

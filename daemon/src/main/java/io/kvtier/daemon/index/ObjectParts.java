@@ -8,7 +8,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
-import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
@@ -23,7 +22,8 @@ import org.jspecify.annotations.Nullable;
  * @param deletions what is to go
  * @param admission which blocks are stored, and when
  * @param spillBytes memory for blocks on their way from SSD
- * @param collections how often objects were deleted that the index does not know of
+ * @param collected names of objects that are deleted without the index's doing, by this node: a
+ *     page at a time, before they are and after; null when there are none for now
  * @param uses told what is used; null for nobody
  * @param operator does what an operator wants done with the store
  * @param bell wakes the index
@@ -38,7 +38,7 @@ public record ObjectParts(
     Deletions deletions,
     String admission,
     long spillBytes,
-    LongSupplier collections,
+    Supplier<@Nullable List<String>> collected,
     @Nullable Consumer<ObjectKey> uses,
     Operator operator,
     Runnable bell,

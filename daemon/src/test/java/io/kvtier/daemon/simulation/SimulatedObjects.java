@@ -13,13 +13,16 @@ import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.function.LongSupplier;
+import org.jspecify.annotations.Nullable;
 
 /** A store of objects in simulated time: what is in it outlives the daemon. */
 final class SimulatedObjects implements Leg, ObjectStore {
@@ -65,6 +68,29 @@ final class SimulatedObjects implements Leg, ObjectStore {
 
   boolean has(Oracle.Key key) {
     return objects.values().stream().anyMatch(one -> one.key.equals(key));
+  }
+
+  /**
+   * Deletes an object for the cap.
+   *
+   * @param elsewhere the keys of blocks that are not lost by that; mostly one of those
+   * @param silently a planted bug: nobody hears of it
+   * @return its name, or null
+   */
+  @Nullable List<String> collect(
+      SplittableRandom chance, Set<Oracle.Key> elsewhere, boolean silently) {
+    List<String> names = new ArrayList<>(objects.keySet());
+    if (silently || chance.nextInt(8) != 0) {
+      names.removeIf(name -> !elsewhere.contains(Objects.requireNonNull(objects.get(name)).key));
+    }
+    if (names.isEmpty()) {
+      return null;
+    }
+    names.sort(null);
+    String name = names.get(chance.nextInt(names.size()));
+    Stored gone = objects.remove(name);
+    isLossy |= gone != null && !elsewhere.contains(gone.key);
+    return silently ? null : List.of(name);
   }
 
   @Override

@@ -66,12 +66,15 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     /** Bytes of objects are taken as they come. */
     OBJECT_LOADED_WITHOUT_VERIFYING,
     /** The object of what is deleted stays. */
-    OBJECT_NOT_DELETED;
+    OBJECT_NOT_DELETED,
+    /** The index does not hear that objects were deleted for the cap. */
+    COLLECTED_WITHOUT_A_WORD;
 
     boolean isOfObjects() {
       return this == OBJECT_ERROR_COUNTS_AS_STORED
           || this == OBJECT_LOADED_WITHOUT_VERIFYING
-          || this == OBJECT_NOT_DELETED;
+          || this == OBJECT_NOT_DELETED
+          || this == COLLECTED_WITHOUT_A_WORD;
     }
   }
 
@@ -126,7 +129,6 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private long nowNs = 1_000_000_000L;
   private long nextSession = 1;
   private long crashes;
-  private long collections;
   private long lostBefore;
   private long demotions;
   private long promotions;
@@ -197,7 +199,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           FORGOTTEN_TOO_EARLY,
           OBJECT_ERROR_COUNTS_AS_STORED,
           OBJECT_LOADED_WITHOUT_VERIFYING,
-          OBJECT_NOT_DELETED ->
+          OBJECT_NOT_DELETED,
+          COLLECTED_WITHOUT_A_WORD ->
           SimulatedDevice.Faults.NONE;
       case NONE, PUBLISH_BEFORE_CHECKSUM, ADOPT_WITHOUT_VERIFYING ->
           faulty
@@ -234,7 +237,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           READ_ERROR_COUNTS_AS_LOADED,
           WRITE_ERROR_COUNTS_AS_STORED,
           FULL_DEVICE_COUNTS_AS_STORED,
-          OBJECT_LOADED_WITHOUT_VERIFYING ->
+          OBJECT_LOADED_WITHOUT_VERIFYING,
+          COLLECTED_WITHOUT_A_WORD ->
           STEPS * STEPS;
       case FULL_LEDGER_COUNTS_AS_WRITTEN,
           ACKNOWLEDGE_BEFORE_LEDGER,
@@ -326,6 +330,13 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     agent.recover(ledgers, nowNs);
   }
 
+  /** An object is deleted for the cap: a block that stands on SSD must not be lost by that. */
+  private @Nullable List<String> collect(SplittableRandom chance) {
+    return objects == null
+        ? null
+        : objects.collect(chance, resident(false), planted == Planted.COLLECTED_WITHOUT_A_WORD);
+  }
+
   private @Nullable ObjectParts objectParts() {
     if (objects == null) {
       return null;
@@ -346,12 +357,13 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
             1 + random.nextInt(1_000_000_000),
             1 + random.nextInt(64),
             1_000_000_000,
+            null,
             this::nowNs,
             Runnable::run),
         objects.deletions(this::nowNs),
         List.of("all", "hot", "evicted", "frequency").get(random.nextInt(4)),
         random.nextInt(4 * PAGE * 16),
-        () -> weather.nextInt(5_000) == 0 ? ++collections : collections,
+        () -> weather.nextInt(200) == 0 ? collect(weather) : null,
         random.nextBoolean() ? null : key -> {},
         words -> "",
         () -> {},

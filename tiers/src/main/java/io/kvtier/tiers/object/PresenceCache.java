@@ -71,17 +71,6 @@ public final class PresenceCache {
   private int underWay;
   private boolean beginning;
 
-  /** Without a ledger: knows nothing, and forgets with the process. */
-  public PresenceCache(
-      ObjectStore store,
-      long bytesMax,
-      long presentNs,
-      long absentNs,
-      int probesMax,
-      long probeTimeoutNs) {
-    this(store, bytesMax, presentNs, absentNs, probesMax, probeTimeoutNs, null);
-  }
-
   /**
    * Knows nothing yet.
    *
@@ -113,18 +102,6 @@ public final class PresenceCache {
 
   /** With a clock of one's own, and an executor for what the cache does beside. */
   public PresenceCache(
-      ObjectStore store,
-      long bytesMax,
-      long presentNs,
-      long absentNs,
-      int probesMax,
-      long probeTimeoutNs,
-      Ticker ticker,
-      Executor executor) {
-    this(store, bytesMax, presentNs, absentNs, probesMax, probeTimeoutNs, null, ticker, executor);
-  }
-
-  PresenceCache(
       ObjectStore store,
       long bytesMax,
       long presentNs,

@@ -54,6 +54,15 @@ class HugePagesTest {
     }
   }
 
+  @Test
+  void mapping_beginsWhereAHugePageOfTheFileDoes() throws IOException {
+    try (SlabStore slabs = new SlabStore(8, SharedMemory.HUGE_PAGE_BYTES + 4096)) {
+      for (int slab = 0; slab < slabs.slabs(); slab++) {
+        assertEquals(0, slabs.mapping(slab).address() % SharedMemory.HUGE_PAGE_BYTES);
+      }
+    }
+  }
+
   private static void fill(MemorySegment memory, long seed) {
     for (long at = 0; at < memory.byteSize(); at += 4096) {
       memory.set(ValueLayout.JAVA_LONG, at, seed * 31 + at);

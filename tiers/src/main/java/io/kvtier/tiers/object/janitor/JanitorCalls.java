@@ -8,6 +8,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.ref.Reference;
 import java.util.List;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
 import java.util.function.LongFunction;
 import org.jspecify.annotations.Nullable;
 
@@ -23,8 +24,9 @@ final class JanitorCalls {
    * @param restNs from the begin of a call to that of the next
    * @param timeoutNs of one call
    * @param tries of one call, the first included
+   * @param deletions told of the names of what is deleted, before it is and after
    */
-  record Bounds(long restNs, long timeoutNs, int tries) {}
+  record Bounds(long restNs, long timeoutNs, int tries, Consumer<List<String>> deletions) {}
 
   /** What is done with a page of a list. */
   interface PageTaker {
@@ -102,7 +104,9 @@ final class JanitorCalls {
   void delete(List<String> names) throws RunEnd {
     for (int from = 0; from < names.size(); from += ObjectStore.NAMES_MAX) {
       List<String> some = names.subList(from, Math.min(names.size(), from + ObjectStore.NAMES_MAX));
+      bounds.deletions.accept(List.copyOf(some));
       StoreResult result = ask(timeoutNs -> store.delete(some, timeoutNs));
+      bounds.deletions.accept(List.copyOf(some));
       if (!(result instanceof StoreResult.Done || result instanceof StoreResult.Absent)) {
         throw failure("a deletion", result);
       }

@@ -2,8 +2,9 @@ package io.kvtier.tiers.object.janitor;
 
 import io.kvtier.tiers.object.ObjectCipher;
 import io.kvtier.tiers.object.ObjectStore;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -113,7 +114,6 @@ public final class ObjectJanitor implements AutoCloseable {
   private final Object lock = new Object();
   private @Nullable Running running;
   private boolean closed;
-  private final AtomicLong collections = new AtomicLong();
   private volatile JanitorReport report;
 
   /**
@@ -122,10 +122,16 @@ public final class ObjectJanitor implements AutoCloseable {
    * @param store stays the caller's
    * @param nodeName what others see of who collects; no other node has it
    * @param cipher what blocks are read with to verify them; null for none
+   * @param deletions told of the names of what is deleted, before it is and after; on the thread of
+   *     the task
    */
   public ObjectJanitor(
-      ObjectStore store, String nodeName, Options options, @Nullable ObjectCipher cipher) {
-    this(store, nodeName, options, cipher, JanitorClock.SYSTEM);
+      ObjectStore store,
+      String nodeName,
+      Options options,
+      @Nullable ObjectCipher cipher,
+      Consumer<List<String>> deletions) {
+    this(store, nodeName, options, cipher, deletions, JanitorClock.SYSTEM);
   }
 
   ObjectJanitor(
@@ -133,6 +139,7 @@ public final class ObjectJanitor implements AutoCloseable {
       String nodeName,
       Options options,
       @Nullable ObjectCipher cipher,
+      Consumer<List<String>> deletions,
       JanitorClock clock) {
     this.store = store;
     this.cipher = cipher;
@@ -142,7 +149,8 @@ public final class ObjectJanitor implements AutoCloseable {
         new JanitorCalls.Bounds(
             TimeUnit.SECONDS.toNanos(1) / options.callsPerSecond(),
             TimeUnit.MILLISECONDS.toNanos(options.callTimeoutMs()),
-            TRIES);
+            TRIES,
+            deletions);
     lease = new ObjectLease(ReservedNames.checkNode(nodeName), options.leaseMs(), clock);
     report = new Tally(_ -> {}).report("", JanitorReport.State.IDLE, "", 0, 0, options.capBytes());
   }
@@ -202,9 +210,6 @@ public final class ObjectJanitor implements AutoCloseable {
         reason,
         last.amount(JanitorCount.DELETED),
         last.amount(JanitorCount.LEFT));
-    if (last.amount(JanitorCount.DELETED).objects() > 0) {
-      collections.incrementAndGet();
-    }
     synchronized (lock) {
       report = last;
       running = null;
@@ -258,11 +263,6 @@ public final class ObjectJanitor implements AutoCloseable {
         TimeUnit.NANOSECONDS.toMillis(clock.nanoTime() - beginNs),
         calls.made(),
         options.capBytes());
-  }
-
-  /** How many tasks have deleted blocks so far; from any thread. */
-  public long collections() {
-    return collections.get();
   }
 
   /** How far the task under way is, or how the last one ended. */

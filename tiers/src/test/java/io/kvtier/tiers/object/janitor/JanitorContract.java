@@ -77,7 +77,8 @@ abstract class JanitorContract {
   }
 
   JanitorReport run(ObjectJanitor.Options options, JanitorTask task) throws Exception {
-    try (ObjectJanitor janitor = new ObjectJanitor(store, "node-a", options, null, clock)) {
+    try (ObjectJanitor janitor =
+        new ObjectJanitor(store, "node-a", options, null, _ -> {}, clock)) {
       assertTrue(janitor.start(task));
       return janitor.await();
     }
@@ -91,7 +92,7 @@ abstract class JanitorContract {
     return new JanitorCalls(
         on,
         by,
-        new JanitorCalls.Bounds(0, TIMEOUT_NS, 5),
+        new JanitorCalls.Bounds(0, TIMEOUT_NS, 5, _ -> {}),
         Thread.currentThread(),
         by.nanoTime() + TimeUnit.DAYS.toNanos(300));
   }

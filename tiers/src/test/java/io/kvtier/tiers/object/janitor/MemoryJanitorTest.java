@@ -226,7 +226,7 @@ final class MemoryJanitorTest extends JanitorContract {
     });
     long capBytes = 1000L * OBJECT_BYTES;
     try (ObjectJanitor janitor =
-        new ObjectJanitor(store, "node-a", options(capBytes), null, clock)) {
+        new ObjectJanitor(store, "node-a", options(capBytes), null, _ -> {}, clock)) {
       assertTrue(janitor.start(new JanitorTask.Gc()));
       awaitQuietly(atIt);
       assertFalse(janitor.start(new JanitorTask.Du()), "one at a time");
@@ -264,7 +264,7 @@ final class MemoryJanitorTest extends JanitorContract {
 
   @Test
   void start_afterClose_isRefused() {
-    ObjectJanitor janitor = new ObjectJanitor(store, "node-a", options(0), null, clock);
+    ObjectJanitor janitor = new ObjectJanitor(store, "node-a", options(0), null, _ -> {}, clock);
     assertEquals(JanitorReport.State.IDLE, janitor.report().state());
     janitor.close();
     assertFalse(janitor.start(new JanitorTask.Du()));
@@ -387,8 +387,8 @@ final class MemoryJanitorTest extends JanitorContract {
 
   @Test
   void whatCannotWork_isRefusedByName() {
-    assertRefused("a/b", () -> new ObjectJanitor(store, "a/b", options(0), null));
-    assertRefused(".a", () -> new ObjectJanitor(store, ".a", options(0), null));
+    assertRefused("a/b", () -> new ObjectJanitor(store, "a/b", options(0), null, _ -> {}));
+    assertRefused(".a", () -> new ObjectJanitor(store, ".a", options(0), null, _ -> {}));
     assertRefused("a b", () -> new UseLog(store, "a b", UseLog.Options.defaults()));
     assertRefused("-1 bytes", () -> options(-1));
     assertRefused("0.0", () -> new JanitorTask.Verify(0, false));

@@ -92,7 +92,7 @@ final class S3JanitorTest extends JanitorContract {
         new ObjectJanitor.Options(
             0, 90, 0, 10, HOUR_MS, 2 * HOUR_MS, HOUR_MS, 10, HOUR_MS, HOUR_MS);
     try (ObjectJanitor janitor =
-        new ObjectJanitor(store, "node-a", patient, null, JanitorClock.SYSTEM)) {
+        new ObjectJanitor(store, "node-a", patient, null, _ -> {}, JanitorClock.SYSTEM)) {
       assertTrue(janitor.start(new JanitorTask.Du()));
       assertTrue(asked.await(60, TimeUnit.SECONDS));
       janitor.cancel();
