@@ -160,6 +160,7 @@ DAEMON_FLAGS=(
   -XX:+UseCompactObjectHeaders
   -XX:+ExitOnOutOfMemoryError
   -XX:-UsePerfData
+  -XX:+UseTransparentHugePages
 )
 
 # Has the JVM write down what a start of the daemon needs, so that all others are quicker.  It works without, too.

@@ -2,8 +2,7 @@ package io.kvtier.bench;
 
 import io.kvtier.daemon.index.Directory;
 import io.kvtier.policies.eviction.LruPolicy;
-import io.kvtier.protocol.linux.Descriptor;
-import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.protocol.linux.PrivateMemory;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -109,11 +108,9 @@ final class DirectoryBench {
     }
   }
 
-  /** Heap in use and resident memory outside of it. */
+  /** What the process has taken, the Java heap with all that was ever in use of it. */
   private static long memoryBytes() throws IOException {
-    System.gc();
-    Runtime runtime = Runtime.getRuntime();
-    return runtime.totalMemory() - runtime.freeMemory() + Machine.ownMemoryBytes("RssShmem");
+    return Machine.ownMemoryBytes("RssAnon");
   }
 
   private static void randomKey(MemorySegment target, long offset, long number) {
@@ -122,13 +119,12 @@ final class DirectoryBench {
     }
   }
 
-  /** Lines of shared memory, each holding the number of the next, in one random cycle. */
+  /**
+   * Lines of memory as the directory's, each holding the number of the next, in one random cycle.
+   */
   private MemorySegment chain(long bytes, Arena arena) throws IOException {
     int lines = Math.toIntExact(bytes / LINE_BYTES);
-    MemorySegment memory;
-    try (Descriptor descriptor = SharedMemory.create("kvtier-bench-chain", bytes & -4096)) {
-      memory = SharedMemory.map(descriptor, bytes & -4096, true, arena);
-    }
+    MemorySegment memory = PrivateMemory.map(bytes, arena);
     lines = Math.min(lines, Math.toIntExact(memory.byteSize() / LINE_BYTES));
     for (int i = 0; i < lines; i++) {
       memory.set(LONG, (long) i * LINE_BYTES, i);

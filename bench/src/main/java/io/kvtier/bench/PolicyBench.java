@@ -35,7 +35,13 @@ import org.openjdk.jmh.runner.options.TimeValue;
 @OutputTimeUnit(TimeUnit.NANOSECONDS)
 @Fork(
     value = 1,
-    jvmArgs = {"-Xms4g", "-Xmx4g", "-XX:+UseSerialGC", "-XX:+AlwaysPreTouch"})
+    jvmArgs = {
+      "-Xms4g",
+      "-Xmx4g",
+      "-XX:+UseSerialGC",
+      "-XX:+AlwaysPreTouch",
+      "-XX:+UseTransparentHugePages"
+    })
 @Warmup(iterations = 3, time = 2)
 @Measurement(iterations = 5, time = 2)
 public class PolicyBench {

@@ -2,8 +2,7 @@ package io.kvtier.daemon.index;
 
 import io.kvtier.policies.BitMixer;
 import io.kvtier.protocol.Protocol;
-import io.kvtier.protocol.linux.Descriptor;
-import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.protocol.linux.PrivateMemory;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -120,16 +119,9 @@ public final class Directory implements AutoCloseable {
     this.seed = seed;
     int bucketCount = Integer.highestOneBit(Math.max(64, blocksMax) - 1) << 1;
     bucketMask = bucketCount - 1;
-    records = map("kvtier-directory", (long) blocksMax * RECORD_BYTES);
-    lineage = map("kvtier-lineage", (long) blocksMax * LINEAGE_BYTES);
-    buckets = map("kvtier-buckets", bucketCount * 4L);
-  }
-
-  private MemorySegment map(String name, long bytes) throws IOException {
-    long rounded = (bytes + SharedMemory.PAGE_BYTES - 1) & -SharedMemory.PAGE_BYTES;
-    try (Descriptor memory = SharedMemory.create(name, rounded)) {
-      return SharedMemory.map(memory, rounded, true, arena);
-    }
+    records = PrivateMemory.map((long) blocksMax * RECORD_BYTES, arena);
+    lineage = PrivateMemory.map((long) blocksMax * LINEAGE_BYTES, arena);
+    buckets = PrivateMemory.map(bucketCount * 4L, arena);
   }
 
   /** Memory of the directory when it is full, in bytes. */

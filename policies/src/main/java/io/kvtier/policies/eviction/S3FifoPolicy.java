@@ -8,8 +8,7 @@ import io.kvtier.policies.PolicySetup;
  * S3-FIFO: a small queue that new blocks must survive, a main queue for those that were used more
  * than once there, and ghosts of those that were not: who comes back while its ghost is there goes
  * to the main queue at once. Each block counts its uses up to three; the main queue gives a used
- * block another round for one of them. Seventeen bytes a block, twenty-five to thirty-three a
- * ghost.
+ * block another round for one of them. Seventeen bytes a block, sixteen a ghost.
  *
  * <p>Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023, Algorithm 1. The
  * sizes are shares of what is resident when a victim is asked for, so that they follow a tier that
@@ -48,7 +47,7 @@ public final class S3FifoPolicy extends ChainedPolicy {
   /** Uses in the low two bits, then {@link #IN_MAIN}. */
   private final byte[] states;
 
-  private final Ghosts ghosts;
+  private final AgedGhosts ghosts;
 
   /**
    * Empty queues.
@@ -67,7 +66,7 @@ public final class S3FifoPolicy extends ChainedPolicy {
     this.promoteUses = promoteUses;
     fingerprints = new long[blocksMax];
     states = new byte[blocksMax];
-    ghosts = new Ghosts(ghostsFor(capacityBlocks), 1);
+    ghosts = new AgedGhosts(ghostsFor(capacityBlocks));
   }
 
   private int smallFor(int resident) {
@@ -82,13 +81,12 @@ public final class S3FifoPolicy extends ChainedPolicy {
   public void onInsert(int block, int bytes, long fingerprint, int depth, long parent) {
     chains.requireUntracked(block);
     fingerprints[block] = fingerprint;
-    if (ghosts.queueOf(fingerprint) == Ghosts.NONE) {
-      chains.append(SMALL, block);
-      states[block] = 0;
-    } else {
-      ghosts.remove(fingerprint);
+    if (ghosts.remove(fingerprint, ghostsFor(size() + 1))) {
       chains.append(MAIN, block);
       states[block] = IN_MAIN;
+    } else {
+      chains.append(SMALL, block);
+      states[block] = 0;
     }
   }
 
@@ -108,8 +106,7 @@ public final class S3FifoPolicy extends ChainedPolicy {
       return;
     }
     if (why == Removal.EVICTED) {
-      ghosts.add(0, fingerprints[block]);
-      ghosts.trim(0, ghostsFor(size()));
+      ghosts.add(fingerprints[block]);
     }
     chains.remove(SMALL, block);
   }
@@ -167,10 +164,6 @@ public final class S3FifoPolicy extends ChainedPolicy {
     return NONE;
   }
 
-  int ghosts() {
-    return ghosts.size();
-  }
-
   @Override
   public long metadataBytes() {
     return super.metadataBytes() + 9L * states.length + ghosts.bytes();
@@ -179,7 +172,6 @@ public final class S3FifoPolicy extends ChainedPolicy {
   @Override
   public void checkInvariants() {
     super.checkInvariants();
-    ghosts.checkInvariants();
     for (int chain = SMALL; chain <= MAIN; chain++) {
       for (int b = chains.oldest(chain); b != NONE; b = chains.newer(b)) {
         if ((states[b] & IN_MAIN) != 0 != (chain == MAIN)) {

@@ -22,13 +22,13 @@ public final class SharedMemory {
   private static final int SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   private static final int F_GET_SEALS = 1034;
   private static final int O_RDWR = 2;
-  private static final int PROT_READ = 1;
-  private static final int PROT_WRITE = 2;
+  static final int PROT_READ = 1;
+  static final int PROT_WRITE = 2;
   private static final int MAP_SHARED = 1;
-  private static final int MAP_PRIVATE = 2;
+  static final int MAP_PRIVATE = 2;
   private static final int MAP_FIXED = 0x10;
-  private static final int MAP_ANONYMOUS = 0x20;
-  private static final int MAP_NORESERVE = 0x4000;
+  static final int MAP_ANONYMOUS = 0x20;
+  static final int MAP_NORESERVE = 0x4000;
   private static final int O_RDONLY = 0;
   private static final int O_CLOEXEC = 0x80000;
   private static final int OWNER_READ_WRITE = 0x180;
@@ -189,8 +189,11 @@ public final class SharedMemory {
       Descriptor descriptor, long bytes, boolean writable, int moreFlags, Arena arena)
       throws IOException {
     int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-    int fd = descriptor.number();
-    int flags = MAP_SHARED | moreFlags;
+    return mapAligned(descriptor.number(), bytes, protection, MAP_SHARED | moreFlags, arena);
+  }
+
+  static MemorySegment mapAligned(int fd, long bytes, int protection, int flags, Arena arena)
+      throws IOException {
     if (bytes < HUGE_PAGE_BYTES) {
       return own(mmap(0, bytes, protection, flags, fd, 0), bytes, arena);
     }
