@@ -161,7 +161,7 @@ def window(statuses: list[Status]) -> operations.Completion:
 @pytest.mark.parametrize("hole", [Status.MISS, Status.PENDING])
 def test_get_hole_endsTheLeadingRunOnlyWhereABlockIsNowhere(driven: Driven, hole: Status, leading_run: bool) -> None:
     flags = protocol.REQUEST_FLAG_LEADING_RUN if leading_run else 0
-    per_window = operations.GET_WINDOW_BYTES // BLOCK_BYTES
+    per_window = operations.WINDOW_BYTES // BLOCK_BYTES
     count = 3 * per_window
     get = operations.get(driven.context, KEYS[:count], bytearray(count * BLOCK_BYTES), flags, 0, False)
     answers = [window([Status.OK] * per_window) for _ in range(3)]

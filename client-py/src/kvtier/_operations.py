@@ -52,11 +52,9 @@ class Work(NamedTuple):
 
 Operation: TypeAlias = Generator[Any, Any, T]
 
-PUT_WINDOW_BYTES = 8 << 20
-"""A put reserves, copies and commits this much at a time, so that the daemon works behind the copy."""
-
-GET_WINDOW_BYTES = 16 << 20
-"""A get leases this much at a time, so that it does not hold all of a small host tier."""
+WINDOW_BYTES = 16 << 20
+"""A put reserves, copies and commits this much at a time, so that the daemon works behind the copy; a get leases it, so
+that it does not hold all of a small host tier."""
 
 _MARGIN_NS_MAX = 10_000_000
 _COMMITS_OUTSTANDING_MAX = 8
@@ -251,7 +249,7 @@ def get(
     namespace, status = yield from _namespace_id(context)
     if status is not _OK:
         return Get(0, [status] * len(keys))
-    windows = spans(len(keys), max(1, min(protocol.KEYS_MAX, GET_WINDOW_BYTES // block_bytes)))
+    windows = spans(len(keys), max(1, min(protocol.KEYS_MAX, WINDOW_BYTES // block_bytes)))
     statuses: list[Status] = []
     ticket = 0
     try:
@@ -332,7 +330,7 @@ def put(context: Context, keys: Sequence[bytes], source: object) -> Operation[li
     link = context.link
     session = link.session
     block_bytes = context.properties.block_bytes
-    windows = spans(len(keys), max(1, min(protocol.KEYS_MAX, PUT_WINDOW_BYTES // block_bytes)))
+    windows = spans(len(keys), max(1, min(protocol.KEYS_MAX, WINDOW_BYTES // block_bytes)))
     statuses: list[Status] = [Status.UNAVAILABLE] * len(keys)
     commits: deque[tuple[int, list[Status], int, int]] = deque()
     ticket = 0
