@@ -46,11 +46,15 @@ final class Recovery {
 
     /** Shows the blocks in the order in which they came: policies take that for their order. */
     void show(TierLine tier) {
-      long[] order = new long[size];
-      long[] ranks = Arrays.copyOf(generations, size);
-      Arrays.sort(ranks);
+      long first = lastGeneration;
       for (int i = 0; i < size; i++) {
-        order[i] = (long) Arrays.binarySearch(ranks, generations[i]) << 32 | blocks[i];
+        first = Math.min(first, generations[i]);
+      }
+      // As finely as is possible beside a block's number: blocks that came together may change places.
+      int shift = Math.max(0, Long.SIZE - Long.numberOfLeadingZeros(lastGeneration - first) - 31);
+      long[] order = new long[size];
+      for (int i = 0; i < size; i++) {
+        order[i] = (generations[i] - first) >>> shift << 32 | blocks[i];
       }
       Arrays.sort(order);
       for (long one : order) {
