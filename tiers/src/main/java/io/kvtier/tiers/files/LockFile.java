@@ -3,6 +3,7 @@ package io.kvtier.tiers.files;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
 import java.nio.channels.OverlappingFileLockException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import org.jspecify.annotations.Nullable;
@@ -31,5 +32,18 @@ public final class LockFile {
     }
     channel.close();
     return null;
+  }
+
+  /** Whether nobody is known to have a file, for the moment; does not make it. */
+  public static boolean isFree(Path file) {
+    if (!Files.exists(file)) {
+      return true;
+    }
+    try (FileChannel taken = take(file)) {
+      return taken != null;
+    } catch (IOException e) {
+      // Who takes it later will say what is wrong with it.
+      return true;
+    }
   }
 }

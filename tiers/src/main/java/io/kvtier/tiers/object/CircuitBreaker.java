@@ -38,6 +38,11 @@ final class CircuitBreaker {
     return nowNs - triesAtNs >= 0 ? State.HALF_OPEN : State.OPEN;
   }
 
+  /** Whether it was opened and no call has closed it since. */
+  boolean isOpen() {
+    return open;
+  }
+
   /** Whether a call may begin; the one that tries is to be followed by its outcome. */
   boolean admit(long nowNs) {
     return switch (state(nowNs)) {

@@ -1,5 +1,6 @@
 package io.kvtier.tiers.object;
 
+import io.kvtier.tiers.files.FileErrors;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.lang.foreign.MemorySegment;
@@ -65,9 +66,11 @@ public final class FolderObjectStore implements ObjectStore {
   private final ThreadPoolExecutor threads;
 
   /**
-   * Opens a folder, and makes it where it is missing.
+   * Opens a folder, and makes it where it is missing; but not its parents: where those are missing,
+   * a file system is not mounted, as a rule.
    *
    * @param threadCount the most files that are read and written at a time
+   * @throws IOException saying in words what is wrong with the folder
    */
   public FolderObjectStore(Path root, int threadCount) throws IOException {
     this(root, threadCount, System::currentTimeMillis);
@@ -76,7 +79,8 @@ public final class FolderObjectStore implements ObjectStore {
   FolderObjectStore(Path root, int threadCount, LongSupplier clockMs) throws IOException {
     this.root = root;
     incoming = root.resolve(INCOMING);
-    Files.createDirectories(incoming);
+    make(root);
+    make(incoming);
     removeLeftovers(clockMs.getAsLong() - LEFTOVER_AGE.toMillis());
     threads =
         new ThreadPoolExecutor(
@@ -87,6 +91,23 @@ public final class FolderObjectStore implements ObjectStore {
             new ArrayBlockingQueue<>(WAITING_MAX),
             Thread.ofPlatform().daemon().name("folder-store-", 0).factory());
     threads.allowCoreThreadTimeOut(true);
+  }
+
+  private static void make(Path folder) throws IOException {
+    if (Files.isDirectory(folder)) {
+      return;
+    }
+    try {
+      Files.createDirectory(folder);
+    } catch (IOException e) {
+      // Another node may have made it just now.
+      if (!Files.isDirectory(folder)) {
+        throw new IOException(
+            FileErrors.ofMaking(e)
+                + (e instanceof NoSuchFileException ? ": is its file system mounted?" : ""),
+            e);
+      }
+    }
   }
 
   private int removeLeftovers(long writtenBeforeMs) throws IOException {
@@ -267,7 +288,17 @@ public final class FolderObjectStore implements ObjectStore {
   public StoreCall list(String prefix, String after, int max, long timeoutNs) {
     checkCount(max);
     StoreCall call = calls.begin(timeoutNs);
-    return run(call, () -> new FolderList(root, SUFFIX, prefix, after, max).page(call::hasEnded));
+    return run(
+        call,
+        () -> {
+          StoreResult page = new FolderList(root, SUFFIX, prefix, after, max).page(call::hasEnded);
+          // A folder that is not there has no files, which shall not pass for an empty store.
+          return Files.isDirectory(incoming) ? page : gone();
+        });
+  }
+
+  private StoreResult gone() {
+    return new StoreResult.Unavailable("the folder " + root + " is gone");
   }
 
   @Override
@@ -287,7 +318,7 @@ public final class FolderObjectStore implements ObjectStore {
             }
             Files.deleteIfExists(file);
           }
-          return new StoreResult.Done(files.size());
+          return Files.isDirectory(incoming) ? new StoreResult.Done(files.size()) : gone();
         });
   }
 
@@ -322,15 +353,18 @@ public final class FolderObjectStore implements ObjectStore {
     }
     try {
       return work.run();
-    } catch (NoSuchFileException e) {
-      return Files.isDirectory(incoming)
-          ? new StoreResult.Absent()
-          : new StoreResult.Unavailable("the folder " + root + " is gone");
     } catch (AccessDeniedException e) {
-      return new StoreResult.Denied("no right to " + e.getMessage());
+      return new StoreResult.Denied(FileErrors.words(e));
     } catch (ClosedByInterruptException | InterruptedIOException e) {
       return new StoreResult.Cancelled();
-    } catch (IOException | RuntimeException e) {
+    } catch (IOException e) {
+      if (!Files.isDirectory(incoming)) {
+        return gone();
+      }
+      return e instanceof NoSuchFileException
+          ? new StoreResult.Absent()
+          : new StoreResult.Unavailable(FileErrors.words(e));
+    } catch (RuntimeException e) {
       // An access to the caller's memory after the call has ended comes here too.
       return new StoreResult.Unavailable(e.toString());
     }
@@ -338,6 +372,11 @@ public final class FolderObjectStore implements ObjectStore {
 
   @Override
   public String describe() {
+    return describe(root);
+  }
+
+  /** For people: which folder. */
+  public static String describe(Path root) {
     return "the folder " + root;
   }
 

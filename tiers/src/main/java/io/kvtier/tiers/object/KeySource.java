@@ -1,5 +1,6 @@
 package io.kvtier.tiers.object;
 
+import io.kvtier.tiers.files.FileErrors;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.file.Files;
@@ -58,7 +59,7 @@ public sealed interface KeySource {
       try (InputStream input = Files.newInputStream(path)) {
         return input.readNBytes(BYTES_MAX + 1);
       } catch (IOException e) {
-        throw new IOException(describe() + " can't be read: " + e, e);
+        throw new IOException(describe() + " can't be read: " + FileErrors.words(e), e);
       }
     }
 

@@ -149,7 +149,7 @@ public final class ObjectDeletions implements Deletions, AutoCloseable {
         LOG.warn(
             "{} objects can't be deleted now, tried again until they are: {}",
             batch.size(),
-            result);
+            result.words());
       }
       Thread.sleep(restMs);
       restMs = Math.min(REST_MS_MAX, 2 * restMs);

@@ -10,6 +10,9 @@ final class ObjectLane {
   final BandwidthCap cap;
   final RetryBudget budget;
 
+  /** Why the breaker is open; empty while it is closed. Any thread may read it. */
+  volatile String trouble = "";
+
   private final ArrayDeque<ObjectOperation>[] waiting;
   private int underWay;
 

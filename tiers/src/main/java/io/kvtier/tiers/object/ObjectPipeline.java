@@ -26,6 +26,8 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Stores blocks into an {@link ObjectStore} and loads them from it. One thread decides, and never
@@ -44,6 +46,7 @@ import org.jspecify.annotations.Nullable;
  * there is an object that a load could not read and others may; IO_ERROR.
  */
 public final class ObjectPipeline extends QueuedPipeline {
+  private static final Logger LOG = LoggerFactory.getLogger(ObjectPipeline.class);
   private static final int ONLY_WORKER = 0;
   private static final int LOAD_LEVELS = 3;
   private static final int HEDGES_MAX = 8;
@@ -195,6 +198,16 @@ public final class ObjectPipeline extends QueuedPipeline {
   /** Whether a store would be tried now; from any thread, a little late. */
   public boolean takesStores() {
     return stores.breaker.state(clock.getAsLong()) != CircuitBreaker.State.OPEN;
+  }
+
+  /** Why loads are not tried now, or are tried one at a time; empty when all is well. */
+  public String loadTrouble() {
+    return loads.trouble;
+  }
+
+  /** The same of stores. */
+  public String storeTrouble() {
+    return stores.trouble;
   }
 
   private void add(ObjectCounter counter, long count) {
@@ -579,44 +592,72 @@ public final class ObjectPipeline extends QueuedPipeline {
     endCall(operation);
     switch (result) {
       case StoreResult.Done(long bytes) -> {
-        lane(operation).breaker.onAnswer();
+        answered(operation);
         lane(operation).limit.onDone(now - operation.calledNs, bytes, underWay, now);
         onDone(operation, bytes);
       }
       case StoreResult.Absent _ -> {
-        lane(operation).breaker.onAnswer();
+        answered(operation);
         onAbsent(operation);
       }
       case StoreResult.Present _ -> onPresent(operation, now);
       case StoreResult.Corrupt _ -> {
-        lane(operation).breaker.onAnswer();
+        answered(operation);
         add(ObjectCounter.CORRUPT, 1);
         againOr(operation, 0, Status.CORRUPT);
       }
       case StoreResult.Denied _ -> {
-        lane(operation).breaker.onFailure(now);
+        failed(operation, result.words(), now);
         add(ObjectCounter.DENIED, 1);
         finish(operation, Status.DENIED);
       }
       case StoreResult.Throttled(long retryAfterNs) -> {
-        lane(operation).breaker.onFailure(now);
+        failed(operation, result.words(), now);
         lane(operation).limit.onRefused(now);
         add(ObjectCounter.THROTTLED, 1);
         againOr(operation, retryAfterNs, Status.IO_ERROR);
       }
       case StoreResult.Unavailable _ -> {
-        lane(operation).breaker.onFailure(now);
+        failed(operation, result.words(), now);
         add(ObjectCounter.UNAVAILABLE, 1);
         againOr(operation, 0, Status.IO_ERROR);
       }
       case StoreResult.Expired _, StoreResult.Cancelled _ -> {
-        lane(operation).breaker.onFailure(now);
+        failed(operation, result.words(), now);
         lane(operation).limit.onRefused(now);
         add(ObjectCounter.EXPIRED, 1);
         finish(operation, Status.DEADLINE);
       }
       case StoreResult.Page _ ->
           throw new IllegalStateException(store.describe() + " answered a get or put with a list");
+    }
+  }
+
+  /** The breaker learns of it; who runs the daemon hears once of a store that is down, and why. */
+  private void failed(ObjectOperation operation, String cause, long now) {
+    ObjectLane lane = lane(operation);
+    boolean wasOpen = lane.breaker.isOpen();
+    lane.breaker.onFailure(now);
+    if (lane.breaker.isOpen()) {
+      lane.trouble = cause;
+      if (!wasOpen) {
+        LOG.warn(
+            operation.isLoad()
+                ? "{} does not answer: {}; until it does, blocks that are only there are misses"
+                : "{} takes no blocks: {}; until it does, those that no other tier has room for are dropped",
+            store.describe(),
+            cause);
+      }
+    }
+  }
+
+  private void answered(ObjectOperation operation) {
+    ObjectLane lane = lane(operation);
+    boolean wasOpen = lane.breaker.isOpen();
+    lane.breaker.onAnswer();
+    if (wasOpen) {
+      lane.trouble = "";
+      LOG.info(operation.isLoad() ? "{} answers again" : "{} takes blocks again", store.describe());
     }
   }
 
@@ -644,16 +685,16 @@ public final class ObjectPipeline extends QueuedPipeline {
   private void onPresent(ObjectOperation operation, long now) {
     if (operation.isLoad()) {
       // Whoever answers so is no store of objects: a load asks for nothing that it could be.
-      lane(operation).breaker.onFailure(now);
+      failed(operation, "it answers a get as if it were a put", now);
       add(ObjectCounter.UNAVAILABLE, 1);
       finish(operation, Status.IO_ERROR);
     } else if (others.contains(operation.name)) {
       // To say it is stored would have it dropped elsewhere, and nobody here could read it.
-      lane(operation).breaker.onAnswer();
+      answered(operation);
       add(ObjectCounter.LEFT_TO_OTHERS, 1);
       finish(operation, Status.DENIED);
     } else {
-      lane(operation).breaker.onAnswer();
+      answered(operation);
       add(ObjectCounter.PRESENT, 1);
       tellPresent(operation);
       finish(operation, Status.OK);

@@ -22,6 +22,9 @@ final class S3Errors {
   /** Longer than that no server means it. */
   private static final long RETRY_AFTER_S_MAX = 3600;
 
+  /** What a server says, or the SDK, may be as long as a page. */
+  private static final int WORDS_MAX = 400;
+
   private S3Errors() {}
 
   static StoreResult outcome(Throwable thrown) {
@@ -92,6 +95,17 @@ final class S3Errors {
   }
 
   private static String words(Throwable thrown) {
+    String message = String.valueOf(thrown.getMessage());
+    // The SDK goes on with the names and the words of all its sources.
+    if (message.startsWith("Unable to load credentials")) {
+      return "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or"
+          + " object.s3.profile, or give this machine a role";
+    }
+    String words = wordsWithCause(thrown);
+    return words.length() <= WORDS_MAX ? words : words.substring(0, WORDS_MAX) + "...";
+  }
+
+  private static String wordsWithCause(Throwable thrown) {
     StringBuilder words = new StringBuilder(String.valueOf(thrown.getMessage()));
     Throwable cause = thrown.getCause();
     if (cause != null && cause.getMessage() != null && words.indexOf(cause.getMessage()) < 0) {

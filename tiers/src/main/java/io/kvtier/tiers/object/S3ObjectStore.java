@@ -286,8 +286,7 @@ public final class S3ObjectStore implements ObjectStore {
 
   @Override
   public String describe() {
-    String at = options.endpoint() == null ? options.region() : options.endpoint().toString();
-    return "s3://" + options.bucket() + '/' + options.prefix() + " at " + at;
+    return options.describe();
   }
 
   @Override

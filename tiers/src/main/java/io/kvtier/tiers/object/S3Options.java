@@ -28,6 +28,8 @@ public record S3Options(
     Duration idleTimeout,
     @Nullable URI proxy,
     int connectionsMax) {
+  private static final int PORT_MAX = 65535;
+
   /** Where the bucket stands in a request. */
   public enum Addressing {
     /** {@code https://host/bucket/name}. */
@@ -74,13 +76,23 @@ public record S3Options(
           "an S3 store needs a region: us-east-1 will do for most servers that are not AWS's");
     }
     if (endpoint != null
-        && (endpoint.getHost() == null || !isWeb(endpoint) || hasMore(endpoint.getPath()))) {
+        && (endpoint.getHost() == null
+            || !isWeb(endpoint)
+            || !hasPort(endpoint)
+            || hasMore(endpoint.getPath()))) {
       throw new IllegalArgumentException(
-          "the endpoint '" + endpoint + "' is not of the form http[s]://host[:port]");
+          "the endpoint '"
+              + endpoint
+              + "' is not of the form http[s]://host[:port], with a port from 1 to "
+              + PORT_MAX);
     }
-    if (proxy != null && (proxy.getHost() == null || proxy.getPort() < 0 || !isWeb(proxy))) {
+    if (proxy != null
+        && (proxy.getHost() == null || proxy.getPort() < 0 || !hasPort(proxy) || !isWeb(proxy))) {
       throw new IllegalArgumentException(
-          "the proxy '" + proxy + "' is not of the form http[s]://[user:password@]host:port");
+          "the proxy '"
+              + proxy
+              + "' is not of the form http[s]://[user:password@]host:port, with a port from 1 to "
+              + PORT_MAX);
     }
     if (connectionsMax < 1) {
       throw new IllegalArgumentException(
@@ -110,8 +122,19 @@ public record S3Options(
         64);
   }
 
+  /** For people: which bucket, and where. */
+  public String describe() {
+    String at = endpoint == null ? region : endpoint.toString();
+    return "s3://" + bucket + '/' + prefix + " at " + at;
+  }
+
   private static boolean isWeb(URI uri) {
     return "http".equals(uri.getScheme()) || "https".equals(uri.getScheme());
+  }
+
+  /** A port, if there is one, that there can be. */
+  private static boolean hasPort(URI uri) {
+    return uri.getPort() != 0 && uri.getPort() <= PORT_MAX;
   }
 
   private static boolean hasMore(@Nullable String path) {

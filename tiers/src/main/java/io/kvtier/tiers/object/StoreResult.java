@@ -50,4 +50,19 @@ public sealed interface StoreResult {
 
   /** What arrived is not what the store said it would send. */
   record Corrupt(String reason) implements StoreResult {}
+
+  /** For people: how it ended, and why. */
+  default String words() {
+    return switch (this) {
+      case Done _, Page _ -> "done";
+      case Absent _ -> "there is no such object";
+      case Present _ -> "there is such an object already";
+      case Denied(String reason) -> "the store refuses: " + reason;
+      case Throttled _ -> "the store asks for fewer requests";
+      case Unavailable(String cause) -> cause;
+      case Expired _ -> "no answer in time";
+      case Cancelled _ -> "it was cancelled";
+      case Corrupt(String reason) -> "damaged on its way: " + reason;
+    };
+  }
 }

@@ -3,6 +3,7 @@ package io.kvtier.tiers.object;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.tiers.testing.ChildJvm;
@@ -75,6 +76,40 @@ final class FolderObjectStoreTest extends ObjectStoreContract {
     Files.delete(folder.resolve(".incoming"));
     assertInstanceOf(StoreResult.Unavailable.class, get("object", 0, arena.allocate(10)));
     assertInstanceOf(StoreResult.Unavailable.class, put("object", bytes(1, 10)));
+    StoreResult gone = new StoreResult.Unavailable("the folder " + folder + " is gone");
+    assertEquals(gone, await(store.list("", "", 10, TIMEOUT_NS)));
+    assertEquals(gone, await(store.delete(List.of("object"), TIMEOUT_NS)));
+  }
+
+  @Test
+  void anyCall_aFileInPlaceOfTheFolder_isUnavailable() throws IOException {
+    Files.delete(folder.resolve(".incoming"));
+    Files.delete(folder);
+    Files.writeString(folder, "no folder");
+    StoreResult gone = new StoreResult.Unavailable("the folder " + folder + " is gone");
+    assertEquals(gone, put("object", bytes(1, 10)));
+    assertEquals(gone, get("object", 0, arena.allocate(10)));
+    assertEquals(gone, await(store.list("", "", 10, TIMEOUT_NS)));
+  }
+
+  @Test
+  void open_parentMissing_isRefused_andNothingIsMade() {
+    Path deep = folder.resolve("unmounted/kvtier");
+    IOException refused = assertThrows(IOException.class, () -> new FolderObjectStore(deep, 1));
+    assertEquals(
+        "'" + folder + "/unmounted' does not exist: is its file system mounted?",
+        refused.getMessage());
+    assertFalse(Files.exists(deep.getParent()));
+  }
+
+  @Test
+  void open_noFolder_saysWhatItIs() throws IOException {
+    Path file = Files.writeString(folder.resolve("file"), "no folder");
+    IOException refused = assertThrows(IOException.class, () -> new FolderObjectStore(file, 1));
+    assertEquals("'" + file + "' is there already as a file", refused.getMessage());
+    IOException proc =
+        assertThrows(IOException.class, () -> new FolderObjectStore(Path.of("/proc/x"), 1));
+    assertEquals("'/proc' takes no folders: is its file system mounted?", proc.getMessage());
   }
 
   /** Everything that has a name after a kill is whole, and all that was done is there. */

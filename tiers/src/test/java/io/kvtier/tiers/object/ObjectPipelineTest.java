@@ -272,6 +272,8 @@ final class ObjectPipelineTest {
     assertEquals(List.of(load), finished);
     assertEquals(0, store.asked.size());
     assertEquals(1, pipeline.count(ObjectCounter.KEPT_AWAY));
+    assertEquals("the store refuses: 403", pipeline.loadTrouble());
+    assertEquals("", pipeline.storeTrouble());
     // The other way has a breaker of its own.
     stored(pipeline, 1);
   }
@@ -303,6 +305,7 @@ final class ObjectPipelineTest {
     store.answer();
     run(pipeline);
     assertEquals(Status.OK, tries.status);
+    assertEquals("", pipeline.loadTrouble());
     offer(pipeline, transfers.load(7));
     offer(pipeline, transfers.load(7));
     assertEquals(2, store.asked.size());
@@ -315,6 +318,7 @@ final class ObjectPipelineTest {
     pass(pipeline, OPEN_NS);
     offer(pipeline, transfers.load(7));
     answer(pipeline, new StoreResult.Unavailable("still down"));
+    assertEquals("still down", pipeline.loadTrouble());
     pass(pipeline, 2 * OPEN_NS - 1);
     assertFalse(pipeline.reachesStore());
     pass(pipeline, 1);

@@ -123,7 +123,7 @@ final class JanitorCalls {
   }
 
   static RunEnd failure(String what, StoreResult result) {
-    return new RunEnd(JanitorReport.State.FAILED, what + " ended with " + result);
+    return new RunEnd(JanitorReport.State.FAILED, what + " failed: " + result.words());
   }
 
   /** Ends with what an answer can be that another try would not change. */

@@ -53,11 +53,21 @@ public record JanitorReport(
     public String key() {
       return name().toLowerCase(Locale.ROOT);
     }
+
+    /** For people. */
+    String words() {
+      return key().replace('_', ' ');
+    }
   }
 
   /** So many objects with so many bytes. */
   public record Amount(long objects, long bytes) {
     static final Amount NONE = new Amount(0, 0);
+
+    /** For people. */
+    String words() {
+      return String.format(Locale.ROOT, "%,d objects of %,d bytes", objects, bytes);
+    }
   }
 
   /** What a namespace takes; the name is empty for all those that there was no room for. */
@@ -79,7 +89,7 @@ public record JanitorReport(
   public String text() {
     StringBuilder text = new StringBuilder();
     text.append(task.isEmpty() ? "nothing" : task).append(": ");
-    text.append(state.key().replace('_', ' '));
+    text.append(state.words());
     if (!reason.isEmpty()) {
       text.append(", ").append(reason);
     }

@@ -203,13 +203,13 @@ public final class ObjectJanitor implements AutoCloseable {
     giveBack(endNs);
     JanitorReport last = report(task, tally, state, reason, beginNs, calls);
     LOG.info(
-        "{} on {}: {} {}; {} deleted, {} left",
+        "{} on {}: {}{}; {} deleted, {} left",
         task.name(),
         store.describe(),
-        state,
-        reason,
-        last.amount(JanitorCount.DELETED),
-        last.amount(JanitorCount.LEFT));
+        state.words(),
+        reason.isEmpty() ? "" : ", " + reason,
+        last.amount(JanitorCount.DELETED).words(),
+        last.amount(JanitorCount.LEFT).words());
     synchronized (lock) {
       report = last;
       running = null;
@@ -270,12 +270,18 @@ public final class ObjectJanitor implements AutoCloseable {
     return report;
   }
 
-  /** Ends the task under way soon. */
-  public void cancel() {
+  /**
+   * Ends the task under way soon.
+   *
+   * @return false when there is none
+   */
+  public boolean cancel() {
     synchronized (lock) {
-      if (running != null) {
-        running.calls().cancel();
+      if (running == null) {
+        return false;
       }
+      running.calls().cancel();
+      return true;
     }
   }
 
