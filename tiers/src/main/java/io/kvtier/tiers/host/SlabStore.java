@@ -2,6 +2,7 @@ package io.kvtier.tiers.host;
 
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.tiers.files.ByteSize;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -119,10 +120,10 @@ public final class SlabStore implements AutoCloseable {
         if (bytes > available) {
           throw new IOException(
               "host.bytes is "
-                  + bytes
-                  + " bytes, but only "
-                  + available
-                  + " bytes of memory are available: lower host.bytes");
+                  + ByteSize.words(bytes)
+                  + ", but only "
+                  + ByteSize.words(available)
+                  + " of memory are available: lower host.bytes");
         }
         return;
       }

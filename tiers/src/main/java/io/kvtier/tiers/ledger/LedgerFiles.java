@@ -1,5 +1,6 @@
 package io.kvtier.tiers.ledger;
 
+import io.kvtier.tiers.files.FileErrors;
 import io.kvtier.tiers.files.FolderTree;
 import io.kvtier.tiers.files.LockFile;
 import java.io.IOException;
@@ -28,14 +29,30 @@ final class LedgerFiles {
     FileChannel lock;
     try {
       Files.createDirectories(directory);
-      lock = LockFile.take(directory.resolve(name + ".lock"));
+      lock = LockFile.take(lockOf(directory, name));
     } catch (IOException e) {
-      throw new IOException("ledger in '" + directory + "' can't be written: " + e, e);
+      throw new IOException(
+          "ledger in '" + directory + "' can't be written: " + FileErrors.ofMaking(e), e);
     }
     if (lock != null) {
       return lock;
     }
-    throw new IOException(
+    throw inUse(directory);
+  }
+
+  /** Refuses a directory that somebody has now; takes and makes nothing. */
+  static void requireFree(Path directory, String name) throws IOException {
+    if (!LockFile.isFree(lockOf(directory, name))) {
+      throw inUse(directory);
+    }
+  }
+
+  private static Path lockOf(Path directory, String name) {
+    return directory.resolve(name + ".lock");
+  }
+
+  private static IOException inUse(Path directory) {
+    return new IOException(
         "ledger in '" + directory + "' is in use by another daemon: choose another directory");
   }
 

@@ -6,10 +6,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.channels.FileChannel;
-import java.nio.file.AccessDeniedException;
 import java.nio.file.DirectoryStream;
-import java.nio.file.FileAlreadyExistsException;
-import java.nio.file.FileStore;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
@@ -52,25 +49,11 @@ public final class FileDevice implements SlotDevice {
       lock = null;
       return;
     }
-    try {
-      Files.createDirectories(directory);
-    } catch (FileAlreadyExistsException e) {
-      throw new IOException("ssd.directory '" + directory + "' is there already as a file", e);
-    } catch (AccessDeniedException e) {
-      throw new IOException(
-          "ssd.directory '"
-              + directory
-              + "' can't be made: no permission to write in "
-              + e.getFile()
-              + "; choose another ssd.directory",
-          e);
-    } catch (IOException e) {
-      throw new IOException("ssd.directory '" + directory + "' can't be made: " + e, e);
-    }
     lock = DirectoryLock.take(directory);
     try {
       RocksFiles.remove(directory);
-      requireRoom(directory, regions * regionBytes, removeMisfits(directory, regions, regionBytes));
+      DiskRoom.require(
+          directory, regions * regionBytes, removeMisfits(directory, regions, regionBytes));
     } catch (IOException | RuntimeException e) {
       close();
       throw e;
@@ -134,22 +117,6 @@ public final class FileDevice implements SlotDevice {
   /** Removes all such files from a directory. */
   static void removeFiles(Path directory) throws IOException {
     long _ = removeMisfits(directory, 0, 0);
-  }
-
-  /** Asked before space is taken: a disk that is full for a moment fails others for good. */
-  private static void requireRoom(Path directory, long bytes, long taken) throws IOException {
-    FileStore disk = Files.getFileStore(directory);
-    // A file system that tells no sizes is not asked; taking the space is the last word anyway.
-    if (disk.getTotalSpace() > 0 && bytes - taken > disk.getUsableSpace()) {
-      throw new IOException(
-          "ssd.bytes is "
-              + bytes
-              + " bytes, but only "
-              + (disk.getUsableSpace() + taken)
-              + " bytes of disk space are available in '"
-              + directory
-              + "': lower ssd.bytes or choose another ssd.directory");
-    }
   }
 
   /** A daemon that does not start leaves no space taken. */

@@ -7,8 +7,6 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
-import java.nio.file.FileStore;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -65,11 +63,11 @@ public final class RocksDevice implements SlotDevice {
       throws IOException {
     this.directory = directory;
     RocksLibrary.load();
-    lock = take(directory);
+    lock = DirectoryLock.take(directory);
     RocksFiles made = null;
     try {
       FileDevice.removeFiles(directory);
-      requireRoom(directory, diskBytesMax);
+      DiskRoom.require(directory, diskBytesMax, RocksFiles.fileBytes(RocksFiles.pathIn(directory)));
       made =
           new RocksFiles(
               directory, Math.clamp(diskBytesMax / BUFFER_OF_CAP, MIB, BUFFER_BYTES_MAX));
@@ -87,31 +85,6 @@ public final class RocksDevice implements SlotDevice {
     } catch (IOException | RuntimeException e) {
       closeAll(made, lock);
       throw e;
-    }
-  }
-
-  private static FileChannel take(Path directory) throws IOException {
-    try {
-      Files.createDirectories(directory);
-    } catch (IOException e) {
-      throw new IOException(
-          "ssd.directory '" + directory + "' can't be made: " + e + "; choose another", e);
-    }
-    return DirectoryLock.take(directory);
-  }
-
-  private static void requireRoom(Path directory, long bytes) throws IOException {
-    FileStore disk = Files.getFileStore(directory);
-    long taken = RocksFiles.fileBytes(RocksFiles.pathIn(directory));
-    if (disk.getTotalSpace() > 0 && bytes - taken > disk.getUsableSpace()) {
-      throw new IOException(
-          "ssd.bytes is "
-              + bytes
-              + " bytes, but only "
-              + (disk.getUsableSpace() + taken)
-              + " bytes of disk space are available in '"
-              + directory
-              + "': lower ssd.bytes or choose another ssd.directory");
     }
   }
 
