@@ -28,7 +28,7 @@ import org.jspecify.annotations.Nullable;
  * no space kills the process; {@code NAME.names}, {@code NAME.lock}; {@code NAME.clean} while no
  * process has it open and the last one ended in order; {@code NAME.damaged-TIME}.
  */
-public final class ChronicleLedger implements Ledger {
+public final class ChronicleLedger extends NamedLedger {
   /** More than there are places, as they spread unevenly over the map's segments. */
   private static final double SPARE = 1.1;
 
@@ -47,12 +47,8 @@ public final class ChronicleLedger implements Ledger {
   private final long places;
   private final FileChannel lock;
   private final LedgerRow row = new LedgerRow();
-  private LedgerNames names = new LedgerNames();
-  private boolean namesChanged;
   private @Nullable ChronicleMap<Long, LedgerRow> map;
-  private long damagedRows;
   private long repairs;
-  private String openingReport = "";
 
   /**
    * Opens the ledger in a file, or makes it. One that can't be repaired is moved aside, one that
@@ -212,33 +208,9 @@ public final class ChronicleLedger implements Ledger {
   }
 
   @Override
-  public void recordNamespace(int id, byte[] fingerprint, String text) {
-    Ledger.requireFingerprint(fingerprint);
-    names.namespaces.put(id, new LedgerNames.Namespace(fingerprint.clone(), text));
-    namesChanged = true;
-  }
-
-  @Override
-  public void forgetNamespace(int id) {
-    namesChanged |= names.namespaces.remove(id) != null;
-  }
-
-  @Override
-  public String layout() {
-    return names.layout;
-  }
-
-  @Override
-  public void setLayout(String layout) {
-    names.layout = layout;
-    namesChanged = true;
-  }
-
-  @Override
   public void clear() {
     opened().clear();
-    names.namespaces.clear();
-    namesChanged = true;
+    clearNames();
   }
 
   /** Writes the namespaces and the layout; the rows are there already. */
@@ -282,29 +254,13 @@ public final class ChronicleLedger implements Ledger {
   }
 
   @Override
-  public void forEachNamespace(NamespaceVisitor visitor) {
-    names.namespaces.forEach(
-        (id, namespace) -> visitor.visit(id, namespace.fingerprint.clone(), namespace.text));
-  }
-
-  @Override
   public long bytes() {
     return file.toFile().length() + namesFile.toFile().length();
-  }
-
-  @Override
-  public long damagedRows() {
-    return damagedRows;
   }
 
   /** How many slips in its structure were repaired at the opening: a kill in a write leaves one. */
   public long repairs() {
     return repairs;
-  }
-
-  @Override
-  public String openingReport() {
-    return openingReport;
   }
 
   private ChronicleMap<Long, LedgerRow> opened() {

@@ -1,13 +1,12 @@
 package io.kvtier.tiers.ledger;
 
+import io.kvtier.tiers.transfer.Inbox;
+import io.kvtier.tiers.transfer.Joining;
 import io.kvtier.tiers.transfer.LastLeg;
 import io.kvtier.tiers.transfer.Transfer;
-import java.lang.invoke.VarHandle;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
-import org.jctools.queues.atomic.MpscAtomicArrayQueue;
 
 /**
  * The thread on which a device's ledger is written: takes whatever has come meanwhile as one group.
@@ -19,11 +18,9 @@ public final class LedgerThread implements LastLeg, AutoCloseable {
 
   private final LedgerLeg leg;
   private final Consumer<Throwable> defect;
-  private final MpscAtomicArrayQueue<Transfer> queue;
+  private final Inbox<Transfer> inbox;
   private final Thread thread;
   private Consumer<Transfer> done = transfer -> {};
-  private volatile boolean sleeps;
-  private volatile boolean running = true;
 
   /**
    * A thread that is yet to be started.
@@ -33,13 +30,13 @@ public final class LedgerThread implements LastLeg, AutoCloseable {
   public LedgerThread(String name, LedgerLeg leg, int capacity, Consumer<Throwable> defect) {
     this.leg = leg;
     this.defect = defect;
-    queue = new MpscAtomicArrayQueue<>(Math.max(2, capacity));
+    inbox = new Inbox<>(capacity);
     thread = Thread.ofPlatform().daemon().name(name).unstarted(this::work);
   }
 
   @Override
   public int capacity() {
-    return queue.capacity();
+    return inbox.capacity();
   }
 
   @Override
@@ -50,32 +47,26 @@ public final class LedgerThread implements LastLeg, AutoCloseable {
 
   @Override
   public boolean offer(Transfer transfer) {
-    if (!queue.offer(transfer)) {
-      return false;
-    }
-    // The volatile read must not come before the transfer is visible.
-    VarHandle.fullFence();
-    if (sleeps) {
-      LockSupport.unpark(thread);
-    }
-    return true;
+    return inbox.offer(transfer);
   }
 
   private void work() {
     try {
       List<Transfer> group = new ArrayList<>(GROUP_MAX);
       while (true) {
-        for (Transfer next = queue.poll(); next != null; next = queue.poll()) {
+        for (Transfer next = inbox.poll(); next != null; next = inbox.poll()) {
           group.add(next);
           if (group.size() == GROUP_MAX) {
             break;
           }
         }
         if (group.isEmpty()) {
-          if (!running) {
+          if (inbox.hasEnded() && inbox.isEmpty()) {
             return;
           }
-          if (sleep()) {
+          // With an empty group the leg tries again what it owes.
+          boolean owes = leg.isOwing();
+          if (!inbox.await(owes ? RETRY_NS : Long.MAX_VALUE) || !owes) {
             continue;
           }
         }
@@ -87,40 +78,10 @@ public final class LedgerThread implements LastLeg, AutoCloseable {
     }
   }
 
-  /** Sleeps until something comes; false when it is time to try again what is owed. */
-  private boolean sleep() {
-    sleeps = true;
-    try {
-      VarHandle.fullFence();
-      if (!queue.isEmpty() || !running) {
-        return true;
-      }
-      if (!leg.isOwing()) {
-        LockSupport.park(this);
-        return true;
-      }
-      LockSupport.parkNanos(this, RETRY_NS);
-      return false;
-    } finally {
-      sleeps = false;
-    }
-  }
-
   /** Enters what is on its way, and ends. */
   @Override
   public void close() {
-    running = false;
-    LockSupport.unpark(thread);
-    boolean interrupted = false;
-    while (thread.isAlive()) {
-      try {
-        thread.join();
-      } catch (InterruptedException e) {
-        interrupted = true;
-      }
-    }
-    if (interrupted) {
-      Thread.currentThread().interrupt();
-    }
+    inbox.end();
+    Joining.join(thread);
   }
 }

@@ -22,7 +22,7 @@ import java.lang.foreign.ValueLayout;
  * <p>The rows of a region stand close together, whatever the size of its slots; memory is taken by
  * those that were ever used.
  */
-public final class MappedLedger implements Ledger {
+public final class MappedLedger extends NamedLedger {
   private static final long NAMES_BYTES = 4 << 20;
   private static final int NAMES_HEADER_BYTES = 16;
   private static final int PAGE = 4096;
@@ -35,11 +35,7 @@ public final class MappedLedger implements Ledger {
   private final long rowsAt;
   private final LedgerRow row = new LedgerRow();
   private final LedgerEntry probe = new LedgerEntry();
-  private LedgerNames names = new LedgerNames();
   private long namesSequence;
-  private boolean namesChanged;
-  private long damagedRows;
-  private String openingReport = "";
 
   /**
    * Opens what is in the memory; memory full of zeros is an empty ledger.
@@ -171,30 +167,6 @@ public final class MappedLedger implements Ledger {
   // ---- names
 
   @Override
-  public void recordNamespace(int id, byte[] fingerprint, String text) {
-    Ledger.requireFingerprint(fingerprint);
-    names.namespaces.put(id, new LedgerNames.Namespace(fingerprint.clone(), text));
-    namesChanged = true;
-  }
-
-  @Override
-  public void forgetNamespace(int id) {
-    names.namespaces.remove(id);
-    namesChanged = true;
-  }
-
-  @Override
-  public String layout() {
-    return names.layout;
-  }
-
-  @Override
-  public void setLayout(String layout) {
-    names.layout = layout;
-    namesChanged = true;
-  }
-
-  @Override
   public void clear() {
     for (int region = 0; region < regions; region++) {
       int slotBytes = slotBytes(region);
@@ -202,8 +174,7 @@ public final class MappedLedger implements Ledger {
         Words.putByte(memory, rowAt(region, slot) + LedgerEntryDescriptor.VERSION_OFFSET, 0);
       }
     }
-    names.namespaces.clear();
-    namesChanged = true;
+    clearNames();
   }
 
   @Override
@@ -232,8 +203,7 @@ public final class MappedLedger implements Ledger {
   @Override
   public void forEachNamespace(NamespaceVisitor visitor) {
     requireCommitted();
-    names.namespaces.forEach(
-        (id, namespace) -> visitor.visit(id, namespace.fingerprint.clone(), namespace.text));
+    super.forEachNamespace(visitor);
   }
 
   private void requireCommitted() {
@@ -247,16 +217,6 @@ public final class MappedLedger implements Ledger {
   @Override
   public long bytes() {
     return memory.byteSize();
-  }
-
-  @Override
-  public long damagedRows() {
-    return damagedRows;
-  }
-
-  @Override
-  public String openingReport() {
-    return openingReport;
   }
 
   /** The memory is its owner's. */

@@ -1,6 +1,8 @@
 package io.kvtier.tiers.ledger;
 
 import io.kvtier.tiers.rocks.RocksLibrary;
+import io.kvtier.tiers.transfer.Inbox;
+import io.kvtier.tiers.transfer.Joining;
 import java.io.IOException;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
@@ -13,7 +15,6 @@ import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
 import java.util.function.LongSupplier;
-import org.jctools.queues.atomic.MpscAtomicArrayQueue;
 import org.jspecify.annotations.Nullable;
 import org.rocksdb.BlockBasedTableConfig;
 import org.rocksdb.BloomFilter;
@@ -102,6 +103,15 @@ public final class PresenceLedger implements AutoCloseable {
     void found(boolean present);
   }
 
+  /**
+   * Refuses a directory whose ledger somebody has now; takes and makes nothing.
+   *
+   * @throws IOException saying so
+   */
+  public static void requireFree(Path directory) throws IOException {
+    LedgerFiles.requireFree(directory, NAME);
+  }
+
   private record Key(long high, long low) {}
 
   /** Its value is the time before which all is forgotten. */
@@ -126,11 +136,9 @@ public final class PresenceLedger implements AutoCloseable {
   private final long ageMsMax;
   private final Consumer<Throwable> defect;
   private final LongSupplier clockMs;
-  private final MpscAtomicArrayQueue<Task> queue = new MpscAtomicArrayQueue<>(QUEUE_CAPACITY);
+  private final Inbox<Task> inbox = new Inbox<>(QUEUE_CAPACITY);
   private final LongAdder lost = new LongAdder();
   private final Thread thread;
-  private volatile boolean sleeps;
-  private volatile boolean running = true;
   private long newestMax;
   private Visitor newest = (high, low) -> {};
 
@@ -249,13 +257,13 @@ public final class PresenceLedger implements AutoCloseable {
 
   /** Notes that nothing is known of any key. From any thread, at once. */
   public void forgetAll() {
-    if (!offer(new Task.Clear(clockMs.getAsLong()))) {
+    if (!inbox.offer(new Task.Clear(clockMs.getAsLong()))) {
       lost.increment();
     }
   }
 
   private void note(long high, long low, long timeMs) {
-    if (!offer(new Task.Note(new Key(high, low), timeMs))) {
+    if (!inbox.offer(new Task.Note(new Key(high, low), timeMs))) {
       lost.increment();
     }
   }
@@ -267,19 +275,7 @@ public final class PresenceLedger implements AutoCloseable {
    * @return false for no answer: too many are asked for, or this is closed
    */
   public boolean find(long high, long low, Answer answer) {
-    return running && offer(new Task.Question(new Key(high, low), answer));
-  }
-
-  private boolean offer(Task task) {
-    if (!queue.offer(task)) {
-      return false;
-    }
-    // The volatile read must not come before the task is visible.
-    VarHandle.fullFence();
-    if (sleeps) {
-      LockSupport.unpark(thread);
-    }
-    return true;
+    return !inbox.hasEnded() && inbox.offer(new Task.Question(new Key(high, low), answer));
   }
 
   /** What was noted longer ago is not believed. */
@@ -307,20 +303,20 @@ public final class PresenceLedger implements AutoCloseable {
       tellNewest();
       while (true) {
         workOff();
-        if (!running && queue.isEmpty()) {
+        if (inbox.hasEnded() && inbox.isEmpty()) {
           return;
         }
-        sleep();
+        boolean _ = inbox.await(Long.MAX_VALUE);
       }
     } catch (Throwable t) {
       defect.accept(t);
     } finally {
-      running = false;
+      inbox.end();
     }
   }
 
   private void workOff() {
-    for (Task task = queue.poll(); task != null; task = queue.poll()) {
+    for (Task task = inbox.poll(); task != null; task = inbox.poll()) {
       switch (task) {
         case Task.Note(Key key, long timeMs) -> {
           notes.put(key, timeMs);
@@ -336,18 +332,6 @@ public final class PresenceLedger implements AutoCloseable {
       }
     }
     write();
-  }
-
-  private void sleep() {
-    sleeps = true;
-    try {
-      VarHandle.fullFence();
-      if (queue.isEmpty() && running) {
-        LockSupport.park(this);
-      }
-    } finally {
-      sleeps = false;
-    }
   }
 
   private boolean isPresent(Key key) {
@@ -519,7 +503,7 @@ public final class PresenceLedger implements AutoCloseable {
               newest.visit((long) LONG.get(key, 0), (long) LONG.get(key, Long.BYTES));
               left[0]--;
             }
-            return left[0] > 0 && running;
+            return left[0] > 0 && !inbox.hasEnded();
           });
     } catch (RocksDBException e) {
       fail(RocksLibrary.describe(e));
@@ -569,20 +553,9 @@ public final class PresenceLedger implements AutoCloseable {
   /** Writes what is noted, and ends. */
   @Override
   public void close() {
-    running = false;
-    LockSupport.unpark(thread);
-    boolean interrupted = false;
-    while (thread.isAlive()) {
-      try {
-        thread.join();
-      } catch (InterruptedException e) {
-        interrupted = true;
-      }
-    }
+    inbox.end();
+    Joining.join(thread);
     database.close();
     closeOptions();
-    if (interrupted) {
-      Thread.currentThread().interrupt();
-    }
   }
 }

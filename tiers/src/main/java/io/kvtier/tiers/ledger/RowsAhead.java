@@ -1,5 +1,6 @@
 package io.kvtier.tiers.ledger;
 
+import io.kvtier.tiers.transfer.Joining;
 import java.io.IOException;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.BlockingQueue;
@@ -55,21 +56,7 @@ public final class RowsAhead {
     } finally {
       rows.abandoned = true;
       reader.interrupt();
-      join(reader);
-    }
-  }
-
-  private static void join(Thread reader) {
-    boolean interrupted = false;
-    while (reader.isAlive()) {
-      try {
-        reader.join();
-      } catch (InterruptedException e) {
-        interrupted = true;
-      }
-    }
-    if (interrupted) {
-      Thread.currentThread().interrupt();
+      Joining.join(reader);
     }
   }
 

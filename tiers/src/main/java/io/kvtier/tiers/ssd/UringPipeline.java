@@ -6,6 +6,7 @@ import io.kvtier.protocol.linux.EventFd;
 import io.kvtier.protocol.linux.IoUring;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.tiers.codec.BlockCodec;
+import io.kvtier.tiers.transfer.Joining;
 import io.kvtier.tiers.transfer.LastLeg;
 import io.kvtier.tiers.transfer.QueuedPipeline;
 import io.kvtier.tiers.transfer.Transfer;
@@ -345,20 +346,10 @@ public final class UringPipeline extends QueuedPipeline {
   public void close() {
     running = false;
     bell.ring();
-    boolean interrupted = false;
-    while (thread.isAlive()) {
-      try {
-        thread.join();
-      } catch (InterruptedException e) {
-        // The device still writes to slabs that are unmapped next.
-        interrupted = true;
-      }
-    }
+    // The device still writes to slabs that are unmapped next.
+    Joining.join(thread);
     ring.close();
     bell.close();
     arena.close();
-    if (interrupted) {
-      Thread.currentThread().interrupt();
-    }
   }
 }

@@ -8,7 +8,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.kvtier.tiers.testing.ChildJvm;
 import io.kvtier.tiers.testing.SmallFileSystem;
 import java.io.IOException;
-import java.io.RandomAccessFile;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Set;
@@ -289,21 +288,7 @@ final class PresenceLedgerTest {
   private void damage(String how, String which) throws IOException {
     String name = names().filter(file -> file.contains(which)).findFirst().orElseThrow();
     Path file = directory.resolve("presence").resolve(name);
-    if (how.equals("delete")) {
-      Files.delete(file);
-      return;
-    }
-    try (RandomAccessFile bytes = new RandomAccessFile(file.toFile(), "rw")) {
-      long middle = bytes.length() / 2;
-      if (how.equals("cut")) {
-        bytes.setLength(middle);
-      } else {
-        bytes.seek(middle);
-        int old = bytes.read();
-        bytes.seek(middle);
-        bytes.write(old ^ 0x55);
-      }
-    }
+    FileDamage.damage(how, file);
   }
 
   @Test

@@ -80,21 +80,7 @@ final class RocksLedgerTest extends DurableLedgerContract {
     Path database = directory.resolve("ledger");
     String name = names(database).filter(file -> file.contains(which)).findFirst().orElseThrow();
     Path file = database.resolve(name);
-    if (how.equals("delete")) {
-      Files.delete(file);
-      return;
-    }
-    try (RandomAccessFile bytes = new RandomAccessFile(file.toFile(), "rw")) {
-      long middle = bytes.length() / 2;
-      if (how.equals("cut")) {
-        bytes.setLength(middle);
-      } else {
-        bytes.seek(middle);
-        int old = bytes.read();
-        bytes.seek(middle);
-        bytes.write(old ^ 0x55);
-      }
-    }
+    FileDamage.damage(how, file);
   }
 
   @Test

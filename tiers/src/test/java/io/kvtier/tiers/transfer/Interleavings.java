@@ -169,4 +169,28 @@ public final class Interleavings {
       result.r2 = queue.poll() == null ? 0 : 1;
     }
   }
+
+  /** An inbox's taker: woken, or it finds what came in its last look. */
+  @JCStressTest
+  @Outcome(id = "0, 1", expect = ACCEPTABLE, desc = "nobody is woken, but the item is found")
+  @Outcome(id = "1, 0", expect = ACCEPTABLE, desc = "asleep, and woken")
+  @Outcome(id = "1, 1", expect = ACCEPTABLE, desc = "both")
+  @Outcome(id = "0, 0", expect = FORBIDDEN, desc = "asleep beside an item: a lost wake-up")
+  @State
+  public static class Handover {
+    private static final Integer ITEM = 7;
+
+    private final Inbox<Integer> inbox = new Inbox<>(2);
+
+    @Actor
+    public void giver(II_Result result) {
+      boolean ignored = inbox.enqueue(ITEM);
+      result.r1 = inbox.wakeSleeper() ? 1 : 0;
+    }
+
+    @Actor
+    public void taker(II_Result result) {
+      result.r2 = inbox.announceSleep() ? 0 : 1;
+    }
+  }
 }
