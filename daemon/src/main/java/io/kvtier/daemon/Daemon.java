@@ -41,6 +41,7 @@ public final class Daemon implements AutoCloseable {
 
   private final Deque<AutoCloseable> parts = new ArrayDeque<>();
   private final boolean directIo;
+  private @Nullable HostTier memory;
   private @Nullable GrpcFront grpc;
 
   /** Starts everything; throws with a reason in words when a part can't be had. */
@@ -48,6 +49,9 @@ public final class Daemon implements AutoCloseable {
     try {
       directIo = start(config);
     } catch (IOException | RuntimeException e) {
+      if (memory != null) {
+        memory.abandon();
+      }
       close();
       throw e;
     }
@@ -63,7 +67,13 @@ public final class Daemon implements AutoCloseable {
     KvtierdConfig.HostConfig host = config.host();
     KvtierdConfig.SsdConfig ssd = config.ssd();
     KvtierdConfig.LimitsConfig limits = config.limits();
+    PeerPolicy peers =
+        new PeerPolicy(SocketPaths.uid(), config.socket().users(), config.socket().groups());
+    // Memory is taken when all is known that can be known without it.
+    SsdTier.requireFree(ssd);
+    ObjectTier.requireFree(config.object());
     HostTier hostTier = keep(new HostTier(host, config.socket().path(), limits.blocksMax()));
+    memory = hostTier;
     SlabStore slabs = hostTier.slabs();
     Descriptor daemonMemory =
         keep(SharedMemory.create("kvtier-daemon", DaemonRegionDescriptor.REGION_BYTES));
@@ -134,12 +144,10 @@ public final class Daemon implements AutoCloseable {
     // Counts of stores go on from start to start.
     index.recover(ssdTier.ledgers(), System.currentTimeMillis() << 20);
     LOG.info(
-        "found {} blocks in memory and {} on SSD in {} ms",
+        "found {} blocks in memory{} in {} ms",
         counters.get(Counter.FOUND_HOST),
-        counters.get(Counter.FOUND_SSD),
+        ssd.bytes() == 0 ? "" : " and " + counters.get(Counter.FOUND_SSD) + " on SSD",
         (System.nanoTime() - start) / 1_000_000);
-    PeerPolicy peers =
-        new PeerPolicy(SocketPaths.uid(), config.socket().users(), config.socket().groups());
     UnixSocket listener = place.listen(config.socket().mode());
     SessionConductor conductor =
         new SessionConductor(

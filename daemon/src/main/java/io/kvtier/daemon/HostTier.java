@@ -5,6 +5,8 @@ import io.kvtier.daemon.config.KvtierdConfig.HostLedger;
 import io.kvtier.protocol.SocketPaths;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.files.FileErrors;
+import io.kvtier.tiers.files.LockFile;
 import io.kvtier.tiers.host.KeptMemory;
 import io.kvtier.tiers.host.SlabStore;
 import io.kvtier.tiers.ledger.ChronicleLedger;
@@ -13,6 +15,7 @@ import io.kvtier.tiers.ledger.MappedLedger;
 import io.kvtier.tiers.ledger.NoLedger;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.io.IOException;
+import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
@@ -26,6 +29,7 @@ import java.util.Deque;
 import java.util.Objects;
 import java.util.Set;
 import java.util.UUID;
+import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -43,6 +47,7 @@ final class HostTier implements AutoCloseable {
   private final SlabStore slabs;
   private final SlotAllocator slots;
   private final Ledger ledger;
+  private @Nullable KeptMemory keptMemory;
 
   /**
    * Takes the memory, or takes it over.
@@ -63,8 +68,10 @@ final class HostTier implements AutoCloseable {
         ledger = new NoLedger();
       } else {
         Path directory = directory(config, socket);
+        keep(lock(directory));
         long seconds = Math.ceilDiv(config.keepNs(), 1_000_000_000L);
         KeptMemory kept = keep(new KeptMemory(directory, seconds));
+        keptMemory = kept;
         boolean isMapped = config.ledger() == HostLedger.MAPPED;
         long besideBytes =
             isMapped
@@ -87,6 +94,24 @@ final class HostTier implements AutoCloseable {
         slots.addWriter(slab, SlotAllocator.UNKNOWN);
       }
     }
+  }
+
+  /** Two daemons with one memory would overwrite each other's blocks. */
+  private static FileChannel lock(Path directory) throws IOException {
+    FileChannel lock;
+    try {
+      lock = LockFile.take(directory.resolve("lock"));
+    } catch (IOException e) {
+      throw new IOException(
+          "host.directory '" + directory + "' can't be used: " + FileErrors.words(e), e);
+    }
+    if (lock == null) {
+      throw new IOException(
+          "host.directory '"
+              + directory
+              + "' is in use by another daemon: choose another host.directory");
+    }
+    return lock;
   }
 
   private Ledger chronicle(Path directory, int blocksMax) throws IOException {
@@ -128,7 +153,8 @@ final class HostTier implements AutoCloseable {
     } catch (FileAlreadyExistsException e) {
       // As it should be, from the second start on.
     } catch (IOException e) {
-      throw new IOException("host.directory '" + directory + "' can't be made: " + e, e);
+      throw new IOException(
+          "host.directory '" + directory + "' can't be made: " + FileErrors.ofMaking(e), e);
     }
     Object owner = Files.getAttribute(directory, "unix:uid", LinkOption.NOFOLLOW_LINKS);
     if (!Files.isDirectory(directory, LinkOption.NOFOLLOW_LINKS)
@@ -159,6 +185,21 @@ final class HostTier implements AutoCloseable {
 
   Ledger ledger() {
     return ledger;
+  }
+
+  /**
+   * The daemon does not start: memory that it took for itself is not kept for the next. What it has
+   * taken over is.
+   */
+  void abandon() {
+    if (keptMemory == null || slabs.isAdopted()) {
+      return;
+    }
+    try {
+      keptMemory.letGo();
+    } catch (IOException e) {
+      LOG.warn("the memory of a daemon that did not start stays for a while", e);
+    }
   }
 
   @Override

@@ -3,7 +3,7 @@ package io.kvtier.daemon;
 import io.kvtier.daemon.config.ConfigException;
 import io.kvtier.daemon.config.ConfigLoader;
 import io.kvtier.daemon.config.KvtierdConfig;
-import io.kvtier.daemon.config.Units;
+import io.kvtier.tiers.files.ByteSize;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -20,7 +20,8 @@ import picocli.CommandLine.Option;
     name = "kvtierd",
     version = "kvtierd " + Daemon.VERSION,
     mixinStandardHelpOptions = true,
-    description = "Keeps the KV cache of LLM inference engines in host memory and on SSD.",
+    description =
+        "Keeps the KV cache of LLM inference engines in host memory, on SSD and in an object store.",
     footer = {
       "",
       "Exit codes: 128 and the number of the signal that stopped it, 1 a part could not be started, 2 wrong usage or configuration."
@@ -91,15 +92,19 @@ public final class Kvtierd implements Callable<Integer> {
                 },
                 "kvtier-stop"));
     StringBuilder ready = new StringBuilder("kvtierd ready on " + config.socket().path());
-    ready.append("; host ").append(Units.describeBytes(config.host().bytes()));
+    ready.append("; host ").append(ByteSize.words(config.host().bytes()));
     if (config.ssd().bytes() > 0) {
       ready
           .append(", SSD ")
-          .append(Units.describeBytes(config.ssd().bytes()))
+          .append(ByteSize.words(config.ssd().bytes()))
           .append(" in ")
           .append(config.ssd().directories().getFirst());
       ready.append(
           daemon.isDirectIo() ? " (direct IO)" : " (buffered: the file system has no direct IO)");
+    }
+    String objects = ObjectTier.describe(config.object().place());
+    if (objects != null) {
+      ready.append(", objects in ").append(objects);
     }
     String grpc = daemon.grpcAddress();
     if (grpc != null) {

@@ -1,6 +1,8 @@
 package io.kvtier.daemon;
 
 import io.kvtier.daemon.index.ObjectParts;
+import io.kvtier.daemon.index.OperatorAnswer;
+import io.kvtier.protocol.Status;
 import io.kvtier.tiers.object.janitor.JanitorTask;
 import io.kvtier.tiers.object.janitor.ObjectJanitor;
 import java.util.List;
@@ -8,7 +10,8 @@ import java.util.List;
 /** What an operator can have done with the object store: the words of {@code kvtier object}. */
 final class ObjectOperator implements ObjectParts.Operator {
   private static final String USAGE =
-      "expected gc, du, verify [FRACTION] [delete], remove-namespace FINGERPRINT or cancel";
+      "expected gc, du, verify [FRACTION] [--delete], remove-namespace NAME|FINGERPRINT, status or"
+          + " cancel";
 
   private final ObjectJanitor janitor;
 
@@ -17,13 +20,14 @@ final class ObjectOperator implements ObjectParts.Operator {
   }
 
   @Override
-  public String run(List<String> words) {
+  public OperatorAnswer run(List<String> words) {
     List<String> rest = words.subList(1, words.size());
     return switch (words.getFirst()) {
       case "cancel" -> {
         requireCount(words, rest, 0);
-        janitor.cancel();
-        yield "cancelled";
+        yield janitor.cancel()
+            ? new OperatorAnswer(Status.OK, "cancelled")
+            : new OperatorAnswer(Status.MISS, "no task is under way");
       }
       case "gc" -> {
         requireCount(words, rest, 0);
@@ -42,19 +46,20 @@ final class ObjectOperator implements ObjectParts.Operator {
     };
   }
 
-  private String begin(JanitorTask task) {
+  private OperatorAnswer begin(JanitorTask task) {
     if (!janitor.start(task)) {
-      throw new IllegalArgumentException(
+      return new OperatorAnswer(
+          Status.BUSY,
           "the task "
               + janitor.report().task()
               + " is under way: wait for it (kvtier object status), or end it (kvtier object"
               + " cancel)");
     }
-    return task.name() + " begun";
+    return new OperatorAnswer(Status.OK, task.name() + " begun");
   }
 
   private static JanitorTask verify(List<String> words, List<String> rest) {
-    boolean delete = !rest.isEmpty() && rest.getLast().equals("delete");
+    boolean delete = !rest.isEmpty() && rest.getLast().equals("--delete");
     List<String> fraction = rest.subList(0, rest.size() - (delete ? 1 : 0));
     if (fraction.isEmpty()) {
       return new JanitorTask.Verify(1, delete);

@@ -4,6 +4,7 @@ import io.kvtier.daemon.config.KvtierdConfig.ObjectConfig;
 import io.kvtier.daemon.config.KvtierdConfig.ObjectEncryption;
 import io.kvtier.daemon.config.KvtierdConfig.ObjectPlace;
 import io.kvtier.daemon.index.ObjectParts;
+import io.kvtier.tiers.files.FileErrors;
 import io.kvtier.tiers.ledger.PresenceLedger;
 import io.kvtier.tiers.object.CipherKeys;
 import io.kvtier.tiers.object.FolderObjectStore;
@@ -80,8 +81,50 @@ final class ObjectTier implements AutoCloseable {
     try {
       return new FolderObjectStore(path, threads);
     } catch (IOException e) {
-      throw new IOException("object.folder '" + path + "' can't be used: " + e, e);
+      throw new IOException(
+          "object.folder '" + path + "' can't be used: " + FileErrors.words(e), e);
     }
+  }
+
+  /** The store in words; null when there is to be none. */
+  static @Nullable String describe(ObjectPlace place) {
+    return switch (place) {
+      case ObjectPlace.None _ -> null;
+      case ObjectPlace.Folder(Path path) -> FolderObjectStore.describe(path);
+      case ObjectPlace.S3(var options) -> options.describe();
+    };
+  }
+
+  /**
+   * Refuses a directory that another daemon has, before anything costly is done; takes and makes
+   * nothing.
+   *
+   * @throws IOException naming the directory and its key
+   */
+  static void requireFree(ObjectConfig config) throws IOException {
+    String store = describe(config.place());
+    if (store == null || config.ledgerBytes() == 0) {
+      return;
+    }
+    try {
+      PresenceLedger.requireFree(ledgerFolder(config, store));
+    } catch (IOException e) {
+      throw directoryFailure(config, e);
+    }
+  }
+
+  /** What is in one store says nothing of another. */
+  private static Path ledgerFolder(ObjectConfig config, String store) {
+    return config.directory().resolve("store-" + shortHash(store));
+  }
+
+  private static IOException directoryFailure(ObjectConfig config, IOException cause) {
+    return new IOException(
+        "object.directory '"
+            + config.directory()
+            + "' can't be used: "
+            + FileErrors.ofMaking(cause),
+        cause);
   }
 
   private ObjectParts open(
@@ -152,8 +195,7 @@ final class ObjectTier implements AutoCloseable {
     if (config.ledgerBytes() == 0) {
       return null;
     }
-    // What is in one store says nothing of another.
-    Path folder = config.directory().resolve("store-" + shortHash(store.describe()));
+    Path folder = ledgerFolder(config, store.describe());
     PresenceLedger ledger;
     try {
       Files.createDirectories(folder);
@@ -165,7 +207,7 @@ final class ObjectTier implements AutoCloseable {
                   TimeUnit.NANOSECONDS.toMillis(config.ledgerAgeNs()),
                   defect));
     } catch (IOException e) {
-      throw new IOException("object.directory '" + config.directory() + "' can't be used: " + e, e);
+      throw directoryFailure(config, e);
     }
     if (!ledger.openingReport().isEmpty()) {
       LOG.warn("{}", ledger.openingReport());
@@ -222,7 +264,7 @@ final class ObjectTier implements AutoCloseable {
                 "the object tier, {}, does not answer as it should: {}; it is tried again when it"
                     + " is needed",
                 store.describe(),
-                result);
+                result.words());
           }
         });
   }
@@ -236,7 +278,9 @@ final class ObjectTier implements AutoCloseable {
     Map<String, Object> report = new LinkedHashMap<>();
     report.put("store", store.describe());
     report.put("takes_loads", pipeline.reachesStore());
+    report.put("load_trouble", pipeline.loadTrouble());
     report.put("takes_stores", pipeline.takesStores());
+    report.put("store_trouble", pipeline.storeTrouble());
     report.put("keys_known", presence.size());
     report.put("deletions_waiting", deletions.queued() - deletions.done());
     for (ObjectCounter counter : ObjectCounter.values()) {

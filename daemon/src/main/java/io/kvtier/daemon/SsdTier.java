@@ -6,6 +6,7 @@ import io.kvtier.tiers.ledger.LedgerLeg;
 import io.kvtier.tiers.ledger.LedgerThread;
 import io.kvtier.tiers.ledger.RocksLedger;
 import io.kvtier.tiers.slots.SlotAllocator;
+import io.kvtier.tiers.ssd.DirectoryLock;
 import io.kvtier.tiers.ssd.FileDevice;
 import io.kvtier.tiers.ssd.RocksDevice;
 import io.kvtier.tiers.ssd.SlotDevice;
@@ -63,6 +64,20 @@ final class SsdTier implements AutoCloseable {
     } catch (IOException | RuntimeException e) {
       close();
       throw e;
+    }
+  }
+
+  /**
+   * Refuses directories that another daemon has, before anything costly is done; takes and makes
+   * nothing.
+   *
+   * @throws IOException naming the directory and its key
+   */
+  static void requireFree(SsdConfig config) throws IOException {
+    if (config.files() > 0) {
+      for (Path directory : config.directories()) {
+        DirectoryLock.requireFree(directory);
+      }
     }
   }
 

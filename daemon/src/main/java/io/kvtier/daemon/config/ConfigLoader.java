@@ -5,6 +5,7 @@ import io.kvtier.policies.AdmissionPolicies;
 import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.protocol.SocketPaths;
 import io.kvtier.tiers.codec.BlockCodecs;
+import io.kvtier.tiers.files.ByteSize;
 import io.kvtier.tiers.ledger.PresenceLedger;
 import io.kvtier.tiers.object.KeySource;
 import io.kvtier.tiers.object.ObjectPipelineOptions;
@@ -200,7 +201,7 @@ public final class ConfigLoader {
     return new KvtierdConfig.ObjectConfig(
         objectPlace(),
         admission("object.admission"),
-        size("object.bytes", 0, 1L << 60),
+        objectBytes(),
         new KvtierdConfig.ObjectCare(
             duration("object.gc_every"),
             duration("object.gc_grace"),
@@ -229,12 +230,24 @@ public final class ConfigLoader {
     return text;
   }
 
+  private long objectBytes() {
+    long bytes = size("object.bytes", 0, 1L << 60);
+    long largest = Units.bytes(text("host.slab_bytes"));
+    require(
+        "object.bytes",
+        bytes == 0 || bytes >= largest || mistaken.contains("host.slab_bytes"),
+        "0, or at least host.slab_bytes ("
+            + ByteSize.words(largest)
+            + "): the size of the largest block that there can be");
+    return bytes;
+  }
+
   private long ledgerBytes() {
     long bytes = size("object.ledger_bytes", 0, 1L << 40);
     require(
         "object.ledger_bytes",
         bytes == 0 || bytes >= PresenceLedger.BYTES_MIN,
-        "0, or at least " + Units.describeBytes(PresenceLedger.BYTES_MIN));
+        "0, or at least " + ByteSize.words(PresenceLedger.BYTES_MIN));
     return bytes;
   }
 
@@ -269,8 +282,8 @@ public final class ConfigLoader {
     int callsMax = number("object.calls_max", 1, 4096);
     int calls = number("object.calls", 1, 4096);
     int callsMin = number("object.calls_min", 1, 4096);
-    require("object.calls", calls <= callsMax, "at most object.calls_max");
-    require("object.calls_min", callsMin <= calls, "at most object.calls");
+    requireAtMost("object.calls", calls, "object.calls_max", callsMax);
+    requireAtMost("object.calls_min", callsMin, "object.calls", calls);
     if (mistaken.contains("object.calls") || mistaken.contains("object.calls_min")) {
       callsMin = 1;
       calls = 1;
@@ -479,8 +492,15 @@ public final class ConfigLoader {
   /** Notes what is wrong with a key, and gives it its default. */
   private void mistake(String key, String expected) {
     Value value = value(values, key);
+    String text = value.toString().trim();
+    // Where nobody has set it, there is no line to look at: another key asks for it.
     problems.add(
-        value.where() + ": " + key + " is '" + value.toString().trim() + "', expected " + expected);
+        value.equals(value(defaults, key))
+            ? key
+                + (text.isEmpty() ? " is not set" : " is '" + text + "' by default")
+                + ", expected "
+                + expected
+            : value.where() + ": " + key + " is '" + text + "', expected " + expected);
     mistaken.add(key);
     values.put(key, value(defaults, key));
   }
@@ -511,7 +531,7 @@ public final class ConfigLoader {
           value % unit == 0,
           "a multiple of "
               + unitName
-              + (defaults.containsKey(unitName) ? " (" + Units.describeBytes(unit) + ")" : "")
+              + (defaults.containsKey(unitName) ? " (" + ByteSize.words(unit) + ")" : "")
               + ", such as "
               + Units.formatBytes(below == 0 ? unit : below));
     }
@@ -549,7 +569,7 @@ public final class ConfigLoader {
     require(
         key,
         bytes >= min && bytes <= max,
-        "a size from " + Units.describeBytes(min) + " to " + Units.describeBytes(max));
+        "a size from " + ByteSize.words(min) + " to " + ByteSize.words(max));
     return bytes;
   }
 

@@ -1,5 +1,6 @@
 package io.kvtier.daemon.config;
 
+import io.kvtier.tiers.files.ByteSize;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.ByteBuffer;
@@ -109,7 +110,7 @@ final class ConfigYaml {
         if (bytes.length <= BYTES_MAX) {
           return StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes)).toString();
         }
-        problem = "has more than " + Units.describeBytes(BYTES_MAX) + "; is it the right file?";
+        problem = "has more than " + ByteSize.words(BYTES_MAX) + "; is it the right file?";
       }
     } catch (NoSuchFileException e) {
       problem =

@@ -70,7 +70,8 @@ final class KnownKeys {
 
   private static @Nullable String nearest(Set<String> known, String name, int editsMax) {
     String nearest = null;
-    int best = editsMax + 1;
+    // A word of which every letter would have to change is another word.
+    int best = Math.min(editsMax + 1, name.length() - (name.lastIndexOf('.') + 1));
     for (String each : known) {
       int distance = distance(each, name);
       if (distance < best) {

@@ -105,17 +105,4 @@ public final class Units {
     }
     return value + units[unit];
   }
-
-  /** A size for people. */
-  public static String describeBytes(long bytes) {
-    String[] units = {"B", "KiB", "MiB", "GiB", "TiB"};
-    double value = bytes;
-    int unit = 0;
-    while (value >= 1024 && unit < units.length - 1) {
-      value /= 1024;
-      unit++;
-    }
-    return String.format(
-        Locale.ROOT, value == Math.rint(value) ? "%.0f %s" : "%.1f %s", value, units[unit]);
-  }
 }

@@ -10,6 +10,7 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Locale;
+import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -21,10 +22,10 @@ final class Admin {
       "expected 'policy TIER NAME', where TIER is host or ssd and NAME is an eviction policy,"
           + " 'admission TIER NAME', where TIER is ssd or object, 'trace record REQUESTS FILE', 'trace stop' or 'object TASK'";
 
-  /** How a command ended. */
-  record Answer(Status status, String text) {}
+  private static final Pattern FINGERPRINT = Pattern.compile("[0-9a-f]{32}/?");
 
   private final BlockStore store;
+  private final Namespaces namespaces;
   private final int daemonUser;
   private @Nullable TraceRecorder trace;
 
@@ -33,14 +34,15 @@ final class Admin {
    *
    * @param daemonUser the user whom the daemon runs as
    */
-  Admin(BlockStore store, int daemonUser) {
+  Admin(BlockStore store, Namespaces namespaces, int daemonUser) {
     this.store = store;
+    this.namespaces = namespaces;
     this.daemonUser = daemonUser;
   }
 
-  Answer run(Session session, String command) {
+  OperatorAnswer run(Session session, String command) {
     if (session.peerUser() != 0 && session.peerUser() != daemonUser) {
-      return new Answer(
+      return new OperatorAnswer(
           Status.DENIED,
           "user "
               + session.peerUser()
@@ -49,8 +51,8 @@ final class Admin {
               + " may");
     }
     String[] words = command.strip().split("\\s+", -1);
-    if (words.length == 3 && words[0].equals("policy")) {
-      return setPolicy(words[1].toLowerCase(Locale.ROOT), words[2]);
+    if ((words.length == 2 || words.length == 3) && words[0].equals("policy")) {
+      return setPolicy(words[1].toLowerCase(Locale.ROOT), words.length == 2 ? "" : words[2]);
     }
     if (words.length == 3 && words[0].equals("admission")) {
       return setAdmission(words[1].toLowerCase(Locale.ROOT), words[2]);
@@ -61,18 +63,37 @@ final class Admin {
     if (words.length == 2 && words[0].equals("trace") && words[1].equals("stop")) {
       return stopRecording();
     }
+    if (words.length >= 3 && words[0].equals("object") && words[1].equals("remove-namespace")) {
+      return removeNamespace(command.strip().split("\\s+", 3)[2]);
+    }
     if (words.length >= 2 && words[0].equals("object")) {
       return object(List.of(words).subList(1, words.length));
     }
-    return new Answer(Status.INVALID_ARGUMENT, "'" + command.strip() + "': " + USAGE);
+    return OperatorAnswer.wrong("'" + command.strip() + "': " + USAGE);
   }
 
-  private Answer object(List<String> words) {
+  private OperatorAnswer object(List<String> words) {
     try {
-      return new Answer(Status.OK, store.objects().operate(words));
+      return store.objects().operate(words);
     } catch (IllegalArgumentException e) {
-      return new Answer(Status.INVALID_ARGUMENT, String.valueOf(e.getMessage()));
+      return OperatorAnswer.wrong(String.valueOf(e.getMessage()));
     }
+  }
+
+  /** By its name, if this daemon knows it, or by its fingerprint, which it need not know. */
+  private OperatorAnswer removeNamespace(String which) {
+    Namespaces.Namespace named = namespaces.byName(which);
+    boolean isFingerprint = FINGERPRINT.matcher(which).matches();
+    if (named == null && !isFingerprint && store.objects().isConfigured()) {
+      return new OperatorAnswer(
+          Status.MISS,
+          "this daemon knows no namespace '"
+              + which
+              + "': kvtier tiers shows those that it knows, kvtier object du the fingerprints of all"
+              + " that are in the store");
+    }
+    return object(
+        List.of("remove-namespace", named == null || isFingerprint ? which : named.fingerprint()));
   }
 
   /** The recording under way, if there is one. */
@@ -88,30 +109,28 @@ final class Admin {
     }
   }
 
-  private Answer record(String requests, String file) {
+  private OperatorAnswer record(String requests, String file) {
     TraceRecorder before = trace;
     if (before != null && !before.isEnded()) {
-      return new Answer(
-          Status.INVALID_ARGUMENT,
-          "a recording to '" + before.file() + "' is under way: stop it first");
+      return new OperatorAnswer(
+          Status.BUSY, "a recording to '" + before.file() + "' is under way: stop it first");
     }
     try {
       long requestsMax = Long.parseLong(requests);
       if (requestsMax < 1) {
-        return new Answer(
-            Status.INVALID_ARGUMENT, "a recording of " + requests + " requests: " + USAGE);
+        return OperatorAnswer.wrong("a recording of " + requests + " requests: " + USAGE);
       }
       trace = new TraceRecorder(Path.of(file), requestsMax);
-      return new Answer(
-          Status.OK, "recording lookups to '" + file + "', at most " + requestsMax + " of them");
+      return OperatorAnswer.done(
+          "recording lookups to '" + file + "', at most " + requestsMax + " of them");
     } catch (NumberFormatException e) {
-      return new Answer(Status.INVALID_ARGUMENT, "'" + requests + "' is no number: " + USAGE);
+      return OperatorAnswer.wrong("'" + requests + "' is no number: " + USAGE);
     } catch (FileAlreadyExistsException e) {
-      return new Answer(
-          Status.INVALID_ARGUMENT, "'" + file + "' is there already: choose another file");
+      return new OperatorAnswer(
+          Status.DENIED, "'" + file + "' is there already: choose another file");
     } catch (IOException | InvalidPathException e) {
-      return new Answer(
-          Status.INVALID_ARGUMENT, "the daemon can't write '" + file + "': " + reason(e));
+      return new OperatorAnswer(
+          Status.IO_ERROR, "the daemon can't write '" + file + "': " + reason(e));
     }
   }
 
@@ -123,15 +142,15 @@ final class Admin {
     };
   }
 
-  private Answer stopRecording() {
+  private OperatorAnswer stopRecording() {
     TraceRecorder before = trace;
     if (before == null) {
-      return new Answer(Status.INVALID_ARGUMENT, "no recording is under way");
+      return new OperatorAnswer(Status.MISS, "no recording is under way");
     }
     trace = null;
     before.close();
     TraceRecorder.Summary summary = before.summary();
-    return new Answer(
+    return new OperatorAnswer(
         summary.failed() ? Status.IO_ERROR : Status.OK,
         summary.requests()
             + " lookups of "
@@ -144,7 +163,7 @@ final class Admin {
             + (summary.failed() ? "; the file could not be written to its end" : ""));
   }
 
-  private Answer setAdmission(String tier, String specification) {
+  private OperatorAnswer setAdmission(String tier, String specification) {
     Ingestion ingestion =
         switch (tier) {
           case "ssd" -> store.ingestion();
@@ -152,19 +171,18 @@ final class Admin {
           default -> null;
         };
     if (ingestion == null) {
-      return new Answer(Status.INVALID_ARGUMENT, "there is no tier '" + tier + "': ssd or object");
+      return OperatorAnswer.wrong("there is no tier '" + tier + "': ssd or object");
     }
     String before = ingestion.admissionName();
     try {
       ingestion.swapAdmission(specification);
     } catch (IllegalArgumentException e) {
-      return new Answer(Status.INVALID_ARGUMENT, String.valueOf(e.getMessage()));
+      return OperatorAnswer.wrong(String.valueOf(e.getMessage()));
     }
-    return new Answer(
-        Status.OK, tier + " admission: " + before + " -> " + ingestion.admissionName());
+    return OperatorAnswer.done(tier + " admission: " + before + " -> " + ingestion.admissionName());
   }
 
-  private Answer setPolicy(String tier, String specification) {
+  private OperatorAnswer setPolicy(String tier, String specification) {
     TierLine line =
         switch (tier) {
           case "host" -> store.host();
@@ -172,16 +190,25 @@ final class Admin {
           default -> null;
         };
     if (line == null) {
-      return new Answer(Status.INVALID_ARGUMENT, "there is no tier '" + tier + "': host or ssd");
+      return OperatorAnswer.wrong(
+          tier.equals("object")
+              ? "the object tier has no policy to choose: beyond object.bytes, what was not used for"
+                  + " longest goes"
+              : "there is no tier '" + tier + "': host or ssd");
+    }
+    if (!line.isConfigured()) {
+      return new OperatorAnswer(Status.MISS, "there is no SSD tier: ssd.bytes is 0");
+    }
+    if (specification.isEmpty()) {
+      return OperatorAnswer.wrong("say which policy tier '" + tier + "' shall have");
     }
     String before = line.policyName();
     try {
       line.swapPolicy(specification);
     } catch (IllegalArgumentException e) {
-      return new Answer(Status.INVALID_ARGUMENT, String.valueOf(e.getMessage()));
+      return OperatorAnswer.wrong(String.valueOf(e.getMessage()));
     }
-    return new Answer(
-        Status.OK,
+    return OperatorAnswer.done(
         tier
             + ": "
             + before

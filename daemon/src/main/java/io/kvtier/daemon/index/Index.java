@@ -70,7 +70,7 @@ final class Index implements BlockStore.Listener {
         new Puts(directory, store, holds, namespaces, operations, hostWaiters, counters, limits);
     this.removals = new Removals(store, operations);
     this.scans = new Scans(directory, store, operations, removals, limits.holdsMax());
-    this.admin = new Admin(store, SocketPaths.uid());
+    this.admin = new Admin(store, namespaces, SocketPaths.uid());
   }
 
   SessionTable sessions() {
@@ -168,7 +168,7 @@ final class Index implements BlockStore.Listener {
   }
 
   private void admin(Session session, Request request) throws ProtocolViolation {
-    Admin.Answer answer = admin.run(session, textOf(request));
+    OperatorAnswer answer = admin.run(session, textOf(request));
     session.completeText(
         request.verb.code(),
         answer.status(),

@@ -6,6 +6,7 @@ import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -34,7 +35,13 @@ final class Namespaces {
       long high,
       long low,
       int hostClass,
-      int ssdClass) {}
+      int ssdClass) {
+    /** All of it in hexadecimal, as names of objects and operators have it. */
+    String fingerprint() {
+      HexFormat hex = HexFormat.of();
+      return hex.toHexDigits(high) + hex.toHexDigits(low);
+    }
+  }
 
   /** A namespace that is written down, and not yet registered. */
   record Known(String name, long blockBytes, Map<String, String> properties) {}

@@ -1,6 +1,7 @@
 package io.kvtier.daemon.index;
 
 import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.Status;
 import io.kvtier.tiers.object.ObjectKey;
 import io.kvtier.tiers.object.ObjectNames;
 import io.kvtier.tiers.object.PresenceCache.Presence;
@@ -125,12 +126,12 @@ final class ObjectLine {
   /**
    * Has done what an operator wants done with the store.
    *
-   * @throws IllegalArgumentException saying what can't be done, and why
+   * @throws IllegalArgumentException saying what is wrong with the words
    */
-  String operate(List<String> words) {
+  OperatorAnswer operate(List<String> words) {
     if (parts == null) {
-      throw new IllegalArgumentException(
-          "there is no object tier: object.store is none in the configuration");
+      return new OperatorAnswer(
+          Status.MISS, "there is no object tier: object.store is none in the configuration");
     }
     return parts.operator().run(words);
   }

@@ -57,9 +57,8 @@ public record ObjectParts(
     /**
      * Begins something; at once.
      *
-     * @return an answer for people
-     * @throws IllegalArgumentException saying what can't be done, and why
+     * @throws IllegalArgumentException saying what is wrong with the words
      */
-    String run(List<String> words);
+    OperatorAnswer run(List<String> words);
   }
 }

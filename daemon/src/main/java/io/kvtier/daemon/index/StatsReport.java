@@ -145,6 +145,7 @@ final class StatsReport {
     }
     StringBuilder out = new StringBuilder();
     out.append("{\"id\":").append(id).append(",\"name\":").append(quote(namespace.name()));
+    out.append(",\"fingerprint\":").append(quote(namespace.fingerprint()));
     out.append(",\"block_bytes\":").append(namespace.blockBytes()).append(",\"properties\":{");
     String separator = "";
     for (Map.Entry<String, String> property : namespace.properties().entrySet()) {

@@ -14,6 +14,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 class ConfigLoaderTest {
   @TempDir Path directory;
@@ -63,6 +64,10 @@ class ConfigLoaderTest {
         "socket.mode=rw | an octal file mode",
         "grpc.enabled=maybe | true or false",
         "nonsense | expected key=value",
+        "object.store=s3 | object.s3.bucket is not set, expected the name of a bucket",
+        "object.bytes=10 | expected 0, or at least host.slab_bytes (64 MiB)",
+        "object.calls_min=100 | expected at most object.calls (8)",
+        "object.foo=1 | unknown key 'object.foo'; kvtierd --print-config shows all keys",
       })
   void load_badSetting_saysWhatIsWrong(String setting, String expected) {
     ConfigException error =
@@ -91,6 +96,28 @@ class ConfigLoaderTest {
             ConfigException.class, () -> ConfigLoader.load(null, List.of("host.bytes=-1")));
     assertEquals(
         "--set: host.bytes is '-1', expected a size such as 512MiB or 4GiB", error.getMessage());
+  }
+
+  @Test
+  void load_badSetting_isNotHeldAgainstOthers() {
+    ConfigException error =
+        assertThrows(
+            ConfigException.class, () -> ConfigLoader.load(null, List.of("object.calls=0")));
+    assertEquals(
+        "--set: object.calls is '0', expected a number from 1 to 4096", error.getMessage());
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"http://localhost:70000", "http://localhost:0", "localhost:9000"})
+  void load_endpointThatCanBeNone_isRefused(String endpoint) {
+    List<String> settings =
+        List.of("object.store=s3", "object.s3.bucket=b", "object.s3.endpoint=" + endpoint);
+    ConfigException error =
+        assertThrows(ConfigException.class, () -> ConfigLoader.load(null, settings));
+    assertTrue(
+        String.valueOf(error.getMessage())
+            .contains("'" + endpoint + "' is not of the form http[s]://host[:port], with a port"),
+        error.getMessage());
   }
 
   private String problemsOf(String yaml, String... settings) throws IOException {

@@ -4,6 +4,7 @@ import io.kvtier.daemon.index.Counters;
 import io.kvtier.daemon.index.Directory;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.ObjectParts;
+import io.kvtier.daemon.index.OperatorAnswer;
 import io.kvtier.daemon.index.Session;
 import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.protocol.Counter;
@@ -365,7 +366,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         random.nextInt(4 * PAGE * 16),
         () -> weather.nextInt(200) == 0 ? collect(weather) : null,
         random.nextBoolean() ? null : key -> {},
-        words -> "",
+        words -> new OperatorAnswer(Status.OK, ""),
         () -> {},
         Map::of);
   }
