@@ -11,7 +11,7 @@ from pathlib import Path
 import blocks
 import pytest
 from conftest import REPOSITORY, Daemon, eventually
-from s3 import BUCKET, BadDay, S3Server
+from s3 import BUCKET, AnyS3, BadDay, ElsewhereS3, S3Server
 
 from kvtier import Client, Namespace, Status, Tier
 
@@ -35,7 +35,11 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
+def server() -> Iterator[AnyS3]:
+    elsewhere = os.environ.get("KVTIER_S3_ENDPOINT")
+    if elsewhere is not None:
+        yield ElsewhereS3(elsewhere)
+        return
     with tempfile.TemporaryDirectory(prefix="kvtier-s3-") as folder:
         started = S3Server(Path(folder))
         started.start()
@@ -104,6 +108,9 @@ class Node:
             check=False,
         )
 
+    def log(self) -> str:
+        return (self.daemon.folder / "daemon.log").read_text()
+
     def await_stored(self, blocks_stored: int) -> None:
         assert eventually(lambda: self.count("object_stored") >= blocks_stored, 60)
 
@@ -115,7 +122,7 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def nodes(folder: Path, server: S3Server) -> Iterator[list[Node]]:
+def nodes(folder: Path, server: AnyS3) -> Iterator[list[Node]]:
     made = [Node(folder / name, server.endpoint, folder.name) for name in "ab"]
     yield made
     for node in made:
@@ -222,7 +229,7 @@ def test_deletedOnItsWayUp_isGone(nodes: list[Node]) -> None:
     assert a.found(range(20)) == []
 
 
-def test_cleared_isGoneForAll_othersStay(nodes: list[Node], server: S3Server) -> None:
+def test_cleared_isGoneForAll_othersStay(nodes: list[Node], server: AnyS3) -> None:
     a, b = nodes[0].start(), nodes[1].start()
     other = a.client.namespace("another", block_bytes=BLOCK_BYTES, model="m")
     assert other.put([key(0)], [content(0)]) == [Status.OK]
@@ -294,7 +301,7 @@ def test_serverKilled_getsAreMisses_localTiersGoOn_andItComesBack(folder: Path) 
 
 
 @pytest.mark.parametrize("mode", ["reset", "stall", "truncate", "corrupt", 403, 404, 412, 429, 500, 503])
-def test_badDay_getsAreMisses_neverWrongBytes_andItPasses(folder: Path, server: S3Server, mode: str | int) -> None:
+def test_badDay_getsAreMisses_neverWrongBytes_andItPasses(folder: Path, server: AnyS3, mode: str | int) -> None:
     proxy = BadDay(server.address)
     node = Node(folder / "a", proxy.endpoint, folder.name, object__load_timeout="1s", object__probe_timeout="500ms")
     node.start()
@@ -316,7 +323,7 @@ def test_badDay_getsAreMisses_neverWrongBytes_andItPasses(folder: Path, server: 
         proxy.server_close()
 
 
-def test_slowDay_blocksStillCome(folder: Path, server: S3Server) -> None:
+def test_slowDay_blocksStillCome(folder: Path, server: AnyS3) -> None:
     proxy = BadDay(server.address)
     node = Node(folder / "a", proxy.endpoint, folder.name, object__load_timeout="20s", object__probe_timeout="5s").start()
     try:
@@ -339,7 +346,7 @@ def test_noSuchBucket_isSaid_andLocalTiersServe(nodes: list[Node]) -> None:
     assert "nobody-made-it" in log and "does not answer as it should" in log
 
 
-def test_restart_whatItStored_isKnownWithoutAsking(folder: Path, server: S3Server) -> None:
+def test_restart_whatItStored_isKnownWithoutAsking(folder: Path, server: AnyS3) -> None:
     proxy = BadDay(server.address)
     node = Node(folder / "a", proxy.endpoint, folder.name, object__probe_timeout="60s").start()
     try:
@@ -366,7 +373,7 @@ def key_file(folder: Path, name: str, mode: int = 0o600) -> str:
     return str(path)
 
 
-def test_encrypted_nobodyReadsThemWithoutTheKey(folder: Path, nodes: list[Node], server: S3Server) -> None:
+def test_encrypted_nobodyReadsThemWithoutTheKey(folder: Path, nodes: list[Node], server: AnyS3) -> None:
     first, second = key_file(folder, "first"), key_file(folder, "second")
     a = nodes[0].start(object__encryption__key_file=first)
     plain = b"known to the thief" * 20_000
@@ -408,7 +415,7 @@ def test_gc_holdsTheCap_andDuCounts(nodes: list[Node]) -> None:
 
 
 def test_putAgainAfterGc_isKept(nodes: list[Node]) -> None:
-    a = nodes[0].start(object__bytes="1MiB", object__gc_grace="1ms", object__admission="evicted")
+    a = nodes[0].start(object__bytes="8MiB", object__gc_grace="1ms", object__admission="evicted")
     a.put(range(BLOCKS))
     assert a.found(range(BLOCKS)) == list(range(BLOCKS))
     time.sleep(1.1)  # the store tells times in seconds
@@ -434,7 +441,7 @@ def test_anotherStore_nothingIsRememberedOfTheFirst(folder: Path, nodes: list[No
     a.await_stored(20)
 
 
-def test_verify_findsTheDamagedObject(nodes: list[Node], server: S3Server) -> None:
+def test_verify_findsTheDamagedObject(nodes: list[Node], server: AnyS3) -> None:
     a = nodes[0].start()
     a.put(range(10))
     a.await_stored(10)
@@ -460,5 +467,81 @@ def test_verify_findsTheDamagedObject(nodes: list[Node], server: S3Server) -> No
 def test_objectCommand_wrongWords_areExplained(nodes: list[Node]) -> None:
     a = nodes[0].start()
     wrong = a.kvtier("object", "defrag")
-    assert wrong.returncode == 1 and "expected gc, du" in wrong.stderr
-    assert "no fraction" in a.kvtier("object", "verify", "most").stderr
+    assert wrong.returncode == 2 and "expected gc, du" in wrong.stderr
+    for words, expected in {
+        ("verify", "most"): "no fraction",
+        ("verify", "2"): "not 2.0",
+        ("gc", "now"): "expected gc, du",
+        ("remove-namespace",): "expected gc, du",
+    }.items():
+        wrong = a.kvtier("object", *words)
+        assert wrong.returncode == 2 and expected in wrong.stderr
+    idle = a.kvtier("object", "cancel")
+    assert idle.returncode == 1 and "no task is under way" in idle.stderr
+
+
+def test_removeNamespace_byItsName_othersStay(nodes: list[Node]) -> None:
+    a = nodes[0].start()
+    other = a.client.namespace("the others", block_bytes=BLOCK_BYTES)
+    a.put(range(10))
+    assert other.put([key(0)], [content(0)]) == [Status.OK]
+    a.await_stored(11)
+    unknown = a.kvtier("object", "remove-namespace", "nobodys")
+    assert unknown.returncode == 1 and "knows no namespace 'nobodys'" in unknown.stderr
+    assert a.kvtier("object", "remove-namespace", "the others").returncode == 0
+    counted = json.loads(a.kvtier("object", "du", "--json").stdout)["namespaces"]
+    assert [(one["name"], one["objects"]) for one in counted] == [("objects", 10)]
+    shown = json.loads(a.kvtier("tiers", "--json").stdout)
+    assert counted[0]["namespace"] in [one["fingerprint"] for one in shown["namespaces"]]
+    assert shown["object"]["store"].startswith("s3://")
+    assert a.kvtier("object", "remove-namespace", counted[0]["namespace"]).returncode == 0
+    assert "objects" not in a.kvtier("object", "du").stdout
+
+
+def test_folderGone_isSaidOnce_andDuFails_andItComesBack(folder: Path, nodes: list[Node]) -> None:
+    shared = folder / "shared"
+    a = nodes[0].start(object__store="folder", object__folder=str(shared))
+    a.put(range(20))
+    a.await_stored(20)
+    shared.rename(folder / "elsewhere")
+    a.put(range(20, 60))
+    gone = f"the folder {shared} takes no blocks: the folder {shared} is gone"
+    assert eventually(lambda: gone in a.log())
+    status = a.kvtier("status").stdout
+    assert f"takes nothing (the folder {shared} is gone)" in status
+    counted = a.kvtier("object", "du")
+    assert counted.returncode == 1 and f"the folder {shared} is gone" in counted.stdout
+    (folder / "elsewhere").rename(shared)
+
+    def comes_back() -> bool:
+        a.namespace.delete([key(1000)])
+        a.put(range(1000, 1001))
+        return f"the folder {shared} takes blocks again" in a.log()
+
+    assert eventually(comes_back, 30)
+    assert a.log().count(gone) == 1
+    assert "takes nothing" not in a.kvtier("status").stdout
+    assert a.kvtier("object", "du").returncode == 0
+
+
+def test_folderThatCantBe_isRefusedInWords(folder: Path, nodes: list[Node]) -> None:
+    for place, expected in {
+        str(folder / "not-mounted" / "kvtier"): f"'{folder}/not-mounted' does not exist: is its file system mounted?",
+        "/proc/x": "'/proc' takes no folders",
+    }.items():
+        with pytest.raises(pytest.fail.Exception) as refused:
+            nodes[0].start(object__store="folder", object__folder=place)
+        assert f"object.folder '{place}' can't be used: {expected}" in str(refused.value)
+    assert not (folder / "not-mounted").exists()
+
+
+def test_directoryOfAnotherDaemon_isRefused_andNoMemoryIsKept(nodes: list[Node]) -> None:
+    a, b = nodes
+    a.start(object__node="a")
+    directory = a.settings["object__directory"]
+    state = b.daemon.folder / "state"
+    with pytest.raises(pytest.fail.Exception) as refused:
+        b.start(object__s3__prefix=a.settings["object__s3__prefix"], object__directory=directory, host__keep="10min", host__directory=str(state))
+    assert f"object.directory '{directory}' can't be used: ledger in '{directory}" in str(refused.value)
+    assert "is in use by another daemon" in str(refused.value)
+    assert not state.exists()

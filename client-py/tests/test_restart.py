@@ -293,6 +293,30 @@ def test_stateDirectoryOfOthers_isRefused(survivor: Survivor) -> None:
         survivor.start()
 
 
+def test_stateDirectoryOfAnotherDaemon_isRefused(survivor: Survivor, tmp_path: Path) -> None:
+    survivor.start()
+    other = Daemon(tmp_path)
+    with pytest.raises(pytest.fail.Exception) as refused:
+        other.start(**survivor.settings)
+    directory = survivor.settings["host__directory"]
+    assert f"host.directory '{directory}' is in use by another daemon" in str(refused.value)
+
+
+def test_startThatFails_leavesNoMemory_butWhatItFound(survivor: Survivor) -> None:
+    wrong = survivor.daemon.folder / "file"
+    wrong.write_text("no directory")
+    with pytest.raises(pytest.fail.Exception, match="is there already as a file"):
+        survivor.start(ssd__directory=str(wrong))
+    assert survivor.keeper() is None
+    survivor.start()
+    survivor.put(range(50))
+    survivor.kill()
+    with pytest.raises(pytest.fail.Exception, match="is there already as a file"):
+        survivor.start(ssd__directory=str(wrong))
+    survivor.start()
+    assert survivor.stats()["found_host"] == 50
+
+
 def test_keeper_holdsTheMemoryAndNothingElse(survivor: Survivor) -> None:
     survivor.start()
     keeper = survivor.keeper()

@@ -15,6 +15,7 @@ import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -72,6 +73,10 @@ final class CommandLineTest {
       Ran tiers = run("tiers");
       assertEquals(0, tiers.exitCode());
       assertTrue(tiers.out().contains("model=m"), tiers::out);
+      assertTrue(Pattern.compile("shown +[0-9a-f]{32} ").matcher(tiers.out()).find(), tiers::out);
+
+      assertEquals(2, run("object").exitCode());
+      assertEquals(1, run("object", "gc").exitCode(), "there is no object tier");
 
       Ran stats = run("stats", "--json");
       assertEquals(0, stats.exitCode());
@@ -119,7 +124,10 @@ final class CommandLineTest {
       assertEquals(0, swapped.exitCode());
       assertTrue(swapped.out().contains("lru -> auto, 2 blocks"), swapped::out);
       assertTrue(run("policy").out().contains("auto"));
-      assertEquals(1, run("policy", "host", "mru").exitCode());
+      assertEquals(2, run("policy", "host", "mru").exitCode());
+      assertEquals(2, run("policy", "gpu", "lru").exitCode());
+      assertEquals(2, run("policy", "object").exitCode());
+      assertEquals(1, run("policy", "ssd", "lru").exitCode(), "there is none");
       assertEquals(2, client.blocking().lookup(namespace, keys).run());
       Ran whatIf = run("whatif", "--json");
       assertEquals(0, whatIf.exitCode());

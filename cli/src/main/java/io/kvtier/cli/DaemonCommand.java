@@ -76,6 +76,17 @@ abstract class DaemonCommand implements Callable<Integer> {
     return new Failure(Failure.NO_DAEMON, ping.detail());
   }
 
+  /** Has the daemon do something; returns what it did. */
+  static String ask(KvtierClient client, String command) {
+    TextResult answer = client.blocking().admin(command);
+    return switch (answer.status()) {
+      case OK -> answer.text();
+      case UNAVAILABLE -> throw new Failure(Failure.NO_DAEMON, answer.text());
+      case INVALID_ARGUMENT -> throw new Failure(Failure.USAGE, answer.text());
+      default -> throw new Failure(Failure.NEGATIVE, answer.text());
+    };
+  }
+
   boolean isJson() {
     return json;
   }

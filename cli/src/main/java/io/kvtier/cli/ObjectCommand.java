@@ -5,11 +5,11 @@ import com.eclipsesource.json.JsonObject;
 import com.eclipsesource.json.JsonObject.Member;
 import com.eclipsesource.json.JsonValue;
 import io.kvtier.client.KvtierClient;
-import io.kvtier.client.TextResult;
-import io.kvtier.protocol.Status;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
@@ -23,7 +23,8 @@ import picocli.CommandLine.Parameters;
       "gc: holds object.bytes, by deleting what was not used for longest; removes what dead nodes left.",
       "du: counts objects and bytes by namespace.",
       "verify: reads all blocks, or a fraction, and checks them.",
-      "remove-namespace: deletes all blocks of a namespace, by the fingerprint that du shows.",
+      "remove-namespace: deletes all blocks of a namespace, of all nodes, however young. Stop who uses it first: what is put"
+          + " meanwhile may stay, or go.",
       "status: what is under way, or how the last task ended. cancel: ends it."
     })
 final class ObjectCommand extends DaemonCommand {
@@ -31,6 +32,7 @@ final class ObjectCommand extends DaemonCommand {
 
   @Parameters(
       index = "0",
+      arity = "0..1",
       paramLabel = "TASK",
       description = "gc, du, verify, remove-namespace, status or cancel.")
   private String task = "";
@@ -39,7 +41,9 @@ final class ObjectCommand extends DaemonCommand {
       index = "1",
       arity = "0..1",
       paramLabel = "WHAT",
-      description = "verify: the fraction of the blocks, such as 0.1; remove-namespace: which.")
+      description =
+          "verify: the fraction of the blocks, such as 0.1. remove-namespace: which, by its name (kvtier tiers) or its"
+              + " fingerprint (also du).")
   private String what = "";
 
   @Option(names = "--delete", description = "verify: also deletes what is damaged.")
@@ -50,7 +54,14 @@ final class ObjectCommand extends DaemonCommand {
 
   @Override
   int run(KvtierClient client) {
+    if (task.isEmpty()) {
+      throw new Failure(
+          Failure.USAGE, "which task? gc, du, verify, remove-namespace, status or cancel");
+    }
     boolean isLook = task.equals("status");
+    if (isLook && (!what.isEmpty() || delete)) {
+      throw new Failure(Failure.USAGE, "status takes no further words");
+    }
     if (!isLook) {
       String begun = begin(client);
       if (noWait || task.equals("cancel")) {
@@ -89,31 +100,40 @@ final class ObjectCommand extends DaemonCommand {
       words.add(what);
     }
     if (delete) {
-      words.add("delete");
+      words.add("--delete");
     }
-    TextResult answer = client.blocking().admin(String.join(" ", words));
-    if (answer.status() == Status.UNAVAILABLE) {
-      throw new Failure(Failure.NO_DAEMON, answer.text());
-    }
-    if (answer.status() != Status.OK) {
-      throw new Failure(Failure.NEGATIVE, answer.text());
-    }
-    return answer.text();
+    return ask(client, String.join(" ", words));
   }
 
+  /** How far it is, with the names of the namespaces that the daemon knows. */
   private JsonObject task(KvtierClient client) {
-    JsonObject object = report(client).object();
+    Report report = report(client);
+    JsonObject object = report.object();
     if (object == null) {
       throw new Failure(
           Failure.NEGATIVE,
           "there is no object tier: object.store is none in the daemon's configuration");
     }
-    return object.get("task") instanceof JsonObject last ? last : new JsonObject();
+    if (!(object.get("task") instanceof JsonObject last)) {
+      return new JsonObject();
+    }
+    Map<String, String> names = new HashMap<>();
+    report.namespaces().forEach(one -> names.put(one.fingerprint(), one.name()));
+    if (last.get("namespaces") instanceof JsonArray namespaces) {
+      for (JsonValue one : namespaces) {
+        String name = names.get(one.asObject().getString("namespace", ""));
+        if (name != null) {
+          one.asObject().add("name", name);
+        }
+      }
+    }
+    return last;
   }
 
   private void show(JsonObject report) {
     String reason = report.getString("reason", "");
     String name = report.getString("task", "");
+    long calls = report.getLong("calls", 0);
     line(
         "@|bold "
             + (name.isEmpty() ? "no task so far" : name)
@@ -122,8 +142,9 @@ final class ObjectCommand extends DaemonCommand {
             + (reason.isEmpty() ? "" : ", " + reason)
             + String.format(
                 Locale.ROOT,
-                "; %,d calls in %.1f s",
-                report.getLong("calls", 0),
+                "; %,d %s in %.1f s",
+                calls,
+                calls == 1 ? "call" : "calls",
                 report.getLong("elapsed_ms", 0) / 1e3));
     Table table = new Table("WHAT", ">OBJECTS", ">BYTES");
     for (Member member : report) {
@@ -134,7 +155,13 @@ final class ObjectCommand extends DaemonCommand {
     if (report.get("namespaces") instanceof JsonArray namespaces) {
       for (JsonValue one : namespaces) {
         JsonObject amount = one.asObject();
-        row(table, "namespace " + amount.getString("namespace", "?"), amount);
+        String known = amount.getString("name", "");
+        row(
+            table,
+            "namespace "
+                + amount.getString("namespace", "?")
+                + (known.isEmpty() ? "" : ", " + known),
+            amount);
       }
     }
     if (!table.isEmpty()) {

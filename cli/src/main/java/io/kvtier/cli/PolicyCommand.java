@@ -2,8 +2,6 @@ package io.kvtier.cli;
 
 import com.eclipsesource.json.JsonObject;
 import io.kvtier.client.KvtierClient;
-import io.kvtier.client.TextResult;
-import io.kvtier.protocol.Status;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Parameters;
@@ -36,20 +34,11 @@ final class PolicyCommand extends DaemonCommand {
       show(report(client));
       return 0;
     }
-    if (policy == null) {
-      throw new Failure(Failure.USAGE, "say which policy tier '" + tier + "' shall have");
-    }
-    TextResult answer = client.blocking().admin("policy " + tier + " " + policy);
-    if (answer.status() == Status.UNAVAILABLE) {
-      throw new Failure(Failure.NO_DAEMON, answer.text());
-    }
-    if (answer.status() != Status.OK) {
-      throw new Failure(Failure.NEGATIVE, answer.text());
-    }
+    String answer = ask(client, "policy " + tier + (policy == null ? "" : " " + policy));
     if (isJson()) {
       line(new JsonObject().add("tier", tier).add("policy", policy).toString());
     } else {
-      line(answer.text());
+      line(answer);
     }
     return 0;
   }

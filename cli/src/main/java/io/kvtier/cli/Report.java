@@ -34,6 +34,11 @@ record Report(JsonObject json) {
       return json.getString("name", "");
     }
 
+    /** What its blocks are stored under, on SSD and in the object store. */
+    String fingerprint() {
+      return json.getString("fingerprint", "");
+    }
+
     long blockBytes() {
       return json.getLong("block_bytes", 0);
     }
@@ -94,10 +99,19 @@ record Report(JsonObject json) {
     return counters;
   }
 
-  /** Free, resident and in-flight slots of each tier, whose sum is the total. */
+  /** The same of the tiers that there are. */
+  JsonObject balance() {
+    return balance(counters(), tiers().stream().map(Tier::name).toList());
+  }
+
+  /** Free, resident and in-flight slots of each tier with slots, whose sum is the total. */
   static JsonObject balance(Map<String, Long> counters) {
+    return balance(counters, List.of("host", "ssd"));
+  }
+
+  private static JsonObject balance(Map<String, Long> counters, List<String> tiers) {
     JsonObject balance = new JsonObject();
-    for (String tier : List.of("host", "ssd")) {
+    for (String tier : tiers) {
       JsonObject slots = new JsonObject();
       for (String state : List.of("free", "resident", "in_flight", "total")) {
         slots.add(state, counters.getOrDefault(tier + "_slots_" + state, 0L));

@@ -42,7 +42,7 @@ final class StatsCommand extends DaemonCommand {
     JsonObject json = answers ? parse(stats.text()) : fromMemory(client, stats);
     Map<String, Long> counters = new Report(json).counters();
     if (isJson()) {
-      json.set("balance", Report.balance(counters));
+      json.set("balance", answers ? new Report(json).balance() : Report.balance(counters));
       line(json.toString());
     } else {
       if (!answers) {

@@ -32,7 +32,10 @@ final class StatusCommand extends DaemonCommand {
       }
       answer.add("sessions", report.otherClients());
       answer.add("namespaces", report.namespaces().size());
-      answer.add("balance", Report.balance(report.counters()));
+      answer.add("balance", report.balance());
+      if (report.object() != null) {
+        answer.add("object", report.object());
+      }
       line(answer.toString());
       return 0;
     }
@@ -67,8 +70,8 @@ final class StatusCommand extends DaemonCommand {
       line(
           pad("object")
               + object.getString("store", "?")
-              + (object.getBoolean("takes_loads", true) ? "" : ", does not answer: gets are misses")
-              + (object.getBoolean("takes_stores", true) ? "" : ", takes nothing")
+              + trouble(object, "load", ", does not answer: gets are misses")
+              + trouble(object, "store", ", takes nothing")
               + ", "
               + Units.count(object.getLong("stored", 0))
               + " blocks stored since the start");
@@ -89,6 +92,13 @@ final class StatusCommand extends DaemonCommand {
             + Units.percent(hits, asked)
             + ")");
     return 0;
+  }
+
+  /** What is wrong with one way to the store; empty when nothing is. */
+  private static String trouble(JsonObject object, String way, String words) {
+    String cause = object.getString(way + "_trouble", "");
+    boolean isWell = object.getBoolean("takes_" + way + "s", true) && cause.isEmpty();
+    return isWell ? "" : words + (cause.isEmpty() ? "" : " (" + cause + ")");
   }
 
   private static String pad(String name) {

@@ -19,6 +19,9 @@ final class TiersCommand extends DaemonCommand {
         JsonValue value = report.json().get(field);
         answer.add(field, value == null ? new JsonArray() : value);
       }
+      if (report.object() != null) {
+        answer.add("object", report.object());
+      }
       line(answer.toString());
       return 0;
     }
@@ -65,9 +68,8 @@ final class TiersCommand extends DaemonCommand {
       line("");
       classes.lines().forEach(this::line);
     }
-    Table namespaces = new Table("NAMESPACE", ">BLOCK", ">BLOCKS", "PROPERTIES");
+    Table namespaces = new Table("NAMESPACE", "FINGERPRINT", ">BLOCK", "PROPERTIES");
     for (Report.Namespace namespace : report.namespaces()) {
-      JsonValue blocks = namespace.json().get("blocks");
       StringBuilder properties = new StringBuilder();
       namespace
           .properties()
@@ -79,8 +81,8 @@ final class TiersCommand extends DaemonCommand {
           });
       namespaces.row(
           namespace.name(),
+          namespace.fingerprint(),
           Units.bytes(namespace.blockBytes()),
-          blocks == null ? "-" : Units.count(blocks.asLong()),
           properties.toString());
     }
     if (!namespaces.isEmpty()) {

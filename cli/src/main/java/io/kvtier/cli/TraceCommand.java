@@ -1,8 +1,6 @@
 package io.kvtier.cli;
 
 import io.kvtier.client.KvtierClient;
-import io.kvtier.client.TextResult;
-import io.kvtier.protocol.Status;
 import java.nio.file.Path;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
@@ -24,16 +22,6 @@ final class TraceCommand implements Runnable {
   @Override
   public void run() {
     throw new ParameterException(spec.commandLine(), "say record or stop");
-  }
-
-  private static String ask(KvtierClient client, String command) {
-    TextResult answer = client.blocking().admin(command);
-    if (answer.status() != Status.OK) {
-      throw new Failure(
-          answer.status() == Status.UNAVAILABLE ? Failure.NO_DAEMON : Failure.NEGATIVE,
-          answer.text());
-    }
-    return answer.text();
   }
 
   /** Begins. */

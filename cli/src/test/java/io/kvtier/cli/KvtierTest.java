@@ -1,12 +1,11 @@
 package io.kvtier.cli;
 
+import static io.kvtier.cli.Ran.run;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.eclipsesource.json.Json;
 import java.io.IOException;
-import java.io.PrintWriter;
-import java.io.StringWriter;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -14,23 +13,10 @@ import java.util.Map;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
-import picocli.CommandLine;
 
 /** The command without a daemon: usage, refusals, and how numbers look. */
 final class KvtierTest {
   @TempDir private Path folder;
-
-  private record Ran(int exitCode, String out, String err) {}
-
-  private static Ran run(String... arguments) {
-    StringWriter out = new StringWriter();
-    StringWriter err = new StringWriter();
-    CommandLine command = Kvtier.commandLine();
-    command.setOut(new PrintWriter(out));
-    command.setErr(new PrintWriter(err));
-    int exitCode = command.execute(arguments);
-    return new Ran(exitCode, out.toString(), err.toString());
-  }
 
   @Test
   void execute_noDaemon_endsWith3AndNamesTheSocket() {
@@ -116,6 +102,12 @@ final class KvtierTest {
                 .asObject());
     assertEquals("-", TiersCommand.freeSlots(report.tiers().getFirst()));
     assertEquals("0", TiersCommand.freeSlots(report.tiers().getLast()));
+  }
+
+  @Test
+  void balance_ofAReport_hasTheTiersThatThereAre() {
+    Report report = new Report(Json.parse("{\"tiers\":[{\"tier\":\"host\"}]}").asObject());
+    assertEquals(List.of("host"), report.balance().names());
   }
 
   @Test

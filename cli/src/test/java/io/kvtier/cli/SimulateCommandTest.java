@@ -1,5 +1,6 @@
 package io.kvtier.cli;
 
+import static io.kvtier.cli.Ran.run;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -8,8 +9,6 @@ import com.eclipsesource.json.JsonArray;
 import com.eclipsesource.json.JsonObject;
 import java.io.IOException;
 import java.io.OutputStream;
-import java.io.PrintWriter;
-import java.io.StringWriter;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -19,7 +18,6 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
-import picocli.CommandLine;
 
 final class SimulateCommandTest {
   private static final String LINES =
@@ -32,21 +30,9 @@ final class SimulateCommandTest {
   @TempDir private Path folder;
   private Path trace;
 
-  private record Ran(int exitCode, String out, String err) {}
-
   @BeforeEach
   void writeTrace() throws IOException {
     trace = Files.writeString(folder.resolve("trace.jsonl"), LINES);
-  }
-
-  private static Ran run(String... arguments) {
-    StringWriter out = new StringWriter();
-    StringWriter err = new StringWriter();
-    CommandLine command = Kvtier.commandLine();
-    command.setOut(new PrintWriter(out));
-    command.setErr(new PrintWriter(err));
-    int exitCode = command.execute(arguments);
-    return new Ran(exitCode, out.toString(), err.toString());
   }
 
   private JsonArray simulate(String policies, String... more) {
