@@ -218,16 +218,20 @@ def percentile_us(samples_ns: Sequence[int], fraction: float) -> float:
     return round(sorted(samples_ns)[max(0, rank - 1)] / 1000, 1)
 
 
-def report(tally: Tally, counters: dict[str, int], block_bytes: int, seconds: float) -> dict[str, Any]:
+def report(
+    tally: Tally, counters: dict[str, int], tiers: list[str], block_bytes: int, seconds: float
+) -> dict[str, Any]:
     """The figures of a replay.
 
     Args:
         tally: what the replay counted.
         counters: by how much the daemon's counters grew meanwhile.
+        tiers: those that the daemon has, from above.
         block_bytes: the bytes of a block.
         seconds: how long it took.
     """
     figures: dict[str, Any] = {
+        "tiers": tiers,
         "requests": tally.requests,
         "block_references": tally.block_references,
         "block_bytes": block_bytes,
@@ -276,7 +280,7 @@ def table(figures: dict[str, Any]) -> str:
         ("get", calls("get", f"{figures['get_gbps']:.2f} GB/s")),
         ("put", calls("put", f"{figures['put_gbps']:.2f} GB/s")),
         ("blocks put", f"{figures['puts']:,}, {figures['puts_refused']:,} refused for want of room"),
-        ("demotions to SSD", f"{figures['demotions']:,}"),
+        *([("demotions to SSD", f"{figures['demotions']:,}")] if "ssd" in figures["tiers"] else []),
         ("promotions", f"{figures['promotions']:,}"),
         *_object_rows(figures),
         ("evictions", f"{figures['evictions']:,} from host memory, {figures['dropped']:,} for good"),
@@ -288,16 +292,15 @@ def table(figures: dict[str, Any]) -> str:
 
 
 def _hits_by_tier(figures: dict[str, Any]) -> dict[str, int]:
-    """Blocks that gets found, by where they came from; tiers below SSD only when they gave or took something."""
-    hits = {"host": figures["hits_host"], "SSD": figures["hits_ssd"]}
-    if figures["hits_object"] or figures["object_stored"]:
-        hits["object"] = figures["hits_object"]
-    return hits
+    """Blocks that gets found, by where they came from."""
+    return {tier if tier != "ssd" else "SSD": figures[f"hits_{tier}"] for tier in figures["tiers"]}
 
 
 def _object_rows(figures: dict[str, Any]) -> list[tuple[str, str]]:
-    if "object" not in _hits_by_tier(figures):
+    if "object" not in figures["tiers"]:
         return []
+    if not figures["object_stored"]:
+        return [("objects stored", "0: nothing fell out of the tiers above; replay more requests, or make those smaller")]
     return [
         ("objects stored", f"{figures['object_stored']:,}, {figures['spilled']:,} of them as they fell out of SSD"),
         ("objects fetched", f"{figures['object_fetched']:,}, {figures['object_errors']:,} errors"),
@@ -316,12 +319,13 @@ def interpretation(figures: dict[str, Any]) -> str:
         return "Nothing was found again: this trace repeats too little, or the tiers are far too small for it."
     by_tier = _hits_by_tier(figures)
     served = max(1, sum(by_tier.values()))
-    below = " and ".join(f"{100 * by_tier[tier] / served:.1f} % from {tier}" for tier in list(by_tier)[1:])
+    shares = " and ".join(f"{100 * by_tier[tier] / served:.1f} % from {tier}" for tier in list(by_tier)[1:])
+    below = f"; of the hits {shares}" if shares else ""
     possible = figures["prefix_hits"] / max(1, figures["possible_hits"])
     advice = "more room would gain little" if possible >= 0.95 else "more room could gain the rest"
     return (
         f"{100 * figures['prefix_hit_ratio']:.1f} % of the prompts' blocks need no prefill, {100 * possible:.1f} % of "
-        f"what any cache could save ({advice}); of the hits {below}, and every byte was right."
+        f"what any cache could save ({advice}){below}, and every byte was right."
     )
 
 
@@ -388,6 +392,8 @@ def replay(
     namespace = client.namespace(f"replay-{uuid.uuid4().hex}", block_bytes=block_bytes)
     one = Replay(namespace, Content(block_bytes), salt)
     progress = Progress(len(trace), stream)
+    stats = client.stats()
+    tiers = [tier["tier"] for tier in stats.get("tiers", [])] + (["object"] if "object" in stats else [])
     before = client.counters()
     started_s = time.monotonic()
     try:
@@ -404,7 +410,7 @@ def replay(
         raise DaemonLost(f"the daemon went away at the end: {client.ping().reason}")
     namespace.clear(timeout=30)
     grown = {name: value - before.get(name, 0) for name, value in after.items()}
-    return report(one.tally, grown, block_bytes, seconds)
+    return report(one.tally, grown, tiers, block_bytes, seconds)
 
 
 def size(text: str) -> int:

@@ -30,6 +30,19 @@ def test_keys_oneKeyAlone_saysSo(tmp_path: Path) -> None:
         namespace.put(b"k" * 32, [bytes(16)])  # type: ignore[arg-type]
 
 
+def test_keys_oneNoBytes_isShown(daemon: Daemon) -> None:
+    with Client(daemon.socket_path) as client:
+        namespace = client.namespace("keys", block_bytes=16)
+        for keys in (["text"], [b"k", "text"]):
+            with pytest.raises(TypeError, match="a key is 'text'; expected bytes, 1 to 32 of them"):
+                namespace.lookup(keys)  # type: ignore[arg-type]
+
+
+def test_namespace_noName_saysSo(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="the namespace has no name"):
+        Client(tmp_path / "none.sock", timeout=0.1).namespace("", block_bytes=16)
+
+
 def test_option_unknown_isNamed(daemon: Daemon) -> None:
     with Client(daemon.socket_path) as client:
         namespace = client.namespace("misuse", block_bytes=4096)

@@ -221,6 +221,23 @@ def test_replay_uses_both_tiers_when_host_memory_is_too_small(
     assert figures["hits_ssd"] > 0 and figures["demotions"] > 0 and figures["promotions"] > 0
 
 
+def test_replay_tells_of_the_tiers_that_there_are(
+    stopped_daemon: Daemon, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stopped_daemon.start(
+        ssd__bytes="0",
+        object__store="folder",
+        object__folder=str(stopped_daemon.folder / "objects"),
+        object__directory=str(stopped_daemon.folder / "object"),
+    )
+    code, figures = run(stopped_daemon, capsys, "--trace", str(trace_file(tmp_path)))
+    assert code == 0
+    told = replay.table(figures)
+    assert "SSD" not in told
+    assert "objects stored    0: nothing fell out of the tiers above" in told
+    assert "0.0 % from object" in told
+
+
 def test_replay_leaves_nothing_behind_and_starts_cold_again(
     daemon: Daemon, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

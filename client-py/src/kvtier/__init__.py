@@ -1,4 +1,4 @@
-"""The Python client of kvtier: KV-cache blocks in host memory and on SSD, shared by the engines of one machine.
+"""The Python client of kvtier: KV-cache blocks in host memory, on SSD and in an object store, shared by the engines of one machine.
 
 `Client` blocks, `kvtier.aio.Client` is for asyncio; `kvtier.hashing` makes block keys from tokens.
 """

@@ -58,6 +58,8 @@ def namespace_properties(name: str, block_bytes: int, properties: dict[str, obje
     """
     if "name" in properties:
         raise InvalidArgument("'name' is not a further property: it is the namespace's name")
+    if not name:
+        raise InvalidArgument("the namespace has no name: give it one that all who share its blocks use")
     lines = {"name": name, **{key: str(value) for key, value in properties.items()}}
     for key, value in lines.items():
         if not key or not value or "\n" in key + value or "=" in key:

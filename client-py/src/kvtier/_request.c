@@ -55,11 +55,15 @@ PyObject *item_of(PyObject *sequence, Py_ssize_t index) {
   return PyList_Check(sequence) ? PyList_GetItem(sequence, index) : PyTuple_GetItem(sequence, index);
 }
 
+static void refuse_key(PyObject *key) {
+  PyErr_Format(PyExc_TypeError, "a key is %.80R; expected bytes, 1 to %d of them", key, KVTIER_KEY_BYTES_MAX);
+}
+
 static int key_of(PyObject *key, size_t bytes, const char **data) {
   char *at;
   Py_ssize_t length;
   if (!PyBytes_Check(key)) {
-    PyErr_SetString(PyExc_TypeError, "a key is bytes");
+    refuse_key(key);
     return -1;
   }
   if (PyBytes_AsStringAndSize(key, &at, &length) < 0) {
@@ -162,7 +166,7 @@ int parse_request(PyObject *tuple, Request *request) {
       }
       PyObject *first = item_of(request->body, request->start);
       if (!PyBytes_Check(first)) {
-        PyErr_SetString(PyExc_TypeError, "a key is bytes");
+        refuse_key(first);
         return -1;
       }
       Py_ssize_t key_bytes = PyBytes_Size(first);
