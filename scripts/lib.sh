@@ -115,7 +115,7 @@ build_java() {
       return 0
     fi
   fi
-  say "building the Java modules (the first build downloads its dependencies and takes a few minutes)"
+  say "building the Java modules (the first build downloads its dependencies and takes a few minutes; target/build.log grows meanwhile)"
   touch "$KVTIER_ROOT/target/.building"
   # Warnings are logged, unlike with -q: with -Werror the warning is the reason for the failure.
   local code=0
