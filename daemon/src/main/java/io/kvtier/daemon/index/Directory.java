@@ -97,6 +97,7 @@ public final class Directory implements AutoCloseable {
   private final long seed;
   private Watcher watcher = block -> {};
   private long[] fingerprints = {};
+  private int[] recordsOf = new int[64];
   private int freeHead = NONE;
   private int highWater;
   private int size;
@@ -172,6 +173,7 @@ public final class Directory implements AutoCloseable {
       return NONE;
     }
     size++;
+    count(namespaceId, 1);
     long at = at(block);
     records.set(LONG, at, key0);
     records.set(LONG, at + 8, key1);
@@ -235,10 +237,23 @@ public final class Directory implements AutoCloseable {
     if ((records.get(SHORT, at + FLAGS) & (FLAG_USED | FLAG_LINKED)) != FLAG_USED) {
       throw new IllegalStateException("block " + block + " is free or still linked");
     }
+    count(namespaceId(block), -1);
     records.set(SHORT, at + FLAGS, (short) 0);
     records.set(INT, at + NEXT, freeHead + 1);
     freeHead = block;
     size--;
+  }
+
+  private void count(int namespaceId, int more) {
+    if (namespaceId >= recordsOf.length) {
+      recordsOf = Arrays.copyOf(recordsOf, Math.max(64, 2 * namespaceId));
+    }
+    recordsOf[namespaceId] += more;
+  }
+
+  /** How many records a namespace has, those that are unlinked included. */
+  int recordsOf(int namespaceId) {
+    return namespaceId < recordsOf.length ? recordsOf[namespaceId] : 0;
   }
 
   private void loadKey(int keyBytes, MemorySegment source, long offset) {

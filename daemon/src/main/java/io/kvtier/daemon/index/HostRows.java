@@ -6,7 +6,6 @@ import io.kvtier.tiers.ledger.LedgerLeg;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
-import java.util.BitSet;
 
 /** The rows of the host tier: written at once, into memory that outlives the process. */
 final class HostRows implements TierLine.Rows {
@@ -15,7 +14,10 @@ final class HostRows implements TierLine.Rows {
   private final SlotAllocator slots;
   private final Ledger ledger;
   private final LedgerEntry entry = new LedgerEntry();
-  private final BitSet recorded = new BitSet();
+
+  /** The fingerprints' first halves by id: an id may come to stand for another namespace. */
+  private final long[] recorded = new long[Namespaces.NAMESPACES_MAX];
+
   private long generation;
 
   HostRows(Directory directory, Namespaces namespaces, SlotAllocator slots, Ledger ledger) {
@@ -33,12 +35,12 @@ final class HostRows implements TierLine.Rows {
   @Override
   public void added(int block) {
     Namespaces.Namespace namespace = namespaces.of(directory, block);
-    if (!recorded.get(namespace.id())) {
+    if (recorded[namespace.id()] != namespace.high()) {
       ledger.recordNamespace(
           namespace.id(),
           LedgerLeg.fingerprint(namespace.high(), namespace.low()),
           namespace.text());
-      recorded.set(namespace.id());
+      recorded[namespace.id()] = namespace.high();
     }
     entry.namespaceHigh = namespace.high();
     entry.namespaceLow = namespace.low();

@@ -14,6 +14,7 @@ import io.kvtier.tiers.object.PresenceCache.Presence;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
+import java.util.BitSet;
 import java.util.List;
 import java.util.Map;
 import java.util.function.LongSupplier;
@@ -59,7 +60,7 @@ final class Index implements BlockStore.Listener {
     this.limits = limits;
     this.sessions = new SessionTable(limits.sessionsMax(), counters);
     this.store = new BlockStore(context, limits, namespaces, this);
-    this.registry = new Registry(directory, namespaces, store);
+    this.registry = new Registry(directory, namespaces, store, clock, this::noteNamespacesInUse);
     this.holds = new HoldTable(limits.holdsMax());
     this.hostWaiters = new WaiterTable(limits.holdsMax());
     this.writer = new CompletionWriter(directory, store, holds, namespaces);
@@ -75,6 +76,16 @@ final class Index implements BlockStore.Listener {
 
   SessionTable sessions() {
     return sessions;
+  }
+
+  private void noteNamespacesInUse(BitSet ids) {
+    for (int place = 0; place < sessions.end(); place++) {
+      Session session = sessions.at(place);
+      if (session != null) {
+        ids.or(session.namespaces);
+      }
+    }
+    operations.noteInUse(ids);
   }
 
   BlockStore store() {

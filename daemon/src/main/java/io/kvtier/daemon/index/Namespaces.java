@@ -5,6 +5,7 @@ import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
@@ -14,8 +15,9 @@ import java.util.TreeSet;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The registered cache layouts. A namespace's id, properties and block size never change while the
- * daemon runs.
+ * The registered cache layouts. A namespace's id, properties and block size never change while it
+ * is registered; one that nobody uses is forgotten where there would be too many, and its id is
+ * given to another.
  */
 final class Namespaces {
   static final int NAMESPACES_MAX = 4096;
@@ -46,7 +48,8 @@ final class Namespaces {
   /** A namespace that is written down, and not yet registered. */
   record Known(String name, long blockBytes, Map<String, String> properties) {}
 
-  private final List<Namespace> byId = new ArrayList<>();
+  private final List<@Nullable Namespace> byId = new ArrayList<>();
+  private final BitSet free = new BitSet();
   private final Map<String, Namespace> byName = new HashMap<>();
   private final Map<Long, Namespace> byFirstHalf = new HashMap<>();
 
@@ -56,7 +59,11 @@ final class Namespaces {
 
   /** The namespace of a block. */
   Namespace of(Directory directory, int block) {
-    return byId.get(directory.namespaceId(block));
+    Namespace namespace = byId.get(directory.namespaceId(block));
+    if (namespace == null) {
+      throw new IllegalStateException("block " + block + " is of a namespace that was forgotten");
+    }
+    return namespace;
   }
 
   @Nullable Namespace byName(String name) {
@@ -70,16 +77,30 @@ final class Namespaces {
   }
 
   int size() {
+    return byId.size() - free.cardinality();
+  }
+
+  /** Above all ids. */
+  int end() {
     return byId.size();
+  }
+
+  /** Forgets a namespace that nobody uses. */
+  void forget(Namespace namespace) {
+    byId.set(namespace.id(), null);
+    free.set(namespace.id());
+    byName.remove(namespace.name());
+    byFirstHalf.remove(namespace.high(), namespace);
   }
 
   Namespace add(
       String name, long blockBytes, Map<String, String> properties, int hostClass, int ssdClass) {
     String text = textOf(blockBytes, properties);
     ByteBuffer digest = ByteBuffer.wrap(sha256(text));
+    int reused = free.nextSetBit(0);
     Namespace namespace =
         new Namespace(
-            byId.size(),
+            reused < 0 ? byId.size() : reused,
             name,
             blockBytes,
             properties,
@@ -88,7 +109,12 @@ final class Namespaces {
             digest.getLong(),
             hostClass,
             ssdClass);
-    byId.add(namespace);
+    if (reused < 0) {
+      byId.add(namespace);
+    } else {
+      free.clear(reused);
+      byId.set(reused, namespace);
+    }
     byName.put(name, namespace);
     byFirstHalf.put(namespace.high(), namespace);
     return namespace;

@@ -11,6 +11,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Queue;
@@ -302,6 +303,11 @@ final class ObjectLine {
       }
       return mark >= 0 && parts.deletions().done() >= mark;
     }
+  }
+
+  /** Notes the namespaces that are being cleared. */
+  void noteInUse(BitSet ids) {
+    clearings.forEach(one -> ids.set(one.namespace.id()));
   }
 
   /** Nothing of a namespace goes to the tier from now on, until its objects have gone. */

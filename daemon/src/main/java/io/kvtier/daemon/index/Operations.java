@@ -5,6 +5,7 @@ import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
+import java.util.BitSet;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -62,6 +63,15 @@ final class Operations {
     operation.size(count);
     session.operations++;
     return operation;
+  }
+
+  /** Notes the namespaces that operations under way are about. */
+  void noteInUse(BitSet ids) {
+    for (Operation operation : pool) {
+      if (operation.active) {
+        ids.set(operation.namespaceId);
+      }
+    }
   }
 
   /** Ends the operation if nothing of it is open; otherwise its completion's space is promised. */

@@ -68,7 +68,7 @@ final class StatsReport {
       object(out);
     }
     out.append(",\"namespaces\":[");
-    list(out, bytesMax * 3 / 4, namespaces.size(), i -> namespace(i));
+    list(out, bytesMax * 3 / 4, namespaces.end(), i -> namespace(i));
     out.append("],\"sessions\":[");
     list(out, bytesMax - 64, index.sessions().end(), i -> session(i));
     out.append("]}");

@@ -125,6 +125,9 @@ final class IndexHarness implements AutoCloseable {
   final IndexAgent agent;
   private long nextSession = 1;
 
+  /** What its clock says. */
+  long nowNs = NOW_NS;
+
   /** An index with one slab of that many slots of 4 KiB, whose pipeline takes nothing. */
   IndexHarness(int slots, int inlineChecksumBytes) throws IOException {
     this(1, slots, inlineChecksumBytes, new NoPipeline(), 0, new NoPipeline(), "evicted");
@@ -166,7 +169,7 @@ final class IndexHarness implements AutoCloseable {
             new IndexAgent.Context(
                 "harness",
                 1,
-                () -> NOW_NS,
+                () -> nowNs,
                 daemonRegion,
                 directory,
                 new SlotAllocator(slabCount, slabBytes, SLOT_BYTES),
@@ -214,6 +217,12 @@ final class IndexHarness implements AutoCloseable {
       int ignored = agent.doWork();
       return client;
     }
+  }
+
+  /** Ends a client's session. */
+  void close(Client client) {
+    assertTrue(agent.offerClose(client.session));
+    int ignored = agent.doWork();
   }
 
   @Override
@@ -329,19 +338,29 @@ final class IndexHarness implements AutoCloseable {
       assertEquals(Status.OK, say(Verb.REGISTER, SLOT_BYTES, "name=test"));
     }
 
+    /** Registers a namespace of that name; returns how it ended. */
+    Answer registerAs(String name, long blockBytes) throws ProtocolViolation {
+      send(Verb.REGISTER, blockBytes, "name=" + name);
+      return work();
+    }
+
     /** Gives an operator's command. */
     Status admin(String command) throws ProtocolViolation {
       return say(Verb.ADMIN, 0, command);
     }
 
     private Status say(Verb verb, long argument, String words) throws ProtocolViolation {
+      send(verb, argument, words);
+      return work().status();
+    }
+
+    private void send(Verb verb, long argument, String words) throws ProtocolViolation {
       byte[] text = words.getBytes(StandardCharsets.UTF_8);
       long[] body = new long[(text.length + 7) / 8];
       for (int i = 0; i < text.length; i++) {
         body[i / 8] |= (long) text[i] << (i % 8 * 8);
       }
       send(verb, 0, argument, text.length, body);
-      return work().status();
     }
 
     /** Lets the index work one round, and takes the answer. */

@@ -9,6 +9,7 @@ import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
+import io.kvtier.tiers.slots.SlotAllocator;
 import java.io.IOException;
 import org.junit.jupiter.api.Test;
 
@@ -22,6 +23,54 @@ class IndexLimitsTest {
         client.send(Verb.UNREGISTER, nonsense, 0, 0);
         assertEquals(Status.NAMESPACE_UNKNOWN, client.work().status());
       }
+      harness.agent.checkInvariants();
+    }
+  }
+
+  @Test
+  void register_allThatThereCanBe_thoseThatNobodyUsesMakeRoom()
+      throws IOException, ProtocolViolation {
+    try (IndexHarness harness = new IndexHarness(64, 0)) {
+      IndexHarness.Client greedy = harness.open();
+      greedy.register();
+      greedy.put(7, 0);
+      for (int i = 1; i < Namespaces.NAMESPACES_MAX; i++) {
+        assertEquals(Status.OK, greedy.registerAs("n" + i, IndexHarness.SLOT_BYTES).status());
+      }
+      IndexHarness.Client other = harness.open();
+      assertEquals(
+          Status.INVALID_ARGUMENT, other.registerAs("new", IndexHarness.SLOT_BYTES).status());
+      assertEquals(5, other.registerAs("n5", IndexHarness.SLOT_BYTES).value());
+      harness.close(greedy);
+      harness.nowNs += 1_000_000_000;
+      assertEquals(1, other.registerAs("new", IndexHarness.SLOT_BYTES).value());
+      // One that has blocks, or a session, is still what it was.
+      assertEquals(0, other.registerAs("test", IndexHarness.SLOT_BYTES).value());
+      assertEquals(Status.OK, other.ask(Verb.ACQUIRE, 7));
+      assertEquals(5, other.registerAs("n5", IndexHarness.SLOT_BYTES).value());
+      harness.agent.checkInvariants();
+    }
+  }
+
+  @Test
+  void register_allSizesThatThereCanBe_thoseThatNobodyUsesMakeRoom()
+      throws IOException, ProtocolViolation {
+    try (IndexHarness harness = new IndexHarness(128, 0)) {
+      IndexHarness.Client greedy = harness.open();
+      greedy.register();
+      greedy.put(7, 0);
+      for (int i = 2; i <= SlotAllocator.CLASSES_MAX; i++) {
+        assertEquals(
+            Status.OK, greedy.registerAs("n" + i, (long) i * IndexHarness.SLOT_BYTES).status());
+      }
+      IndexHarness.Client other = harness.open();
+      long another = 100L * IndexHarness.SLOT_BYTES;
+      assertEquals(Status.INVALID_ARGUMENT, other.registerAs("new", another).status());
+      harness.close(greedy);
+      harness.nowNs += 1_000_000_000;
+      assertEquals(Status.OK, other.registerAs("new", another).status());
+      assertEquals(0, other.registerAs("test", IndexHarness.SLOT_BYTES).value());
+      assertEquals(Status.OK, other.ask(Verb.ACQUIRE, 7));
       harness.agent.checkInvariants();
     }
   }

@@ -5,8 +5,9 @@ import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
-import java.util.BitSet;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.function.Consumer;
 
 /**
@@ -27,7 +28,9 @@ public final class LedgerLeg {
   private final DeviceSync device;
   private final LedgerEntry entry = new LedgerEntry();
   private final List<Transfer> owed = new ArrayList<>();
-  private final BitSet namespaces = new BitSet();
+
+  /** The fingerprints' first halves by id: an id may come to stand for another namespace. */
+  private final Map<Integer, Long> namespaces = new HashMap<>();
 
   /**
    * A leg over a ledger.
@@ -105,13 +108,14 @@ public final class LedgerLeg {
 
   private void record(Transfer transfer) {
     int namespace = transfer.namespaceId;
-    if (!namespaces.get(namespace)) {
+    Long known = namespaces.get(namespace);
+    if (known == null || known != transfer.namespaceHigh) {
       // In the same group as its first block: none is ever without.
       ledger.recordNamespace(
           namespace,
           fingerprint(transfer.namespaceHigh, transfer.namespaceLow),
           transfer.namespaceText);
-      namespaces.set(namespace);
+      namespaces.put(namespace, transfer.namespaceHigh);
     }
     System.arraycopy(transfer.key, 0, entry.key, 0, entry.key.length);
     entry.keyBytes = transfer.keyBytes;

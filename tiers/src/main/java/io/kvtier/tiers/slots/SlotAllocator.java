@@ -1,6 +1,7 @@
 package io.kvtier.tiers.slots;
 
 import java.util.Arrays;
+import java.util.BitSet;
 import java.util.function.IntPredicate;
 
 /**
@@ -50,6 +51,7 @@ public final class SlotAllocator {
   private IntPredicate openLanes = lane -> true;
   private int nextLane;
   private int classes;
+  private final BitSet unused = new BitSet();
   private int unassigned;
   private int draining = NONE;
   private long bytesUsed;
@@ -135,14 +137,36 @@ public final class SlotAllocator {
     long rounded = (bytes + slotBytesMin - 1) / slotBytesMin * slotBytesMin;
     for (int i = 0; i < classes; i++) {
       if (slotBytes[i] == rounded) {
+        unused.clear(i);
         return i;
       }
     }
-    if (classes == CLASSES_MAX || rounded > regionBytes || rounded > Integer.MAX_VALUE) {
+    if (rounded > regionBytes || rounded > Integer.MAX_VALUE) {
       return NONE;
     }
-    slotBytes[classes] = (int) rounded;
-    return classes++;
+    int made = unused.nextSetBit(0);
+    if (made < 0) {
+      if (classes == CLASSES_MAX) {
+        return NONE;
+      }
+      made = classes++;
+    }
+    unused.clear(made);
+    slotBytes[made] = (int) rounded;
+    return made;
+  }
+
+  /**
+   * Size classes without a region, which nobody wants any more, may come to stand for other sizes.
+   *
+   * @param wanted those that somebody wants
+   */
+  public void forgetClasses(BitSet wanted) {
+    for (int i = 0; i < classes; i++) {
+      if (regionsOfClass[i] == 0 && !wanted.get(i)) {
+        unused.set(i);
+      }
+    }
   }
 
   /**
