@@ -7,25 +7,34 @@ import org.gaul.s3proxy.BlobStores;
 import org.gaul.s3proxy.S3Proxy;
 import org.gaul.s3proxy.blobstore.BlobStore;
 import org.gaul.s3proxy.middleware.Middlewares;
+import org.jspecify.annotations.Nullable;
 import software.amazon.awssdk.auth.credentials.AwsBasicCredentials;
 import software.amazon.awssdk.auth.credentials.AwsCredentialsProvider;
 import software.amazon.awssdk.auth.credentials.StaticCredentialsProvider;
 import software.amazon.awssdk.services.s3.model.CreateBucketRequest;
 
-/** An S3 server in this process, on a free port of the loopback, with one bucket in memory. */
+/**
+ * An S3 server in this process, on a free port of the loopback, with one bucket in memory; or the
+ * one that {@code KVTIER_S3_ENDPOINT} names, on the loopback too, with that bucket and our keys.
+ */
 public final class S3Server implements AutoCloseable {
   public static final String BUCKET = "blocks";
   private static final String IDENTITY = "tester";
   private static final String CREDENTIAL = "secret";
 
-  private final S3Proxy server;
+  private final @Nullable S3Proxy server;
+  private final int port;
 
-  private S3Server(S3Proxy server) {
+  private S3Server(@Nullable S3Proxy server, int port) {
     this.server = server;
+    this.port = port;
   }
 
   public static S3Server start() {
-    return start(new Properties());
+    String elsewhere = System.getenv("KVTIER_S3_ENDPOINT");
+    return elsewhere == null
+        ? start(new Properties())
+        : new S3Server(null, URI.create(elsewhere).getPort());
   }
 
   /** With s3proxy's own properties, such as those of its latency. */
@@ -51,14 +60,14 @@ public final class S3Server implements AutoCloseable {
       S3Proxy server =
           S3Proxy.Builder.fromProperties(front).blobStore(store).stopTimeout(0).build();
       server.start();
-      return new S3Server(server);
+      return new S3Server(server, server.getPort());
     } catch (Exception e) {
       throw new IllegalStateException("s3proxy did not start", e);
     }
   }
 
   public int port() {
-    return server.getPort();
+    return port;
   }
 
   public URI endpoint() {
@@ -76,7 +85,9 @@ public final class S3Server implements AutoCloseable {
   @Override
   public void close() throws IOException {
     try {
-      server.stop();
+      if (server != null) {
+        server.stop();
+      }
     } catch (Exception e) {
       throw new IOException("s3proxy did not stop", e);
     }
