@@ -182,6 +182,7 @@ final class IndexHarness implements AutoCloseable {
                 "",
                 false,
                 null,
+                null,
                 counters),
             new IndexAgent.Limits(
                 4,
