@@ -38,7 +38,7 @@ class Daemon:
         }
         settings.update({name.replace("__", "."): value for name, value in changed.items()})
         (self.folder / "ssd").mkdir(exist_ok=True)
-        command = [str(REPOSITORY / "scripts" / "kvtierd"), "--socket", str(self.socket_path)]
+        command = [*self.program(), "--socket", str(self.socket_path)]
         for name, value in settings.items():
             command += ["--set", f"{name}={value}"]
         self.log = open(self.folder / "daemon.log", "a")  # noqa: SIM115
@@ -57,6 +57,9 @@ class Daemon:
         self.kill()
         log = (self.folder / "daemon.log").read_text()[-4000:]
         pytest.fail(f"the daemon did not become ready:\n{''.join(lines)[-4000:]}\n{log}")
+
+    def program(self) -> list[str]:
+        return [str(REPOSITORY / "scripts" / "kvtierd")]
 
     @property
     def pid(self) -> int:

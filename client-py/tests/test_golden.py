@@ -32,6 +32,7 @@ def _request(verb: int, body: object = None, count: int = 0, *, flags: int = 0, 
 def test_golden_session_requestsByteForByte_completionsUnderstood() -> None:
     requests, completions = _transcript()
     text = b"name=golden\n"
+    region = b"device=GPU-0\nlayers=4\n"
     asked = [
         _request(Verb.REGISTER, text, len(text), argument=4096),
         _request(Verb.LOOKUP, [FIRST, SECOND], 2, depth=7),
@@ -43,6 +44,8 @@ def test_golden_session_requestsByteForByte_completionsUnderstood() -> None:
         _request(Verb.DELETE, [FIRST], 1),
         _request(Verb.LOOKUP, [FIRST], 1, namespace=9),
         _request(Verb.PING),
+        _request(Verb.REGISTER_REGION, region, len(region)),
+        (*_request(Verb.ONBOARD, [FIRST, SECOND], 2), (1, 2, 4, 3, 7, (5).to_bytes(4, "little") + (6).to_bytes(4, "little"))),
     ]
     peer = Peer()
     try:
@@ -64,6 +67,8 @@ def test_golden_session_requestsByteForByte_completionsUnderstood() -> None:
         assert answers[tickets[8]][0] == Status.NAMESPACE_UNKNOWN
         assert bytes(answers[tickets[8]][3]).startswith(b"namespace 9 is not registered")
         assert answers[tickets[9]][:3] == (Status.OK, 0, 0)
+        assert answers[tickets[10]][0] == Status.INVALID_ARGUMENT
+        assert answers[tickets[11]][:4] == (Status.INVALID_ARGUMENT, 0, 0, b"the session has no region 1")
         assert tickets[5] not in answers
     finally:
         peer.close()

@@ -225,3 +225,21 @@ PyObject *take_until(Session *self, PyObject *correlation, int64_t deadline_ns) 
   PyErr_Restore(type, value, traceback);
   return NULL;
 }
+
+/* 1: there is an answer to take, or will be none; 0: not by the deadline; -1: a Python error. Lets go of nothing. */
+int await_arrival(Session *self, PyObject *correlation, int64_t deadline_ns) {
+  int drained = drain(self);
+  for (;;) {
+    int arrived = drained < 0 ? -1 : PyDict_Contains(self->arrived, correlation);
+    if (arrived != 0) {
+      return arrived;
+    }
+    if (is_over(self)) {
+      return 1;
+    }
+    if (now_ns() >= deadline_ns) {
+      return 0;
+    }
+    drained = wait_and_drain(self, deadline_ns);
+  }
+}

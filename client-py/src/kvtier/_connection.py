@@ -87,6 +87,9 @@ class Link:
         self.namespaces: dict[NamespaceProperties, int] = {}
         self.forget: Callable[[int], None] = session.forget
         """lets go of a correlation id, as the front end needs it done"""
+        self.progress_words: list[int] | None = None
+        """which words that count layers are free; made when one is needed first"""
+        self.progress_lock = threading.Lock()
         self._channel = channel
         self._lock = threading.Lock()
         self._answers_overdue = 0

@@ -160,9 +160,14 @@ typedef struct {
   uint32_t count;
   uint32_t depth;
   uint64_t argument;
+  uint32_t region;
+  uint16_t first_layer;
+  uint16_t end_layer;
+  uint32_t event;
+  uint32_t progress;
 } RequestHeader;
 
-typedef enum { BODY_NONE, BODY_KEYS, BODY_IDS, BODY_TEXT } Body;
+typedef enum { BODY_NONE, BODY_KEYS, BODY_KEYS_AND_BLOCKS, BODY_IDS, BODY_TEXT } Body;
 
 /* A request as Python hands it over: the body is borrowed. */
 typedef struct {
@@ -170,6 +175,7 @@ typedef struct {
   Body kind;
   PyObject *body;
   PyObject *parent;
+  PyObject *blocks;
   Py_ssize_t start;
   size_t stride;
   size_t bytes;
@@ -200,6 +206,7 @@ int drain(Session *self);
 PyObject *made_here(unsigned status);
 int64_t submit_until(Session *self, PyObject *tuple, int64_t deadline_ns, unsigned *refusal);
 PyObject *take_until(Session *self, PyObject *correlation, int64_t deadline_ns);
+int await_arrival(Session *self, PyObject *correlation, int64_t deadline_ns);
 int wait_and_drain(Session *self, int64_t deadline_ns);
 int forget(Session *self, PyObject *correlation);
 

@@ -175,7 +175,8 @@ def _checked(link: Link, completion: Completion, count: int, unit: int) -> Compl
     return completion
 
 
-def _short_statuses(link: Link, completion: Completion, count: int) -> list[Status]:
+def short_statuses(link: Link, completion: Completion, count: int) -> list[Status]:
+    """A status for each block of a completion with short results."""
     completion = _checked(link, completion, count, protocol.COMPLETION_SHORT_RESULT_BYTES)
     return _core.short_statuses(completion[3]) if completion[0] is _OK else [completion[0]] * count
 
@@ -209,7 +210,7 @@ def for_keys(context: Context, verb: Verb, keys: Sequence[bytes]) -> Operation[l
     statuses: list[Status] = []
     for start, count in spans(len(keys), protocol.KEYS_MAX):
         completion = yield context.request(verb, namespace, keys, start, count)
-        statuses += _short_statuses(context.link, completion, count)
+        statuses += short_statuses(context.link, completion, count)
     return statuses
 
 
@@ -409,7 +410,7 @@ def _write(
 
 def _merged(link: Link, statuses: list[Status], committed: Completion, count: int) -> list[Status]:
     """The statuses of a window: of what was written, what its commit says."""
-    answers = _short_statuses(link, committed, count)
+    answers = short_statuses(link, committed, count)
     if count == len(statuses):
         return answers
     following = iter(answers)
@@ -514,7 +515,7 @@ def commit(context: Context, namespace: int, ids: bytes) -> Operation[list[Statu
     statuses: list[Status] = []
     for start, count in spans(len(ids) >> 3, protocol.KEYS_MAX):
         completion = yield context.ids_request(Verb.COMMIT, namespace, ids[8 * start : 8 * (start + count)])
-        statuses += _short_statuses(context.link, completion, count)
+        statuses += short_statuses(context.link, completion, count)
     return statuses
 
 

@@ -21,6 +21,11 @@ void write_header(uint8_t *at, const RequestHeader *header, size_t bytes) {
   PUT(uint32_t, at, KVTIER_REQUEST_COUNT_OFFSET, header->count);
   PUT(uint32_t, at, KVTIER_REQUEST_DEPTH_OFFSET, header->depth);
   PUT(uint64_t, at, KVTIER_REQUEST_ARGUMENT_OFFSET, header->argument);
+  PUT(uint32_t, at, KVTIER_REQUEST_REGION_OFFSET, header->region);
+  PUT(uint16_t, at, KVTIER_REQUEST_FIRST_LAYER_OFFSET, header->first_layer);
+  PUT(uint16_t, at, KVTIER_REQUEST_END_LAYER_OFFSET, header->end_layer);
+  PUT(uint32_t, at, KVTIER_REQUEST_EVENT_OFFSET, header->event);
+  PUT(uint32_t, at, KVTIER_REQUEST_PROGRESS_OFFSET, header->progress);
 }
 
 /* Nobody waits for a silent RELEASE: a daemon that sleeps takes it when it next looks, within milliseconds. Damage is
@@ -44,7 +49,11 @@ static Body body_of(int verb) {
     case KVTIER_VERB_ABORT:
     case KVTIER_VERB_RELEASE:
       return BODY_IDS;
+    case KVTIER_VERB_OFFLOAD:
+    case KVTIER_VERB_ONBOARD:
+      return BODY_KEYS_AND_BLOCKS;
     case KVTIER_VERB_REGISTER:
+    case KVTIER_VERB_REGISTER_REGION:
       return BODY_TEXT;
     default:
       return BODY_NONE;
@@ -94,10 +103,38 @@ static int unsigned_field(PyObject *tuple, Py_ssize_t index, uint64_t limit, uin
   return 0;
 }
 
-/* (verb, flags, priority, deadline_ns, namespace, group, depth, argument, body, start, count, parent) */
+/* (region, first layer, end of layers, event, progress word, blocks: 4 bytes each) */
+static int parse_device(PyObject *tuple, uint64_t count, Request *request) {
+  if (!PyTuple_Check(tuple) || PyTuple_Size(tuple) != 6 || !PyBytes_Check(PyTuple_GetItem(tuple, 5))) {
+    PyErr_SetString(PyExc_TypeError, "the region of a request is a tuple of 5 numbers and bytes");
+    return -1;
+  }
+  static const uint64_t limits[] = {UINT32_MAX, UINT16_MAX, UINT16_MAX, UINT32_MAX, KVTIER_SESSION_PROGRESS_WORDS};
+  uint64_t fields[5];
+  for (Py_ssize_t i = 0; i < 5; i++) {
+    if (unsigned_field(tuple, i, limits[i], &fields[i]) < 0) {
+      return -1;
+    }
+  }
+  request->blocks = PyTuple_GetItem(tuple, 5);
+  if ((uint64_t)PyBytes_Size(request->blocks) != 4 * count) {
+    PyErr_Format(invalid_argument, "%zd bytes do not hold the blocks of %llu keys", PyBytes_Size(request->blocks),
+        (unsigned long long)count);
+    return -1;
+  }
+  request->header.region = (uint32_t)fields[0];
+  request->header.first_layer = (uint16_t)fields[1];
+  request->header.end_layer = (uint16_t)fields[2];
+  request->header.event = (uint32_t)fields[3];
+  request->header.progress = (uint32_t)fields[4];
+  return 0;
+}
+
+/* (verb, flags, priority, deadline_ns, namespace, group, depth, argument, body, start, count, parent); for blocks of a
+ * region one more. */
 int parse_request(PyObject *tuple, Request *request) {
-  if (!PyTuple_Check(tuple) || PyTuple_Size(tuple) != 12) {
-    PyErr_SetString(PyExc_TypeError, "a request is a tuple of 12 fields");
+  if (!PyTuple_Check(tuple) || PyTuple_Size(tuple) < 12 || PyTuple_Size(tuple) > 13) {
+    PyErr_SetString(PyExc_TypeError, "a request is a tuple of 12 or 13 fields");
     return -1;
   }
   static const uint64_t limits[] = {
@@ -112,7 +149,9 @@ int parse_request(PyObject *tuple, Request *request) {
   uint64_t start;
   uint64_t count;
   if (unsigned_field(tuple, 9, PY_SSIZE_T_MAX, &start) < 0
-      || unsigned_field(tuple, 10, KVTIER_TEXT_BYTES_MAX, &count) < 0) {
+      || unsigned_field(tuple, 10,
+             fields[0] == KVTIER_VERB_REGISTER_REGION ? KVTIER_REGION_TEXT_BYTES_MAX : KVTIER_TEXT_BYTES_MAX, &count)
+          < 0) {
     return -1;
   }
   RequestHeader *header = &request->header;
@@ -152,7 +191,8 @@ int parse_request(PyObject *tuple, Request *request) {
       body_bytes = (unit * count + 7) & ~(size_t)7;
       break;
     }
-    case BODY_KEYS: {
+    case BODY_KEYS:
+    case BODY_KEYS_AND_BLOCKS: {
       if (!PyList_Check(request->body) && !PyTuple_Check(request->body)) {
         PyErr_SetString(PyExc_TypeError, "keys are a list or a tuple of bytes");
         return -1;
@@ -181,6 +221,16 @@ int parse_request(PyObject *tuple, Request *request) {
         count++;
       }
       body_bytes = count * request->stride;
+      if (request->kind == BODY_KEYS_AND_BLOCKS) {
+        if (PyTuple_Size(tuple) != 13) {
+          PyErr_SetString(PyExc_TypeError, "this request names a region");
+          return -1;
+        }
+        if (parse_device(PyTuple_GetItem(tuple, 12), header->count, request) < 0) {
+          return -1;
+        }
+        body_bytes += ((size_t)PyBytes_Size(request->blocks) + 7) & ~(size_t)7;
+      }
       break;
     }
   }
@@ -212,6 +262,7 @@ int write_body(uint8_t *at, const Request *request) {
       return 0;
     }
     case BODY_KEYS:
+    case BODY_KEYS_AND_BLOCKS:
       if (request->parent != Py_None) {
         if (write_key(at, request->parent, request) < 0) {
           return -1;
@@ -222,6 +273,11 @@ int write_body(uint8_t *at, const Request *request) {
         if (write_key(at, item_of(request->body, request->start + i), request) < 0) {
           return -1;
         }
+      }
+      if (request->kind == BODY_KEYS_AND_BLOCKS) {
+        size_t bytes = (size_t)PyBytes_Size(request->blocks);
+        memset(at + (bytes & ~(size_t)7), 0, ((bytes + 7) & ~(size_t)7) - (bytes & ~(size_t)7));
+        memcpy(at, PyBytes_AsString(request->blocks), bytes);
       }
       return 0;
   }

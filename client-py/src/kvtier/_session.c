@@ -308,6 +308,47 @@ static PyObject *session_take(PyObject *object, PyObject *const *arguments, Py_s
   return take_until((Session *)object, arguments[0], deadline_ns);
 }
 
+/* has(correlation, deadline_ns): whether `take` would not wait any more. */
+static PyObject *session_has(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
+  int64_t deadline_ns;
+  if (!has_arguments(count, 2) || deadline_of(arguments[1], &deadline_ns) < 0) {
+    return NULL;
+  }
+  int arrived = await_arrival((Session *)object, arguments[0], deadline_ns);
+  return arrived < 0 ? NULL : PyBool_FromLong(arrived);
+}
+
+/* The word that counts the layers of a copy; -1 for a number that is none. */
+static long progress_word(PyObject *number) {
+  long word = PyLong_AsLong(number);
+  if (word == -1 && PyErr_Occurred()) {
+    return -1;
+  }
+  if (word < 1 || word > KVTIER_SESSION_PROGRESS_WORDS) {
+    PyErr_Format(invalid_argument, "progress word %ld: expected 1 to %d", word, KVTIER_SESSION_PROGRESS_WORDS);
+    return -1;
+  }
+  return word;
+}
+
+static PyObject *session_progress(PyObject *object, PyObject *number) {
+  long word = progress_word(number);
+  if (word < 0) {
+    return NULL;
+  }
+  return PyLong_FromUnsignedLong(
+      load32(((Session *)object)->base + KVTIER_SESSION_PROGRESS_OFFSET + 4 * (size_t)(word - 1)));
+}
+
+static PyObject *session_clear_progress(PyObject *object, PyObject *number) {
+  long word = progress_word(number);
+  if (word < 0) {
+    return NULL;
+  }
+  atomic_store((_Atomic uint32_t *)(((Session *)object)->base + KVTIER_SESSION_PROGRESS_OFFSET + 4 * (size_t)(word - 1)), 0);
+  Py_RETURN_NONE;
+}
+
 static PyObject *session_poll(PyObject *object, PyObject *timeout) {
   Session *self = (Session *)object;
   int64_t timeout_ns;
@@ -491,6 +532,10 @@ static PyMethodDef session_methods[] = {
     {"submit", (PyCFunction)(void (*)(void))session_submit, METH_FASTCALL,
         "Submits a request: its correlation id, or the negative status that says why not."},
     {"take", (PyCFunction)(void (*)(void))session_take, METH_FASTCALL, "Waits for the completion of a correlation id."},
+    {"has", (PyCFunction)(void (*)(void))session_has, METH_FASTCALL,
+        "Waits until the completion of a correlation id can be taken; False: not by the deadline."},
+    {"progress", session_progress, METH_O, "How many layers of a copy are done, by the word that counts them."},
+    {"clear_progress", session_clear_progress, METH_O, "Sets such a word to 0, before a request names it."},
     {"poll", session_poll, METH_O, "Waits for any completions: a dict by correlation id."},
     {"forget", session_forget, METH_O, "Lets go of a correlation id: what its answer grants is given back."},
     {"give_back", (PyCFunction)(void (*)(void))session_give_back, METH_FASTCALL,

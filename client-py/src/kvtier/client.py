@@ -96,7 +96,7 @@ class Client:
         link = self._connection.link(answer_by_ns)
         if link is not None:
             context = operations.context_of(link, described, answer_by_ns)
-            status, text = _run(context, operations.register(link, described, context.deadline_ns))
+            status, text = run(context, operations.register(link, described, context.deadline_ns))
             raise_refusal(status, text, name)
         return Namespace(self, described)
 
@@ -165,7 +165,7 @@ class Namespace:
         context = self._client._context(self._properties, options)
         if context is None or not keys:
             return Lookup.of_status(Status.UNAVAILABLE, len(keys))
-        return _run(context, operations.lookup(context, keys))
+        return run(context, operations.lookup(context, keys))
 
     def get(
         self,
@@ -198,7 +198,7 @@ class Namespace:
         if context is None or not keys:
             return Get(0, [Status.UNAVAILABLE] * len(keys))
         flags = acquire_flags(leading_run, no_wait)
-        return _run(context, operations.get(context, keys, into, flags, int(lease_s * 1e9), verify))
+        return run(context, operations.get(context, keys, into, flags, int(lease_s * 1e9), verify))
 
     def put(self, keys: Iterable[bytes], blocks: object, **options: Unpack[Options]) -> list[Status]:
         """Copies blocks in.
@@ -219,7 +219,7 @@ class Namespace:
         context = self._client._context(self._properties, options)
         if context is None or not keys:
             return [Status.UNAVAILABLE] * len(keys)
-        return _run(context, operations.put(context, keys, blocks))
+        return run(context, operations.put(context, keys, blocks))
 
     def reserve(self, keys: Iterable[bytes], **options: Unpack[Options]) -> "Reservations":
         """Slots to write blocks into in place, instead of `put`."""
@@ -228,7 +228,7 @@ class Namespace:
         if context is None or not keys:
             nothing = [Status.UNAVAILABLE] * len(keys)
             return Reservations(self, None, operations.Reserved(0, nothing, [0] * len(keys), [None] * len(keys)))
-        return Reservations(self, context.link, _run(context, operations.reserve(context, keys)))
+        return Reservations(self, context.link, run(context, operations.reserve(context, keys)))
 
     def acquire(
         self,
@@ -245,7 +245,7 @@ class Namespace:
         if context is None or not keys:
             return Leases.of_status(Status.UNAVAILABLE, len(keys), self.block_bytes)
         flags = acquire_flags(leading_run, no_wait)
-        return _run(context, operations.acquire(context, keys, flags, int(lease_s * 1e9)))
+        return run(context, operations.acquire(context, keys, flags, int(lease_s * 1e9)))
 
     def prefetch(self, keys: Iterable[bytes], **options: Unpack[Options]) -> list[Status]:
         """Starts to promote blocks to host memory: OK (there, or on its way), MISS or BUSY."""
@@ -276,13 +276,13 @@ class Namespace:
         context = self._client._context(self._properties, options)
         if context is None or not keys:
             return [Status.UNAVAILABLE] * len(keys)
-        return _run(context, operations.for_keys(context, verb, keys))
+        return run(context, operations.for_keys(context, verb, keys))
 
     def _counted(self, verb: Verb, options: Options) -> Count:
         context = self._client._context(self._properties, options)
         if context is None:
             return Count(Status.UNAVAILABLE, 0)
-        return _run(context, operations.counted(context, verb))
+        return run(context, operations.counted(context, verb))
 
 
 class Reservations(ReservedSlots):
@@ -308,7 +308,7 @@ class Reservations(ReservedSlots):
         if taken and self._link is not None:
             answer_by_ns = operations.answer_by(self._front._client._timeout_s, options)
             context = operations.context_of(self._link, self._front._properties, answer_by_ns, **options)
-            for index, status in zip(taken, _run(context, operations.commit(context, self._namespace, ids)), strict=True):
+            for index, status in zip(taken, run(context, operations.commit(context, self._namespace, ids)), strict=True):
                 self.statuses[index] = status
         return list(self.statuses)
 
@@ -316,7 +316,7 @@ class Reservations(ReservedSlots):
         return self
 
 
-def _run(context: Context, operation: Operation[T]) -> T:
+def run(context: Context, operation: Operation[T]) -> T:
     """Carries an operation out, waiting where it waits."""
     session = context.link.session
     answer_by_ns = context.answer_by_ns

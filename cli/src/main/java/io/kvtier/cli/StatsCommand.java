@@ -1,6 +1,7 @@
 package io.kvtier.cli;
 
 import com.eclipsesource.json.JsonObject;
+import com.eclipsesource.json.JsonValue;
 import io.kvtier.client.KvtierClient;
 import io.kvtier.client.TextResult;
 import io.kvtier.protocol.Counter;
@@ -49,6 +50,11 @@ final class StatsCommand extends DaemonCommand {
         line("@|yellow the daemon does not answer; these are read from its memory|@");
       }
       table(counters).lines().forEach(this::line);
+      Table gpus = gpus(json.get("gpus"));
+      if (!gpus.isEmpty()) {
+        line("");
+        gpus.lines().forEach(this::line);
+      }
     }
     return answers ? 0 : Failure.NEGATIVE;
   }
@@ -78,6 +84,32 @@ final class StatsCommand extends DaemonCommand {
     Table table = new Table("COUNTER", ">VALUE", "MEANING");
     counters.forEach(
         (name, value) -> table.row(name, format(name, value), meanings.getOrDefault(name, "")));
+    return table;
+  }
+
+  /** The GPUs that engines have registered memory of; none where the daemon does not answer. */
+  private static Table gpus(@Nullable JsonValue gpus) {
+    Table table =
+        new Table(
+            "GPU", "NAME", ">REGIONS", ">STAGING", ">CONTEXT", ">OUT", ">IN", ">ERRORS", "STATE");
+    if (gpus == null) {
+      return table;
+    }
+    for (JsonValue each : gpus.asArray()) {
+      JsonObject gpu = each.asObject();
+      long context = gpu.get("context_bytes").asLong();
+      JsonValue fence = gpu.get("fence");
+      table.row(
+          gpu.get("uuid").asString(),
+          gpu.get("name").asString(),
+          Units.count(gpu.get("regions").asLong()),
+          Units.bytes(gpu.get("staging_bytes").asLong()),
+          context < 0 ? "" : Units.bytes(context),
+          Units.bytes(gpu.get("offloaded_bytes").asLong()),
+          Units.bytes(gpu.get("onboarded_bytes").asLong()),
+          Units.count(gpu.get("errors").asLong()),
+          fence.isNull() ? "in use" : fence.asString());
+    }
     return table;
   }
 

@@ -17,6 +17,9 @@ import io.kvtier.protocol.linux.EventFd;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.protocol.linux.UnixSocket;
 import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.gpu.CudaDriver;
+import io.kvtier.tiers.gpu.GpuProbe;
+import io.kvtier.tiers.gpu.GpuTier;
 import io.kvtier.tiers.host.HugePages;
 import io.kvtier.tiers.host.SlabStore;
 import io.kvtier.tiers.transfer.Checksums;
@@ -28,6 +31,7 @@ import java.nio.file.Path;
 import java.security.SecureRandom;
 import java.util.ArrayDeque;
 import java.util.Deque;
+import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
@@ -40,12 +44,19 @@ public final class Daemon implements AutoCloseable {
   private static final int SLOT_ALIGNMENT = 4096;
 
   private final Deque<AutoCloseable> parts = new ArrayDeque<>();
+  private final Supplier<GpuProbe> probe;
   private final boolean directIo;
   private @Nullable HostTier memory;
   private @Nullable GrpcFront grpc;
 
   /** Starts everything; throws with a reason in words when a part can't be had. */
   public Daemon(KvtierdConfig config) throws IOException {
+    this(config, CudaDriver::probe);
+  }
+
+  /** The same with GPUs of another kind. */
+  Daemon(KvtierdConfig config, Supplier<GpuProbe> probe) throws IOException {
+    this.probe = probe;
     try {
       directIo = start(config);
     } catch (IOException | RuntimeException e) {
@@ -100,6 +111,18 @@ public final class Daemon implements AutoCloseable {
     SsdTier ssdTier = keep(new SsdTier(ssd, SLOT_ALIGNMENT, doorbell, Daemon::stopBroken));
     ObjectTier objectTier =
         keep(new ObjectTier(config.object(), config.socket().path(), doorbell, Daemon::stopBroken));
+    // Closed after the index, which knows what is in flight, and before the memory.
+    GpuTier gpus =
+        keep(
+            new GpuTier(
+                new GpuTier.Parts(
+                    config.gpu().enabled() ? probe : Daemon::withoutGpus,
+                    config.gpu().copies(),
+                    slabs::mapping,
+                    slabs.slabs(),
+                    IndexAgent.DEVICE_TRANSFERS,
+                    doorbell,
+                    Daemon::stopBroken)));
     String directories =
         ssd.directories().stream().map(Path::toString).collect(Collectors.joining(", "));
     IndexAgent index =
@@ -123,6 +146,7 @@ public final class Daemon implements AutoCloseable {
                 ssdTier.engine(),
                 ssdTier.isDirect(),
                 objectTier.forIndex(),
+                gpus,
                 counters),
             new IndexAgent.Limits(
                 limits.sessionsMax() + (config.grpc().enabled() ? config.grpc().threads() : 0),
@@ -181,6 +205,10 @@ public final class Daemon implements AutoCloseable {
     // The first to go when the daemon stops: who connects later shall fail at once.
     parts.push(place::withdraw);
     return ssdTier.isDirect();
+  }
+
+  private static GpuProbe withoutGpus() {
+    return new GpuProbe.NoGpu("gpu.enabled is off");
   }
 
   /** A transfer that never comes back would keep its block, and whoever waits for it, for ever. */

@@ -24,6 +24,9 @@ final class IndexRunner implements AutoCloseable {
   // commits.
   private static final long ANNOUNCED_SPIN_NS = 100_000;
 
+  // A block of a few MiB is copied to or from a GPU in less.
+  private static final long COPYING_SPIN_NS = 150_000;
+
   private final IndexAgent agent;
   private final MemorySegment daemonRegion;
   private final Epoll epoll;
@@ -57,7 +60,7 @@ final class IndexRunner implements AutoCloseable {
         if (idleSince == 0) {
           idleSince = now;
         }
-        if (now - idleSince < spinNs) {
+        if (now - idleSince < (agent.isCopying() ? COPYING_SPIN_NS : spinNs)) {
           Thread.onSpinWait();
           continue;
         }

@@ -4,12 +4,15 @@ import io.kvtier.daemon.config.ConfigException;
 import io.kvtier.daemon.config.ConfigLoader;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.tiers.files.ByteSize;
+import io.kvtier.tiers.gpu.CudaDriver;
+import io.kvtier.tiers.gpu.GpuProbe;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -48,11 +51,20 @@ public final class Kvtierd implements Callable<Integer> {
   @Option(names = "--print-config", description = "Prints the embedded defaults and ends.")
   private boolean printConfig;
 
-  private Kvtierd() {}
+  private final Supplier<GpuProbe> gpus;
+
+  private Kvtierd(Supplier<GpuProbe> gpus) {
+    this.gpus = gpus;
+  }
 
   /** Runs until a signal. */
   public static void main(String[] arguments) {
-    System.exit(new CommandLine(new Kvtierd()).execute(arguments));
+    main(arguments, CudaDriver::probe);
+  }
+
+  /** The same with GPUs of another kind. */
+  static void main(String[] arguments, Supplier<GpuProbe> gpus) {
+    System.exit(new CommandLine(new Kvtierd(gpus)).execute(arguments));
   }
 
   @Override
@@ -73,15 +85,15 @@ public final class Kvtierd implements Callable<Integer> {
       return 2;
     }
     try {
-      return run(loaded);
+      return run(loaded, gpus);
     } catch (IOException e) {
       System.err.println("kvtierd: " + e.getMessage());
       return 1;
     }
   }
 
-  private static int run(KvtierdConfig config) throws IOException {
-    Daemon daemon = new Daemon(config);
+  private static int run(KvtierdConfig config, Supplier<GpuProbe> gpus) throws IOException {
+    Daemon daemon = new Daemon(config, gpus);
     CountDownLatch stopped = new CountDownLatch(1);
     Runtime.getRuntime()
         .addShutdownHook(

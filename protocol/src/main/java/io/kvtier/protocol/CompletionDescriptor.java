@@ -8,11 +8,12 @@ package io.kvtier.protocol;
  *    8  u64 correlation id
  *   16  u32 count         20  u32 leading run: how many blocks from the first are hits
  *   24  u64 value         LOOKUP: estimated load time, ns; ACQUIRE: when the leases end, CLOCK_MONOTONIC ns;
- *                         REGISTER: the namespace id; CLEAR, FLUSH: blocks
+ *                         REGISTER: the namespace id; REGISTER_REGION: the region id; CLEAR, FLUSH: blocks
  *   32  body              count x block result, or count bytes of UTF-8 with {@link #FLAG_TEXT}
  * </pre>
  *
- * A block result of LOOKUP, COMMIT, ABORT, RELEASE, PREFETCH, PIN, UNPIN and DELETE takes 4 bytes:
+ * A block result of LOOKUP, COMMIT, ABORT, RELEASE, PREFETCH, PIN, UNPIN, DELETE, OFFLOAD and
+ * ONBOARD takes 4 bytes:
  *
  * <pre>
  *    0  u16 status   2  u8 tier   3  u8 zero

@@ -64,7 +64,11 @@ public enum Counter {
   SPILLED("spilled", "of these, blocks that fell out of the SSD tier"),
   OBJECT_ERRORS("object_errors", "reads and writes of objects that failed, or took too long"),
   OBJECT_READ_BYTES("object_read_bytes", "bytes of blocks read from the object tier"),
-  OBJECT_WRITTEN_BYTES("object_written_bytes", "bytes of blocks written to the object tier");
+  OBJECT_WRITTEN_BYTES("object_written_bytes", "bytes of blocks written to the object tier"),
+  GPU_OFFLOADED_BYTES("gpu_offloaded_bytes", "bytes copied from GPUs to the host tier"),
+  GPU_ONBOARDED_BYTES("gpu_onboarded_bytes", "bytes copied from the host tier to GPUs"),
+  GPU_ERRORS("gpu_errors", "copies to and from GPUs that failed"),
+  GAUGE_REGIONS("regions", "gauge: regions of engines' GPU memory that are open");
 
   private final String key;
   private final String meaning;

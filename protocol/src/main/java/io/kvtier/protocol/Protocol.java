@@ -21,6 +21,9 @@ public final class Protocol {
   /** The most bytes of a registration's text. */
   public static final int TEXT_BYTES_MAX = 4096;
 
+  /** The same of a region's, which names all of its tensors. */
+  public static final int REGION_TEXT_BYTES_MAX = 64 << 10;
+
   /** The smallest ring: room for several of the largest records. */
   public static final int RING_BYTES_MIN = 1 << 18;
 

@@ -10,9 +10,11 @@ package io.kvtier.protocol;
  *   24  u32 namespace id  28  u16 group  30  u16 zero
  *   32  u32 count         36  u32 depth of the first key in its sequence
  *   40  u64 argument      lease duration ns (ACQUIRE; 0: default), correlation id to cancel (CANCEL),
- *                         block bytes (REGISTER)
- *   48  u64 zero          56  u64 zero
+ *                         block bytes (REGISTER), region id (UNREGISTER_REGION)
+ *   48  u32 region id     52  u16 first layer  54  u16 end of layers; 0: all (OFFLOAD, ONBOARD; else zero)
+ *   56  u32 event         60  u32 progress word; each counted from 1, 0: none
  *   64  body              count x key stride | count x u64 id | count bytes of UTF-8
+ *                         | count x key stride, count x u32 block of the region (OFFLOAD, ONBOARD)
  *                         | count x (u64 id, u32 CRC32C, u32 zero), COMMIT with {@link #FLAG_CHECKSUMS}
  * </pre>
  *
@@ -32,6 +34,11 @@ public final class RequestDescriptor {
   public static final int COUNT_OFFSET = 32;
   public static final int DEPTH_OFFSET = 36;
   public static final int ARGUMENT_OFFSET = 40;
+  public static final int REGION_OFFSET = 48;
+  public static final int FIRST_LAYER_OFFSET = 52;
+  public static final int END_LAYER_OFFSET = 54;
+  public static final int EVENT_OFFSET = 56;
+  public static final int PROGRESS_OFFSET = 60;
   public static final int HEADER_BYTES = 64;
 
   /** A parent key precedes the keys. */
@@ -40,11 +47,15 @@ public final class RequestDescriptor {
   /** The client wants no completion: for RELEASE, ABORT and CANCEL only. */
   public static final int FLAG_SILENT = 2;
 
-  /** ACQUIRE stops at the first block that is not there: only the leading run is leased. */
+  /**
+   * ACQUIRE (and ONBOARD) stops at the first block that is not there: only the leading run is
+   * leased.
+   */
   public static final int FLAG_LEADING_RUN = 4;
 
   /**
-   * ACQUIRE answers from the host tier only; what is lower is PENDING and its promotion is started.
+   * ACQUIRE (and ONBOARD) answers from the host tier only; what is lower is PENDING and its
+   * promotion is started.
    */
   public static final int FLAG_NO_WAIT = 8;
 
@@ -83,6 +94,8 @@ public final class RequestDescriptor {
         switch (verb.body()) {
           case NONE -> 0;
           case KEYS -> (count + (flags & FLAG_PARENT)) * keyStride(keyBytes);
+          case KEYS_AND_BLOCKS ->
+              (count + (flags & FLAG_PARENT)) * keyStride(keyBytes) + ((4 * count + 7) & ~7);
           case IDS -> count * idStride(flags);
           case TEXT -> (count + 7) & ~7;
         };

@@ -15,6 +15,8 @@ package io.kvtier.protocol;
  *  512  u64 completion head    client writes, release
  *  640  u32 client waiting     futex word: client sets 1 before it sleeps, daemon clears it and wakes
  *  768  u32 end reason         daemon writes once: the status that ended the session, plus one
+ * 1024  u32 progress[256]      daemon writes, release: how many layers of a copy to or from a region are done; the client
+ *                              says in its request which word, and sets it to 0 before
  * 4096  request ring, then completion ring; each is mapped twice in a row
  * </pre>
  *
@@ -36,6 +38,8 @@ public final class SessionRegionDescriptor {
   public static final int COMPLETION_HEAD_OFFSET = 512;
   public static final int CLIENT_WAITING_OFFSET = 640;
   public static final int END_REASON_OFFSET = 768;
+  public static final int PROGRESS_OFFSET = 1024;
+  public static final int PROGRESS_WORDS = 256;
   public static final int HEADER_BYTES = 4096;
 
   /** The alignment of every record, and the unit of a record's length. */

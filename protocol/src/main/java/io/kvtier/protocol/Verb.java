@@ -23,17 +23,34 @@ public enum Verb {
   STATS(17, Body.NONE),
 
   /** A command of an operator's: a line of words, answered by a text. */
-  ADMIN(18, Body.TEXT);
+  ADMIN(18, Body.TEXT),
+
+  /** Opens an engine's KV tensors: a region, whose blocks can be copied. */
+  REGISTER_REGION(19, Body.TEXT),
+  UNREGISTER_REGION(20, Body.NONE),
+
+  /** Copies blocks of a region to host memory, and keeps them. */
+  OFFLOAD(21, Body.KEYS_AND_BLOCKS),
+
+  /** Copies blocks that are kept to a region. */
+  ONBOARD(22, Body.KEYS_AND_BLOCKS);
 
   /** What follows a request's header. */
   public enum Body {
     NONE,
     /** Block keys, {@link RequestDescriptor#keyStride} bytes each. */
     KEYS,
+    /** Block keys, and behind them as many numbers of a region's blocks, 4 bytes each. */
+    KEYS_AND_BLOCKS,
     /** Lease or reservation ids, 8 bytes each. */
     IDS,
     /** UTF-8 text; the count is its length in bytes. */
-    TEXT
+    TEXT;
+
+    /** Whether block keys come first. */
+    public boolean hasKeys() {
+      return this == KEYS || this == KEYS_AND_BLOCKS;
+    }
   }
 
   private static final @Nullable Verb[] BY_CODE = new Verb[32];

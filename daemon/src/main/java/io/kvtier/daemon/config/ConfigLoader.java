@@ -6,6 +6,7 @@ import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.protocol.SocketPaths;
 import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.files.ByteSize;
+import io.kvtier.tiers.gpu.CopyOptions;
 import io.kvtier.tiers.ledger.PresenceLedger;
 import io.kvtier.tiers.object.KeySource;
 import io.kvtier.tiers.object.ObjectPipelineOptions;
@@ -123,7 +124,7 @@ public final class ConfigLoader {
   // ------------------------------------------------------------------------------------------------
 
   private KvtierdConfig build() {
-    return new KvtierdConfig(socket(), host(), ssd(), object(), copy(), limits(), grpc());
+    return new KvtierdConfig(socket(), host(), ssd(), object(), gpu(), copy(), limits(), grpc());
   }
 
   private KvtierdConfig.SocketConfig socket() {
@@ -420,6 +421,33 @@ public final class ConfigLoader {
       require(key, false, "paths");
       return Path.of(".");
     }
+  }
+
+  private KvtierdConfig.GpuConfig gpu() {
+    CopyOptions usual = CopyOptions.DEFAULT;
+    // Two directions, each with its slots.
+    int slots = 2 * usual.slots();
+    long staging = size("gpu.staging_bytes", (long) slots << 16, (long) slots << 28);
+    requireMultiple("gpu.staging_bytes", staging, (long) slots << 12, "8 pages");
+    return new KvtierdConfig.GpuConfig(
+        get("gpu.enabled", ConfigLoader::autoOrOff, "auto or off"),
+        new CopyOptions(
+            usual.slots(),
+            (int) (staging / slots),
+            usual.slotRuns(),
+            number("gpu.thread_blocks", 1, 1024),
+            usual.linkBlocks(),
+            usual.depth()));
+  }
+
+  private static boolean autoOrOff(String text) {
+    return switch (text) {
+      case "auto" -> true;
+      case "off" -> false;
+      case "true", "on", "yes" -> throw new IllegalArgumentException("did you mean auto?");
+      case "false", "no" -> throw new IllegalArgumentException("did you mean off?");
+      default -> throw new IllegalArgumentException();
+    };
   }
 
   private KvtierdConfig.CopyConfig copy() {

@@ -1,6 +1,7 @@
 package io.kvtier.daemon.config;
 
 import io.kvtier.tiers.codec.BlockCodec;
+import io.kvtier.tiers.gpu.CopyOptions;
 import io.kvtier.tiers.object.KeySource;
 import io.kvtier.tiers.object.ObjectPipelineOptions;
 import io.kvtier.tiers.object.S3Options;
@@ -18,6 +19,7 @@ public record KvtierdConfig(
     HostConfig host,
     SsdConfig ssd,
     ObjectConfig object,
+    GpuConfig gpu,
     CopyConfig copy,
     LimitsConfig limits,
     GrpcConfig grpc) {
@@ -145,6 +147,14 @@ public record KvtierdConfig(
       int probes,
       long probeTimeoutNs,
       long spillBytes) {}
+
+  /**
+   * Copies to and from the GPUs of engines.
+   *
+   * @param enabled false: GPUs are not even looked for
+   * @param copies of each direction of a GPU
+   */
+  public record GpuConfig(boolean enabled, CopyOptions copies) {}
 
   /** The pipeline that makes checksums. */
   public record CopyConfig(int threads, int queueDepth, int inlineBytes) {}

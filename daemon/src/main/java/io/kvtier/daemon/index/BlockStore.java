@@ -33,7 +33,7 @@ final class BlockStore implements Mover.Listener {
     /** A block leaves the directory: nobody can name it any more to end the pins on it. */
     void onForgotten(int block);
 
-    /** Whether anybody still waits for the host copy. */
+    /** Whether anybody waits for the host copy. */
     boolean isAwaited(int block);
 
     /** How many fresh blocks of a size class wait for a slot: they count toward what is evicted. */
@@ -63,6 +63,7 @@ final class BlockStore implements Mover.Listener {
   private final WriteBudget budget;
   private final Scrubber scrubber;
   private final LongQueue checksumBacklog;
+  private final LongQueue auditBacklog;
   private final ClassQueues promotions;
   private final ClassQueues.Server servePromotion = this::servePromotion;
   private final IntConsumer evictFromHost = this::evictFromHost;
@@ -108,6 +109,7 @@ final class BlockStore implements Mover.Listener {
     this.namespaces = namespaces;
     this.listener = listener;
     checksumBacklog = new LongQueue(limits.holdsMax());
+    auditBacklog = new LongQueue(limits.holdsMax());
     promotions = new ClassQueues(RequestDescriptor.PRIORITY_LOW + 1, limits.holdsMax());
     onlyOnSsd = block -> ssd.isEvictable(block) && host.state(block) == CopyState.NONE;
     anyOnHost = host::isEvictable;
@@ -199,7 +201,7 @@ final class BlockStore implements Mover.Listener {
 
   /** Whether there is anything to delete: visible, or on its way from the object tier. */
   boolean canBeDeleted(int block) {
-    return isVisible(block) || directory.has(Directory.FLAG_FETCHING, block);
+    return isVisible(block) || directory.has(Directory.FLAG_FETCHING, block) || hasArrived(block);
   }
 
   /** The expected time to read that many bytes from SSD, ns, as measured. */
@@ -260,6 +262,17 @@ final class BlockStore implements Mover.Listener {
     settle(block);
   }
 
+  /** All layers of a block have come from a device: make the checksum, then show the block. */
+  void arrived(int block) {
+    directory.set(Directory.FLAG_ARRIVED, block, true);
+    commit(block);
+  }
+
+  /** Whether all bytes of a block are in the host tier, and its checksum is being made. */
+  boolean hasArrived(int block) {
+    return directory.has(Directory.FLAG_ARRIVED, block);
+  }
+
   /** The client has written: make the checksum, then show the block. */
   void commit(int block) {
     beginCommit(block);
@@ -294,6 +307,7 @@ final class BlockStore implements Mover.Listener {
   }
 
   private void finishCommit(int block, int checksum) {
+    directory.set(Directory.FLAG_ARRIVED, block, false);
     directory.addUses(block, -1);
     if (host.state(block) == CopyState.LEAVING) {
       settle(block);
@@ -554,9 +568,30 @@ final class BlockStore implements Mover.Listener {
   public void onAudit(int block, int checksum) {
     if (host.isResident(block) && checksum != directory.checksum(block)) {
       dropDamaged(block);
+      listener.onHostSettled(block, Status.MISS);
     } else {
+      if (host.isResident(block)) {
+        listener.onHostSettled(block, Status.OK);
+      }
       settle(block);
     }
+  }
+
+  /**
+   * Looks whether a resident block's bytes are still those that were accepted, and tells who waits
+   * for it.
+   *
+   * @return false when too many wait for that already
+   */
+  boolean verify(int block) {
+    if (mover.audit(block)) {
+      return true;
+    }
+    if (!auditBacklog.offer(block)) {
+      return false;
+    }
+    directory.addUses(block, 1);
+    return true;
   }
 
   /** The bytes in the slab are no longer those that were accepted: nobody shall read them again. */
@@ -832,6 +867,14 @@ final class BlockStore implements Mover.Listener {
       }
       var _ = checksumBacklog.poll();
     }
+    while (auditBacklog.size() > 0) {
+      int block = (int) auditBacklog.peek();
+      if (host.isResident(block) && !mover.audit(block)) {
+        break;
+      }
+      var _ = auditBacklog.poll();
+      endUse(block);
+    }
     if (promotions.size() > 0) {
       promotions.serve(host.slots().classes(), servePromotion);
     }
@@ -890,6 +933,7 @@ final class BlockStore implements Mover.Listener {
   boolean isIdle() {
     return mover.isIdle()
         && checksumBacklog.size() == 0
+        && auditBacklog.size() == 0
         && promotions.size() == 0
         && ingestion.waiting() == 0
         && objectMoves.waiting() == 0;

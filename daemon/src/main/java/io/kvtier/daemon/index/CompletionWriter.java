@@ -109,6 +109,16 @@ final class CompletionWriter {
   /** Answers an operation whose places are all decided. */
   void write(Session session, Operation operation) throws ProtocolViolation {
     Verb verb = operation.verb;
+    String refusal = operation.refusal;
+    if (refusal != null) {
+      session.completeText(
+          verb.code(),
+          operation.outcome,
+          operation.correlationId,
+          refusal,
+          RequestAdapter.REFUSAL_BYTES_MAX);
+      return;
+    }
     int count = operation.count;
     int leading = 0;
     while (leading < count && operation.status[leading] == 0) {

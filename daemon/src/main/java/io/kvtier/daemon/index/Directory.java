@@ -56,6 +56,9 @@ public final class Directory implements AutoCloseable {
   /** The object store will not have the block, however often it is asked. */
   static final int FLAG_REFUSED = 256;
 
+  /** All bytes of the host copy are in its slot; its checksum is still to be made. */
+  static final int FLAG_ARRIVED = 512;
+
   /** Hears of everything that decides whether a copy could leave its tier. */
   @FunctionalInterface
   interface Watcher {

@@ -11,6 +11,7 @@ import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.ledger.Ledger;
 import io.kvtier.tiers.object.PresenceCache.Presence;
+import io.kvtier.tiers.slots.SlotAllocator;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
@@ -47,6 +48,7 @@ final class Index implements BlockStore.Listener {
   private final CompletionWriter writer;
   private final Operations operations;
   private final WaiterTable hostWaiters;
+  private final Devices devices;
   private final Puts puts;
   private final Removals removals;
   private final Scans scans;
@@ -67,8 +69,18 @@ final class Index implements BlockStore.Listener {
     this.operations =
         new Operations(
             sessions, holds, writer, limits.operationsMax(), limits.operationsPerSessionMax());
+    this.devices = new Devices(context, limits, store, operations, writer, namespaces, sessions);
     this.puts =
-        new Puts(directory, store, holds, namespaces, operations, hostWaiters, counters, limits);
+        new Puts(
+            directory,
+            store,
+            holds,
+            namespaces,
+            operations,
+            devices,
+            hostWaiters,
+            counters,
+            limits);
     this.removals = new Removals(store, operations);
     this.scans = new Scans(directory, store, operations, removals, limits.holdsMax());
     this.admin = new Admin(store, namespaces, SocketPaths.uid());
@@ -90,6 +102,10 @@ final class Index implements BlockStore.Listener {
 
   BlockStore store() {
     return store;
+  }
+
+  Devices devices() {
+    return devices;
   }
 
   HoldTable holds() {
@@ -128,6 +144,7 @@ final class Index implements BlockStore.Listener {
       endHold(session.firstHold, session);
     }
     store.host().slots().revoke(session.id());
+    devices.close(session);
     sessions.remove(session);
   }
 
@@ -159,10 +176,12 @@ final class Index implements BlockStore.Listener {
         writer.completeShort(session, request, known ? Status.OK : Status.NAMESPACE_UNKNOWN, 0);
       }
       case LOOKUP -> lookup(session, request);
-      case RESERVE -> puts.reserve(session, request);
+      case RESERVE, OFFLOAD -> puts.reserve(session, request);
       case COMMIT -> puts.commit(session, request);
       case ABORT, RELEASE -> endHolds(session, request);
-      case ACQUIRE -> acquire(session, request);
+      case ACQUIRE, ONBOARD -> acquire(session, request);
+      case REGISTER_REGION -> devices.register(session, request, textOf(request));
+      case UNREGISTER_REGION -> devices.unregister(session, request);
       case PREFETCH, PIN, UNPIN -> eachBlock(session, request);
       case DELETE -> delete(session, request);
       case CLEAR, FLUSH -> scans.begin(session, request);
@@ -259,7 +278,7 @@ final class Index implements BlockStore.Listener {
         } else {
           writer.add(Status.MISS, TierId.NONE);
         }
-      } else if (store.host().isResident(block)) {
+      } else if (store.host().isResident(block) || store.hasArrived(block)) {
         writer.add(Status.OK, TierId.HOST);
         hits++;
       } else if (store.ssd().isResident(block)) {
@@ -297,8 +316,12 @@ final class Index implements BlockStore.Listener {
 
   // ---- acquire
 
+  /** ACQUIRE, or ONBOARD, which leases blocks only until they are copied. */
   private void acquire(Session session, Request request) throws ProtocolViolation {
-    Operation operation = operations.begin(session, request, request.count);
+    Operation operation =
+        request.verb == Verb.ONBOARD
+            ? devices.begin(session, request)
+            : operations.begin(session, request, request.count);
     if (operation == null) {
       return;
     }
@@ -348,11 +371,22 @@ final class Index implements BlockStore.Listener {
     TierId from = isFetching ? TierId.OBJECT : onSsd ? TierId.SSD : TierId.HOST;
     switch (store.host().state(block)) {
       case RESIDENT -> {
-        leaseNow(session, operation, place, block, TierId.HOST);
+        if (operation.isDevice() && store.mustVerify(block, SlotAllocator.DAEMON)) {
+          verifyFirst(operation, place, block);
+        } else if (!leaseNow(session, operation, place, block, TierId.HOST)) {
+          operation.open++;
+        }
         return true;
       }
       case STAGING -> {
-        if (noWait) {
+        if (operation.isDevice()
+            && store.hasArrived(block)
+            && !store.mustVerify(block, SlotAllocator.DAEMON)) {
+          // What came from a device and goes to one never left this process.
+          if (!leaseNow(session, operation, place, block, TierId.HOST)) {
+            operation.open++;
+          }
+        } else if (noWait) {
           Operations.decide(operation, place, Status.PENDING, from);
         } else if (await(operation, place, block, from)) {
           counters.add(Counter.JOINED, isFresh ? 0 : 1);
@@ -390,20 +424,44 @@ final class Index implements BlockStore.Listener {
     return true;
   }
 
-  private void leaseNow(Session session, Operation operation, int place, int block, TierId from) {
+  /** Others could have written to a block's slot: it is looked at before a device gets it. */
+  private void verifyFirst(Operation operation, int place, int block) {
+    boolean isFirst = !hostWaiters.hasWaiters(block);
+    if (await(operation, place, block, TierId.HOST) && isFirst && !store.verify(block)) {
+      boolean waited = hostWaiters.remove(operation, place);
+      operation.open -= waited ? 1 : 0;
+      Operations.decide(operation, place, Status.BUSY, TierId.HOST);
+    }
+  }
+
+  /** Gives a place its block; false when that is being copied: the place stays open. */
+  private boolean leaseNow(
+      Session session, Operation operation, int place, int block, TierId from) {
+    if (operation.isDevice()) {
+      operation.tier[place] = (byte) from.code();
+      countHit(block, from);
+      store.lease(block);
+      devices.onboard(operation, place, block);
+      return false;
+    }
     int hold =
         session.holds >= limits.holdsPerSessionMax()
             ? HoldTable.NONE
             : holds.take(HoldTable.LEASE, block, session, operation.value);
     if (hold == HoldTable.NONE) {
       Operations.decide(operation, place, Status.BUSY, from);
-      return;
+      return true;
     }
     store.lease(block);
     operation.block[place] = block;
     operation.hold[place] = hold;
     operation.holdId[place] = holds.id(hold);
     Operations.decide(operation, place, Status.OK, from);
+    countHit(block, from);
+    return true;
+  }
+
+  private void countHit(int block, TierId from) {
     counters.add(
         switch (from) {
           case SSD -> Counter.HITS_SSD;
@@ -422,21 +480,25 @@ final class Index implements BlockStore.Listener {
       Operation operation = operations.at(hostWaiters.operation(waiter));
       int place = hostWaiters.place(waiter);
       hostWaiters.free(waiter);
-      boolean isAcquire = operation.verb == Verb.ACQUIRE;
+      boolean isAcquire = operation.verb == Verb.ACQUIRE || operation.verb == Verb.ONBOARD;
+      boolean isDecided = true;
       if (status != Status.OK) {
         Operations.decide(operation, place, isAcquire ? Status.MISS : Status.STALE, TierId.NONE);
         counters.add(Counter.MISSES, isAcquire ? 1 : 0);
       } else if (isAcquire) {
-        leaseNow(
-            operations.sessionOf(operation),
-            operation,
-            place,
-            block,
-            TierId.of(operation.tier[place]));
+        isDecided =
+            leaseNow(
+                operations.sessionOf(operation),
+                operation,
+                place,
+                block,
+                TierId.of(operation.tier[place]));
       } else {
         Operations.decide(operation, place, Status.OK, TierId.HOST);
       }
-      operations.closePlace(operation);
+      if (isDecided) {
+        operations.closePlace(operation);
+      }
     }
   }
 
@@ -613,7 +675,18 @@ final class Index implements BlockStore.Listener {
    */
   private void cutShort(Operation operation, Status status) {
     switch (operation.verb) {
-      case RESERVE -> puts.cutShort(operation, status);
+      case OFFLOAD -> {
+        devices.cutShort(operation, status, puts.cutShort(operation, status));
+        return;
+      }
+      case ONBOARD -> {
+        devices.cutShort(operation, status, endWaiting(operation, status));
+        return;
+      }
+      case REGISTER_REGION, UNREGISTER_REGION -> devices.cutShort(operation, status);
+      case RESERVE -> {
+        int ignored = puts.cutShort(operation, status);
+      }
       case FLUSH, CLEAR -> {
         removals.cutShort(operation);
         scans.cutShort(operation, status);
@@ -625,16 +698,23 @@ final class Index implements BlockStore.Listener {
         }
       }
       default -> {
-        for (int i = 0; i < operation.count && operation.open > 0; i++) {
-          if (hostWaiters.remove(operation, i)) {
-            Operations.decide(operation, i, status, TierId.NONE);
-            operation.open--;
-          }
-        }
+        int ignored = endWaiting(operation, status);
       }
     }
     operation.open = 0;
     operations.complete(operations.sessionOf(operation), operation);
+  }
+
+  /** Decides the places that wait for blocks; returns how many there were. */
+  private int endWaiting(Operation operation, Status status) {
+    int ended = 0;
+    for (int i = 0; i < operation.count && ended < operation.open; i++) {
+      if (hostWaiters.remove(operation, i)) {
+        Operations.decide(operation, i, status, TierId.NONE);
+        ended++;
+      }
+    }
+    return ended;
   }
 
   /** The work of each round: what waits for slots, and scans. */
@@ -642,6 +722,7 @@ final class Index implements BlockStore.Listener {
     puts.serveQueue();
     scans.advance();
     removals.advance();
+    devices.advance();
   }
 
   /** Ends operations and leases whose time is over; called every few milliseconds. */
@@ -653,6 +734,7 @@ final class Index implements BlockStore.Listener {
         cutShort(operation, Status.DEADLINE);
       }
     }
+    devices.checkTime(nowNs);
     for (int hold = holds.expired(nowNs); hold != HoldTable.NONE; hold = holds.expired(nowNs)) {
       counters.add(Counter.LEASES_EXPIRED, 1);
       endHold(hold, sessions.owner(holds.sessionIndex(hold)));
@@ -666,7 +748,7 @@ final class Index implements BlockStore.Listener {
 
   /** Whether time must be looked at soon. */
   boolean hasDeadlines() {
-    return operations.active() > 0 || holds.count(HoldTable.LEASE) > 0;
+    return operations.active() > 0 || holds.count(HoldTable.LEASE) > 0 || devices.hasDeadlines();
   }
 
   /** Whether each round may find something to do by itself. */
@@ -679,6 +761,7 @@ final class Index implements BlockStore.Listener {
     counters.set(Counter.GAUGE_RESERVATIONS, holds.count(HoldTable.RESERVATION));
     counters.set(Counter.GAUGE_OPERATIONS, operations.active());
     store.publishGauges();
+    devices.publishGauges();
   }
 
   /** Checks that nothing contradicts anything; for tests. */
@@ -698,9 +781,9 @@ final class Index implements BlockStore.Listener {
       held += directory.isUsed(block) ? directory.holds(block) : 0;
     }
     int leasesAndPins = holds.count(HoldTable.LEASE) + holds.count(HoldTable.PIN);
-    if (operationsOfSessions != operations.active()
+    if (operationsOfSessions != operations.active() - operations.departed()
         || holdsOfSessions != leasesAndPins + holds.count(HoldTable.RESERVATION)
-        || held != leasesAndPins) {
+        || held != leasesAndPins + devices.leases()) {
       throw new IllegalStateException("operations or holds do not add up");
     }
   }

@@ -6,6 +6,7 @@ import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RingConsumer;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.gpu.GpuTier;
 import io.kvtier.tiers.ledger.Ledger;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.transfer.Pipeline;
@@ -44,6 +45,7 @@ public final class IndexAgent {
       String ssdEngine,
       boolean directIo,
       @Nullable ObjectParts objects,
+      @Nullable GpuTier gpus,
       Counters counters) {}
 
   /** The limits that configuration sets. */
@@ -63,6 +65,9 @@ public final class IndexAgent {
       long leaseNsMax,
       long deadlineNs,
       long deadlineNsMax) {}
+
+  /** So many transfers can be on their way to and from GPUs. */
+  public static final int DEVICE_TRANSFERS = DeviceMoves.TRANSFERS;
 
   private static final int REQUESTS_PER_ROUND = 64;
 
@@ -143,7 +148,7 @@ public final class IndexAgent {
   /** One round; returns how much was done. */
   public int doWork() {
     long now = context.clock.getAsLong();
-    int work = index.store().collect();
+    int work = index.store().collect() + index.devices().collect();
     work += takeMessages();
     work += takeRequests(now);
     index.store().maintain(now);
@@ -242,7 +247,10 @@ public final class IndexAgent {
    * and sleeping.
    */
   public boolean hasWork() {
-    if (!inbox.isEmpty() || index.hasBackgroundWork() || index.store().hasFinished()) {
+    if (!inbox.isEmpty()
+        || index.hasBackgroundWork()
+        || index.store().hasFinished()
+        || index.devices().hasFinished()) {
       return true;
     }
     int end = index.sessions().end();
@@ -264,6 +272,11 @@ public final class IndexAgent {
   /** Finishes what would be left half done; after the last {@link #doWork}. */
   public void stop() {
     index.stop();
+  }
+
+  /** Whether something is being copied to or from a GPU, which takes microseconds. */
+  public boolean isCopying() {
+    return index.devices().moves().inFlight() > 0;
   }
 
   /** How long the thread may sleep when nothing rings, ms. */
@@ -307,7 +320,7 @@ public final class IndexAgent {
 
   /** For tests: that the pipelines are empty. */
   public boolean isIdle() {
-    return index.store().isIdle();
+    return index.store().isIdle() && index.devices().moves().isIdle();
   }
 
   /** A session by its place, for tests and reports. */

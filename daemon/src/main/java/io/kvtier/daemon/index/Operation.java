@@ -3,6 +3,7 @@ package io.kvtier.daemon.index;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A request whose blocks may have to be waited for: what is known of them, and how many are still
@@ -10,6 +11,14 @@ import java.util.Arrays;
  */
 final class Operation {
   final int poolIndex;
+  private @Nullable DeviceJob job;
+
+  /** The session, when it has ended and copies of this operation are still under way. */
+  @Nullable Session departed;
+
+  /** Why it was not carried out, in words; null: it was, or the outcome says it all. */
+  @Nullable String refusal;
+
   boolean active;
   Verb verb = Verb.PING;
   long sessionId;
@@ -43,6 +52,21 @@ final class Operation {
     this.poolIndex = poolIndex;
   }
 
+  /** What an OFFLOAD or ONBOARD is besides; made when it is first asked for, and kept. */
+  DeviceJob job() {
+    DeviceJob known = job;
+    if (known == null) {
+      known = new DeviceJob();
+      job = known;
+    }
+    return known;
+  }
+
+  /** Whether it copies to or from a region. */
+  boolean isDevice() {
+    return verb == Verb.OFFLOAD || verb == Verb.ONBOARD;
+  }
+
   /** Places are used again, and the sessions of gRPC all have the daemon's own number. */
   boolean isOf(Session session) {
     return sessionIndex == session.index && sessionId == session.id();
@@ -53,6 +77,8 @@ final class Operation {
     open = 0;
     value = 0;
     outcome = Status.OK;
+    departed = null;
+    refusal = null;
     if (block.length < blocks) {
       int capacity = Math.max(64, Integer.highestOneBit(blocks - 1) << 1);
       block = new int[capacity];

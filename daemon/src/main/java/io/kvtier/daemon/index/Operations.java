@@ -6,6 +6,7 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
 import java.util.BitSet;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -19,6 +20,7 @@ final class Operations {
   private final int perSessionMax;
   private final Operation[] pool;
   private final int[] stack;
+  private Consumer<Operation> deviceEnded = _ -> {};
   private int free;
 
   Operations(
@@ -37,6 +39,11 @@ final class Operations {
       pool[i] = new Operation(i);
       stack[free++] = i;
     }
+  }
+
+  /** Sets who is told when an operation on a region has ended. */
+  void whenDeviceEnds(Consumer<Operation> told) {
+    deviceEnded = told;
   }
 
   /** Begins an operation; null when the request was refused because there are too many. */
@@ -114,6 +121,9 @@ final class Operations {
     } catch (ProtocolViolation violation) {
       sessions.end(session, Status.INVALID_ARGUMENT, String.valueOf(violation.getMessage()));
     }
+    if (operation.isDevice()) {
+      deviceEnded.accept(operation);
+    }
     session.operations--;
     operation.active = false;
     stack[free++] = operation.poolIndex;
@@ -137,11 +147,23 @@ final class Operations {
 
   /** The session of an active operation. */
   Session sessionOf(Operation operation) {
+    if (operation.departed != null) {
+      return operation.departed;
+    }
     Session session = sessions.owner(operation.sessionIndex);
     if (!operation.isOf(session)) {
       throw new IllegalStateException("an operation outlived its session");
     }
     return session;
+  }
+
+  /** Operations whose session has ended: they wait for their copies alone. */
+  int departed() {
+    int count = 0;
+    for (Operation operation : pool) {
+      count += operation.active && operation.departed != null ? 1 : 0;
+    }
+    return count;
   }
 
   int max() {

@@ -5,16 +5,28 @@ import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
+import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.slots.SlotAllocator;
 
-/** RESERVE and COMMIT: how blocks come in, and who waits for a slot. */
+/** RESERVE, COMMIT and OFFLOAD: how blocks come in, and who waits for a slot. */
 final class Puts {
+  /** What came of the wish for a slot. */
+  private enum Slot {
+    /** There is none. */
+    NONE,
+    /** The place is decided. */
+    DECIDED,
+    /** The block is on its way to it: the place stays open. */
+    BEGUN
+  }
+
   private final Directory directory;
   private final BlockStore store;
   private final HoldTable holds;
   private final Namespaces namespaces;
   private final Operations operations;
+  private final Devices devices;
   private final WaiterTable hostWaiters;
   private final Counters counters;
   private final int holdsPerSessionMax;
@@ -27,6 +39,7 @@ final class Puts {
       HoldTable holds,
       Namespaces namespaces,
       Operations operations,
+      Devices devices,
       WaiterTable hostWaiters,
       Counters counters,
       IndexAgent.Limits limits) {
@@ -35,16 +48,23 @@ final class Puts {
     this.holds = holds;
     this.namespaces = namespaces;
     this.operations = operations;
+    this.devices = devices;
     this.hostWaiters = hostWaiters;
     this.counters = counters;
     this.holdsPerSessionMax = limits.holdsPerSessionMax();
     this.queue = new ClassQueues(1, limits.holdsMax());
   }
 
+  /** RESERVE, or OFFLOAD, which writes the slots itself. */
   void reserve(Session session, Request request) throws ProtocolViolation {
     Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
+    boolean isDevice = request.verb == Verb.OFFLOAD;
     Operation operation =
-        namespace == null ? null : operations.begin(session, request, request.count);
+        namespace == null
+            ? null
+            : isDevice
+                ? devices.begin(session, request)
+                : operations.begin(session, request, request.count);
     if (operation == null || namespace == null) {
       return;
     }
@@ -60,8 +80,11 @@ final class Puts {
       long fingerprint = directory.soughtFingerprint(request.namespaceId, request.group);
       if (block == Directory.NONE) {
         reserveFresh(session, request, operation, i, namespace, parent);
+      } else if (isDevice && devices.assemblyOf(block, session) != Assemblies.NONE) {
+        operation.open++;
+        devices.offload(operation, i, block, devices.assemblyOf(block, session));
       } else {
-        boolean visible = store.isVisible(block);
+        boolean visible = store.isVisible(block) || store.hasArrived(block);
         Operations.decide(operation, i, visible ? Status.EXISTS : Status.PENDING, TierId.NONE);
         counters.add(Counter.PUT_EXISTS, 1);
       }
@@ -100,7 +123,13 @@ final class Puts {
     // In use: the record stays until the slot is there.
     store.use(block);
     int sizeClass = namespace.hostClass();
-    if (queue.waiting(sizeClass) > 0 || !reserveOne(session, operation, place, block, namespace)) {
+    Slot slot =
+        queue.waiting(sizeClass) > 0
+            ? Slot.NONE
+            : reserveOne(session, operation, place, block, namespace);
+    if (slot == Slot.BEGUN) {
+      operation.open++;
+    } else if (slot == Slot.NONE) {
       if (!isStuck(operation, sizeClass)
           && queue.offer(sizeClass, 0, (long) operation.poolIndex << 32 | place)) {
         operation.block[place] = block;
@@ -117,9 +146,12 @@ final class Puts {
     counters.add(Counter.PUT_BUSY, 1);
   }
 
-  /** Gives a fresh block its slot and its reservation; false while there is no slot. */
-  private boolean reserveOne(
+  /** Gives a fresh block its slot and its reservation. */
+  private Slot reserveOne(
       Session session, Operation operation, int place, int block, Namespaces.Namespace namespace) {
+    if (operation.isDevice()) {
+      return offloadOne(session, operation, place, block, namespace);
+    }
     int hold =
         session.holds >= holdsPerSessionMax
             ? HoldTable.NONE
@@ -127,11 +159,11 @@ final class Puts {
     if (hold == HoldTable.NONE) {
       store.endUse(block);
       busy(operation, place);
-      return true;
+      return Slot.DECIDED;
     }
     if (!store.reserve(block, namespace.hostClass(), session.id())) {
       holds.free(hold, session);
-      return false;
+      return Slot.NONE;
     }
     directory.addUses(block, -1);
     SlotAllocator slots = store.host().slots();
@@ -144,7 +176,25 @@ final class Puts {
     operation.hold[place] = hold;
     operation.holdId[place] = holds.id(hold);
     Operations.decide(operation, place, Status.OK, TierId.HOST);
-    return true;
+    return Slot.DECIDED;
+  }
+
+  /** Gives a fresh block its slot, and has it copied there. */
+  private Slot offloadOne(
+      Session session, Operation operation, int place, int block, Namespaces.Namespace namespace) {
+    int assembly = devices.assemble(session, operation, block);
+    if (assembly == Assemblies.NONE) {
+      store.endUse(block);
+      busy(operation, place);
+      return Slot.DECIDED;
+    }
+    if (!store.reserve(block, namespace.hostClass(), SlotAllocator.DAEMON)) {
+      devices.disassemble(assembly, session);
+      return Slot.NONE;
+    }
+    directory.addUses(block, -1);
+    devices.offload(operation, place, block, assembly);
+    return Slot.BEGUN;
   }
 
   /**
@@ -152,11 +202,14 @@ final class Puts {
    * would free one. It gets what it has, and BUSY for the rest.
    */
   private boolean isStuck(Operation operation, int sizeClass) {
-    if (store.isRoomComing(sizeClass)) {
+    if (store.isRoomComing(sizeClass) || !devices.moves().isIdle()) {
       return false;
     }
+    boolean isDevice = operation.isDevice();
     for (int i = 0; i < operation.count; i++) {
-      if (operation.hold[i] != HoldTable.NONE) {
+      if (isDevice
+          ? operation.job().assembly[i] != Assemblies.NONE
+          : operation.hold[i] != HoldTable.NONE) {
         return true;
       }
     }
@@ -181,25 +234,26 @@ final class Puts {
     int block = operation.block[place];
     Namespaces.Namespace namespace = namespaces.of(directory, block);
     Session session = operations.sessionOf(operation);
-    boolean decided = reserveOne(session, operation, place, block, namespace);
-    if (!decided && isStuck(operation, namespace.hostClass())) {
+    Slot slot = reserveOne(session, operation, place, block, namespace);
+    if (slot == Slot.NONE && isStuck(operation, namespace.hostClass())) {
       store.endUse(block);
       busy(operation, place);
-      decided = true;
+      slot = Slot.DECIDED;
     }
-    if (decided) {
+    if (slot == Slot.DECIDED) {
       operations.closePlace(operation);
     }
-    return decided;
+    return slot != Slot.NONE;
   }
 
-  /** Decides what of a RESERVE still waits for a slot. */
-  void cutShort(Operation operation, Status status) {
+  /** Decides what still waits for a slot; returns how many places that were. */
+  int cutShort(Operation operation, Status status) {
     Namespaces.Namespace namespace = namespaces.byId(operation.namespaceId);
     if (namespace == null) {
-      return;
+      return 0;
     }
     int sizeClass = namespace.hostClass();
+    int waiting = queue.waiting(sizeClass);
     queue.removeIf(
         sizeClass,
         item -> {
@@ -212,6 +266,7 @@ final class Puts {
           counters.add(Counter.PUT_BUSY, 1);
           return true;
         });
+    return waiting - queue.waiting(sizeClass);
   }
 
   void commit(Session session, Request request) throws ProtocolViolation {

@@ -26,6 +26,14 @@ final class Request {
   long parent = NO_PARENT;
 
   long argument;
+
+  /** OFFLOAD and ONBOARD: the region, and which of its layers, events, and words of progress. */
+  int region;
+
+  int firstLayer;
+  int endLayer;
+  int event;
+  int progress;
   int completionBytes;
   MemorySegment segment = MemorySegment.NULL;
 
@@ -34,6 +42,11 @@ final class Request {
 
   long key(int i) {
     return body + (long) i * keyStride;
+  }
+
+  /** Where the number of a region's block stands, behind the keys. */
+  long target(int i) {
+    return body + (long) count * keyStride + 4L * i;
   }
 
   boolean has(int flag) {

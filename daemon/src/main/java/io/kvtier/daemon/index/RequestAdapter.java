@@ -45,7 +45,7 @@ final class RequestAdapter {
     int count = Words.getInt(segment, at + RequestDescriptor.COUNT_OFFSET);
     int flags = Words.getByte(segment, at + RequestDescriptor.FLAGS_OFFSET);
     int keyBytes = Words.getByte(segment, at + RequestDescriptor.KEY_BYTES_OFFSET);
-    int countMax = verb.body() == Verb.Body.TEXT ? Protocol.TEXT_BYTES_MAX : Protocol.KEYS_MAX;
+    int countMax = countMax(verb);
     if (count < 0 || count > countMax) {
       throw new ProtocolViolation(
           verb + " has a count of " + count + ", expected 0 to " + countMax);
@@ -53,7 +53,7 @@ final class RequestAdapter {
     if ((flags & ~RequestDescriptor.FLAGS_ALL) != 0) {
       throw new ProtocolViolation(verb + " has unknown flags 0x" + Integer.toHexString(flags));
     }
-    if (verb.body() == Verb.Body.KEYS && (keyBytes < 1 || keyBytes > Protocol.KEY_BYTES_MAX)) {
+    if (verb.body().hasKeys() && (keyBytes < 1 || keyBytes > Protocol.KEY_BYTES_MAX)) {
       throw new ProtocolViolation(
           verb + " has keys of " + keyBytes + " bytes, expected 1 to " + Protocol.KEY_BYTES_MAX);
     }
@@ -68,7 +68,7 @@ final class RequestAdapter {
               + " bytes, but its record has "
               + recordBytes);
     }
-    if ((flags & RequestDescriptor.FLAG_PARENT) != 0 && verb.body() != Verb.Body.KEYS) {
+    if ((flags & RequestDescriptor.FLAG_PARENT) != 0 && !verb.body().hasKeys()) {
       throw new ProtocolViolation(verb + " has no keys, and so no parent of them");
     }
     if ((flags & RequestDescriptor.FLAG_CHECKSUMS) != 0 && verb != Verb.COMMIT) {
@@ -110,6 +110,11 @@ final class RequestAdapter {
         deadline == 0
             ? nowNs + limits.deadlineNs()
             : Math.min(deadline, nowNs + limits.deadlineNsMax());
+    request.region = Words.getInt(segment, at + RequestDescriptor.REGION_OFFSET);
+    request.firstLayer = Words.getShort(segment, at + RequestDescriptor.FIRST_LAYER_OFFSET);
+    request.endLayer = Words.getShort(segment, at + RequestDescriptor.END_LAYER_OFFSET);
+    request.event = Words.getInt(segment, at + RequestDescriptor.EVENT_OFFSET);
+    request.progress = Words.getInt(segment, at + RequestDescriptor.PROGRESS_OFFSET);
     request.body = at + RequestDescriptor.HEADER_BYTES;
     request.depth = Words.getInt(segment, at + RequestDescriptor.DEPTH_OFFSET);
     request.parent = Request.NO_PARENT;
@@ -140,10 +145,20 @@ final class RequestAdapter {
     return true;
   }
 
+  private static int countMax(Verb verb) {
+    return switch (verb) {
+      case REGISTER_REGION -> Protocol.REGION_TEXT_BYTES_MAX;
+      case REGISTER, ADMIN -> Protocol.TEXT_BYTES_MAX;
+      default -> Protocol.KEYS_MAX;
+    };
+  }
+
   private static boolean needsNamespace(Verb verb) {
     return switch (verb) {
       case LOOKUP, RESERVE, ACQUIRE, PREFETCH, PIN, UNPIN, DELETE, CLEAR, FLUSH -> true;
+      case REGISTER_REGION, OFFLOAD, ONBOARD -> true;
       case UNREGISTER, COMMIT, ABORT, RELEASE, PING, REGISTER, CANCEL, STATS, ADMIN -> false;
+      case UNREGISTER_REGION -> false;
     };
   }
 }

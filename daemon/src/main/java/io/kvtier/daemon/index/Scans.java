@@ -108,6 +108,10 @@ final class Scans {
    * Sees to it that a block gets to the tier below memory; false while that must wait for others.
    */
   private boolean flush(Operation operation, int block) {
+    if (store.hasArrived(block)) {
+      // Accepted, and to be seen as soon as its checksum is made.
+      return false;
+    }
     if (!store.host().isResident(block)) {
       return true;
     }

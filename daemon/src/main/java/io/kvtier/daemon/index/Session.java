@@ -11,7 +11,9 @@ import io.kvtier.protocol.linux.Futex;
 import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.BitSet;
+import java.util.List;
 import java.util.concurrent.atomic.AtomicIntegerArray;
 
 /**
@@ -53,6 +55,8 @@ public final class Session extends HoldTable.Holder {
   final BitSet namespaces = new BitSet();
   int reservedCompletionBytes;
   int operations;
+  int assemblies;
+  final List<Region> regions = new ArrayList<>();
   long requestCount;
   boolean ended;
 

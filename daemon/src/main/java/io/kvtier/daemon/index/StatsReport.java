@@ -2,6 +2,8 @@ package io.kvtier.daemon.index;
 
 import io.kvtier.policies.WhatIf;
 import io.kvtier.protocol.Counter;
+import io.kvtier.tiers.gpu.DevicePipeline;
+import io.kvtier.tiers.gpu.GpuReport;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.Map;
 
@@ -67,6 +69,7 @@ final class StatsReport {
     if (index.store().objects().isConfigured()) {
       object(out);
     }
+    gpus(out);
     out.append(",\"namespaces\":[");
     list(out, bytesMax * 3 / 4, namespaces.end(), i -> namespace(i));
     out.append("],\"sessions\":[");
@@ -87,6 +90,27 @@ final class StatsReport {
           out.append(value instanceof String text ? quote(text) : value.toString());
         });
     out.append('}');
+  }
+
+  private void gpus(StringBuilder out) {
+    out.append(",\"gpus\":[");
+    String separator = "";
+    for (DevicePipeline pipeline : index.devices().pipelines()) {
+      GpuReport gpu = pipeline.report(index.devices().regionsOf(pipeline));
+      String fence = gpu.fence();
+      out.append(separator).append("{\"gpu\":").append(gpu.device().ordinal());
+      out.append(",\"uuid\":").append(quote(gpu.device().uuid()));
+      out.append(",\"name\":").append(quote(gpu.device().name()));
+      out.append(",\"regions\":").append(gpu.regions());
+      out.append(",\"staging_bytes\":").append(gpu.stagingBytes());
+      out.append(",\"context_bytes\":").append(gpu.contextBytes());
+      out.append(",\"offloaded_bytes\":").append(gpu.offloadedBytes());
+      out.append(",\"onboarded_bytes\":").append(gpu.onboardedBytes());
+      out.append(",\"errors\":").append(gpu.errors());
+      out.append(",\"fence\":").append(fence == null ? "null" : quote(fence)).append('}');
+      separator = ",";
+    }
+    out.append(']');
   }
 
   private interface Item {

@@ -76,6 +76,7 @@ class GoldenSessionTest {
                   "",
                   false,
                   null,
+                  null,
                   new Counters(daemonRegion)),
               new IndexAgent.Limits(
                   4,

@@ -185,6 +185,7 @@ final class IndexHarness implements AutoCloseable {
                 "",
                 false,
                 null,
+                null,
                 counters),
             new IndexAgent.Limits(
                 4,

@@ -311,6 +311,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 "",
                 false,
                 objectParts(),
+                null,
                 counters),
             new IndexAgent.Limits(
                 8,

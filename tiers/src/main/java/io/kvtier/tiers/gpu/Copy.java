@@ -17,7 +17,10 @@ public final class Copy {
   /** The submitter's own: which transfer this is. */
   public long tag;
 
-  /** The outcome: OK or IO_ERROR. */
+  /** While it waits for its event, it is handed back undone. Set by any thread. */
+  public volatile boolean isGivenUp;
+
+  /** The outcome: OK, IO_ERROR, or CANCELLED. */
   public Status status = Status.OK;
 
   // Where the lane has come to.

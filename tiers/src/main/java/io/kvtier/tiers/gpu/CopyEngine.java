@@ -123,6 +123,11 @@ public final class CopyEngine implements AutoCloseable {
     return lane.isFull();
   }
 
+  /** Whether all that there is waits for events. */
+  public boolean isWaiting() {
+    return fence == null && lane.isWaiting();
+  }
+
   /** Why nothing is copied any more; null: it is. */
   public @Nullable String fence() {
     return fence;

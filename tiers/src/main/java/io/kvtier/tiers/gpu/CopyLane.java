@@ -100,6 +100,11 @@ final class CopyLane {
     return inFlight;
   }
 
+  /** Whether the GPU has nothing in hand: what there is waits for events. */
+  boolean isWaiting() {
+    return launched.isEmpty() && ready.isEmpty();
+  }
+
   boolean isFull() {
     return free.isEmpty();
   }
@@ -107,8 +112,7 @@ final class CopyLane {
   /** Hands back what is done, and gives the GPU what there is room for. */
   int poll(StrategyTable strategies, Consumer<Copy> finished) {
     watchKernels();
-    int count = reap(finished);
-    takeReadyOnes();
+    int count = reap(finished) + takeReadyOnes(finished);
     while (!ready.isEmpty() && !free.isEmpty()) {
       launch(strategies);
     }
@@ -135,17 +139,28 @@ final class CopyLane {
     return count;
   }
 
-  private void takeReadyOnes() {
+  private int takeReadyOnes(Consumer<Copy> finished) {
+    int count = 0;
+    GpuEvent notDone = null;
     for (int i = 0; i < waiting.size(); ) {
       Copy copy = waiting.get(i);
       GpuEvent after = copy.after;
-      if (after == null || gpu.isDone(after)) {
+      if (copy.isGivenUp) {
+        waiting.remove(i);
+        inFlight--;
+        count++;
+        copy.status = Status.CANCELLED;
+        finished.accept(copy);
+      } else if (after == null || (!after.equals(notDone) && gpu.isDone(after))) {
         waiting.remove(i);
         addReady(copy);
       } else {
+        // Many wait for the same one; to ask takes a call of the driver.
+        notDone = after;
         i++;
       }
     }
+    return count;
   }
 
   private void launch(StrategyTable strategies) {

@@ -21,13 +21,16 @@ public final class DeviceRegion implements AutoCloseable {
   private final KvLayout layout;
   private final List<IpcHandle> opened;
   private final long[] addresses;
+  private final List<GpuEvent> events;
   private boolean isClosed;
 
-  private DeviceRegion(Gpu gpu, KvLayout layout, List<IpcHandle> opened, long[] addresses) {
+  private DeviceRegion(
+      Gpu gpu, KvLayout layout, List<IpcHandle> opened, long[] addresses, List<GpuEvent> events) {
     this.gpu = gpu;
     this.layout = layout;
     this.opened = opened;
     this.addresses = addresses;
+    this.events = events;
   }
 
   /** Opens an engine's tensors, or says why not. */
@@ -76,11 +79,20 @@ public final class DeviceRegion implements AutoCloseable {
     if (reason == null) {
       reason = overlap(spec.layout(), addresses);
     }
+    List<GpuEvent> events = new ArrayList<>();
+    for (int i = 0; i < spec.events().size() && reason == null; i++) {
+      try {
+        events.add(gpu.openEvent(spec.events().get(i)));
+      } catch (GpuException e) {
+        reason = "event " + i + ": " + explain(e);
+      }
+    }
     if (reason != null) {
+      events.forEach(gpu::destroy);
       opened.forEach(gpu::close);
       return new RegionResult.Refused(reason);
     }
-    return new RegionResult.Opened(new DeviceRegion(gpu, spec.layout(), opened, addresses));
+    return new RegionResult.Opened(new DeviceRegion(gpu, spec.layout(), opened, addresses, events));
   }
 
   private static @Nullable String problem(
@@ -149,6 +161,16 @@ public final class DeviceRegion implements AutoCloseable {
     return layout;
   }
 
+  /** How many events there are. */
+  public int events() {
+    return events.size();
+  }
+
+  /** One of the events, counted from 0. */
+  GpuEvent event(int number) {
+    return events.get(number);
+  }
+
   /**
    * Adds the runs of some layers and heads of a block.
    *
@@ -167,7 +189,21 @@ public final class DeviceRegion implements AutoCloseable {
   public void close() {
     if (!isClosed) {
       isClosed = true;
-      opened.forEach(gpu::close);
+      for (GpuEvent event : events) {
+        quietly(() -> gpu.destroy(event));
+      }
+      for (IpcHandle handle : opened) {
+        quietly(() -> gpu.close(handle));
+      }
+    }
+  }
+
+  /** One that can't be closed keeps no other from it; after an error of CUDA's none can. */
+  private static void quietly(Runnable close) {
+    try {
+      close.run();
+    } catch (GpuException _) {
+      // It goes with the process.
     }
   }
 }

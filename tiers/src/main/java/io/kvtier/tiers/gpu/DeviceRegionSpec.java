@@ -7,8 +7,10 @@ import java.util.List;
  *
  * @param device the UUID or PCI id of the GPU: ordinals differ between processes
  * @param tensors in the order of the layout: part by part, layer by layer
+ * @param events that copies may wait for
  */
-public record DeviceRegionSpec(String device, KvLayout layout, List<TensorPlace> tensors) {
+public record DeviceRegionSpec(
+    String device, KvLayout layout, List<TensorPlace> tensors, List<IpcHandle> events) {
   /**
    * Where a tensor is.
    *
@@ -18,5 +20,11 @@ public record DeviceRegionSpec(String device, KvLayout layout, List<TensorPlace>
 
   public DeviceRegionSpec {
     tensors = List.copyOf(tensors);
+    events = List.copyOf(events);
+  }
+
+  /** A region without events. */
+  public DeviceRegionSpec(String device, KvLayout layout, List<TensorPlace> tensors) {
+    this(device, layout, tensors, List.of());
   }
 }

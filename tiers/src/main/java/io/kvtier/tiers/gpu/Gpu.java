@@ -13,6 +13,11 @@ public interface Gpu extends AutoCloseable {
   /** Which one it is. */
   GpuDevice device();
 
+  /** What the driver took of the device's memory when it was opened; -1: that is not known. */
+  default long contextBytes() {
+    return -1;
+  }
+
   /** Takes device memory, aligned to 256 bytes. */
   long allocate(long bytes);
 

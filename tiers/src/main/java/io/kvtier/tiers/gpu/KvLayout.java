@@ -108,6 +108,16 @@ public record KvLayout(
     return headsOf(parts);
   }
 
+  /** Whether the tensors have all of a block, and not only the heads of one rank. */
+  public boolean hasWholeBlocks() {
+    for (KvPart part : parts) {
+      if (part.blockHeads() != part.shape().extent(KvAxis.HEAD)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   /** How many tensors there are: of each part one, or one a layer. */
   public int tensors() {
     int count = 0;

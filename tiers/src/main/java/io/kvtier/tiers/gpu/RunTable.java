@@ -14,9 +14,9 @@ import java.lang.foreign.ValueLayout;
  *   | source   | target   | length   |
  * </pre>
  */
-final class RunTable {
+public final class RunTable {
   /** A warp copies so many bytes of a run before it takes the next piece; as in the kernel. */
-  static final int PIECE_BYTES = 4096;
+  public static final int PIECE_BYTES = 4096;
 
   /** Threads of a block, and so its warps, each with a piece at a time. */
   static final int BLOCK_THREADS = 512;
@@ -29,7 +29,8 @@ final class RunTable {
           ValueLayout.JAVA_LONG.withName("target"),
           ValueLayout.JAVA_LONG.withName("length"));
 
-  static final int ENTRY_BYTES = (int) ENTRY.byteSize();
+  /** The bytes of an entry. */
+  public static final int ENTRY_BYTES = (int) ENTRY.byteSize();
 
   private static final long SOURCE = 0;
   private static final long TARGET = Long.BYTES;
@@ -44,15 +45,18 @@ final class RunTable {
     table.set(ValueLayout.JAVA_LONG, at + LENGTH, length);
   }
 
-  static long source(MemorySegment table, int entry) {
+  /** An entry's source. */
+  public static long source(MemorySegment table, int entry) {
     return table.get(ValueLayout.JAVA_LONG, (long) entry * ENTRY_BYTES + SOURCE);
   }
 
-  static long target(MemorySegment table, int entry) {
+  /** An entry's target. */
+  public static long target(MemorySegment table, int entry) {
     return table.get(ValueLayout.JAVA_LONG, (long) entry * ENTRY_BYTES + TARGET);
   }
 
-  static long length(MemorySegment table, int entry) {
+  /** An entry's length. */
+  public static long length(MemorySegment table, int entry) {
     return table.get(ValueLayout.JAVA_LONG, (long) entry * ENTRY_BYTES + LENGTH);
   }
 

@@ -8,27 +8,29 @@ import java.util.concurrent.atomic.AtomicIntegerArray;
  * once more, and only then sleeps; who brings work queues it first, and then takes a sleeper to
  * wake. One of the two sees the other.
  */
-final class IdleWorkers {
-  static final int NONE = -1;
+public final class IdleWorkers {
+  /** All are awake. */
+  public static final int NONE = -1;
 
   private final AtomicIntegerArray idle;
 
-  IdleWorkers(int workers) {
+  /** That many, all awake. */
+  public IdleWorkers(int workers) {
     idle = new AtomicIntegerArray(workers);
   }
 
   /** The worker will sleep if its next look finds no work. */
-  void announce(int worker) {
+  public void announce(int worker) {
     idle.set(worker, 1);
   }
 
   /** The worker is awake. */
-  void retract(int worker) {
+  public void retract(int worker) {
     idle.set(worker, 0);
   }
 
   /** A worker to wake for what was queued before, or {@link #NONE} when all are awake. */
-  int takeOne() {
+  public int takeOne() {
     // The queue publishes with release only: without the fence this look could come before the
     // work is visible, and the worker's last look too.
     VarHandle.fullFence();

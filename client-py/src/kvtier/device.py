@@ -1,0 +1,409 @@
+"""Blocks between device memory that this process owns and the daemon, which copies them itself.
+
+`DeviceRegion` works on raw device memory: a `RegionSpec` describes it, with CUDA's IPC handles. For torch tensors there is
+`kvtier.torch`.
+
+The daemon reads the device memory (`put`) or writes it (`get`) between the call and the end of its `Copying`: until then the
+engine must neither reuse the blocks nor free the tensors. A `Copying` ends by itself, by its timeout at the latest.
+"""
+
+import logging
+import threading
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from kvtier import _core, _operations
+from kvtier import _protocol as protocol
+from kvtier._connection import Link
+from kvtier._errors import InvalidArgument, KvtierError, Unavailable
+from kvtier._protocol import Status, Verb
+from kvtier.client import Namespace, as_keys, run
+
+HANDLE_BYTES = 64
+"""of CUDA's IPC handles"""
+
+REGISTER_TIMEOUT_S = 60.0
+"""The first registration on a GPU has the daemon open it, measure it, and register its memory with the driver."""
+
+_log = logging.getLogger("kvtier")
+_OK = Status.OK
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One kind of tensors: one with an axis L for the layers, or one for each layer, all of one shape.
+
+    Axes are named by letters: L layer, C keys and values, B block, N token, H head, D element. A tensor without B has the
+    tokens of all blocks in N, block after block. The elements of D lie side by side.
+    """
+
+    axes: str
+    extents: Sequence[int]
+    strides: Sequence[int]
+    """in elements"""
+    element_bytes: int
+    name: str = "kv"
+    block_heads: int = 0
+    """how many heads a block has, where the tensors have only those of one rank; 0: as many as the tensors"""
+    first_head: int = 0
+
+    def text(self) -> str:
+        """As the protocol has it."""
+        numbers = [",".join(map(str, self.extents)), ",".join(map(str, self.strides)), str(self.element_bytes)]
+        if self.block_heads:
+            numbers += [str(self.block_heads), str(self.first_head)]
+        return ":".join([self.name, self.axes, *numbers])
+
+
+@dataclass(frozen=True, slots=True)
+class RegionSpec:
+    """What the daemon needs to know of device memory to copy blocks to and from it."""
+
+    device: str
+    """the GPU's UUID or PCI id: ordinals differ between processes"""
+    layers: int
+    blocks: int
+    """how many blocks the tensors have room for"""
+    block_tokens: int
+    parts: Sequence[Part]
+    tensors: Sequence[tuple[bytes, int]]
+    """for each tensor, part by part and layer by layer, the IPC handle of its allocation and its offset there, in bytes"""
+    order: str = "LCND"
+    """how a block's cells follow one another in the tiers, slowest axis first"""
+    events: Sequence[bytes] = field(default_factory=tuple)
+    """IPC handles of events that copies may wait for"""
+
+    def text(self) -> bytes:
+        """As the protocol has it.
+
+        Raises:
+            InvalidArgument: it is longer than the protocol allows, or a handle is none.
+        """
+        handles = list(dict.fromkeys(handle for handle, _ in self.tensors))
+        for handle in [*handles, *self.events]:
+            if len(handle) != HANDLE_BYTES:
+                raise InvalidArgument(f"an IPC handle of {len(handle)} bytes; expected {HANDLE_BYTES}")
+        numbers = {handle: number for number, handle in enumerate(handles)}
+        lines = [
+            f"device={self.device}",
+            f"layers={self.layers}",
+            f"blocks={self.blocks}",
+            f"block_tokens={self.block_tokens}",
+            f"order={self.order}",
+            *(f"part={part.text()}" for part in self.parts),
+            *(f"allocation={handle.hex()}" for handle in handles),
+            *(f"tensor={numbers[handle]}+{offset}" for handle, offset in self.tensors),
+            *(f"event={handle.hex()}" for handle in self.events),
+        ]
+        text = "\n".join(lines).encode()
+        if len(text) > protocol.REGION_TEXT_BYTES_MAX:
+            raise InvalidArgument(
+                f"the region takes {len(text)} bytes to describe, at most {protocol.REGION_TEXT_BYTES_MAX} are possible"
+            )
+        return text
+
+
+class Copying:
+    """Blocks on their way. Never blocks but in `wait`."""
+
+    def __init__(self, link: Link | None, parts: list[tuple[int, int, int]], layers: int) -> None:
+        self._link = link
+        self._parts = parts
+        """(correlation id or the negative status that says why there is none, blocks, progress word or 0)"""
+        self._layers = layers
+        self._results: list[list[Status] | None] = [None] * len(parts)
+        self._ended: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+        for index, (ticket, count, _) in enumerate(parts):
+            if ticket <= 0:
+                self._results[index] = [Status(-ticket)] * count
+
+    @classmethod
+    def of_status(cls, status: Status, count: int, layers: int) -> Self:
+        """One that is over, for one reason."""
+        return cls(None, [(-int(status), count, 0)], layers)
+
+    def done(self) -> bool:
+        """Whether it is over: `wait` would not wait, and the engine may use the blocks."""
+        return self._collect(0)
+
+    def wait(self, timeout: float | None = None) -> list[Status]:
+        """Waits until it is over, or so many seconds.
+
+        Returns:
+            A status for each block, in order. PENDING: it is still on its way, and the engine must leave it alone.
+        """
+        self._collect(_operations.instant_after(1e8 if timeout is None else timeout))
+        statuses: list[Status] = []
+        for (_, count, _), result in zip(self._parts, self._results, strict=True):
+            statuses += [Status.PENDING] * count if result is None else result
+        return statuses
+
+    def layers_done(self) -> int:
+        """How many layers from the first of those asked for are there, for all blocks that will be."""
+        if self._collect(0):
+            return self._layers
+        least = self._layers
+        for (_, _, word), result in zip(self._parts, self._results, strict=True):
+            if result is None:
+                least = min(least, self._link.session.progress(word) if word and self._link is not None else 0)
+        return least
+
+    def cancel(self) -> None:
+        """Gives up what has not begun. It is over when `done` says so, and not before."""
+        for (ticket, _, _), result in zip(self._parts, self._results, strict=True):
+            if result is None and self._link is not None:
+                session = self._link.session
+                answer = session.submit(
+                    _operations.plain_request(Verb.CANCEL, argument=ticket), _operations.instant_after(1.0)
+                )
+                if answer > 0:
+                    self._link.forget(answer)
+
+    def when_over(self, function: Callable[[], None]) -> None:
+        """Has a function called once, by whoever notices that it is over."""
+        self._ended.append(function)
+        self._collect(0)
+
+    def _collect(self, deadline_ns: int) -> bool:
+        link = self._link
+        for index, (ticket, count, word) in enumerate(self._parts):
+            if self._results[index] is not None or link is None:
+                continue
+            if not link.session.has(ticket, deadline_ns):
+                return False
+            with self._lock:
+                if self._results[index] is None:
+                    completion = link.session.take(ticket, deadline_ns)
+                    self._results[index] = _operations.short_statuses(link, completion, count)
+                    if word:
+                        _give_word(link, word)
+        with self._lock:
+            ended, self._ended = self._ended, []
+        for function in ended:
+            function()
+        return True
+
+
+def _take_word(link: Link) -> int:
+    """A word that counts layers; 0 when all are in use."""
+    with link.progress_lock:
+        if link.progress_words is None:
+            link.progress_words = list(range(protocol.SESSION_PROGRESS_WORDS, 0, -1))
+        word = link.progress_words.pop() if link.progress_words else 0
+    if word:
+        link.session.clear_progress(word)
+    return word
+
+
+def _give_word(link: Link, word: int) -> None:
+    with link.progress_lock:
+        if link.progress_words is not None:
+            link.progress_words.append(word)
+
+
+class DeviceRegion:
+    """Device memory of this process that the daemon has opened. Close it before the memory is freed.
+
+    When the daemon was restarted, the region is registered again in the background; until then its calls answer
+    UNAVAILABLE.
+    """
+
+    def __init__(self, namespace: Namespace, spec: RegionSpec, name: str = "") -> None:
+        """Registers.
+
+        Raises:
+            InvalidArgument: the daemon refuses; the message says why.
+            Unavailable: no daemon answers, or not in time.
+        """
+        self._namespace = namespace
+        self._spec = spec
+        self._text = spec.text()
+        self._name = name
+        self._lock = threading.Lock()
+        self._registered: tuple[Link, int] | None = None
+        self._renewing = False
+        self._closed = False
+        answer_by_ns = _operations.instant_after(REGISTER_TIMEOUT_S)
+        link = namespace._client._connection.open(answer_by_ns)
+        self._register(link, answer_by_ns)
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks the memory has room for."""
+        return self._spec.blocks
+
+    @property
+    def block_bytes(self) -> int:
+        """The bytes of one block."""
+        return self._namespace.block_bytes
+
+    @property
+    def layers(self) -> int:
+        """How many layers a block has."""
+        return self._spec.layers
+
+    def put(
+        self,
+        keys: Iterable[bytes],
+        block_ids: Iterable[int],
+        *,
+        layers: range | None = None,
+        event: int = 0,
+        timeout: float | None = None,
+        parent: bytes | None = None,
+        depth: int = 0,
+        priority: int = protocol.REQUEST_PRIORITY_NORMAL,
+        group: int = 0,
+    ) -> Copying:
+        """Copies blocks of this memory to the daemon, which keeps them.
+
+        A block can be put a few layers at a time; it is there for others when all of its layers have come.
+
+        Args:
+            keys: what the blocks are known by, in prefix order.
+            block_ids: for each key the block's number in this memory.
+            layers: which layers; None: all.
+            event: the number of the event of the spec that the copies wait for, from 1; 0: none.
+            timeout: seconds, after which what has not begun is given up.
+            parent: the key before the first one.
+            depth: the place of the first key in its sequence.
+
+        Returns:
+            A `Copying`, whose statuses are OK (these layers are copied), EXISTS and PENDING (nothing to do: it is here, or
+            another client is putting it), or BUSY (there was no room).
+        """
+        return self._copy(Verb.OFFLOAD, keys, block_ids, layers, event, timeout, parent, depth, priority, group, False)
+
+    def get(
+        self,
+        keys: Iterable[bytes],
+        block_ids: Iterable[int],
+        *,
+        layers: range | None = None,
+        event: int = 0,
+        timeout: float | None = None,
+        priority: int = protocol.REQUEST_PRIORITY_NORMAL,
+        group: int = 0,
+        leading_run: bool = False,
+    ) -> Copying:
+        """Copies blocks that the daemon keeps to this memory; from lower tiers they are loaded first.
+
+        Args: see `put`. leading_run: stop at the first block that is in no tier.
+
+        Returns:
+            A `Copying`, which counts the layers that are there for all blocks while it goes on. Only the blocks that are OK
+            have their bytes; the memory of the others has no meaning.
+        """
+        return self._copy(
+            Verb.ONBOARD, keys, block_ids, layers, event, timeout, None, 0, priority, group, leading_run
+        )  # fmt: skip
+
+    def _copy(
+        self,
+        verb: Verb,
+        keys: Iterable[bytes],
+        block_ids: Iterable[int],
+        layers: range | None,
+        event: int,
+        timeout: float | None,
+        parent: bytes | None,
+        depth: int,
+        priority: int,
+        group: int,
+        leading_run: bool,
+    ) -> Copying:
+        keys = as_keys(keys)
+        numbers = array("I", block_ids)
+        if len(numbers) != len(keys):
+            raise InvalidArgument(f"{len(keys)} keys and {len(numbers)} block ids; expected one for each")
+        asked = range(self.layers) if layers is None else layers
+        if asked.step != 1 or asked.start < 0 or asked.stop > self.layers or len(asked) == 0:
+            raise InvalidArgument(f"layers {layers}; expected neighbours of the {self.layers} that there are")
+        ready = self._session_of_now()
+        if not keys:
+            return Copying(None, [], len(asked))
+        if ready is None:
+            return Copying.of_status(Status.UNAVAILABLE, len(keys), len(asked))
+        link, region = ready
+        namespace = link.namespaces[self._namespace._properties]
+        client_timeout_s = self._namespace._client._timeout_s
+        answer_by_ns = _operations.instant_after(client_timeout_s if timeout is None else timeout)
+        flags = protocol.REQUEST_FLAG_LEADING_RUN if leading_run else 0
+        parts: list[tuple[int, int, int]] = []
+        for start, count in _operations.spans(len(keys), protocol.KEYS_MAX):
+            word = _take_word(link) if verb is Verb.ONBOARD and len(asked) > 1 else 0
+            blocks = numbers[start : start + count].tobytes()
+            request = (
+                verb, flags, priority, answer_by_ns, namespace, group, depth + start, 0, keys, start, count,
+                keys[start - 1] if start else parent, (region, asked.start, asked.stop, event, word, blocks),
+            )  # fmt: skip
+            ticket = link.session.submit(request, answer_by_ns)
+            if ticket <= 0 and word:
+                _give_word(link, word)
+            parts.append((ticket, count, word))
+        return Copying(link, parts, len(asked))
+
+    def _session_of_now(self) -> tuple[Link, int] | None:
+        """The session and the region's number there; None while there is none."""
+        if self._closed:
+            raise KvtierError("this region was closed")
+        known = self._registered
+        if known is not None and not known[0].session.ended:
+            return known
+        with self._lock:
+            if not self._renewing:
+                self._renewing = True
+                threading.Thread(target=self._renew, name="kvtier-region", daemon=True).start()
+        return None
+
+    def _renew(self) -> None:
+        """Registers in the session that there is after a restart of the daemon."""
+        try:
+            answer_by_ns = _operations.instant_after(REGISTER_TIMEOUT_S)
+            link = self._namespace._client._connection.link(answer_by_ns)
+            if link is not None and not self._closed:
+                self._register(link, answer_by_ns)
+        except KvtierError as error:
+            _log.warning("region %r is not registered again: %s", self._name, error)
+        finally:
+            self._renewing = False
+
+    def _register(self, link: Link, answer_by_ns: int) -> None:
+        properties = self._namespace._properties
+        if properties not in link.namespaces:
+            context = _operations.context_of(link, properties, answer_by_ns)
+            status, why = run(context, _operations.register(link, properties, context.deadline_ns))
+            if status is not _OK:
+                raise InvalidArgument(f"namespace {properties.name!r} was refused: {status.name}, {why}")
+        request = _operations.plain_request(
+            Verb.REGISTER_REGION, link.namespaces[properties], answer_by_ns, 0, self._text
+        )
+        status, _, value, body, is_text, _ = link.session.call(request, answer_by_ns)
+        why = body.decode(errors="replace") if is_text else status.name
+        if status is Status.INVALID_ARGUMENT:
+            raise InvalidArgument(f"the daemon can't use this device memory: {why}")
+        if status is not _OK:
+            raise Unavailable(f"the device memory was not registered: {why}")
+        self._registered = (link, value)
+
+    def close(self) -> None:
+        """Has the daemon close its mappings, after the copies that are under way."""
+        if self._closed:
+            return
+        self._closed = True
+        known = self._registered
+        if known is not None and not known[0].session.ended:
+            link, region = known
+            answer_by_ns = _operations.instant_after(REGISTER_TIMEOUT_S)
+            link.session.call(
+                _operations.plain_request(Verb.UNREGISTER_REGION, 0, answer_by_ns, region), answer_by_ns
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

@@ -1,0 +1,521 @@
+"""Blocks between device memory and the daemon, with a GPU of shared memory and real processes."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import eventually
+from file_gpu import UUID, GpuDaemon, Tensors, gpu_daemon, handle_of, keys_of
+
+from kvtier import Client, InvalidArgument, Status
+from kvtier.device import DeviceRegion, Part
+
+OK = Status.OK
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[GpuDaemon]:
+    with gpu_daemon() as started:
+        yield started
+
+
+@pytest.fixture
+def client(daemon: GpuDaemon) -> Iterator[Client]:
+    with Client(daemon.socket_path, name="device", timeout=20) as connected:
+        yield connected
+
+
+def gpu_of(client: Client) -> dict[str, object]:
+    return client.stats()["gpus"][0]
+
+
+# ---- what is copied
+
+
+def test_put_then_get_into_other_blocks_is_bit_exact(daemon: GpuDaemon, client: Client) -> None:
+    tensors = Tensors(daemon, "a", seed=1)
+    with tensors.region(client, "exact") as region:
+        keys = keys_of(8)
+        before = [tensors.block(i) for i in range(8)]
+        assert region.put(keys, range(8)).wait(10) == [OK] * 8
+        assert client.namespace("exact", block_bytes=tensors.block_bytes).lookup(keys).run == 8
+        others = [tensors.block(i) for i in range(8)]
+        got = region.get(keys, [15, 14, 13, 12, 11, 10, 9, 8])
+        assert got.wait(10) == [OK] * 8
+        assert got.layers_done() == 4
+        assert [tensors.block(15 - i) for i in range(8)] == before
+        assert [tensors.block(i) for i in range(8)] == others
+
+
+def test_host_clients_and_devices_see_the_same_bytes(daemon: GpuDaemon, client: Client) -> None:
+    tensors = Tensors(daemon, "host", seed=2)
+    namespace = client.namespace("host", block_bytes=tensors.block_bytes)
+    with tensors.region(client, "host") as region:
+        from_device, from_host = keys_of(3), keys_of(3, seed=2)
+        assert region.put(from_device, [4, 5, 6]).wait(10) == [OK] * 3
+        buffer = bytearray(3 * tensors.block_bytes)
+        assert namespace.get(from_device, buffer).statuses == [OK] * 3
+        assert bytes(buffer) == b"".join(tensors.block(i) for i in (4, 5, 6))
+        noise = random.Random(3).randbytes(3 * tensors.block_bytes)
+        assert namespace.put(from_host, noise) == [OK] * 3
+        assert region.get(from_host, [7, 8, 9]).wait(10) == [OK] * 3
+        assert b"".join(tensors.block(i) for i in (7, 8, 9)) == noise
+
+
+def test_a_host_block_that_was_written_to_later_is_not_given_to_a_device(daemon: GpuDaemon, client: Client) -> None:
+    tensors = Tensors(daemon, "late", seed=4)
+    namespace = client.namespace("late", block_bytes=tensors.block_bytes)
+    with tensors.region(client, "late") as region:
+        [key] = keys_of(1)
+        reserved = namespace.reserve([key])
+        view = reserved.views[0]
+        assert view is not None
+        address = np.frombuffer(view, dtype=np.uint8)
+        address[:] = 7
+        assert reserved.commit() == [OK]
+        assert region.get([key], [0]).wait(10) == [OK]
+        before = tensors.block(1)
+        address[100] = 8
+        assert region.get([key], [1]).wait(10) == [Status.MISS]
+        assert tensors.block(1) == before
+        assert namespace.lookup([key]).statuses == [Status.MISS]
+
+
+def test_what_is_here_is_not_put_again_and_what_is_not_is_a_miss(daemon: GpuDaemon, client: Client) -> None:
+    tensors = Tensors(daemon, "twice", seed=5)
+    with tensors.region(client, "twice") as region:
+        keys = keys_of(4)
+        assert region.put(keys[:2], [0, 1]).wait(10) == [OK] * 2
+        assert region.put(keys, [0, 1, 2, 3]).wait(10) == [Status.EXISTS, Status.EXISTS, OK, OK]
+        unknown = keys_of(1, seed=9)
+        assert region.get([keys[0], *unknown, keys[1]], [8, 9, 10]).wait(10) == [OK, Status.MISS, OK]
+        run = region.get([keys[0], *unknown, keys[1]], [8, 9, 10], leading_run=True)
+        assert run.wait(10) == [OK, Status.MISS, Status.MISS]
+
+
+def test_more_keys_than_a_request_takes(daemon: GpuDaemon, client: Client) -> None:
+    tensors = Tensors(daemon, "many", layers=2, blocks=4096, tokens=1, heads=1, dim=16, seed=6)
+    with tensors.region(client, "many") as region:
+        keys = keys_of(3000)
+        assert region.put(keys, range(3000)).wait(20) == [OK] * 3000
+        before = [tensors.block(i) for i in range(3000)]
+        tensors.memory[:] = 0
+        assert region.get(keys, [4095 - i for i in range(3000)]).wait(20) == [OK] * 3000
+        assert [tensors.block(4095 - i) for i in range(3000)] == before
+
+
+def test_blocks_that_left_memory_are_loaded_and_copied_on() -> None:
+    with gpu_daemon(ssd__bytes="512MiB") as daemon, Client(daemon.socket_path, timeout=20) as client:
+        # Blocks of 1 MiB: more than the 64 MiB of memory, and not more than SSD has slots for.
+        tensors = Tensors(daemon, "large", layers=4, blocks=160, tokens=64, heads=8, dim=128, seed=7)
+        with tensors.region(client, "large") as region:
+            keys = keys_of(160)
+            assert region.put(keys, range(160)).wait(60) == [OK] * 160
+            before = [hash(tensors.block(i)) for i in range(160)]
+            tensors.memory[:] = 0
+            for start in range(0, 160, 20):
+                blocks = list(range(start, start + 20))
+                assert region.get(keys[start : start + 20], blocks).wait(60) == [OK] * 20, client.counters()
+            assert [hash(tensors.block(i)) for i in range(160)] == before
+            assert client.counters()["promotions"] > 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_layers_in_any_order_are_bit_exact(daemon: GpuDaemon, client: Client, seed: int) -> None:
+    chance = random.Random(seed)
+    layers = chance.randint(1, 9)
+    tensors = Tensors(
+        daemon, f"layers{seed}", layers=layers, blocks=chance.randint(8, 40), tokens=chance.choice([1, 4, 16]),
+        heads=chance.choice([1, 2]), dim=chance.choice([8, 64]), seed=seed,
+    )  # fmt: skip
+    namespace = client.namespace(f"layers{seed}", block_bytes=tensors.block_bytes)
+    with tensors.region(client, f"layers{seed}") as region:
+        count = chance.randint(1, tensors.blocks // 2)
+        keys = keys_of(count)
+        sources = chance.sample(range(tensors.blocks), count)
+        edges = sorted({0, layers, *(chance.randint(0, layers) for _ in range(3))})
+        cuts = [range(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+        chance.shuffle(cuts)
+        for number, cut in enumerate(cuts):
+            assert namespace.lookup(keys).run == 0, "visible before all layers are there"
+            assert region.put(keys, sources, layers=cut).wait(10) == [OK] * count, number
+        assert namespace.lookup(keys).run == count
+        before = {source: tensors.block(source) for source in sources}
+        tensors.memory[:] = 0
+        targets = chance.sample(range(tensors.blocks), count)
+        chance.shuffle(cuts)
+        for cut in cuts:
+            assert region.get(keys, targets, layers=cut).wait(10) == [OK] * count
+            for source, target in zip(sources, targets, strict=True):
+                part = tensors.block(target, cut)
+                whole = before[source]
+                layer = len(whole) // layers
+                assert part == whole[cut.start * layer : cut.stop * layer]
+        assert [tensors.block(target) for target in targets] == [before[source] for source in sources]
+        assert not any(tensors.block(i).strip(b"\0") for i in set(range(tensors.blocks)) - set(targets))
+
+
+def test_layers_are_counted_while_they_come(daemon: GpuDaemon, client: Client) -> None:
+    tensors = Tensors(daemon, "count", layers=8, blocks=64, tokens=64, heads=4, dim=64, seed=8)
+    with tensors.region(client, "count") as region:
+        keys = keys_of(32)
+        assert region.put(keys, range(32)).wait(20) == [OK] * 32
+        before = [tensors.block(i) for i in range(32)]
+        tensors.memory[:] = 0
+        copying = region.get(keys, range(32, 64))
+        seen = 0
+        while not copying.done():
+            done = copying.layers_done()
+            assert seen <= done <= 8
+            for layer in range(seen, done):
+                for i in range(32):
+                    layer_bytes = tensors.block_bytes // 8
+                    expected = before[i][layer * layer_bytes : (layer + 1) * layer_bytes]
+                    assert tensors.block(32 + i, range(layer, layer + 1)) == expected
+            seen = done
+        assert copying.layers_done() == 8
+        assert copying.wait() == [OK] * 32
+
+
+def test_a_copy_waits_for_its_event_and_holds_up_no_other(daemon: GpuDaemon, client: Client) -> None:
+    tensors = Tensors(daemon, "event", seed=9)
+    path = daemon.gpu / "event.word"
+    word = np.memmap(path, dtype=np.uint32, mode="w+", shape=(1,))
+    with tensors.region(client, "event", events=[handle_of(path)]) as region:
+        keys = keys_of(2)
+        late = region.put(keys[:1], [0], event=1, timeout=15)
+        assert region.put(keys[1:], [1]).wait(10) == [OK]
+        assert not late.done()
+        assert late.wait(0.05) == [Status.PENDING]
+        tensors.layer[0][:, 0] = 77
+        expected = tensors.block(0)
+        word[0] = 1
+        assert late.wait(10) == [OK]
+        assert region.get(keys[:1], [5]).wait(10) == [OK]
+        assert tensors.block(5) == expected
+
+
+def test_a_copy_whose_event_never_comes_ends_with_its_deadline_or_by_cancel(daemon: GpuDaemon, client: Client) -> None:
+    tensors = Tensors(daemon, "never", seed=10)
+    path = daemon.gpu / "never.word"
+    np.memmap(path, dtype=np.uint32, mode="w+", shape=(1,))
+    namespace = client.namespace("never", block_bytes=tensors.block_bytes)
+    with tensors.region(client, "never", events=[handle_of(path)]) as region:
+        keys = keys_of(2)
+        assert region.put(keys, [0, 1], event=1, timeout=0.2).wait(10) == [Status.DEADLINE] * 2
+        waiting = region.put(keys, [0, 1], event=1, timeout=15)
+        assert waiting.wait(0.05) == [Status.PENDING] * 2
+        waiting.cancel()
+        assert waiting.wait(10) == [Status.CANCELLED] * 2
+        assert namespace.lookup(keys).statuses == [Status.MISS] * 2
+        assert region.put(keys, [0, 1]).wait(10) == [OK] * 2
+
+
+def test_layers_that_never_come_give_the_slot_back() -> None:
+    with gpu_daemon(limits__lease="200ms") as daemon, Client(daemon.socket_path, timeout=20) as client:
+        tensors = Tensors(daemon, "half", seed=11)
+        namespace = client.namespace("half", block_bytes=tensors.block_bytes)
+        with tensors.region(client, "half") as region:
+            keys = keys_of(1)
+            assert region.put(keys, [0], layers=range(2)).wait(10) == [OK]
+            assert namespace.lookup(keys).statuses == [Status.PENDING]
+            assert eventually(lambda: namespace.lookup(keys).statuses == [Status.MISS])
+            assert eventually(lambda: client.counters()["host_bytes_used"] == 0)
+
+
+def test_two_engines_at_once(daemon: GpuDaemon) -> None:
+    problems: list[str] = []
+
+    def engine(number: int) -> None:
+        chance = random.Random(number)
+        with Client(daemon.socket_path, name=f"engine{number}", timeout=20) as client:
+            tensors = Tensors(daemon, f"engine{number}", blocks=64, seed=number)
+            with tensors.region(client, "engines") as region:
+                for turn in range(20):
+                    keys = keys_of(16, seed=100 * number + turn)
+                    sources = chance.sample(range(32), 16)
+                    expected = [tensors.block(i) for i in sources]
+                    targets = chance.sample(range(32, 64), 16)
+                    put = region.put(keys, sources).wait(20)
+                    got = region.get(keys, targets).wait(20)
+                    if put != [OK] * 16 or got != [OK] * 16:
+                        problems.append(f"engine {number}, turn {turn}: {put}, {got}")
+                    elif [tensors.block(i) for i in targets] != expected:
+                        problems.append(f"engine {number}, turn {turn}: other bytes")
+                    tensors.memory[:] = np.random.default_rng(turn).integers(0, 256, len(tensors.memory), dtype=np.uint8)
+
+    threads = [threading.Thread(target=engine, args=(number,)) for number in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+
+
+def test_many_ask_for_the_same_blocks(daemon: GpuDaemon, client: Client) -> None:
+    tensors = Tensors(daemon, "same", blocks=256, seed=12)
+    with tensors.region(client, "same") as region:
+        keys = keys_of(16)
+        assert region.put(keys, range(16)).wait(10) == [OK] * 16
+        gets = [region.get(keys, range(16 * i, 16 * i + 16)) for i in range(1, 16)]
+        assert [get.wait(20) for get in gets] == [[OK] * 16] * 15
+        for i in range(1, 16):
+            assert [tensors.block(16 * i + j) for j in range(16)] == [tensors.block(j) for j in range(16)]
+        assert client.stats()["sessions"][0]["leases"] == 0
+
+
+def test_two_put_the_same_key_at_once(daemon: GpuDaemon) -> None:
+    with Client(daemon.socket_path, timeout=20) as one, Client(daemon.socket_path, timeout=20) as other:
+        first, second = Tensors(daemon, "race1", seed=13), Tensors(daemon, "race2", seed=13)
+        with first.region(one, "race") as a, second.region(other, "race") as b:
+            for turn in range(30):
+                keys = keys_of(8, seed=turn)
+                copies = [a.put(keys, range(8)), b.put(keys, range(8))]
+                statuses = [copy.wait(10) for copy in copies]
+                assert {*statuses[0], *statuses[1]} <= {OK, Status.EXISTS, Status.PENDING}
+                assert all(OK in pair for pair in zip(*statuses, strict=True))
+                assert a.get(keys, range(8, 16)).wait(10) == [OK] * 8
+                assert [first.block(8 + i) for i in range(8)] == [first.block(i) for i in range(8)]
+
+
+# ---- what is refused
+
+
+def refusal(client: Client, of: Tensors, /, **changed: object) -> str:
+    with pytest.raises(InvalidArgument) as raised:
+        of.region(client, "refused", **changed)
+    return str(raised.value)
+
+
+def test_wrong_regions_are_refused_with_the_reason(daemon: GpuDaemon, client: Client) -> None:
+    tensors = Tensors(daemon, "wrong", seed=14)
+    good = tensors.spec()
+    handle = handle_of(tensors.path)
+    size = len(tensors.memory)
+    assert "is not seen here" in refusal(client, tensors, device="GPU-00000000-1111-2222-3333-444444444444")
+    assert "is not within its allocation" in refusal(
+        client, tensors, tensors=[*good.tensors[:3], (handle, size - 100)]
+    )
+    assert "is not within its allocation" in refusal(client, tensors, tensors=[*good.tensors[:3], (handle, -1)])
+    assert "tensors 0 and 1 overlap" in refusal(client, tensors, tensors=[good.tensors[0], *good.tensors[:3]])
+    assert "3 tensors: expected 4" in refusal(client, tensors, tensors=good.tensors[:3])
+    assert "CUDA_ERROR_INVALID_VALUE" in refusal(
+        client, tensors, tensors=[(handle_of(daemon.gpu / "none"), offset) for _, offset in good.tensors]
+    )
+    assert "of this very process" in refusal(
+        client, tensors, tensors=[(handle_of(Path("own")), offset) for _, offset in good.tensors]
+    )
+    assert "has 8192 bytes, one of namespace 'refused' 4096" in refusal(client, tensors, layers=4, parts=[
+        Part("CBNHD", tensors.shape, tensors.strides(), 4)
+    ])  # fmt: skip
+    assert "makes elements overlap" in refusal(
+        client, tensors, parts=[Part("CBNHD", tensors.shape, [4096, 256, 32, 32, 1], 2)]
+    )
+    assert "expected 16, the blocks" in refusal(
+        client, tensors, parts=[Part("CBNHD", (2, 8, 4, 2, 32), tensors.strides(), 2)]
+    )
+    assert "0 layers: expected 1 or more" in refusal(client, tensors, layers=0)
+    assert "at most 512" in refusal(client, tensors, layers=513)
+    assert "event 0" in refusal(client, tensors, events=[handle_of(daemon.gpu / "none")])
+    elsewhere = daemon.gpu / "on-another"
+    elsewhere.write_bytes(bytes(size))
+    assert "but on another" in refusal(
+        client, tensors, tensors=[(handle_of(elsewhere), offset) for _, offset in good.tensors]
+    )
+    assert gpu_of(client)["regions"] == 0
+    with tensors.region(client, "refused") as region:
+        assert region.put(keys_of(1), [0]).wait(10) == [OK]
+
+
+def test_wrong_requests_are_refused_and_the_session_goes_on(daemon: GpuDaemon, client: Client) -> None:
+    tensors = Tensors(daemon, "bounds", seed=15)
+    with tensors.region(client, "bounds") as region:
+        keys = keys_of(2)
+        invalid = [Status.INVALID_ARGUMENT] * 2
+        assert region.put(keys, [0, 16]).wait(10) == invalid
+        assert region.get(keys, [0, 0xFFFFFFFF]).wait(10) == invalid
+        assert region.put(keys, [0, 1], event=1).wait(10) == invalid
+        known = region._registered
+        assert known is not None
+        for layers, number in ((range(4), known[1] + 1), (range(3, 5), known[1]), (range(2, 2), known[1])):
+            region._registered = (known[0], number)
+            region.__class__.layers = property(lambda _: 9)  # type: ignore[assignment]
+            try:
+                if len(layers):
+                    assert region.put(keys, [0, 1], layers=layers).wait(10) == invalid
+            finally:
+                region.__class__.layers = property(lambda self: self._spec.layers)  # type: ignore[assignment]
+                region._registered = known
+        with pytest.raises(InvalidArgument, match="2 keys and 1 block ids"):
+            region.put(keys, [0])
+        with pytest.raises(InvalidArgument, match="layers"):
+            region.put(keys, [0, 1], layers=range(2, 5))
+        assert region.put(keys, [0, 1]).wait(10) == [OK] * 2
+
+
+def test_a_region_is_its_sessions_own(daemon: GpuDaemon, client: Client) -> None:
+    tensors = Tensors(daemon, "own", seed=16)
+    with tensors.region(client, "own") as region, Client(daemon.socket_path, timeout=20) as stranger:
+        with Tensors(daemon, "own2", seed=17).region(stranger, "own") as other:
+            assert region._registered is not None and other._registered is not None
+            other._registered = (other._registered[0], region._registered[1])
+            assert other.put(keys_of(1), [0]).wait(10) == [Status.INVALID_ARGUMENT]
+            assert other.get(keys_of(1), [0]).wait(10) == [Status.INVALID_ARGUMENT]
+
+
+def test_half_of_a_blocks_heads_can_be_got_and_not_put(daemon: GpuDaemon, client: Client) -> None:
+    tensors = Tensors(daemon, "rank", heads=4, seed=18)
+    whole = client.namespace("ranks", block_bytes=tensors.block_bytes)
+    keys = keys_of(1)
+    noise = random.Random(1).randbytes(tensors.block_bytes)
+    assert whole.put(keys, noise) == [OK]
+    half = Tensors(daemon, "rank-half", heads=2, seed=19)
+    spec = half.spec(parts=[Part("CBNHD", half.shape, half.strides(), 2, block_heads=4, first_head=2)])
+    with DeviceRegion(whole, spec) as region:
+        assert region.get(keys, [3]).wait(10) == [OK]
+        expected = np.frombuffer(noise, dtype=np.uint16).reshape(4, 2, 4, 4, 32)[:, :, :, 2:]
+        assert half.block(3) == expected.tobytes()
+        assert region.put(keys_of(1, seed=2), [3]).wait(10) == [Status.INVALID_ARGUMENT]
+
+
+def test_without_a_gpu_a_region_is_refused_with_the_reason(stopped_daemon: GpuDaemon) -> None:
+    stopped_daemon.start(gpu__enabled="off")
+    with Client(stopped_daemon.socket_path, timeout=20) as client, gpu_folder() as folder:
+        tensors = Tensors(folder, "none", seed=20)
+        assert "gpu.enabled is off" in refusal(client, tensors)
+        assert client.stats()["gpus"] == []
+
+
+class gpu_folder:
+    """A folder for tensors, without a GPU."""
+
+    def __enter__(self) -> GpuDaemon:
+        self.made = GpuDaemon(Path("/nonexistent"))
+        return self.made
+
+    def __exit__(self, *exception: object) -> None:
+        self.made.stop()
+
+
+# ---- what fails
+
+ENGINE = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[4])
+from file_gpu import Tensors, keys_of
+from kvtier import Client
+class Folder:
+    gpu = Path(sys.argv[2])
+client = Client(sys.argv[1], timeout=30)
+tensors = Tensors(Folder, "dying", blocks=512, seed=1)
+region = tensors.region(client, "dying")
+if sys.argv[3] == "get":
+    region.put(keys_of(64, seed=3), range(64)).wait(30)
+print("begin", flush=True)
+while True:
+    if sys.argv[3] == "get":
+        copies = [region.get(keys_of(64, seed=3), range(64 * i, 64 * i + 64)) for i in range(1, 8)]
+    else:
+        copies = [region.put(keys_of(64, seed=10 + i), range(64 * i, 64 * i + 64)) for i in range(8)]
+    [copy.wait() for copy in copies]
+"""
+
+
+@pytest.mark.parametrize("what", ["put", "get"])
+def test_an_engine_that_dies_in_mid_copy_leaves_nothing(what: str) -> None:
+    with gpu_daemon(delay_ms=30) as daemon, Client(daemon.socket_path, timeout=20) as client:
+        namespace = client.namespace("dying", block_bytes=Tensors(daemon, "probe").block_bytes)
+        tests = str(Path(__file__).parent)
+        engine = subprocess.Popen(
+            [sys.executable, "-c", ENGINE, str(daemon.socket_path), str(daemon.gpu), what, tests],
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert engine.stdout is not None
+        assert engine.stdout.readline() == "begin\n"
+        time.sleep(0.02)
+        assert gpu_of(client)["regions"] == 1
+        engine.send_signal(signal.SIGKILL)
+        engine.wait()
+        engine.stdout.close()
+        assert eventually(lambda: gpu_of(client)["regions"] == 0)
+        assert eventually(lambda: client.counters()["operations"] == 0)
+        assert len(client.stats()["sessions"]) == 1
+        # Every slot is free, or holds a block that somebody can find.
+        counters = client.counters
+        assert eventually(lambda: counters()["host_slots_in_flight"] == 0)
+        namespace.clear()
+        assert eventually(lambda: counters()["host_slots_free"] == counters()["host_slots_total"])
+
+
+def test_a_region_is_registered_again_after_a_restart(fresh_gpu_daemon: GpuDaemon) -> None:
+    daemon = fresh_gpu_daemon
+    with Client(daemon.socket_path, timeout=20) as client:
+        tensors = Tensors(daemon, "again", seed=21)
+        region = tensors.region(client, "again")
+        keys = keys_of(4)
+        assert region.put(keys, range(4)).wait(10) == [OK] * 4
+        daemon.kill()
+        assert region.get(keys, range(4)).wait(10) == [Status.UNAVAILABLE] * 4
+        daemon.start()
+        assert eventually(lambda: region.put(keys_of(4, seed=5), range(4)).wait(10) == [OK] * 4)
+        region.close()
+
+
+def test_the_daemon_dies_in_mid_copy(fresh_gpu_daemon: GpuDaemon) -> None:
+    daemon = fresh_gpu_daemon
+    with Client(daemon.socket_path, timeout=20) as client:
+        tensors = Tensors(daemon, "killed", blocks=256, seed=22)
+        with tensors.region(client, "killed") as region:
+            copies = [region.put(keys_of(32, seed=i), range(32 * i, 32 * i + 32)) for i in range(8)]
+            os.kill(daemon.pid, signal.SIGKILL)
+            daemon.kill()
+            for copy in copies:
+                assert {*copy.wait(10)} <= {OK, Status.UNAVAILABLE}
+
+
+def test_an_error_of_cuda_fences_the_gpu_and_nothing_else(fresh_gpu_daemon: GpuDaemon) -> None:
+    daemon = fresh_gpu_daemon
+    with Client(daemon.socket_path, timeout=20) as client:
+        tensors = Tensors(daemon, "fence", seed=23)
+        namespace = client.namespace("fence", block_bytes=tensors.block_bytes)
+        with tensors.region(client, "fence") as region:
+            keys = keys_of(4)
+            assert region.put(keys, range(4)).wait(10) == [OK] * 4
+            (daemon.gpu / "fail").touch()
+            assert region.put(keys_of(4, seed=2), range(4)).wait(10) == [Status.IO_ERROR] * 4
+            assert "ILLEGAL_ADDRESS" in str(gpu_of(client)["fence"])
+            assert region.get(keys, range(4)).wait(10) in ([Status.IO_ERROR] * 4, [OK] * 4)
+            buffer = bytearray(4 * tensors.block_bytes)
+            assert namespace.get(keys, buffer).statuses == [OK] * 4
+            assert bytes(buffer) == b"".join(tensors.block(i) for i in range(4))
+            assert namespace.lookup(keys_of(4, seed=2)).statuses == [Status.MISS] * 4
+            assert "is not used any more" in refusal(client, tensors)
+
+
+@pytest.fixture
+def fresh_gpu_daemon() -> Iterator[GpuDaemon]:
+    with gpu_daemon() as started:
+        yield started
+
+
+def test_stats_tell_of_each_gpu(daemon: GpuDaemon, client: Client) -> None:
+    tensors = Tensors(daemon, "stats", seed=24)
+    with tensors.region(client, "stats") as region:
+        before = gpu_of(client)
+        assert region.put(keys_of(4, seed=77), range(4)).wait(10) == [OK] * 4
+        assert region.get(keys_of(4, seed=77), range(4)).wait(10) == [OK] * 4
+        after = gpu_of(client)
+        assert after["uuid"] == UUID
+        assert after["offloaded_bytes"] - before["offloaded_bytes"] == 4 * tensors.block_bytes
+        assert after["onboarded_bytes"] - before["onboarded_bytes"] == 4 * tensors.block_bytes
+        assert after["regions"] == 1
+        assert after["staging_bytes"] == 64 << 20

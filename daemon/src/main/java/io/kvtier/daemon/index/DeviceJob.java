@@ -1,0 +1,119 @@
+package io.kvtier.daemon.index;
+
+import io.kvtier.protocol.Status;
+import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What an OFFLOAD or ONBOARD is besides an operation: which blocks of which region, which of its
+ * layers, and how far the copies have come. Belongs to an operation of the pool; its arrays grow to
+ * the largest batch seen and stay.
+ *
+ * <p>Places whose bytes can be copied are ready, in the order in which they became so. They are
+ * handed to the pipeline in waves: those that are ready, layer group by layer group, then those
+ * that became ready meanwhile.
+ */
+final class DeviceJob {
+  @Nullable Region region;
+  int firstLayer;
+  int endLayer;
+
+  /** Which event of the region the copies wait for, from 1; 0: none. */
+  int event;
+
+  /** Which word of the session's memory counts the layers that are done, from 1; 0: none. */
+  int progress;
+
+  /** Layers of one transfer, and blocks. */
+  int layersEach;
+
+  int blocksEach;
+
+  /** Why the rest of it is not done; OK: it is. */
+  Status cut = Status.OK;
+
+  /**
+   * Whether it is in the line of those that have something to hand over. It may stay there when its
+   * operation has ended, and be the next one's of the same place in the pool.
+   */
+  boolean isInLine;
+
+  int ready;
+
+  /** Places of which every copy has come back. */
+  int finished;
+
+  int waveFrom;
+  int waveEnd;
+  int waveNext;
+  int waveLayer;
+
+  /** Each place's block in the region. */
+  int[] target = new int[0];
+
+  /** Places, in the order in which they became ready. */
+  int[] readyPlace = new int[0];
+
+  /** Each place's transfers that have not come back, and those that were handed over at all. */
+  int[] due = new int[0];
+
+  int[] handed = new int[0];
+
+  /** Each place's block being put together, of an OFFLOAD. */
+  int[] assembly = new int[0];
+
+  /** What the first failure of a place was. */
+  byte[] failure = new byte[0];
+
+  /** Each layer group's transfers of blocks that have come back, in blocks. */
+  int[] layerDone = new int[0];
+
+  void begin(Region ofRegion, int count) {
+    region = ofRegion;
+    cut = Status.OK;
+    ready = 0;
+    finished = 0;
+    waveFrom = 0;
+    waveEnd = 0;
+    waveNext = 0;
+    waveLayer = endLayer;
+    if (target.length < count) {
+      int capacity = Math.max(64, Integer.highestOneBit(count - 1) << 1);
+      target = new int[capacity];
+      readyPlace = new int[capacity];
+      due = new int[capacity];
+      handed = new int[capacity];
+      assembly = new int[capacity];
+      failure = new byte[capacity];
+    }
+    Arrays.fill(due, 0, count, 0);
+    Arrays.fill(handed, 0, count, 0);
+    Arrays.fill(assembly, 0, count, Assemblies.NONE);
+    Arrays.fill(failure, 0, count, (byte) 0);
+  }
+
+  /** How the layers are cut: all at once, or one by one where somebody waits for each. */
+  void cutLayers(int layersOfOne, int blocksOfOne) {
+    layersEach = layersOfOne;
+    blocksEach = blocksOfOne;
+    int groups = groups();
+    if (layerDone.length < groups) {
+      layerDone = new int[groups];
+    }
+    Arrays.fill(layerDone, 0, groups, 0);
+  }
+
+  int layers() {
+    return endLayer - firstLayer;
+  }
+
+  /** How many transfers each block takes. */
+  int groups() {
+    return Math.ceilDiv(layers(), layersEach);
+  }
+
+  /** Whether everything that is ready was handed over. */
+  boolean isHandedOver() {
+    return waveLayer >= endLayer && waveEnd == ready;
+  }
+}

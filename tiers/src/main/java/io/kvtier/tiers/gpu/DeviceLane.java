@@ -1,0 +1,220 @@
+package io.kvtier.tiers.gpu;
+
+import io.kvtier.protocol.Status;
+import io.kvtier.tiers.transfer.IdleWorkers;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
+import org.jctools.queues.atomic.SpscAtomicArrayQueue;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * One direction of one GPU: a copy engine and the thread that drives it, between a queue from the
+ * index and one back to it. The thread spins while the GPU copies, sleeps briefly while it has all
+ * in hand or waits for events, and sleeps until it is woken when there is nothing.
+ */
+final class DeviceLane implements AutoCloseable {
+  private static final long NAP_NS = 10_000;
+
+  private final Gpu gpu;
+  private final CopyEngine engine;
+  private final PinnedSlabs slabs;
+  private final Runnable finishedBell;
+  private final Consumer<Throwable> defect;
+  private final SpscAtomicArrayQueue<DeviceTransfer> offered;
+  private final SpscAtomicArrayQueue<DeviceTransfer> finished;
+  private final @Nullable DeviceTransfer[] submitted;
+  private final Consumer<Copy> onCopied = this::copied;
+  private final IdleWorkers idle = new IdleWorkers(1);
+  private final Thread thread;
+  private volatile boolean running = true;
+  private volatile long bytes;
+  private volatile long errors;
+  private volatile @Nullable String fence;
+  private int done;
+
+  /**
+   * A lane whose thread is not started yet.
+   *
+   * @param poolSize one more than the highest number of a transfer
+   * @param finishedBell wakes the index
+   * @param defect told of what should never happen: its transfers will not come back
+   */
+  DeviceLane(
+      String name,
+      Gpu gpu,
+      CopyEngine engine,
+      PinnedSlabs slabs,
+      int poolSize,
+      Runnable finishedBell,
+      Consumer<Throwable> defect) {
+    this.gpu = gpu;
+    this.engine = engine;
+    this.slabs = slabs;
+    this.finishedBell = finishedBell;
+    this.defect = defect;
+    offered = new SpscAtomicArrayQueue<>(Math.max(4, poolSize));
+    finished = new SpscAtomicArrayQueue<>(Math.max(4, poolSize));
+    submitted = new DeviceTransfer[poolSize];
+    thread = Thread.ofPlatform().daemon().name(name).unstarted(this::run);
+  }
+
+  void start() {
+    thread.start();
+  }
+
+  // ---- the index's side
+
+  boolean offer(DeviceTransfer transfer) {
+    if (!offered.offer(transfer)) {
+      return false;
+    }
+    if (idle.takeOne() != IdleWorkers.NONE) {
+      LockSupport.unpark(thread);
+    }
+    return true;
+  }
+
+  int collect(Consumer<DeviceTransfer> sink) {
+    int count = 0;
+    for (DeviceTransfer one = finished.poll(); one != null; one = finished.poll()) {
+      count++;
+      sink.accept(one);
+    }
+    return count;
+  }
+
+  boolean hasFinished() {
+    return !finished.isEmpty();
+  }
+
+  long bytes() {
+    return bytes;
+  }
+
+  long errors() {
+    return errors;
+  }
+
+  @Nullable String fence() {
+    return fence;
+  }
+
+  // ---- the thread
+
+  private void run() {
+    try {
+      while (running) {
+        if (doWork() == 0) {
+          rest();
+        }
+      }
+    } catch (Throwable t) {
+      defect.accept(t);
+    }
+  }
+
+  /** One round; returns how much was done. */
+  int doWork() {
+    int work = 0;
+    for (DeviceTransfer one = offered.poll(); one != null; one = offered.poll()) {
+      begin(one);
+      work++;
+    }
+    done = 0;
+    if (engine.inFlight() > 0) {
+      work += engine.poll(onCopied);
+      fence = engine.fence();
+    }
+    if (done > 0) {
+      finishedBell.run();
+    }
+    return work;
+  }
+
+  private void begin(DeviceTransfer transfer) {
+    Copy copy = transfer.copy;
+    copy.runs.clear();
+    DeviceRegion region = transfer.region;
+    try {
+      if (region == null) {
+        throw new IllegalStateException("a transfer without a region");
+      }
+      Span heads = Span.all(region.layout().heads());
+      for (int i = 0; i < transfer.count; i++) {
+        long slot = slabs.addressOf(transfer.slabs[i], gpu) + transfer.offsets[i];
+        region.addRuns(transfer.targets[i], transfer.layers, heads, slot, copy.runs);
+      }
+      copy.after = transfer.event == 0 ? null : region.event(transfer.event - 1);
+    } catch (GpuException e) {
+      // Memory that can't be registered fails this copy, and perhaps not the next.
+      copy.status = Status.IO_ERROR;
+      finish(transfer);
+      finishedBell.run();
+      return;
+    }
+    submitted[transfer.poolIndex] = transfer;
+    if (!engine.submit(copy)) {
+      throw new IllegalStateException("the copy engine has no room for what the index has");
+    }
+  }
+
+  private void copied(Copy copy) {
+    DeviceTransfer transfer = submitted[(int) copy.tag];
+    if (transfer == null) {
+      throw new IllegalStateException("a copy that nobody submitted");
+    }
+    submitted[transfer.poolIndex] = null;
+    finish(transfer);
+  }
+
+  private void finish(DeviceTransfer transfer) {
+    transfer.status = transfer.copy.status;
+    if (transfer.status == Status.OK) {
+      count(transfer.copy.runs.totalBytes(), 0);
+    } else if (transfer.status == Status.IO_ERROR) {
+      count(0, 1);
+    }
+    done++;
+    if (!finished.offer(transfer)) {
+      throw new IllegalStateException("more transfers than the index has");
+    }
+  }
+
+  @SuppressWarnings("NonAtomicVolatileUpdate") // one thread writes, others read
+  private void count(long moreBytes, long moreErrors) {
+    bytes += moreBytes;
+    errors += moreErrors;
+  }
+
+  private void rest() {
+    if (engine.inFlight() > 0) {
+      if (engine.isFull() || engine.isWaiting()) {
+        LockSupport.parkNanos(this, NAP_NS);
+      } else {
+        Thread.onSpinWait();
+      }
+      return;
+    }
+    idle.announce(0);
+    if (offered.isEmpty() && running) {
+      LockSupport.park(this);
+    }
+    idle.retract(0);
+  }
+
+  /**
+   * Ends the thread, and gives the engine's memory back; what the GPU has in hand is done first.
+   */
+  @Override
+  public void close() {
+    running = false;
+    LockSupport.unpark(thread);
+    try {
+      thread.join(5_000);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      return;
+    }
+    engine.close();
+  }
+}

@@ -1,0 +1,20 @@
+package io.kvtier.tiers.gpu;
+
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A GPU as operators see it.
+ *
+ * @param stagingBytes the device memory that both copy engines take
+ * @param contextBytes what the driver took on the device to begin with; -1: not known
+ * @param fence why nothing is copied any more; null: it is
+ */
+public record GpuReport(
+    GpuDevice device,
+    long stagingBytes,
+    long contextBytes,
+    int regions,
+    long offloadedBytes,
+    long onboardedBytes,
+    long errors,
+    @Nullable String fence) {}

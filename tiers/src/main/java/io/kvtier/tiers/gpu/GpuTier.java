@@ -1,0 +1,250 @@
+package io.kvtier.tiers.gpu;
+
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
+import java.util.function.IntFunction;
+import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * The GPUs of this machine, for the index: opens engines' regions and closes them, and has a {@link
+ * DevicePipeline} for each GPU that one was opened on. What takes long, which is all of it, happens
+ * on a thread of its own; a GPU is touched only when an engine registers a region there.
+ */
+public final class GpuTier implements AutoCloseable {
+  private static final Logger LOG = LoggerFactory.getLogger(GpuTier.class);
+
+  /**
+   * What it is made of.
+   *
+   * @param options of each copy engine, of which a GPU has two
+   * @param transfers one more than the highest number of a transfer
+   * @param finishedBell wakes the index
+   * @param defect told of what should never happen
+   */
+  public record Parts(
+      Supplier<GpuProbe> probe,
+      CopyOptions options,
+      IntFunction<MemorySegment> slabs,
+      int slabCount,
+      int transfers,
+      Runnable finishedBell,
+      Consumer<Throwable> defect) {}
+
+  private final Parts parts;
+  private final PinnedSlabs slabs;
+  private final Queue<RegionOrder> orders = new ConcurrentLinkedQueue<>();
+  private final Queue<RegionOrder> answered = new ConcurrentLinkedQueue<>();
+  private final Map<GpuDevice, DevicePipeline> pipelines = new HashMap<>();
+  private final List<DevicePipeline> started = new CopyOnWriteArrayList<>();
+  private final Thread thread;
+  private @Nullable GpuProbe probed;
+  private boolean pinsAhead;
+  private boolean hasPinned;
+  private volatile boolean running = true;
+
+  /** Begins to look for GPUs. */
+  public GpuTier(Parts parts) {
+    this.parts = parts;
+    slabs = new PinnedSlabs(parts.slabs(), parts.slabCount());
+    thread = Thread.ofPlatform().daemon().name("kvtier-gpu").start(this::run);
+  }
+
+  // ---- the index's side
+
+  /** Has a region opened or closed. */
+  public void order(RegionOrder order) {
+    orders.add(order);
+    LockSupport.unpark(thread);
+  }
+
+  /** Gives back the orders that were carried out, or refused. */
+  public int collect(Consumer<RegionOrder> sink) {
+    int count = 0;
+    for (RegionOrder order = answered.poll(); order != null; order = answered.poll()) {
+      count++;
+      sink.accept(order);
+    }
+    return count;
+  }
+
+  /** Whether {@link #collect} would find any. */
+  public boolean hasAnswers() {
+    return !answered.isEmpty();
+  }
+
+  /** Those GPUs of which a region was opened. */
+  public List<DevicePipeline> pipelines() {
+    return started;
+  }
+
+  // ---- the thread
+
+  private void run() {
+    try {
+      GpuProbe found = probe();
+      while (running) {
+        RegionOrder order = orders.poll();
+        if (order != null) {
+          carryOut(order, found);
+          answered.add(order);
+          parts.finishedBell().run();
+        } else if (!pinsAhead || !pinOne()) {
+          // Who orders adds first and unparks then: a permit is left for a thread that is not
+          // parked yet.
+          LockSupport.park(this);
+        }
+      }
+    } catch (Throwable t) {
+      parts.defect().accept(t);
+    }
+  }
+
+  private GpuProbe probe() {
+    GpuProbe found = parts.probe().get();
+    probed = found;
+    switch (found) {
+      case GpuProbe.Found(GpuDriver driver) ->
+          LOG.info("{}, {} GPUs", driver.version(), driver.devices().size());
+      case GpuProbe.NoGpu none -> LOG.info("{}: engines can use host memory only", none);
+    }
+    return found;
+  }
+
+  private void carryOut(RegionOrder order, GpuProbe found) {
+    DeviceRegionSpec spec = order.spec;
+    if (spec == null) {
+      DeviceRegion opened = order.opened;
+      if (opened != null) {
+        opened.close();
+      }
+      return;
+    }
+    switch (found) {
+      case GpuProbe.NoGpu none -> order.refusal = none.toString();
+      case GpuProbe.Found(GpuDriver driver) -> {
+        try {
+          open(driver, spec, order);
+        } catch (GpuException e) {
+          order.refusal = e.reason();
+        }
+      }
+    }
+  }
+
+  private void open(GpuDriver driver, DeviceRegionSpec spec, RegionOrder order) {
+    GpuDevice device = null;
+    for (GpuDevice each : driver.devices()) {
+      device = each.isNamed(spec.device()) ? each : device;
+    }
+    DevicePipeline pipeline = device == null ? null : pipelineOf(driver, device);
+    String fence = pipeline == null ? null : pipeline.fence();
+    if (fence != null) {
+      order.refusal =
+          "GPU "
+              + spec.device()
+              + " is not used any more after '"
+              + fence
+              + "': restart the daemon; what is in memory survives that";
+      return;
+    }
+    switch (DeviceRegion.open(driver, spec)) {
+      case RegionResult.Refused(String reason) -> order.refusal = reason;
+      case RegionResult.Opened(DeviceRegion region) -> {
+        order.opened = region;
+        order.pipeline = pipeline;
+        pinsAhead = !hasPinned;
+      }
+    }
+  }
+
+  private DevicePipeline pipelineOf(GpuDriver driver, GpuDevice device) {
+    DevicePipeline known = pipelines.get(device);
+    if (known != null) {
+      return known;
+    }
+    long start = System.nanoTime();
+    Gpu gpu = driver.open(device);
+    List<DeviceLane> lanes = new ArrayList<>();
+    for (CopyDirection direction : CopyDirection.values()) {
+      CopyEngine engine =
+          new CopyEngine(gpu, direction, parts.options(), StrategyTable.only(CopyStrategy.PLAIN));
+      StrategyTable table = Calibration.calibrate(gpu, engine, StrategyTable.USUALLY_ENOUGH);
+      LOG.debug("GPU {}, {}: {}", device.ordinal(), direction, table.measured());
+      String way = direction == CopyDirection.OFFLOAD ? "out" : "in";
+      lanes.add(
+          new DeviceLane(
+              "kvtier-gpu-" + device.ordinal() + "-" + way,
+              gpu,
+              engine,
+              slabs,
+              parts.transfers(),
+              parts.finishedBell(),
+              parts.defect()));
+    }
+    DevicePipeline made =
+        new DevicePipeline(gpu, lanes.get(0), lanes.get(1), 2 * parts.options().stagingBytes());
+    made.start();
+    pipelines.put(device, made);
+    started.add(made);
+    LOG.info(
+        "GPU {} ({}, {}) is used from now on; that took {} ms",
+        device.ordinal(),
+        device.name(),
+        device.uuid(),
+        (System.nanoTime() - start) / 1_000_000);
+    return made;
+  }
+
+  /** Registers a slab before it is needed; false when there is nothing to do. */
+  private boolean pinOne() {
+    try {
+      if (slabs.registerNext(started.getFirst().gpu())) {
+        return true;
+      }
+      LOG.info("all memory of the host tier is registered with the driver");
+    } catch (GpuException e) {
+      LOG.warn("the host tier can't be registered with the driver ahead of need: {}", e.reason());
+    }
+    pinsAhead = false;
+    hasPinned = true;
+    return false;
+  }
+
+  /** Whether GPUs were looked for, and none can be used; for tests. */
+  boolean hasNone() {
+    return probed instanceof GpuProbe.NoGpu;
+  }
+
+  /** Ends all copies; regions that are open still are closed with the GPUs. */
+  @Override
+  public void close() {
+    running = false;
+    LockSupport.unpark(thread);
+    try {
+      thread.join(5_000);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      return;
+    }
+    started.forEach(DevicePipeline::close);
+    try {
+      if (!started.isEmpty()) {
+        slabs.unregister(started.getFirst().gpu());
+      }
+      started.forEach(pipeline -> pipeline.gpu().close());
+    } catch (GpuException e) {
+      LOG.debug("{}", e.reason());
+    }
+  }
+}

@@ -1,0 +1,191 @@
+package io.kvtier.tiers.gpu;
+
+import io.kvtier.tiers.gpu.DeviceRegionSpec.TensorPlace;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * A {@link DeviceRegionSpec} as text, which is how an engine's process sends it: lines {@code
+ * property=value}, of which part, allocation, tensor and event may stand several times, in their
+ * order.
+ *
+ * <pre>
+ *   device=GPU-9b6a...     layers=32     blocks=1024     block_tokens=16     order=LCND
+ *   part=NAME:AXES:EXTENTS:STRIDES:ELEMENT_BYTES[:BLOCK_HEADS:FIRST_HEAD]     as kv:CBNHD:2,1024,16,8,128:...:2
+ *   allocation=128 hexadecimal digits, an IPC handle
+ *   tensor=ALLOCATION+OFFSET     the allocation by its number, from 0; the offset in bytes
+ *   event=128 hexadecimal digits, an IPC handle
+ * </pre>
+ */
+public final class RegionText {
+  /** The most layers of a region. */
+  public static final int LAYERS_MAX = 512;
+
+  /** The most tensors of a region. */
+  public static final int TENSORS_MAX = 2 * LAYERS_MAX;
+
+  /** The most events of a region. */
+  public static final int EVENTS_MAX = 64;
+
+  private static final int PARTS_MAX = TENSORS_MAX;
+  private static final int PART_FIELDS = 5;
+  private static final int PART_FIELDS_OF_RANK = 7;
+
+  private final Map<String, String> single = new HashMap<>();
+  private final List<KvPart> parts = new ArrayList<>();
+  private final List<IpcHandle> allocations = new ArrayList<>();
+  private final List<String> tensors = new ArrayList<>();
+  private final List<IpcHandle> events = new ArrayList<>();
+
+  private RegionText() {}
+
+  /**
+   * Reads a text.
+   *
+   * @throws IllegalArgumentException naming what is wrong with it
+   */
+  public static DeviceRegionSpec parse(String text) {
+    RegionText read = new RegionText();
+    try {
+      for (String line : text.split("\n", -1)) {
+        if (!line.isEmpty()) {
+          read.line(line);
+        }
+      }
+      return read.spec();
+    } catch (ArithmeticException e) {
+      throw new IllegalArgumentException("the region's sizes are beyond 64 bits", e);
+    }
+  }
+
+  private void line(String line) {
+    int equals = line.indexOf('=');
+    String value = line.substring(equals + 1);
+    switch (equals < 0 ? line : line.substring(0, equals)) {
+      case "part" -> add(parts, part(value), PARTS_MAX, "parts");
+      case "allocation" -> add(allocations, handle(value), TENSORS_MAX, "allocations");
+      case "tensor" -> add(tensors, value, TENSORS_MAX, "tensors");
+      case "event" -> add(events, handle(value), EVENTS_MAX, "events");
+      case "device", "layers", "blocks", "block_tokens", "order" -> {
+        if (single.put(line.substring(0, equals), value) != null) {
+          throw new IllegalArgumentException("line '" + line + "': stands there twice");
+        }
+      }
+      default ->
+          throw new IllegalArgumentException(
+              "line '"
+                  + line
+                  + "': expected device, layers, blocks, block_tokens, order, part, allocation,"
+                  + " tensor or event, each with '=' and a value");
+    }
+  }
+
+  private static <T> void add(List<T> list, T item, int most, String what) {
+    if (list.size() == most) {
+      throw new IllegalArgumentException("more than " + most + " " + what + " of a region");
+    }
+    list.add(item);
+  }
+
+  private DeviceRegionSpec spec() {
+    int layers = number("layers");
+    if (layers > LAYERS_MAX) {
+      throw new IllegalArgumentException(
+          layers + " layers: expected at most " + LAYERS_MAX + " of a region");
+    }
+    KvLayout layout =
+        new KvLayout(
+            layers,
+            number("blocks"),
+            number("block_tokens"),
+            BlockOrder.parse(single.getOrDefault("order", "LCND")),
+            parts);
+    List<TensorPlace> places = new ArrayList<>();
+    for (String tensor : tensors) {
+      places.add(place(tensor));
+    }
+    return new DeviceRegionSpec(required("device"), layout, places, events);
+  }
+
+  private String required(String name) {
+    String value = single.get(name);
+    if (value == null) {
+      throw new IllegalArgumentException("a region without '" + name + "'");
+    }
+    return value;
+  }
+
+  private int number(String name) {
+    return Math.toIntExact(number(required(name), name));
+  }
+
+  private static long number(String text, String what) {
+    try {
+      return Long.parseLong(text);
+    } catch (NumberFormatException e) {
+      throw new IllegalArgumentException(what + " is '" + text + "': expected a number", e);
+    }
+  }
+
+  private static List<Long> numbers(String text, String what) {
+    List<Long> all = new ArrayList<>();
+    for (String one : text.split(",", -1)) {
+      all.add(number(one, what));
+    }
+    return all;
+  }
+
+  private static KvPart part(String text) {
+    String[] fields = text.split(":", -1);
+    if (fields.length != PART_FIELDS && fields.length != PART_FIELDS_OF_RANK) {
+      throw new IllegalArgumentException(
+          "part '"
+              + text
+              + "': expected NAME:AXES:EXTENTS:STRIDES:ELEMENT_BYTES[:BLOCK_HEADS:FIRST_HEAD]");
+    }
+    TensorShape shape =
+        new TensorShape(
+            fields[1],
+            numbers(fields[2], "an extent"),
+            numbers(fields[3], "a stride"),
+            Math.toIntExact(number(fields[4], "the bytes of an element")));
+    return fields.length == PART_FIELDS
+        ? KvPart.of(fields[0], shape)
+        : new KvPart(
+            fields[0],
+            shape,
+            Math.toIntExact(number(fields[5], "the heads of a block")),
+            Math.toIntExact(number(fields[6], "the first head")));
+  }
+
+  private static IpcHandle handle(String digits) {
+    try {
+      return IpcHandle.parse(digits);
+    } catch (IllegalArgumentException e) {
+      throw new IllegalArgumentException(
+          "IPC handle '" + digits + "': expected " + 2 * IpcHandle.BYTES + " hexadecimal digits",
+          e);
+    }
+  }
+
+  private TensorPlace place(String text) {
+    int plus = text.indexOf('+');
+    if (plus < 0) {
+      throw new IllegalArgumentException("tensor '" + text + "': expected ALLOCATION+OFFSET");
+    }
+    long allocation = number(text.substring(0, plus), "the allocation of a tensor");
+    if (allocation < 0 || allocation >= allocations.size()) {
+      throw new IllegalArgumentException(
+          "tensor '"
+              + text
+              + "': there are "
+              + allocations.size()
+              + " allocations, counted from 0");
+    }
+    return new TensorPlace(
+        allocations.get((int) allocation),
+        number(text.substring(plus + 1), "the offset of a tensor"));
+  }
+}
