@@ -159,6 +159,11 @@ class Namespace:
         """The bytes of one block."""
         return self._properties.block_bytes
 
+    @property
+    def timeout_s(self) -> float:
+        """How long an operation may take that is not told otherwise."""
+        return self._client._timeout_s
+
     def lookup(self, keys: Iterable[bytes], **options: Unpack[Options]) -> Lookup:
         """Which blocks are here, and how many from the first. Changes nothing."""
         keys = as_keys(keys)
