@@ -1,0 +1,370 @@
+"""The scheduler's side: what is looked up, held, loaded and stored, for which request. It never waits for the daemon."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from kvtier._connection import NamespaceProperties
+from kvtier._operations import Hold, counted
+from kvtier._operations import hold as hold_operation
+from kvtier._operations import lookup as lookup_operation
+from kvtier._polled import Call, Polled
+from kvtier._protocol import Status, Tier, Verb
+from kvtier._types import Count, Lookup
+from kvtier.vllm._namespace import mismatch_text
+from kvtier.vllm._settings import Settings
+from kvtier.vllm._steps import Plan, Transfer
+
+_log = logging.getLogger("vllm.kvtier")
+
+_ANSWER_FRESH_S = 0.1
+"""how long a miss stands, for a request that is asked about again because the engine has no room for it"""
+_HOLD_SPARE_S = 5.0
+_PAUSE_S = 1.0
+"""how long nothing is looked up after a daemon did not answer in time"""
+_CLEAR_TIMEOUT_S = 10.0
+
+
+class _Search:
+    """What is known about a request's blocks: looked up in all ranks' namespaces, then held in all of them."""
+
+    def __init__(self, first: int, keys: Sequence[bytes], now_s: float) -> None:
+        self.first = first
+        """the first block that the engine doesn't have itself"""
+        self.keys = keys
+        self.begun_s = now_s
+        self.lookups: list[Call[Lookup]] = []
+        self.holds: list[Call[Hold]] = []
+        self.run: int | None = None
+        """how many blocks can be loaded; None: not known yet"""
+        self.answered_s = 0.0
+        self.expires_ns = 0
+
+    @property
+    def calls(self) -> list[Call[Any]]:
+        return [*self.lookups, *self.holds]
+
+
+class _Tracked:
+    """A request that the engine works on."""
+
+    def __init__(self, request: Any) -> None:
+        self.request = request
+        self.block_ids: list[int] = []
+        self.stored = 0
+        """how many blocks from the first are stored, or were there"""
+
+
+class Scheduler:
+    """One engine's scheduler. All calls come from the engine's own thread."""
+
+    def __init__(
+        self, polled: Polled, shards: Sequence[NamespaceProperties], writers: int, settings: Settings, block_tokens: int
+    ) -> None:
+        """`writers` of the shards' ranks store; each tells of every store that has ended."""
+        self._polled = polled
+        self._shards = list(shards)
+        self._writers = writers
+        self._settings = settings
+        self._block_tokens = block_tokens
+        self._searches: dict[str, _Search] = {}
+        self._requests: dict[str, _Tracked] = {}
+        self._loads: list[Transfer] = []
+        self._loading: dict[str, list[Hold]] = {}
+        self._stores_under_way = 0
+        self._paused_until_s = 0.0
+        self._clearing: list[Call[Count]] = []
+        self._clear_again = False
+        self._clear_begun_s = 0.0
+        self._refused = False
+        self.observed: Counter[str] = Counter()
+
+    # ---- which blocks can be loaded ----
+
+    def matched(self, request: Any, computed_tokens: int) -> int | None:
+        """How many tokens behind those that the engine has can be loaded; None: not known yet, ask again."""
+        tokens = self._block_tokens
+        request_id = request.request_id
+        if not self._may_load() or computed_tokens % tokens:
+            self._drop(request_id)
+            return 0
+        first = computed_tokens // tokens
+        limit = min(len(request.block_hashes), request.num_tokens // tokens)
+        if limit - first < max(1, self._settings.load_blocks_min):
+            self._drop(request_id)
+            return 0
+        now_s = time.monotonic()
+        search = self._searches.get(request_id)
+        if search is not None and (search.first != first or self._is_stale(search, now_s)):
+            self._drop(request_id)
+            search = None
+        if search is None:
+            search = _Search(first, list(request.block_hashes[first:limit]), now_s)
+            self._searches[request_id] = search
+            self.observed["lookups"] += 1
+            self._look_up(search)
+            self._polled.wait(search.lookups[-1], self._settings.lookup_wait_s)
+        else:
+            self._polled.poll()
+        run = self._advance(search, now_s)
+        if run is None:
+            self.observed["lookups_again"] += 1
+            return None
+        return run * tokens
+
+    def _may_load(self) -> bool:
+        return (
+            self._settings.load
+            and not self._refused
+            and not self._is_clearing()
+            and time.monotonic() >= self._paused_until_s
+        )
+
+    def _is_stale(self, search: _Search, now_s: float) -> bool:
+        if search.run is None:
+            return False
+        if search.run == 0:
+            return now_s - search.answered_s > _ANSWER_FRESH_S
+        return search.expires_ns < time.monotonic_ns() + int(_HOLD_SPARE_S * 1e9)
+
+    def _look_up(self, search: _Search) -> None:
+        search.lookups = [
+            self._polled.start(
+                shard,
+                lambda context: lookup_operation(context, search.keys),
+                Lookup.of_status(Status.UNAVAILABLE, 1),
+                self._settings.lookup_s_max,
+            )
+            for shard in self._shards
+        ]
+
+    def _advance(self, search: _Search, now_s: float) -> int | None:
+        """Goes on with a search as far as it can: the run that can be loaded, or None."""
+        if search.run is not None:
+            return search.run
+        if not search.holds:
+            if not all(call.done for call in search.lookups):
+                return None
+            found = [call.outcome for call in search.lookups]
+            self.observed["lookup_us"] += int((time.monotonic() - search.begun_s) * 1e6)
+            run = min(one.run for one in found)
+            if run == 0:
+                return self._nothing(search, found, now_s)
+            estimated_s = max(one.estimated_load_s for one in found)
+            if run < self._settings.load_blocks_min or estimated_s > self._settings.load_s_max:
+                return self._answer(search, 0, now_s)
+            search.keys = search.keys[:run]
+            self._hold(search)
+            self._polled.wait(search.holds[-1], self._settings.lookup_wait_s)
+        if not all(call.done for call in search.holds):
+            return None
+        held = [call.outcome for call in search.holds]
+        # All ranks' parts of a block, or none of it.
+        run = min(one.run for one in held)
+        if run == 0:
+            self._judge([one.statuses[0] for one in held if one.statuses])
+        search.expires_ns = min((one.expires_ns for one in held if one.expires_ns), default=0)
+        return self._answer(search, run, now_s)
+
+    def _hold(self, search: _Search) -> None:
+        timeout_s = self._settings.load_timeout_s
+        search.holds = [
+            self._polled.start(
+                shard,
+                lambda context: hold_operation(context, search.keys, 0),
+                Hold(0, [Status.UNAVAILABLE], None, 0),
+                timeout_s,
+            )
+            for shard in self._shards
+        ]
+
+    def _nothing(self, search: _Search, found: list[Lookup], now_s: float) -> int | None:
+        firsts = [one.blocks[0] for one in found if one.blocks]
+        asked_for = any(status is Status.PENDING and tier is Tier.OBJECT for status, tier in firsts)
+        missing = any(status is Status.MISS for status, _ in firsts)
+        if asked_for and not missing and now_s - search.begun_s < self._settings.lookup_s_max:
+            # The daemon asks the object store, and will know.
+            self._look_up(search)
+            return None
+        self._judge([status for status, _ in firsts])
+        return self._answer(search, 0, now_s)
+
+    def _judge(self, statuses: list[Status]) -> None:
+        """What an answer says about the daemon, beside the blocks."""
+        if Status.DEADLINE in statuses:
+            self.observed["lookups_late"] += 1
+            self._paused_until_s = time.monotonic() + _PAUSE_S
+        if Status.NAMESPACE_MISMATCH in statuses and not self._refused:
+            self._refused = True
+            _log.error("%s The engine goes on without kvtier.", mismatch_text("the daemon knows this namespace otherwise"))
+
+    def _answer(self, search: _Search, run: int, now_s: float) -> int:
+        search.run = run
+        search.answered_s = now_s
+        if run == 0:
+            self._let_go(search)
+        return run
+
+    def _drop(self, request_id: str) -> None:
+        search = self._searches.pop(request_id, None)
+        if search is not None:
+            self._let_go(search)
+
+    def _let_go(self, search: _Search) -> None:
+        for call in search.calls:
+            if not call.done:
+                self._polled.cancel(call)
+        _release([call.outcome for call in search.holds])
+        search.holds = []
+
+    # ---- what the engine decided ----
+
+    def allocated(self, request: Any, block_ids: Sequence[int], external_tokens: int) -> None:
+        """The engine has blocks for a request; so many tokens of it are to be loaded."""
+        request_id = request.request_id
+        self._tracked(request)
+        search = self._searches.pop(request_id, None)
+        if external_tokens == 0:
+            if search is not None:
+                self._let_go(search)
+            return
+        if search is None or search.run is None:
+            raise RuntimeError(f"request {request_id}: {external_tokens} tokens to load, of which nothing is known")
+        count = -(-external_tokens // self._block_tokens)
+        keys = search.keys[:count]
+        first = search.first
+        self._loads.append(Transfer(request_id, list(keys), list(block_ids[first : first + count]), first))
+        self._loading[request_id] = [call.outcome for call in search.holds]
+        self.observed["hit_blocks"] += count
+
+    def _tracked(self, request: Any) -> _Tracked:
+        tracked = self._requests.get(request.request_id)
+        if tracked is None:
+            tracked = self._requests[request.request_id] = _Tracked(request)
+        return tracked
+
+    def plan(self, output: Any) -> Plan:
+        """What the workers do in the step that was just scheduled."""
+        self._go_on_clearing()
+        plan = Plan(loads=self._loads, idle=output.total_num_scheduled_tokens == 0)
+        self._loads = []
+        tokens = self._block_tokens
+        written: list[int] = []
+        for new in output.scheduled_new_reqs:
+            tracked = self._requests.get(new.req_id)
+            if tracked is None:
+                continue
+            tracked.block_ids = list(new.block_ids[0])
+            tracked.stored = max(tracked.stored, new.num_computed_tokens // tokens)
+            written += tracked.block_ids[new.num_computed_tokens // tokens :]
+            self._store(plan, tracked, new.num_computed_tokens + output.num_scheduled_tokens[new.req_id])
+        cached = output.scheduled_cached_reqs
+        for index, request_id in enumerate(cached.req_ids):
+            tracked = self._requests.get(request_id)
+            if tracked is None:
+                continue
+            fresh = cached.new_block_ids[index]
+            computed = cached.num_computed_tokens[index]
+            if request_id in cached.resumed_req_ids:
+                tracked.block_ids = list(fresh[0]) if fresh else []
+                written += tracked.block_ids[computed // tokens :]
+            elif fresh:
+                tracked.block_ids += fresh[0]
+                written += fresh[0]
+            self._store(plan, tracked, computed + output.num_scheduled_tokens[request_id])
+        if self._stores_under_way:
+            plan.reused = written
+            for load in plan.loads:
+                plan.reused += load.block_ids
+        self._stores_under_way += len(plan.stores) * self._writers
+        return plan
+
+    def _store(self, plan: Plan, tracked: _Tracked, computed_tokens: int) -> None:
+        """Stores the blocks that are whole when this step is done."""
+        mode = self._settings.store
+        if mode == "none" or self._refused or self._is_clearing():
+            return
+        request = tracked.request
+        tokens = self._block_tokens
+        if mode == "prompt":
+            computed_tokens = min(computed_tokens, request.num_prompt_tokens)
+        # A block has a hash when its last token is decided: what is only guessed has none.
+        end = min(computed_tokens // tokens, len(request.block_hashes), len(tracked.block_ids))
+        begin = tracked.stored
+        if begin >= end:
+            return
+        tracked.stored = end
+        hashes = request.block_hashes
+        parent = hashes[begin - 1] if begin else None
+        plan.stores.append(
+            Transfer(request.request_id, list(hashes[begin:end]), tracked.block_ids[begin:end], begin, parent)
+        )
+
+    def loaded(self, request_ids: Sequence[str]) -> None:
+        """Loads have ended in all ranks."""
+        for request_id in request_ids:
+            _release(self._loading.pop(request_id, []))
+
+    def stores_ended(self, count: int) -> None:
+        self._stores_under_way = max(0, self._stores_under_way - count)
+
+    def finished(self, request_id: str) -> None:
+        """The engine is done with a request. What is being loaded for it stays held until it has ended."""
+        self._drop(request_id)
+        self._requests.pop(request_id, None)
+
+    # ---- forgetting everything ----
+
+    def reset(self) -> bool:
+        """Removes all blocks of the namespace, those too that are just being stored: the weights may have changed. Until
+        that is done nothing is loaded or stored."""
+        for request_id in list(self._searches):
+            self._drop(request_id)
+        self._clear()
+        for call in self._clearing:
+            self._polled.wait(call, _CLEAR_TIMEOUT_S)
+        answered = self._is_cleared()
+        self._go_on_clearing()
+        return answered
+
+    def _clear(self) -> None:
+        # What is under way arrives after this, and is removed by another one.
+        self._clear_again = self._stores_under_way > 0
+        self._clear_begun_s = time.monotonic()
+        nothing = Count(Status.UNAVAILABLE, 0)
+        self._clearing = [
+            self._polled.start(shard, lambda context: counted(context, Verb.CLEAR), nothing, _CLEAR_TIMEOUT_S)
+            for shard in self._shards
+        ]
+
+    def _is_clearing(self) -> bool:
+        return bool(self._clearing)
+
+    def _is_cleared(self) -> bool:
+        return all(call.done and call.outcome.status is Status.OK for call in self._clearing)
+
+    def _go_on_clearing(self) -> None:
+        if not self._clearing:
+            return
+        self._polled.poll()
+        if self._clear_again:
+            if self._stores_under_way == 0:
+                self._clear()
+        elif self._is_cleared():
+            self._clearing = []
+        elif all(call.done for call in self._clearing) and time.monotonic() - self._clear_begun_s > _PAUSE_S:
+            self._clear()
+
+    def close(self) -> None:
+        for request_id in list(self._searches):
+            self._drop(request_id)
+        self.loaded(list(self._loading))
+        self._polled.close()
+
+
+def _release(holds: Sequence[Hold]) -> None:
+    for one in holds:
+        if one.leases is not None:
+            one.leases.release()
