@@ -40,11 +40,24 @@ def loadable(shared: list[list[int]]) -> int:
     return sum(len(one) // BLOCK_TOKENS * BLOCK_TOKENS for one in shared)
 
 
+def _guard_dispatcher() -> None:
+    """What LMCache's connector imports holds objects of which vLLM's search for kernels expects a dict, and has none."""
+    from vllm.triton_utils import dispatcher
+
+    def guarded(value: object) -> dict:
+        found = vars(value)
+        return found if isinstance(found, dict) else {}
+
+    dispatcher.vars = guarded  # type: ignore[attr-defined]
+
+
 class Engine:
     def __init__(self, model: Path, kv: dict | None, device_blocks: int) -> None:
         model.mkdir(parents=True, exist_ok=True)
         (model / "config.json").write_text(json.dumps(MODEL))
         begun = time.monotonic()
+        if kv and "LMCache" in kv["kv_connector"]:
+            _guard_dispatcher()
         from vllm import LLM, SamplingParams
 
         more = {"kv_transfer_config": kv} if kv else {}

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy
 import pytest
 from blocks import keys
 from conftest import Daemon
+from tensors import Tensor, random_tensor
 
 from kvtier import Client, InvalidArgument, Namespace, Status
 from kvtier import torch as kvtier_torch
-
-torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 
 BLOCKS = 12
 LAYOUTS = {
@@ -22,19 +22,12 @@ LAYOUTS = {
 }
 
 
-def _tensors(shape: tuple[int, ...], order: tuple[int, ...] | None, count: int, seed: int) -> list[Any]:
-    generator = torch.Generator().manual_seed(seed)
-    made = [torch.randint(0, 1 << 15, shape, dtype=torch.int16, generator=generator).view(torch.bfloat16) for _ in range(count)]
-    return made if order is None else [tensor.permute(order) for tensor in made]
+def _tensors(shape: tuple[int, ...], order: tuple[int, ...] | None, count: int, seed: int) -> list[Tensor]:
+    return [random_tensor(shape, 100 * seed + index, order) for index in range(count)]
 
 
-def _block_bytes(tensors: list[Any], axis: int) -> int:
+def _block_bytes(tensors: list[Tensor], axis: int) -> int:
     return sum(tensor.select(axis, 0).numel() * tensor.element_size() for tensor in tensors)
-
-
-def _bits(tensor: Any) -> Any:
-    """Comparable also where a number is NaN."""
-    return tensor.contiguous().view(torch.int16)
 
 
 @pytest.fixture
@@ -45,12 +38,18 @@ def namespaces(client: Client, request: pytest.FixtureRequest) -> Iterator[Any]:
     yield make
 
 
+@pytest.fixture
+def roomy_daemon(stopped_daemon: Daemon) -> Daemon:
+    stopped_daemon.start(host__bytes="512MiB", host__slab_bytes="64MiB")
+    return stopped_daemon
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_putThenGet_otherTensors_sameBytesInTheAskedBlocksAndNoOthers(namespaces: Any, layout: str) -> None:
     shape, order, axis = LAYOUTS[layout]
     source = _tensors(shape, order, 3, seed=1)
     target = _tensors(shape, order, 3, seed=2)
-    before = [tensor.clone() for tensor in target]
+    before = [tensor.array.copy() for tensor in target]
     namespace = namespaces(_block_bytes(source, axis))
     names = keys(layout, 5)
     taken, given = [7, 0, 3, 11, 4], [1, 2, 9, 0, 10]
@@ -63,14 +62,14 @@ def test_putThenGet_otherTensors_sameBytesInTheAskedBlocksAndNoOthers(namespaces
     for ours, theirs, old in zip(source, target, before, strict=True):
         for block in range(BLOCKS):
             place = given.index(block) if block in given else None
-            expected = old.select(axis, block) if place is None else ours.select(axis, taken[place])
-            assert torch.equal(_bits(theirs.select(axis, block)), _bits(expected)), block
+            expected = old.take(block, axis) if place is None else ours.array.take(taken[place], axis)
+            assert numpy.array_equal(theirs.array.take(block, axis), expected), block
 
 
 def test_get_someLayers_leavesTheOthers(namespaces: Any) -> None:
     source = _tensors((BLOCKS, 16, 8), None, 4, seed=1)
     target = _tensors((BLOCKS, 16, 8), None, 4, seed=2)
-    before = [tensor.clone() for tensor in target]
+    before = [tensor.array.copy() for tensor in target]
     namespace = namespaces(_block_bytes(source, 0))
     names = keys("layers", 2)
     with kvtier_torch.register(namespace, source) as region:
@@ -78,8 +77,8 @@ def test_get_someLayers_leavesTheOthers(namespaces: Any) -> None:
     with kvtier_torch.register(namespace, target) as region:
         assert region.get(names, [4, 5], layers=range(1, 3)).wait() == [Status.OK] * 2
     for layer in range(4):
-        expected = source[layer][:2] if layer in (1, 2) else before[layer][4:6]
-        assert torch.equal(_bits(target[layer][4:6]), _bits(expected)), layer
+        expected = source[layer].array[:2] if layer in (1, 2) else before[layer][4:6]
+        assert numpy.array_equal(target[layer].array[4:6], expected), layer
 
 
 def test_put_bytesAreInTheOrderOfTensorsAndAddresses(namespaces: Any) -> None:
@@ -90,22 +89,24 @@ def test_put_bytesAreInTheOrderOfTensorsAndAddresses(namespaces: Any) -> None:
         assert region.put(names, [5]).wait() == [Status.OK]
     into = bytearray(namespace.block_bytes)
     assert namespace.get(names, into, verify=True).run == 1
-    stored = [tensor.permute((0, 1, 3, 2, 4)) for tensor in tensors]
-    assert bytes(into) == b"".join(_bits(tensor[:, 5]).numpy().tobytes() for tensor in stored)
+    stored = [tensor.permute((0, 1, 3, 2, 4)).array for tensor in tensors]
+    assert bytes(into) == b"".join(array[:, 5].tobytes() for array in stored)
 
 
-def test_put_largeEnoughForSeveralThreads_allBytes(namespaces: Any) -> None:
-    tensors = [torch.randint(0, 1 << 30, (40, 1 << 16), dtype=torch.int32) for _ in range(2)]
-    namespace = namespaces(1 << 19)
-    # What is in the host tier at a time is less than this.
+def test_put_largeEnoughForSeveralThreads_allBytes(roomy_daemon: Daemon) -> None:
+    tensors = _tensors((40, 1 << 21), None, 2, seed=4)
     names = keys("threads", 40)
-    with kvtier_torch.register(namespace, tensors) as region:
-        assert region.put(names, range(40), timeout=30).wait() == [Status.OK] * 40
-        copies = [tensor.clone() for tensor in tensors]
-        for tensor in tensors:
-            tensor.zero_()
-        assert region.get(names, range(40), timeout=30).wait() == [Status.OK] * 40
-    assert all(torch.equal(tensor, copy) for tensor, copy in zip(tensors, copies, strict=True))
+    with Client(roomy_daemon.socket_path, timeout=30) as client:
+        namespace = client.namespace("threads", block_bytes=1 << 23)
+        with kvtier_torch.register(namespace, tensors) as region:
+            copying = region.put(names, range(40))
+            assert len(copying.parts) > 1
+            assert copying.wait() == [Status.OK] * 40
+            copies = [tensor.array.copy() for tensor in tensors]
+            for tensor in tensors:
+                tensor.array[:] = 0
+            assert region.get(names, range(40)).wait() == [Status.OK] * 40
+    assert all(numpy.array_equal(tensor.array, copy) for tensor, copy in zip(tensors, copies, strict=True))
 
 
 def test_get_missing_saysWhichAndLoadsTheOthers(namespaces: Any) -> None:
@@ -127,7 +128,7 @@ def test_copies_withoutADaemon_areUnavailable(tmp_path: Any) -> None:
 
 
 def test_copies_daemonKilled_endWithinTheDeadline(fresh_daemon: Daemon) -> None:
-    tensors = [torch.zeros((64, 1 << 20), dtype=torch.uint8)]
+    tensors = [random_tensor((64, 1 << 19), 7)]
     with Client(fresh_daemon.socket_path, timeout=5) as client:
         namespace = client.namespace("torch", block_bytes=1 << 20)
         with kvtier_torch.register(namespace, tensors) as region:
@@ -158,9 +159,9 @@ def test_misuse_isNamed(namespaces: Any) -> None:
     with pytest.raises(InvalidArgument, match="no axis 3"):
         kvtier_torch.register(namespace, tensors, block_axes=3)
     with pytest.raises(InvalidArgument, match="tensor 1 has 6 blocks along axis 0, tensor 0 12"):
-        kvtier_torch.register(namespace, [tensors[0], tensors[1][:6]])
+        kvtier_torch.register(namespace, [tensors[0], Tensor(tensors[1].array[:6])])
     with pytest.raises(InvalidArgument, match="share memory"):
-        kvtier_torch.register(namespace, [tensors[0][:1].expand(BLOCKS, 16, 8)] * 2)
+        kvtier_torch.register(namespace, [Tensor(numpy.broadcast_to(tensors[0].array[:1], (BLOCKS, 16, 8)))] * 2)
     with kvtier_torch.register(namespace, tensors) as region:
         with pytest.raises(InvalidArgument, match="block id 12: the tensors have 12 blocks"):
             region.get(keys("misuse", 1), [12])
@@ -172,3 +173,16 @@ def test_misuse_isNamed(namespaces: Any) -> None:
             region.get(keys("misuse", 1), [1], layers=range(1, 3))
         with pytest.raises(InvalidArgument, match="put whole"):
             region.put(keys("misuse", 1), [1], layers=range(1))
+
+
+def test_torchsOwnTensors_sameBytes(namespaces: Any) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed: the other tests have tensors of NumPy")
+    source = torch.randn((2, BLOCKS, 4, 16, 8)).to(torch.bfloat16).permute(0, 1, 3, 2, 4)
+    target = torch.zeros_like(source)
+    namespace = namespaces(2 * 4 * 16 * 8 * 2)
+    with kvtier_torch.register(namespace, source, block_axes=1) as region:
+        assert region.put(keys("torch", 2), [3, 4]).wait() == [Status.OK] * 2
+    with kvtier_torch.register(namespace, target, block_axes=1) as region:
+        assert region.get(keys("torch", 2), [0, 1]).wait() == [Status.OK] * 2
+    assert torch.equal(target[:, :2], source[:, 3:5])
+    assert not target[:, 2:].any()

@@ -138,7 +138,11 @@ class CpuRegion(Region):
             memory = _core.Tensors(planes, array("q", block_ids[start : start + count]), self.block_bytes)
 
             def work(start: int = start, count: int = count, memory: _core.Tensors = memory) -> list[Status]:
-                return copy(start, count, memory, deadline_ns)
+                statuses = copy(start, count, memory, deadline_ns)
+                if statuses.count(Status.UNAVAILABLE) == count:
+                    # The session may be that of a daemon which was started again since.
+                    statuses = copy(start, count, memory, deadline_ns)
+                return statuses
 
             copying.parts.append((count, self._pool.submit(copying.begin, work, count)))
         return copying

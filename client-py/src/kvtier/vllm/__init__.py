@@ -6,6 +6,15 @@
 `kvtier.vllm._settings.Settings` lists what ``kv_connector_extra_config`` may hold.
 """
 
-from kvtier.vllm._connector import KvtierConnector
+from typing import Any
 
 __all__ = ["KvtierConnector"]
+
+
+def __getattr__(name: str) -> Any:
+    # Only who asks for the connector needs vLLM.
+    if name == "KvtierConnector":
+        from kvtier.vllm._connector import KvtierConnector
+
+        return KvtierConnector
+    raise AttributeError(f"module 'kvtier.vllm' has no attribute {name!r}")

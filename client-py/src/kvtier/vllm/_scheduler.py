@@ -182,6 +182,11 @@ class Scheduler:
 
     def _nothing(self, search: _Search, found: list[Lookup], now_s: float) -> int | None:
         firsts = [one.blocks[0] for one in found if one.blocks]
+        lost = any(status is Status.UNAVAILABLE for status, _ in firsts)
+        if lost and self._polled.may_connect() and now_s - search.begun_s < self._settings.lookup_s_max:
+            # The daemon was started again, maybe.
+            self._look_up(search)
+            return None
         asked_for = any(status is Status.PENDING and tier is Tier.OBJECT for status, tier in firsts)
         missing = any(status is Status.MISS for status, _ in firsts)
         if asked_for and not missing and now_s - search.begun_s < self._settings.lookup_s_max:

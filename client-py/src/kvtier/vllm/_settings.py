@@ -27,7 +27,7 @@ class Settings:
     """a run that takes longer to bring to host memory is computed rather than loaded"""
     lookup_wait_s: float = 0.0005
     """how long the scheduler stands still for an answer; then it goes on and asks again in the next step"""
-    lookup_s_max: float = 0.05
+    lookup_s_max: float = 0.5
     """an answer that is not there by then is a miss"""
     load_timeout_s: float = 10.0
     """a load that takes longer has failed, and is computed"""
