@@ -74,7 +74,7 @@ class Daemon:
 class Engine:
     """One engine process, told what to do line by line."""
 
-    def __init__(self, root: Path, folder: Path, name: str, kv: dict | None, multiprocessing: int, **environment: str) -> None:
+    def __init__(self, root: Path, folder: Path, name: str, kv: dict | None, multiprocessing: int, ranks: int = 1) -> None:
         self.name = name
         self.log_path = folder / f"engine-{name}.log"
         answers, given = os.pipe()
@@ -84,10 +84,11 @@ class Engine:
         ]  # fmt: skip
         if kv:
             command += ["--kv", json.dumps(kv)]
+        command += ["--ranks", str(ranks)]
         settings = {
             "PYTHONHASHSEED": "0", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1",
             "VLLM_ENABLE_V1_MULTIPROCESSING": str(multiprocessing), "LMCACHE_TRACK_USAGE": "false",
-        } | environment  # fmt: skip
+        }  # fmt: skip
         with open(self.log_path, "w") as log:
             self.process = subprocess.Popen(
                 command, env=os.environ | settings, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT,
@@ -139,8 +140,8 @@ class Engine:
 
 
 @contextlib.contextmanager
-def engine(*arguments: Any, **environment: str) -> Iterator[Engine]:
-    made = Engine(*arguments, **environment)
+def engine(*arguments: Any) -> Iterator[Engine]:
+    made = Engine(*arguments)
     try:
         yield made
     finally:
@@ -239,6 +240,28 @@ class Check:
             self._hits("after an engine restart", fresh, most)
             self._ttft(f"restored by a fresh engine ({mode})", second.run(**{"pass": "ttft", "reset": True, "serial": True}))
 
+    def ranks(self) -> None:
+        """Two tensor-parallel ranks, each with its part of every block."""
+        with engine(self.root, self.folder, "ranks-none", None, 1, 2) as plain:
+            without = plain.run(**{"pass": "none"})
+        with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
+            daemon = Daemon(self.root, Path(folder))
+            daemon.start()
+            try:
+                kv = kvtier(daemon.socket, "ranks")
+                with engine(self.root, self.folder, "ranks", kv, 1, 2) as first:
+                    most = first.hello["loadable"]
+                    cold = first.run(**{"pass": "cold"})
+                    warm = first.run(**{"pass": "warm", "reset": True})
+                with engine(self.root, self.folder, "ranks-again", kv, 1, 2) as second:
+                    again = second.run(**{"pass": "engine restarted"})
+            finally:
+                daemon.stop()
+        for case, answer in (("cold", cold), ("warm", warm), ("after an engine restart", again)):
+            self.hold(f"tokens of two ranks, {case}", answer["tokens"] == without["tokens"], "as of two ranks without kvtier")
+        self._hits("two ranks, warm", warm, most)
+        self._hits("two ranks, after an engine restart", again, most)
+
     def lmcache(self) -> None:
         """The same prompts through LMCache, of which kvtier must not find less."""
         self.reference()
@@ -297,7 +320,7 @@ class Check:
                 ("no daemon", Path(folder) / "none.sock", "no daemon listens at"),
                 ("a daemon of another version", old, "speaks protocol 9.0"),
             ):
-                with _old_daemon(old), engine(self.root, self.folder, case.replace(" ", "-"), kvtier(path, "absent"), 1) as one:
+                with _old_daemon(old), engine(self.root, self.folder, case.replace(" ", "-"), kvtier(path, "absent"), 0) as one:
                     self._same(case, one.run(**{"pass": case}))
                     later_s = one.hello["started_s"] - self._plain["started_s"]
                     self.hold(f"start, {case}", later_s < 10, f"{later_s:+.1f} s against an engine without kvtier")
@@ -366,7 +389,7 @@ def _free_port() -> int:
 
 
 def main() -> int:
-    cases = ("identity", "lmcache", "absent", "zero")
+    cases = ("identity", "ranks", "lmcache", "absent", "zero")
     parser = argparse.ArgumentParser(prog="scripts/engine-check vllm")
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--json", type=Path, help="writes the rows to this file")

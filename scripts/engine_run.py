@@ -52,7 +52,7 @@ def _guard_dispatcher() -> None:
 
 
 class Engine:
-    def __init__(self, model: Path, kv: dict | None, device_blocks: int) -> None:
+    def __init__(self, model: Path, kv: dict | None, ranks: int) -> None:
         model.mkdir(parents=True, exist_ok=True)
         (model / "config.json").write_text(json.dumps(MODEL))
         begun = time.monotonic()
@@ -61,8 +61,8 @@ class Engine:
         from vllm import LLM, SamplingParams
 
         more = {"kv_transfer_config": kv} if kv else {}
-        if device_blocks:
-            more["num_gpu_blocks_override"] = device_blocks
+        if ranks > 1:
+            more["tensor_parallel_size"] = ranks
         self.imported_s = time.monotonic() - begun
         begun = time.monotonic()
         self.llm = LLM(
@@ -113,10 +113,10 @@ def main() -> None:
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--answers", type=int, required=True)
     parser.add_argument("--kv")
-    parser.add_argument("--device-blocks", type=int, default=0)
+    parser.add_argument("--ranks", type=int, default=1)
     arguments = parser.parse_args()
     answers = os.fdopen(arguments.answers, "w", buffering=1)
-    engine = Engine(arguments.model, json.loads(arguments.kv) if arguments.kv else None, arguments.device_blocks)
+    engine = Engine(arguments.model, json.loads(arguments.kv) if arguments.kv else None, arguments.ranks)
     hello = {"imported_s": engine.imported_s, "started_s": engine.started_s, "loadable": loadable(engine.shared)}
     hello["prompt_tokens"] = sum(map(len, engine.shared))
     print(json.dumps(hello), file=answers)

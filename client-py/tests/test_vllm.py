@@ -79,6 +79,13 @@ def test_promptOfWholeBlocks_isLoadedToItsEnd_andItsLastTokenComputed(engines: M
     assert again.external_tokens == 40
 
 
+def test_onlyTheLastTokensBlockIsMissing_isComputed(engines: Make) -> None:
+    stored(engines(), request(40))
+    engine = engines()
+    assert engine.scheduler.get_num_new_matched_tokens(request(40), 36) == (0, False)
+    assert "lookups" not in engine.scheduler._scheduler.observed
+
+
 def test_longerPrompt_loadsTheSharedBeginning(engines: Make) -> None:
     stored(engines(), request(20))
     longer = Request("longer", tokens(20) + [5] * 20)

@@ -106,6 +106,23 @@ class CpuRegion(Region):
 
         return self._begin(copy, keys, block_ids, self._chosen(layers), after, timeout)
 
+    def put_group(self, keys: Sequence[bytes], block_ids: Sequence[int], group: int, timeout: float) -> CpuCopying:
+        """As `put`, in a KV-cache group; keys that stand in no order."""
+
+        def copy(start: int, count: int, memory: _core.Tensors, deadline_ns: int) -> list[Status]:
+            return self._namespace.put(keys[start : start + count], memory, group=group, deadline_ns=deadline_ns)
+
+        return self._begin(copy, keys, block_ids, range(self.layers), None, timeout)
+
+    def get_group(self, keys: Sequence[bytes], block_ids: Sequence[int], group: int, timeout: float) -> CpuCopying:
+        """As `get`, in a KV-cache group."""
+
+        def copy(start: int, count: int, memory: _core.Tensors, deadline_ns: int) -> list[Status]:
+            some = keys[start : start + count]
+            return self._namespace.get(some, memory, group=group, deadline_ns=deadline_ns).statuses
+
+        return self._begin(copy, keys, block_ids, range(self.layers), None, timeout)
+
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._tensors = []
@@ -125,7 +142,7 @@ class CpuRegion(Region):
         layers: range,
         after: Any,
         timeout: float | None,
-    ) -> Copying:
+    ) -> CpuCopying:
         if after is not None:
             raise InvalidArgument("after is for tensors on a device; these are in memory")
         if len(block_ids) != len(keys):

@@ -92,7 +92,8 @@ class Scheduler:
             return 0
         first = computed_tokens // tokens
         limit = min(len(request.block_hashes), request.num_tokens // tokens)
-        if limit - first < max(1, self._settings.load_blocks_min):
+        # The last token is computed in any case: for it alone its block is not worth a load.
+        if first >= (request.num_tokens - 1) // tokens or limit - first < self._settings.load_blocks_min:
             self._drop(request_id)
             return 0
         now_s = time.monotonic()

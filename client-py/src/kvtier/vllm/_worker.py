@@ -59,31 +59,33 @@ class Worker:
         """what happened since somebody looked"""
 
     def start_loads(self, plan: Plan) -> None:
+        after = self._event() if plan.loads else None
         for transfer in plan.loads:
-            copying = self._begin(transfer, "load")
+            copying = self._begin(transfer, "load", after)
             self._loads[transfer.request_id] = _Load(copying, transfer.block_ids, time.monotonic())
 
     def start_stores(self, plan: Plan) -> None:
         """After the step's forward pass was handed to the device."""
-        if not self._writes:
+        if not self._writes or not plan.stores:
             return
+        after = self._event()
         for transfer in plan.stores:
-            copying = self._begin(transfer, "store")
+            copying = self._begin(transfer, "store", after)
             if copying is None:
                 self._stores_ended += 1
             else:
                 self._stores.append(_Store(copying, frozenset(transfer.block_ids), time.monotonic()))
 
-    def _begin(self, transfer: Transfer, what: str) -> Copying | None:
+    def _begin(self, transfer: Transfer, what: str, after: Any) -> Copying | None:
         if self._region is None:
             return None
         try:
             if what == "load":
                 return self._region.get(
-                    transfer.keys, transfer.block_ids, after=self._event(), timeout=self._settings.load_timeout_s
+                    transfer.keys, transfer.block_ids, after=after, timeout=self._settings.load_timeout_s
                 )
             return self._region.put(
-                transfer.keys, transfer.block_ids, after=self._event(), timeout=self._settings.put_timeout_s,
+                transfer.keys, transfer.block_ids, after=after, timeout=self._settings.put_timeout_s,
                 parent=transfer.parent, depth=transfer.depth,
             )  # fmt: skip
         except Exception as error:
