@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import Daemon, eventually
-from vllm_double import BLOCK_TOKENS, Engine, Request, config
+from vllm_double import BLOCK_TOKENS, Blocks, Engine, Request, config
 
 from kvtier import Client, InvalidArgument, Status
 from kvtier.vllm import _versions
@@ -83,7 +83,7 @@ def test_onlyTheLastTokensBlockIsMissing_isComputed(engines: Make) -> None:
     stored(engines(), request(40))
     engine = engines()
     assert engine.scheduler.get_num_new_matched_tokens(request(40), 36) == (0, False)
-    assert "lookups" not in engine.scheduler._scheduler.observed
+    assert not engine.scheduler._scheduler.observed["lookups"]
 
 
 def test_longerPrompt_loadsTheSharedBeginning(engines: Make) -> None:
@@ -94,6 +94,32 @@ def test_longerPrompt_loadsTheSharedBeginning(engines: Make) -> None:
     assert longer.external_tokens == 20
     engine.settle()
     assert engine.stats["stored_blocks"] == 5
+
+
+def test_storedByAnother_afterTheRequestCame_isLoaded(engines: Make) -> None:
+    engine = engines(blocks=11)
+    filling = request(43, seed=9)
+    engine.add(filling)
+    engine.step_until(lambda: filling in engine.running)
+    waiting = request()
+    engine.add(waiting)
+    engine.step()
+    stored(engines(), request())
+    time.sleep(0.6)  # longer than an answer is believed
+    engine.finish(filling)
+    engine.run_existing(waiting)
+    assert waiting.external_tokens == 40
+
+
+def test_engineHasTheBeginning_theRestIsLoaded(engines: Make) -> None:
+    stored(engines(), request())
+    engine = engines()
+    one = request()
+    engine.scheduler.on_new_request(one)
+    assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(one, 12) == (28, True))
+    engine.scheduler.update_state_after_alloc(one, Blocks(list(range(20, 31))), 28)
+    plan = engine.scheduler._scheduler._loads[0]
+    assert (plan.block_ids, plan.keys, plan.depth) == (list(range(23, 30)), one.block_hashes[3:10], 3)
 
 
 def test_hole_endsTheRun(engines: Make, daemon: Daemon) -> None:
@@ -128,9 +154,10 @@ def test_generatedBlocks_areStoredWhenTheirTokensAreDecided(engines: Make) -> No
     engine = engines()
     one = request(6)
     engine.add(one)
+    engine.step_until(lambda: one in engine.running)
     for _ in range(10):
-        engine.step()
         one.tokens.append(7)
+        engine.step()
     engine.settle()
     engine.finish(one)
     assert engine.stats["stored_blocks"] == 4
@@ -144,9 +171,10 @@ def test_store_saysWhichBlocksAreKept(engines: Make, store: str, blocks: int) ->
     engine = engines({"kvtier.store": store})
     one = request(6)
     engine.add(one)
+    engine.step_until(lambda: one in engine.running)
     for _ in range(10):
-        engine.step()
         one.tokens.append(7)
+        engine.step()
     engine.settle()
     engine.finish(one)
     assert engine.stats.get("stored_blocks", 0) == blocks
@@ -345,8 +373,7 @@ def test_preempted_isLoadedAgain(engines: Make) -> None:
     engine = engines(step_tokens=16)
     one = request(60)
     engine.add(one)
-    for _ in range(3):
-        engine.step()
+    engine.step_until(lambda: one.num_computed_tokens >= 48)
     engine.settle()
     engine.preempt(one)
     engine.run_existing(one)
@@ -358,7 +385,7 @@ def test_waitsForRoom_holdsAndLooksUpOnce(engines: Make) -> None:
     engine = engines(blocks=11)
     filling = request(43, seed=9)
     engine.add(filling)
-    engine.step()
+    engine.step_until(lambda: filling in engine.running)
     waiting = request()
     engine.add(waiting)
     for _ in range(20):

@@ -10,7 +10,7 @@ import pickle
 import sys
 import time
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import SimpleNamespace
@@ -200,7 +200,14 @@ class Engine:
         self.recomputed = 0
 
     def add(self, request: Request) -> None:
+        self.scheduler.on_new_request(request)
         self.waiting.append(request)
+
+    def step_until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 30
+        while not condition():
+            assert time.monotonic() < deadline
+            self.step()
 
     def step(self) -> None:
         """One step of the engine: schedule, load, compute, store."""

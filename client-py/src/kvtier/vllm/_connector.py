@@ -224,6 +224,10 @@ class KvtierConnector(KVConnectorBase_V1):
         self._scheduler = Scheduler(polled, list(distinct.values()), writers, self._settings, self._block_tokens)
         _log.info("kvtier keeps blocks of %d tokens in %s", self._block_tokens, ", ".join(distinct))
 
+    def on_new_request(self, request: Any) -> None:
+        if self._scheduler is not None and not getattr(request, "skip_reading_prefix_cache", False):
+            self._scheduler.arrived(request)
+
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int | None, bool]:
         if self._scheduler is None or getattr(request, "skip_reading_prefix_cache", False):
             return 0, False

@@ -19,8 +19,8 @@ from kvtier.vllm._steps import Plan, Transfer
 
 _log = logging.getLogger("vllm.kvtier")
 
-_ANSWER_FRESH_S = 0.1
-"""how long a miss stands, for a request that is asked about again because the engine has no room for it"""
+_ANSWER_FRESH_S = 0.5
+"""how long a miss stands, for a request that has to wait: only other engines' blocks can have come since"""
 _HOLD_SPARE_S = 5.0
 _PAUSE_S = 1.0
 """how long nothing is looked up after a daemon did not answer in time"""
@@ -30,21 +30,20 @@ _CLEAR_TIMEOUT_S = 10.0
 class _Search:
     """What is known about a request's blocks: looked up in all ranks' namespaces, then held in all of them."""
 
-    def __init__(self, first: int, keys: Sequence[bytes], now_s: float) -> None:
-        self.first = first
-        """the first block that the engine doesn't have itself"""
+    def __init__(self, keys: Sequence[bytes], now_s: float) -> None:
         self.keys = keys
+        """of all whole blocks, from the first"""
         self.begun_s = now_s
         self.lookups: list[Call[Lookup]] = []
+        self.is_waited_for = False
+        self.found: int | None = None
+        """how many blocks from the first there are; None: not known yet"""
+        self.first = 0
+        """the first block that is held: those before it the engine has"""
         self.holds: list[Call[Hold]] = []
         self.run: int | None = None
-        """how many blocks can be loaded; None: not known yet"""
-        self.answered_s = 0.0
+        """how many blocks are held, and can be loaded; None: not known yet"""
         self.expires_ns = 0
-
-    @property
-    def calls(self) -> list[Call[Any]]:
-        return [*self.lookups, *self.holds]
 
 
 class _Tracked:
@@ -83,33 +82,32 @@ class Scheduler:
 
     # ---- which blocks can be loaded ----
 
+    def arrived(self, request: Any) -> None:
+        """A request has come: what there is of it is known when it is scheduled, and does not hold up its step."""
+        if request.request_id not in self._searches and self._may_load() and self._limit(request, 0):
+            self._search(request, time.monotonic())
+
     def matched(self, request: Any, computed_tokens: int) -> int | None:
         """How many tokens behind those that the engine has can be loaded; None: not known yet, ask again."""
         tokens = self._block_tokens
         request_id = request.request_id
-        if not self._may_load() or computed_tokens % tokens:
-            self._drop(request_id)
-            return 0
         first = computed_tokens // tokens
-        limit = min(len(request.block_hashes), request.num_tokens // tokens)
-        # The last token is computed in any case: for it alone its block is not worth a load.
-        if first >= (request.num_tokens - 1) // tokens or limit - first < self._settings.load_blocks_min:
+        if not self._may_load() or computed_tokens % tokens or not self._limit(request, first):
             self._drop(request_id)
             return 0
+        self._polled.poll()
         now_s = time.monotonic()
         search = self._searches.get(request_id)
-        if search is not None and (search.first != first or self._is_stale(search, now_s)):
+        if search is None or self._is_stale(search, first, now_s):
             self._drop(request_id)
-            search = None
-        if search is None:
-            search = _Search(first, list(request.block_hashes[first:limit]), now_s)
-            self._searches[request_id] = search
-            self.observed["lookups"] += 1
-            self._look_up(search)
-            self._polled.wait(search.lookups[-1], self._settings.lookup_wait_s)
-        else:
-            self._polled.poll()
-        run = self._advance(search, now_s)
+            search = self._search(request, now_s)
+        run = self._advance(search, first, now_s)
+        if run is None and not search.is_waited_for:
+            # A moment is cheaper than another step.
+            search.is_waited_for = True
+            for call in search.lookups:
+                self._polled.wait(call, self._settings.lookup_wait_s)
+            run = self._advance(search, first, now_s)
         if run is None:
             self.observed["lookups_again"] += 1
             return None
@@ -123,12 +121,28 @@ class Scheduler:
             and time.monotonic() >= self._paused_until_s
         )
 
-    def _is_stale(self, search: _Search, now_s: float) -> bool:
-        if search.run is None:
-            return False
-        if search.run == 0:
-            return now_s - search.answered_s > _ANSWER_FRESH_S
-        return search.expires_ns < time.monotonic_ns() + int(_HOLD_SPARE_S * 1e9)
+    def _limit(self, request: Any, first: int) -> int:
+        """How many blocks of a request may be looked for when the engine has the first ones; 0: none that is worth it."""
+        tokens = self._block_tokens
+        limit = min(len(request.block_hashes), int(request.num_tokens) // tokens)
+        # The last token is computed in any case: for it alone its block is not worth a load.
+        if first >= (request.num_tokens - 1) // tokens or limit - first < max(1, self._settings.load_blocks_min):
+            return 0
+        return limit
+
+    def _is_stale(self, search: _Search, first: int, now_s: float) -> bool:
+        if search.run:
+            soon_ns = time.monotonic_ns() + int(_HOLD_SPARE_S * 1e9)
+            return search.first != first or search.expires_ns < soon_ns
+        # Others may have stored blocks since; what was found is held or is not.
+        return search.found is not None and search.found <= first and now_s - search.begun_s > _ANSWER_FRESH_S
+
+    def _search(self, request: Any, now_s: float) -> _Search:
+        search = _Search(list(request.block_hashes[: self._limit(request, 0)]), now_s)
+        self._searches[request.request_id] = search
+        self.observed["lookups"] += 1
+        self._look_up(search)
+        return search
 
     def _look_up(self, search: _Search) -> None:
         search.lookups = [
@@ -141,61 +155,74 @@ class Scheduler:
             for shard in self._shards
         ]
 
-    def _advance(self, search: _Search, now_s: float) -> int | None:
+    def _advance(self, search: _Search, first: int, now_s: float) -> int | None:
         """Goes on with a search as far as it can: the run that can be loaded, or None."""
-        if search.run is not None:
-            return search.run
-        if not search.holds:
-            if not all(call.done for call in search.lookups):
-                return None
-            found = [call.outcome for call in search.lookups]
-            self.observed["lookup_us"] += int((time.monotonic() - search.begun_s) * 1e6)
-            run = min(one.run for one in found)
-            if run == 0:
-                return self._nothing(search, found, now_s)
-            estimated_s = max(one.estimated_load_s for one in found)
-            if run < self._settings.load_blocks_min or estimated_s > self._settings.load_s_max:
-                return self._answer(search, 0, now_s)
-            search.keys = search.keys[:run]
-            self._hold(search)
-            self._polled.wait(search.holds[-1], self._settings.lookup_wait_s)
-        if not all(call.done for call in search.holds):
+        if search.found is None and not self._take_lookups(search, now_s):
             return None
-        held = [call.outcome for call in search.holds]
-        # All ranks' parts of a block, or none of it.
-        run = min(one.run for one in held)
-        if run == 0:
-            self._judge([one.statuses[0] for one in held if one.statuses])
-        search.expires_ns = min((one.expires_ns for one in held if one.expires_ns), default=0)
-        return self._answer(search, run, now_s)
+        assert search.found is not None
+        if search.found - first < max(1, self._settings.load_blocks_min):
+            self._let_go(search)
+            return 0
+        if search.run is None:
+            if not search.holds:
+                self._hold(search, first)
+                for call in search.holds:
+                    self._polled.wait(call, self._settings.lookup_wait_s)
+            if not all(call.done for call in search.holds):
+                return None
+            held = [call.outcome for call in search.holds]
+            # All ranks' parts of a block, or none of it.
+            search.run = min(one.run for one in held)
+            search.expires_ns = min((one.expires_ns for one in held if one.expires_ns), default=0)
+            if search.run == 0:
+                self._judge([one.statuses[0] for one in held if one.statuses])
+                search.found = 0
+                self._let_go(search)
+        return search.run
 
-    def _hold(self, search: _Search) -> None:
-        timeout_s = self._settings.load_timeout_s
+    def _take_lookups(self, search: _Search, now_s: float) -> bool:
+        """Whether all ranks' answers are there, and say something."""
+        if not all(call.done for call in search.lookups):
+            return False
+        answers = [call.outcome for call in search.lookups]
+        run = min(one.run for one in answers)
+        if run == 0 and self._ask_again(search, answers, now_s):
+            return False
+        self.observed["lookup_us"] += int((time.monotonic() - search.begun_s) * 1e6)
+        if max(one.estimated_load_s for one in answers) > self._settings.load_s_max:
+            run = 0
+        search.found = run
+        return True
+
+    def _ask_again(self, search: _Search, answers: list[Lookup], now_s: float) -> bool:
+        """Whether nothing was found that may yet be found: then it was asked for again."""
+        firsts = [one.blocks[0] for one in answers if one.blocks]
+        statuses = [status for status, _ in firsts]
+        # The daemon was started again, maybe; or it asks the object store, and will know.
+        lost = Status.UNAVAILABLE in statuses and self._polled.may_connect()
+        asked_for = Status.MISS not in statuses and (Status.PENDING, Tier.OBJECT) in firsts
+        if (lost or asked_for) and now_s - search.begun_s < self._settings.lookup_s_max:
+            self._look_up(search)
+            return True
+        self._judge(statuses)
+        return False
+
+    def _hold(self, search: _Search, first: int) -> None:
+        assert search.found is not None
+        search.first = first
+        keys = search.keys[first : search.found]
+        parent = search.keys[first - 1] if first else None
         search.holds = [
             self._polled.start(
                 shard,
-                lambda context: hold_operation(context, search.keys, 0),
+                lambda context: hold_operation(context, keys, 0),
                 Hold(0, [Status.UNAVAILABLE], None, 0),
-                timeout_s,
+                self._settings.load_timeout_s,
+                parent=parent,
+                depth=first,
             )
             for shard in self._shards
         ]
-
-    def _nothing(self, search: _Search, found: list[Lookup], now_s: float) -> int | None:
-        firsts = [one.blocks[0] for one in found if one.blocks]
-        lost = any(status is Status.UNAVAILABLE for status, _ in firsts)
-        if lost and self._polled.may_connect() and now_s - search.begun_s < self._settings.lookup_s_max:
-            # The daemon was started again, maybe.
-            self._look_up(search)
-            return None
-        asked_for = any(status is Status.PENDING and tier is Tier.OBJECT for status, tier in firsts)
-        missing = any(status is Status.MISS for status, _ in firsts)
-        if asked_for and not missing and now_s - search.begun_s < self._settings.lookup_s_max:
-            # The daemon asks the object store, and will know.
-            self._look_up(search)
-            return None
-        self._judge([status for status, _ in firsts])
-        return self._answer(search, 0, now_s)
 
     def _judge(self, statuses: list[Status]) -> None:
         """What an answer says about the daemon, beside the blocks."""
@@ -206,20 +233,14 @@ class Scheduler:
             self._refused = True
             _log.error("%s The engine goes on without kvtier.", mismatch_text("the daemon knows this namespace otherwise"))
 
-    def _answer(self, search: _Search, run: int, now_s: float) -> int:
-        search.run = run
-        search.answered_s = now_s
-        if run == 0:
-            self._let_go(search)
-        return run
-
     def _drop(self, request_id: str) -> None:
         search = self._searches.pop(request_id, None)
         if search is not None:
             self._let_go(search)
 
     def _let_go(self, search: _Search) -> None:
-        for call in search.calls:
+        calls: list[Call[Any]] = [*search.lookups, *search.holds]
+        for call in calls:
             if not call.done:
                 self._polled.cancel(call)
         _release([call.outcome for call in search.holds])
@@ -236,11 +257,11 @@ class Scheduler:
             if search is not None:
                 self._let_go(search)
             return
-        if search is None or search.run is None:
+        if search is None or not search.run:
             raise RuntimeError(f"request {request_id}: {external_tokens} tokens to load, of which nothing is known")
         count = -(-external_tokens // self._block_tokens)
-        keys = search.keys[:count]
         first = search.first
+        keys = search.keys[first : first + count]
         self._loads.append(Transfer(request_id, list(keys), list(block_ids[first : first + count]), first))
         self._loading[request_id] = [call.outcome for call in search.holds]
         self.observed["hit_blocks"] += count
@@ -254,6 +275,8 @@ class Scheduler:
     def plan(self, output: Any) -> Plan:
         """What the workers do in the step that was just scheduled."""
         self._go_on_clearing()
+        if self._searches:
+            self._polled.poll()
         plan = Plan(loads=self._loads, idle=output.total_num_scheduled_tokens == 0)
         self._loads = []
         tokens = self._block_tokens
