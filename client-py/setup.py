@@ -4,7 +4,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-PARTS = ("module", "session", "calls", "request", "ring", "results", "slab", "copy", "crc32c")
+PARTS = ("module", "session", "calls", "request", "ring", "results", "slab", "copy", "tensors", "crc32c")
 SOURCES = Path("src/kvtier")
 
 setup(
@@ -12,7 +12,7 @@ setup(
         Extension(
             "kvtier._core",
             sources=[str(SOURCES / f"_{part}.c") for part in PARTS],
-            depends=[str(SOURCES / f"_{header}.h") for header in ("core", "crc32c", "protocol")],
+            depends=[str(SOURCES / f"_{header}.h") for header in ("core", "crc32c", "protocol", "tensors")],
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
             extra_compile_args=["-std=gnu11", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden"],
             py_limited_api=True,

@@ -159,7 +159,14 @@ class Link:
 class Connection:
     """Opens links to the daemon behind one socket path, one at a time, and remembers why there is none."""
 
-    def __init__(self, socket_path: str | os.PathLike[str] | None, name: str, reconnect: bool, ring_bytes: int) -> None:
+    def __init__(
+        self,
+        socket_path: str | os.PathLike[str] | None,
+        name: str,
+        reconnect: bool,
+        ring_bytes: int,
+        log_level: int = logging.WARNING,
+    ) -> None:
         self.socket_path = default_socket_path() if socket_path is None else os.fsdecode(socket_path)
         if not self.socket_path or "\0" in self.socket_path:
             raise InvalidArgument(
@@ -170,6 +177,7 @@ class Connection:
         self.reason = "not connected yet"
         self._reconnect = reconnect
         self._ring_bytes = ring_bytes
+        self._log_level = log_level
         self._link: Link | None = None
         self._lock = threading.Lock()
         self._closed = False
@@ -211,7 +219,11 @@ class Connection:
         """Logs why there is no link, once until there was one again: the calls answer with a status alone."""
         if not self._warned and self.reason == str(error):
             self._warned = True
-            _log.warning("%s; calls answer UNAVAILABLE until a daemon does", error)
+            _log.log(self._log_level, "%s; calls answer UNAVAILABLE until a daemon does", error)
+
+    def open_within(self, timeout_s: float) -> Link:
+        """As `open`."""
+        return self.open(monotonic_ns() + int(timeout_s * 1e9))
 
     def open(self, deadline_ns: int) -> Link:
         """The live link, or a new one at once.
@@ -249,7 +261,7 @@ class Connection:
                 self._link = None
                 self.reason = f"the session with {self.socket_path} ended: {link.session.end_text}"
                 if not self._closed:
-                    _log.warning("%s (%s)", self.reason, link.session.end_status.name)
+                    _log.log(self._log_level, "%s (%s)", self.reason, link.session.end_status.name)
         link.close()
 
     def close(self) -> None:

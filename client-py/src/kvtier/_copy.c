@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "_crc32c.h"
+#include "_tensors.h"
 
 typedef struct {
   uint8_t *destination;
@@ -14,10 +15,12 @@ typedef struct {
   uint16_t status;
 } Copy;
 
-/* The blocks of one completion and the caller's memory for them: one buffer for all, or one for each. */
+/* The blocks of one completion and the caller's memory for them: one buffer for all, one for each, or tensors. */
 typedef struct {
   Copy *copies;
   Py_ssize_t count;
+  Py_ssize_t first;
+  const Tensors *tensors;
   Py_buffer *buffers;
   Py_ssize_t buffer_count;
 } Batch;
@@ -78,6 +81,20 @@ static uint8_t *caller_memory(
   return (uint8_t *)whole->buf + (uint64_t)index * block_bytes;
 }
 
+static int check_tensors(const Batch *batch, uint64_t block_bytes, int into_slab) {
+  const Tensors *tensors = batch->tensors;
+  if (tensors->block_bytes != block_bytes || batch->first + batch->count > tensors->count) {
+    PyErr_Format(invalid_argument, "%zd blocks of %llu bytes in tensors, expected %zd of %llu", tensors->count,
+        (unsigned long long)tensors->block_bytes, batch->first + batch->count, (unsigned long long)block_bytes);
+    return -1;
+  }
+  if (into_slab && !tensors->is_whole) {
+    PyErr_SetString(invalid_argument, "a part of the tensors: a block is put whole");
+    return -1;
+  }
+  return 0;
+}
+
 /* Checks each granted block against its slab and pairs it with the caller's memory. */
 static int batch_prepare(Batch *batch, PyObject *slabs, PyObject *body, Py_ssize_t first, PyObject *memory,
     uint64_t block_bytes, int into_slab) {
@@ -89,6 +106,13 @@ static int batch_prepare(Batch *batch, PyObject *slabs, PyObject *body, Py_ssize
   if (block_bytes == 0 || block_bytes > UINT32_MAX || first < 0) {
     PyErr_SetString(invalid_argument, "a block has 1 byte to 4 GiB");
     return -1;
+  }
+  batch->first = first;
+  if (Py_TYPE(memory) == tensors_type) {
+    batch->tensors = (const Tensors *)memory;
+    if (check_tensors(batch, block_bytes, into_slab) < 0) {
+      return -1;
+    }
   }
   batch->copies = calloc((size_t)batch->count + 1, sizeof *batch->copies);
   batch->buffers = calloc((size_t)batch->count + 1, sizeof *batch->buffers);
@@ -131,9 +155,12 @@ static int batch_prepare(Batch *batch, PyObject *slabs, PyObject *body, Py_ssize
           (unsigned long long)block_bytes);
       return -1;
     }
-    uint8_t *ours = caller_memory(batch, memory, first + i, block_bytes, into_slab ? PyBUF_SIMPLE : PyBUF_WRITABLE);
-    if (ours == NULL) {
-      return -1;
+    uint8_t *ours = NULL;
+    if (batch->tensors == NULL) {
+      ours = caller_memory(batch, memory, first + i, block_bytes, into_slab ? PyBUF_SIMPLE : PyBUF_WRITABLE);
+      if (ours == NULL) {
+        return -1;
+      }
     }
     Py_INCREF(last);
     copy->slab = last;
@@ -178,7 +205,11 @@ PyObject *core_gather(PyObject *module, PyObject *arguments) {
         continue;
       }
       int matches = 1;
-      if (copy->verify || verify_all) {
+      int verify = copy->verify || verify_all;
+      if (batch.tensors != NULL) {
+        const uint32_t *expected = verify ? &copy->crc32c : NULL;
+        matches = tensors_from_slot(batch.tensors, batch.first + i, copy->source, expected);
+      } else if (verify) {
         matches = kvtier_copy_crc32c(0, copy->destination, copy->source, block_bytes) == copy->crc32c;
       } else {
         kvtier_copy(copy->destination, copy->source, block_bytes);
@@ -215,13 +246,19 @@ static size_t copy_in(Batch *batch, uint64_t block_bytes, Session *announced) {
     size_t first = 0;
     copy->crc32c = 0;
     if (announced != NULL && left > ANNOUNCE_BYTES && left - block_bytes <= ANNOUNCE_BYTES) {
-      first = left - ANNOUNCE_BYTES;
-      copy->crc32c = kvtier_copy_crc32c(0, copy->destination, copy->source, first);
+      if (batch->tensors == NULL) {
+        first = left - ANNOUNCE_BYTES;
+        copy->crc32c = kvtier_copy_crc32c(0, copy->destination, copy->source, first);
+      }
       if (!announced->ended && load32(announced->fork_marker) == 1) {
         ring_bell(announced);
       }
     }
-    copy->crc32c = kvtier_copy_crc32c(copy->crc32c, copy->destination + first, copy->source + first, block_bytes - first);
+    if (batch->tensors != NULL) {
+      copy->crc32c = tensors_into_slot(batch->tensors, batch->first + i, copy->destination);
+    } else {
+      copy->crc32c = kvtier_copy_crc32c(copy->crc32c, copy->destination + first, copy->source + first, block_bytes - first);
+    }
     left -= block_bytes;
   }
   return written;

@@ -24,6 +24,12 @@ class Slab(_Buffer):
     def __len__(self) -> int: ...
 
 @final
+class Tensors:
+    """Blocks scattered over tensors: what gather and scatter take in place of buffers."""
+
+    def __init__(self, planes: bytes, block_ids: object, block_bytes: int) -> None: ...
+
+@final
 class Session:
     def __init__(self, memory_fd: int, doorbell_fd: int, daemon_fd: int, socket_fd: int) -> None: ...
     @property

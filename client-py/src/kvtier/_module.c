@@ -2,6 +2,7 @@
 #include "_core.h"
 
 #include "_crc32c.h"
+#include "_tensors.h"
 
 PyObject *session_error;
 PyObject *invalid_argument;
@@ -9,6 +10,7 @@ PyObject *statuses[KVTIER_STATUS_COUNT];
 PyObject *tiers[KVTIER_TIER_COUNT];
 PyTypeObject *session_type;
 PyTypeObject *slab_type;
+PyTypeObject *tensors_type;
 static const char *crc32c_name;
 
 static PyObject *core_monotonic_ns(PyObject *module, PyObject *ignored) {
@@ -96,9 +98,11 @@ PyMODINIT_FUNC PyInit__core(void) {
   }
   session_type = (PyTypeObject *)PyType_FromSpec(&session_spec);
   slab_type = (PyTypeObject *)PyType_FromSpec(&slab_spec);
-  if (session_type == NULL || slab_type == NULL
+  tensors_type = (PyTypeObject *)PyType_FromSpec(&tensors_spec);
+  if (session_type == NULL || slab_type == NULL || tensors_type == NULL
       || PyModule_AddObjectRef(module, "Session", (PyObject *)session_type) < 0
       || PyModule_AddObjectRef(module, "Slab", (PyObject *)slab_type) < 0
+      || PyModule_AddObjectRef(module, "Tensors", (PyObject *)tensors_type) < 0
       || PyModule_AddStringConstant(module, "CRC32C", crc32c_name) < 0) {
     Py_DECREF(module);
     return NULL;

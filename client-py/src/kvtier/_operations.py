@@ -152,6 +152,12 @@ def plain_request(verb: int, namespace: int = 0, deadline_ns: int = 0, argument:
     return (verb, 0, 1, deadline_ns, namespace, 0, 0, argument, text, 0, len(text), None)
 
 
+def cancel_request(ticket: int) -> Request:
+    """CANCEL of what was submitted under this ticket; nobody hears of its outcome."""
+    request = plain_request(Verb.CANCEL, argument=ticket)
+    return request[:1] + (protocol.REQUEST_FLAG_SILENT,) + request[2:]
+
+
 def spans(count: int, most: int) -> list[tuple[int, int]]:
     """`count` things in order, at most `most` at a time, as (start, count)."""
     return [(start, min(most, count - start)) for start in range(0, count, most)]
@@ -456,6 +462,47 @@ def acquire(context: Context, keys: Sequence[bytes], flags: int, lease_ns: int) 
     finally:
         for ids in held:
             session.give_back(Verb.ACQUIRE, ids)
+
+
+class Hold(NamedTuple):
+    """Leases that keep blocks in host memory, for somebody else to read them there."""
+
+    run: int
+    """how many blocks from the first are held"""
+    statuses: list[Status]
+    leases: Held | None
+    expires_ns: int
+    """when the leases end, CLOCK_MONOTONIC; 0: there are none"""
+
+
+def hold(context: Context, keys: Sequence[bytes], lease_ns: int) -> Operation[Hold]:
+    """As `acquire` for the leading run, but maps nothing."""
+    namespace, status = yield from _namespace_id(context)
+    if status is not _OK:
+        return Hold(0, [status] * len(keys), None, 0)
+    statuses: list[Status] = []
+    held = Held(context.link.session, [], set())
+    expires_ns = 0
+    try:
+        for start, count in spans(len(keys), protocol.KEYS_MAX):
+            flags = protocol.REQUEST_FLAG_LEADING_RUN
+            completion = yield context.request(Verb.ACQUIRE, namespace, keys, start, count, flags, lease_ns)
+            completion = _checked(context.link, completion, count, protocol.COMPLETION_LONG_RESULT_BYTES)
+            if completion[0] is not _OK:
+                statuses.append(completion[0])
+                break
+            statuses += _core.long_statuses(completion[3])
+            ids = _core.granted_ids(completion[3])
+            if ids:
+                held.ids.append(ids)
+                expires_ns = min(expires_ns or completion[2], completion[2])
+            if completion[1] < count:
+                break
+        answer = Hold(leading_run(statuses), statuses, held if held.ids else None, expires_ns)
+        held = Held(context.link.session, [], set())
+        return answer
+    finally:
+        held.release()
 
 
 class Reserved(NamedTuple):

@@ -186,7 +186,7 @@ class Client:
                 poller.forget(ticket)
             return completion
         except asyncio.CancelledError:
-            link.session.submit(_cancel_request(ticket), 0)
+            link.session.submit(operations.cancel_request(ticket), 0)
             poller.forget(ticket)
             raise
         finally:
@@ -421,11 +421,6 @@ class _Poller(threading.Thread):
 def _set_result(future: "asyncio.Future[Completion]", completion: Completion) -> None:
     if not future.done():
         future.set_result(completion)
-
-
-def _cancel_request(ticket: int) -> Request:
-    request = operations.plain_request(Verb.CANCEL, argument=ticket)
-    return request[:1] + (protocol.REQUEST_FLAG_SILENT,) + request[2:]
 
 
 async def _in_executor(function: Callable[[], object]) -> object:

@@ -1,6 +1,7 @@
 """The blocking client. Many threads may share one: each waits for its own answers only."""
 
 import json
+import logging
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Self, TypeVar, Unpack
@@ -32,6 +33,7 @@ class Client:
         timeout: float = 1.0,
         reconnect: bool = True,
         ring_bytes: int = protocol.RING_BYTES_DEFAULT,
+        log_level: int = logging.WARNING,
     ) -> None:
         """Connects when a daemon is there.
 
@@ -41,12 +43,13 @@ class Client:
             timeout: seconds that an operation may take when it is not told otherwise.
             reconnect: whether to connect again after the session ended.
             ring_bytes: the size of each ring, a power of two.
+            log_level: at which it logs, once, that there is no daemon or that a session ended.
 
         Raises:
             VersionMismatch: the daemon speaks another major version of the protocol.
         """
         self._timeout_s = timeout
-        self._connection = Connection(socket_path, name, reconnect, ring_bytes)
+        self._connection = Connection(socket_path, name, reconnect, ring_bytes, log_level)
         try:
             self._connection.open(self._answer_by(None))
         except VersionMismatch:
@@ -158,6 +161,11 @@ class Namespace:
     def block_bytes(self) -> int:
         """The bytes of one block."""
         return self._properties.block_bytes
+
+    @property
+    def timeout_s(self) -> float:
+        """How long an operation may take that is not told otherwise."""
+        return self._client._timeout_s
 
     def lookup(self, keys: Iterable[bytes], **options: Unpack[Options]) -> Lookup:
         """Which blocks are here, and how many from the first. Changes nothing."""

@@ -1,0 +1,270 @@
+"""Blocks of an 8B Llama between an engine's tensors in memory and kvtier, beside LMCache, in turns.
+
+Started by scripts/bench engine-cpu, in a Python with torch. A request has 2,048 tokens: 128 blocks of 2 MiB, of 32 layers.
+"""
+
+import argparse
+import ctypes
+import hashlib
+import json
+import os
+import re
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from kvtier import Client, Status
+from kvtier import torch as kvtier_torch
+from kvtier._connection import namespace_properties
+from kvtier._polled import Polled
+from kvtier.vllm._scheduler import Scheduler
+from kvtier.vllm._settings import Settings
+from kvtier.vllm._steps import Plan, Transfer
+from kvtier.vllm._worker import Worker
+
+LAYERS = 32
+SHAPE = (2, 1024, 16, 8, 128)
+BLOCK_TOKENS = 16
+BLOCKS = 128
+TOKENS = BLOCKS * BLOCK_TOKENS
+BLOCK_BYTES = LAYERS * 2 * 16 * 8 * 128 * 2
+REQUESTS = 3
+
+
+class Kvtier:
+    """The connector's two sides over real tensors."""
+
+    def __init__(self, socket_path: Path) -> None:
+        self.tensors = [torch.empty(SHAPE, dtype=torch.bfloat16).uniform_() for _ in range(LAYERS)]
+        self.client = Client(socket_path, name="bench", timeout=10)
+        namespace = self.client.namespace("bench", block_bytes=BLOCK_BYTES)
+        self.namespace = namespace
+        region = kvtier_torch.register(namespace, self.tensors, block_axes=1)
+        settings = Settings(lookup_wait_s=1.0)
+        self.worker = Worker(region, settings, True, lambda: None)
+        polled = Polled(str(socket_path), "bench scheduler", 1 << 20)
+        polled.connection.open_within(2)
+        self.scheduler = Scheduler(polled, [namespace_properties("bench", BLOCK_BYTES, {})], 1, settings, BLOCK_TOKENS)
+        self._numbers = 0
+
+    def request(self) -> Any:
+        self._numbers += 1
+        keys = [hashlib.sha256(f"{self._numbers}/{i}".encode()).digest() for i in range(BLOCKS)]
+        first = 128 * (self._numbers % 8)
+        return SimpleNamespace(
+            request_id=f"r{self._numbers}", block_hashes=keys, num_tokens=TOKENS, block_ids=list(range(first, first + BLOCKS))
+        )
+
+    def store(self, request: Any) -> float:
+        plan = Plan(stores=[Transfer(request.request_id, request.block_hashes, request.block_ids, 0)])
+        begun = time.perf_counter()
+        self.worker.start_stores(plan)
+        while not self.worker.take_stores_ended():
+            self.worker.finished(True)
+            time.sleep(0.0002)
+        taken = time.perf_counter() - begun
+        if self.worker.observed["stored_blocks"] != BLOCKS:
+            raise SystemExit(f"stored {dict(self.worker.observed)}; expected {BLOCKS} blocks")
+        self.worker.observed.clear()
+        return taken
+
+    def retrieve(self, request: Any) -> float:
+        kept = [tensor[:, request.block_ids].clone() for tensor in self.tensors]
+        for tensor in self.tensors:
+            tensor[:, request.block_ids] = 0
+        plan = Plan(loads=[Transfer(request.request_id, request.block_hashes, request.block_ids, 0)])
+        begun = time.perf_counter()
+        self.worker.start_loads(plan)
+        while not self.worker.finished(True):
+            pass
+        taken = time.perf_counter() - begun
+        if not all(torch.equal(tensor[:, request.block_ids], old) for tensor, old in zip(self.tensors, kept, strict=True)):
+            raise SystemExit("wrong bytes")
+        return taken
+
+    def lookup(self, request: Any) -> float:
+        """As the engine's scheduler asks: found and held."""
+        begun = time.perf_counter()
+        while (found := self.scheduler.matched(request, 0)) is None:
+            pass
+        taken = time.perf_counter() - begun
+        if found != TOKENS:
+            raise SystemExit(f"found {found} tokens of {TOKENS}")
+        self.scheduler.finished(request.request_id)
+        return taken
+
+    def round(self) -> dict[str, float]:
+        made = [self.request() for _ in range(REQUESTS)]
+        stored = [self.store(one) for one in made]
+        looked_up = [self.lookup(one) for one in made for _ in range(5)]
+        retrieved = [self.retrieve(one) for one in made]
+        for one in made:
+            if set(self.namespace.delete(one.block_hashes)) != {Status.OK}:
+                raise SystemExit("a block is gone")
+        return {
+            "store": statistics.median(stored), "retrieve": statistics.median(retrieved), "lookup": statistics.median(looked_up),
+        }  # fmt: skip
+
+
+def copy_seconds() -> float:
+    """As many bytes from one piece of memory to another."""
+    begun = time.perf_counter()
+    ctypes.memmove(_copied_to, _copied_from, len(_copied_from))
+    return time.perf_counter() - begun
+
+
+_copied_from = (ctypes.c_char * (BLOCKS * BLOCK_BYTES))()
+_copied_to = (ctypes.c_char * (BLOCKS * BLOCK_BYTES))()
+
+
+class LMCache:
+    def __init__(self, command: str, folder: Path) -> None:
+        self.command = command
+        self.folder = folder
+        self.port, self.http = _free_port(), _free_port()
+        self.log = folder / "lmcache.log"
+        arguments = [
+            command, "server", "--l1-size-gb", "3", "--supported-transfer-mode", "auto", "--shm-name", f"lmcache-bench-{os.getpid()}",
+            "--no-l1-use-lazy", "--eviction-policy", "LRU", "--host", "127.0.0.1", "--port", str(self.port), "--http-port", str(self.http),
+        ]  # fmt: skip
+        with open(self.log, "w") as log:
+            self.server = subprocess.Popen(arguments, stdout=log, stderr=subprocess.STDOUT, env=_quiet())
+        deadline = time.monotonic() + 120
+        while "Application startup complete" not in self.log.read_text(errors="replace"):
+            if self.server.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"LMCache's server did not start:\n{self.log.read_text(errors='replace')[-2000:]}")
+            time.sleep(0.2)
+        self._start = 0
+
+    def round(self) -> dict[str, float]:
+        out = self.folder / f"lmcache-{self._start}.json"
+        arguments = [
+            self.command, "bench", "server", "--mode", "cpu", "--transfer-mode", "lmcache_driven", "--rpc-url", f"tcp://127.0.0.1:{self.port}",
+            "--url", f"http://127.0.0.1:{self.http}", "--num-tokens", str(TOKENS), "--kvcache-shape-spec", "(2,1024,16,8,128):bfloat16:32",
+            "--start", str(self._start), "--end", str(self._start + REQUESTS), "--interval", "0.05", "--format", "json", "--output", str(out),
+        ]  # fmt: skip
+        ran = subprocess.run(arguments, capture_output=True, text=True, env=_quiet(), timeout=300)
+        self._start += REQUESTS
+        if not out.exists():
+            raise SystemExit(f"LMCache's bench failed: {ran.stdout[-3000:]} {ran.stderr[-2000:]}")
+        return figures_of(json.loads(out.read_text()), ran.stdout + ran.stderr)
+
+    def close(self) -> None:
+        self.server.terminate()
+        self.server.wait(30)
+
+
+def figures_of(report: Any, text: str) -> dict[str, float]:
+    """Seconds by operation, out of LMCache's report."""
+    flat: dict[str, float] = {}
+
+    def walk(value: Any, path: str) -> None:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                walk(inner, f"{path}/{key}".lower())
+        elif isinstance(value, list):
+            for index, inner in enumerate(value):
+                walk(inner, f"{path}/{index}")
+        elif isinstance(value, (int, float)):
+            flat[path] = float(value)
+
+    walk(report, "")
+    found = {}
+    for what in ("store", "retrieve", "lookup"):
+        named = [key for key in flat if re.search(what, key) and re.search(r"p50|median", key)] or [
+            key for key in flat if re.search(what, key) and re.search(r"mean|avg", key)
+        ]
+        if not named:
+            raise SystemExit(f"no {what} in LMCache's report: {json.dumps(report)[:2000]} {text[-2000:]}")
+        found[what] = flat[named[0]] / 1e3
+    return found
+
+
+def _quiet() -> dict[str, str]:
+    return os.environ | {"LMCACHE_TRACK_USAGE": "false", "LMCACHE_DISABLE_BANNER": "1", "LMCACHE_LOG_LEVEL": "INFO"}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def start_daemon(root: Path, folder: Path) -> tuple[subprocess.Popen, Path]:
+    path = folder / "kvtier.sock"
+    settings = {"host.bytes": "2GiB", "host.keep": "0", "ssd.bytes": "0", "grpc.enabled": "false"}
+    command = [str(root / "scripts" / "kvtierd"), "--socket", str(path)]
+    for name, value in settings.items():
+        command += ["--set", f"{name}={value}"]
+    with open(folder / "daemon.log", "w") as log:
+        daemon = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    assert daemon.stdout is not None
+    for line in daemon.stdout:
+        if line.startswith("kvtierd ready"):
+            return daemon, path
+    raise SystemExit(f"the daemon did not start: {(folder / 'daemon.log').read_text()[-2000:]}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="scripts/bench engine-cpu")
+    parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("--lmcache", default="", help="LMCache's command; empty: without it")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--quick", action="store_true")
+    arguments = parser.parse_args()
+    rounds = 2 if arguments.quick else 7
+    ours: list[dict[str, float]] = []
+    theirs: list[dict[str, float]] = []
+    copies: list[float] = []
+    with tempfile.TemporaryDirectory(prefix="kvtier-") as name:
+        folder = Path(name)
+        daemon, path = start_daemon(arguments.root, folder)
+        peer = None
+        try:
+            kvtier = Kvtier(path)
+            kvtier.round()
+            copy_seconds()
+            if arguments.lmcache:
+                peer = LMCache(arguments.lmcache, folder)
+            for _ in range(rounds):
+                ours.append(kvtier.round())
+                copies.append(copy_seconds())
+                if peer is not None:
+                    theirs.append(peer.round())
+        finally:
+            if peer is not None:
+                peer.close()
+            daemon.terminate()
+            daemon.wait(20)
+    rows = []
+    copy = statistics.median(copies)
+    for what in ("store", "retrieve", "lookup"):
+        value = statistics.median(one[what] for one in ours)
+        limit = statistics.median(one[what] for one in theirs) if theirs else None
+        rows.append(_row(f"engine_cpu_{what}_ms", value, "LMCache, the same blocks" if theirs else "LMCache was not asked", limit))
+        if what != "lookup":
+            rows.append(_row(f"engine_cpu_{what}_against_memcpy_ms", value, "memcpy of as many bytes", copy))
+    for row in rows:
+        limit = "" if row["limit"] is None else f"{row['limit']:10.3f}  {row['ratio']:.3f} of {row['limit_name']}"
+        print(f"{row['name']:38} {row['value']:10.3f} ms {limit}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def _row(name: str, seconds: float, limit_name: str, limit: float | None) -> dict[str, Any]:
+    return {
+        "name": name, "value": 1e3 * seconds, "unit": "ms", "limit_name": limit_name,
+        "limit": None if limit is None else 1e3 * limit, "ratio": None if limit is None else seconds / limit,
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())

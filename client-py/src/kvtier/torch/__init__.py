@@ -1,0 +1,152 @@
+"""Blocks between an engine's tensors and kvtier: registered once, then copied both ways without another copy between.
+
+torch itself is needed by who has tensors, and not by this package.
+"""
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Self
+
+from kvtier._errors import InvalidArgument, KvtierError
+from kvtier._protocol import Status
+from kvtier.client import Namespace
+from kvtier.torch import _layout
+
+__all__ = ["Copying", "Region", "register"]
+
+
+class Copying(ABC):
+    """A put or a get under way. It ends by itself, at the latest at its deadline; nothing is to be collected."""
+
+    @abstractmethod
+    def done(self) -> bool:
+        """Whether it has ended: the tensors are no longer read or written. Never blocks."""
+
+    @abstractmethod
+    def wait(self, timeout: float | None = None) -> list[Status]:
+        """Waits for the end.
+
+        Args:
+            timeout: seconds; None: until the operation's own deadline.
+
+        Returns:
+            A status for each block, in order. A put: OK, or EXISTS or PENDING (another client's), or BUSY or
+            NOT_ADMITTED (no room). A get: OK, or the tensors' bytes of this block have no meaning. PENDING for every
+            block when it has not ended yet.
+        """
+
+    @abstractmethod
+    def layers_done(self) -> int:
+        """How many tensors, from the first that is copied, are complete for all blocks. Never blocks."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Asks it to end early. It may still touch the tensors until `done`."""
+
+
+class Region(ABC):
+    """An engine's tensors, registered. The tensors must not move or shrink until `close`."""
+
+    blocks: int
+    """how many blocks the tensors have room for"""
+    block_bytes: int
+    layers: int
+    """how many tensors there are"""
+
+    @abstractmethod
+    def put(
+        self,
+        keys: Sequence[bytes],
+        block_ids: Sequence[int],
+        *,
+        layers: range | None = None,
+        after: Any = None,
+        timeout: float | None = None,
+        parent: bytes | None = None,
+        depth: int = 0,
+    ) -> Copying:
+        """Copies blocks out of the tensors, to be kept under these keys.
+
+        Args:
+            keys: the blocks' keys, in prefix order.
+            block_ids: where each block lies, counted along the tensors' block axis.
+            layers: only these tensors; None: all.
+            after: a ``torch.cuda.Event`` that the copy waits for; None: the tensors hold the bytes already.
+            timeout: seconds; None: the client's own.
+            parent: the key before the first one, when there is one.
+            depth: the first key's place in its sequence, in blocks.
+
+        Raises:
+            InvalidArgument: an id or a layer is out of range, or there are not as many ids as keys.
+        """
+
+    @abstractmethod
+    def get(
+        self,
+        keys: Sequence[bytes],
+        block_ids: Sequence[int],
+        *,
+        layers: range | None = None,
+        after: Any = None,
+        timeout: float | None = None,
+    ) -> Copying:
+        """Copies blocks into the tensors. Arguments as of `put`; several blocks must not go to one place."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends what is under way and lets go of the tensors."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def register(
+    namespace: Namespace, tensors: Any, *, block_axes: int | Sequence[int] = 0, name: str = ""
+) -> Region:
+    """Registers the tensors that hold an engine's KV blocks.
+
+    A block's bytes are its cells in all tensors, in the order of the tensors; in each tensor in the order of their
+    addresses. Strides are thus part of what makes blocks exchangeable: put them into the namespace's properties.
+
+    Args:
+        namespace: where the blocks are kept; its block_bytes are those of a block in all tensors.
+        tensors: one tensor, or a list with one for each layer, all on one device.
+        block_axes: the axis that counts blocks, or one for each tensor.
+        name: shown in the daemon's statistics.
+
+    Raises:
+        InvalidArgument: the tensors do not fit the namespace or each other.
+        KvtierError: there is no way to copy from and to this device.
+    """
+    listed = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
+    if not listed:
+        raise InvalidArgument("no tensors; expected one, or one for each layer")
+    devices = {str(tensor.device) for tensor in listed}
+    if len(devices) != 1:
+        raise InvalidArgument(f"tensors on {', '.join(sorted(devices))}; expected one device")
+    planes = _layout.planes(listed, block_axes)
+    block_bytes = sum(plane.part_bytes for plane in planes)
+    if block_bytes != namespace.block_bytes:
+        raise InvalidArgument(
+            f"a block has {block_bytes} bytes in these tensors, and {namespace.block_bytes} in namespace "
+            f"{namespace.name!r}: do the block axes count blocks, and are all layers here?"
+        )
+    kind = listed[0].device.type
+    if kind == "cpu":
+        from kvtier.torch._cpu import CpuRegion
+
+        return CpuRegion(namespace, listed, planes, name)
+    if kind == "cuda":
+        try:
+            module = importlib.import_module("kvtier.torch._cuda")
+        except ModuleNotFoundError as error:
+            if error.name != "kvtier.torch._cuda":
+                raise
+            raise KvtierError("this build of kvtier can't copy from and to CUDA tensors") from None
+        region: Region = module.CudaRegion(namespace, listed, planes, name)
+        return region
+    raise KvtierError(f"tensors on {kind!r}; expected 'cpu' or 'cuda'")

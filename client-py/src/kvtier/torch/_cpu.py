@@ -1,0 +1,165 @@
+"""Tensors in this process's memory: copied to and from slots by the extension, on threads of their own."""
+
+import os
+import threading
+from array import array
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from typing import Any
+
+from kvtier import _core
+from kvtier._errors import InvalidArgument
+from kvtier._operations import instant_after, spans
+from kvtier._protocol import Status
+from kvtier.client import Namespace
+from kvtier.torch import Copying, Region
+from kvtier.torch._layout import Plane
+
+PART_BYTES_MIN = 64 << 20
+"""More than this is shared among threads."""
+
+_THREADS_MAX = 4
+
+
+class CpuCopying(Copying):
+    """Parts of a copy, each on a thread of the region's."""
+
+    def __init__(self, layers: int) -> None:
+        self.parts: list[tuple[int, Future[list[Status]]]] = []
+        """(blocks, outcome), in order"""
+        self._layers = layers
+        self._cancelled = threading.Event()
+
+    def begin(self, work: Callable[[], list[Status]], count: int) -> list[Status]:
+        """Carries out a part, unless it is too late."""
+        return [Status.CANCELLED] * count if self._cancelled.is_set() else work()
+
+    def done(self) -> bool:
+        return all(part.done() for _, part in self.parts)
+
+    def wait(self, timeout: float | None = None) -> list[Status]:
+        if wait_for([part for _, part in self.parts], timeout).not_done:
+            return [Status.PENDING] * sum(count for count, _ in self.parts)
+        return [
+            status
+            for count, part in self.parts
+            for status in ([Status.CANCELLED] * count if part.cancelled() else part.result())
+        ]
+
+    def layers_done(self) -> int:
+        return self._layers if self.done() else 0
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+        for _, part in self.parts:
+            part.cancel()
+
+
+class CpuRegion(Region):
+    """Tensors that this process can read and write by address."""
+
+    def __init__(self, namespace: Namespace, tensors: list[Any], planes: list[Plane], name: str) -> None:
+        self.blocks = planes[0].blocks
+        self.block_bytes = namespace.block_bytes
+        self.layers = len(planes)
+        self._namespace = namespace
+        self._tensors = tensors  # kept alive: the extension knows their addresses only
+        self._planes = [plane.packed() for plane in planes]
+        self._threads = max(1, min(_THREADS_MAX, len(os.sched_getaffinity(0))))
+        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix=f"kvtier-{name or 'copy'}")
+
+    def put(
+        self,
+        keys: Sequence[bytes],
+        block_ids: Sequence[int],
+        *,
+        layers: range | None = None,
+        after: Any = None,
+        timeout: float | None = None,
+        parent: bytes | None = None,
+        depth: int = 0,
+    ) -> Copying:
+        chosen = self._chosen(layers)
+        if len(chosen) != self.layers:
+            raise InvalidArgument(f"layers is {layers}; expected all {self.layers}: a block in memory is put whole")
+
+        def copy(start: int, count: int, memory: _core.Tensors, deadline_ns: int) -> list[Status]:
+            before = keys[start - 1] if start else parent
+            return self._namespace.put(
+                keys[start : start + count], memory, parent=before, depth=depth + start, deadline_ns=deadline_ns
+            )
+
+        return self._begin(copy, keys, block_ids, chosen, after, timeout)
+
+    def get(
+        self,
+        keys: Sequence[bytes],
+        block_ids: Sequence[int],
+        *,
+        layers: range | None = None,
+        after: Any = None,
+        timeout: float | None = None,
+    ) -> Copying:
+        def copy(start: int, count: int, memory: _core.Tensors, deadline_ns: int) -> list[Status]:
+            return self._namespace.get(keys[start : start + count], memory, deadline_ns=deadline_ns).statuses
+
+        return self._begin(copy, keys, block_ids, self._chosen(layers), after, timeout)
+
+    def put_group(self, keys: Sequence[bytes], block_ids: Sequence[int], group: int, timeout: float) -> CpuCopying:
+        """As `put`, in a KV-cache group; keys that stand in no order."""
+
+        def copy(start: int, count: int, memory: _core.Tensors, deadline_ns: int) -> list[Status]:
+            return self._namespace.put(keys[start : start + count], memory, group=group, deadline_ns=deadline_ns)
+
+        return self._begin(copy, keys, block_ids, range(self.layers), None, timeout)
+
+    def get_group(self, keys: Sequence[bytes], block_ids: Sequence[int], group: int, timeout: float) -> CpuCopying:
+        """As `get`, in a KV-cache group."""
+
+        def copy(start: int, count: int, memory: _core.Tensors, deadline_ns: int) -> list[Status]:
+            some = keys[start : start + count]
+            return self._namespace.get(some, memory, group=group, deadline_ns=deadline_ns).statuses
+
+        return self._begin(copy, keys, block_ids, range(self.layers), None, timeout)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._tensors = []
+
+    def _chosen(self, layers: range | None) -> range:
+        if layers is None:
+            return range(self.layers)
+        if layers.step != 1 or not 0 <= layers.start < layers.stop <= self.layers:
+            raise InvalidArgument(f"layers is {layers}; expected some of range({self.layers}), one after the other")
+        return layers
+
+    def _begin(
+        self,
+        copy: Callable[[int, int, _core.Tensors, int], list[Status]],
+        keys: Sequence[bytes],
+        block_ids: Sequence[int],
+        layers: range,
+        after: Any,
+        timeout: float | None,
+    ) -> CpuCopying:
+        if after is not None:
+            raise InvalidArgument("after is for tensors on a device; these are in memory")
+        if len(block_ids) != len(keys):
+            raise InvalidArgument(f"{len(block_ids)} block ids for {len(keys)} keys")
+        planes = b"".join(self._planes[layers.start : layers.stop])
+        deadline_ns = instant_after(self._namespace.timeout_s if timeout is None else timeout)
+        parts = max(1, min(self._threads, len(keys) * self.block_bytes // PART_BYTES_MIN))
+        copying = CpuCopying(len(layers))
+        for start, count in spans(len(keys), -(-len(keys) // parts) or 1):
+            memory = _core.Tensors(planes, array("q", block_ids[start : start + count]), self.block_bytes)
+
+            def work(start: int = start, count: int = count, memory: _core.Tensors = memory) -> list[Status]:
+                statuses = copy(start, count, memory, deadline_ns)
+                if statuses.count(Status.UNAVAILABLE) == count:
+                    # The session may be that of a daemon which was started again since.
+                    statuses = copy(start, count, memory, deadline_ns)
+                return statuses
+
+            copying.parts.append((count, self._pool.submit(copying.begin, work, count)))
+        return copying

@@ -1,0 +1,106 @@
+"""Where the bytes of a block lie in an engine's tensors: shapes and strides made into runs. Knows no torch."""
+
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kvtier._errors import InvalidArgument
+
+AXES_MAX = 4
+
+_PLANE = struct.Struct("<6Q4Q4Q")
+
+
+class Plane(NamedTuple):
+    """One tensor. A block's cells in it are runs of bytes in the order of their addresses; the last axis moves fastest."""
+
+    address: int
+    """of block 0"""
+    blocks: int
+    block_stride: int
+    """bytes from a block to the next one"""
+    offset: int
+    """where this tensor's part begins in a block, bytes"""
+    run_bytes: int
+    axes: tuple[tuple[int, int], ...]
+    """(count, stride in bytes) of what lies around a run, outermost first"""
+
+    @property
+    def part_bytes(self) -> int:
+        """What a block has in this tensor."""
+        return self.run_bytes * math.prod(count for count, _ in self.axes)
+
+    def packed(self) -> bytes:
+        """As the extension reads it."""
+        spare = (0,) * (AXES_MAX - len(self.axes))
+        counts = tuple(count for count, _ in self.axes) + spare
+        strides = tuple(stride for _, stride in self.axes) + spare
+        return _PLANE.pack(
+            self.address, self.blocks, self.block_stride, self.offset, self.run_bytes, len(self.axes), *counts, *strides
+        )
+
+
+def planes(tensors: Sequence[Any], block_axes: int | Sequence[int]) -> list[Plane]:
+    """The planes of some tensors: anything with shape, stride(), element_size() and data_ptr().
+
+    Raises:
+        InvalidArgument: a tensor has no such axis, other blocks than the first one, or cells that share their memory.
+    """
+    axes = [block_axes] * len(tensors) if isinstance(block_axes, int) else list(block_axes)
+    if len(axes) != len(tensors):
+        raise InvalidArgument(f"{len(axes)} block axes for {len(tensors)} tensors; expected one, or one for each")
+    made: list[Plane] = []
+    offset = 0
+    for index, (tensor, axis) in enumerate(zip(tensors, axes, strict=True)):
+        plane = _plane(tensor, axis, index, offset)
+        if made and plane.blocks != made[0].blocks:
+            raise InvalidArgument(f"tensor {index} has {plane.blocks} blocks along axis {axis}, tensor 0 {made[0].blocks}")
+        made.append(plane)
+        offset += plane.part_bytes
+    return made
+
+
+def _plane(tensor: Any, axis: int, index: int, offset: int) -> Plane:
+    shape = tuple(int(extent) for extent in tensor.shape)
+    item_bytes = int(tensor.element_size())
+    strides = tuple(int(stride) * item_bytes for stride in tensor.stride())
+    if not -len(shape) <= axis < len(shape):
+        raise InvalidArgument(f"tensor {index} of shape {shape} has no axis {axis} to count blocks along")
+    axis %= len(shape)
+    if not all(shape):
+        raise InvalidArgument(f"tensor {index} of shape {shape} is empty")
+    others = [(shape[i], strides[i]) for i in range(len(shape)) if i != axis and shape[i] > 1]
+    others.sort(key=lambda one: -one[1])
+    run_bytes = item_bytes
+    while others and others[-1][1] == run_bytes:
+        run_bytes *= others.pop()[0]
+    merged = _merged(others)
+    every = sorted(zip(strides, shape, strict=True), reverse=True)
+    if _overlap([(count, stride) for stride, count in every if count > 1], item_bytes):
+        raise InvalidArgument(f"tensor {index} of shape {shape} and strides {tuple(tensor.stride())} has cells that share memory")
+    if len(merged) > AXES_MAX:
+        raise InvalidArgument(f"tensor {index} of shape {shape}: a block's runs lie along {len(merged)} axes, at most {AXES_MAX}")
+    return Plane(int(tensor.data_ptr()), shape[axis], strides[axis], offset, run_bytes, merged)
+
+
+def _merged(axes: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Axes of which the outer one goes on where the inner one ends made one."""
+    merged: list[tuple[int, int]] = []
+    for count, stride in axes:
+        if merged and merged[-1][1] == count * stride:
+            outer_count, _ = merged.pop()
+            merged.append((outer_count * count, stride))
+        else:
+            merged.append((count, stride))
+    return tuple(merged)
+
+
+def _overlap(axes: Sequence[tuple[int, int]], item_bytes: int) -> bool:
+    """Whether an axis, outermost first, steps into what the axes inside it span."""
+    span = item_bytes
+    for count, stride in reversed(axes):
+        if stride < span:
+            return True
+        span = stride * (count - 1) + span
+    return False

@@ -1,0 +1,354 @@
+"""The class that vLLM makes: once in the scheduler's process and once in each worker's."""
+
+import importlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import vllm
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+    KVConnectorBase_V1,
+    KVConnectorHandshakeMetadata,
+    KVConnectorMetadata,
+    KVConnectorRole,
+    KVConnectorWorkerMetadata,
+)
+
+from kvtier import torch as kvtier_torch
+from kvtier._connection import namespace_properties
+from kvtier._errors import KvtierError, NamespaceMismatch, Unavailable
+from kvtier._polled import Polled
+from kvtier.client import Client
+from kvtier.torch import Region
+from kvtier.vllm import _namespace, _versions
+from kvtier.vllm._metrics import KvtierPromMetrics, KvtierStats
+from kvtier.vllm._scheduler import Scheduler
+from kvtier.vllm._settings import Settings
+from kvtier.vllm._steps import Plan, Shard
+from kvtier.vllm._worker import Tensors, Worker, cross_layer_tensors, tensors_of
+
+_log = logging.getLogger("vllm.kvtier")
+
+_RING_BYTES = 1 << 20
+_START_TIMEOUT_S = 2.0
+
+if _versions.refusal(vllm.__version__):
+    raise ImportError(_versions.refusal(vllm.__version__))
+if _versions.warning(vllm.__version__):
+    _log.warning("%s", _versions.warning(vllm.__version__))
+
+
+@dataclass
+class KvtierMetadata(KVConnectorMetadata):
+    """One step's plan, on its way to the workers."""
+
+    plan: Plan = field(default_factory=Plan)
+
+
+@dataclass
+class KvtierWorkerMetadata(KVConnectorWorkerMetadata):
+    """How many stores have ended, in all ranks together."""
+
+    stores_ended: int = 0
+
+    def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
+        assert isinstance(other, KvtierWorkerMetadata)
+        return KvtierWorkerMetadata(self.stores_ended + other.stores_ended)
+
+
+@dataclass
+class KvtierShard(KVConnectorHandshakeMetadata):
+    """A worker's namespace, on its way to the scheduler."""
+
+    shard: Shard
+
+
+class KvtierConnector(KVConnectorBase_V1):
+    """Keeps the KV blocks of an engine in kvtier, and loads what any engine with the same configuration kept.
+
+    Whatever is wrong with the daemon, the engine serves: it then computes everything itself. Only a configuration that
+    contradicts another engine's in the same namespace keeps it from starting.
+    """
+
+    def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
+        super().__init__(vllm_config, role, kv_cache_config)
+        transfer = vllm_config.kv_transfer_config
+        self._settings = Settings.of(transfer.kv_connector_extra_config or {})
+        self._scheduler: Scheduler | None = None
+        self._worker: Worker | None = None
+        self._client: Client | None = None
+        self._shard: Shard | None = None
+        self._off = _unserved(vllm_config, kv_cache_config)
+        if role == KVConnectorRole.SCHEDULER:
+            if self._off:
+                _log.warning("kvtier is not used: %s", self._off)
+            transfer.kv_load_failure_policy = self._settings.load_failure
+            self._block_tokens = _block_tokens(vllm_config, kv_cache_config)
+
+    @property
+    def prefer_cross_layer_blocks(self) -> bool:
+        # On a GPU large runs copy faster; in memory it makes no difference.
+        return self._settings.cross_layer_blocks and _on_gpu()
+
+    @property
+    def requires_kv_delivery(self) -> bool:
+        # A block that was not kept is computed again, one day.
+        return False
+
+    # ---- a worker ----
+
+    def register_kv_caches(self, kv_caches: dict[str, Any]) -> None:
+        blocks = int(self._kv_cache_config.num_blocks)
+        self._register(lambda: tensors_of(kv_caches, blocks, self._block_axis))
+
+    def register_cross_layers_kv_cache(self, kv_cache: Any, attn_backend: Any) -> None:
+        blocks = int(self._kv_cache_config.num_blocks)
+        self._register(lambda: cross_layer_tensors(kv_cache, blocks))
+
+    def _register(self, make: Callable[[], Tensors]) -> None:
+        region: Region | None = None
+        writes = False
+        if not self._off:
+            try:
+                region = self._region(make())
+                writes = self._shard is not None and self._shard.writes
+            except NamespaceMismatch as error:
+                text = _namespace.mismatch_text(str(error))
+                if self._settings.mismatch == "fail":
+                    raise RuntimeError(text) from None
+                _log.error("%s", text)
+            except KvtierError as error:
+                _log.warning("kvtier is not used: %s", error)
+        if region is None:
+            self._shard = None
+        event = _device_event if region is not None and _on_gpu() else _no_event
+        self._worker = Worker(region, self._settings, writes, event)
+
+    def _region(self, tensors: Tensors) -> Region:
+        shard = self._shard = self._make_shard(tensors)
+        # The scheduler's side tells of a daemon that is not there.
+        self._client = Client(
+            self._settings.socket or None, name=f"vllm {shard.name}", timeout=_START_TIMEOUT_S, log_level=logging.DEBUG
+        )
+        namespace = self._client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
+        return kvtier_torch.register(namespace, tensors.tensors, block_axes=tensors.block_axes, name=shard.name)
+
+    def _make_shard(self, tensors: Tensors) -> Shard:
+        block_bytes = sum(
+            tensor.select(axis, 0).numel() * tensor.element_size()
+            for tensor, axis in zip(tensors.tensors, tensors.block_axes, strict=True)
+        )
+        layout = f"{tensors.layout} {_attention(self._vllm_config)}".rstrip()
+        return _namespace.shard_of(
+            self._vllm_config, self._settings, layout, block_bytes, _rank(), str(self._kv_transfer_config.engine_id), _has_fixed_seed()
+        )
+
+    def _block_axis(self, name: str, tensor: Any) -> int | None:
+        """As the layer's attention backend has it."""
+        unlikely = 1234567
+        try:
+            layer = self._vllm_config.compilation_config.static_forward_context[name]
+            shape = tuple(layer.get_attn_backend().get_kv_cache_shape(unlikely, 16, 1, 64))
+        except Exception:
+            return None
+        return shape.index(unlikely) if unlikely in shape and len(shape) == len(tensor.shape) else None
+
+    def get_handshake_metadata(self) -> KVConnectorHandshakeMetadata | None:
+        return None if self._shard is None else KvtierShard(self._shard)
+
+    def handle_preemptions(self, kv_connector_metadata: KVConnectorMetadata) -> None:
+        if self._worker is not None and isinstance(kv_connector_metadata, KvtierMetadata):
+            self._worker.flush(kv_connector_metadata.plan)
+
+    def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
+        if self._worker is not None:
+            self._worker.start_loads(self._plan())
+
+    def wait_for_layer_load(self, layer_name: str) -> None:
+        # Loads happen between steps: no layer of this step waits for one.
+        return
+
+    def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any) -> None:
+        # A block is stored when all its layers are there.
+        return
+
+    def wait_for_save(self) -> None:
+        if self._worker is not None:
+            self._worker.start_stores(self._plan())
+
+    def _plan(self) -> Plan:
+        metadata = self._get_connector_metadata()
+        assert isinstance(metadata, KvtierMetadata)
+        return metadata.plan
+
+    def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
+        if self._worker is None:
+            return None, None
+        return None, self._worker.finished(self._plan().idle) or None
+
+    def get_block_ids_with_load_errors(self) -> set[int]:
+        return self._worker.take_invalid() if self._worker is not None else set()
+
+    def build_connector_worker_meta(self) -> KVConnectorWorkerMetadata | None:
+        ended = self._worker.take_stores_ended() if self._worker is not None else 0
+        return KvtierWorkerMetadata(ended) if ended else None
+
+    # ---- the scheduler ----
+
+    def set_xfer_handshake_metadata_pp_aware(self, metadata: dict[tuple[int, int], KVConnectorHandshakeMetadata]) -> None:
+        shards = {rank: one.shard for rank, one in metadata.items() if isinstance(one, KvtierShard)}
+        parallel = self._vllm_config.parallel_config
+        expected = int(parallel.pipeline_parallel_size) * int(parallel.tensor_parallel_size)
+        if len(shards) != expected:
+            if not self._off:
+                self._off = f"{len(shards)} of {expected} workers can use it"
+                _log.warning("kvtier is not used: %s", self._off)
+            return
+        self._start(list(shards.values()))
+
+    def _start(self, shards: list[Shard]) -> None:
+        algorithm = str(self._vllm_config.cache_config.prefix_caching_hash_algo)
+        if _namespace.hash_seed(algorithm, _has_fixed_seed()) is None:
+            _log.warning("kvtier: %s", _namespace.seed_warning(algorithm))
+        polled = Polled(self._settings.socket or None, "vllm scheduler", _RING_BYTES)
+        try:
+            polled.connection.open_within(_START_TIMEOUT_S)
+        except Unavailable as error:
+            polled.connection.warn(error)
+        distinct = {
+            one.name: namespace_properties(one.name, one.block_bytes, dict(one.properties)) for one in shards
+        }
+        writers = sum(one.writes for one in shards)
+        self._scheduler = Scheduler(polled, list(distinct.values()), writers, self._settings, self._block_tokens)
+        _log.info("kvtier keeps blocks of %d tokens in %s", self._block_tokens, ", ".join(distinct))
+
+    def on_new_request(self, request: Any) -> None:
+        if self._scheduler is not None and not getattr(request, "skip_reading_prefix_cache", False):
+            self._scheduler.arrived(request)
+
+    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int | None, bool]:
+        if self._scheduler is None or getattr(request, "skip_reading_prefix_cache", False):
+            return 0, False
+        matched = self._scheduler.matched(request, num_computed_tokens)
+        return matched, bool(matched)
+
+    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+        if self._scheduler is not None:
+            self._scheduler.allocated(request, blocks.get_block_ids()[0], num_external_tokens)
+
+    def build_connector_meta(self, scheduler_output: Any) -> KVConnectorMetadata:
+        if self._scheduler is None:
+            return KvtierMetadata()
+        return KvtierMetadata(self._scheduler.plan(scheduler_output))
+
+    def update_connector_output(self, connector_output: Any) -> None:
+        if self._scheduler is None:
+            return
+        self._scheduler.loaded(list(connector_output.finished_recving or ()))
+        told = connector_output.kv_connector_worker_meta
+        if isinstance(told, KvtierWorkerMetadata):
+            self._scheduler.stores_ended(told.stores_ended)
+
+    def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
+        # The blocks may be free at once: who writes to them first waits for what is stored from them (flush).
+        if self._scheduler is not None:
+            self._scheduler.finished(request.request_id)
+        return False, None
+
+    def reset_cache(self) -> bool | None:
+        return None if self._scheduler is None else self._scheduler.reset()
+
+    # ---- both ----
+
+    def get_kv_connector_stats(self) -> Any:
+        observed = self._observed()
+        if not observed:
+            return None
+        stats = KvtierStats(data=dict(observed))
+        observed.clear()
+        return stats
+
+    def _observed(self) -> Counter[str]:
+        side: Scheduler | Worker | None = self._scheduler if self._scheduler is not None else self._worker
+        return Counter() if side is None else side.observed
+
+    @classmethod
+    def build_kv_connector_stats(cls, data: dict[str, Any] | None = None) -> Any:
+        return KvtierStats(data=dict(data or {}))
+
+    @classmethod
+    def build_prom_metrics(
+        cls, vllm_config: Any, metric_types: Any, labelnames: list[str], per_engine_labelvalues: Any
+    ) -> Any:
+        return KvtierPromMetrics(vllm_config, metric_types, labelnames, per_engine_labelvalues)
+
+    def take_events(self) -> Iterable[Any]:
+        return ()
+
+    def shutdown(self) -> None:
+        if self._worker is not None:
+            self._worker.close()
+        if self._scheduler is not None:
+            self._scheduler.close()
+        if self._client is not None:
+            self._client.close()
+
+
+def _unserved(vllm_config: Any, kv_cache_config: Any) -> str:
+    """Why blocks of this engine can't be kept; empty where they can."""
+    groups = kv_cache_config.kv_cache_groups
+    if len(groups) != 1:
+        return f"the model has {len(groups)} kinds of KV cache; expected one"
+    spec = type(groups[0].kv_cache_spec).__name__
+    if "Mamba" in spec or "CrossAttention" in spec:
+        return f"the model's KV cache is of kind {spec}; expected attention"
+    parallel = vllm_config.parallel_config
+    for name in ("decode_context_parallel_size", "prefill_context_parallel_size"):
+        if int(getattr(parallel, name, 1) or 1) != 1:
+            return f"{name} is {getattr(parallel, name)}; expected 1"
+    hash_tokens = getattr(vllm_config.cache_config, "hash_block_size", None)
+    if hash_tokens is not None and hash_tokens != _block_tokens(vllm_config, kv_cache_config):
+        return f"blocks are hashed in pieces of {hash_tokens} tokens; expected whole blocks"
+    return ""
+
+
+def _block_tokens(vllm_config: Any, kv_cache_config: Any) -> int:
+    groups = kv_cache_config.kv_cache_groups
+    return int(groups[0].kv_cache_spec.block_size if groups else vllm_config.cache_config.block_size)
+
+
+def _rank() -> tuple[int, int]:
+    parallel_state = importlib.import_module("vllm.distributed.parallel_state")
+    return parallel_state.get_pp_group().rank_in_group, parallel_state.get_tp_group().rank_in_group
+
+
+def _has_fixed_seed() -> bool:
+    return hasattr(importlib.import_module("vllm.v1.core.kv_cache_utils"), "DEFAULT_NONE_HASH_SEED")
+
+
+def _attention(vllm_config: Any) -> str:
+    """Which backends read the blocks: what the extents alone don't say about a block's bytes."""
+    names = set()
+    for layer in getattr(vllm_config.compilation_config, "static_forward_context", {}).values():
+        try:
+            names.add(str(layer.get_attn_backend().get_name()))
+        except Exception:
+            continue
+    return "+".join(sorted(names))
+
+
+def _on_gpu() -> bool:
+    return bool(importlib.import_module("vllm.platforms").current_platform.is_cuda())
+
+
+def _no_event() -> None:
+    return None
+
+
+def _device_event() -> Any:
+    torch = importlib.import_module("torch")
+    event = torch.cuda.Event()
+    event.record()
+    return event

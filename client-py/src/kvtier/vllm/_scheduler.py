@@ -1,0 +1,399 @@
+"""The scheduler's side: what is looked up, held, loaded and stored, for which request. It never waits for the daemon."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from kvtier._connection import NamespaceProperties
+from kvtier._operations import Hold, counted
+from kvtier._operations import hold as hold_operation
+from kvtier._operations import lookup as lookup_operation
+from kvtier._polled import Call, Polled
+from kvtier._protocol import Status, Tier, Verb
+from kvtier._types import Count, Lookup
+from kvtier.vllm._namespace import mismatch_text
+from kvtier.vllm._settings import Settings
+from kvtier.vllm._steps import Plan, Transfer
+
+_log = logging.getLogger("vllm.kvtier")
+
+_ANSWER_FRESH_S = 0.5
+"""how long a miss stands, for a request that has to wait: only other engines' blocks can have come since"""
+_HOLD_SPARE_S = 5.0
+_PAUSE_S = 1.0
+"""how long nothing is looked up after a daemon did not answer in time"""
+_CLEAR_TIMEOUT_S = 10.0
+
+
+class _Search:
+    """What is known about a request's blocks: looked up in all ranks' namespaces, then held in all of them."""
+
+    def __init__(self, keys: Sequence[bytes], now_s: float) -> None:
+        self.keys = keys
+        """of all whole blocks, from the first"""
+        self.begun_s = now_s
+        self.lookups: list[Call[Lookup]] = []
+        self.is_waited_for = False
+        self.found: int | None = None
+        """how many blocks from the first there are; None: not known yet"""
+        self.first = 0
+        """the first block that is held: those before it the engine has"""
+        self.holds: list[Call[Hold]] = []
+        self.run: int | None = None
+        """how many blocks are held, and can be loaded; None: not known yet"""
+        self.expires_ns = 0
+
+
+class _Tracked:
+    """A request that the engine works on."""
+
+    def __init__(self, request: Any) -> None:
+        self.request = request
+        self.block_ids: list[int] = []
+        self.stored = 0
+        """how many blocks from the first are stored, or were there"""
+
+
+class Scheduler:
+    """One engine's scheduler. All calls come from the engine's own thread."""
+
+    def __init__(
+        self, polled: Polled, shards: Sequence[NamespaceProperties], writers: int, settings: Settings, block_tokens: int
+    ) -> None:
+        """`writers` of the shards' ranks store; each tells of every store that has ended."""
+        self._polled = polled
+        self._shards = list(shards)
+        self._writers = writers
+        self._settings = settings
+        self._block_tokens = block_tokens
+        self._searches: dict[str, _Search] = {}
+        self._requests: dict[str, _Tracked] = {}
+        self._loads: list[Transfer] = []
+        self._loading: dict[str, list[Hold]] = {}
+        self._stores_under_way = 0
+        self._paused_until_s = 0.0
+        self._clearing: list[Call[Count]] = []
+        self._clear_again = False
+        self._clear_begun_s = 0.0
+        self._refused = False
+        self.observed: Counter[str] = Counter()
+
+    # ---- which blocks can be loaded ----
+
+    def arrived(self, request: Any) -> None:
+        """A request has come: what there is of it is known when it is scheduled, and does not hold up its step."""
+        if request.request_id not in self._searches and self._may_load() and self._limit(request, 0):
+            self._search(request, time.monotonic())
+
+    def matched(self, request: Any, computed_tokens: int) -> int | None:
+        """How many tokens behind those that the engine has can be loaded; None: not known yet, ask again."""
+        tokens = self._block_tokens
+        request_id = request.request_id
+        first = computed_tokens // tokens
+        if not self._may_load() or computed_tokens % tokens or not self._limit(request, first):
+            self._drop(request_id)
+            return 0
+        self._polled.poll()
+        now_s = time.monotonic()
+        search = self._searches.get(request_id)
+        if search is None or self._is_stale(search, first, now_s):
+            self._drop(request_id)
+            search = self._search(request, now_s)
+        run = self._advance(search, first, now_s)
+        if run is None and not search.is_waited_for:
+            # A moment is cheaper than another step.
+            search.is_waited_for = True
+            for call in search.lookups:
+                self._polled.wait(call, self._settings.lookup_wait_s)
+            run = self._advance(search, first, now_s)
+        if run is None:
+            self.observed["lookups_again"] += 1
+            return None
+        return run * tokens
+
+    def _may_load(self) -> bool:
+        return (
+            self._settings.load
+            and not self._refused
+            and not self._is_clearing()
+            and time.monotonic() >= self._paused_until_s
+        )
+
+    def _limit(self, request: Any, first: int) -> int:
+        """How many blocks of a request may be looked for when the engine has the first ones; 0: none that is worth it."""
+        tokens = self._block_tokens
+        limit = min(len(request.block_hashes), int(request.num_tokens) // tokens)
+        # The last token is computed in any case: for it alone its block is not worth a load.
+        if first >= (request.num_tokens - 1) // tokens or limit - first < max(1, self._settings.load_blocks_min):
+            return 0
+        return limit
+
+    def _is_stale(self, search: _Search, first: int, now_s: float) -> bool:
+        if search.run:
+            soon_ns = time.monotonic_ns() + int(_HOLD_SPARE_S * 1e9)
+            return search.first != first or search.expires_ns < soon_ns
+        # Others may have stored blocks since; what was found is held or is not.
+        return search.found is not None and search.found <= first and now_s - search.begun_s > _ANSWER_FRESH_S
+
+    def _search(self, request: Any, now_s: float) -> _Search:
+        search = _Search(list(request.block_hashes[: self._limit(request, 0)]), now_s)
+        self._searches[request.request_id] = search
+        self.observed["lookups"] += 1
+        self._look_up(search)
+        return search
+
+    def _look_up(self, search: _Search) -> None:
+        search.lookups = [
+            self._polled.start(
+                shard,
+                lambda context: lookup_operation(context, search.keys),
+                Lookup.of_status(Status.UNAVAILABLE, 1),
+                self._settings.lookup_s_max,
+            )
+            for shard in self._shards
+        ]
+
+    def _advance(self, search: _Search, first: int, now_s: float) -> int | None:
+        """Goes on with a search as far as it can: the run that can be loaded, or None."""
+        if search.found is None and not self._take_lookups(search, now_s):
+            return None
+        assert search.found is not None
+        if search.found - first < max(1, self._settings.load_blocks_min):
+            self._let_go(search)
+            return 0
+        if search.run is None:
+            if not search.holds:
+                self._hold(search, first)
+                for call in search.holds:
+                    self._polled.wait(call, self._settings.lookup_wait_s)
+            if not all(call.done for call in search.holds):
+                return None
+            held = [call.outcome for call in search.holds]
+            # All ranks' parts of a block, or none of it.
+            search.run = min(one.run for one in held)
+            search.expires_ns = min((one.expires_ns for one in held if one.expires_ns), default=0)
+            if search.run == 0:
+                self._judge([one.statuses[0] for one in held if one.statuses])
+                search.found = 0
+                self._let_go(search)
+        return search.run
+
+    def _take_lookups(self, search: _Search, now_s: float) -> bool:
+        """Whether all ranks' answers are there, and say something."""
+        if not all(call.done for call in search.lookups):
+            return False
+        answers = [call.outcome for call in search.lookups]
+        run = min(one.run for one in answers)
+        if run == 0 and self._ask_again(search, answers, now_s):
+            return False
+        self.observed["lookup_us"] += int((time.monotonic() - search.begun_s) * 1e6)
+        if max(one.estimated_load_s for one in answers) > self._settings.load_s_max:
+            run = 0
+        search.found = run
+        return True
+
+    def _ask_again(self, search: _Search, answers: list[Lookup], now_s: float) -> bool:
+        """Whether nothing was found that may yet be found: then it was asked for again."""
+        firsts = [one.blocks[0] for one in answers if one.blocks]
+        statuses = [status for status, _ in firsts]
+        # The daemon was started again, maybe; or it asks the object store, and will know.
+        lost = Status.UNAVAILABLE in statuses and self._polled.may_connect()
+        asked_for = Status.MISS not in statuses and (Status.PENDING, Tier.OBJECT) in firsts
+        if (lost or asked_for) and now_s - search.begun_s < self._settings.lookup_s_max:
+            self._look_up(search)
+            return True
+        self._judge(statuses)
+        return False
+
+    def _hold(self, search: _Search, first: int) -> None:
+        assert search.found is not None
+        search.first = first
+        keys = search.keys[first : search.found]
+        parent = search.keys[first - 1] if first else None
+        search.holds = [
+            self._polled.start(
+                shard,
+                lambda context: hold_operation(context, keys, 0),
+                Hold(0, [Status.UNAVAILABLE], None, 0),
+                self._settings.load_timeout_s,
+                parent=parent,
+                depth=first,
+            )
+            for shard in self._shards
+        ]
+
+    def _judge(self, statuses: list[Status]) -> None:
+        """What an answer says about the daemon, beside the blocks."""
+        if Status.DEADLINE in statuses:
+            self.observed["lookups_late"] += 1
+            self._paused_until_s = time.monotonic() + _PAUSE_S
+        if Status.NAMESPACE_MISMATCH in statuses and not self._refused:
+            self._refused = True
+            _log.error("%s The engine goes on without kvtier.", mismatch_text("the daemon knows this namespace otherwise"))
+
+    def _drop(self, request_id: str) -> None:
+        search = self._searches.pop(request_id, None)
+        if search is not None:
+            self._let_go(search)
+
+    def _let_go(self, search: _Search) -> None:
+        calls: list[Call[Any]] = [*search.lookups, *search.holds]
+        for call in calls:
+            if not call.done:
+                self._polled.cancel(call)
+        _release([call.outcome for call in search.holds])
+        search.holds = []
+
+    # ---- what the engine decided ----
+
+    def allocated(self, request: Any, block_ids: Sequence[int], external_tokens: int) -> None:
+        """The engine has blocks for a request; so many tokens of it are to be loaded."""
+        request_id = request.request_id
+        self._tracked(request)
+        search = self._searches.pop(request_id, None)
+        if external_tokens == 0:
+            if search is not None:
+                self._let_go(search)
+            return
+        if search is None or not search.run:
+            raise RuntimeError(f"request {request_id}: {external_tokens} tokens to load, of which nothing is known")
+        count = -(-external_tokens // self._block_tokens)
+        first = search.first
+        keys = search.keys[first : first + count]
+        self._loads.append(Transfer(request_id, list(keys), list(block_ids[first : first + count]), first))
+        self._loading[request_id] = [call.outcome for call in search.holds]
+        self.observed["hit_blocks"] += count
+
+    def _tracked(self, request: Any) -> _Tracked:
+        tracked = self._requests.get(request.request_id)
+        if tracked is None:
+            tracked = self._requests[request.request_id] = _Tracked(request)
+        return tracked
+
+    def plan(self, output: Any) -> Plan:
+        """What the workers do in the step that was just scheduled."""
+        self._go_on_clearing()
+        if self._searches:
+            self._polled.poll()
+        plan = Plan(loads=self._loads, idle=output.total_num_scheduled_tokens == 0)
+        self._loads = []
+        tokens = self._block_tokens
+        written: list[int] = []
+        for new in output.scheduled_new_reqs:
+            tracked = self._requests.get(new.req_id)
+            if tracked is None:
+                continue
+            tracked.block_ids = list(new.block_ids[0])
+            tracked.stored = max(tracked.stored, new.num_computed_tokens // tokens)
+            written += tracked.block_ids[new.num_computed_tokens // tokens :]
+            self._store(plan, tracked, new.num_computed_tokens + output.num_scheduled_tokens[new.req_id])
+        cached = output.scheduled_cached_reqs
+        for index, request_id in enumerate(cached.req_ids):
+            tracked = self._requests.get(request_id)
+            if tracked is None:
+                continue
+            fresh = cached.new_block_ids[index]
+            computed = cached.num_computed_tokens[index]
+            if request_id in cached.resumed_req_ids:
+                tracked.block_ids = list(fresh[0]) if fresh else []
+                written += tracked.block_ids[computed // tokens :]
+            elif fresh:
+                tracked.block_ids += fresh[0]
+                written += fresh[0]
+            self._store(plan, tracked, computed + output.num_scheduled_tokens[request_id])
+        if self._stores_under_way:
+            plan.reused = written
+            for load in plan.loads:
+                plan.reused += load.block_ids
+        self._stores_under_way += len(plan.stores) * self._writers
+        return plan
+
+    def _store(self, plan: Plan, tracked: _Tracked, computed_tokens: int) -> None:
+        """Stores the blocks that are whole when this step is done."""
+        mode = self._settings.store
+        if mode == "none" or self._refused or self._is_clearing():
+            return
+        request = tracked.request
+        tokens = self._block_tokens
+        if mode == "prompt":
+            computed_tokens = min(computed_tokens, request.num_prompt_tokens)
+        # A block has a hash when its last token is decided: what is only guessed has none.
+        end = min(computed_tokens // tokens, len(request.block_hashes), len(tracked.block_ids))
+        begin = tracked.stored
+        if begin >= end:
+            return
+        tracked.stored = end
+        hashes = request.block_hashes
+        parent = hashes[begin - 1] if begin else None
+        plan.stores.append(
+            Transfer(request.request_id, list(hashes[begin:end]), tracked.block_ids[begin:end], begin, parent)
+        )
+
+    def loaded(self, request_ids: Sequence[str]) -> None:
+        """Loads have ended in all ranks."""
+        for request_id in request_ids:
+            _release(self._loading.pop(request_id, []))
+
+    def stores_ended(self, count: int) -> None:
+        self._stores_under_way = max(0, self._stores_under_way - count)
+
+    def finished(self, request_id: str) -> None:
+        """The engine is done with a request. What is being loaded for it stays held until it has ended."""
+        self._drop(request_id)
+        self._requests.pop(request_id, None)
+
+    # ---- forgetting everything ----
+
+    def reset(self) -> bool:
+        """Removes all blocks of the namespace, those too that are just being stored: the weights may have changed. Until
+        that is done nothing is loaded or stored."""
+        for request_id in list(self._searches):
+            self._drop(request_id)
+        self._clear()
+        for call in self._clearing:
+            self._polled.wait(call, _CLEAR_TIMEOUT_S)
+        answered = self._is_cleared()
+        self._go_on_clearing()
+        return answered
+
+    def _clear(self) -> None:
+        # What is under way arrives after this, and is removed by another one.
+        self._clear_again = self._stores_under_way > 0
+        self._clear_begun_s = time.monotonic()
+        nothing = Count(Status.UNAVAILABLE, 0)
+        self._clearing = [
+            self._polled.start(shard, lambda context: counted(context, Verb.CLEAR), nothing, _CLEAR_TIMEOUT_S)
+            for shard in self._shards
+        ]
+
+    def _is_clearing(self) -> bool:
+        return bool(self._clearing)
+
+    def _is_cleared(self) -> bool:
+        return all(call.done and call.outcome.status is Status.OK for call in self._clearing)
+
+    def _go_on_clearing(self) -> None:
+        if not self._clearing:
+            return
+        self._polled.poll()
+        if self._clear_again:
+            if self._stores_under_way == 0:
+                self._clear()
+        elif self._is_cleared():
+            self._clearing = []
+        elif all(call.done for call in self._clearing) and time.monotonic() - self._clear_begun_s > _PAUSE_S:
+            self._clear()
+
+    def close(self) -> None:
+        for request_id in list(self._searches):
+            self._drop(request_id)
+        self.loaded(list(self._loading))
+        self._polled.close()
+
+
+def _release(holds: Sequence[Hold]) -> None:
+    for one in holds:
+        if one.leases is not None:
+            one.leases.release()

@@ -1,0 +1,82 @@
+"""What ``kv_connector_extra_config`` may say to this connector."""
+
+import difflib
+from dataclasses import dataclass, fields
+from typing import Any
+
+from kvtier._errors import InvalidArgument
+
+PREFIX = "kvtier."
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting is written ``kvtier.NAME``; times are in seconds."""
+
+    socket: str = ""
+    """the daemon's socket; empty: where the daemon of this user listens"""
+    namespace: str = ""
+    """what engines that share blocks call their namespace alike; empty: made of the model's name"""
+    store: str = "all"
+    """which blocks are kept: 'all', 'prompt' (not those of what was generated), or 'none'"""
+    load: bool = True
+    """whether blocks are loaded at all"""
+    load_blocks_min: int = 1
+    """a shorter run is computed rather than loaded"""
+    load_s_max: float = 30.0
+    """a run that takes longer to bring to host memory is computed rather than loaded"""
+    lookup_wait_s: float = 0.0005
+    """how long the scheduler stands still for an answer; then it goes on and asks again in the next step"""
+    lookup_s_max: float = 0.5
+    """an answer that is not there by then is a miss"""
+    load_timeout_s: float = 10.0
+    """a load that takes longer has failed, and is computed"""
+    put_timeout_s: float = 2.0
+    """a block that finds no room for so long is not kept"""
+    load_failure: str = "recompute"
+    """'recompute' what could not be loaded, or 'fail' the request, as vLLM's kv_load_failure_policy"""
+    mismatch: str = "fail"
+    """when the namespace belongs to an engine of another configuration: 'fail' to start, or 'serve' without kvtier"""
+    cross_layer_blocks: bool = True
+    """on a GPU, where vLLM offers it: a block of all layers in one piece"""
+
+    @classmethod
+    def of(cls, extra: dict[str, Any]) -> "Settings":
+        """The settings among a connector's extra configuration.
+
+        Raises:
+            InvalidArgument: a setting that there is not, or a value of another kind.
+        """
+        known = {one.name: one for one in fields(cls)}
+        values: dict[str, Any] = {}
+        for key, value in extra.items():
+            if not key.startswith(PREFIX):
+                continue
+            name = key.removeprefix(PREFIX)
+            if name not in known:
+                close = difflib.get_close_matches(name, known, 1)
+                hint = f"; did you mean {PREFIX}{close[0]}?" if close else f"; there are {', '.join(known)}"
+                raise InvalidArgument(f"unknown setting {key!r}{hint}")
+            values[name] = _checked(key, value, known[name].default)
+        made = cls(**values)
+        for name, choices in _CHOICES.items():
+            if getattr(made, name) not in choices:
+                raise InvalidArgument(f"{PREFIX}{name} is {getattr(made, name)!r}; expected {' or '.join(map(repr, choices))}")
+        return made
+
+
+_CHOICES = {"store": ("all", "prompt", "none"), "load_failure": ("recompute", "fail"), "mismatch": ("fail", "serve")}
+
+
+def _checked(key: str, value: Any, default: Any) -> Any:
+    kind = type(default)
+    if kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not kind:
+        raise InvalidArgument(f"{key} is {value!r}; expected {_KINDS[kind]}, such as {default!r}")
+    if kind in (int, float) and value < 0:
+        raise InvalidArgument(f"{key} is {value!r}; expected 0 or more")
+    return value
+
+
+_KINDS = {str: "a string", bool: "true or false", int: "a whole number", float: "a number of seconds"}

@@ -1,0 +1,39 @@
+"""What the scheduler's side and the workers' sides of the connector tell each other."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Transfer:
+    """Blocks of one request, to be loaded or stored."""
+
+    request_id: str
+    keys: list[bytes]
+    block_ids: list[int]
+    depth: int
+    """the first block's place in its sequence"""
+    parent: bytes | None = None
+    """the key before the first one"""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What the workers do in one step of the engine."""
+
+    loads: list[Transfer] = field(default_factory=list)
+    stores: list[Transfer] = field(default_factory=list)
+    reused: list[int] = field(default_factory=list)
+    """blocks that are written anew from this step on: what is still being stored from them comes first"""
+    idle: bool = False
+    """whether the engine computes nothing in this step"""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The namespace of one rank's part of each block, as its worker made it of the tensors that it has."""
+
+    name: str
+    block_bytes: int
+    properties: dict[str, str]
+    writes: bool
+    """whether this rank stores: of ranks with equal parts only one does"""

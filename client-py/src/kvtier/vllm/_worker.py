@@ -1,0 +1,275 @@
+"""A worker's side: copies between the engine's tensors and kvtier, begun in one step and ended in a later one."""
+
+import logging
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from kvtier._errors import InvalidArgument
+from kvtier._protocol import Status
+from kvtier.torch import Copying, Region
+from kvtier.vllm._settings import Settings
+from kvtier.vllm._steps import Plan, Transfer
+
+_log = logging.getLogger("vllm.kvtier")
+
+_FLUSH_TRIES = 2
+_IDLE_WAIT_S = 0.002
+
+
+class Tensors(NamedTuple):
+    """An engine's tensors as `kvtier.torch` takes them."""
+
+    tensors: list[Any]
+    block_axes: list[int]
+    layout: str
+    """of a block: what engines that share blocks have alike"""
+
+
+class _Load(NamedTuple):
+    copying: Copying | None
+    """None: it could not even begin"""
+    block_ids: list[int]
+    begun_s: float
+
+
+class _Store(NamedTuple):
+    copying: Copying
+    block_ids: frozenset[int]
+    begun_s: float
+
+
+class Worker:
+    """Loads and stores of one rank. Nothing here waits but `flush`, and `wait_for_loads` where it is asked for."""
+
+    def __init__(self, region: Region | None, settings: Settings, writes: bool, event: Callable[[], Any]) -> None:
+        self._region = region
+        self._settings = settings
+        self._writes = writes
+        self._event = event
+        """makes what a copy waits for: that the device has done what it was told until now"""
+        self._loads: dict[str, _Load] = {}
+        self._stores: list[_Store] = []
+        self._invalid: set[int] = set()
+        self._stores_ended = 0
+        self._errors_told: set[str] = set()
+        self.observed: Counter[str] = Counter()
+        """what happened since somebody looked"""
+
+    def start_loads(self, plan: Plan) -> None:
+        after = self._event() if plan.loads else None
+        for transfer in plan.loads:
+            copying = self._begin(transfer, "load", after)
+            self._loads[transfer.request_id] = _Load(copying, transfer.block_ids, time.monotonic())
+
+    def start_stores(self, plan: Plan) -> None:
+        """After the step's forward pass was handed to the device."""
+        if not self._writes or not plan.stores:
+            return
+        after = self._event()
+        for transfer in plan.stores:
+            copying = self._begin(transfer, "store", after)
+            if copying is None:
+                self._stores_ended += 1
+            else:
+                self._stores.append(_Store(copying, frozenset(transfer.block_ids), time.monotonic()))
+
+    def _begin(self, transfer: Transfer, what: str, after: Any) -> Copying | None:
+        if self._region is None:
+            return None
+        try:
+            if what == "load":
+                return self._region.get(
+                    transfer.keys, transfer.block_ids, after=after, timeout=self._settings.load_timeout_s
+                )
+            return self._region.put(
+                transfer.keys, transfer.block_ids, after=after, timeout=self._settings.put_timeout_s,
+                parent=transfer.parent, depth=transfer.depth,
+            )  # fmt: skip
+        except Exception as error:
+            # An engine goes on whatever its cache does; what is wrong here is told once.
+            self._tell(f"can't {what} blocks: {error!r}")
+            return None
+
+    def flush(self, plan: Plan) -> None:
+        """Before the step writes to blocks: what is being stored from them is stored first."""
+        if not self._stores or not plan.reused:
+            return
+        reused = set(plan.reused)
+        begun_s = time.monotonic()
+        for store in self._stores:
+            if not store.copying.done() and not reused.isdisjoint(store.block_ids):
+                self.observed["flushes"] += 1
+                self._finish(store.copying)
+        self.observed["flush_us"] += int((time.monotonic() - begun_s) * 1e6)
+
+    def _finish(self, copying: Copying) -> None:
+        """Waits until it no longer reads the tensors."""
+        for _ in range(_FLUSH_TRIES):
+            copying.wait(self._settings.put_timeout_s)
+            if copying.done():
+                return
+            copying.cancel()
+        self._tell("a store neither ended nor could be cancelled; waiting for it")
+        copying.wait()
+
+    def finished(self, idle: bool = False) -> set[str]:
+        """The requests whose loads have ended since the last call, whether or not they succeeded. An idle engine waits a
+        little for the oldest one: it would only ask again, on the core that copies."""
+        self._collect_stores()
+        oldest = next(iter(self._loads.values()), None)
+        if idle and oldest is not None and oldest.copying is not None and not oldest.copying.done():
+            oldest.copying.wait(_IDLE_WAIT_S)
+        ended = set()
+        for request_id, load in list(self._loads.items()):
+            if load.copying is not None and not load.copying.done():
+                continue
+            del self._loads[request_id]
+            ended.add(request_id)
+            self._collect_load(load)
+        return ended
+
+    def _collect_load(self, load: _Load) -> None:
+        statuses = _outcome(load.copying, len(load.block_ids))
+        failed = {block for block, status in zip(load.block_ids, statuses, strict=True) if status is not Status.OK}
+        self._invalid |= failed
+        observed = self.observed
+        observed["loads"] += 1
+        observed["load_us"] += int((time.monotonic() - load.begun_s) * 1e6)
+        observed["loaded_blocks"] += len(statuses) - len(failed)
+        observed["load_failed_blocks"] += len(failed)
+        if failed:
+            self._tell(f"blocks could not be loaded and are computed: {_told(statuses)}")
+
+    def _collect_stores(self) -> None:
+        left = []
+        for store in self._stores:
+            if not store.copying.done():
+                left.append(store)
+                continue
+            statuses = _outcome(store.copying, len(store.block_ids))
+            counts = Counter(statuses)
+            observed = self.observed
+            observed["stores"] += 1
+            observed["store_us"] += int((time.monotonic() - store.begun_s) * 1e6)
+            observed["stored_blocks"] += counts[Status.OK]
+            observed["known_blocks"] += counts[Status.EXISTS] + counts[Status.PENDING]
+            observed["refused_blocks"] += (
+                len(statuses) - counts[Status.OK] - counts[Status.EXISTS] - counts[Status.PENDING]
+            )
+            self._stores_ended += 1
+        self._stores = left
+
+    def take_invalid(self) -> set[int]:
+        """The blocks that could not be loaded, since the last call."""
+        invalid, self._invalid = self._invalid, set()
+        return invalid
+
+    def take_stores_ended(self) -> int:
+        ended, self._stores_ended = self._stores_ended, 0
+        return ended
+
+    def close(self) -> None:
+        """Ends what is under way."""
+        for store in self._stores:
+            store.copying.cancel()
+        if self._region is not None:
+            self._region.close()
+
+    def _tell(self, text: str) -> None:
+        if text not in self._errors_told and len(self._errors_told) < 64:
+            self._errors_told.add(text)
+            _log.warning("kvtier: %s", text)
+
+
+def _outcome(copying: Copying | None, count: int) -> list[Status]:
+    if copying is None:
+        return [Status.UNAVAILABLE] * count
+    try:
+        return copying.wait(0)
+    except Exception as error:
+        _log.warning("kvtier: a copy failed: %r", error)
+        return [Status.INTERNAL] * count
+
+
+def _told(statuses: Iterable[Status]) -> str:
+    counts = Counter(status for status in statuses if status is not Status.OK)
+    return ", ".join(f"{status.name}" for status in sorted(counts))
+
+
+def tensors_of(kv_caches: dict[str, Any], blocks: int, block_axis: Callable[[str, Any], int | None]) -> Tensors:
+    """The tensors of all layers, in the order of the layers; those that layers share once.
+
+    Args:
+        kv_caches: by layer name.
+        blocks: how many blocks the engine counts.
+        block_axis: says which axis of a layer's tensor counts blocks; None: it doesn't know.
+
+    Raises:
+        InvalidArgument: a layer keeps something else than one tensor with an axis for blocks.
+    """
+    if not kv_caches:
+        raise InvalidArgument("the engine has no KV caches")
+    listed: list[Any] = []
+    axes: list[int] = []
+    seen: set[int] = set()
+    for name in sorted(kv_caches, key=_natural):
+        tensor = kv_caches[name]
+        if not hasattr(tensor, "data_ptr"):
+            raise InvalidArgument(f"layer {name!r} keeps a {type(tensor).__name__}; expected one tensor")
+        if tensor.data_ptr() in seen:
+            continue
+        seen.add(tensor.data_ptr())
+        tensor, axis = _with_axis(name, tensor, blocks, block_axis(name, tensor))
+        listed.append(tensor)
+        axes.append(axis)
+    layouts = [_layout(tensor, axis) for tensor, axis in zip(listed, axes, strict=True)]
+    return Tensors(listed, axes, _together(layouts))
+
+
+def cross_layer_tensors(tensor: Any, blocks: int) -> Tensors:
+    """One tensor of all layers, with the blocks outermost in memory."""
+    tensor, axis = _with_axis("of all layers", tensor, blocks, None)
+    return Tensors([tensor], [axis], _layout(tensor, axis))
+
+
+def _with_axis(name: str, tensor: Any, blocks: int, axis: int | None) -> tuple[Any, int]:
+    """The tensor, and the axis of it that counts the engine's blocks."""
+    shape = tuple(tensor.shape)
+    if axis is None:
+        exact = [index for index, extent in enumerate(shape) if extent == blocks]
+        several = [index for index, extent in enumerate(shape) if extent % blocks == 0 and extent]
+        found = exact or several
+        if len(found) != 1:
+            # Blocks lie outermost where several axes would do.
+            found = sorted(found, key=lambda index: -tensor.stride(index))[:1]
+        if not found:
+            raise InvalidArgument(f"layer {name!r} of shape {shape} has no axis for {blocks} blocks")
+        axis = found[0]
+    if shape[axis] == blocks:
+        return tensor, axis
+    if shape[axis] % blocks:
+        raise InvalidArgument(f"layer {name!r} of shape {shape}: axis {axis} doesn't count {blocks} blocks")
+    # The attention kernel's blocks are smaller than the engine's.
+    return tensor.unflatten(axis, (blocks, shape[axis] // blocks)), axis
+
+
+def _layout(tensor: Any, axis: int) -> str:
+    """The extents of a block in the order of their addresses, with the axes that they belong to."""
+    axes = sorted((i for i in range(len(tensor.shape)) if i != axis), key=lambda i: -tensor.stride(i))
+    extents = "x".join(str(tensor.shape[i]) for i in axes)
+    order = "".join(str(i - (i > axis)) for i in axes)
+    return f"{str(tensor.dtype).removeprefix('torch.')}[{extents}]@{order}"
+
+
+def _together(layouts: list[str]) -> str:
+    if len(set(layouts)) == 1:
+        return f"{len(layouts)} {layouts[0]}"
+    return " ".join(layouts)
+
+
+def _natural(name: str) -> list[Any]:
+    """Orders layer 10 behind layer 9."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]

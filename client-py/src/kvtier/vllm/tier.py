@@ -1,0 +1,237 @@
+"""kvtier below vLLM's own offloading: a secondary tier, behind the CPU tier in the engine's process.
+
+    "kv_connector": "OffloadingConnector", "kv_connector_extra_config": {"spec_name": "TieringOffloadingSpec", "cpu_bytes_to_use": …,
+        "secondary_tiers": [{"type": "KvtierTier", "module_path": "kvtier.vllm.tier", "socket": "…"}]}
+
+What the CPU tier stores is stored here too; what it no longer has is loaded from here. Blocks go by the same compiled copies as
+the connector's, between the CPU tier's memory and slots of the daemon.
+"""
+
+import time
+from array import array
+from collections.abc import Collection, Iterable
+from functools import partial
+from typing import Any
+
+import numpy
+from vllm.v1.kv_offload import base as offload
+from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager
+
+from kvtier._connection import namespace_properties
+from kvtier._errors import NamespaceMismatch, Unavailable
+from kvtier._operations import lookup as lookup_operation
+from kvtier._polled import Call, Polled
+from kvtier._protocol import Status
+from kvtier._types import Lookup
+from kvtier.client import Client, Namespace
+from kvtier.torch._cpu import CpuCopying, CpuRegion
+from kvtier.torch._layout import Plane
+from kvtier.vllm._namespace import mismatch_text
+
+_GROUP_BYTES = 4
+_LOOKUP_S_MAX = 0.5
+_TRANSFER_TIMEOUT_S = 10.0
+_KNOWN_FOR_S = 1.0
+"""how long an answer that nobody fetched is kept"""
+_START_TIMEOUT_S = 2.0
+
+
+class KvtierTier(SecondaryTierManager):
+    """All methods come from the scheduler's thread, and none waits but `drain_jobs`."""
+
+    medium = getattr(offload, "Medium", None) and offload.Medium.CPU
+
+    def __init__(
+        self,
+        offloading_spec: Any,
+        primary_kv_view: memoryview,
+        tier_type: str,
+        backpressure_detector: Any = None,
+        *,
+        socket: str = "",
+        namespace: str = "",
+    ) -> None:
+        """
+        Args:
+            socket: the daemon's; empty: that of this user's.
+            namespace: what engines that share blocks call it alike; empty: made of the model's name.
+        """
+        super().__init__(offloading_spec=offloading_spec, primary_kv_view=primary_kv_view, tier_type=tier_type)
+        self._bp_detector = backpressure_detector
+        chunks = numpy.asarray(primary_kv_view)
+        chunk_bytes = int(chunks.strides[0])
+        properties = _properties(offloading_spec, chunk_bytes)
+        name = namespace or f"vllm-offloading/{properties['model']}"
+        self._client = Client(socket or None, name=f"vllm {name}", timeout=_START_TIMEOUT_S)
+        try:
+            registered: Namespace = self._client.namespace(name, block_bytes=chunk_bytes, **properties)
+        except NamespaceMismatch as error:
+            raise RuntimeError(mismatch_text(str(error))) from None
+        self._described = namespace_properties(name, chunk_bytes, dict(properties))
+        # One plane: a chunk's bytes lie in one piece.
+        plane = Plane(int(chunks.ctypes.data), int(chunks.shape[0]), chunk_bytes, 0, chunk_bytes, ())
+        self._region = CpuRegion(registered, [chunks], [plane], "tier")
+        self._polled = Polled(socket or None, "vllm offloading", 1 << 20)
+        try:
+            self._polled.connection.open_within(_START_TIMEOUT_S)
+        except Unavailable as error:
+            self._polled.connection.warn(error)
+        self._wanted: dict[bytes, None] = {}
+        self._asked: list[tuple[list[bytes], Call[Lookup]]] = []
+        self._known: dict[bytes, tuple[bool, float]] = {}
+        self._jobs: dict[int, tuple[list[bytes], list[tuple[list[int], CpuCopying]], bool, float]] = {}
+
+    # ---- what is there ----
+
+    def lookup(self, key: bytes, req_context: Any) -> Any:
+        """Found out for all keys of a step in one call, at its end; until then: ask again."""
+        answer = self._known.pop(key, None)
+        if answer is None and key not in self._wanted and not any(key in keys for keys, _ in self._asked):
+            self._wanted[key] = None
+        return _result(None if answer is None else answer[0])
+
+    def on_schedule_end(self, context: Any = None) -> None:
+        self._collect()
+        wanted, self._wanted = list(self._wanted), {}
+        for group, keys in _by_group(wanted).items():
+            names = [key[:-_GROUP_BYTES] for key in keys]
+            call = self._polled.start(
+                self._described,
+                partial(lookup_operation, keys=names),
+                Lookup.of_status(Status.UNAVAILABLE, len(keys)),
+                _LOOKUP_S_MAX,
+                group=group,
+            )
+            self._asked.append((keys, call))
+        self._collect()
+
+    def _collect(self) -> None:
+        self._polled.poll()
+        now_s = time.monotonic()
+        self._known = {key: answer for key, answer in self._known.items() if now_s - answer[1] < _KNOWN_FOR_S}
+        waiting = []
+        for keys, call in self._asked:
+            if not call.done:
+                waiting.append((keys, call))
+                continue
+            statuses = call.outcome.statuses
+            for key, status in zip(keys, statuses, strict=False):
+                self._known[key] = (status is Status.OK, now_s)
+        self._asked = waiting
+
+    def has_pending_work(self) -> bool:
+        return bool(self._jobs or self._asked or self._wanted)
+
+    # ---- transfers ----
+
+    def submit_store(self, job_metadata: Any) -> None:
+        self._submit(job_metadata, False)
+
+    def submit_load(self, job_metadata: Any) -> None:
+        self._submit(job_metadata, True)
+
+    def _submit(self, job: Any, is_load: bool) -> None:
+        ids = getattr(job, "chunk_ids", None)
+        chunks = [int(one) for one in (job.block_ids if ids is None else ids)]
+        keys = [bytes(key) for key in job.keys]
+        parts = []
+        for group, places in _places_by_group(keys).items():
+            names = [keys[place][:-_GROUP_BYTES] for place in places]
+            blocks = [chunks[place] for place in places]
+            begin = self._region.get_group if is_load else self._region.put_group
+            parts.append((places, begin(names, array("q", blocks), group, _TRANSFER_TIMEOUT_S)))
+        self._jobs[job.job_id] = (keys, parts, is_load, time.monotonic())
+
+    def get_finished_jobs(self) -> Iterable[Any]:
+        self._collect()
+        finished = []
+        for job_id, (keys, parts, is_load, begun_s) in list(self._jobs.items()):
+            if not all(copying.done() for _, copying in parts):
+                continue
+            del self._jobs[job_id]
+            statuses = [Status.INTERNAL] * len(keys)
+            for places, copying in parts:
+                for place, status in zip(places, copying.wait(0), strict=True):
+                    statuses[place] = status
+            finished.append(_job_result(job_id, keys, statuses, is_load, time.monotonic() - begun_s, self._region.block_bytes))
+        return finished
+
+    def drain_jobs(self) -> None:
+        for _, parts, _, _ in self._jobs.values():
+            for _, copying in parts:
+                copying.wait()
+
+    # ---- the rest ----
+
+    def on_new_request(self, req_context: Any) -> Any:
+        made = getattr(offload, "RequestOffloadingContext", None)
+        return None if made is None else made()
+
+    def touch(self, keys: Collection[bytes], req_context: Any) -> None:
+        # The daemon counts what is loaded, and nothing else.
+        return
+
+    def shutdown(self) -> None:
+        self.drain_jobs()
+        self._region.close()
+        self._polled.close()
+        self._client.close()
+
+
+def _result(found: bool | None) -> Any:
+    result = getattr(offload, "LookupResult", None)
+    if result is None:
+        # Before there was a type of its own: None asks to be asked again.
+        return found
+    return result.RETRY if found is None else result.HIT if found else result.MISS
+
+
+def _job_result(job_id: int, keys: list[bytes], statuses: list[Status], is_load: bool, taken_s: float, chunk_bytes: int) -> Any:
+    good = (Status.OK,) if is_load else (Status.OK, Status.EXISTS, Status.PENDING)
+    succeeded = [key for key, status in zip(keys, statuses, strict=True) if status in good]
+    more: dict[str, Any] = {}
+    if "successful_keys" in getattr(JobResult, "__dataclass_fields__", {}):
+        more = {"transfer_time": taken_s, "transfer_bytes": len(succeeded) * chunk_bytes}
+        if is_load and len(succeeded) < len(keys):
+            more["successful_keys"] = succeeded
+    return JobResult(job_id=job_id, success=len(succeeded) == len(keys), **more)
+
+
+def _by_group(keys: Iterable[bytes]) -> dict[int, list[bytes]]:
+    groups: dict[int, list[bytes]] = {}
+    for key in keys:
+        groups.setdefault(_group_of(key), []).append(key)
+    return groups
+
+
+def _places_by_group(keys: list[bytes]) -> dict[int, list[int]]:
+    groups: dict[int, list[int]] = {}
+    for place, key in enumerate(keys):
+        groups.setdefault(_group_of(key), []).append(place)
+    return groups
+
+
+def _group_of(key: bytes) -> int:
+    """vLLM's key is the block's hash and the number of its KV-cache group."""
+    return int.from_bytes(key[-_GROUP_BYTES:], "big")
+
+
+def _properties(spec: Any, chunk_bytes: int) -> dict[str, str]:
+    """What makes chunks of two engines exchangeable, as vLLM's own file tier has it."""
+    config = getattr(spec, "config", None)
+    if config is None:
+        vllm_config = spec.vllm_config
+        parallel = vllm_config.parallel_config
+        return {
+            "model": str(vllm_config.model_config.model), "dtype": str(vllm_config.cache_config.cache_dtype),
+            "tokens": str(vllm_config.cache_config.block_size),
+            "parallel": f"{parallel.tensor_parallel_size}x{parallel.pipeline_parallel_size}", "chunk": str(chunk_bytes),
+        }  # fmt: skip
+    parallel = config.parallel
+    return {
+        "model": str(config.model.name), "dtype": str(config.model.dtype), "tokens": str(config.cache.tokens_per_hash),
+        "blocks_a_chunk": str(config.cache.blocks_per_chunk),
+        "groups": " ".join(f"{group.tokens_per_block}:{len(group.layer_names)}" for group in config.groups),
+        "parallel": f"{parallel.tp_size}x{parallel.pp_size}x{parallel.pcp_size}x{parallel.dcp_size}",
+        "layout": f"{config.kv_cache_layout or 'own'}{' canonical' if config.canonical_layout else ''}", "chunk": str(chunk_bytes),
+    }  # fmt: skip

