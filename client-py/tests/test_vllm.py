@@ -122,6 +122,17 @@ def test_engineHasTheBeginning_theRestIsLoaded(engines: Make) -> None:
     assert (plan.block_ids, plan.keys, plan.depth) == (list(range(23, 30)), one.block_hashes[3:10], 3)
 
 
+def test_engineGetsMoreItself_whileTheRestIsBeingHeld_onlyThatIsLoaded(engines: Make) -> None:
+    stored(engines(), request())
+    engine = engines({"kvtier.lookup_wait_s": 0.0})
+    one = request()
+    scheduler = engine.scheduler._scheduler
+    engine.scheduler.on_new_request(one)
+    while not scheduler._searches[one.request_id].holds:
+        assert engine.scheduler.get_num_new_matched_tokens(one, 0)[0] is None
+    assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(one, 12) == (28, True))
+
+
 def test_hole_endsTheRun(engines: Make, daemon: Daemon) -> None:
     first = engines()
     one = request()

@@ -131,9 +131,10 @@ class Scheduler:
         return limit
 
     def _is_stale(self, search: _Search, first: int, now_s: float) -> bool:
+        if search.holds and search.first != first:
+            return True
         if search.run:
-            soon_ns = time.monotonic_ns() + int(_HOLD_SPARE_S * 1e9)
-            return search.first != first or search.expires_ns < soon_ns
+            return search.expires_ns < time.monotonic_ns() + int(_HOLD_SPARE_S * 1e9)
         # Others may have stored blocks since; what was found is held or is not.
         return search.found is not None and search.found <= first and now_s - search.begun_s > _ANSWER_FRESH_S
 
