@@ -36,6 +36,7 @@ class _Search:
         self.begun_s = now_s
         self.lookups: list[Call[Lookup]] = []
         self.is_waited_for = False
+        self.is_asked_again = False
         self.found: int | None = None
         """how many blocks from the first there are; None: not known yet"""
         self.first = 0
@@ -199,6 +200,11 @@ class Scheduler:
         """Whether nothing was found that may yet be found: then it was asked for again."""
         firsts = [one.blocks[0] for one in answers if one.blocks]
         statuses = [status for status, _ in firsts]
+        if now_s - search.begun_s > _ANSWER_FRESH_S and not search.is_asked_again and Status.DEADLINE not in statuses:
+            # The answer is as old as the request: it waited for the engine.
+            search.is_asked_again = True
+            self._look_up(search)
+            return True
         # The daemon was started again, maybe; or it asks the object store, and will know.
         lost = Status.UNAVAILABLE in statuses and self._polled.may_connect()
         asked_for = Status.MISS not in statuses and (Status.PENDING, Tier.OBJECT) in firsts
