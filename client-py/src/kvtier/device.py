@@ -27,6 +27,11 @@ HANDLE_BYTES = 64
 REGISTER_TIMEOUT_S = 60.0
 """The first registration on a GPU has the daemon open it, measure it, and register its memory with the driver."""
 
+PUT_WINDOW_BYTES = 64 << 20
+"""A put asks for this much at a time, so that the daemon copies the first blocks while it makes room for the others."""
+
+_PUT_WINDOW_BLOCKS_MIN = 16
+
 _log = logging.getLogger("kvtier")
 _OK = Status.OK
 
@@ -333,7 +338,11 @@ class DeviceRegion:
         answer_by_ns = _operations.instant_after(client_timeout_s if timeout is None else timeout)
         flags = protocol.REQUEST_FLAG_LEADING_RUN if leading_run else 0
         parts: list[tuple[int, int, int]] = []
-        for start, count in _operations.spans(len(keys), protocol.KEYS_MAX):
+        window = protocol.KEYS_MAX
+        if verb is Verb.OFFLOAD:
+            part_bytes = max(1, self.block_bytes * len(asked) // self.layers)
+            window = min(window, max(_PUT_WINDOW_BLOCKS_MIN, PUT_WINDOW_BYTES // part_bytes))
+        for start, count in _operations.spans(len(keys), window):
             word = _take_word(link) if verb is Verb.ONBOARD and len(asked) > 1 else 0
             blocks = numbers[start : start + count].tobytes()
             request = (

@@ -333,9 +333,13 @@ final class BlockStore implements Mover.Listener {
 
   // ---- gets
 
-  /** A client holds a host copy that is resident. */
+  /** A client holds a host copy that is resident, or has arrived. */
   void lease(int block) {
     directory.addHolds(block, 1);
+    if (!host.isResident(block)) {
+      // The policy meets it when its checksum is made.
+      return;
+    }
     host.hit(block);
     int hits = directory.addHit(block);
     ingestion.used(block, hits);

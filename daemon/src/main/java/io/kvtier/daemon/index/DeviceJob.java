@@ -103,6 +103,11 @@ final class DeviceJob {
     Arrays.fill(layerDone, 0, groups, 0);
   }
 
+  /** Whether a place's slot is there: its copies are due, or were handed over. */
+  boolean hasSlot(int place) {
+    return due[place] + handed[place] > 0;
+  }
+
   int layers() {
     return endLayer - firstLayer;
   }

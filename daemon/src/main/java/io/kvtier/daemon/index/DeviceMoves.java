@@ -33,6 +33,9 @@ final class DeviceMoves {
   /** The same of the layers that are counted: with fewer blocks, several are counted at once. */
   private static final int LAYERS_BYTES = 2 << 20;
 
+  /** And of each block's: its layers are one piece on the host, and the link is slow with less. */
+  private static final int LAYERS_BLOCK_BYTES = 64 << 10;
+
   private final BlockStore store;
   private final Operations operations;
   private final Listener listener;
@@ -57,8 +60,12 @@ final class DeviceMoves {
   static void cut(DeviceJob job, int count, int blockBytes, int regionLayers) {
     int layers = job.layers();
     if (job.progress != 0) {
-      long layerBytes = Math.max(1, (long) blockBytes / regionLayers * count);
-      layers = Math.clamp(Math.ceilDiv(LAYERS_BYTES, layerBytes), 1, layers);
+      long layerBytes = Math.max(1, (long) blockBytes / regionLayers);
+      long atLeast =
+          Math.max(
+              Math.ceilDiv(LAYERS_BYTES, layerBytes * count),
+              Math.ceilDiv(LAYERS_BLOCK_BYTES, layerBytes));
+      layers = Math.clamp(atLeast, 1, layers);
     }
     long bytes = Math.max(1, (long) blockBytes * layers / regionLayers);
     job.cutLayers(layers, Math.clamp(TRANSFER_BYTES / bytes, 1, DeviceTransfer.BLOCKS_MAX));

@@ -313,38 +313,54 @@ final class Devices implements DeviceMoves.Listener {
   }
 
   /**
-   * Begins to put a fresh block together.
+   * Begins to put a fresh block together, for a place.
    *
-   * @return its number, or {@link Assemblies#NONE} when there are as many as there can be
+   * @return false when there are as many as there can be
    */
-  int assemble(Session session, Operation operation, int block) {
+  boolean assemble(Session session, Operation operation, int place, int block) {
     Region region = operation.job().region;
-    return region == null || session.assemblies >= assembliesPerSessionMax
-        ? Assemblies.NONE
-        : assemblies.begin(block, session, region.layout.layers());
+    int assembly =
+        region == null || session.assemblies >= assembliesPerSessionMax
+            ? Assemblies.NONE
+            : assemblies.begin(block, session, region.layout.layers());
+    if (assembly != Assemblies.NONE) {
+      attach(operation, place, assembly);
+    }
+    return assembly != Assemblies.NONE;
   }
 
-  /** Gives up what {@link #assemble} began a moment ago. */
-  void disassemble(int assembly, Session session) {
-    assemblies.end(assembly, session);
-  }
-
-  /** What a session has begun to put together of a block, or {@link Assemblies#NONE}. */
-  int assemblyOf(int block, Session session) {
+  /**
+   * Brings further layers of a block that the session has begun to put together.
+   *
+   * @return false when it has not
+   */
+  boolean join(Session session, Operation operation, int place, int block) {
     int assembly = assemblies.find(block, session);
-    return assembly == Assemblies.NONE || assemblies.isFailed(assembly)
-        ? Assemblies.NONE
-        : assembly;
+    if (assembly == Assemblies.NONE || assemblies.isFailed(assembly)) {
+      return false;
+    }
+    attach(operation, place, assembly);
+    return true;
   }
 
-  /** A block that is being put together can be copied from its place in the region. */
-  void offload(Operation operation, int place, int block, int assembly) {
-    DeviceJob job = operation.job();
-    operation.block[place] = block;
-    job.assembly[place] = assembly;
+  private void attach(Operation operation, int place, int assembly) {
+    operation.job().assembly[place] = assembly;
     assemblies.addUsers(assembly, 1);
     assemblies.setEnd(assembly, clock.getAsLong() + layersWithinNs);
-    moves.ready(operation, job, place);
+  }
+
+  /** A place's layers will not come: the block can't be whole. */
+  void leave(Operation operation, int place) {
+    int assembly = operation.job().assembly[place];
+    assemblies.addUsers(assembly, -1);
+    assemblies.fail(assembly);
+    settle(assembly, operations.sessionOf(operation));
+  }
+
+  /** A block's slot is there: it can be copied from its place in the region. */
+  void offload(Operation operation, int place, int block) {
+    operation.block[place] = block;
+    moves.ready(operation, operation.job(), place);
   }
 
   @Override
@@ -380,7 +396,9 @@ final class Devices implements DeviceMoves.Listener {
       store.arrived(block);
     } else if (assemblies.isFailed(assembly)) {
       assemblies.end(assembly, session);
-      store.abandon(block);
+      if (store.host().state(block) == CopyState.RESERVED) {
+        store.abandon(block);
+      }
     }
   }
 

@@ -176,10 +176,19 @@ final class Index implements BlockStore.Listener {
         writer.completeShort(session, request, known ? Status.OK : Status.NAMESPACE_UNKNOWN, 0);
       }
       case LOOKUP -> lookup(session, request);
-      case RESERVE, OFFLOAD -> puts.reserve(session, request);
+      case RESERVE -> puts.reserve(session, request);
+      case OFFLOAD -> {
+        puts.reserve(session, request);
+        // At once: the requests behind this one take their time.
+        devices.advance();
+      }
       case COMMIT -> puts.commit(session, request);
       case ABORT, RELEASE -> endHolds(session, request);
-      case ACQUIRE, ONBOARD -> acquire(session, request);
+      case ACQUIRE -> acquire(session, request);
+      case ONBOARD -> {
+        acquire(session, request);
+        devices.advance();
+      }
       case REGISTER_REGION -> devices.register(session, request, textOf(request));
       case UNREGISTER_REGION -> devices.unregister(session, request);
       case PREFETCH, PIN, UNPIN -> eachBlock(session, request);

@@ -80,9 +80,10 @@ final class Puts {
       long fingerprint = directory.soughtFingerprint(request.namespaceId, request.group);
       if (block == Directory.NONE) {
         reserveFresh(session, request, operation, i, namespace, parent);
-      } else if (isDevice && devices.assemblyOf(block, session) != Assemblies.NONE) {
-        operation.open++;
-        devices.offload(operation, i, block, devices.assemblyOf(block, session));
+      } else if (isDevice && devices.join(session, operation, i, block)) {
+        // Further layers of what this session has begun to put.
+        store.use(block);
+        takeSlot(session, operation, i, block, namespace);
       } else {
         boolean visible = store.isVisible(block) || store.hasArrived(block);
         Operations.decide(operation, i, visible ? Status.EXISTS : Status.PENDING, TierId.NONE);
@@ -122,11 +123,22 @@ final class Puts {
     directory.setLineage(block, request.depth + place, parent);
     // In use: the record stays until the slot is there.
     store.use(block);
+    if (operation.isDevice() && !devices.assemble(session, operation, place, block)) {
+      store.endUse(block);
+      busy(operation, place);
+      return;
+    }
+    takeSlot(session, operation, place, block, namespace);
+  }
+
+  /** Gives a block that is in use its slot, or has it wait for one. */
+  private void takeSlot(
+      Session session, Operation operation, int place, int block, Namespaces.Namespace namespace) {
     int sizeClass = namespace.hostClass();
-    Slot slot =
-        queue.waiting(sizeClass) > 0
-            ? Slot.NONE
-            : reserveOne(session, operation, place, block, namespace);
+    // Further layers go where the first ones went, whoever waits for other slots.
+    boolean mustWait =
+        queue.waiting(sizeClass) > 0 && store.host().state(block) != CopyState.RESERVED;
+    Slot slot = mustWait ? Slot.NONE : reserveOne(session, operation, place, block, namespace);
     if (slot == Slot.BEGUN) {
       operation.open++;
     } else if (slot == Slot.NONE) {
@@ -135,10 +147,18 @@ final class Puts {
         operation.block[place] = block;
         operation.open++;
       } else {
-        store.endUse(block);
+        giveUp(operation, place, block);
         busy(operation, place);
       }
     }
+  }
+
+  /** A place does not wait for its slot any more. */
+  private void giveUp(Operation operation, int place, int block) {
+    if (operation.isDevice()) {
+      devices.leave(operation, place);
+    }
+    store.endUse(block);
   }
 
   private void busy(Operation operation, int place) {
@@ -150,7 +170,7 @@ final class Puts {
   private Slot reserveOne(
       Session session, Operation operation, int place, int block, Namespaces.Namespace namespace) {
     if (operation.isDevice()) {
-      return offloadOne(session, operation, place, block, namespace);
+      return offloadOne(operation, place, block, namespace);
     }
     int hold =
         session.holds >= holdsPerSessionMax
@@ -179,21 +199,15 @@ final class Puts {
     return Slot.DECIDED;
   }
 
-  /** Gives a fresh block its slot, and has it copied there. */
+  /** Gives a block its slot, unless it has one, and has it copied there. */
   private Slot offloadOne(
-      Session session, Operation operation, int place, int block, Namespaces.Namespace namespace) {
-    int assembly = devices.assemble(session, operation, block);
-    if (assembly == Assemblies.NONE) {
-      store.endUse(block);
-      busy(operation, place);
-      return Slot.DECIDED;
-    }
-    if (!store.reserve(block, namespace.hostClass(), SlotAllocator.DAEMON)) {
-      devices.disassemble(assembly, session);
+      Operation operation, int place, int block, Namespaces.Namespace namespace) {
+    boolean isFirst = store.host().state(block) == CopyState.NONE;
+    if (isFirst && !store.reserve(block, namespace.hostClass(), SlotAllocator.DAEMON)) {
       return Slot.NONE;
     }
     directory.addUses(block, -1);
-    devices.offload(operation, place, block, assembly);
+    devices.offload(operation, place, block);
     return Slot.BEGUN;
   }
 
@@ -207,9 +221,7 @@ final class Puts {
     }
     boolean isDevice = operation.isDevice();
     for (int i = 0; i < operation.count; i++) {
-      if (isDevice
-          ? operation.job().assembly[i] != Assemblies.NONE
-          : operation.hold[i] != HoldTable.NONE) {
+      if (isDevice ? operation.job().hasSlot(i) : operation.hold[i] != HoldTable.NONE) {
         return true;
       }
     }
@@ -236,7 +248,7 @@ final class Puts {
     Session session = operations.sessionOf(operation);
     Slot slot = reserveOne(session, operation, place, block, namespace);
     if (slot == Slot.NONE && isStuck(operation, namespace.hostClass())) {
-      store.endUse(block);
+      giveUp(operation, place, block);
       busy(operation, place);
       slot = Slot.DECIDED;
     }
@@ -262,7 +274,7 @@ final class Puts {
           }
           int place = (int) item;
           Operations.decide(operation, place, status, TierId.NONE);
-          store.endUse(operation.block[place]);
+          giveUp(operation, place, operation.block[place]);
           counters.add(Counter.PUT_BUSY, 1);
           return true;
         });

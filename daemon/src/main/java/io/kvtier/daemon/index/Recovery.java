@@ -50,7 +50,8 @@ final class Recovery {
       for (int i = 0; i < size; i++) {
         first = Math.min(first, generations[i]);
       }
-      // As finely as is possible beside a block's number: blocks that came together may change places.
+      // As finely as is possible beside a block's number: blocks that came together may change
+      // places.
       int shift = Math.max(0, Long.SIZE - Long.numberOfLeadingZeros(lastGeneration - first) - 31);
       long[] order = new long[size];
       for (int i = 0; i < size; i++) {

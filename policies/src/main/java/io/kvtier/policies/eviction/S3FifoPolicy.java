@@ -8,7 +8,7 @@ import io.kvtier.policies.PolicySetup;
  * S3-FIFO: a small queue that new blocks must survive, a main queue for those that were used more
  * than once there, and ghosts of those that were not: who comes back while its ghost is there goes
  * to the main queue at once. Each block counts its uses up to three; the main queue gives a used
- * block another round for one of them. Seventeen bytes a block, sixteen a ghost.
+ * block another round for one of them. Seventeen bytes a block, thirty-two and a half a ghost.
  *
  * <p>Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023, Algorithm 1. The
  * sizes are shares of what is resident when a victim is asked for, so that they follow a tier that
@@ -81,7 +81,7 @@ public final class S3FifoPolicy extends ChainedPolicy {
   public void onInsert(int block, int bytes, long fingerprint, int depth, long parent) {
     chains.requireUntracked(block);
     fingerprints[block] = fingerprint;
-    if (ghosts.remove(fingerprint, ghostsFor(size() + 1))) {
+    if (ghosts.remove(fingerprint)) {
       chains.append(MAIN, block);
       states[block] = IN_MAIN;
     } else {
@@ -106,7 +106,7 @@ public final class S3FifoPolicy extends ChainedPolicy {
       return;
     }
     if (why == Removal.EVICTED) {
-      ghosts.add(fingerprints[block]);
+      ghosts.add(fingerprints[block], ghostsFor(size()));
     }
     chains.remove(SMALL, block);
   }
@@ -172,6 +172,7 @@ public final class S3FifoPolicy extends ChainedPolicy {
   @Override
   public void checkInvariants() {
     super.checkInvariants();
+    ghosts.checkInvariants();
     for (int chain = SMALL; chain <= MAIN; chain++) {
       for (int b = chains.oldest(chain); b != NONE; b = chains.newer(b)) {
         if ((states[b] & IN_MAIN) != 0 != (chain == MAIN)) {

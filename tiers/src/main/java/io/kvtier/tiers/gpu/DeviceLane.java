@@ -139,10 +139,9 @@ final class DeviceLane implements AutoCloseable {
       if (region == null) {
         throw new IllegalStateException("a transfer without a region");
       }
-      Span heads = Span.all(region.layout().heads());
       for (int i = 0; i < transfer.count; i++) {
         long slot = slabs.addressOf(transfer.slabs[i], gpu) + transfer.offsets[i];
-        region.addRuns(transfer.targets[i], transfer.layers, heads, slot, copy.runs);
+        region.addRuns(transfer.targets[i], transfer.layers, slot, copy.runs);
       }
       copy.after = transfer.event == 0 ? null : region.event(transfer.event - 1);
     } catch (GpuException e) {

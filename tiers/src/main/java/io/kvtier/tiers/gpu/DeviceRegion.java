@@ -22,6 +22,7 @@ public final class DeviceRegion implements AutoCloseable {
   private final List<IpcHandle> opened;
   private final long[] addresses;
   private final List<GpuEvent> events;
+  private final @Nullable RunPlan plan;
   private boolean isClosed;
 
   private DeviceRegion(
@@ -31,6 +32,7 @@ public final class DeviceRegion implements AutoCloseable {
     this.opened = opened;
     this.addresses = addresses;
     this.events = events;
+    plan = RunPlan.of(layout, addresses);
   }
 
   /** Opens an engine's tensors, or says why not. */
@@ -101,7 +103,12 @@ public final class DeviceRegion implements AutoCloseable {
       return "tensor " + tensor + " is not on GPU " + gpu.device().uuid() + ", but on another";
     }
     long offset = spec.tensors().get(tensor).offset();
-    long span = spec.layout().partOfTensor(tensor).shape().spanBytes();
+    long span;
+    try {
+      span = spec.layout().partOfTensor(tensor).shape().spanBytes();
+    } catch (ArithmeticException _) {
+      return "tensor " + tensor + " spans more than 64 bits can count";
+    }
     if (offset < 0 || span > mapping.bytes() - offset) {
       return "tensor "
           + tensor
@@ -182,6 +189,29 @@ public final class DeviceRegion implements AutoCloseable {
       throw new IllegalStateException("the region is closed");
     }
     layout.addRuns(block, layers, heads, addresses, hostAddress, runs);
+  }
+
+  /**
+   * Adds the runs of some layers of a block, with all heads.
+   *
+   * @param hostAddress where the device sees the block's slot
+   * @throws IllegalArgumentException when there is no such block or layer
+   */
+  public void addRuns(int block, Span layers, long hostAddress, Runs runs) {
+    RunPlan known = plan;
+    if (known == null || !known.suits(layers)) {
+      addRuns(block, layers, Span.all(layout.heads()), hostAddress, runs);
+      return;
+    }
+    if (isClosed) {
+      throw new IllegalStateException("the region is closed");
+    }
+    if (block < 0 || block >= layout.blocks()) {
+      throw new IllegalArgumentException(
+          "block " + block + " is not in the region: it has " + layout.blocks() + ", from 0 on");
+    }
+    layers.requireWithin(layout.layers(), "layers");
+    known.addRuns(block, layers, hostAddress, runs);
   }
 
   /** Ends the mappings; no copy of the region may be in flight. */

@@ -63,7 +63,7 @@ public final class RegionText {
   private void line(String line) {
     int equals = line.indexOf('=');
     String value = line.substring(equals + 1);
-    switch (equals < 0 ? line : line.substring(0, equals)) {
+    switch (line.substring(0, Math.max(0, equals))) {
       case "part" -> add(parts, part(value), PARTS_MAX, "parts");
       case "allocation" -> add(allocations, handle(value), TENSORS_MAX, "allocations");
       case "tensor" -> add(tensors, value, TENSORS_MAX, "tensors");

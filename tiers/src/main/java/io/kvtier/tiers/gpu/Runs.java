@@ -33,6 +33,16 @@ public final class Runs {
       lengths[last] += bytes;
       return;
     }
+    append(deviceAddress, hostAddress, bytes);
+  }
+
+  /** Adds one that stays apart from those before, wherever it lies. */
+  void addApart(long deviceAddress, long hostAddress, int bytes) {
+    totalBytes += bytes;
+    append(deviceAddress, hostAddress, bytes);
+  }
+
+  private void append(long deviceAddress, long hostAddress, int bytes) {
     if (count == lengths.length) {
       deviceAddresses = Arrays.copyOf(deviceAddresses, 2 * count);
       hostAddresses = Arrays.copyOf(hostAddresses, 2 * count);

@@ -109,6 +109,33 @@ final class DeviceRegionTest {
   }
 
   @Test
+  void open_tensorBeyondAllMemory_isRefused() {
+    List<Long> strides = List.of(Long.MAX_VALUE / 2, 16L, 8L, 1L);
+    TensorShape shape = new TensorShape("BNHD", List.of(2L, 4L, 2L, 8L), strides, 2);
+    KvLayout layout = new KvLayout(1, 2, 4, BlockOrder.LCND, List.of(KvPart.of("kv", shape)));
+    assertRefused(
+        "tensor 0 spans more than 64 bits can count",
+        DeviceRegion.open(
+            gpu, new DeviceRegionSpec(FakeGpu.UUID, layout, List.of(new TensorPlace(handle, 0)))));
+  }
+
+  @Test
+  void open_events_areEndedWithTheRegion() {
+    DeviceRegionSpec spec =
+        new DeviceRegionSpec(
+            FakeGpu.UUID,
+            LAYOUT,
+            List.of(new TensorPlace(handle, 0), new TensorPlace(handle, 2 * BYTES)),
+            List.of(handle, handle));
+    DeviceRegion region =
+        assertInstanceOf(RegionResult.Opened.class, DeviceRegion.open(gpu, spec)).region();
+    assertEquals(2, region.events());
+    assertEquals(2, gpu.events());
+    region.close();
+    assertEquals(0, gpu.events());
+  }
+
+  @Test
   void open_unknownHandle_isRefusedWithAHint() {
     DeviceRegionSpec spec =
         new DeviceRegionSpec(

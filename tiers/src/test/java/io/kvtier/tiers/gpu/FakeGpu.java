@@ -179,6 +179,11 @@ final class FakeGpu implements Gpu, GpuDriver {
     return opened.values().stream().mapToInt(Integer::intValue).sum();
   }
 
+  /** How many events there are. */
+  int events() {
+    return recorded.size();
+  }
+
   boolean hasNothingLeft() {
     return allocations.isEmpty() && registered.isEmpty() && streams.isEmpty() && recorded.isEmpty();
   }

@@ -1,0 +1,241 @@
+"""Tensors in GPU memory: the daemon opens them by CUDA's IPC handles, and copies blocks itself.
+
+What this process does is to name blocks: no byte passes through it, and no kernel of its own runs.
+
+Streams: a copy is ordered with this process's kernels by events alone. ``after`` makes it wait for what was recorded; a copy
+without one begins at once. No stream waits for a copy: use what a get brought when `done` or `layers_done` says so, and leave
+alone what a put reads until it is done.
+"""
+
+import ctypes
+import importlib
+import threading
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from kvtier._errors import InvalidArgument, KvtierError
+from kvtier._protocol import Status
+from kvtier.client import Namespace
+from kvtier.device import Copying as DeviceCopying
+from kvtier.device import DeviceRegion, Part, RegionSpec
+from kvtier.torch import Copying, Region
+from kvtier.torch._layout import Plane
+
+EVENTS = 32
+"""So many copies can wait for events at a time; with more, this process waits itself."""
+
+_OUTER_AXES = "CNH"
+
+
+class CudaCopying(Copying):
+    """Blocks on their way between this process's GPU memory and the daemon."""
+
+    def __init__(self, copying: DeviceCopying) -> None:
+        self._copying = copying
+
+    def done(self) -> bool:
+        return self._copying.done()
+
+    def wait(self, timeout: float | None = None) -> list[Status]:
+        return self._copying.wait(timeout)
+
+    def layers_done(self) -> int:
+        return self._copying.layers_done()
+
+    def cancel(self) -> None:
+        self._copying.cancel()
+
+
+class _Events:
+    """Events that the daemon can wait for: what a copy waits for is recorded in one, and that is its own until it ends."""
+
+    def __init__(self, device: Any) -> None:
+        torch = _torch()
+        self._torch = torch
+        self._device = device
+        with torch.cuda.device(device):
+            self._stream = torch.cuda.Stream()
+            self._events = [torch.cuda.Event(interprocess=True) for _ in range(EVENTS)]
+            for event in self._events:
+                event.record(self._stream)
+            self.handles = [bytes(event.ipc_handle()) for event in self._events]
+        self._free = list(range(EVENTS, 0, -1))
+        self._waiting: list[DeviceCopying] = []
+        self._lock = threading.Lock()
+
+    def take(self, after: Any) -> int:
+        """The number of an event that is done when `after` is; 0: it is done already."""
+        if after is None or after.query():
+            return 0
+        for copying in list(self._waiting):
+            copying.done()
+        with self._lock:
+            number = self._free.pop() if self._free else 0
+        if number == 0:
+            after.synchronize()
+            return 0
+        with self._torch.cuda.device(self._device):
+            self._stream.wait_event(after)
+            self._events[number - 1].record(self._stream)
+        return number
+
+    def until(self, copying: DeviceCopying, number: int) -> None:
+        """The event is the copy's until that is over."""
+        if number == 0:
+            return
+        with self._lock:
+            self._waiting.append(copying)
+
+        def over() -> None:
+            with self._lock:
+                self._free.append(number)
+                if copying in self._waiting:
+                    self._waiting.remove(copying)
+
+        copying.when_over(over)
+
+
+class CudaRegion(Region):
+    """Tensors that the daemon has opened. Close it before they are freed: until then the driver keeps their memory."""
+
+    def __init__(self, namespace: Namespace, tensors: list[Any], planes: list[Plane], name: str) -> None:
+        torch = _torch()
+        self.blocks = planes[0].blocks
+        self.block_bytes = namespace.block_bytes
+        self.layers = len(planes)
+        self._namespace = namespace
+        self._tensors = tensors  # kept alive: the daemon has mapped their memory
+        device = tensors[0].device
+        torch.cuda.synchronize(device)  # makes the device's context this thread's
+        self._events = _Events(device)
+        spec = region_spec(
+            planes,
+            device=f"GPU-{torch.cuda.get_device_properties(device).uuid}",
+            place=place_of,
+            events=self._events.handles,
+        )
+        self._is_layered = spec.layers == self.layers
+        self._region = DeviceRegion(namespace, spec, name)
+
+    def put(
+        self,
+        keys: Sequence[bytes],
+        block_ids: Sequence[int],
+        *,
+        layers: range | None = None,
+        after: Any = None,
+        timeout: float | None = None,
+        parent: bytes | None = None,
+        depth: int = 0,
+    ) -> Copying:
+        self._check(block_ids)
+        event = self._events.take(after)
+        copying = self._region.put(
+            keys, block_ids, layers=self._layers_of(layers), event=event, timeout=timeout, parent=parent, depth=depth
+        )
+        self._events.until(copying, event)
+        return CudaCopying(copying)
+
+    def get(
+        self,
+        keys: Sequence[bytes],
+        block_ids: Sequence[int],
+        *,
+        layers: range | None = None,
+        after: Any = None,
+        timeout: float | None = None,
+    ) -> Copying:
+        self._check(block_ids)
+        event = self._events.take(after)
+        copying = self._region.get(keys, block_ids, layers=self._layers_of(layers), event=event, timeout=timeout)
+        self._events.until(copying, event)
+        return CudaCopying(copying)
+
+    def close(self) -> None:
+        self._region.close()
+        self._tensors = []
+
+    def _check(self, block_ids: Sequence[int]) -> None:
+        for number in block_ids:
+            if not 0 <= number < self.blocks:
+                raise InvalidArgument(f"block id {number}; expected 0 to {self.blocks - 1}")
+
+    def _layers_of(self, layers: range | None) -> range | None:
+        if layers is None or self._is_layered:
+            return layers
+        if len(layers) != self.layers:
+            raise InvalidArgument(f"layers is {layers}; expected all {self.layers}: these tensors are of several shapes")
+        return None
+
+
+def region_spec(
+    planes: Sequence[Plane],
+    *,
+    device: str,
+    place: Callable[[int, int], tuple[bytes, int]],
+    events: Sequence[bytes] = (),
+) -> RegionSpec:
+    """What the daemon is told of some planes.
+
+    Args:
+        place: the IPC handle and the offset of an address; its second argument is the tensor's number, for messages.
+
+    Raises:
+        InvalidArgument: the daemon can't copy blocks of this kind.
+    """
+    parts = [_part(plane, index) for index, plane in enumerate(planes)]
+    tensors = [place(plane.address, index) for index, plane in enumerate(planes)]
+    blocks = planes[0].blocks
+    if all(part == parts[0] for part in parts):
+        tokens = dict(zip(parts[0].axes, parts[0].extents, strict=True)).get("N", 1)
+        return RegionSpec(device, len(planes), blocks, tokens, parts[:1], tensors, events=events)
+    if any(set(part.axes) & set("NH") for part in parts):
+        raise InvalidArgument(
+            "tensors of several shapes, in which a block is cut into runs along several axes: register those of one shape apart"
+        )
+    # Parts of one layer each, one behind the other.
+    return RegionSpec(device, 1, blocks, 1, parts, tensors, events=events)
+
+
+def _part(plane: Plane, index: int) -> Part:
+    if len(plane.axes) > len(_OUTER_AXES):
+        raise InvalidArgument(
+            f"tensor {index}: a block's runs lie along {len(plane.axes)} axes, at most {len(_OUTER_AXES)} on a GPU"
+        )
+    letters = _OUTER_AXES[: len(plane.axes)]
+    return Part(
+        axes=f"B{letters}D",
+        extents=(plane.blocks, *(count for count, _ in plane.axes), plane.run_bytes),
+        strides=(plane.block_stride, *(stride for _, stride in plane.axes), 1),
+        element_bytes=1,
+    )
+
+
+def _torch() -> Any:
+    # By name: who checks types here need not have it.
+    return importlib.import_module("torch")
+
+
+@cache
+def _driver() -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise KvtierError(f"there is no NVIDIA driver: {error}") from None
+
+
+def place_of(address: int, tensor: int) -> tuple[bytes, int]:
+    """The IPC handle of the allocation that holds an address of device memory, and the address's offset in it."""
+    base = ctypes.c_uint64()
+    size = ctypes.c_size_t()
+    handle = (ctypes.c_ubyte * 64)()
+    code = _driver().cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(address))
+    if code == 0:
+        code = _driver().cuIpcGetMemHandle(ctypes.byref(handle), base)
+    if code != 0:
+        raise KvtierError(
+            f"tensor {tensor} can't be shared with the daemon (CUDA error {code}): its memory must come from cudaMalloc. With "
+            "torch's expandable segments it does not: take expandable_segments:True out of PYTORCH_CUDA_ALLOC_CONF"
+        )
+    return bytes(handle), address - base.value

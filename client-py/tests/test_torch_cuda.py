@@ -1,0 +1,119 @@
+"""`kvtier.torch` on GPU memory, as far as that goes without one: the daemon's GPU is files, and tensors lie in them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+import pytest
+from blocks import keys
+from file_gpu import UUID, GpuDaemon, gpu_daemon, handle_of
+from tensors import Tensor, random_tensor
+
+from kvtier import Client, InvalidArgument, Namespace, Status
+from kvtier import torch as kvtier_torch
+from kvtier.device import DeviceRegion
+from kvtier.torch import _layout
+from kvtier.torch._cuda import region_spec
+
+BLOCKS = 12
+LAYOUTS = {
+    "blocks first": ((BLOCKS, 16, 8, 4), None, 0),
+    "keys and values apart": ((2, BLOCKS, 16, 2, 32), None, 1),
+    "heads before tokens, seen the other way round": ((2, BLOCKS, 4, 16, 32), (0, 1, 3, 2, 4), 1),
+    "blocks in the middle": ((3, 5, BLOCKS, 64), None, 2),
+}
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[GpuDaemon]:
+    with gpu_daemon() as started:
+        yield started
+
+
+@pytest.fixture
+def client(daemon: GpuDaemon) -> Iterator[Client]:
+    with Client(daemon.socket_path, name="torch", timeout=20) as connected:
+        yield connected
+
+
+class Files:
+    """Tensors' memory copied to files, and back."""
+
+    def __init__(self, daemon: GpuDaemon, name: str, tensors: list[Tensor]) -> None:
+        self.maps: list[Any] = []
+        self.places = {}
+        self.tensors = tensors
+        for index, tensor in enumerate(tensors):
+            path = daemon.gpu / f"{name}{index}"
+            base = tensor.array.base if tensor.array.base is not None else tensor.array
+            raw = numpy.frombuffer(memoryview(numpy.ascontiguousarray(base)).cast("B"), dtype=numpy.uint8)
+            memory = numpy.memmap(path, dtype=numpy.uint8, mode="w+", shape=raw.shape)
+            memory[:] = raw
+            self.maps.append((memory, base))
+            self.places[tensor.data_ptr()] = (handle_of(path), 0)
+
+    def load(self) -> None:
+        for memory, base in self.maps:
+            base.view(numpy.uint8).reshape(-1)[:] = memory
+
+    def region(self, namespace: Namespace, axis: int) -> DeviceRegion:
+        planes = _layout.planes(self.tensors, axis)
+        return DeviceRegion(namespace, region_spec(planes, device=UUID, place=lambda address, _: self.places[address]))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_device_and_memory_agree_on_the_bytes_of_a_block(daemon: GpuDaemon, client: Client, layout: str) -> None:
+    shape, order, axis = LAYOUTS[layout]
+    source = [random_tensor(shape, index, order) for index in range(3)]
+    target = [random_tensor(shape, 100 + index, order) for index in range(3)]
+    block_bytes = sum(tensor.select(axis, 0).numel() * tensor.element_size() for tensor in source)
+    namespace = client.namespace(f"cuda/{layout}", block_bytes=block_bytes)
+    number = list(LAYOUTS).index(layout)
+    names, taken, given = keys(layout, 5), [7, 0, 3, 11, 4], [1, 2, 9, 0, 10]
+    files = Files(daemon, f"s{number}-", source)
+    with files.region(namespace, axis) as region:
+        assert region.put(names, taken).wait(10) == [Status.OK] * 5
+    with kvtier_torch.register(namespace, target, block_axes=axis) as memory:
+        assert memory.get(names, given).wait() == [Status.OK] * 5
+    for before, after in zip(source, target, strict=True):
+        for from_block, to_block in zip(taken, given, strict=True):
+            assert numpy.array_equal(before.array.take(from_block, axis), after.array.take(to_block, axis))
+    others = keys(f"{layout} back", 5)
+    with kvtier_torch.register(namespace, target, block_axes=axis) as memory:
+        assert memory.put(others, given).wait() == [Status.OK] * 5
+    with files.region(namespace, axis) as region:
+        back = [8, 1, 2, 10, 5]
+        assert region.get(others, back, layers=range(1)).wait(10) == [Status.OK] * 5
+        assert region.get(others, back, layers=range(1, 3)).wait(10) == [Status.OK] * 5
+    files.load()
+    for before, after in zip(source, target, strict=True):
+        for to_block, from_block in zip(back, given, strict=True):
+            assert numpy.array_equal(before.array.take(to_block, axis), after.array.take(from_block, axis))
+
+
+def test_tensors_of_several_shapes_are_one_block(daemon: GpuDaemon, client: Client) -> None:
+    source = [random_tensor((2, BLOCKS, 16, 32), 1, None), random_tensor((BLOCKS, 16, 48), 2, None)]
+    axes = [1, 0]
+    planes = _layout.planes(source, axes)
+    block_bytes = sum(plane.part_bytes for plane in planes)
+    namespace = client.namespace("cuda/several", block_bytes=block_bytes)
+    files = Files(daemon, "several", source)
+    spec = region_spec(planes, device=UUID, place=lambda address, _: files.places[address])
+    assert spec.layers == 1
+    names = keys("several", 2)
+    with DeviceRegion(namespace, spec) as region:
+        assert region.put(names, [3, 5]).wait(10) == [Status.OK] * 2
+    target = [random_tensor((2, BLOCKS, 16, 32), 3, None), random_tensor((BLOCKS, 16, 48), 4, None)]
+    with kvtier_torch.register(namespace, target, block_axes=axes) as memory:
+        assert memory.get(names, [0, 1]).wait() == [Status.OK] * 2
+    assert numpy.array_equal(source[0].array[:, 3], target[0].array[:, 0])
+    assert numpy.array_equal(source[1].array[5], target[1].array[1])
+
+
+def test_what_a_gpu_cannot_copy_is_refused() -> None:
+    cut = Tensor(random_tensor((BLOCKS, 4, 4, 4, 4, 4), 1).array[:, :3, :3, :3, :3, :3])
+    with pytest.raises(InvalidArgument, match="at most 3 on a GPU"):
+        region_spec(_layout.planes([cut], 0), device=UUID, place=lambda address, tensor: (bytes(64), 0))
+    several = [Tensor(random_tensor((BLOCKS, 4, 4, 4), 1).array[:, :3, :3, :3]), random_tensor((BLOCKS, 64), 2)]
+    with pytest.raises(InvalidArgument, match="several shapes"):
+        region_spec(_layout.planes(several, 0), device=UUID, place=lambda address, tensor: (bytes(64), 0))

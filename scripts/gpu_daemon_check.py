@@ -1,0 +1,875 @@
+"""The daemon with a real GPU: this process is the engine, its blocks go through the daemon and come back.
+
+Started by "run --daemon" in the folder that scripts/gpu-check packs. Needs CUDA and torch, and for one part transformers. Each part
+goes on where another has failed; rows are written as they come. With --file-gpu FOLDER nothing needs a GPU: tensors are files of
+shared memory, as in the tests of the Python client, and no figure means anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import pathlib
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+
+import torch
+
+from kvtier import Client, Status
+from kvtier.device import Copying, DeviceRegion, Part, RegionSpec
+
+HERE = pathlib.Path(__file__).resolve().parent
+FILE_GPU = "GPU-f11e0000-0000-0000-0000-000000000001"
+OK = Status.OK
+GIB = 1 << 30
+
+
+class Failure(Exception):
+    """Something came to other than it had to."""
+
+
+class Gpu:
+    """Where tensors are: on the GPU, or in files that stand for one."""
+
+    def __init__(self, folder: pathlib.Path | None) -> None:
+        self.folder = folder
+        self.is_real = folder is None
+        self.count = 0
+        if self.is_real:
+            import ctypes
+
+            self.ctypes = ctypes
+            self.cuda = ctypes.CDLL("libcuda.so.1")
+            torch.zeros(1, device="cuda")
+            self.uuid = f"GPU-{torch.cuda.get_device_properties(0).uuid}"
+        else:
+            self.uuid = FILE_GPU
+        self.files: list[tuple[int, pathlib.Path, int]] = []
+
+    def empty(self, nbytes: int) -> torch.Tensor:
+        if self.is_real:
+            return torch.empty(nbytes, dtype=torch.uint8, device="cuda")
+        self.count += 1
+        path = self.folder / f"{os.getpid()}-{self.count}"
+        path.touch()
+        os.truncate(path, nbytes)
+        tensor = torch.from_file(str(path), shared=True, size=nbytes, dtype=torch.uint8)
+        self.files.append((tensor.data_ptr(), path, nbytes))
+        return tensor
+
+    def noise(self, nbytes: int) -> torch.Tensor:
+        tensor = self.empty(nbytes)
+        # In pieces: the generator's own tensors take eight times the room.
+        for at in range(0, nbytes, 1 << 28):
+            part = tensor[at : at + (1 << 28)]
+            part.random_(0, 256) if not self.is_real else part.view(torch.uint8).random_(0, 256)
+        self.wait()
+        return tensor
+
+    def place(self, tensor: torch.Tensor) -> tuple[bytes, int]:
+        address = tensor.data_ptr()
+        if not self.is_real:
+            for base, path, nbytes in reversed(self.files):  # older ones may be unmapped
+                if base <= address < base + nbytes:
+                    return str(path).encode().ljust(64, b"\0"), address - base
+            raise Failure("a tensor in no file")
+        c = self.ctypes
+        base, size, handle = c.c_uint64(), c.c_size_t(), (c.c_ubyte * 64)()
+        for code in (
+            self.cuda.cuMemGetAddressRange_v2(c.byref(base), c.byref(size), c.c_uint64(address)),
+            self.cuda.cuIpcGetMemHandle(c.byref(handle), base),
+        ):
+            if code != 0:
+                raise Failure(f"CUDA error {code}")
+        return bytes(handle), address - base.value
+
+    def wait(self) -> None:
+        if self.is_real:
+            torch.cuda.synchronize()
+
+    def used_mib(self) -> float:
+        if not self.is_real:
+            return 0.0
+        answer = subprocess.run(
+            ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], capture_output=True, text=True
+        )
+        return float(answer.stdout.split()[0])
+
+
+class Daemon:
+    """kvtierd, from the folder that this file lies in."""
+
+    def __init__(self, folder: pathlib.Path, gpu: Gpu, host_gib: float, ssd_gib: float) -> None:
+        self.folder = folder
+        self.gpu = gpu
+        self.socket = folder / "kvtier.sock"
+        self.host_gib, self.ssd_gib = host_gib, ssd_gib
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self, **settings: object) -> float:
+        java = os.environ.get("KVTIER_JAVA", str(HERE / "runtime" / "bin" / "java"))
+        classes = os.environ.get("KVTIER_CLASSES", str(HERE / "lib" / "*"))
+        values = {
+            "host.bytes": f"{int(self.host_gib * 1024)}MiB", "host.huge_pages": "true", "ssd.bytes": f"{int(self.ssd_gib * 1024)}MiB",
+            "ssd.directory": str(self.folder / "ssd"), "grpc.enabled": "false", "copy.threads": "2", "copy.queue_depth": "1024",
+            **{name.replace("__", "."): value for name, value in settings.items()},
+        }  # fmt: skip
+        main = ["io.kvtier.daemon.Kvtierd"]
+        if not self.gpu.is_real:
+            main = [f"-Dkvtier.gpu.folder={self.gpu.folder}", "io.kvtier.daemon.FileGpuDaemon"]
+        command = [
+            java, "--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow", "-XX:+UseSerialGC", "-Xmx512m",
+            "-XX:-UsePerfData", "-cp", classes, *main, "--socket", str(self.socket),
+        ]  # fmt: skip
+        for name, value in values.items():
+            command += ["--set", f"{name}={value}"]
+        started = time.monotonic()
+        self.log = open(self.folder / "daemon.log", "a")  # noqa: SIM115
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        while line and not line.startswith("kvtierd ready"):
+            line = self.process.stdout.readline()
+        if not line:
+            raise Failure(f"the daemon did not start: {(self.folder / 'daemon.log').read_text()[-2000:]}")
+        return time.monotonic() - started
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.log.close()
+            self.process = None
+
+    def client(self, name: str = "check") -> Client:
+        return Client(self.socket, name=name, timeout=60)
+
+
+class Pool:
+    """KV tensors of an engine, random."""
+
+    def __init__(
+        self, gpu: Gpu, axes: str, *, layers: int, blocks: int, tokens: int, heads: int, dim: int, item: int = 2, order: str = "LCND"
+    ) -> None:
+        self.gpu, self.axes, self.layers, self.blocks, self.tokens, self.order = gpu, axes, layers, blocks, tokens, order
+        extents = {"L": layers, "C": 2, "B": blocks, "N": tokens if "B" in axes else blocks * tokens, "H": heads, "D": dim}
+        self.extents = [extents[axis] for axis in axes]
+        self.item = item
+        nbytes = math.prod(self.extents) * item
+        count = 1 if "L" in axes else layers
+        self.raw = [gpu.noise(nbytes) for _ in range(count)]
+        strides = []
+        step = 1
+        for extent in reversed(self.extents):
+            strides.insert(0, step)
+            step *= extent
+        self.part = Part(axes, self.extents, strides, item)
+        self.block_bytes = layers * (2 if "C" in axes else 1) * tokens * (heads if "H" in axes else 1) * dim * item
+
+    def views(self) -> list[torch.Tensor]:
+        """Each tensor, its last axis the bytes of a cell."""
+        shape = [*self.extents[:-1], self.extents[-1] * self.item]
+        return [raw.view(shape) for raw in self.raw]
+
+    def block(self, number: int, layers: range) -> list[torch.Tensor]:
+        """Some layers of a block, as views."""
+        found = []
+        for index, view in enumerate(self.views()):
+            if "L" not in self.axes and index not in layers:
+                continue
+            if "B" in self.axes:
+                view = view.select(self.axes.index("B"), number)
+                axes = self.axes.replace("B", "")
+            else:
+                view = view.narrow(self.axes.index("N"), number * self.tokens, self.tokens)
+                axes = self.axes
+            if "L" in axes:
+                view = view.narrow(axes.index("L"), layers.start, len(layers))
+            found.append(view)
+        return found
+
+    def spec(self, events: list[bytes] | None = None) -> RegionSpec:
+        return RegionSpec(
+            self.gpu.uuid, self.layers, self.blocks, self.tokens, [self.part], [self.gpu.place(raw) for raw in self.raw], self.order,
+            events or [],
+        )  # fmt: skip
+
+    def region(self, client: Client, name: str) -> DeviceRegion:
+        self.gpu.wait()
+        return DeviceRegion(client.namespace(name, block_bytes=self.block_bytes), self.spec(), name)
+
+
+def keys_of(count: int, seed: int) -> list[bytes]:
+    return [seed.to_bytes(8, "little") + number.to_bytes(8, "little") for number in range(count)]
+
+
+def all_ok(copying: Copying, what: str) -> None:
+    statuses = copying.wait(60)
+    if any(status is not OK for status in statuses):
+        counts = {status.name: statuses.count(status) for status in set(statuses)}
+        raise Failure(f"{what}: {counts}")
+
+
+class Check:
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.gpu = Gpu(arguments.file_gpu)
+        self.quick = arguments.quick
+        self.out: pathlib.Path | None = arguments.json
+        self.rows: list[dict[str, object]] = []
+        self.problems: list[str] = []
+        self.started = time.monotonic()
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="kvtier-gpu-"))
+        self.daemon = Daemon(self.folder, self.gpu, 0.25 if self.quick else 10, 0.25 if self.quick else 6)
+        self.link: dict[str, float] = {}
+
+    def row(self, name: str, value: float, unit: str, limit_name: str = "", limit: float = math.nan) -> None:
+        ratio = value / limit if limit and not math.isnan(limit) else math.nan
+        self.rows.append({"name": name, "value": value, "unit": unit, "limit_name": limit_name, "limit": limit, "ratio": ratio})
+        shown = "" if math.isnan(ratio) else f"  {ratio:.3f} of {limit_name} {limit:.2f}"
+        print(f"{time.monotonic() - self.started:6.1f} s  {name:60} {value:12.3f} {unit}{shown}", flush=True)
+        self.save()
+
+    def save(self) -> None:
+        if self.out:
+            name = torch.cuda.get_device_properties(0).name if self.gpu.is_real else "no GPU"
+            clean = [{k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()} for row in self.rows]
+            self.out.write_text(json.dumps({
+                "machine": f"{name}, torch {torch.__version__}, {os.cpu_count()} cores",
+                "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "problems": self.problems, "rows": clean,
+            }, indent=1))  # fmt: skip
+
+    # ---- correctness
+
+    def start(self) -> None:
+        before = self.gpu.used_mib()
+        self.row("daemon_start", self.daemon.start(), "s")
+        self.row("device_memory_before_any_region", self.gpu.used_mib() - before, "MiB")
+        with self.daemon.client() as client:
+            pool = Pool(self.gpu, "CBNHD", layers=2, blocks=4, tokens=16, heads=2, dim=64)
+            before = self.gpu.used_mib()
+            begun = time.monotonic()
+            region = pool.region(client, "first")
+            self.row("first_region", time.monotonic() - begun, "s")
+            self.row("device_memory_of_the_daemon", self.gpu.used_mib() - before, "MiB")
+            self.row("staging_as_reported", client.stats()["gpus"][0]["staging_bytes"] / 2**20, "MiB")
+            begun = time.monotonic()
+            region.close()
+            with pool.region(client, "first"):
+                self.row("second_region", time.monotonic() - begun, "s")
+
+    def layouts(self) -> None:
+        chance = random.Random(7)
+        compared = 0
+        started = time.monotonic()
+        with self.daemon.client() as client:
+            for item in (2, 1):
+                for tokens in (16,) if self.quick else (1, 16, 64):
+                    for axes, order in (
+                        ("CBNHD", "LCND"), ("BCNHD", "LCND"), ("CBHND", "LCHND"), ("BCHND", "LCND"), ("CBNHD", "NCLD"),
+                        ("BLCNHD", "LCND"), ("LCNHD", "LCND"), ("BND", "LCND"),
+                    ):  # fmt: skip
+                        name = f"{axes}-{order}-{item}-{tokens}"
+                        compared += self.one_layout(client, name, axes, order, item, tokens, chance)
+        self.row("layouts_blocks_compared", compared, "blocks")
+        self.row("layouts_seconds", time.monotonic() - started, "s")
+
+    def one_layout(self, client: Client, name: str, axes: str, order: str, item: int, tokens: int, chance: random.Random) -> int:
+        pool = Pool(self.gpu, axes, layers=6, blocks=24, tokens=tokens, heads=4, dim=32, item=item, order=order)
+        count = 12
+        keys = keys_of(count, 1)
+        with pool.region(client, name) as region:
+            sources = chance.sample(range(24), count)
+            edges = sorted({0, 6, chance.randint(0, 6), chance.randint(0, 6)})
+            cuts = [range(a, b) for a, b in zip(edges, edges[1:])]
+            for cut in chance.sample(cuts, len(cuts)):
+                all_ok(region.put(keys, sources, layers=cut), f"{name}: put")
+            kept = [[part.clone() for part in pool.block(source, range(6))] for source in sources]
+            for raw in pool.raw:
+                raw.zero_()
+            self.gpu.wait()
+            targets = chance.sample(range(24), count)
+            for cut in chance.sample(cuts, len(cuts)):
+                all_ok(region.get(keys, targets, layers=cut), f"{name}: get")
+            self.gpu.wait()
+            for before, target in zip(kept, targets):
+                for a, b in zip(before, pool.block(target, range(6))):
+                    if not torch.equal(a, b):
+                        raise Failure(f"{name}: {int((a != b).sum())} of {a.numel()} bytes are others in block {target}")
+            for other in set(range(24)) - set(targets):
+                if any(bool(part.any()) for part in pool.block(other, range(6))):
+                    raise Failure(f"{name}: block {other} was written, which nobody asked for")
+            if order == "LCND" and axes in ("CBNHD", "BND"):
+                self.in_host_order(client, name, pool, keys, kept)
+        client.namespace(name, block_bytes=pool.block_bytes).clear()
+        return count
+
+    @staticmethod
+    def in_host_order(client: Client, name: str, pool: Pool, keys: list[bytes], kept: list[list[torch.Tensor]]) -> None:
+        memory = bytearray(len(keys) * pool.block_bytes)
+        got = client.namespace(name, block_bytes=pool.block_bytes).get(keys, memory, verify=True)
+        if got.run != len(keys):
+            raise Failure(f"{name}: a host client got {got.statuses}")
+        for index, parts in enumerate(kept):
+            expected = b"".join(part.contiguous().cpu().numpy().tobytes() for part in parts)
+            if memory[index * pool.block_bytes : (index + 1) * pool.block_bytes] != expected:
+                raise Failure(f"{name}: a host client got other bytes")
+
+    def torch_regions(self) -> None:
+        """`kvtier.torch` on CUDA tensors, with events of torch's."""
+        if not self.gpu.is_real:
+            return
+        import kvtier.torch as ktorch
+
+        with self.daemon.client() as client:
+            tensors = [torch.randn(2, 64, 16, 8, 128, device="cuda", dtype=torch.bfloat16) for _ in range(8)]
+            namespace = client.namespace("torch", block_bytes=8 * 2 * 16 * 8 * 128 * 2)
+            with ktorch.register(namespace, tensors, block_axes=1) as region:
+                work = torch.randn(8192, 8192, device="cuda")
+                for turn in range(20):
+                    for tensor in tensors:
+                        work.mm(work)
+                        tensor[:, :32].normal_()
+                    ready = torch.cuda.Event()
+                    ready.record()
+                    put = region.put(keys_of(32, 500 + turn), range(32), after=ready, timeout=30)
+                    if any(status is not OK for status in put.wait(60)):
+                        raise Failure(f"torch: put {put.wait()}")
+                    kept = [tensor[:, :32].clone() for tensor in tensors]
+                    torch.cuda.synchronize()
+                    got = region.get(keys_of(32, 500 + turn), range(32, 64))
+                    if any(status is not OK for status in got.wait(60)):
+                        raise Failure(f"torch: get {got.wait()}")
+                    if not all(torch.equal(a, b[:, 32:]) for a, b in zip(kept, tensors)):
+                        raise Failure("torch: a put did not wait for its event, or other bits came back")
+                self.row("torch_puts_after_events", 20, "puts of 32 blocks")
+            one = torch.randint(0, 256, (64, 5, 4096), device="cuda", dtype=torch.uint8)
+            with ktorch.register(client.namespace("torch1", block_bytes=5 * 4096), one) as region:
+                kept = one[:32].clone()
+                if region.put(keys_of(32, 1), range(32)).wait(60) != [OK] * 32:
+                    raise Failure("torch: put of one tensor")
+                region.get(keys_of(32, 1), range(32, 64)).wait(60)
+                if not torch.equal(one[32:], kept):
+                    raise Failure("torch: other bits in one tensor")
+            namespace.clear()
+
+    def engines(self) -> None:
+        """Four engine processes at once."""
+        seconds = "2" if self.quick else "5"
+        command = [sys.executable, str(pathlib.Path(__file__).resolve()), "--socket", str(self.daemon.socket), "--seconds", seconds]
+        if not self.gpu.is_real:
+            command += ["--file-gpu", str(self.gpu.folder)]
+        engines = [
+            subprocess.Popen([*command, "--engine", str(number)], stdout=subprocess.PIPE, text=True) for number in range(1, 5)
+        ]
+        total = 0
+        try:
+            for engine in engines:
+                out, _ = engine.communicate(timeout=120)
+                answer = out.strip().splitlines()[-1] if out.strip() else "nothing"
+                if not answer.startswith("ok "):
+                    raise Failure(f"an engine of four: {answer}")
+                total += int(answer.split()[1])
+        finally:
+            for engine in engines:
+                engine.kill()
+        self.row("four_engines_blocks_compared", total, "blocks")
+
+    # ---- speed
+
+    def limits(self) -> None:
+        """What the link can, with one large copy at a time each way."""
+        if not self.gpu.is_real:
+            self.link = {"out": 1.0, "in": 1.0, "both": 1.0}
+            return
+        size = 1 << 30
+        host = [torch.empty(size, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
+        device = [torch.empty(size, dtype=torch.uint8, device="cuda") for _ in range(2)]
+        streams = [torch.cuda.Stream() for _ in range(2)]
+
+        def rate(ways: str) -> float:
+            best = 0.0
+            for _ in range(4):
+                torch.cuda.synchronize()
+                begun = time.perf_counter()
+                if "o" in ways:
+                    with torch.cuda.stream(streams[0]):
+                        host[0].copy_(device[0], non_blocking=True)
+                if "i" in ways:
+                    with torch.cuda.stream(streams[1]):
+                        device[1].copy_(host[1], non_blocking=True)
+                torch.cuda.synchronize()
+                best = max(best, len(ways) * size / (time.perf_counter() - begun) / 1e9)
+            return best
+
+        self.link = {"out": rate("o"), "in": rate("i"), "both": rate("oi")}
+        for way, value in self.link.items():
+            self.row(f"link_{way}", value, "GB/s")
+
+    def speed(self) -> None:
+        if not self.link:
+            self.limits()
+        # Without a lower tier: what falls out of memory is dropped, and no disk is measured.
+        self.daemon.kill()
+        self.daemon.start(ssd__bytes=0, host__keep=0)
+        shapes = [("32KiB", 32, 16)] if self.quick else [("32KiB", 32, 16), ("8KiB", 128, 4)]
+        blocks = 32 if self.quick else 1600
+        for runs, layers, tokens in shapes:
+            with self.daemon.client() as client:
+                pool = Pool(self.gpu, "CBNHD", layers=layers, blocks=2 * blocks, tokens=tokens, heads=8, dim=128)
+                namespace = client.namespace(f"speed-{runs}", block_bytes=pool.block_bytes)
+                with pool.region(client, f"speed-{runs}") as region:
+                    time.sleep(0 if self.quick else 1.5)  # the rest of the memory is being registered
+                    self.put_and_get(namespace, region, runs, blocks, pool.block_bytes)
+                    self.one_block(namespace, region, runs)
+                    if runs == "32KiB":
+                        self.layerwise(namespace, region, runs, blocks)
+                namespace.clear()
+            del pool
+            if self.gpu.is_real:
+                torch.cuda.empty_cache()
+
+    def put_and_get(self, namespace: object, region: DeviceRegion, runs: str, blocks: int, block_bytes: int) -> None:
+        rounds = 2 if self.quick else 3
+        pid = self.daemon.process.pid
+
+        def cpu() -> float:
+            fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+        def threads() -> dict[str, int]:
+            """Ticks of processor time, by the daemon's threads."""
+            ticks = {}
+            for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+                name, fields = (task / "stat").read_text().split("(", 1)[1].rsplit(")", 1)
+                ticks[name] = ticks.get(name, 0) + sum(map(int, fields.split()[11:13]))
+            return ticks
+
+        def timed(begin: object) -> tuple[float, float]:
+            before, begun = cpu(), time.perf_counter()
+            copies = begin()
+            for copying in copies:
+                all_ok(copying, runs)
+            seconds = time.perf_counter() - begun
+            moved = len(copies) * blocks * block_bytes
+            return moved / seconds / 1e9, (cpu() - before) * 1e12 / moved
+
+        def quiet() -> None:
+            self.quiet(namespace._client)
+
+        # A stream of operations, three of them at a time in each direction: puts of blocks that are new, gets of those that stay.
+        size, ahead = max(8, blocks // 8), 3
+        stay = keys_of(4 * size, 1)
+        all_ok(region.put(stay, range(4 * size)), runs)
+        quiet()
+        number = 1000
+
+        def stream(ways: str, seconds: float) -> int:
+            nonlocal number
+            waiting: list[tuple[str, Copying]] = []
+            end, turn, done = time.perf_counter() + seconds, 0, 0
+            while True:
+                for way in ways:
+                    while sum(1 for one, _ in waiting if one == way) < ahead and time.perf_counter() < end:
+                        number, turn = number + 1, turn + 1
+                        at = turn % 4 * size
+                        if way == "o":
+                            waiting.append((way, region.put(keys_of(size, number), range(at, at + size))))
+                        else:
+                            some = range(blocks + at, blocks + at + size)
+                            waiting.append((way, region.get(stay[at : at + size], some)))
+                if not waiting:
+                    return done
+                for entry in [one for one in waiting if one[1].done()] or waiting[:1]:
+                    all_ok(entry[1], runs)
+                    waiting.remove(entry)
+                    done += 1
+
+        def timed_stream(ways: str) -> tuple[float, float]:
+            quiet()
+            before, begun = cpu(), time.perf_counter()
+            moved = stream(ways, 0.3 if self.quick else 1.0) * size * block_bytes
+            seconds = time.perf_counter() - begun
+            return moved / seconds / 1e9, (cpu() - before) * 1e12 / moved
+
+        before_all, moved_all = threads(), 0
+        puts, gets, both, burst = [], [], [], []
+        timed_stream("oi")
+        for turn in range(rounds):
+            puts.append(timed_stream("o"))
+            gets.append(timed_stream("i"))
+            both.append(timed_stream("oi"))
+            moved_all += sum(int(figures[-1][0] * 1e9) for figures in (puts, gets, both))
+            quiet()
+            burst.append(timed(lambda: [region.get(stay, range(blocks, blocks + 4 * size))]))
+            burst[-1] = (burst[-1][0] * 4 * size / blocks, burst[-1][1])
+        for name, ticks in sorted(threads().items(), key=lambda one: -one[1])[:8]:
+            spent = (ticks - before_all.get(name, 0)) / os.sysconf("SC_CLK_TCK")
+            self.row(f"processor_{runs}_of_thread_{name.replace(' ', '_')}", spent * 1e12 / moved_all, "ms/GB")
+        namespace.clear()
+        # What the other parts get.
+        all_ok(region.put(keys_of(blocks, 1), range(blocks)), runs)
+        quiet()
+        for name, way, figures in (("put", "out", puts), ("get", "in", gets), ("one_get", "in", burst), ("put_and_get", "both", both)):
+            self.row(f"{name}_of_{runs}_runs", statistics.median(f[0] for f in figures), "GB/s", f"link_{way}", self.link[way])
+            self.row(f"{name}_of_{runs}_runs_best", max(f[0] for f in figures), "GB/s", f"link_{way}", self.link[way])
+            self.row(f"{name}_of_{runs}_runs_processor", statistics.median(f[1] for f in figures), "ms/GB")
+
+    @staticmethod
+    def quiet(client: Client) -> None:
+        """Waits until the checksums of what was put are made."""
+        while client.stats()["counters"]["host_slots_in_flight"] > 0:
+            time.sleep(0.01)
+
+    def one_block(self, namespace: object, region: DeviceRegion, runs: str) -> None:
+        keys = keys_of(20, 1)
+        for name in ("get", "put"):
+            times = []
+            for turn in range(60 if self.quick else 600):
+                key = keys_of(1, 5000 + turn) if name == "put" else [keys[turn % 20]]
+                begun = time.perf_counter()
+                copying = region.put(key, [turn % 20]) if name == "put" else region.get(key, [30 + turn % 20])
+                statuses = copying.wait(10)
+                times.append((time.perf_counter() - begun) * 1e6)
+                if statuses != [OK]:
+                    raise Failure(f"one block, {name}: {statuses}")
+            times = sorted(times[len(times) // 6 :])
+            self.row(f"one_block_{name}_of_{runs}_runs_p50", statistics.median(times), "us")
+            self.row(f"one_block_{name}_of_{runs}_runs_p99", times[int(len(times) * 0.99)], "us")
+
+    def layerwise(self, namespace: object, region: DeviceRegion, runs: str, blocks: int) -> None:
+        first, total, plain = [], [], []
+        for _ in range(3):
+            begun = time.perf_counter()
+            copying = region.get(keys_of(blocks, 1), range(blocks, 2 * blocks))
+            while copying.layers_done() == 0 and not copying.done():
+                pass
+            first.append((time.perf_counter() - begun) * 1e3)
+            all_ok(copying, "layerwise")
+            total.append((time.perf_counter() - begun) * 1e3)
+        self.row(f"get_{blocks}_blocks_first_layer", statistics.median(first), "ms")
+        self.row(f"get_{blocks}_blocks_all_layers", statistics.median(total), "ms")
+        for _ in range(3):
+            namespace.clear()
+            begun = time.perf_counter()
+            parts = [region.put(keys_of(blocks, 7000 + len(plain)), range(blocks), layers=range(i, i + 1)) for i in range(region.layers)]
+            for part in parts:
+                all_ok(part, "put by layers")
+            plain.append((time.perf_counter() - begun) * 1e3)
+        self.row(f"put_{blocks}_blocks_layer_by_layer", statistics.median(plain), "ms")
+
+    # ---- faults
+
+    def engine_dies(self) -> None:
+        for what in ("put", "get"):
+            before = self.gpu.used_mib()
+            command = [sys.executable, str(pathlib.Path(__file__).resolve()), "--socket", str(self.daemon.socket), "--dying", what]
+            if not self.gpu.is_real:
+                command += ["--file-gpu", str(self.gpu.folder)]
+            engine = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            line = engine.stdout.readline()
+            if line != "begin\n":
+                raise Failure(f"the engine that shall die said {line!r}")
+            time.sleep(0.4)
+            self.row(f"engine_killed_in_{what}_had_memory", self.gpu.used_mib() - before, "MiB")
+            engine.send_signal(signal.SIGKILL)
+            begun = time.monotonic()
+            engine.wait()
+            with self.daemon.client() as client:
+                while client.stats()["gpus"][0]["regions"] > 0 and time.monotonic() - begun < 10:
+                    time.sleep(0.005)
+                self.row(f"engine_killed_in_{what}_region_closed_after", (time.monotonic() - begun) * 1e3, "ms")
+                while self.gpu.used_mib() - before > 64 and time.monotonic() - begun < 10:
+                    time.sleep(0.05)
+                self.row(f"engine_killed_in_{what}_memory_left", self.gpu.used_mib() - before, "MiB")
+                counters = client.counters()
+                self.row(f"engine_killed_in_{what}_operations_left", counters["operations"], "")
+                client.namespace("dying", block_bytes=DYING_BLOCK_BYTES).clear()
+
+    def daemon_dies(self) -> None:
+        self.daemon.kill()
+        self.daemon.start()
+        with self.daemon.client() as client, Pool(self.gpu, "BD", layers=1, blocks=4, tokens=1, heads=1, dim=4096).region(client, "warm"):
+            pass
+        before = self.gpu.used_mib()
+        with self.daemon.client() as client:
+            pool = Pool(self.gpu, "CBNHD", layers=32, blocks=64 if self.quick else 512, tokens=16, heads=8, dim=128)
+            half = pool.blocks // 2
+            region = pool.region(client, "survives")
+            keys = keys_of(half, 1)
+            all_ok(region.put(keys, range(half)), "before the daemon dies")
+            kept = [raw.clone() for raw in pool.raw]
+            copies = [region.get(keys, range(half, 2 * half)), region.put(keys_of(half, 2), range(half))]
+            time.sleep(0.005)
+            with_daemon = self.gpu.used_mib()
+            self.daemon.kill()
+            begun = time.monotonic()
+            answers = [copying.wait(10) for copying in copies]
+            self.row("daemon_killed_engine_answered_after", (time.monotonic() - begun) * 1e3, "ms")
+            if not all(status in (OK, Status.UNAVAILABLE) for answer in answers for status in answer):
+                raise Failure(f"after the daemon's end: {[set(answer) for answer in answers]}")
+            time.sleep(0.5)
+            self.row("daemon_killed_device_memory_given_back", with_daemon - self.gpu.used_mib(), "MiB")
+            self.row("daemon_restart", self.daemon.start(), "s")
+            deadline = time.monotonic() + 30
+            while region.get(keys[:1], [half]).wait(10) != [OK]:
+                if time.monotonic() > deadline:
+                    raise Failure("the region was not registered again")
+                time.sleep(0.05)
+            self.row("daemon_killed_first_get_after", (time.monotonic() - begun) * 1e3, "ms")
+            for raw in pool.raw:
+                raw.zero_()
+            self.gpu.wait()
+            all_ok(region.get(keys, range(half)), "after the restart")
+            self.gpu.wait()
+            for before_it, raw in zip(kept, pool.raw):
+                shape = (2, pool.blocks, -1)
+                if not torch.equal(before_it.view(shape)[:, :half], raw.view(shape)[:, :half]):
+                    raise Failure("other bits after the restart")
+            self.row("daemon_killed_blocks_that_survived", half, "blocks")
+            region.close()
+            client.namespace("survives", block_bytes=pool.block_bytes).clear()
+        del pool, kept, before_it, raw
+        if self.gpu.is_real:
+            torch.cuda.empty_cache()
+        self.row("device_memory_left_after_all", self.gpu.used_mib() - before, "MiB")
+
+    # ---- time to the first token
+
+    def ttft(self) -> None:
+        if not self.gpu.is_real:
+            return
+        import transformers
+
+        config = transformers.LlamaConfig(
+            hidden_size=4096, num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8, intermediate_size=14336,
+            vocab_size=32000, max_position_embeddings=65536, attn_implementation="sdpa",
+        )  # fmt: skip
+        begun = time.monotonic()
+        torch.set_default_dtype(torch.bfloat16)
+        try:
+            with torch.device("meta"):
+                model = transformers.LlamaForCausalLM(config)
+        finally:
+            torch.set_default_dtype(torch.float32)
+        model = model.to_empty(device="cuda").eval()
+        generator = torch.Generator(device="cuda").manual_seed(1)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if parameter.dim() > 1:
+                    parameter.normal_(0, 0.02, generator=generator)
+                else:
+                    parameter.fill_(1)
+            # What is no parameter has no value yet.
+            rope = type(model.model.rotary_emb)(config=config).to("cuda")
+            model.model.rotary_emb = rope
+        self.row("ttft_model_made", time.monotonic() - begun, "s")
+        with self.daemon.client() as client, torch.inference_mode():
+            for tokens in (2048,) if self.quick else (2048, 8192, 32768):
+                self.one_prompt(client, model, tokens)
+        del model
+        torch.cuda.empty_cache()
+
+    def one_prompt(self, client: Client, model: object, tokens: int) -> None:
+        ids = torch.randint(0, 32000, (1, tokens + 1), device="cuda")
+
+        def timed(function: object, rounds: int = 3) -> tuple[float, object]:
+            times, result = [], None
+            for _ in range(rounds):
+                torch.cuda.synchronize()
+                begun = time.perf_counter()
+                result = function()
+                torch.cuda.synchronize()
+                times.append((time.perf_counter() - begun) * 1e3)
+            return statistics.median(times), result
+
+        prefill_ms, out = timed(lambda: model(ids[:, :tokens], use_cache=True, logits_to_keep=1))
+        cache = out.past_key_values
+        layers = cache.layers
+        kept = [(layer.keys.contiguous(), layer.values.contiguous()) for layer in layers]
+
+        def next_token() -> torch.Tensor:
+            for layer, (keys, values) in zip(layers, kept):
+                layer.keys, layer.values = keys, values
+            return model(ids[:, tokens:], past_key_values=cache, use_cache=True, logits_to_keep=1).logits
+
+        timed(next_token, 6)
+        _, first_time = timed(next_token)
+        first_time = first_time.clone()
+        decode_ms, before = timed(next_token)
+        before = before.clone()
+        same = lambda a, b: torch.equal(a.view(torch.int16), b.view(torch.int16))
+        self.row(f"ttft_{tokens}_same_logits_without_a_restore", float(same(first_time, before)), "")
+        # Each layer's keys and values are [1, heads, tokens, dim]; blocks are neighbours along the tokens.
+        tensors = [tensor for pair in kept for tensor in pair]
+        shape = list(tensors[0].shape[1:])
+        part = Part("HND", shape, [shape[1] * shape[2], shape[2], 1], 2)
+        spec = RegionSpec(self.gpu.uuid, len(tensors), tokens // 16, 16, [part], [self.gpu.place(tensor) for tensor in tensors])
+        name = f"ttft-{tokens}"
+        namespace = client.namespace(name, block_bytes=len(tensors) * 8 * 16 * 128 * 2)
+        torch.cuda.synchronize()
+        with DeviceRegion(namespace, spec, name) as region:
+            blocks = tokens // 16
+            keys = keys_of(blocks, tokens)
+            begun = time.perf_counter()
+            all_ok(region.put(keys, range(blocks)), name)
+            put_ms = (time.perf_counter() - begun) * 1e3
+
+            def restore() -> torch.Tensor:
+                all_ok(region.get(keys, range(blocks)), name)
+                return next_token()
+
+            copies = [tensor.clone() for tensor in tensors]
+            self.quiet(client)
+            all_ok(region.get(keys, range(blocks)), name)
+            for tensor in tensors:
+                tensor.zero_()
+            restore_ms, after = timed(restore)
+            wrong = [index for index, (a, b) in enumerate(zip(copies, tensors)) if not same(a, b)]
+            if wrong:
+                raise Failure(f"{tokens} tokens: other bits in {len(wrong)} of {len(tensors)} tensors: {wrong[:8]}")
+            del copies
+            self.row(f"ttft_{tokens}_same_logits", float(same(before, after)), "")
+            if not same(before, after) and same(first_time, before):
+                self.problems.append(f"{tokens} tokens: other logits after the restore, of which no bit is another")
+            begun = time.perf_counter()
+            copying = region.get(keys, range(blocks))
+            while copying.layers_done() == 0 and not copying.done():
+                pass
+            first_ms = (time.perf_counter() - begun) * 1e3
+            all_ok(copying, name)
+            get_ms = (time.perf_counter() - begun) * 1e3
+            for row, value in (
+                ("prefill", prefill_ms), ("put", put_ms), ("get", get_ms), ("get_first_layer", first_ms), ("decode_one", decode_ms),
+                ("restore_and_first_token", restore_ms),
+            ):  # fmt: skip
+                self.row(f"ttft_{tokens}_{row}", value, "ms")
+            self.row(f"ttft_{tokens}_prefill_over_restore", prefill_ms / restore_ms, "times")
+            self.row(f"ttft_{tokens}_prefill_over_get", prefill_ms / get_ms, "times")
+        namespace.clear()
+
+    def run(self, only: list[str]) -> int:
+        parts = [
+            ("start", self.start, 40), ("limits", self.limits, 20), ("layouts", self.layouts, 45), ("torch", self.torch_regions, 30),
+            ("engines", self.engines, 60), ("speed", self.speed, 75), ("ttft", self.ttft, 120), ("engine_dies", self.engine_dies, 60),
+            ("daemon_dies", self.daemon_dies, 60),
+        ]  # fmt: skip
+        for name, part, seconds in parts:
+            if only and name not in only and name != "start":
+                continue
+            print(f"{name} ...", flush=True)
+
+            def late(*_: object) -> None:
+                raise Failure(f"not done in {seconds} s")  # noqa: B023
+
+            signal.signal(signal.SIGALRM, late)
+            signal.alarm(seconds)
+            try:
+                part()
+            except Exception as error:
+                self.problems.append(f"{name}: {type(error).__name__}: {error}")
+                traceback.print_exc()
+                self.save()
+            finally:
+                signal.alarm(0)
+        return 1 if self.problems else 0
+
+    def close(self) -> None:
+        self.daemon.kill()
+        log = self.folder / "daemon.log"
+        if self.out and log.exists():
+            shutil.copy(log, self.out.with_suffix(".log"))
+        shutil.rmtree(self.folder, ignore_errors=True)
+        for problem in self.problems:
+            print(f"FAILED {problem}")
+        print(f"{len(self.rows)} rows, {len(self.problems)} problems, {time.monotonic() - self.started:.0f} s")
+
+
+DYING_BLOCK_BYTES = 32 * 2 * 16 * 8 * 128 * 2
+
+
+def be_engine(arguments: argparse.Namespace) -> None:
+    """One of several engines: puts and gets until its time is over, and compares."""
+    gpu = Gpu(arguments.file_gpu)
+    number, chance = arguments.engine, random.Random(arguments.engine)
+    compared = 0
+    try:
+        with Client(arguments.socket, name=f"engine-{number}", timeout=60) as client:
+            pool = Pool(gpu, "CBNHD", layers=8, blocks=128, tokens=16, heads=8, dim=64)
+            with pool.region(client, "engines") as region:
+                end = time.monotonic() + arguments.seconds
+                turn = 0
+                while time.monotonic() < end:
+                    turn += 1
+                    keys = keys_of(64, 100_000 * number + turn)
+                    puts, gets = chance.sample(range(64), 64), chance.sample(range(64, 128), 64)
+                    all_ok(region.put(keys, puts), "put")
+                    all_ok(region.get(keys, gets), "get")
+                    gpu.wait()
+                    views = [view.view(2, 128, -1) for view in pool.raw]
+                    for view in views:
+                        if not torch.equal(view[:, puts], view[:, gets]):
+                            raise Failure(f"turn {turn}: other bits")
+                        view[:, :64].random_(0, 256)
+                    gpu.wait()
+                    compared += 64
+            client.namespace("engines", block_bytes=pool.block_bytes).clear()
+        print(f"ok {compared}", flush=True)
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}", flush=True)
+
+
+def be_dying(arguments: argparse.Namespace) -> None:
+    """The engine that is killed in mid-copy."""
+    gpu = Gpu(arguments.file_gpu)
+    client = Client(arguments.socket, name="dying", timeout=60)
+    blocks = 2048 if gpu.is_real else 64
+    pool = Pool(gpu, "CBNHD", layers=32, blocks=blocks, tokens=16, heads=8, dim=128)
+    region = pool.region(client, "dying")
+    half = blocks // 2
+    all_ok(region.put(keys_of(half, 3), range(half)), "dying")
+    print("begin", flush=True)
+    turn = 10
+    while True:
+        turn += 1
+        if arguments.dying == "get":
+            copies = [region.get(keys_of(half, 3), range(half, blocks)) for _ in range(4)]
+        else:
+            copies = [region.put(keys_of(half, turn), range(half))]
+        for copying in copies:
+            copying.wait()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--quick", action="store_true", help="little of everything: a trial, not a result")
+    parser.add_argument("--only", default="", help="limits,layouts,torch,engines,speed,engine_dies,daemon_dies,ttft")
+    parser.add_argument("--file-gpu", type=pathlib.Path, help="no GPU: tensors are files in this folder")
+    for hidden, kind in (("--engine", int), ("--dying", str), ("--socket", str), ("--seconds", float)):
+        parser.add_argument(hidden, type=kind, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.engine:
+        be_engine(arguments)
+        return 0
+    if arguments.dying:
+        be_dying(arguments)
+        return 0
+    check = Check(arguments)
+    try:
+        return check.run([name for name in arguments.only.split(",") if name])
+    finally:
+        check.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
