@@ -37,7 +37,7 @@ final class WindowsTest {
   private static final int BLOCKS = WINDOWS * WINDOW_BLOCKS;
   private static final int HOLE = WINDOW_BLOCKS + 2;
   private static final Options RUN = Options.DEFAULT.withLeadingRun(true);
-  private static final Options BRIEF = Options.DEFAULT.withTimeout(Duration.ofMillis(60));
+  private static final Options BRIEF = Options.DEFAULT.withTimeout(Duration.ofMillis(500));
 
   @TempDir private Path folder;
   private FakeDaemon daemon;
