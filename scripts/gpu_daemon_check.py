@@ -471,6 +471,8 @@ class Check:
         stay = keys_of(4 * size, 1)
         all_ok(region.put(stay, range(4 * size)), runs)
         quiet()
+        if any(status is not OK for status in namespace.pin(stay)):
+            raise Failure("what shall stay can't be pinned")
         number = 1000
 
         def stream(ways: str, seconds: float) -> int:
