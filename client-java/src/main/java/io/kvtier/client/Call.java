@@ -141,7 +141,7 @@ final class Call implements BooleanSupplier {
     }
     if (answered == Status.OK
         && results != expected
-        && (verb.body() == Verb.Body.KEYS || verb.body() == Verb.Body.IDS)) {
+        && (verb.body().hasKeys() || verb.body() == Verb.Body.IDS)) {
       throw new ProtocolViolation(
           "completion of " + verb + " has " + results + " blocks, asked for " + expected);
     }

@@ -145,6 +145,14 @@ public final class Namespace {
     return done;
   }
 
+  /**
+   * Has the daemon open device memory of this process, and waits for that: the first time on a GPU
+   * it takes a second or so.
+   */
+  public DeviceRegion.Result registerRegion(RegionSpec spec) {
+    return operations.region(this, spec);
+  }
+
   /** Which blocks are there, and where. Changes nothing and renews nothing. */
   public CompletableFuture<LookupResult> lookup(Keys keys, Options options) {
     return operations.async(

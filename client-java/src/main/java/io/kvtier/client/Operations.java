@@ -15,6 +15,9 @@ import org.jspecify.annotations.Nullable;
  * receiver answers, without one {@link #await} does.
  */
 final class Operations {
+  /** The first region of a GPU takes a while. */
+  static final long REGION_NS = 60_000_000_000L;
+
   private final Config config;
   private final Connector connector;
   private final Receiver receiver;
@@ -105,6 +108,78 @@ final class Operations {
       request.parent = c == 0 ? parent : keys;
       request.parentIndex = c == 0 ? 0 : request.from - 1;
       request.flags = flags | (request.parent == null ? 0 : RequestDescriptor.FLAG_PARENT);
+      session.submit(request, batch, c, c == last);
+    }
+    wakeFor(batch);
+    return batch;
+  }
+
+  /** Has a region opened, and waits for that. */
+  DeviceRegion.Result region(Namespace namespace, RegionSpec spec) {
+    Session session = connector.current();
+    if (session == null) {
+      Connector.Problem problem = connector.problem();
+      return new DeviceRegion.Result(problem.status(), problem.text(), null);
+    }
+    Namespace.Registration registration = namespace.registration(session);
+    if (registration.status() != Status.OK) {
+      return new DeviceRegion.Result(registration.status(), registration.detail(), null);
+    }
+    byte[] text = spec.text();
+    Request request = new Request(Verb.REGISTER_REGION, System.nanoTime() + REGION_NS);
+    request.namespaceId = registration.id();
+    request.text = text;
+    request.count = text.length;
+    Batch batch = new Batch(session, 0, Protocol.KEYS_MAX, null);
+    session.submit(request, batch, 0, true);
+    return session
+        .await(batch)
+        .read(answer ->
+            new DeviceRegion.Result(
+                answer.status(),
+                answer.detail(),
+                answer.status() == Status.OK
+                    ? new DeviceRegion(this, namespace, session, (int) answer.value(), spec)
+                    : null));
+  }
+
+  /** An operation on blocks of a region. */
+  Batch blocks(
+      Verb verb,
+      Namespace namespace,
+      DeviceRegion region,
+      Keys keys,
+      DeviceRegion.Selection blocks,
+      Options options,
+      Consumer<Batch> whenDone) {
+    Session session = region.session();
+    int count = keys.count();
+    if (session != connector.current()) {
+      String detail = "the session ended; register the region again";
+      return local(verb, count, Status.UNAVAILABLE, detail, whenDone);
+    }
+    if (count == 0) {
+      return local(verb, 0, Status.OK, "", whenDone);
+    }
+    Batch batch = new Batch(session, count, Protocol.KEYS_MAX, whenDone);
+    Request request = new Request(verb, deadlineNs(options));
+    request.priority = options.priority().code();
+    request.namespaceId = namespace.registration(session).id();
+    request.group = options.group();
+    request.keys = keys;
+    request.region = region.id();
+    request.firstLayer = blocks.firstLayer;
+    request.endLayer = blocks.endLayer;
+    request.event = blocks.event;
+    request.blocks = blocks.numbers;
+    int last = batch.calls.length - 1;
+    for (int c = 0; c <= last; c++) {
+      request.from = c * batch.chunk;
+      request.count = batch.chunkCount(c);
+      request.depth = options.depth() + request.from;
+      request.parent = c == 0 ? options.parent() : keys;
+      request.parentIndex = c == 0 ? 0 : request.from - 1;
+      request.flags = request.parent == null ? 0 : RequestDescriptor.FLAG_PARENT;
       session.submit(request, batch, c, c == last);
     }
     wakeFor(batch);

@@ -33,6 +33,14 @@ final class Request {
   long @Nullable [] ids;
   byte @Nullable [] text;
 
+  /** A region, and which of its layers, events and blocks. */
+  int region;
+
+  int firstLayer;
+  int endLayer;
+  int event;
+  int @Nullable [] blocks;
+
   Request() {}
 
   Request(Verb verb, long deadlineNs) {
@@ -45,25 +53,33 @@ final class Request {
     return RequestDescriptor.recordBytes(verb, count, some == null ? 0 : some.keyBytes(), flags);
   }
 
-  void writeBody(MemorySegment region, long offset) {
+  void writeBody(MemorySegment ring, long offset) {
     Keys someKeys = keys;
     long[] someIds = ids;
     byte[] someText = text;
     if (someKeys != null) {
       long at = offset;
       if (parent != null) {
-        parent.copyTo(parentIndex, 1, region, at);
+        parent.copyTo(parentIndex, 1, ring, at);
         at += parent.stride();
       }
-      someKeys.copyTo(from, count, region, at);
+      someKeys.copyTo(from, count, ring, at);
+      int[] someBlocks = blocks;
+      if (someBlocks != null) {
+        at += (long) count * someKeys.stride();
+        MemorySegment.copy(MemorySegment.ofArray(someBlocks), 4L * from, ring, at, 4L * count);
+        if ((count & 1) != 0) {
+          ring.set(ValueLayout.JAVA_INT, at + 4L * count, 0);
+        }
+      }
     } else if (someIds != null) {
       long stride = RequestDescriptor.idStride(flags);
       MemorySegment.copy(
-          MemorySegment.ofArray(someIds), stride * from, region, offset, stride * count);
+          MemorySegment.ofArray(someIds), stride * from, ring, offset, stride * count);
     } else if (someText != null) {
-      MemorySegment.copy(MemorySegment.ofArray(someText), 0, region, offset, count);
+      MemorySegment.copy(MemorySegment.ofArray(someText), 0, ring, offset, count);
       for (int pad = count; (pad & 7) != 0; pad++) {
-        region.set(ValueLayout.JAVA_BYTE, offset + pad, (byte) 0);
+        ring.set(ValueLayout.JAVA_BYTE, offset + pad, (byte) 0);
       }
     }
   }

@@ -46,8 +46,11 @@ final class RequestRing {
     Words.putInt(region, offset + RequestDescriptor.COUNT_OFFSET, request.count);
     Words.putInt(region, offset + RequestDescriptor.DEPTH_OFFSET, request.depth);
     Words.putLong(region, offset + RequestDescriptor.ARGUMENT_OFFSET, request.argument);
-    Words.putLong(region, offset + RequestDescriptor.ARGUMENT_OFFSET + 8, 0);
-    Words.putLong(region, offset + RequestDescriptor.ARGUMENT_OFFSET + 16, 0);
+    Words.putInt(region, offset + RequestDescriptor.REGION_OFFSET, request.region);
+    Words.putShort(region, offset + RequestDescriptor.FIRST_LAYER_OFFSET, request.firstLayer);
+    Words.putShort(region, offset + RequestDescriptor.END_LAYER_OFFSET, request.endLayer);
+    // The event, and no word of progress.
+    Words.putLong(region, offset + RequestDescriptor.EVENT_OFFSET, request.event);
     request.writeBody(region, offset + RequestDescriptor.HEADER_BYTES);
     bellDue |= wantsBell(request);
     return true;

@@ -32,6 +32,11 @@ final class Session {
   /** How long after its deadline an operation waits for the daemon's own answer. */
   static final long GRACE_NS = 50_000_000L;
 
+  /**
+   * The same where memory is the daemon's until it answers: only one that hangs takes that long.
+   */
+  private static final long COPY_GRACE_NS = 30_000_000_000L;
+
   private static final long ROOM_RETRY_NS = 20_000L;
 
   private final ReentrantLock lock = new ReentrantLock();
@@ -192,7 +197,7 @@ final class Session {
       }
       call.verb = request.verb;
       call.expected = request.count;
-      call.limitNs = request.deadlineNs + GRACE_NS;
+      call.limitNs = request.deadlineNs + (request.region == 0 ? GRACE_NS : COPY_GRACE_NS);
       call.state(Call.WAITING);
       uses++;
       return call;

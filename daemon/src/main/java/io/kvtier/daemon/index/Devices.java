@@ -13,6 +13,7 @@ import io.kvtier.tiers.gpu.DeviceRegionSpec;
 import io.kvtier.tiers.gpu.GpuTier;
 import io.kvtier.tiers.gpu.RegionOrder;
 import io.kvtier.tiers.gpu.RegionText;
+import java.util.BitSet;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -501,6 +502,13 @@ final class Devices implements DeviceMoves.Listener {
   /** The GPUs in use, with how many regions each has; empty where there are none. */
   Iterable<DevicePipeline> pipelines() {
     return gpus == null ? List.of() : gpus.pipelines();
+  }
+
+  /** Notes the namespaces that regions are of. */
+  void noteInUse(BitSet ids) {
+    for (Region region : regions.values()) {
+      ids.set(region.namespaceId);
+    }
   }
 
   /** How many regions are open on a GPU. */

@@ -98,6 +98,7 @@ final class Index implements BlockStore.Listener {
       }
     }
     operations.noteInUse(ids);
+    devices.noteInUse(ids);
   }
 
   BlockStore store() {

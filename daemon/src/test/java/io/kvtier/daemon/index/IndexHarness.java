@@ -17,6 +17,10 @@ import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.gpu.CopyOptions;
+import io.kvtier.tiers.gpu.GpuDriver;
+import io.kvtier.tiers.gpu.GpuProbe;
+import io.kvtier.tiers.gpu.GpuTier;
 import io.kvtier.tiers.ledger.NoLedger;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.transfer.Leg;
@@ -30,6 +34,7 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * An index without threads, whose clients write their records word by word. Its pipeline takes what
@@ -121,6 +126,7 @@ final class IndexHarness implements AutoCloseable {
   private final Arena arena = Arena.ofShared();
   private final Directory directory;
   private final MemorySegment slabs;
+  private final @Nullable GpuTier gpus;
   final Counters counters;
   final IndexAgent agent;
   private long nextSession = 1;
@@ -156,6 +162,20 @@ final class IndexHarness implements AutoCloseable {
       List<Pipeline> ssdPipelines,
       String admission)
       throws IOException {
+    this(slabCount, slots, inlineChecksumBytes, checksums, files, ssdPipelines, admission, null);
+  }
+
+  /** The same with a GPU. */
+  IndexHarness(
+      int slabCount,
+      int slots,
+      int inlineChecksumBytes,
+      Pipeline checksums,
+      int files,
+      List<Pipeline> ssdPipelines,
+      String admission,
+      @Nullable GpuDriver gpu)
+      throws IOException {
     int blocks = Math.max(64, 4 * slabCount * slots);
     directory = new Directory(blocks, 1);
     long slabBytes = (long) slots * SLOT_BYTES;
@@ -164,6 +184,20 @@ final class IndexHarness implements AutoCloseable {
     }
     MemorySegment daemonRegion = arena.allocate(DaemonRegionDescriptor.REGION_BYTES, 4096);
     counters = new Counters(daemonRegion);
+    gpus =
+        gpu == null
+            ? null
+            : new GpuTier(
+                new GpuTier.Parts(
+                    () -> new GpuProbe.Found(gpu),
+                    CopyOptions.DEFAULT,
+                    i -> slabs.asSlice(i * slabBytes, slabBytes),
+                    slabCount,
+                    IndexAgent.DEVICE_TRANSFERS,
+                    () -> {},
+                    broken -> {
+                      throw new AssertionError(broken);
+                    }));
     agent =
         new IndexAgent(
             new IndexAgent.Context(
@@ -185,7 +219,7 @@ final class IndexHarness implements AutoCloseable {
                 "",
                 false,
                 null,
-                null,
+                gpus,
                 counters),
             new IndexAgent.Limits(
                 4,
@@ -228,6 +262,9 @@ final class IndexHarness implements AutoCloseable {
 
   @Override
   public void close() {
+    if (gpus != null) {
+      gpus.close();
+    }
     directory.close();
     arena.close();
   }
@@ -334,6 +371,43 @@ final class IndexHarness implements AutoCloseable {
       requests.publish();
     }
 
+    /** Publishes a request of one key about a block of a region. */
+    void sendBlock(Verb verb, int region, int layers, int event, long key, int target)
+        throws ProtocolViolation {
+      int bytes = RequestDescriptor.recordBytes(verb, 1, 8, 0);
+      long at = requests.tryClaim(bytes);
+      segment.asSlice(at, bytes).fill((byte) 0);
+      Words.putInt(segment, at, bytes);
+      Words.putByte(segment, at + RequestDescriptor.VERB_OFFSET, verb.code());
+      Words.putByte(segment, at + RequestDescriptor.KEY_BYTES_OFFSET, 8);
+      Words.putInt(segment, at + RequestDescriptor.COUNT_OFFSET, 1);
+      Words.putInt(segment, at + RequestDescriptor.REGION_OFFSET, region);
+      Words.putShort(segment, at + RequestDescriptor.END_LAYER_OFFSET, layers);
+      Words.putInt(segment, at + RequestDescriptor.EVENT_OFFSET, event);
+      Words.putLong(segment, at + RequestDescriptor.HEADER_BYTES, key);
+      Words.putInt(segment, at + RequestDescriptor.HEADER_BYTES + 8, target);
+      requests.publish();
+    }
+
+    /** Has a region opened; its number. */
+    int registerRegion(String text) throws ProtocolViolation {
+      sendText(Verb.REGISTER_REGION, 0, text);
+      Answer answer = await();
+      assertEquals(Status.OK, answer.status());
+      return (int) answer.value();
+    }
+
+    /** Lets the index work until there is an answer, and takes it. */
+    Answer await() throws ProtocolViolation {
+      long end = System.nanoTime() + 60_000_000_000L;
+      while (!completions.hasNext() && System.nanoTime() < end) {
+        int ignored = agent.doWork();
+        agent.checkInvariants();
+      }
+      assertTrue(completions.hasNext(), "no answer");
+      return take();
+    }
+
     /** Registers the namespace 0, of blocks of one slot. */
     void register() throws ProtocolViolation {
       assertEquals(Status.OK, say(Verb.REGISTER, SLOT_BYTES, "name=test"));
@@ -351,8 +425,12 @@ final class IndexHarness implements AutoCloseable {
     }
 
     private Status say(Verb verb, long argument, String words) throws ProtocolViolation {
-      send(verb, argument, words);
+      sendText(verb, argument, words);
       return work().status();
+    }
+
+    private void sendText(Verb verb, long argument, String words) throws ProtocolViolation {
+      send(verb, argument, words);
     }
 
     private void send(Verb verb, long argument, String words) throws ProtocolViolation {

@@ -1,0 +1,118 @@
+package io.kvtier.client;
+
+import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.Verb;
+import java.util.concurrent.CompletableFuture;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Device memory of this process that the daemon has opened. It copies blocks to and from it by
+ * itself: from the call until its future is done the memory of the blocks is the daemon's, and must
+ * not be used otherwise, or freed. Thread-safe.
+ *
+ * <p>A region belongs to a session: after a restart of the daemon its calls answer UNAVAILABLE, and
+ * it is to be registered anew.
+ */
+public final class DeviceRegion {
+  private final Operations operations;
+  private final Namespace namespace;
+  private final Session session;
+  private final int id;
+  private final RegionSpec spec;
+
+  DeviceRegion(
+      Operations operations, Namespace namespace, Session session, int id, RegionSpec spec) {
+    this.operations = operations;
+    this.namespace = namespace;
+    this.session = session;
+    this.id = id;
+    this.spec = spec;
+  }
+
+  /** What it was registered with. */
+  public RegionSpec spec() {
+    return spec;
+  }
+
+  /** Which blocks to copy, and what of them. */
+  public static final class Selection {
+    final int[] numbers;
+    final int firstLayer;
+    final int endLayer;
+    final int event;
+
+    /**
+     * Some layers of blocks.
+     *
+     * @param numbers for each key the block's number in this memory; not to be changed any more
+     * @param endLayer one past the last layer; 0: all
+     * @param event which event of the region the copies wait for, from 1; 0: none
+     */
+    public Selection(int[] numbers, int firstLayer, int endLayer, int event) {
+      this.numbers = numbers;
+      this.firstLayer = firstLayer;
+      this.endLayer = endLayer;
+      this.event = event;
+    }
+
+    /** All layers, at once. */
+    public static Selection of(int... numbers) {
+      return new Selection(numbers, 0, 0, 0);
+    }
+
+    void check(Keys keys) {
+      if (numbers.length != keys.count()) {
+        throw new IllegalArgumentException(
+            keys.count() + " keys, but " + numbers.length + " numbers of blocks");
+      }
+    }
+  }
+
+  /**
+   * Copies blocks of this memory to the daemon, which keeps them; a block is there for others when
+   * all of its layers have come. Cancelling the future does not end the copies.
+   */
+  public CompletableFuture<BatchResult> put(Keys keys, Selection blocks, Options options) {
+    return copy(Verb.OFFLOAD, keys, blocks, options);
+  }
+
+  /**
+   * Copies blocks that the daemon keeps to this memory; from lower tiers they are loaded first.
+   * Only those that are OK have their bytes. Cancelling the future does not end the copies.
+   */
+  public CompletableFuture<BatchResult> get(Keys keys, Selection blocks, Options options) {
+    return copy(Verb.ONBOARD, keys, blocks, options);
+  }
+
+  private CompletableFuture<BatchResult> copy(
+      Verb verb, Keys keys, Selection blocks, Options options) {
+    blocks.check(keys);
+    // Another future than the operation's own, which asks the daemon to cancel and is done at once.
+    return operations
+        .async(
+            listener -> operations.blocks(verb, namespace, this, keys, blocks, options, listener),
+            Operations::batchResult)
+        .copy();
+  }
+
+  /** Has the daemon close its mappings, after the copies that are under way; waits for that. */
+  public Status close() {
+    Request request = new Request(Verb.UNREGISTER_REGION, System.nanoTime() + Operations.REGION_NS);
+    request.argument = id;
+    Batch batch = new Batch(session, 0, Protocol.KEYS_MAX, null);
+    session.submit(request, batch, 0, true);
+    return session.await(batch).read(Batch::status);
+  }
+
+  Session session() {
+    return session;
+  }
+
+  int id() {
+    return id;
+  }
+
+  /** What came of a registration. */
+  public record Result(Status status, String detail, @Nullable DeviceRegion region) {}
+}

@@ -1,0 +1,142 @@
+package io.kvtier.daemon;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.client.DeviceRegion;
+import io.kvtier.client.DeviceRegion.Selection;
+import io.kvtier.client.Keys;
+import io.kvtier.client.KvtierClient;
+import io.kvtier.client.Namespace;
+import io.kvtier.client.Options;
+import io.kvtier.client.RegionSpec;
+import io.kvtier.daemon.config.ConfigException;
+import io.kvtier.daemon.config.ConfigLoader;
+import io.kvtier.daemon.gpu.FileGpu;
+import io.kvtier.protocol.Status;
+import io.kvtier.tiers.gpu.GpuProbe;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Device memory by raw handles, from Java's client through a whole daemon and back. */
+final class DeviceRegionEndToEndTest {
+  private static final int LAYERS = 3;
+  private static final int BLOCKS = 10;
+  private static final int CELL = 256;
+  private static final int LAYER_BYTES = 2 * BLOCKS * CELL;
+
+  @TempDir Path temporary = Path.of("");
+
+  private static RegionSpec spec(Path file, int blocks) {
+    String handle = FileGpu.handle(file);
+    List<RegionSpec.Tensor> tensors = new ArrayList<>();
+    for (int layer = 0; layer < LAYERS; layer++) {
+      tensors.add(new RegionSpec.Tensor(handle, (long) layer * LAYER_BYTES));
+    }
+    RegionSpec.Part part =
+        new RegionSpec.Part(
+            "kv",
+            "CBD",
+            List.of(2L, (long) blocks, (long) CELL),
+            List.of((long) blocks * CELL, (long) CELL, 1L),
+            1);
+    return new RegionSpec(
+        FileGpu.UUID, LAYERS, blocks, 1, "LCND", List.of(part), tensors, List.of());
+  }
+
+  private static byte[] block(byte[] all, int number) {
+    byte[] block = new byte[LAYERS * 2 * CELL];
+    for (int plane = 0; plane < LAYERS * 2; plane++) {
+      System.arraycopy(all, (plane * BLOCKS + number) * CELL, block, plane * CELL, CELL);
+    }
+    return block;
+  }
+
+  private static Keys keys(int... numbers) {
+    return Keys.of(
+        Arrays.stream(numbers)
+            .mapToObj(number -> ByteBuffer.allocate(16).putInt(number).array())
+            .toList());
+  }
+
+  @Test
+  void putAndGet_byLayers_sameBytesInOtherBlocks() throws Exception {
+    Path folder = Files.createTempDirectory(Path.of("/dev/shm"), "kvj");
+    Path file = folder.resolve("kv");
+    byte[] noise = new byte[LAYERS * LAYER_BYTES];
+    new Random(1).nextBytes(noise);
+    Files.write(file, noise);
+    Path socket = temporary.resolve("k.sock");
+    FileGpu gpu = new FileGpu(folder, 0);
+    try (Daemon _ = daemon(socket, gpu);
+        KvtierClient client =
+            KvtierClient.builder().socket(socket).timeout(Duration.ofSeconds(20)).build()) {
+      assertEquals(Status.OK, client.blocking().ping().status());
+      Namespace namespace = client.namespace("java", LAYERS * 2 * CELL, Map.of());
+      DeviceRegion.Result refused = namespace.registerRegion(spec(file, BLOCKS + 1));
+      assertEquals(Status.INVALID_ARGUMENT, refused.status());
+      assertTrue(refused.detail().contains("is not within its allocation"), refused.detail());
+      DeviceRegion region = namespace.registerRegion(spec(file, BLOCKS)).region();
+      assertNotNull(region);
+      Keys some = keys(1, 2, 3);
+      Options options = Options.DEFAULT;
+      assertTrue(
+          region
+              .put(some, new Selection(new int[] {4, 5, 6}, 1, 3, 0), options)
+              .get()
+              .blocks()
+              .all(Status.OK));
+      assertEquals(Status.PENDING, namespace.lookup(some).get().blocks().status(0));
+      assertTrue(
+          region
+              .put(some, new Selection(new int[] {4, 5, 6}, 0, 1, 0), options)
+              .get()
+              .blocks()
+              .all(Status.OK));
+      assertEquals(3, namespace.lookup(some).get().run());
+      assertTrue(region.get(some, Selection.of(9, 8, 7), options).get().blocks().all(Status.OK));
+      byte[] after = Files.readAllBytes(file);
+      for (int i = 0; i < 3; i++) {
+        assertArrayEquals(block(noise, 4 + i), block(after, 9 - i));
+        assertArrayEquals(block(noise, i), block(after, i));
+      }
+      assertEquals(
+          Status.INVALID_ARGUMENT,
+          region.get(some, Selection.of(9, 8, BLOCKS), options).get().status());
+      assertEquals(Status.OK, region.close());
+      assertEquals(0, gpu.mappings());
+    } finally {
+      Files.delete(file);
+      Files.delete(folder);
+    }
+  }
+
+  private static Daemon daemon(Path socket, FileGpu gpu) throws IOException {
+    try {
+      return new Daemon(
+          ConfigLoader.load(
+              null,
+              List.of(
+                  "socket.path=" + socket,
+                  "host.bytes=64MiB",
+                  "host.keep=0",
+                  "ssd.bytes=0",
+                  "grpc.enabled=false")),
+          () -> new GpuProbe.Found(gpu));
+    } catch (ConfigException e) {
+      throw new IOException(e);
+    }
+  }
+}

@@ -1,0 +1,245 @@
+package io.kvtier.daemon.index;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.daemon.gpu.FileGpu;
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.Verb;
+import io.kvtier.tiers.transfer.Checksums;
+import io.kvtier.tiers.transfer.Pipeline;
+import io.kvtier.tiers.transfer.Transfer;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayDeque;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Random;
+import java.util.function.Consumer;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** Blocks of regions as the index sees them, round by round. */
+class DevicesTest {
+  private static final int BLOCKS = 8;
+  private static final int SLOTS = 16;
+
+  /** Keeps what it is given until it is told to work. */
+  private static final class HeldPipeline implements Pipeline {
+    private final ArrayDeque<Transfer> held = new ArrayDeque<>();
+    private boolean isOpen;
+
+    @Override
+    public boolean offer(Transfer transfer) {
+      held.add(transfer);
+      return true;
+    }
+
+    @Override
+    public int collect(Consumer<Transfer> finished) {
+      int count = isOpen ? held.size() : 0;
+      for (int i = 0; i < count; i++) {
+        Transfer transfer = held.remove();
+        Checksums.run(transfer);
+        finished.accept(transfer);
+      }
+      return count;
+    }
+
+    @Override
+    public boolean hasFinished() {
+      return isOpen && !held.isEmpty();
+    }
+
+    @Override
+    public int inFlight() {
+      return held.size();
+    }
+
+    @Override
+    public void close() {}
+  }
+
+  private Path folder = Path.of("");
+  private final HeldPipeline checksums = new HeldPipeline();
+
+  @BeforeEach
+  void makeFolder() throws IOException {
+    // Handles are short.
+    folder = Files.createTempDirectory(Path.of("/dev/shm"), "kvd");
+    byte[] noise = new byte[BLOCKS * IndexHarness.SLOT_BYTES];
+    new Random(1).nextBytes(noise);
+    Files.write(folder.resolve("kv"), noise);
+    Files.write(folder.resolve("event"), new byte[4]);
+  }
+
+  @AfterEach
+  void removeFolder() throws IOException {
+    for (String name : List.of("kv", "event", "fail")) {
+      Files.deleteIfExists(folder.resolve(name));
+    }
+    Files.delete(folder);
+  }
+
+  /** Two layers of a tensor each, half a slot of a block. */
+  private String region() {
+    int half = IndexHarness.SLOT_BYTES / 2;
+    return String.join(
+        "\n",
+        "device=" + FileGpu.UUID,
+        "layers=2",
+        "blocks=" + BLOCKS,
+        "block_tokens=1",
+        "part=kv:BD:" + BLOCKS + "," + half + ":" + half + ",1:1",
+        "allocation=" + FileGpu.handle(folder.resolve("kv")),
+        "tensor=0+0",
+        "tensor=0+" + BLOCKS * half,
+        "event=" + FileGpu.handle(folder.resolve("event")));
+  }
+
+  private byte[] block(int number) throws IOException {
+    byte[] all = Files.readAllBytes(folder.resolve("kv"));
+    int half = IndexHarness.SLOT_BYTES / 2;
+    byte[] block = Arrays.copyOf(new byte[0], 2 * half);
+    System.arraycopy(all, number * half, block, 0, half);
+    System.arraycopy(all, (BLOCKS + number) * half, block, half, half);
+    return block;
+  }
+
+  private IndexHarness harness(FileGpu gpu) throws IOException {
+    Pipeline none = new IndexHarness.NoPipeline();
+    return new IndexHarness(1, SLOTS, 0, checksums, 0, List.of(none), "evicted", gpu);
+  }
+
+  private static void work(IndexHarness harness, int rounds) {
+    for (int i = 0; i < rounds; i++) {
+      int ignored = harness.agent.doWork();
+      harness.agent.checkInvariants();
+    }
+  }
+
+  private static void workUntil(IndexHarness harness, java.util.function.BooleanSupplier done) {
+    long end = System.nanoTime() + 60_000_000_000L;
+    while (!done.getAsBoolean() && System.nanoTime() < end) {
+      work(harness, 1);
+    }
+    assertTrue(done.getAsBoolean(), harness.agent::toString);
+  }
+
+  @Test
+  void onboard_checksumStillToBeMade_isCopiedAtOnce() throws IOException, ProtocolViolation {
+    FileGpu gpu = new FileGpu(folder, 0);
+    try (IndexHarness harness = harness(gpu)) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      int region = client.registerRegion(region());
+      client.sendBlock(Verb.OFFLOAD, region, 0, 0, 7, 2);
+      assertEquals(Status.OK, client.await().first());
+      assertEquals(1, checksums.inFlight());
+      assertEquals(Status.OK, client.ask(Verb.LOOKUP, 7));
+      client.sendBlock(Verb.OFFLOAD, region, 0, 0, 7, 2);
+      assertEquals(Status.EXISTS, client.await().first());
+      client.sendBlock(Verb.ONBOARD, region, 0, 0, 7, 5);
+      assertEquals(Status.OK, client.await().first());
+      assertArrayEquals(block(2), block(5));
+      // Who reads the slot itself gets the checksum with it, and so waits.
+      client.sendKeys(Verb.ACQUIRE, 7, 1);
+      work(harness, 3);
+      assertFalse(client.hasAnswer());
+      checksums.isOpen = true;
+      assertEquals(Status.OK, client.await().first());
+      assertEquals(1, harness.counters.get(Counter.PUT_BLOCKS));
+    }
+  }
+
+  @Test
+  void delete_checksumStillToBeMade_blockGoes() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness(new FileGpu(folder, 0))) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      int region = client.registerRegion(region());
+      client.sendBlock(Verb.OFFLOAD, region, 0, 0, 7, 2);
+      assertEquals(Status.OK, client.await().first());
+      assertEquals(Status.OK, client.ask(Verb.DELETE, 7));
+      assertEquals(Status.MISS, client.ask(Verb.LOOKUP, 7));
+      checksums.isOpen = true;
+      workUntil(harness, () -> harness.agent.isIdle());
+      assertEquals(Status.MISS, client.ask(Verb.LOOKUP, 7));
+    }
+  }
+
+  @Test
+  void close_inMidCopy_slotAndRegionStayUntilTheCopyIsBack()
+      throws IOException, ProtocolViolation, InterruptedException {
+    FileGpu gpu = new FileGpu(folder, 300);
+    checksums.isOpen = true;
+    try (IndexHarness harness = harness(gpu)) {
+      IndexHarness.Client stays = harness.open();
+      stays.register();
+      IndexHarness.Client client = harness.open();
+      client.register();
+      int region = client.registerRegion(region());
+      client.sendBlock(Verb.OFFLOAD, region, 0, 0, 7, 2);
+      client.sendBlock(Verb.OFFLOAD, region, 1, 0, 8, 3);
+      work(harness, 2);
+      // The GPU has them in hand.
+      Thread.sleep(50);
+      assertTrue(harness.agent.offerClose(client.session));
+      work(harness, 5);
+      assertEquals(1, gpu.mappings(), "closed under a copy");
+      assertEquals(Status.PENDING, stays.ask(Verb.LOOKUP, 7));
+      workUntil(harness, () -> gpu.mappings() == 0 && harness.agent.isIdle());
+      assertEquals(Status.MISS, stays.ask(Verb.LOOKUP, 8), "half a block stayed");
+      assertEquals(0, slotsInUse(harness, stays));
+    }
+  }
+
+  @Test
+  void close_copyWaitsForAnEvent_isGivenUpAtOnce() throws IOException, ProtocolViolation {
+    FileGpu gpu = new FileGpu(folder, 0);
+    try (IndexHarness harness = harness(gpu)) {
+      IndexHarness.Client stays = harness.open();
+      stays.register();
+      IndexHarness.Client client = harness.open();
+      client.register();
+      int region = client.registerRegion(region());
+      client.sendBlock(Verb.OFFLOAD, region, 0, 1, 7, 2);
+      work(harness, 5);
+      assertTrue(harness.agent.offerClose(client.session));
+      workUntil(harness, () -> gpu.mappings() == 0 && harness.agent.isIdle());
+      assertEquals(0, slotsInUse(harness, stays));
+    }
+  }
+
+  @Test
+  void unregister_copiesUnderWay_isAnsweredWhenTheyAreOver() throws IOException, ProtocolViolation {
+    FileGpu gpu = new FileGpu(folder, 100);
+    checksums.isOpen = true;
+    try (IndexHarness harness = harness(gpu)) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      int region = client.registerRegion(region());
+      client.sendBlock(Verb.OFFLOAD, region, 0, 0, 7, 2);
+      client.send(Verb.UNREGISTER_REGION, 0, region, 0);
+      assertEquals(Verb.OFFLOAD, client.await().verb());
+      assertEquals(Verb.UNREGISTER_REGION, client.await().verb());
+      assertEquals(0, gpu.mappings());
+      client.sendBlock(Verb.ONBOARD, region, 0, 0, 7, 2);
+      assertEquals(Status.INVALID_ARGUMENT, client.await().status());
+    }
+  }
+
+  private static long slotsInUse(IndexHarness harness, IndexHarness.Client client)
+      throws ProtocolViolation {
+    client.send(Verb.STATS, 0, 0, 0);
+    assertEquals(Status.OK, client.await().status());
+    return harness.counters.get(Counter.GAUGE_HOST_SLOTS_TOTAL)
+        - harness.counters.get(Counter.GAUGE_HOST_SLOTS_FREE);
+  }
+}
