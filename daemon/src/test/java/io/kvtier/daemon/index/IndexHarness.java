@@ -3,6 +3,7 @@ package io.kvtier.daemon.index;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.protocol.AnnotationBody;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.Protocol;
@@ -25,11 +26,13 @@ import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * An index without threads, whose clients write their records word by word. Its pipeline takes what
@@ -156,8 +159,22 @@ final class IndexHarness implements AutoCloseable {
       List<Pipeline> ssdPipelines,
       String admission)
       throws IOException {
+    this(slabCount, slots, inlineChecksumBytes, checksums, files, ssdPipelines, admission, null);
+  }
+
+  /** The same, which tells what becomes of its blocks. */
+  IndexHarness(
+      int slabCount,
+      int slots,
+      int inlineChecksumBytes,
+      Pipeline checksums,
+      int files,
+      List<Pipeline> ssdPipelines,
+      String admission,
+      @Nullable EventRing events)
+      throws IOException {
     int blocks = Math.max(64, 4 * slabCount * slots);
-    directory = new Directory(blocks, 1);
+    directory = new Directory(blocks, 1, 1 << 20);
     long slabBytes = (long) slots * SLOT_BYTES;
     try (Descriptor memory = SharedMemory.create("harness-slabs", slabCount * slabBytes)) {
       slabs = SharedMemory.map(memory, slabCount * slabBytes, true, arena);
@@ -186,7 +203,8 @@ final class IndexHarness implements AutoCloseable {
                 false,
                 null,
                 null,
-                counters),
+                counters,
+                events),
             new IndexAgent.Limits(
                 4,
                 256,
@@ -203,6 +221,10 @@ final class IndexHarness implements AutoCloseable {
                 600_000_000_000L,
                 5_000_000_000L,
                 60_000_000_000L));
+  }
+
+  Directory directory() {
+    return directory;
   }
 
   Client open() throws IOException {
@@ -287,6 +309,20 @@ final class IndexHarness implements AutoCloseable {
       long id = reserved.ids().getFirst();
       sendIds(Verb.COMMIT, RequestDescriptor.FLAG_CHECKSUMS, 1, id, checksum);
       assertEquals(Status.OK, work().first());
+    }
+
+    /** Has something kept with a block; returns with how many blocks. */
+    long annotate(long key, byte[] annotation) throws ProtocolViolation {
+      AnnotationBody body = new AnnotationBody();
+      byte[] keyBytes = new byte[Long.BYTES];
+      MemorySegment.ofArray(keyBytes).set(ValueLayout.JAVA_LONG_UNALIGNED, 0, key);
+      assertTrue(body.add(keyBytes, annotation));
+      byte[] bytes = body.take();
+      long[] words = new long[bytes.length / Long.BYTES];
+      MemorySegment.copy(
+          MemorySegment.ofArray(bytes), 0, MemorySegment.ofArray(words), 0, bytes.length);
+      send(Verb.ANNOTATE, 0, 0, bytes.length, words);
+      return work().value();
     }
 
     /** What one block's request comes to. */
