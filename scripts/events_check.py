@@ -155,13 +155,18 @@ class VllmConsumer:
         if 0 <= self.last < number - 1:
             self.replays += 1
             missed = self._ask(struct.pack(">Q", self.last + 1))
-            if [one[0] for one in missed] == list(range(self.last + 1, self.last + 1 + len(missed))) and missed:
-                for one in missed:
-                    self._apply(*one)
-            else:
+            is_whole = self._follows(missed)
+            # What there is of it tells of the object store, too, of which a snapshot knows little.
+            for one in missed:
+                self._apply(*one)
+            if not is_whole:
                 self._take_snapshot()
         if number > self.last:
             self._apply(number, payload)
+
+    def _follows(self, messages: list[tuple[int, bytes]]) -> bool:
+        """Whether they are all that came after the last one."""
+        return bool(messages) and [one[0] for one in messages] == list(range(self.last + 1, self.last + 1 + len(messages)))
 
     def _take_snapshot(self) -> None:
         while not self.closed.is_set():
@@ -169,9 +174,10 @@ class VllmConsumer:
             snapshot = self._ask(b"snapshot")
             if not snapshot:
                 continue
-            begin = snapshot[0][0]
-            since = self._ask(struct.pack(">Q", begin + 1))
-            if [one[0] for one in since] != list(range(begin + 1, begin + 1 + len(since))):
+            since = self._ask(struct.pack(">Q", self.last + 1))
+            if since and not self._follows(since):
+                for one in since:
+                    self._apply(*one)
                 continue
             # The daemon's own tiers are told of anew; what it stored in the shared one is still there.
             for medium in (MEDIA["host"], MEDIA["ssd"]):

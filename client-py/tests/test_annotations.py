@@ -1,5 +1,6 @@
 """What is kept with blocks: how it is sent, what stays of it, and what a consumer of events gets to see."""
 
+import socket
 import struct
 from typing import Any
 
@@ -125,25 +126,26 @@ def test_annotations_daemonRestarted_stayWithTheirBlocks(stopped_daemon: Daemon,
 
 def test_events_putAndDeleted_areHeardByASubscriber(stopped_daemon: Daemon) -> None:
     zmq = pytest.importorskip("zmq", reason="pyzmq is not installed: the Java tests listen to events, too")
-    endpoint = f"ipc://{stopped_daemon.folder}/events"
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        endpoint = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
     stopped_daemon.start(events__endpoint=endpoint, events__interval="1ms")
-    socket = zmq.Context.instance().socket(zmq.SUB)
-    socket.subscribe(b"")
-    socket.setsockopt(zmq.RCVTIMEO, 10_000)
-    socket.connect(endpoint)
+    events = zmq.Context.instance().socket(zmq.SUB)
+    events.subscribe(b"")
+    events.setsockopt(zmq.RCVTIMEO, 10_000)
+    events.connect(endpoint)
     try:
         with Client(stopped_daemon.socket_path, timeout=10) as client:
             namespace = client.namespace("heard", block_bytes=BLOCK_BYTES)
             [key] = blocks.keys("heard", 1)
             annotation = of_tokens([1, 2, 3], parent=none_hash("0"))
             assert namespace.put([key], bytes(BLOCK_BYTES), annotations=[annotation]) == [Status.OK]
-            topic, number, stored = socket.recv_multipart()
+            topic, number, stored = events.recv_multipart()
             assert (topic, len(number)) == (b"", 8)
             assert b"BlockStored" in stored and key[-8:] in stored and none_hash("0")[-8:] in stored
             assert b"\x93\x01\x02\x03" in stored
             assert namespace.delete([key]) == [Status.OK]
-            while b"BlockRemoved" not in (removed := socket.recv_multipart()[2]):
+            while b"BlockRemoved" not in (removed := events.recv_multipart()[2]):
                 pass
             assert key[-8:] in removed
     finally:
-        socket.close(0)
+        events.close(0)

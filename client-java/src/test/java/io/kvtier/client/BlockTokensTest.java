@@ -5,7 +5,9 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import java.util.HexFormat;
 import org.junit.jupiter.api.Test;
 
-/** The same bytes as the Python client's, but for lengths that stand in more bytes than they need. */
+/**
+ * The same bytes as the Python client's, but for lengths that stand in more bytes than they need.
+ */
 class BlockTokensTest {
   private static String hex(BlockTokens tokens) {
     return HexFormat.of().formatHex(tokens.annotation());
@@ -19,7 +21,12 @@ class BlockTokensTest {
     BlockTokens second = BlockTokens.of(1, 70000).after(new byte[] {9, 7});
     assertEquals("82" + ids + parent, hex(second));
     String lora =
-        "d907" + "6c6f72615f6964" + "d3000000000000012c" + "d909" + "6c6f72615f6e616d65" + "d903616461";
+        "d907"
+            + "6c6f72615f6964"
+            + "d3000000000000012c"
+            + "d909"
+            + "6c6f72615f6e616d65"
+            + "d903616461";
     assertEquals("84" + ids + parent + lora, hex(second.withLora(300, "ada")));
   }
 

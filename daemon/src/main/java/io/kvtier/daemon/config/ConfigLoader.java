@@ -541,14 +541,12 @@ public final class ConfigLoader {
     return get(
         key,
         text -> {
-          if (!text.isEmpty()
-              && !text.matches("tcp://.+:([0-9]{1,5}|\\*)")
-              && !text.matches("ipc://.+")) {
+          if (!text.isEmpty() && !text.matches("tcp://.+:([0-9]{1,5}|\\*)")) {
             throw new IllegalArgumentException();
           }
           return text;
         },
-        "tcp://HOST:PORT, such as tcp://*:5557, or ipc://PATH, or nothing");
+        "tcp://HOST:PORT, such as tcp://*:5557, or nothing");
   }
 
   private static EventConsumer eventConsumer(String text) {

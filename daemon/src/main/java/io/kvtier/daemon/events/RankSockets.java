@@ -102,10 +102,8 @@ final class RankSockets {
       return endpoint;
     }
     int colon = endpoint.lastIndexOf(':');
-    return endpoint.startsWith("tcp:")
-        ? endpoint.substring(0, colon + 1)
-            + (Integer.parseInt(endpoint, colon + 1, endpoint.length(), 10) + rank)
-        : endpoint + "_dp" + rank;
+    return endpoint.substring(0, colon + 1)
+        + (Integer.parseInt(endpoint, colon + 1, endpoint.length(), 10) + rank);
   }
 
   /** The address, with the port that the system chose where it was to. */

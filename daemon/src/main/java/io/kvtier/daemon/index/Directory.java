@@ -136,9 +136,7 @@ public final class Directory implements AutoCloseable {
     annotations =
         new AnnotationTable(
             PrivateMemory.map(AnnotationTable.headBytes(blocksMax), arena),
-            annotationBytes == 0
-                ? MemorySegment.NULL
-                : PrivateMemory.map(annotationBytes, arena));
+            annotationBytes == 0 ? MemorySegment.NULL : PrivateMemory.map(annotationBytes, arena));
   }
 
   /** Memory of the directory when it is full, in bytes. */

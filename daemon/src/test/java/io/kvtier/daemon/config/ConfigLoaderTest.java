@@ -67,7 +67,7 @@ class ConfigLoaderTest {
         "ssd.codec=zstd/99 | the level '99' is none of 1 to 22",
         "socket.mode=rw | an octal file mode",
         "grpc.enabled=maybe | true or false",
-        "events.endpoint=*:5557 | expected tcp://HOST:PORT, such as tcp://*:5557, or ipc://PATH",
+        "events.endpoint=*:5557 | expected tcp://HOST:PORT, such as tcp://*:5557, or nothing",
         "events.consumer=sglang | expected vllm, dynamo or llm-d",
         "events.form=json | expected map, named or positional",
         "events.hashes=hex | expected integer or bytes",

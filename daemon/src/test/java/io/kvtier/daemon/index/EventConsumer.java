@@ -103,10 +103,10 @@ final class EventConsumer implements AutoCloseable {
     if (replay != null && last >= 0 && message.sequence > last + 1) {
       replays++;
       List<Message> missed = ask(ByteBuffer.allocate(8).putLong(last + 1).array(), false);
-      if (!follows(missed, last)) {
+      boolean isWhole = follows(missed, last);
+      missed.forEach(this::apply);
+      if (!isWhole) {
         takeSnapshot();
-      } else {
-        missed.forEach(this::apply);
       }
     }
     if (last < 0 || message.sequence > last || replay == null) {
@@ -132,23 +132,22 @@ final class EventConsumer implements AutoCloseable {
       if (snapshot.isEmpty()) {
         continue;
       }
-      long begin = snapshot.getFirst().sequence;
-      List<Message> since = ask(ByteBuffer.allocate(8).putLong(begin + 1).array(), false);
-      if (!since.isEmpty() && !follows(since, begin)) {
+      List<Message> since = ask(ByteBuffer.allocate(8).putLong(last + 1).array(), false);
+      if (!since.isEmpty() && !follows(since, last)) {
         // Something was lost meanwhile, or left no trace any more.
+        since.forEach(this::apply);
         continue;
       }
       List<Message> all = new ArrayList<>(since);
       all.addAll(snapshot);
       all.sort(Comparator.comparingLong(Message::sequence).thenComparing(Message::isSnapshot));
-      begin(begin, all);
+      begin(all);
       return;
     }
   }
 
-  private synchronized void begin(long sequence, List<Message> all) {
+  private synchronized void begin(List<Message> all) {
     residency.clear();
-    last = sequence;
     all.forEach(this::apply);
   }
 
