@@ -9,6 +9,7 @@ from test_core import Peer
 GOLDEN = Path(__file__).parents[2] / "protocol/src/test/resources/golden/session.txt"
 DEADLINE_NS = 2_000_000_000
 FIRST, SECOND = bytes([1]) * 20, bytes([2]) * 20
+ENTRY = bytes([len(FIRST), 0, 10, 0, 0, 0, 0, 0]) + FIRST + bytes(4) + b"annotation" + bytes(6)
 RESERVATION, LEASE = 0x1_0000_0001, 0x2_0000_0001
 
 
@@ -46,6 +47,10 @@ def test_golden_session_requestsByteForByte_completionsUnderstood() -> None:
         _request(Verb.PING),
         _request(Verb.REGISTER_REGION, region, len(region)),
         (*_request(Verb.ONBOARD, [FIRST, SECOND], 2), (1, 2, 4, 3, 7, (5).to_bytes(4, "little") + (6).to_bytes(4, "little"))),
+        _request(Verb.ANNOTATE, ENTRY, len(ENTRY)),
+        _request(Verb.RESERVE, [FIRST], 1),
+        _request(Verb.ANNOTATE, ENTRY, len(ENTRY)),
+        _request(Verb.ANNOTATE, ENTRY, len(ENTRY)),
     ]
     peer = Peer()
     try:
@@ -70,5 +75,6 @@ def test_golden_session_requestsByteForByte_completionsUnderstood() -> None:
         assert answers[tickets[10]][0] == Status.INVALID_ARGUMENT
         assert answers[tickets[11]][:4] == (Status.INVALID_ARGUMENT, 0, 0, b"the session has no region 1")
         assert tickets[5] not in answers
+        assert [answers[tickets[at]][2] for at in (12, 14, 15)] == [0, 1, 0]
     finally:
         peer.close()

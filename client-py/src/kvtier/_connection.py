@@ -19,6 +19,8 @@ from kvtier._protocol import Status
 CLIENT_VERSION = "0.1.0"
 
 _PATH_BYTES_MAX = 107
+_ANNOTATIONS_SINCE = 1 << 16 | 1
+"""the version of the protocol whose daemons take annotations"""
 """of a Unix socket"""
 
 _HANDSHAKE_TIMEOUT_NS = 1_000_000_000
@@ -77,8 +79,17 @@ def namespace_properties(name: str, block_bytes: int, properties: dict[str, obje
 class Link:
     """One session with one daemon, from its handshake to its end; never used again after that."""
 
-    def __init__(self, session: Session, channel: socket.socket, slab_bytes: int, slab_count: int, daemon: str) -> None:
+    def __init__(
+        self,
+        session: Session,
+        channel: socket.socket,
+        slab_bytes: int,
+        slab_count: int,
+        daemon: str,
+        version: int = protocol.VERSION,
+    ) -> None:
         self.session = session
+        self.takes_annotations = version >= _ANNOTATIONS_SINCE
         self.slab_bytes = slab_bytes
         self.slab_count = slab_count
         self.daemon = daemon
@@ -365,7 +376,7 @@ def _welcome(message: bytes, descriptors: list[int], channel: socket.socket, pat
         session = Session(memory, doorbell, daemon, channel.fileno())
     except (OSError, SessionError) as error:
         raise Unavailable(f"the session's memory from {path} is of no use: {error}") from error
-    return Link(session, channel, slab_bytes, slab_count, text)
+    return Link(session, channel, slab_bytes, slab_count, text, version)
 
 
 def _version_text(version: int) -> str:

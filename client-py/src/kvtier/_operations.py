@@ -15,8 +15,9 @@ A ticket below zero is the negative of the status that says why nothing was subm
 it is closed early it gives back without waiting.
 """
 
+import struct
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from kvtier import _core
@@ -59,6 +60,7 @@ that it does not hold all of a small host tier."""
 _MARGIN_NS_MAX = 10_000_000
 _COMMITS_OUTSTANDING_MAX = 8
 _OK = Status.OK
+_ENTRY = struct.Struct("<BBHI")
 
 
 class Context(NamedTuple):
@@ -156,6 +158,75 @@ def cancel_request(ticket: int) -> Request:
     """CANCEL of what was submitted under this ticket; nobody hears of its outcome."""
     request = plain_request(Verb.CANCEL, argument=ticket)
     return request[:1] + (protocol.REQUEST_FLAG_SILENT,) + request[2:]
+
+
+def check_annotations(annotations: Sequence[bytes | None], count: int) -> None:
+    """What is to be kept with blocks: bytes or nothing for each.
+
+    Raises:
+        InvalidArgument: their number is not that of the keys, or one of them is too long.
+    """
+    if len(annotations) != count:
+        raise InvalidArgument(f"{len(annotations)} annotations for {count} keys")
+    for index, annotation in enumerate(annotations):
+        if annotation is not None and len(annotation) > protocol.ANNOTATION_ANNOTATION_BYTES_MAX:
+            raise InvalidArgument(
+                f"annotation {index} has {len(annotation)} bytes, at most "
+                f"{protocol.ANNOTATION_ANNOTATION_BYTES_MAX} are possible"
+            )
+
+
+def _annotation_requests(
+    context: Context, namespace: int, keys: Sequence[bytes], annotations: Sequence[bytes | None]
+) -> Iterator[Request]:
+    """ANNOTATE of the keys that have an annotation, as many requests as it takes."""
+    body = b""
+    for key, annotation in zip(keys, annotations, strict=True):
+        if not annotation:
+            continue
+        entry = _ENTRY.pack(len(key), 0, len(annotation), 0)
+        entry += key + bytes(-len(key) & 7) + annotation + bytes(-len(annotation) & 7)
+        if len(body) + len(entry) > protocol.ANNOTATION_BODY_BYTES_MAX:
+            yield _annotation_request(context, namespace, body)
+            body = b""
+        body += entry
+    if body:
+        yield _annotation_request(context, namespace, body)
+
+
+def _annotation_request(context: Context, namespace: int, body: bytes) -> Request:
+    return (
+        Verb.ANNOTATE, 0, context.priority, context.deadline_ns, namespace, context.group, 0, 0, body, 0, len(body), None
+    )  # fmt: skip
+
+
+def annotate(context: Context, keys: Sequence[bytes], annotations: Sequence[bytes | None]) -> Operation[Count]:
+    """ANNOTATE: how many blocks have got one. A daemon that knows of no annotations takes none."""
+    namespace, status = yield from _namespace_id(context)
+    if status is not _OK or not context.link.takes_annotations:
+        return Count(status, 0)
+    annotated = 0
+    for request in _annotation_requests(context, namespace, keys, annotations):
+        status, _, value, _, _, _ = yield request
+        if status is not _OK:
+            return Count(status, annotated)
+        annotated += value
+    return Count(_OK, annotated)
+
+
+def _annotate_written(
+    context: Context,
+    namespace: int,
+    keys: Sequence[bytes],
+    annotations: Sequence[bytes | None],
+    written: list[Status],
+) -> Operation[None]:
+    """Before their commit, so that the blocks have them when they become visible; nobody waits for the answers."""
+    wanted = [annotation if status is _OK else None for annotation, status in zip(annotations, written, strict=True)]
+    for request in _annotation_requests(context, namespace, keys, wanted):
+        ticket = yield Submit(request)
+        if ticket > 0:
+            context.link.forget(ticket)
 
 
 def spans(count: int, most: int) -> list[tuple[int, int]]:
@@ -329,7 +400,9 @@ def _explained(statuses: list[Status], mapped: Status) -> list[Status]:
     return [mapped if status is Status.STALE else status for status in statuses]
 
 
-def put(context: Context, keys: Sequence[bytes], source: object) -> Operation[list[Status]]:
+def put(
+    context: Context, keys: Sequence[bytes], source: object, annotations: Sequence[bytes | None] | None = None
+) -> Operation[list[Status]]:
     """Reserve, copy in, commit. The next window is reserved, and the last ones become visible, behind the copy."""
     namespace, status = yield from _namespace_id(context)
     if status is not _OK:
@@ -359,6 +432,9 @@ def put(context: Context, keys: Sequence[bytes], source: object) -> Operation[li
             if not ids:
                 statuses[start : start + count] = written
                 continue
+            if annotations is not None and link.takes_annotations:
+                span = slice(start, start + count)
+                yield from _annotate_written(context, namespace, keys[span], annotations[span], written)
             commit = context.commit_request(namespace, ids)
             if len(windows) == 1:
                 statuses = _merged(context.link, written, (yield commit), len(ids) >> 4)

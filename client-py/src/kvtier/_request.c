@@ -54,6 +54,7 @@ static Body body_of(int verb) {
       return BODY_KEYS_AND_BLOCKS;
     case KVTIER_VERB_REGISTER:
     case KVTIER_VERB_REGISTER_REGION:
+    case KVTIER_VERB_ANNOTATE:
       return BODY_TEXT;
     default:
       return BODY_NONE;

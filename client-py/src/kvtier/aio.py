@@ -7,7 +7,7 @@ little run in the loop's executor. A cancelled operation is cancelled in the dae
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self, TypeVar, Unpack
 
 from kvtier import _operations as operations
@@ -255,14 +255,34 @@ class Namespace:
         flags = acquire_flags(leading_run, no_wait)
         return await self._client._run(context, operations.get(context, keys, into, flags, int(lease_s * 1e9), verify))
 
-    async def put(self, keys: Iterable[bytes], blocks: object, **options: Unpack[Options]) -> list[Status]:
+    async def put(
+        self,
+        keys: Iterable[bytes],
+        blocks: object,
+        *,
+        annotations: Sequence[bytes | None] | None = None,
+        **options: Unpack[Options],
+    ) -> list[Status]:
         """As `kvtier.Namespace.put`. When cancelled, it returns after the last read from the buffers."""
         keys = as_keys(keys)
         operations.check_memory(blocks, len(keys))
+        if annotations is not None:
+            operations.check_annotations(annotations, len(keys))
         context = await self._client._context(self._properties, options)
         if context is None or not keys:
             return [Status.UNAVAILABLE] * len(keys)
-        return await self._client._run(context, operations.put(context, keys, blocks))
+        return await self._client._run(context, operations.put(context, keys, blocks, annotations))
+
+    async def annotate(
+        self, keys: Iterable[bytes], annotations: Sequence[bytes | None], **options: Unpack[Options]
+    ) -> Count:
+        """As `kvtier.Namespace.annotate`."""
+        keys = as_keys(keys)
+        operations.check_annotations(annotations, len(keys))
+        context = await self._client._context(self._properties, options)
+        if context is None or not keys:
+            return Count(Status.UNAVAILABLE, 0)
+        return await self._client._run(context, operations.annotate(context, keys, annotations))
 
     async def reserve(self, keys: Iterable[bytes], **options: Unpack[Options]) -> "Reservations":
         """As `kvtier.Namespace.reserve`."""

@@ -208,26 +208,59 @@ class Namespace:
         flags = acquire_flags(leading_run, no_wait)
         return run(context, operations.get(context, keys, into, flags, int(lease_s * 1e9), verify))
 
-    def put(self, keys: Iterable[bytes], blocks: object, **options: Unpack[Options]) -> list[Status]:
+    def put(
+        self,
+        keys: Iterable[bytes],
+        blocks: object,
+        *,
+        annotations: Sequence[bytes | None] | None = None,
+        **options: Unpack[Options],
+    ) -> list[Status]:
         """Copies blocks in.
 
         Args:
             keys: the blocks.
             blocks: one contiguous buffer of all blocks in order, or a list or tuple of one for each.
+            annotations: for each block at most 2048 bytes that are kept with it, or None; what the daemon's events
+                need is made by `kvtier.annotations.of_tokens`.
 
         Returns:
             For each block OK: readable from now on; EXISTS: it was here already; PENDING: another client is writing it;
             or BUSY, NOT_ADMITTED: there was no room for it.
 
         Raises:
-            InvalidArgument: a buffer has the wrong size, or keys have unequal lengths.
+            InvalidArgument: a buffer has the wrong size, keys have unequal lengths, or an annotation is too long.
         """
         keys = as_keys(keys)
         operations.check_memory(blocks, len(keys))
+        if annotations is not None:
+            operations.check_annotations(annotations, len(keys))
         context = self._client._context(self._properties, options)
         if context is None or not keys:
             return [Status.UNAVAILABLE] * len(keys)
-        return run(context, operations.put(context, keys, blocks))
+        return run(context, operations.put(context, keys, blocks, annotations))
+
+    def annotate(
+        self, keys: Iterable[bytes], annotations: Sequence[bytes | None], **options: Unpack[Options]
+    ) -> Count:
+        """Has bytes kept with blocks that are here or on their way, as `put` does: for blocks that were reserved.
+
+        Args:
+            keys: the blocks.
+            annotations: for each at most 2048 bytes, or None. A block that has an annotation keeps it.
+
+        Returns:
+            How many blocks have got one.
+
+        Raises:
+            InvalidArgument: an annotation is too long, or their number is not that of the keys.
+        """
+        keys = as_keys(keys)
+        operations.check_annotations(annotations, len(keys))
+        context = self._client._context(self._properties, options)
+        if context is None or not keys:
+            return Count(Status.UNAVAILABLE, 0)
+        return run(context, operations.annotate(context, keys, annotations))
 
     def reserve(self, keys: Iterable[bytes], **options: Unpack[Options]) -> "Reservations":
         """Slots to write blocks into in place, instead of `put`."""

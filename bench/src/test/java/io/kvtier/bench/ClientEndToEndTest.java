@@ -12,6 +12,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.client.BatchResult;
 import io.kvtier.client.BlockLease;
+import io.kvtier.client.BlockTokens;
 import io.kvtier.client.BlockingClient;
 import io.kvtier.client.Keys;
 import io.kvtier.client.KvtierClient;
@@ -22,6 +23,7 @@ import io.kvtier.client.LookupResult;
 import io.kvtier.client.Namespace;
 import io.kvtier.client.Options;
 import io.kvtier.client.Reservations;
+import io.kvtier.client.ValueResult;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
@@ -30,6 +32,7 @@ import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
@@ -124,6 +127,57 @@ final class ClientEndToEndTest {
       BatchResult got = blocking.get(namespace, keys, read);
       assertTrue(got.isComplete(), got::toString);
       assertFilled(read, 0);
+    }
+  }
+
+  private static boolean keepsAnnotations(BlockingClient blocking) {
+    String stats = blocking.stats().text();
+    assertTrue(stats.contains("\"annotation_bytes\":"), stats);
+    return !stats.contains("\"annotation_bytes\":0");
+  }
+
+  @Test
+  void put_annotated_isKeptWithTheBlocks() {
+    try (KvtierClient client = open();
+        Arena arena = Arena.ofShared()) {
+      Namespace namespace = namespace(client, "annotated");
+      BlockingClient blocking = client.blocking();
+      Keys keys = keys(0, 100);
+      byte[] annotation = BlockTokens.of(1, 2, 3).after(new byte[32]).annotation();
+      List<byte[]> annotations = Collections.nCopies(100, annotation);
+      List<MemorySegment> blocks = filled(arena, 0, 100, BLOCK_BYTES);
+      BatchResult put =
+          blocking.put(
+              namespace,
+              keys.slice(0, 90),
+              blocks.subList(0, 90),
+              annotations.subList(0, 90),
+              Options.DEFAULT);
+      assertTrue(put.blocks().all(Status.OK), put::toString);
+      assertTrue(keepsAnnotations(blocking));
+      // They have theirs already.
+      assertEquals(
+          new ValueResult(Status.OK, "", 0),
+          blocking.annotate(
+              namespace, keys.slice(0, 90), annotations.subList(0, 90), Options.DEFAULT));
+      try (Reservations slots = blocking.reserve(namespace, keys.slice(90, 100))) {
+        assertEquals(10, slots.granted());
+        assertEquals(
+            new ValueResult(Status.OK, "", 10),
+            blocking.annotate(
+                namespace, keys.slice(90, 100), annotations.subList(90, 100), Options.DEFAULT));
+      }
+      assertTrue(blocking.delete(namespace, keys, Options.DEFAULT).status() == Status.OK);
+      assertFalse(keepsAnnotations(blocking));
+      assertThrows(
+          IllegalArgumentException.class,
+          () ->
+              blocking.put(
+                  namespace,
+                  keys,
+                  blocks,
+                  Collections.nCopies(100, new byte[2049]),
+                  Options.DEFAULT));
     }
   }
 

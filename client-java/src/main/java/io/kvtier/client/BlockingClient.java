@@ -101,6 +101,33 @@ public final class BlockingClient {
     return put(namespace, keys, sources, Options.DEFAULT);
   }
 
+  /**
+   * As the other, with bytes that are kept with the blocks, at most 2048 of each: {@link
+   * BlockTokens} makes what the daemon's events need.
+   *
+   * @param annotations one for each key; an empty one is none
+   */
+  public BatchResult put(
+      Namespace namespace,
+      Keys keys,
+      List<MemorySegment> sources,
+      List<byte[]> annotations,
+      Options options) {
+    return transfers.put(namespace, keys, sources, annotations, options);
+  }
+
+  /**
+   * Has bytes kept with blocks that are here or on their way, for blocks that were reserved. A
+   * block that has an annotation keeps it.
+   *
+   * @param annotations one for each key; an empty one is none
+   * @return how many blocks have got one
+   */
+  public ValueResult annotate(
+      Namespace namespace, Keys keys, List<byte[]> annotations, Options options) {
+    return operations.annotate(namespace, keys, annotations, options);
+  }
+
   /** See {@link Namespace#prefetch}. */
   public BatchResult prefetch(Namespace namespace, Keys keys, Options options) {
     return blocks(Verb.PREFETCH, namespace, keys, options);

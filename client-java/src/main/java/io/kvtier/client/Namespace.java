@@ -217,6 +217,17 @@ public final class Namespace {
     return put(keys, sources, Options.DEFAULT);
   }
 
+  /**
+   * As the other, with bytes that are kept with the blocks, at most 2048 of each: {@link
+   * BlockTokens} makes what the daemon's events need.
+   *
+   * @param annotations one for each key; an empty one is none
+   */
+  public CompletableFuture<BatchResult> put(
+      Keys keys, List<MemorySegment> sources, List<byte[]> annotations, Options options) {
+    return transfers.putAsync(this, keys, sources, annotations, options);
+  }
+
   /** Starts to bring blocks into host memory; completes at once. */
   public CompletableFuture<BatchResult> prefetch(Keys keys, Options options) {
     return blocks(Verb.PREFETCH, keys, options);

@@ -6,6 +6,8 @@ import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.function.Consumer;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
@@ -264,6 +266,52 @@ final class Operations {
     Batch batch = new Batch(session, 0, Protocol.KEYS_MAX, null);
     session.submit(request, batch, 0, true);
     return session.await(batch);
+  }
+
+  /**
+   * Has bytes kept with blocks; nothing where the daemon knows of no such thing.
+   *
+   * @param bodies as {@link AnnotationBodies} makes them
+   * @return to be waited for, each
+   */
+  List<Batch> annotate(
+      Session session, int namespaceId, List<byte[]> bodies, Options options, long deadlineNs) {
+    List<Batch> batches = new ArrayList<>();
+    for (byte[] body : session.wires().takesAnnotations() ? bodies : List.<byte[]>of()) {
+      Request request = new Request(Verb.ANNOTATE, deadlineNs);
+      request.namespaceId = namespaceId;
+      request.group = options.group();
+      request.text = body;
+      request.count = body.length;
+      Batch batch = new Batch(session, 0, Protocol.KEYS_MAX, null);
+      session.submit(request, batch, 0, true);
+      batches.add(batch);
+    }
+    return batches;
+  }
+
+  /** The same, of blocks that are here or on their way; waits for it. */
+  ValueResult annotate(Namespace namespace, Keys keys, List<byte[]> annotations, Options options) {
+    AnnotationBodies.check(keys, annotations);
+    Session session = connector.current();
+    if (session == null) {
+      Connector.Problem problem = connector.problem();
+      return new ValueResult(problem.status(), problem.text(), 0);
+    }
+    Namespace.Registration registration = namespace.registration(session);
+    if (registration.status() != Status.OK) {
+      return new ValueResult(registration.status(), registration.detail(), 0);
+    }
+    List<byte[]> bodies = AnnotationBodies.of(keys, annotations, i -> true);
+    ValueResult all = new ValueResult(Status.OK, "", 0);
+    for (Batch batch : annotate(session, registration.id(), bodies, options, deadlineNs(options))) {
+      ValueResult one = await(batch, Operations::valueResult);
+      all =
+          one.status() == Status.OK
+              ? new ValueResult(all.status(), all.detail(), all.value() + one.value())
+              : new ValueResult(one.status(), one.detail(), all.value());
+    }
+    return all;
   }
 
   /** Makes a request to lease one block. */

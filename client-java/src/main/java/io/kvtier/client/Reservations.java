@@ -195,6 +195,15 @@ public final class Reservations implements Grant {
         Verb.COMMIT, RequestDescriptor.FLAG_CHECKSUMS, some, pairs, granted, deadlineNs, null);
   }
 
+  /** Of the reserved blocks; null where there are none. */
+  @Nullable Session session() {
+    return session;
+  }
+
+  ValueResult awaitValue(Batch batch) {
+    return operations.await(batch, Operations::valueResult);
+  }
+
   BatchResult await(Batch commit) {
     return operations.await(commit, this::merge);
   }

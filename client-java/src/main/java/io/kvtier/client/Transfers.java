@@ -104,14 +104,23 @@ final class Transfers {
 
   CompletableFuture<BatchResult> putAsync(
       Namespace namespace, Keys keys, List<MemorySegment> sources, Options options) {
-    checkSources(namespace, keys, sources);
+    return putAsync(namespace, keys, sources, null, options);
+  }
+
+  CompletableFuture<BatchResult> putAsync(
+      Namespace namespace,
+      Keys keys,
+      List<MemorySegment> sources,
+      @Nullable List<byte[]> annotations,
+      Options options) {
+    checkSources(namespace, keys, sources, annotations);
     OperationFuture<BatchResult> future = new OperationFuture<>();
     AtomicBoolean cancelled = new AtomicBoolean();
     future.onCancel(() -> cancelled.set(true));
     Runnable put =
         () -> {
           try {
-            future.answer(put(namespace, keys, sources, options, cancelled));
+            future.answer(put(namespace, keys, sources, annotations, options, cancelled));
           } catch (RuntimeException | Error e) {
             future.completeExceptionally(e);
           }
@@ -126,14 +135,24 @@ final class Transfers {
   }
 
   BatchResult put(Namespace namespace, Keys keys, List<MemorySegment> sources, Options options) {
-    checkSources(namespace, keys, sources);
-    return put(namespace, keys, sources, options, null);
+    return put(namespace, keys, sources, null, options);
+  }
+
+  BatchResult put(
+      Namespace namespace,
+      Keys keys,
+      List<MemorySegment> sources,
+      @Nullable List<byte[]> annotations,
+      Options options) {
+    checkSources(namespace, keys, sources, annotations);
+    return put(namespace, keys, sources, annotations, options, null);
   }
 
   private BatchResult put(
       Namespace namespace,
       Keys keys,
       List<MemorySegment> sources,
+      @Nullable List<byte[]> annotations,
       Options options,
       @Nullable AtomicBoolean cancelled) {
     long deadlineNs = operations.deadlineNs(options);
@@ -154,13 +173,19 @@ final class Transfers {
               startReserve(
                   namespace, keys, next, Math.min(count, next + chunk), options, deadlineNs);
         }
-        commits.add(
-            copyIn(
-                operations.await(reserved, batch -> Reservations.read(operations, batch, options)),
-                sources,
-                from,
-                !more,
-                deadlineNs));
+        Reservations reservations =
+            operations.await(reserved, batch -> Reservations.read(operations, batch, options));
+        List<Batch> annotating =
+            annotations == null
+                ? List.of()
+                : annotate(
+                    namespace,
+                    keys.slice(from, next),
+                    annotations.subList(from, next),
+                    reservations,
+                    options,
+                    deadlineNs);
+        commits.add(copyIn(reservations, sources, from, annotating, !more, deadlineNs));
         if (commits.size() > COMMITS_AHEAD) {
           commits.remove().note(outcome);
         }
@@ -194,12 +219,14 @@ final class Transfers {
   /**
    * Fills what was reserved, and sends the commit.
    *
+   * @param annotating what else is under way on account of these blocks
    * @param last nothing follows: somebody will wait for this commit
    */
   private static Commit copyIn(
       Reservations reservations,
       List<MemorySegment> sources,
       int from,
+      List<Batch> annotating,
       boolean last,
       long deadlineNs) {
     int[] checksums = new int[reservations.count()];
@@ -219,16 +246,22 @@ final class Transfers {
                   : COPIES.copyWithChecksum(source, slot);
         }
       }
-      return new Commit(reservations, reservations.beginCommit(checksums, deadlineNs), from);
+      return new Commit(
+          reservations, reservations.beginCommit(checksums, deadlineNs), annotating, from);
     } catch (RuntimeException e) {
+      annotating.forEach(reservations::awaitValue);
       reservations.close();
       throw e;
     }
   }
 
   /** A sub-batch whose commit is on its way. */
-  private record Commit(Reservations reservations, Batch batch, int from) {
+  private record Commit(Reservations reservations, Batch batch, List<Batch> annotating, int from) {
     void note(Outcome outcome) {
+      for (Batch one : annotating) {
+        // Blocks without their annotation are blocks all the same.
+        var _ = reservations.awaitValue(one);
+      }
       BatchResult result = reservations.await(batch);
       outcome.note(result.status(), result.detail());
       for (int i = 0; i < result.blocks().count(); i++) {
@@ -237,7 +270,34 @@ final class Transfers {
     }
   }
 
-  private static void checkSources(Namespace namespace, Keys keys, List<MemorySegment> sources) {
+  /** Before the commit, so that the blocks have their annotations when they become visible. */
+  private List<Batch> annotate(
+      Namespace namespace,
+      Keys keys,
+      List<byte[]> annotations,
+      Reservations reservations,
+      Options options,
+      long deadlineNs) {
+    Session session = reservations.session();
+    if (session == null) {
+      return List.of();
+    }
+    return operations.annotate(
+        session,
+        namespace.registration(session).id(),
+        AnnotationBodies.of(keys, annotations, reservations::isReserved),
+        options,
+        deadlineNs);
+  }
+
+  private static void checkSources(
+      Namespace namespace,
+      Keys keys,
+      List<MemorySegment> sources,
+      @Nullable List<byte[]> annotations) {
+    if (annotations != null) {
+      AnnotationBodies.check(keys, annotations);
+    }
     if (sources.size() != keys.count()) {
       throw new IllegalArgumentException(
           keys.count() + " keys, but " + sources.size() + " sources");

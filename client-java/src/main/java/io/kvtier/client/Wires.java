@@ -38,6 +38,9 @@ final class Wires implements AutoCloseable {
     }
   }
 
+  /** The version of the protocol whose daemons take annotations. */
+  private static final int ANNOTATIONS_SINCE = 1 << 16 | 1;
+
   private final Arena arena;
   private final UnixSocket socket;
   private final SessionRegion session;
@@ -45,6 +48,7 @@ final class Wires implements AutoCloseable {
   private final DaemonView daemon;
   private final Slabs slabs;
   private final DaemonInfo info;
+  private final boolean takesAnnotations;
 
   private Wires(
       Arena arena,
@@ -53,7 +57,9 @@ final class Wires implements AutoCloseable {
       EventFd doorbell,
       DaemonView daemon,
       Slabs slabs,
-      DaemonInfo info) {
+      DaemonInfo info,
+      int protocolVersion) {
+    this.takesAnnotations = protocolVersion >= ANNOTATIONS_SINCE;
     this.arena = arena;
     this.socket = socket;
     this.session = session;
@@ -186,7 +192,8 @@ final class Wires implements AutoCloseable {
         new EventFd(message.descriptors().get(1)),
         new DaemonView(daemon),
         new Slabs(socket, arena, slabBytes, slabCount),
-        info);
+        info,
+        version);
   }
 
   private static int unsigned(MemorySegment segment, int offset) {
@@ -215,6 +222,10 @@ final class Wires implements AutoCloseable {
 
   DaemonInfo info() {
     return info;
+  }
+
+  boolean takesAnnotations() {
+    return takesAnnotations;
   }
 
   @Override

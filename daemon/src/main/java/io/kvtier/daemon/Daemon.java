@@ -1,9 +1,11 @@
 package io.kvtier.daemon;
 
 import io.kvtier.daemon.config.KvtierdConfig;
+import io.kvtier.daemon.events.EventPublisher;
 import io.kvtier.daemon.grpc.GrpcFront;
 import io.kvtier.daemon.index.Counters;
 import io.kvtier.daemon.index.Directory;
+import io.kvtier.daemon.index.EventRing;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.session.PeerPolicy;
 import io.kvtier.daemon.session.SessionConductor;
@@ -48,6 +50,7 @@ public final class Daemon implements AutoCloseable {
   private final boolean directIo;
   private @Nullable HostTier memory;
   private @Nullable GrpcFront grpc;
+  private @Nullable EventPublisher events;
 
   /** Starts everything; throws with a reason in words when a part can't be had. */
   public Daemon(KvtierdConfig config) throws IOException {
@@ -83,7 +86,10 @@ public final class Daemon implements AutoCloseable {
     // Memory is taken when all is known that can be known without it.
     SsdTier.requireFree(ssd);
     ObjectTier.requireFree(config.object());
-    HostTier hostTier = keep(new HostTier(host, config.socket().path(), limits.blocksMax()));
+    HostTier hostTier =
+        keep(
+            new HostTier(
+                host, config.socket().path(), limits.blocksMax(), limits.annotationBytes()));
     memory = hostTier;
     SlabStore slabs = hostTier.slabs();
     Descriptor daemonMemory =
@@ -91,7 +97,8 @@ public final class Daemon implements AutoCloseable {
     Arena arena = keep(Arena.ofShared());
     MemorySegment region = daemonRegion(daemonMemory, arena, generation, slabs);
     // Clients read the generation: who knows the seed can choose keys that all collide.
-    Directory directory = keep(new Directory(limits.blocksMax(), random.nextLong()));
+    Directory directory =
+        keep(new Directory(limits.blocksMax(), random.nextLong(), limits.annotationBytes()));
     Epoll epoll = keep(Epoll.create());
     EventFd bell = keep(EventFd.create());
     epoll.add(bell.descriptor(), Epoll.IN | Epoll.EDGE, 0);
@@ -125,6 +132,9 @@ public final class Daemon implements AutoCloseable {
                     Daemon::stopBroken)));
     String directories =
         ssd.directories().stream().map(Path::toString).collect(Collectors.joining(", "));
+    KvtierdConfig.EventsConfig eventsConfig = config.events();
+    EventRing eventRing =
+        eventsConfig == null ? null : keep(new EventRing(eventsConfig.queueBytes()));
     IndexAgent index =
         new IndexAgent(
             new IndexAgent.Context(
@@ -147,7 +157,8 @@ public final class Daemon implements AutoCloseable {
                 ssdTier.isDirect(),
                 objectTier.forIndex(),
                 gpus,
-                counters),
+                counters,
+                eventRing),
             new IndexAgent.Limits(
                 limits.sessionsMax() + (config.grpc().enabled() ? config.grpc().threads() : 0),
                 limits.operationsMax(),
@@ -186,6 +197,13 @@ public final class Daemon implements AutoCloseable {
                 counters,
                 peers,
                 limits.sessionsMax()));
+    if (eventsConfig != null && eventRing != null) {
+      // It outlives the index: what that tells at last is published.
+      events =
+          keep(
+              new EventPublisher(
+                  eventsConfig, eventRing, limits.blocksMax(), doorbell, Daemon::stopBroken));
+    }
     IndexRunner runner = keep(new IndexRunner(index, region, epoll, bell));
     keep(conductor);
     Words.putIntRelease(region, DaemonRegionDescriptor.READY_OFFSET, 1);
@@ -245,6 +263,11 @@ public final class Daemon implements AutoCloseable {
   /** Where gRPC is served, as {@code HOST:PORT}; null where it is not. */
   public @Nullable String grpcAddress() {
     return grpc == null ? null : grpc.address();
+  }
+
+  /** Where events are published; null where they are not. */
+  public @Nullable String eventsEndpoint() {
+    return events == null ? null : events.endpoint();
   }
 
   @Override

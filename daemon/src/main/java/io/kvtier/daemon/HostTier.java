@@ -54,9 +54,10 @@ final class HostTier implements AutoCloseable {
    *
    * @param socket of this daemon: another one has memory of its own
    * @param blocksMax the most blocks that can be in all tiers
+   * @param annotationBytes the most memory for annotations that are kept with the ledger
    * @throws IOException in words what can't be had
    */
-  HostTier(HostConfig config, Path socket, int blocksMax) throws IOException {
+  HostTier(HostConfig config, Path socket, int blocksMax, long annotationBytes) throws IOException {
     slots = new SlotAllocator(config.slabs(), config.slabBytes(), SLOT_ALIGNMENT);
     try {
       if (config.keepNs() == 0) {
@@ -75,13 +76,14 @@ final class HostTier implements AutoCloseable {
         boolean isMapped = config.ledger() == HostLedger.MAPPED;
         long besideBytes =
             isMapped
-                ? MappedLedger.bytesFor(config.slabs(), config.slabBytes())
+                ? MappedLedger.bytesFor(config.slabs(), config.slabBytes(), annotationBytes)
                 : SharedMemory.PAGE_BYTES;
         slabs = keep(new SlabStore(config.slabs(), config.slabBytes(), besideBytes, kept));
         ledger =
             keep(
                 isMapped
-                    ? new MappedLedger(slabs.beside(), config.slabs(), config.slabBytes())
+                    ? new MappedLedger(
+                        slabs.beside(), config.slabs(), config.slabBytes(), annotationBytes)
                     : chronicle(directory, blocksMax));
       }
     } catch (IOException | RuntimeException e) {

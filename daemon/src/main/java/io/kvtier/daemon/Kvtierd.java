@@ -122,6 +122,10 @@ public final class Kvtierd implements Callable<Integer> {
     if (grpc != null) {
       ready.append(", gRPC on ").append(grpc);
     }
+    String events = daemon.eventsEndpoint();
+    if (events != null) {
+      ready.append(", events on ").append(events);
+    }
     System.out.println(ready);
     try {
       stopped.await();

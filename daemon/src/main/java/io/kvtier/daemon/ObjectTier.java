@@ -149,11 +149,11 @@ final class ObjectTier implements AutoCloseable {
         keep(
             new ObjectPipeline(
                 "kvtier-object", store, config.pipeline(), cipher, presence, bell, defect));
-    ObjectDeletions deletions =
-        keep(new ObjectDeletions("kvtier-object-deletions", store, bell, defect));
     String node = config.node().isEmpty() ? nodeOf(socket) : config.node();
     UseLog uses = uses(config, store, node);
     Queue<List<String>> collected = new ConcurrentLinkedQueue<>();
+    ObjectDeletions deletions =
+        keep(new ObjectDeletions("kvtier-object-deletions", store, bell, defect, collected::add));
     Consumer<List<String>> deletionsOfJanitor =
         names -> {
           collected.add(names);

@@ -68,7 +68,10 @@ public enum Counter {
   GPU_OFFLOADED_BYTES("gpu_offloaded_bytes", "bytes copied from GPUs to the host tier"),
   GPU_ONBOARDED_BYTES("gpu_onboarded_bytes", "bytes copied from the host tier to GPUs"),
   GPU_ERRORS("gpu_errors", "copies to and from GPUs that failed"),
-  GAUGE_REGIONS("regions", "gauge: regions of engines' GPU memory that are open");
+  GAUGE_REGIONS("regions", "gauge: regions of engines' GPU memory that are open"),
+  ANNOTATIONS_DROPPED(
+      "annotations_dropped", "annotations for which there was no room (limits.annotation_bytes)"),
+  GAUGE_ANNOTATION_BYTES("annotation_bytes", "gauge: memory that annotations take");
 
   private final String key;
   private final String meaning;

@@ -33,7 +33,10 @@ public enum Verb {
   OFFLOAD(21, Body.KEYS_AND_BLOCKS),
 
   /** Copies blocks that are kept to a region. */
-  ONBOARD(22, Body.KEYS_AND_BLOCKS);
+  ONBOARD(22, Body.KEYS_AND_BLOCKS),
+
+  /** What is to be kept with blocks: entries as {@link AnnotationDescriptor} has them. */
+  ANNOTATE(24, Body.TEXT);
 
   /** What follows a request's header. */
   public enum Body {
@@ -44,7 +47,7 @@ public enum Verb {
     KEYS_AND_BLOCKS,
     /** Lease or reservation ids, 8 bytes each. */
     IDS,
-    /** UTF-8 text; the count is its length in bytes. */
+    /** UTF-8 text, or the entries of ANNOTATE; the count is its length in bytes. */
     TEXT;
 
     /** Whether block keys come first. */

@@ -20,6 +20,7 @@ final class ClientConstants {
           SessionRegionDescriptor.class,
           DaemonRegionDescriptor.class,
           RequestDescriptor.class,
+          AnnotationDescriptor.class,
           CompletionDescriptor.class,
           HandshakeDescriptor.class);
 

@@ -1,6 +1,8 @@
 package io.kvtier.daemon.config;
 
 import io.kvtier.daemon.config.ConfigYaml.Value;
+import io.kvtier.daemon.config.KvtierdConfig.EventConsumer;
+import io.kvtier.daemon.config.KvtierdConfig.EventForm;
 import io.kvtier.policies.AdmissionPolicies;
 import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.protocol.SocketPaths;
@@ -124,7 +126,8 @@ public final class ConfigLoader {
   // ------------------------------------------------------------------------------------------------
 
   private KvtierdConfig build() {
-    return new KvtierdConfig(socket(), host(), ssd(), object(), gpu(), copy(), limits(), grpc());
+    return new KvtierdConfig(
+        socket(), host(), ssd(), object(), gpu(), copy(), limits(), grpc(), events());
   }
 
   private KvtierdConfig.SocketConfig socket() {
@@ -466,6 +469,7 @@ public final class ConfigLoader {
     requireAtMost("limits.deadline", deadline, "limits.deadline_max", deadlineMax);
     return new KvtierdConfig.LimitsConfig(
         number("limits.blocks", 64, 1 << 27),
+        size("limits.annotation_bytes", 0, 1L << 36) & -4096L,
         number("limits.sessions", 1, 1 << 16),
         number("limits.operations", 1, 1 << 16),
         number("limits.operations_per_session", 1, 1 << 16),
@@ -475,6 +479,116 @@ public final class ConfigLoader {
         leaseMax,
         deadline,
         deadlineMax);
+  }
+
+  private KvtierdConfig.@Nullable EventsConfig events() {
+    String endpoint = endpoint("events.endpoint");
+    String replay = endpoint("events.replay_endpoint");
+    String engine = endpoint("events.engine_endpoint");
+    EventConsumer consumer =
+        get("events.consumer", ConfigLoader::eventConsumer, "vllm, dynamo or llm-d");
+    EventForm form =
+        get(
+            "events.form",
+            text -> eventForm(text, consumer),
+            "map, named or positional, or nothing for the consumer's own");
+    boolean isBytes =
+        get("events.hashes", text -> !text.equals(hashForm(text)), "integer or bytes");
+    String topic = text("events.topic");
+    require(
+        "events.topic",
+        endpoint.isEmpty() || consumer != EventConsumer.LLM_D || topic.matches("kv@[^@]+@[^@]+"),
+        "kv@POD@MODEL, which llm-d takes apart");
+    int ranks = number("events.ranks", 1, 1024);
+    require(
+        "events.replay_endpoint",
+        replay.isEmpty() || !endpoint.isEmpty(),
+        "nothing, where there is no events.endpoint");
+    require(
+        "events.engine_endpoint",
+        engine.isEmpty() || !endpoint.isEmpty(),
+        "nothing, where there is no events.endpoint");
+    require(
+        "events.ranks",
+        ranks == 1 || !endpoint.endsWith(":*"),
+        "1, where the system chooses the port of events.endpoint: the ports of ranks follow it");
+    long queueBytes = size("events.queue_bytes", 1 << 16, 1L << 30);
+    require("events.queue_bytes", Long.bitCount(queueBytes) == 1, "a power of two, such as 16MiB");
+    KvtierdConfig.EventsConfig events =
+        new KvtierdConfig.EventsConfig(
+            endpoint,
+            get("events.connect", ConfigLoader::bool, "true or false"),
+            replay,
+            topic,
+            form,
+            isBytes,
+            medium("events.media.host", List.of("CPU", "CPU", "cpu"), consumer),
+            medium("events.media.ssd", List.of("DISK", "DISK", "disk"), consumer),
+            medium("events.media.object", List.of("STORAGE", "EXTERNAL", "object"), consumer),
+            list("events.namespaces"),
+            number("events.rank_first", 0, 1 << 20),
+            ranks,
+            duration("events.interval"),
+            queueBytes,
+            number("events.replay_batches", 1, 1 << 24),
+            size("events.replay_bytes", 1 << 16, 1L << 40),
+            number("events.high_water_mark", 1, 1 << 24),
+            engine);
+    return endpoint.isEmpty() ? null : events;
+  }
+
+  private String endpoint(String key) {
+    return get(
+        key,
+        text -> {
+          if (!text.isEmpty() && !text.matches("tcp://.+:([0-9]{1,5}|\\*)")) {
+            throw new IllegalArgumentException();
+          }
+          return text;
+        },
+        "tcp://HOST:PORT, such as tcp://*:5557, or nothing");
+  }
+
+  private static EventConsumer eventConsumer(String text) {
+    return switch (text) {
+      case "vllm" -> EventConsumer.VLLM;
+      case "dynamo" -> EventConsumer.DYNAMO;
+      case "llm-d" -> EventConsumer.LLM_D;
+      default -> throw new IllegalArgumentException();
+    };
+  }
+
+  private static EventForm eventForm(String text, EventConsumer consumer) {
+    return switch (text) {
+      case "" -> consumer == EventConsumer.LLM_D ? EventForm.POSITIONAL : EventForm.MAP;
+      case "map" -> EventForm.MAP;
+      case "named" -> EventForm.NAMED;
+      case "positional" -> EventForm.POSITIONAL;
+      default -> throw new IllegalArgumentException();
+    };
+  }
+
+  /** Checks; gives back {@code integer}, whatever it is. */
+  private static String hashForm(String text) {
+    if (!text.equals("integer") && !text.equals("bytes")) {
+      throw new IllegalArgumentException();
+    }
+    return "integer";
+  }
+
+  /** The consumer's name of a tier, or another one; empty for {@code none}. */
+  private String medium(String key, List<String> usual, EventConsumer consumer) {
+    String text = text(key);
+    return switch (text) {
+      case "" ->
+          switch (consumer) {
+            case VLLM -> usual.get(0);
+            case DYNAMO -> usual.get(1);
+            case LLM_D -> usual.get(2);
+          };
+      case "none" -> "";
+      default -> text;
+    };
   }
 
   private KvtierdConfig.GrpcConfig grpc() {

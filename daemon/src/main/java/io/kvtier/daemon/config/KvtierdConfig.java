@@ -22,7 +22,8 @@ public record KvtierdConfig(
     GpuConfig gpu,
     CopyConfig copy,
     LimitsConfig limits,
-    GrpcConfig grpc) {
+    GrpcConfig grpc,
+    @Nullable EventsConfig events) {
 
   /** The local socket and who may use it. */
   public record SocketConfig(Path path, List<String> users, List<String> groups, int mode) {}
@@ -162,6 +163,7 @@ public record KvtierdConfig(
   /** The hard limits of the index and of sessions. */
   public record LimitsConfig(
       int blocksMax,
+      long annotationBytes,
       int sessionsMax,
       int operationsMax,
       int operationsPerSessionMax,
@@ -171,6 +173,56 @@ public record KvtierdConfig(
       long leaseNsMax,
       long deadlineNs,
       long deadlineNsMax) {}
+
+  /** Whose expectations events meet, where nothing else is said. */
+  public enum EventConsumer {
+    VLLM,
+    DYNAMO,
+    LLM_D
+  }
+
+  /** How events are written. */
+  public enum EventForm {
+    /** A batch is an array, its events are maps. */
+    MAP,
+    /** Batch and events are maps. */
+    NAMED,
+    /** Batch and events are arrays. */
+    POSITIONAL
+  }
+
+  /**
+   * The publisher of events; without an endpoint there is none.
+   *
+   * @param endpoint of rank 0; the ports of the others follow
+   * @param connects whether consumers listen there, and not the publisher
+   * @param replayEndpoint empty: nothing is replayed
+   * @param hostMedium the names of the tiers; empty: nobody is told of that tier
+   * @param isBytes whether block hashes are bytes, and not 64-bit integers
+   * @param namespaces whose blocks are told of; empty: all
+   * @param rankFirst the number of the first rank
+   * @param queueBytes between the index and the publisher, a power of two
+   * @param engineEndpoint of the engine's own events, of rank 0; empty: none
+   */
+  public record EventsConfig(
+      String endpoint,
+      boolean connects,
+      String replayEndpoint,
+      String topic,
+      EventForm form,
+      boolean isBytes,
+      String hostMedium,
+      String ssdMedium,
+      String objectMedium,
+      List<String> namespaces,
+      int rankFirst,
+      int ranks,
+      long intervalNs,
+      long queueBytes,
+      int replayBatches,
+      long replayBytes,
+      int highWaterMark,
+      String engineEndpoint) {}
 
   /** The gRPC server. */
   public record GrpcConfig(boolean enabled, String host, int port, int threads, int chunkBytes) {}

@@ -18,6 +18,7 @@ final class IndexRequest {
   private final int priority;
   private final long deadlineNs;
   private final int namespaceId;
+  private final int group;
   private final int depth;
   private final long argument;
   private final @Nullable KeyBatch keys;
@@ -33,6 +34,7 @@ final class IndexRequest {
       int priority,
       long deadlineNs,
       int namespaceId,
+      int group,
       int depth,
       long argument,
       @Nullable KeyBatch keys,
@@ -44,6 +46,7 @@ final class IndexRequest {
     this.priority = priority;
     this.deadlineNs = deadlineNs;
     this.namespaceId = namespaceId;
+    this.group = group;
     this.depth = depth;
     this.argument = argument;
     this.keys = keys;
@@ -67,6 +70,7 @@ final class IndexRequest {
         deadlineNs,
         namespaceId,
         0,
+        0,
         argument,
         null,
         NO_IDS,
@@ -87,6 +91,7 @@ final class IndexRequest {
         priority,
         deadlineNs,
         keys.namespaceId(),
+        keys.group(),
         keys.depth(),
         argument,
         keys,
@@ -127,7 +132,18 @@ final class IndexRequest {
 
   private static IndexRequest ofIds(Verb verb, int flags, long[] ids, int[] checksums) {
     return new IndexRequest(
-        verb, flags, RequestDescriptor.PRIORITY_NORMAL, 0, 0, 0, 0, null, ids, checksums, NO_TEXT);
+        verb,
+        flags,
+        RequestDescriptor.PRIORITY_NORMAL,
+        0,
+        0,
+        0,
+        0,
+        0,
+        null,
+        ids,
+        checksums,
+        NO_TEXT);
   }
 
   /** REGISTER. */
@@ -139,11 +155,33 @@ final class IndexRequest {
         0,
         0,
         0,
+        0,
         blockBytes,
         null,
         NO_IDS,
         NO_CHECKSUMS,
         text);
+  }
+
+  /**
+   * ANNOTATE.
+   *
+   * @param entries as {@link io.kvtier.protocol.AnnotationDescriptor} has them
+   */
+  static IndexRequest annotate(KeyBatch keys, byte[] entries, long deadlineNs) {
+    return new IndexRequest(
+        Verb.ANNOTATE,
+        0,
+        RequestDescriptor.PRIORITY_NORMAL,
+        deadlineNs,
+        keys.namespaceId(),
+        keys.group(),
+        0,
+        0,
+        null,
+        NO_IDS,
+        NO_CHECKSUMS,
+        entries);
   }
 
   boolean isSilent() {
@@ -172,7 +210,7 @@ final class IndexRequest {
     Words.putLong(out, at + RequestDescriptor.CORRELATION_OFFSET, correlationId);
     Words.putLong(out, at + RequestDescriptor.DEADLINE_OFFSET, deadlineNs);
     Words.putInt(out, at + RequestDescriptor.NAMESPACE_OFFSET, namespaceId);
-    Words.putInt(out, at + RequestDescriptor.GROUP_OFFSET, keys == null ? 0 : keys.group());
+    Words.putInt(out, at + RequestDescriptor.GROUP_OFFSET, group);
     Words.putInt(out, at + RequestDescriptor.COUNT_OFFSET, count());
     Words.putInt(out, at + RequestDescriptor.DEPTH_OFFSET, depth);
     Words.putLong(out, at + RequestDescriptor.ARGUMENT_OFFSET, argument);

@@ -1,5 +1,6 @@
 package io.kvtier.daemon.grpc;
 
+import com.google.protobuf.ByteString;
 import com.google.protobuf.InvalidProtocolBufferException;
 import io.kvtier.daemon.grpc.IndexAnswer.Grant;
 import io.kvtier.protocol.RequestDescriptor;
@@ -10,6 +11,7 @@ import io.kvtier.protocol.v1.PutHeader;
 import io.kvtier.protocol.v1.PutResponse;
 import java.util.ArrayDeque;
 import java.util.Arrays;
+import java.util.List;
 import java.util.zip.CRC32C;
 import org.jspecify.annotations.Nullable;
 
@@ -25,6 +27,7 @@ final class PutCall extends Call<PutResponse> {
   private static final Status NO_BYTES = Status.MISS;
 
   private @Nullable KeyBatch keys;
+  private List<ByteString> annotations = List.of();
   private Status[] statuses = {};
   private int blockBytes;
   private @Nullable Status callStatus;
@@ -87,6 +90,7 @@ final class PutCall extends Call<PutResponse> {
     }
     KeyBatch batch = KeyBatch.of(header.getKeys());
     blockBytes = environment.blockBytes(batch.namespaceId());
+    annotations = AnnotationEntries.of(header.getAnnotationsList(), batch.count());
     keys = batch;
     statuses = new Status[batch.count()];
     Arrays.fill(statuses, NO_BYTES);
@@ -283,6 +287,7 @@ final class PutCall extends Call<PutResponse> {
       return;
     }
     windowTo = to;
+    annotate(from, to);
     for (int i = 0; i < to - from; i++) {
       if (reservations[i] == 0) {
         statuses[from + i] = answer.blockStatus(i);
@@ -293,6 +298,22 @@ final class PutCall extends Call<PutResponse> {
       resume();
     }
     respondWhenDone();
+  }
+
+  /** Before their commit, so that blocks have their annotations when they become visible. */
+  private void annotate(int from, int to) {
+    KeyBatch all = keys;
+    if (all == null || annotations.isEmpty()) {
+      return;
+    }
+    KeyBatch window = all.part(from, to);
+    for (byte[] body :
+        AnnotationEntries.bodies(
+            window, annotations.subList(from, to), i -> reservations[i] != 0)) {
+      environment
+          .gateway()
+          .submit(IndexRequest.annotate(window, body, deadlineNs()), answer -> progress());
+    }
   }
 
   /** Commits what is whole of the window, and gives the rest of its slots back. */

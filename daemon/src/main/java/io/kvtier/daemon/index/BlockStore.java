@@ -11,7 +11,9 @@ import io.kvtier.tiers.transfer.Checksums;
 import java.lang.foreign.MemorySegment;
 import java.util.function.IntConsumer;
 import java.util.function.IntFunction;
+import java.util.function.IntUnaryOperator;
 import java.util.function.LongSupplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The mechanism under the verbs: how a block's copies come, move between tiers and go. It acts as
@@ -68,8 +70,10 @@ final class BlockStore implements Mover.Listener {
   private final ClassQueues.Server servePromotion = this::servePromotion;
   private final IntConsumer evictFromHost = this::evictFromHost;
   private final IntConsumer evictFromSsd = this::evictFromSsd;
+  private final IntUnaryOperator tiersOf = this::tiersOf;
   private final VictimFilter onlyOnSsd;
   private final VictimFilter anyOnHost;
+  private final @Nullable EventTap events;
 
   BlockStore(
       IndexAgent.Context context,
@@ -77,6 +81,8 @@ final class BlockStore implements Mover.Listener {
       Namespaces namespaces,
       Listener listener) {
     this.directory = context.directory();
+    EventRing ring = context.events();
+    this.events = ring == null ? null : new EventTap(ring, directory);
     this.hostRows = new HostRows(directory, namespaces, context.hostSlots(), context.hostLedger());
     this.host =
         new TierLine(
@@ -85,7 +91,8 @@ final class BlockStore implements Mover.Listener {
             context.hostSlots(),
             context.hostPolicy(),
             this::blockBytes,
-            hostRows);
+            hostRows,
+            events);
     this.ssd =
         new TierLine(
             TierLine.SSD,
@@ -93,10 +100,11 @@ final class BlockStore implements Mover.Listener {
             context.ssdSlots(),
             context.ssdPolicy(),
             this::blockBytes,
-            new SsdRows());
+            new SsdRows(),
+            events);
     this.ingestion = new Ingestion(new SsdTarget(), directory, host, context.ssdAdmission());
     directory.watch(this::recount);
-    this.objects = new ObjectLine(context.objects(), directory, namespaces);
+    this.objects = new ObjectLine(context.objects(), directory, namespaces, events);
     this.objectMoves = new ObjectMoves(this, objects, context);
     this.mover = new Mover(context, limits, namespaces, host, ssd, this, objectMoves);
     this.lanes = mover.lanes();
@@ -186,6 +194,23 @@ final class BlockStore implements Mover.Listener {
   /** How blocks come from there, and get there. */
   ObjectMoves objectMoves() {
     return objectMoves;
+  }
+
+  /** What is told of blocks to others; null where there is nobody. */
+  @Nullable EventTap events() {
+    return events;
+  }
+
+  /** Whether somebody is to be told of all blocks, and could be now. */
+  boolean isToWalk() {
+    return events != null && events.isToWalk();
+  }
+
+  /** In which tiers a block is, as bits of {@link EventRecordDescriptor}. */
+  private int tiersOf(int block) {
+    return (host.isResident(block) ? EventRecordDescriptor.HOST : 0)
+        | (ssd.isResident(block) ? EventRecordDescriptor.SSD : 0)
+        | (directory.has(Directory.FLAG_OBJECT, block) ? EventRecordDescriptor.OBJECT : 0);
   }
 
   private void recount(int block) {
@@ -329,6 +354,12 @@ final class BlockStore implements Mover.Listener {
     objectMoves.ingestion().inserted(block);
     counters.add(Counter.HOST_WRITTEN_BYTES, length);
     listener.onHostSettled(block, Status.OK);
+  }
+
+  /** A block has got its annotation. */
+  void annotated(int block) {
+    host.annotated(block);
+    ssd.annotated(block);
   }
 
   // ---- gets
@@ -896,6 +927,9 @@ final class BlockStore implements Mover.Listener {
     }
     // With what others leave of the pipelines.
     scrubber.advance(nowNs);
+    if (events != null) {
+      events.walk(tiersOf);
+    }
   }
 
   private void evictAhead(int sizeClass) {
@@ -961,6 +995,7 @@ final class BlockStore implements Mover.Listener {
   /** Gauges of slots and bytes. */
   void publishGauges() {
     counters.set(Counter.GAUGE_BLOCKS, directory.size());
+    counters.set(Counter.GAUGE_ANNOTATION_BYTES, directory.annotations().bytesUsed());
     counters.set(Counter.GAUGE_HOST_SLOTS_TOTAL, host.slots().slotsTotal());
     counters.set(Counter.GAUGE_HOST_SLOTS_FREE, host.slots().slotsFree());
     counters.set(Counter.GAUGE_HOST_SLOTS_RESIDENT, host.resident());

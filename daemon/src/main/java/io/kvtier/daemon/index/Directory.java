@@ -95,6 +95,7 @@ public final class Directory implements AutoCloseable {
   private final MemorySegment records;
   private final MemorySegment lineage;
   private final MemorySegment buckets;
+  private final AnnotationTable annotations;
   private final int bucketMask;
   private final int blocksMax;
   private final long seed;
@@ -111,14 +112,20 @@ public final class Directory implements AutoCloseable {
   private long key2;
   private long key3;
 
+  /** An empty directory whose blocks have no annotations. */
+  public Directory(int blocksMax, long seed) throws IOException {
+    this(blocksMax, seed, 0);
+  }
+
   /**
    * An empty directory.
    *
    * @param blocksMax the most records; memory is taken from the system as they come into use
    * @param seed a secret that the hash is mixed with, so that nobody outside can choose keys that
    *     collide
+   * @param annotationBytes the most memory for annotations
    */
-  public Directory(int blocksMax, long seed) throws IOException {
+  public Directory(int blocksMax, long seed, long annotationBytes) throws IOException {
     this.blocksMax = blocksMax;
     this.seed = seed;
     int bucketCount = Integer.highestOneBit(Math.max(64, blocksMax) - 1) << 1;
@@ -126,6 +133,10 @@ public final class Directory implements AutoCloseable {
     records = PrivateMemory.map((long) blocksMax * RECORD_BYTES, arena);
     lineage = PrivateMemory.map((long) blocksMax * LINEAGE_BYTES, arena);
     buckets = PrivateMemory.map(bucketCount * 4L, arena);
+    annotations =
+        new AnnotationTable(
+            PrivateMemory.map(AnnotationTable.headBytes(blocksMax), arena),
+            annotationBytes == 0 ? MemorySegment.NULL : PrivateMemory.map(annotationBytes, arena));
   }
 
   /** Memory of the directory when it is full, in bytes. */
@@ -135,6 +146,11 @@ public final class Directory implements AutoCloseable {
 
   public int size() {
     return size;
+  }
+
+  /** What is kept with the blocks. */
+  AnnotationTable annotations() {
+    return annotations;
   }
 
   public int blocksMax() {
@@ -241,6 +257,7 @@ public final class Directory implements AutoCloseable {
       throw new IllegalStateException("block " + block + " is free or still linked");
     }
     count(namespaceId(block), -1);
+    annotations.drop(block);
     records.set(SHORT, at + FLAGS, (short) 0);
     records.set(INT, at + NEXT, freeHead + 1);
     freeHead = block;

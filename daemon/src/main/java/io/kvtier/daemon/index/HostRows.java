@@ -52,6 +52,8 @@ final class HostRows implements TierLine.Rows {
     entry.generation = ++generation;
     entry.parent = directory.parent(block);
     entry.depth = directory.depth(block);
+    entry.annotate(directory.annotations().bytes(block));
+    directory.annotations().copy(block, entry.annotation);
     ledger.record(placeOf(block), entry);
     commit();
   }

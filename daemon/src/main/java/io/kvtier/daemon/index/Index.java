@@ -53,6 +53,7 @@ final class Index implements BlockStore.Listener {
   private final Removals removals;
   private final Scans scans;
   private final Admin admin;
+  private final Annotations annotations;
 
   Index(IndexAgent.Context context, IndexAgent.Limits limits, Namespaces namespaces) {
     this.directory = context.directory();
@@ -84,6 +85,7 @@ final class Index implements BlockStore.Listener {
     this.removals = new Removals(store, operations);
     this.scans = new Scans(directory, store, operations, removals, limits.holdsMax());
     this.admin = new Admin(store, namespaces, SocketPaths.uid());
+    this.annotations = new Annotations(directory, store, writer, counters);
   }
 
   SessionTable sessions() {
@@ -197,6 +199,7 @@ final class Index implements BlockStore.Listener {
       case CLEAR, FLUSH -> scans.begin(session, request);
       case CANCEL -> cancel(session, request);
       case ADMIN -> admin(session, request);
+      case ANNOTATE -> annotations.annotate(session, request);
       case STATS -> throw new IllegalStateException("statistics are the adapter's");
     }
   }

@@ -46,7 +46,8 @@ public final class IndexAgent {
       boolean directIo,
       @Nullable ObjectParts objects,
       @Nullable GpuTier gpus,
-      Counters counters) {}
+      Counters counters,
+      @Nullable EventRing events) {}
 
   /** The limits that configuration sets. */
   public record Limits(
@@ -250,7 +251,8 @@ public final class IndexAgent {
     if (!inbox.isEmpty()
         || index.hasBackgroundWork()
         || index.store().hasFinished()
-        || index.devices().hasFinished()) {
+        || index.devices().hasFinished()
+        || index.store().isToWalk()) {
       return true;
     }
     int end = index.sessions().end();

@@ -42,6 +42,9 @@ final class Mover {
 
   /** The same of the object tier. */
   interface ObjectListener {
+    /** A read of an object brings what is kept with the block, or nothing, before it is over. */
+    void onAnnotation(int block, byte[] annotation, int bytes);
+
     /** A read of an object into the host slot is over, well or not. */
     void onFetched(int block, Status status);
 
@@ -292,6 +295,7 @@ final class Mover {
     if (isLoad && status == Status.OK) {
       directory.setChecksum(block, transfer.checksum);
       directory.setLineage(block, transfer.depth, transfer.parent);
+      objectListener.onAnnotation(block, transfer.annotation, transfer.annotationBytes);
       fetchNs += 0.1 * (transfer.elapsedNs - fetchNs);
     }
     giveBack(transfer);
@@ -411,6 +415,8 @@ final class Mover {
       transfer.group = directory.group(block);
       transfer.keyBytes = directory.keyBytes(block);
       directory.copyKey(block, transfer.key);
+      transfer.annotate(directory.annotations().bytes(block));
+      directory.annotations().copy(block, transfer.annotation);
     }
   }
 

@@ -55,6 +55,7 @@ final class ObjectLine {
   private final @Nullable ObjectParts parts;
   private final Directory directory;
   private final Namespaces namespaces;
+  private final @Nullable EventTap events;
   private final byte[] key = new byte[Protocol.KEY_BYTES_MAX];
   private final Queue<Found> found = new ConcurrentLinkedQueue<>();
   private final List<Clearing> clearings = new ArrayList<>();
@@ -69,11 +70,17 @@ final class ObjectLine {
    * Nothing is known yet.
    *
    * @param parts null where there is no such tier
+   * @param events told of what comes and goes; null for nobody
    */
-  ObjectLine(@Nullable ObjectParts parts, Directory directory, Namespaces namespaces) {
+  ObjectLine(
+      @Nullable ObjectParts parts,
+      Directory directory,
+      Namespaces namespaces,
+      @Nullable EventTap events) {
     this.parts = parts;
     this.directory = directory;
     this.namespaces = namespaces;
+    this.events = events;
   }
 
   boolean isConfigured() {
@@ -205,7 +212,28 @@ final class ObjectLine {
     return probing;
   }
 
-  // ---- what is to go
+  // ---- what comes and goes
+
+  /** Whether a block is an object, too, as far as is known, from now on. */
+  void know(int block, boolean isObject) {
+    if (directory.has(Directory.FLAG_OBJECT, block) == isObject) {
+      return;
+    }
+    directory.set(Directory.FLAG_OBJECT, block, isObject);
+    if (events != null && isObject) {
+      events.stored(EventRecordDescriptor.OBJECT, block);
+    } else if (events != null) {
+      events.removed(EventRecordDescriptor.OBJECT, block);
+    }
+  }
+
+  /** The object of a block turned out not to be there, or not to be of use. */
+  void gone(int block) {
+    directory.set(Directory.FLAG_OBJECT, block, false);
+    if (events != null) {
+      events.removed(EventRecordDescriptor.OBJECT, block);
+    }
+  }
 
   /**
    * The object of a block is to go. While the block is on its way there, that is owed.
@@ -216,15 +244,28 @@ final class ObjectLine {
     if (parts == null) {
       return true;
     }
-    if (directory.has(Directory.FLAG_UPLOADING, block)) {
-      if (promised + owed.size() >= OWED_MAX) {
-        return false;
-      }
-      directory.set(Directory.FLAG_DELETED, block, true);
-      promised++;
-      return true;
+    // Told by an earlier start of the daemon, perhaps, where this one knows nothing.
+    boolean wasTold =
+        events != null
+            && (directory.has(Directory.FLAG_OBJECT, block)
+                || parts.presence().lookup(keyOf(block)) != Presence.ABSENT);
+    boolean isTaken =
+        directory.has(Directory.FLAG_UPLOADING, block)
+            ? promiseDeletion(block)
+            : delete(nameOf(block), keyOf(block));
+    if (isTaken && wasTold) {
+      gone(block);
     }
-    return delete(nameOf(block), keyOf(block));
+    return isTaken;
+  }
+
+  private boolean promiseDeletion(int block) {
+    if (promised + owed.size() >= OWED_MAX) {
+      return false;
+    }
+    directory.set(Directory.FLAG_DELETED, block, true);
+    promised++;
+    return true;
   }
 
   /**
@@ -243,7 +284,13 @@ final class ObjectLine {
       return true;
     }
     directory.copySought(key);
-    return delete(nameOf(namespace, keyBytes, group), keyOf(namespace, keyBytes, group));
+    ObjectKey objectKey = keyOf(namespace, keyBytes, group);
+    boolean mayBe = parts.presence().lookup(objectKey) != Presence.ABSENT;
+    boolean isTaken = delete(nameOf(namespace, keyBytes, group), objectKey);
+    if (events != null && mayBe && isTaken) {
+      events.removedSought(EventRecordDescriptor.OBJECT, namespace.id(), group, keyBytes);
+    }
+    return isTaken;
   }
 
   private boolean delete(String name, ObjectKey objectKey) {
@@ -333,7 +380,9 @@ final class ObjectLine {
     }
   }
 
-  /** What an operator, or the cap, has deleted is there no longer: blocks must not rely on it. */
+  /**
+   * What an operator, the cap, or CLEAR has deleted is there no longer: blocks must not rely on it.
+   */
   private void learnOf(List<String> names, ObjectParts present) {
     for (String name : names) {
       if (!ObjectNames.readBlock(name, named)) {
@@ -345,8 +394,10 @@ final class ObjectLine {
       if (namespace != null) {
         MemorySegment.copy(named.key, 0, namedKey, ValueLayout.JAVA_BYTE, 0, named.key.length);
         int block = directory.find(namespace.id(), named.group, named.keyBytes, namedKey, 0);
-        if (block != Directory.NONE) {
-          directory.set(Directory.FLAG_OBJECT, block, false);
+        if (block != Directory.NONE && directory.has(Directory.FLAG_OBJECT, block)) {
+          know(block, false);
+        } else if (events != null) {
+          events.removedNamed(EventRecordDescriptor.OBJECT, namespace.id(), named);
         }
       }
     }
@@ -357,8 +408,11 @@ final class ObjectLine {
     if (parts == null) {
       return;
     }
-    List<String> collected = parts.collected().get();
-    if (collected != null) {
+    // In this order: what is done has been told of before.
+    long deleted = parts.deletions().done();
+    for (List<String> collected = parts.collected().get();
+        collected != null;
+        collected = parts.collected().get()) {
       learnOf(collected, parts);
     }
     if (owed.isEmpty() && clearings.isEmpty()) {
@@ -375,7 +429,7 @@ final class ObjectLine {
                 .deleteAll(ObjectNames.ofNamespace(one.namespace.high(), one.namespace.low()));
         one.mark = parts.deletions().queued();
       }
-      if (one.isAsked && parts.deletions().done() >= one.mark) {
+      if (one.isAsked && deleted >= one.mark) {
         // Which of them were the namespace's can't be told.
         parts.presence().forgetAll();
         one.done = true;

@@ -3,6 +3,7 @@ package io.kvtier.daemon.index;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.object.PresenceCache.Presence;
+import java.lang.foreign.MemorySegment;
 
 /**
  * How blocks come from the object tier, and how they get there: from the host tier as its admission
@@ -96,6 +97,14 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
   }
 
   @Override
+  public void onAnnotation(int block, byte[] annotation, int bytes) {
+    if (directory.annotations().bytes(block) == 0
+        && !directory.annotations().set(block, MemorySegment.ofArray(annotation), 0, bytes)) {
+      counters.add(Counter.ANNOTATIONS_DROPPED, 1);
+    }
+  }
+
+  @Override
   public void onFetched(int block, Status status) {
     if (status == Status.OK) {
       counters.add(Counter.OBJECT_FETCHED, 1);
@@ -104,7 +113,7 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
       if (host.state(block) == CopyState.LEAVING) {
         store.endUse(block);
       } else {
-        directory.set(Directory.FLAG_OBJECT, block, true);
+        objects.know(block, true);
         directory.addUses(block, -1);
         store.becomeResident(block);
         store.settle(block);
@@ -113,7 +122,11 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
     }
     counters.add(Counter.CORRUPT, status == Status.CORRUPT ? 1 : 0);
     counters.add(Counter.OBJECT_ERRORS, status == Status.MISS || status == Status.CORRUPT ? 0 : 1);
-    directory.set(Directory.FLAG_OBJECT, block, false);
+    if (status == Status.MISS || status == Status.CORRUPT) {
+      objects.gone(block);
+    } else {
+      directory.set(Directory.FLAG_OBJECT, block, false);
+    }
     counters.add(Counter.DROPPED, ssd.state(block) == CopyState.LEAVING ? 1 : 0);
     miss(block);
   }
@@ -229,7 +242,7 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
     if (status == Status.OK) {
       counters.add(Counter.OBJECT_STORED, 1);
       counters.add(Counter.OBJECT_WRITTEN_BYTES, store.blockBytes(block));
-      directory.set(Directory.FLAG_OBJECT, block, directory.isLinked(block));
+      objects.know(block, directory.isLinked(block));
     } else if (status != Status.CORRUPT) {
       counters.add(Counter.OBJECT_ERRORS, 1);
       // Asked again at every eviction, it would stand in the way of others for ever.

@@ -22,8 +22,9 @@ import org.jspecify.annotations.Nullable;
  * @param deletions what is to go
  * @param admission which blocks are stored, and when
  * @param spillBytes memory for blocks on their way from SSD
- * @param collected names of objects that are deleted without the index's doing, by this node: a
- *     page at a time, before they are and after; null when there are none for now
+ * @param collected names of objects that this node deletes and that the index did not name: those
+ *     that are collected, a page at a time, before they are and after, and those that the deletion
+ *     of a whole namespace found; null when there are none for now
  * @param uses told what is used; null for nobody
  * @param operator does what an operator wants done with the store
  * @param bell wakes the index

@@ -161,6 +161,13 @@ final class Recovery {
       directory.setChecksum(block, entry.checksum);
       directory.setLineage(block, entry.depth, entry.parent);
     }
+    if (entry.annotationBytes > 0 && directory.annotations().bytes(block) == 0) {
+      boolean isKept =
+          directory
+              .annotations()
+              .set(block, MemorySegment.ofArray(entry.annotation), 0, entry.annotationBytes);
+      counters.add(Counter.ANNOTATIONS_DROPPED, isKept ? 0 : 1);
+    }
     if (directory.checksum(block) == entry.checksum
         && tier.state(block) == CopyState.NONE
         && tier.adopt(block, sizeClass, region, offset)) {

@@ -128,6 +128,10 @@ final class Registry {
             store.host().slots().sizeClass(blockBytes),
             store.ssdClassFor(blockBytes));
     directory.setNamespaceFingerprint(added.id(), added.high());
+    EventTap events = store.events();
+    if (events != null) {
+      events.name(added.id(), added.name(), added.properties());
+    }
     return added;
   }
 }

@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.protocol.AnnotationDescriptor;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;
@@ -149,6 +150,7 @@ final class RequestAdapter {
     return switch (verb) {
       case REGISTER_REGION -> Protocol.REGION_TEXT_BYTES_MAX;
       case REGISTER, ADMIN -> Protocol.TEXT_BYTES_MAX;
+      case ANNOTATE -> AnnotationDescriptor.BODY_BYTES_MAX;
       default -> Protocol.KEYS_MAX;
     };
   }
@@ -156,7 +158,7 @@ final class RequestAdapter {
   private static boolean needsNamespace(Verb verb) {
     return switch (verb) {
       case LOOKUP, RESERVE, ACQUIRE, PREFETCH, PIN, UNPIN, DELETE, CLEAR, FLUSH -> true;
-      case REGISTER_REGION, OFFLOAD, ONBOARD -> true;
+      case REGISTER_REGION, OFFLOAD, ONBOARD, ANNOTATE -> true;
       case UNREGISTER, COMMIT, ABORT, RELEASE, PING, REGISTER, CANCEL, STATS, ADMIN -> false;
       case UNREGISTER_REGION -> false;
     };

@@ -70,6 +70,7 @@ final class StatsReport {
       object(out);
     }
     gpus(out);
+    events(out);
     out.append(",\"namespaces\":[");
     list(out, bytesMax * 3 / 4, namespaces.end(), i -> namespace(i));
     out.append("],\"sessions\":[");
@@ -81,14 +82,7 @@ final class StatsReport {
   private void object(StringBuilder out) {
     out.append(",\"object\":{\"admission\":");
     out.append(quote(index.store().objectMoves().ingestion().admissionName()));
-    index
-        .store()
-        .objects()
-        .report()
-        .forEach((name, value) -> {
-          out.append(',').append(quote(name)).append(':');
-          out.append(value instanceof String text ? quote(text) : value.toString());
-        });
+    fields(out, ",", index.store().objects().report());
     out.append('}');
   }
 
@@ -111,6 +105,24 @@ final class StatsReport {
       separator = ",";
     }
     out.append(']');
+  }
+
+  private void events(StringBuilder out) {
+    EventTap tap = index.store().events();
+    if (tap != null) {
+      out.append(",\"events\":{");
+      fields(out, "", tap.report());
+      out.append('}');
+    }
+  }
+
+  private static void fields(StringBuilder out, String before, Map<String, Object> fields) {
+    String separator = before;
+    for (Map.Entry<String, Object> field : fields.entrySet()) {
+      out.append(separator).append(quote(field.getKey())).append(':');
+      out.append(field.getValue() instanceof String text ? quote(text) : field.getValue());
+      separator = ",";
+    }
   }
 
   private interface Item {

@@ -10,6 +10,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.function.IntConsumer;
 import java.util.function.IntUnaryOperator;
+import org.jspecify.annotations.Nullable;
 
 /**
  * One tier as the index sees it: its slots, the copies in them, the order in which they leave, and
@@ -36,6 +37,7 @@ final class TierLine {
   private final SlotAllocator slots;
   private final IntUnaryOperator bytesOf;
   private final Rows rows;
+  private final @Nullable EventTap events;
   private final int[] evictable = new int[SlotAllocator.CLASSES_MAX];
   private final int[] held = new int[HELD_MAX];
   private final VictimFilter near = this::isNear;
@@ -73,6 +75,7 @@ final class TierLine {
    *
    * @param policyName an eviction policy's specification
    * @param bytesOf the length of a block
+   * @param events told of what comes and goes; null for nobody
    */
   TierLine(
       int tier,
@@ -80,13 +83,15 @@ final class TierLine {
       SlotAllocator slots,
       String policyName,
       IntUnaryOperator bytesOf,
-      Rows rows) {
+      Rows rows,
+      @Nullable EventTap events) {
     this.tier = tier;
     this.directory = directory;
     this.slots = slots;
     this.policyName = policyName;
     this.bytesOf = bytesOf;
     this.rows = rows;
+    this.events = events;
     policy = newPolicy(policyName);
   }
 
@@ -198,6 +203,24 @@ final class TierLine {
     setState(block, CopyState.RESIDENT);
     insert(policy, block);
     rows.added(block);
+    tellStored(block);
+  }
+
+  private void tellStored(int block) {
+    if (events != null) {
+      events.stored(bit(), block);
+    }
+  }
+
+  private void tellRemoved(int block) {
+    if (events != null) {
+      events.removed(bit(), block);
+    }
+  }
+
+  /** The tier's bit in events. */
+  private int bit() {
+    return 1 << tier;
   }
 
   /**
@@ -213,6 +236,14 @@ final class TierLine {
     directory.setSlot(tier, block, slot);
     setState(block, CopyState.STAGING);
     return true;
+  }
+
+  /** A block has got its annotation, and may be there already: then it is written down with it. */
+  void annotated(int block) {
+    if (isResident(block)) {
+      rows.added(block);
+      tellStored(block);
+    }
   }
 
   /** An adopted copy is there for everybody; its row is written already. */
@@ -237,6 +268,7 @@ final class TierLine {
       case RESIDENT -> {
         policy.onRemove(block, Removal.DELETED);
         rows.removed(block);
+        tellRemoved(block);
         setState(block, CopyState.LEAVING);
       }
       case STAGING -> {
@@ -253,6 +285,7 @@ final class TierLine {
   void evict(int block) {
     policy.onRemove(block, Removal.EVICTED);
     rows.removed(block);
+    tellRemoved(block);
     free(block);
   }
 

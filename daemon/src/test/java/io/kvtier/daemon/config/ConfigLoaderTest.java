@@ -2,12 +2,16 @@ package io.kvtier.daemon.config;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.daemon.config.KvtierdConfig.EventsConfig;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
@@ -63,6 +67,15 @@ class ConfigLoaderTest {
         "ssd.codec=zstd/99 | the level '99' is none of 1 to 22",
         "socket.mode=rw | an octal file mode",
         "grpc.enabled=maybe | true or false",
+        "events.endpoint=*:5557 | expected tcp://HOST:PORT, such as tcp://*:5557, or nothing",
+        "events.consumer=sglang | expected vllm, dynamo or llm-d",
+        "events.form=json | expected map, named or positional",
+        "events.hashes=hex | expected integer or bytes",
+        "events.ranks=0 | a number from 1 to 1024",
+        "events.queue_bytes=3MiB | a power of two, such as 16MiB",
+        "events.replay_endpoint=tcp://*:1 | nothing, where there is no events.endpoint",
+        "events.engine_endpoint=tcp://*:1 | nothing, where there is no events.endpoint",
+        "limits.annotation_bytes=1TiB | a size from 0 B to 64 GiB",
         "nonsense | expected key=value",
         "object.store=s3 | object.s3.bucket is not set, expected the name of a bucket",
         "object.bytes=10 | expected 0, or at least host.slab_bytes (64 MiB)",
@@ -87,6 +100,42 @@ class ConfigLoaderTest {
     assertTrue(
         String.valueOf(error.getMessage()).contains("at least 8 times ssd.file_bytes"),
         error.getMessage());
+  }
+
+  @Test
+  void load_events_haveTheNamesThatTheirConsumerExpects() throws ConfigException {
+    assertNull(ConfigLoader.load(null, List.of()).events());
+    List<String> names = new ArrayList<>();
+    for (String consumer : List.of("vllm", "dynamo", "llm-d")) {
+      EventsConfig events =
+          ConfigLoader.load(
+                  null,
+                  List.of(
+                      "events.endpoint=tcp://*:5557",
+                      "events.consumer=" + consumer,
+                      "events.topic=kv@pod@model",
+                      "events.media.ssd=none"))
+              .events();
+      assertNotNull(events);
+      names.add(
+          events.form() + " " + events.hostMedium() + events.ssdMedium() + events.objectMedium());
+    }
+    assertEquals(List.of("MAP CPUSTORAGE", "MAP CPUEXTERNAL", "POSITIONAL cpuobject"), names);
+  }
+
+  @Test
+  void load_eventsForLlmd_wantItsTopic() {
+    ConfigException error =
+        assertThrows(
+            ConfigException.class,
+            () ->
+                ConfigLoader.load(
+                    null,
+                    List.of(
+                        "events.endpoint=tcp://*:5557",
+                        "events.consumer=llm-d",
+                        "events.topic=kv-events")));
+    assertTrue(String.valueOf(error.getMessage()).contains("kv@POD@MODEL"), error.getMessage());
   }
 
   @Test

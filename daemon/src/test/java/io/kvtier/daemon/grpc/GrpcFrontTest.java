@@ -270,6 +270,37 @@ final class GrpcFrontTest {
     }
   }
 
+  @Test
+  void put_annotated_annotationsAreKeptUntilTheBlocksGo() {
+    int namespace = register("annotated", 1000);
+    List<PutRequest> messages = new ArrayList<>();
+    PutHeader.Builder header = PutHeader.newBuilder().setKeys(keys(namespace, 0, 40));
+    for (int i = 0; i < 40; i++) {
+      header.addAnnotations(ByteString.copyFrom(new byte[i * 50]));
+    }
+    messages.add(PutRequest.newBuilder().setHeader(header).build());
+    for (int i = 0; i < 40; i++) {
+      messages.addAll(chunks(i, bytes(i, 1000)));
+    }
+    assertEquals(all(StatusCode.STATUS_OK, 40), statuses(put(messages).getBlocksList()));
+    assertTrue(counters().getOrDefault("annotation_bytes", 0L) > 50 * 40 * 39 / 2);
+    await(client.delete(keysRequest(namespace, 0, 40)));
+    assertEquals(0, counters().get("annotation_bytes"));
+  }
+
+  @Test
+  void put_wrongAnnotations_isRefused() {
+    int namespace = register("annotated", 1000);
+    PutHeader.Builder header =
+        PutHeader.newBuilder().setKeys(keys(namespace, 0, 2)).addAnnotations(ByteString.EMPTY);
+    PutResponse few = put(List.of(PutRequest.newBuilder().setHeader(header).build()));
+    assertEquals(StatusCode.STATUS_INVALID_ARGUMENT, few.getOutcome().getStatus());
+    assertEquals("1 annotations for 2 keys", few.getOutcome().getText());
+    header.addAnnotations(ByteString.copyFrom(new byte[2049]));
+    PutResponse large = put(List.of(PutRequest.newBuilder().setHeader(header).build()));
+    assertEquals(StatusCode.STATUS_TOO_LARGE, large.getOutcome().getStatus());
+  }
+
   private void assertBytes(int namespace, int from, int count, int blockBytes) {
     List<GetResponse> messages =
         get(GetRequest.newBuilder().setKeys(keys(namespace, from, count)).build());
@@ -315,7 +346,7 @@ final class GrpcFrontTest {
 
     assertEquals(StatusCode.STATUS_OK, response.getOutcome().getStatus());
     assertEquals("0.1.0", response.getVersion());
-    assertEquals("1.0", response.getProtocol());
+    assertEquals("1.1", response.getProtocol());
     assertEquals(CHUNK_BYTES, response.getChunkBytesMax());
   }
 

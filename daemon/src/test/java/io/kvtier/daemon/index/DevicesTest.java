@@ -114,7 +114,7 @@ class DevicesTest {
 
   private IndexHarness harness(FileGpu gpu) throws IOException {
     Pipeline none = new IndexHarness.NoPipeline();
-    return new IndexHarness(1, SLOTS, 0, checksums, 0, List.of(none), "evicted", gpu);
+    return new IndexHarness(1, SLOTS, 0, checksums, 0, List.of(none), "evicted", gpu, null);
   }
 
   private static void work(IndexHarness harness, int rounds) {

@@ -52,7 +52,7 @@ class GoldenSessionTest {
   @Test
   void session_answersByteForByte() throws IOException, ProtocolViolation {
     try (Arena arena = Arena.ofShared();
-        Directory directory = new Directory(64, 1)) {
+        Directory directory = new Directory(64, 1, 4096)) {
       MemorySegment slab = arena.allocate(SLAB_BYTES, 4096);
       MemorySegment daemonRegion = arena.allocate(DaemonRegionDescriptor.REGION_BYTES, 4096);
       IndexAgent agent =
@@ -77,7 +77,8 @@ class GoldenSessionTest {
                   false,
                   null,
                   null,
-                  new Counters(daemonRegion)),
+                  new Counters(daemonRegion),
+                  null),
               new IndexAgent.Limits(
                   4,
                   16,

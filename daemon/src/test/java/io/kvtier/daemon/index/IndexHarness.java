@@ -3,6 +3,7 @@ package io.kvtier.daemon.index;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.protocol.AnnotationBody;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.Protocol;
@@ -29,6 +30,7 @@ import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -162,10 +164,10 @@ final class IndexHarness implements AutoCloseable {
       List<Pipeline> ssdPipelines,
       String admission)
       throws IOException {
-    this(slabCount, slots, inlineChecksumBytes, checksums, files, ssdPipelines, admission, null);
+    this(slabCount, slots, inlineChecksumBytes, checksums, files, ssdPipelines, admission, null, null);
   }
 
-  /** The same with a GPU. */
+  /** The same, with a GPU or without, which tells what becomes of its blocks, or not. */
   IndexHarness(
       int slabCount,
       int slots,
@@ -174,10 +176,11 @@ final class IndexHarness implements AutoCloseable {
       int files,
       List<Pipeline> ssdPipelines,
       String admission,
-      @Nullable GpuDriver gpu)
+      @Nullable GpuDriver gpu,
+      @Nullable EventRing events)
       throws IOException {
     int blocks = Math.max(64, 4 * slabCount * slots);
-    directory = new Directory(blocks, 1);
+    directory = new Directory(blocks, 1, 1 << 20);
     long slabBytes = (long) slots * SLOT_BYTES;
     try (Descriptor memory = SharedMemory.create("harness-slabs", slabCount * slabBytes)) {
       slabs = SharedMemory.map(memory, slabCount * slabBytes, true, arena);
@@ -220,7 +223,8 @@ final class IndexHarness implements AutoCloseable {
                 false,
                 null,
                 gpus,
-                counters),
+                counters,
+                events),
             new IndexAgent.Limits(
                 4,
                 256,
@@ -237,6 +241,10 @@ final class IndexHarness implements AutoCloseable {
                 600_000_000_000L,
                 5_000_000_000L,
                 60_000_000_000L));
+  }
+
+  Directory directory() {
+    return directory;
   }
 
   Client open() throws IOException {
@@ -324,6 +332,20 @@ final class IndexHarness implements AutoCloseable {
       long id = reserved.ids().getFirst();
       sendIds(Verb.COMMIT, RequestDescriptor.FLAG_CHECKSUMS, 1, id, checksum);
       assertEquals(Status.OK, work().first());
+    }
+
+    /** Has something kept with a block; returns with how many blocks. */
+    long annotate(long key, byte[] annotation) throws ProtocolViolation {
+      AnnotationBody body = new AnnotationBody();
+      byte[] keyBytes = new byte[Long.BYTES];
+      MemorySegment.ofArray(keyBytes).set(ValueLayout.JAVA_LONG_UNALIGNED, 0, key);
+      assertTrue(body.add(keyBytes, annotation));
+      byte[] bytes = body.take();
+      long[] words = new long[bytes.length / Long.BYTES];
+      MemorySegment.copy(
+          MemorySegment.ofArray(bytes), 0, MemorySegment.ofArray(words), 0, bytes.length);
+      send(Verb.ANNOTATE, 0, 0, bytes.length, words);
+      return work().value();
     }
 
     /** What one block's request comes to. */

@@ -122,6 +122,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private final boolean faulty;
   private final Session.Owner owner;
   private Directory directory;
+  private @Nullable EventOracle events;
   private IndexAgent agent;
   private Counters counters;
   private SimulatedPipeline copies;
@@ -312,7 +313,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 false,
                 objectParts(),
                 null,
-                counters),
+                counters,
+                newEvents().ring()),
             new IndexAgent.Limits(
                 8,
                 16 + random.nextInt(64),
@@ -330,6 +332,40 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 1_000_000_000L,
                 60_000_000_000L));
     agent.recover(ledgers, nowNs);
+  }
+
+  private EventOracle newEvents() throws IOException {
+    EventOracle made = new EventOracle(crashes == 0);
+    made.ring().wantWalk();
+    if (events != null) {
+      events.close();
+    }
+    events = made;
+    return made;
+  }
+
+  private void readEvents() throws ProtocolViolation {
+    String wrong = events == null ? null : events.read();
+    if (wrong != null) {
+      violated(wrong);
+    }
+  }
+
+  /** What was told of blocks since the start is what is there. */
+  private void expectTold() throws ProtocolViolation {
+    EventOracle told = events;
+    if (told == null) {
+      return;
+    }
+    int walks = told.walks();
+    told.ring().wantWalk();
+    for (int round = 0; round < 2_000 && told.walks() < walks + 1; round++) {
+      nowNs += 1_000_000;
+      round();
+    }
+    if (told.walks() == walks) {
+      violated("a walk over the directory does not end");
+    }
   }
 
   /** An object is deleted for the cap: a block that stands on SSD must not be lost by that. */
@@ -488,6 +524,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
 
   private void round() throws ProtocolViolation {
     agent.doWork();
+    readEvents();
     for (Session session : List.copyOf(toClose)) {
       toClose.remove(session);
       if (!agent.offerClose(session)) {
@@ -633,6 +670,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       violated("bytes are damaged, though every device told of every fault");
     }
     expectAccepted();
+    expectTold();
   }
 
   /**
@@ -672,6 +710,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   public void close() {
     for (SimulatedClient client : clients) {
       client.unmap();
+    }
+    if (events != null) {
+      events.close();
     }
     directory.close();
     arena.close();

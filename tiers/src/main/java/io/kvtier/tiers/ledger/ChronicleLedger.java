@@ -198,7 +198,8 @@ public final class ChronicleLedger extends NamedLedger {
 
   @Override
   public void record(long place, LedgerEntry entry) {
-    row.encode(place, entry);
+    // Values of one size: annotations are not kept.
+    row.encodePlain(place, entry);
     opened().put(place, row);
   }
 
@@ -243,6 +244,7 @@ public final class ChronicleLedger extends NamedLedger {
         .forEachEntry(found -> {
           long place = found.key().get();
           found.value().getUsing(shown);
+          entry.annotationBytes = 0;
           if (shown.decode(place, entry)) {
             visitor.visit(place, entry);
           } else {

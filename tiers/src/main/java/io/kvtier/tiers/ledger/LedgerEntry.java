@@ -9,6 +9,11 @@ public final class LedgerEntry {
   /** The width of {@link #key}. */
   public static final int KEY_BYTES_MAX = 32;
 
+  /** The most bytes of an annotation. */
+  public static final int ANNOTATION_BYTES_MAX = 2048;
+
+  private static final byte[] NOTHING = {};
+
   /** The engine's sequence hash, zero-padded. */
   public final byte[] key = new byte[KEY_BYTES_MAX];
 
@@ -37,6 +42,25 @@ public final class LedgerEntry {
   /** How many blocks stand before it in its sequence. */
   public int depth;
 
+  /** What is kept with the block: the first {@link #annotationBytes} of these. */
+  public byte[] annotation = NOTHING;
+
+  public int annotationBytes;
+
+  /** Makes room for an annotation of that many bytes, which the caller fills in. */
+  public void annotate(int bytes) {
+    if (annotation.length < bytes) {
+      annotation = new byte[bytes];
+    }
+    annotationBytes = bytes;
+  }
+
+  /** Takes an annotation over. */
+  public void setAnnotation(byte[] bytes, int count) {
+    annotate(count);
+    System.arraycopy(bytes, 0, annotation, 0, count);
+  }
+
   /** Takes over all that another entry says. */
   public void set(LedgerEntry other) {
     System.arraycopy(other.key, 0, key, 0, KEY_BYTES_MAX);
@@ -49,6 +73,7 @@ public final class LedgerEntry {
     generation = other.generation;
     parent = other.parent;
     depth = other.depth;
+    setAnnotation(other.annotation, other.annotationBytes);
   }
 
   /** An entry of its own that says the same. */
@@ -70,7 +95,9 @@ public final class LedgerEntry {
         && checksum == entry.checksum
         && generation == entry.generation
         && parent == entry.parent
-        && depth == entry.depth;
+        && depth == entry.depth
+        && Arrays.equals(
+            annotation, 0, annotationBytes, entry.annotation, 0, entry.annotationBytes);
   }
 
   @Override
@@ -85,7 +112,8 @@ public final class LedgerEntry {
             checksum,
             generation,
             parent,
-            depth);
+            depth,
+            annotationBytes);
   }
 
   @Override
@@ -107,6 +135,8 @@ public final class LedgerEntry {
         + ", parent "
         + hex.toHexDigits(parent)
         + ", depth "
-        + depth;
+        + depth
+        + ", annotation "
+        + hex.formatHex(annotation, 0, annotationBytes);
   }
 }

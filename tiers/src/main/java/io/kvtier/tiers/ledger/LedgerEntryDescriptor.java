@@ -5,7 +5,7 @@ package io.kvtier.tiers.ledger;
  * part, damaged, or found under another place than its own does not verify, and counts as damaged.
  *
  * <pre>
- *    0  u8  version            1  u8  key bytes        2  u16 zero
+ *    0  u8  version            1  u8  key bytes        2  u16 annotation bytes
  *    4  u32 group
  *    8  key, 32 bytes, zero-padded
  *   40  u64 namespace fingerprint, upper half         48  u64 lower half
@@ -13,16 +13,23 @@ package io.kvtier.tiers.ledger;
  *   64  u64 fingerprint of the block before it in its sequence
  *   72  u32 depth in its sequence                     76  u32 length of the block in bytes
  *   80  u32 CRC32C of the block                       84  u32 place, lower half
- *   88  u32 place, upper half                         92  u32 CRC32C of bytes 0 to 92
+ *   88  u32 place, upper half
+ *   92  u32 CRC32C of bytes 0 to 92, and of the annotation
+ *   96  the annotation, or elsewhere, as the ledger has it
  * </pre>
+ *
+ * <p>A row without an annotation is of version 1, as such rows ever were; one with is of version 2.
  */
 public final class LedgerEntryDescriptor {
   /** A bump drops what every ledger holds, and with it what its tier holds. */
   public static final int VERSION = 1;
 
+  /** Of a row with an annotation: a daemon that does not know of them takes it for damaged. */
+  public static final int VERSION_ANNOTATED = 2;
+
   public static final int VERSION_OFFSET = 0;
   public static final int KEY_BYTES_OFFSET = 1;
-  public static final int ZERO_OFFSET = 2;
+  public static final int ANNOTATION_BYTES_OFFSET = 2;
   public static final int GROUP_OFFSET = 4;
   public static final int KEY_OFFSET = 8;
   public static final int NAMESPACE_HIGH_OFFSET = 40;

@@ -127,6 +127,7 @@ public final class LedgerLeg {
     entry.generation = transfer.generation;
     entry.parent = transfer.parent;
     entry.depth = transfer.depth;
+    entry.setAnnotation(transfer.annotation, transfer.annotationBytes);
     ledger.record(transfer.place(), entry);
   }
 }

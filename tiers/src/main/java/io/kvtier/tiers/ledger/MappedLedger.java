@@ -5,6 +5,7 @@ import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A ledger in memory that outlives the process with the tier that it tells of: each slot's row
@@ -14,17 +15,20 @@ import java.lang.foreign.ValueLayout;
  *
  * <pre>
  *   names A | names B | for each region: u32 bytes of its slots | for each region: its rows
+ *     | for each row: u32 handle of its annotation | the annotations, in {@link CellChains}
  *
  *   names: u64 which of the two is newer, 0 when there are none
  *          u32 length   u32 zero   as {@link LedgerNames} has them
  * </pre>
  *
  * <p>The rows of a region stand close together, whatever the size of its slots; memory is taken by
- * those that were ever used.
+ * those that were ever used. Where there is no room for annotations, there are neither handles nor
+ * chains, and rows are kept without.
  */
 public final class MappedLedger extends NamedLedger {
   private static final long NAMES_BYTES = 4 << 20;
   private static final int NAMES_HEADER_BYTES = 16;
+  private static final int HANDLE_BYTES = 4;
   private static final int PAGE = 4096;
 
   private final MemorySegment memory;
@@ -33,6 +37,8 @@ public final class MappedLedger extends NamedLedger {
   private final long rowsPerRegion;
   private final long slotBytesAt;
   private final long rowsAt;
+  private final long handlesAt;
+  private final @Nullable CellChains annotations;
   private final LedgerRow row = new LedgerRow();
   private final LedgerEntry probe = new LedgerEntry();
   private long namesSequence;
@@ -42,15 +48,16 @@ public final class MappedLedger extends NamedLedger {
    *
    * @param memory {@link #bytesFor} of the same tier
    * @param regionBytes a multiple of 4 KiB; slots are multiples of 4 KiB, too
+   * @param annotationBytes room for annotations; 0: none are kept
    */
-  public MappedLedger(MemorySegment memory, int regions, long regionBytes) {
-    if (memory.byteSize() < bytesFor(regions, regionBytes)) {
+  public MappedLedger(MemorySegment memory, int regions, long regionBytes, long annotationBytes) {
+    if (memory.byteSize() < bytesFor(regions, regionBytes, annotationBytes)) {
       throw new IllegalArgumentException(
           memory.byteSize()
               + " bytes are too few for the rows of "
               + regions
               + " regions: expected "
-              + bytesFor(regions, regionBytes));
+              + bytesFor(regions, regionBytes, annotationBytes));
     }
     this.memory = memory;
     this.regions = regions;
@@ -58,13 +65,21 @@ public final class MappedLedger extends NamedLedger {
     rowsPerRegion = regionBytes / PAGE;
     slotBytesAt = 2 * NAMES_BYTES;
     rowsAt = slotBytesAt + padded(4L * regions);
+    handlesAt = rowsAt + padded(regions * rowsPerRegion * LedgerEntryDescriptor.ROW_BYTES);
+    long chainsAt = handlesAt + padded(regions * rowsPerRegion * HANDLE_BYTES);
+    annotations =
+        annotationBytes == 0 ? null : new CellChains(memory.asSlice(chainsAt, annotationBytes));
     readNames();
+    claimAnnotations();
   }
 
   /** How much memory the ledger of a tier needs; most of it is never touched. */
-  public static long bytesFor(int regions, long regionBytes) {
-    long rows = regions * (regionBytes / PAGE) * LedgerEntryDescriptor.ROW_BYTES;
-    return 2 * NAMES_BYTES + padded(4L * regions) + padded(rows);
+  public static long bytesFor(int regions, long regionBytes, long annotationBytes) {
+    long rows = regions * (regionBytes / PAGE);
+    return 2 * NAMES_BYTES
+        + padded(4L * regions)
+        + padded(rows * LedgerEntryDescriptor.ROW_BYTES)
+        + (annotationBytes == 0 ? 0 : padded(rows * HANDLE_BYTES) + padded(annotationBytes));
   }
 
   private static long padded(long bytes) {
@@ -96,6 +111,54 @@ public final class MappedLedger extends NamedLedger {
     return rowsAt + (region * rowsPerRegion + slot) * LedgerEntryDescriptor.ROW_BYTES;
   }
 
+  private long handleAt(int region, long slot) {
+    return handlesAt + (region * rowsPerRegion + slot) * HANDLE_BYTES;
+  }
+
+  /** Finds out which of the cells are taken: that stands nowhere but in the rows. */
+  private void claimAnnotations() {
+    if (annotations != null) {
+      forEachRow((region, slot, place) -> {
+        int handle = Words.getInt(memory, handleAt(region, slot));
+        if (!read(region, slot, place) || probe.annotationBytes == 0) {
+          Words.putInt(memory, handleAt(region, slot), CellChains.NONE);
+        } else if (!annotations.claim(handle)) {
+          // Two rows can't have it: this one is what is left of an interrupted change.
+          Words.putInt(memory, handleAt(region, slot), CellChains.NONE);
+          Words.putByte(memory, rowAt(region, slot) + LedgerEntryDescriptor.VERSION_OFFSET, 0);
+        }
+      });
+    }
+  }
+
+  /** Keeps the entry's annotation, if there is room; the row is encoded accordingly. */
+  private void encode(long place, LedgerEntry entry, long handleAt) {
+    if (annotations == null) {
+      row.encodePlain(place, entry);
+      return;
+    }
+    dropAnnotation(handleAt);
+    int count = entry.annotationBytes;
+    int handle =
+        count == 0
+            ? CellChains.NONE
+            : annotations.store(MemorySegment.ofArray(entry.annotation), 0, count);
+    Words.putInt(memory, handleAt, handle);
+    if (handle == CellChains.NONE) {
+      row.encodePlain(place, entry);
+    } else {
+      row.encode(place, entry);
+    }
+  }
+
+  private void dropAnnotation(long handleAt) {
+    int handle = annotations == null ? CellChains.NONE : Words.getInt(memory, handleAt);
+    if (handle != CellChains.NONE && annotations != null) {
+      annotations.free(handle);
+      Words.putInt(memory, handleAt, CellChains.NONE);
+    }
+  }
+
   private int slotBytes(int region) {
     return Words.getInt(memory, slotBytesAt + 4L * region);
   }
@@ -117,14 +180,13 @@ public final class MappedLedger extends NamedLedger {
       // The region was given to another size: no row of the old one is left.
       Words.putInt(memory, slotBytesAt + 4L * region, slotBytes);
     }
-    row.encode(place, entry);
+    long slot = Transfer.offsetOf(place) / slotBytes;
+    long at = rowAt(region, slot);
+    // What stood there is over before its annotation is.
+    Words.putByte(memory, at + LedgerEntryDescriptor.VERSION_OFFSET, 0);
+    encode(place, entry, handleAt(region, slot));
     MemorySegment.copy(
-        row.bytes,
-        0,
-        memory,
-        ValueLayout.JAVA_BYTE,
-        rowAt(region, Transfer.offsetOf(place) / slotBytes),
-        LedgerEntryDescriptor.ROW_BYTES);
+        row.bytes, 0, memory, ValueLayout.JAVA_BYTE, at, LedgerEntryDescriptor.ROW_BYTES);
   }
 
   @Override
@@ -135,30 +197,59 @@ public final class MappedLedger extends NamedLedger {
     if (slotBytes <= 0) {
       return;
     }
-    long at = rowAt(region, Transfer.offsetOf(place) / slotBytes);
+    long slot = Transfer.offsetOf(place) / slotBytes;
+    long at = rowAt(region, slot);
     if (Words.getInt(memory, at + LedgerEntryDescriptor.PLACE_LOW_OFFSET) == (int) place) {
       Words.putByte(memory, at + LedgerEntryDescriptor.VERSION_OFFSET, 0);
+      dropAnnotation(handleAt(region, slot));
     }
+  }
+
+  /** Is shown the rows that are not empty. */
+  private interface RowVisitor {
+    void visit(int region, long slot, long place);
+  }
+
+  /** Reads a row into the probe; false where it does not verify. */
+  private boolean read(int region, long slot, long place) {
+    MemorySegment.copy(
+        memory,
+        ValueLayout.JAVA_BYTE,
+        rowAt(region, slot),
+        row.bytes,
+        0,
+        LedgerEntryDescriptor.ROW_BYTES);
+    int annotationBytes = row.annotationBytes();
+    probe.annotate(Math.min(annotationBytes, LedgerEntry.ANNOTATION_BYTES_MAX));
+    return (annotationBytes == 0
+            || (annotations != null
+                && annotations.load(
+                    Words.getInt(memory, handleAt(region, slot)),
+                    probe.annotation,
+                    probe.annotationBytes)))
+        && row.decode(place, probe);
   }
 
   @Override
   public void forEach(EntryVisitor visitor) {
     requireCommitted();
+    forEachRow((region, slot, place) -> {
+      if (read(region, slot, place)) {
+        visitor.visit(place, probe);
+      } else {
+        damagedRows++;
+      }
+    });
+  }
+
+  private void forEachRow(RowVisitor visitor) {
     for (int region = 0; region < regions; region++) {
       int slotBytes = slotBytes(region);
       long slots = slotBytes <= 0 ? 0 : regionBytes / slotBytes;
       for (long slot = 0; slot < slots; slot++) {
         long at = rowAt(region, slot);
-        if (Words.getByte(memory, at + LedgerEntryDescriptor.VERSION_OFFSET) == 0) {
-          continue;
-        }
-        MemorySegment.copy(
-            memory, ValueLayout.JAVA_BYTE, at, row.bytes, 0, LedgerEntryDescriptor.ROW_BYTES);
-        long place = Transfer.place(region, slot * slotBytes);
-        if (row.decode(place, probe)) {
-          visitor.visit(place, probe);
-        } else {
-          damagedRows++;
+        if (Words.getByte(memory, at + LedgerEntryDescriptor.VERSION_OFFSET) != 0) {
+          visitor.visit(region, slot, Transfer.place(region, slot * slotBytes));
         }
       }
     }
@@ -172,6 +263,7 @@ public final class MappedLedger extends NamedLedger {
       int slotBytes = slotBytes(region);
       for (long slot = 0; slotBytes > 0 && slot < regionBytes / slotBytes; slot++) {
         Words.putByte(memory, rowAt(region, slot) + LedgerEntryDescriptor.VERSION_OFFSET, 0);
+        dropAnnotation(handleAt(region, slot));
       }
     }
     clearNames();

@@ -72,7 +72,12 @@ public final class RocksLedger implements Ledger {
   public void record(long place, LedgerEntry entry) {
     row.encode(place, entry);
     LONG.set(rowKey, 1, place);
-    pending.put(rowKey, row.bytes);
+    byte[] value = row.bytes;
+    if (entry.annotationBytes > 0) {
+      value = Arrays.copyOf(row.bytes, row.bytes.length + entry.annotationBytes);
+      System.arraycopy(entry.annotation, 0, value, row.bytes.length, entry.annotationBytes);
+    }
+    pending.put(rowKey, value);
   }
 
   @Override
@@ -145,6 +150,7 @@ public final class RocksLedger implements Ledger {
     requireCommitted();
     LedgerEntry entry = new LedgerEntry();
     byte[] key = new byte[ROW_KEY_BYTES];
+    byte[] value = new byte[LedgerEntryDescriptor.ROW_BYTES + LedgerEntry.ANNOTATION_BYTES_MAX];
     try (RocksIterator rows = database.scan()) {
       for (rows.seek(new byte[] {ROW}); rows.isValid(); rows.next()) {
         int keyLength = rows.key(key);
@@ -152,9 +158,7 @@ public final class RocksLedger implements Ledger {
           break;
         }
         long place = (long) LONG.get(key, 1);
-        if (keyLength == ROW_KEY_BYTES
-            && rows.value(row.bytes) == row.bytes.length
-            && row.decode(place, entry)) {
+        if (keyLength == ROW_KEY_BYTES && decode(place, value, rows.value(value), entry)) {
           visitor.visit(place, entry);
         } else {
           damagedRows++;
@@ -164,6 +168,17 @@ public final class RocksLedger implements Ledger {
     } catch (RocksDBException e) {
       throw unreadable(e);
     }
+  }
+
+  private boolean decode(long place, byte[] value, int length, LedgerEntry entry) {
+    int annotationBytes = length - row.bytes.length;
+    if (annotationBytes < 0 || length > value.length) {
+      return false;
+    }
+    System.arraycopy(value, 0, row.bytes, 0, row.bytes.length);
+    entry.annotate(annotationBytes);
+    System.arraycopy(value, row.bytes.length, entry.annotation, 0, annotationBytes);
+    return row.decode(place, entry);
   }
 
   @Override

@@ -28,6 +28,10 @@ final class ObjectBlock {
       ThreadLocal.withInitial(() -> MemorySegment.NULL);
 
   private final ObjectHeader header;
+
+  /** What of an object stands behind the block's length: its annotation, or a part of it. */
+  private final MemorySegment tail;
+
   private final @Nullable ObjectCipher cipher;
   private MemorySegment sealed = MemorySegment.NULL;
   private List<MemorySegment> parts = List.of();
@@ -45,6 +49,7 @@ final class ObjectBlock {
    */
   ObjectBlock(Arena arena, @Nullable ObjectCipher cipher) {
     header = new ObjectHeader(arena.allocate(HEADER_BYTES, Long.BYTES), 1);
+    tail = arena.allocate(ObjectHeaderDescriptor.ANNOTATION_BYTES_MAX, Long.BYTES);
     this.cipher = cipher;
   }
 
@@ -58,12 +63,13 @@ final class ObjectBlock {
     if (Checksums.of(bytes) != transfer.checksum) {
       return Status.CORRUPT;
     }
-    int tagBytes = cipher == null ? 0 : ObjectCipher.TAG_BYTES;
+    // Behind the bytes, where they stand in the buffer.
+    int extraBytes = transfer.annotationBytes + (cipher == null ? 0 : ObjectCipher.TAG_BYTES);
     MemorySegment stored = bytes;
     byte codecId = NOT_ENCODED;
     if (codec.id() != NOT_ENCODED) {
-      MemorySegment target = sealed(codec.boundBytes(transfer.length) + tagBytes);
-      int encoded = codec.encode(bytes, target.asSlice(0, target.byteSize() - tagBytes));
+      MemorySegment target = sealed(codec.boundBytes(transfer.length) + extraBytes);
+      int encoded = codec.encode(bytes, target.asSlice(0, target.byteSize() - extraBytes));
       if (encoded >= 0) {
         stored = target.asSlice(0, encoded);
         codecId = codec.id();
@@ -71,23 +77,39 @@ final class ObjectBlock {
     }
     header.begin(transfer.namespaceHigh, transfer.namespaceLow);
     header.enter(ONLY, transfer, codecId, (int) stored.byteSize(), HEADER_BYTES);
+    MemorySegment annotation = tail.asSlice(0, transfer.annotationBytes);
+    if (transfer.annotationBytes > 0) {
+      annotation.copyFrom(
+          MemorySegment.ofArray(transfer.annotation).asSlice(0, transfer.annotationBytes));
+      header.annotate(ONLY, annotation);
+    }
     if (cipher != null) {
-      stored = encrypt(cipher, stored);
+      parts = List.of(header.memory(), encrypt(cipher, stored, annotation));
+    } else if (transfer.annotationBytes > 0) {
+      parts = List.of(header.memory(), stored, annotation);
+    } else {
+      parts = List.of(header.memory(), stored);
     }
     header.seal();
-    parts = List.of(header.memory(), stored);
     return Status.OK;
   }
 
   /** Where the bytes are in the buffer already, they are encrypted in their place. */
-  private MemorySegment encrypt(ObjectCipher with, MemorySegment plain) {
+  private MemorySegment encrypt(ObjectCipher with, MemorySegment stored, MemorySegment annotation) {
     byte[] nonce = with.nextNonce();
     header.encrypt(with.writingKey());
     header.setNonce(ONLY, nonce);
-    MemorySegment target = sealed(plain.byteSize() + ObjectCipher.TAG_BYTES);
+    long bytes = stored.byteSize() + annotation.byteSize();
+    MemorySegment target = sealed(bytes + ObjectCipher.TAG_BYTES);
+    MemorySegment plain = stored;
+    if (annotation.byteSize() > 0) {
+      plain = target.asSlice(0, bytes);
+      plain.asSlice(0, stored.byteSize()).copyFrom(stored);
+      plain.asSlice(stored.byteSize()).copyFrom(annotation);
+    }
     with.encrypt(nonce, header.authenticated(), plain, target);
-    header.setTag(ONLY, target.asSlice(plain.byteSize()));
-    return target.asSlice(0, plain.byteSize());
+    header.setTag(ONLY, target.asSlice(bytes));
+    return target.asSlice(0, bytes);
   }
 
   /**
@@ -104,7 +126,12 @@ final class ObjectBlock {
 
   /** The same into other memory, as long as the block. */
   void expect(MemorySegment bytes) {
-    parts = List.of(header.memory(), bytes);
+    parts = List.of(header.memory(), bytes, tail);
+  }
+
+  /** What was read into other memory is here now. */
+  void moved(MemorySegment bytes) {
+    expect(bytes);
   }
 
   /** The object: what to put, or what to fill. */
@@ -136,22 +163,32 @@ final class ObjectBlock {
       return status;
     }
     int stored = header.storedLength(ONLY);
+    int annotationBytes = header.annotationBytes(ONLY);
     if (!header.isOf(ONLY, transfer)
         || header.begin(ONLY) != HEADER_BYTES
-        || received != HEADER_BYTES + (long) stored) {
+        || stored < 0
+        || annotationBytes > ObjectHeaderDescriptor.ANNOTATION_BYTES_MAX
+        || received != HEADER_BYTES + (long) stored + annotationBytes) {
       return Status.CORRUPT;
     }
     boolean encoded = header.codec(ONLY) != NOT_ENCODED;
     if (!encoded && stored != transfer.length) {
       return Status.CORRUPT;
     }
+    if (stored > transfer.length) {
+      return Status.CORRUPT;
+    }
     MemorySegment bytes = transfer.bytes();
     MemorySegment read = bytes.asSlice(0, stored);
+    transfer.annotate(annotationBytes);
+    MemorySegment annotation =
+        MemorySegment.ofArray(transfer.annotation).asSlice(0, annotationBytes);
     switch (header.cipher()) {
       case ObjectCipher.NOT_ENCRYPTED -> {
         if (cipher != null && !cipher.readsUnencrypted()) {
           return Status.DENIED;
         }
+        copyRead(stored, annotation);
         if (encoded) {
           read = opened(stored).copyFrom(read);
         }
@@ -160,20 +197,46 @@ final class ObjectBlock {
         if (cipher == null || !cipher.hasKey(header.keyId())) {
           return Status.DENIED;
         }
-        MemorySegment encrypted = opened(stored + (long) ObjectCipher.TAG_BYTES);
-        encrypted.asSlice(0, stored).copyFrom(read);
-        encrypted.asSlice(stored).copyFrom(header.tag(ONLY));
-        read = encoded ? encrypted.asSlice(0, stored) : bytes;
+        int sealedBytes = stored + annotationBytes;
+        MemorySegment encrypted = opened(sealedBytes + (long) ObjectCipher.TAG_BYTES);
+        copyRead(0, encrypted.asSlice(0, sealedBytes));
+        encrypted.asSlice(sealedBytes).copyFrom(header.tag(ONLY));
+        boolean inPlace = encoded || annotationBytes > 0;
+        MemorySegment plain = inPlace ? encrypted.asSlice(0, sealedBytes) : bytes;
         if (!cipher.decrypt(
-            header.keyId(), header.nonce(ONLY), header.authenticated(), encrypted, read)) {
+            header.keyId(), header.nonce(ONLY), header.authenticated(), encrypted, plain)) {
           return Status.CORRUPT;
+        }
+        read = plain.asSlice(0, stored);
+        if (annotationBytes > 0) {
+          annotation.copyFrom(plain.asSlice(stored));
+          if (!encoded) {
+            bytes.copyFrom(read);
+          }
         }
       }
       default -> {
         return Status.VERSION_MISMATCH;
       }
     }
+    if (annotationBytes > 0 && Checksums.of(annotation) != header.annotationChecksum(ONLY)) {
+      return Status.CORRUPT;
+    }
     return decoded(transfer, read);
+  }
+
+  /** Copies what was read behind the header, from a place on. */
+  private void copyRead(long from, MemorySegment target) {
+    MemorySegment first = parts.get(1);
+    long count = target.byteSize();
+    long ofFirst = Math.clamp(first.byteSize() - from, 0, count);
+    if (ofFirst > 0) {
+      MemorySegment.copy(first, from, target, 0, ofFirst);
+    }
+    if (ofFirst < count) {
+      MemorySegment.copy(
+          parts.get(2), from + ofFirst - first.byteSize(), target, ofFirst, count - ofFirst);
+    }
   }
 
   /** Decodes and checks what is left to be; the last step of opening. */

@@ -65,7 +65,7 @@ public final class ObjectCheck {
     }
     // Its checksum holds, so the header does not lie about the length.
     int length = header.length(ONLY);
-    if (length <= 0 || length > BYTES_MAX || received - HEADER_BYTES > length) {
+    if (length <= 0 || length > BYTES_MAX || header.storedLength(ONLY) > length) {
       return Status.CORRUPT;
     }
     reserve(length);

@@ -33,6 +33,7 @@ public final class ObjectDeletions implements Deletions, AutoCloseable {
   private final ObjectStore store;
   private final Runnable bell;
   private final Consumer<Throwable> defect;
+  private final Consumer<List<String>> found;
   private final BlockingQueue<Deletion> waiting = new ArrayBlockingQueue<>(WAITING_MAX);
   private final Map<String, Integer> pending = new HashMap<>();
   private final Thread thread;
@@ -45,12 +46,19 @@ public final class ObjectDeletions implements Deletions, AutoCloseable {
    *
    * @param bell rung when something is done
    * @param defect told of what should never be thrown
+   * @param found told of the names that {@link #deleteAll} found, some at a time, before they count
+   *     as done
    */
   public ObjectDeletions(
-      String name, ObjectStore store, Runnable bell, Consumer<Throwable> defect) {
+      String name,
+      ObjectStore store,
+      Runnable bell,
+      Consumer<Throwable> defect,
+      Consumer<List<String>> found) {
     this.store = store;
     this.bell = bell;
     this.defect = defect;
+    this.found = found;
     thread = Thread.ofPlatform().daemon().name(name).start(this::work);
   }
 
@@ -170,6 +178,7 @@ public final class ObjectDeletions implements Deletions, AutoCloseable {
         if (!(deleted instanceof StoreResult.Done)) {
           return deleted;
         }
+        found.accept(names);
         after = names.getLast();
       }
       if (!more) {

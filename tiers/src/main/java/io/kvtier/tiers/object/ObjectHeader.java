@@ -2,6 +2,7 @@ package io.kvtier.tiers.object;
 
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -73,6 +74,21 @@ final class ObjectHeader {
     Words.putLong(memory, entry + ObjectHeaderDescriptor.BEGIN_OFFSET, begin);
   }
 
+  /** Says that a block has an annotation, and which. */
+  void annotate(int block, MemorySegment annotation) {
+    Words.putInt(
+        memory, ObjectHeaderDescriptor.VERSION_OFFSET, ObjectHeaderDescriptor.VERSION_ANNOTATED);
+    long entry = ObjectHeaderDescriptor.entryOffset(block);
+    Words.putShort(
+        memory,
+        entry + ObjectHeaderDescriptor.ANNOTATION_BYTES_OFFSET,
+        (int) annotation.byteSize());
+    Words.putInt(
+        memory,
+        entry + ObjectHeaderDescriptor.ANNOTATION_CHECKSUM_OFFSET,
+        Checksums.of(annotation));
+  }
+
   /** Says that the blocks are encrypted, and with which key. */
   void encrypt(long keyId) {
     Words.putByte(memory, ObjectHeaderDescriptor.CIPHER_OFFSET, ObjectCipher.AES_256_GCM);
@@ -114,8 +130,9 @@ final class ObjectHeader {
           ? Status.CORRUPT
           : Status.VERSION_MISMATCH;
     }
-    if (Words.getInt(memory, ObjectHeaderDescriptor.VERSION_OFFSET)
-        != ObjectHeaderDescriptor.VERSION) {
+    int version = Words.getInt(memory, ObjectHeaderDescriptor.VERSION_OFFSET);
+    if (version != ObjectHeaderDescriptor.VERSION
+        && version != ObjectHeaderDescriptor.VERSION_ANNOTATED) {
       return Status.VERSION_MISMATCH;
     }
     return Words.getInt(memory, ObjectHeaderDescriptor.BLOCKS_OFFSET) == blocks
@@ -137,6 +154,21 @@ final class ObjectHeader {
                     entry + ObjectHeaderDescriptor.KEY_OFFSET, ObjectHeaderDescriptor.KEY_BYTES_MAX)
                 .mismatch(MemorySegment.ofArray(transfer.key))
             == -1;
+  }
+
+  /** The length of a block's annotation; 0 where it has none. */
+  int annotationBytes(int block) {
+    long at =
+        (long) ObjectHeaderDescriptor.entryOffset(block)
+            + ObjectHeaderDescriptor.ANNOTATION_BYTES_OFFSET;
+    return Words.getInt(memory, ObjectHeaderDescriptor.VERSION_OFFSET)
+            == ObjectHeaderDescriptor.VERSION_ANNOTATED
+        ? Words.getShort(memory, at)
+        : 0;
+  }
+
+  int annotationChecksum(int block) {
+    return intOf(block, ObjectHeaderDescriptor.ANNOTATION_CHECKSUM_OFFSET);
   }
 
   int length(int block) {

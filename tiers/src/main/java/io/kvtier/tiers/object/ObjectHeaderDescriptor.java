@@ -19,19 +19,19 @@ package io.kvtier.tiers.object;
  *       48  u32 length of the block          52  u32 length as stored
  *       56  u32 CRC32C of the block          60  i32 depth of the block in its sequence
  *       64  u16 group   66  u8 key bytes     67  u8 codec, 0 for bytes as they are
- *       68  zero
+ *       68  u16 annotation bytes      70  zero
  *       72  u64 where the stored bytes begin, from the object's begin
- *       80  12 bytes, the cipher's nonce     92  zero
+ *       80  12 bytes, the cipher's nonce     92  u32 CRC32C of the annotation
  *       96  16 bytes, the cipher's tag
  *      112  zero
  *      128
  *    .  zero, up to a multiple of 64
- *    .  the stored bytes
+ *    .  the stored bytes, and behind those of each block its annotation
  * </pre>
  *
  * <p>A block is encoded first, then encrypted. What its cipher authenticates with it is the whole
- * header, with zeroes for the header's checksum and for all tags. Each block is encrypted by
- * itself, so that a part of an object can be read.
+ * header, with zeroes for the header's checksum and for all tags. Each block is encrypted by itself
+ * and as one with its annotation, so that a part of an object can be read.
  *
  * <p>The first 20 bytes stay as they are in every version.
  */
@@ -40,6 +40,9 @@ public final class ObjectHeaderDescriptor {
 
   /** A bump leaves the objects of other versions unread, and in their places. */
   public static final int VERSION = 2;
+
+  /** Of an object with an annotation; one without is of {@link #VERSION}, as it ever was. */
+  public static final int VERSION_ANNOTATED = 3;
 
   public static final int MAGIC_OFFSET = 0;
   public static final int VERSION_OFFSET = 8;
@@ -63,8 +66,11 @@ public final class ObjectHeaderDescriptor {
   public static final int GROUP_OFFSET = 64;
   public static final int KEY_LENGTH_OFFSET = 66;
   public static final int CODEC_OFFSET = 67;
+  public static final int ANNOTATION_BYTES_OFFSET = 68;
+  public static final int ANNOTATION_BYTES_MAX = 2048;
   public static final int BEGIN_OFFSET = 72;
   public static final int NONCE_OFFSET = 80;
+  public static final int ANNOTATION_CHECKSUM_OFFSET = 92;
   public static final int TAG_OFFSET = 96;
 
   private static final int ALIGNMENT = 64;

@@ -86,6 +86,7 @@ final class ObjectOperation {
   void takeHedge() {
     transfer().bytes().copyFrom(hedgeSlot.asSlice(0, transfer().length));
     ObjectBlock read = hedgeBlock;
+    read.moved(transfer().bytes());
     hedgeBlock = block;
     block = read;
   }

@@ -22,6 +22,7 @@ public final class Transfer {
 
   private static final int PLACE_SHIFT = 12;
   private static final long[] NO_PLACES = {};
+  private static final byte[] NOTHING = {};
 
   /** The transfer's place in the index's pool. */
   public final int poolIndex;
@@ -50,6 +51,11 @@ public final class Transfer {
   public long parent;
 
   public int depth;
+
+  /** What the client wants kept with the block: the first {@link #annotationBytes} of these. */
+  public byte[] annotation = NOTHING;
+
+  public int annotationBytes;
 
   /** Which store this is, counted over all starts of the daemon. */
   public long generation;
@@ -106,6 +112,14 @@ public final class Transfer {
     Transfer transfer = new Transfer(-1, new long[placesMax]);
     transfer.kind = Kind.FORGET;
     return transfer;
+  }
+
+  /** Makes room for an annotation of that many bytes, which the caller fills in. */
+  public void annotate(int bytes) {
+    if (annotation.length < bytes) {
+      annotation = new byte[bytes];
+    }
+    annotationBytes = bytes;
   }
 
   /** Where a block stands on its device, as the device's directory names it. */

@@ -19,6 +19,14 @@ final class ChronicleLedgerTest extends DurableLedgerContract {
     return "chronicle";
   }
 
+  /** It keeps no annotations. */
+  @Override
+  LedgerEntry entryAt(long place, SplittableRandom random) {
+    LedgerEntry entry = LedgerOracle.entry(random);
+    entry.annotate(0);
+    return entry;
+  }
+
   @Override
   boolean hasTransactions() {
     return false;

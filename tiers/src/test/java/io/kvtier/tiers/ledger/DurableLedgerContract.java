@@ -46,7 +46,7 @@ abstract class DurableLedgerContract extends LedgerContract {
     LedgerOracle expected = new LedgerOracle();
     try (Ledger ledger = open()) {
       for (long place = 0; place < 20; place++) {
-        LedgerEntry entry = LedgerOracle.entry(random);
+        LedgerEntry entry = entryAt(0, random);
         ledger.record(place, entry);
         expected.rows.put(place, entry);
       }
@@ -60,7 +60,7 @@ abstract class DurableLedgerContract extends LedgerContract {
       assertEquals("", ledger.openingReport());
       expected.assertHeldBy(ledger);
       assertEquals(2, ledger.damagedRows());
-      LedgerEntry entry = LedgerOracle.entry(random);
+      LedgerEntry entry = entryAt(0, random);
       ledger.record(7, entry);
       ledger.commit(false);
       expected.rows.put(7L, entry);

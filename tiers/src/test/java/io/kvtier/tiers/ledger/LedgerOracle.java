@@ -37,6 +37,17 @@ final class LedgerOracle {
     entry.generation = random.nextLong();
     entry.parent = random.nextLong();
     entry.depth = random.nextInt();
+    // Most blocks have none, or some tokens; a few all that there may be.
+    int annotationBytes =
+        switch (random.nextInt(8)) {
+          case 0 -> LedgerEntry.ANNOTATION_BYTES_MAX;
+          case 1, 2, 3 -> 0;
+          default -> random.nextInt(200);
+        };
+    entry.annotate(annotationBytes);
+    for (int i = 0; i < annotationBytes; i++) {
+      entry.annotation[i] = (byte) random.nextInt();
+    }
     return entry;
   }
 

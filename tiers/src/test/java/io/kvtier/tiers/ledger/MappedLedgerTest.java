@@ -16,16 +16,17 @@ final class MappedLedgerTest extends LedgerContract {
   private static final int REGIONS = 5;
   private static final long REGION_BYTES = 64 << 10;
   private static final int PAGE = 4096;
+  private static final long ANNOTATION_BYTES = 128 << 10;
 
   /** Regions 0 to 4 have slots of one to five pages. */
   private static final long[] SLOTS = {16, 8, 5, 4, 3};
 
   private final MemorySegment memory =
-      Arena.ofAuto().allocate(MappedLedger.bytesFor(REGIONS, REGION_BYTES), PAGE);
+      Arena.ofAuto().allocate(MappedLedger.bytesFor(REGIONS, REGION_BYTES, ANNOTATION_BYTES), PAGE);
 
   @Override
   MappedLedger open() {
-    return new MappedLedger(memory, REGIONS, REGION_BYTES);
+    return new MappedLedger(memory, REGIONS, REGION_BYTES, ANNOTATION_BYTES);
   }
 
   @Override
@@ -118,6 +119,46 @@ final class MappedLedgerTest extends LedgerContract {
   void memory_tooSmall_isRefused() {
     assertThrows(
         IllegalArgumentException.class,
-        () -> new MappedLedger(memory, REGIONS + 1_000_000, REGION_BYTES));
+        () -> new MappedLedger(memory, REGIONS + 1_000_000, REGION_BYTES, ANNOTATION_BYTES));
+  }
+
+  private static List<Integer> annotationBytes(Ledger ledger) throws IOException {
+    List<Integer> lengths = new ArrayList<>();
+    ledger.forEach((place, entry) -> lengths.add(entry.annotationBytes));
+    return lengths;
+  }
+
+  @Test
+  void annotations_moreThanThereIsRoomFor_areLeftOutAndTheRowsStay() throws IOException {
+    MemorySegment little =
+        Arena.ofAuto().allocate(MappedLedger.bytesFor(REGIONS, REGION_BYTES, 4 * PAGE), PAGE);
+    MappedLedger ledger = new MappedLedger(little, REGIONS, REGION_BYTES, 4 * PAGE);
+    LedgerEntry entry = new LedgerEntry();
+    entry.length = PAGE;
+    entry.annotate(LedgerEntry.ANNOTATION_BYTES_MAX);
+    for (int place = 0; place < 9; place++) {
+      ledger.record(place, entry);
+    }
+    // 35 cells of 60 bytes each, of 256.
+    int whole = LedgerEntry.ANNOTATION_BYTES_MAX;
+    List<Integer> kept = List.of(whole, whole, whole, whole, whole, whole, whole, 0, 0);
+    assertEquals(kept, annotationBytes(ledger));
+    MappedLedger again = new MappedLedger(little, REGIONS, REGION_BYTES, 4 * PAGE);
+    assertEquals(kept, annotationBytes(again));
+    again.forget(2);
+    again.record(8, entry);
+    kept = List.of(whole, whole, whole, whole, whole, whole, 0, whole);
+    assertEquals(kept, annotationBytes(again));
+  }
+
+  @Test
+  void annotation_noRoomAtAll_rowsAreAsTheyEverWere() throws IOException {
+    MemorySegment plain = Arena.ofAuto().allocate(MappedLedger.bytesFor(REGIONS, REGION_BYTES, 0));
+    MappedLedger ledger = new MappedLedger(plain, REGIONS, REGION_BYTES, 0);
+    LedgerEntry entry = new LedgerEntry();
+    entry.length = PAGE;
+    entry.annotate(7);
+    ledger.record(1, entry);
+    assertEquals(List.of(0), annotationBytes(ledger));
   }
 }

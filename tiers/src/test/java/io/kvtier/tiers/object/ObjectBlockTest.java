@@ -1,5 +1,6 @@
 package io.kvtier.tiers.object;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -57,11 +58,56 @@ final class ObjectBlockTest {
 
   private byte[] sealed(Transfer transfer, BlockCodec codec) {
     assertEquals(Status.OK, block.seal(transfer, codec));
-    byte[] header = block.parts().get(0).toArray(ValueLayout.JAVA_BYTE);
-    byte[] bytes = block.parts().get(1).toArray(ValueLayout.JAVA_BYTE);
-    byte[] object = java.util.Arrays.copyOf(header, header.length + bytes.length);
-    System.arraycopy(bytes, 0, object, header.length, bytes.length);
-    return object;
+    return concatenated(block.parts());
+  }
+
+  static byte[] concatenated(List<MemorySegment> parts) {
+    java.io.ByteArrayOutputStream object = new java.io.ByteArrayOutputStream();
+    parts.forEach(part -> object.writeBytes(part.toArray(ValueLayout.JAVA_BYTE)));
+    return object.toByteArray();
+  }
+
+  static void annotate(Transfer transfer, int bytes) {
+    transfer.annotate(bytes);
+    for (int i = 0; i < bytes; i++) {
+      transfer.annotation[i] = (byte) (i * 3 + 1);
+    }
+  }
+
+  private static byte[] annotation(Transfer transfer) {
+    return java.util.Arrays.copyOf(transfer.annotation, transfer.annotationBytes);
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"none", "zstd", "planes"})
+  void open_annotatedBlock_hasItsAnnotation(String codec) {
+    for (int bytes : new int[] {1, 7, 64, 2048}) {
+      Transfer stored = transfer(1000);
+      annotate(stored, bytes);
+      byte[] object = sealed(stored, BlockCodecs.create(codec));
+      Transfer wanted = wanted(1000);
+      assertEquals(Status.OK, open(object, wanted));
+      assertEquals(-1, stored.bytes().mismatch(wanted.bytes()));
+      assertArrayEquals(annotation(stored), annotation(wanted));
+      object[object.length - 1] ^= 1;
+      assertEquals(Status.CORRUPT, open(object, wanted(1000)), "the annotation is damaged");
+    }
+  }
+
+  @Test
+  void seal_annotatedBlock_isOfTheVersionThatOthersLeaveAlone() {
+    Transfer stored = transfer(16);
+    byte[] plain = sealed(stored, NONE);
+    annotate(stored, 5);
+    byte[] object = sealed(stored, NONE);
+    assertEquals(2, plain[ObjectHeaderDescriptor.VERSION_OFFSET]);
+    assertEquals(3, object[ObjectHeaderDescriptor.VERSION_OFFSET]);
+    assertEquals(plain.length + 5, object.length);
+    assertEquals(
+        // length, and the last bytes of the object
+        "05000000 0104070a0d".replace(" ", ""),
+        HexFormat.of().formatHex(object, 64 + 68, 64 + 72)
+            + HexFormat.of().formatHex(object, object.length - 5, object.length));
   }
 
   /** As another node does that knows the key, the namespace and the length, and no more. */

@@ -56,11 +56,7 @@ final class ObjectCipherProperties {
     ObjectBlock sealing = new ObjectBlock(arena, cipher);
     BlockCodec by = BlockCodecs.create(codec);
     assertEquals(Status.OK, sealing.seal(block, by));
-    byte[] header = sealing.parts().get(0).toArray(ValueLayout.JAVA_BYTE);
-    byte[] stored = sealing.parts().get(1).toArray(ValueLayout.JAVA_BYTE);
-    byte[] object = Arrays.copyOf(header, header.length + stored.length);
-    System.arraycopy(stored, 0, object, header.length, stored.length);
-    return object;
+    return ObjectBlockTest.concatenated(sealing.parts());
   }
 
   private static Status open(ObjectBlock opening, byte[] object, Transfer wanted) {
@@ -82,15 +78,25 @@ final class ObjectCipherProperties {
   void open_anyBlockByAnyCodec_hasItsBytes(
       @ForAll @IntRange(min = 1, max = 70_000) int length,
       @ForAll boolean noise,
+      @ForAll @IntRange(max = 2048) int annotationBytes,
       @ForAll long seed) {
     for (String codec : CODECS) {
       try (Arena arena = Arena.ofConfined()) {
         Transfer block = block(arena, length, noise, seed);
+        ObjectBlockTest.annotate(block, annotationBytes);
         byte[] object = sealed(arena, TestKeys.cipher(1), block, codec);
         Transfer loaded = transfer(arena, length);
         assertEquals(Status.OK, open(arena, TestKeys.cipher(2, 1), object, loaded));
         assertEquals(-1, block.bytes().mismatch(loaded.bytes()));
         assertEquals(block.checksum, loaded.checksum);
+        assertTrue(
+            Arrays.equals(
+                block.annotation,
+                0,
+                annotationBytes,
+                loaded.annotation,
+                0,
+                loaded.annotationBytes));
       }
     }
   }
@@ -151,7 +157,9 @@ final class ObjectCipherProperties {
         Status status = open(opening, forged, wanted);
         Status expected =
             switch (word) {
-              case ObjectHeaderDescriptor.VERSION_OFFSET -> Status.VERSION_MISMATCH;
+              // Bit 0 of it makes version 3, of objects with annotations.
+              case ObjectHeaderDescriptor.VERSION_OFFSET ->
+                  bit % 32 == 0 ? Status.CORRUPT : Status.VERSION_MISMATCH;
               case ObjectHeaderDescriptor.KEY_ID_OFFSET, ObjectHeaderDescriptor.KEY_ID_OFFSET + 4 ->
                   Status.DENIED;
               // Byte 48 is the cipher: none at all, or one that is unknown.

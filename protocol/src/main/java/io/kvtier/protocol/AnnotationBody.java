@@ -1,0 +1,46 @@
+package io.kvtier.protocol;
+
+import java.util.Arrays;
+
+/** The body of an ANNOTATE request, as {@link AnnotationDescriptor} has it, being filled. */
+public final class AnnotationBody {
+  private final byte[] bytes = new byte[AnnotationDescriptor.BODY_BYTES_MAX];
+  private int size;
+
+  /**
+   * Adds a block's entry.
+   *
+   * @return false where there is no room for it: what there is must be taken first
+   */
+  public boolean add(byte[] key, byte[] annotation) {
+    int entry = AnnotationDescriptor.entryBytes(key.length, annotation.length);
+    if (entry > bytes.length - size) {
+      return false;
+    }
+    bytes[size + AnnotationDescriptor.KEY_BYTES_OFFSET] = (byte) key.length;
+    int length = size + AnnotationDescriptor.ANNOTATION_BYTES_OFFSET;
+    bytes[length] = (byte) annotation.length;
+    bytes[length + 1] = (byte) (annotation.length >>> 8);
+    System.arraycopy(key, 0, bytes, size + AnnotationDescriptor.KEY_OFFSET, key.length);
+    System.arraycopy(
+        annotation,
+        0,
+        bytes,
+        size + AnnotationDescriptor.annotationOffset(key.length),
+        annotation.length);
+    size += entry;
+    return true;
+  }
+
+  public boolean isEmpty() {
+    return size == 0;
+  }
+
+  /** The entries so far; the next body begins. */
+  public byte[] take() {
+    byte[] taken = Arrays.copyOf(bytes, size);
+    Arrays.fill(bytes, 0, size, (byte) 0);
+    size = 0;
+    return taken;
+  }
+}
