@@ -164,7 +164,16 @@ final class IndexHarness implements AutoCloseable {
       List<Pipeline> ssdPipelines,
       String admission)
       throws IOException {
-    this(slabCount, slots, inlineChecksumBytes, checksums, files, ssdPipelines, admission, null, null);
+    this(
+        slabCount,
+        slots,
+        inlineChecksumBytes,
+        checksums,
+        files,
+        ssdPipelines,
+        admission,
+        null,
+        null);
   }
 
   /** The same, with a GPU or without, which tells what becomes of its blocks, or not. */
