@@ -118,7 +118,7 @@ class Runs:
             "grpc.enabled": "false",
         }  # fmt: skip
         (self.work / "ssd").mkdir(exist_ok=True)
-        command = [str(runtime), *flags, "-cp", f"{HERE}/kvtier/daemon/*", "io.kvtier.daemon.Kvtierd", "--socket", str(self.work / "sock")]
+        command = [str(runtime), *flags, "-cp", f"{HERE}/kvtier/lib/*", "io.kvtier.daemon.Kvtierd", "--socket", str(self.work / "sock")]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
         made = Server(command, "kvtierd ready", self.out / f"{name}.log", 90)
@@ -127,7 +127,7 @@ class Runs:
 
     def kvtier(self) -> None:
         """An engine, and a second one that finds what the first has computed: its cold prompts are restored."""
-        daemon = self.daemon("kvtierd", "26GiB", "0")
+        daemon = self.daemon("kvtierd", "22GiB", "0")
         try:
             self.ttft("kvtier", kvtier(self.work / "sock"))
             self.ttft("kvtier-second-engine", kvtier(self.work / "sock"))

@@ -8,14 +8,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from conftest import Daemon, eventually
 from vllm_double import BLOCK_TOKENS, Blocks, Engine, Request, config
 
-from kvtier import Client, InvalidArgument, Status
+from kvtier import Client, InvalidArgument, Lookup, Status
 from kvtier.vllm import _versions
+from kvtier.vllm._scheduler import PrefillSpeed
 from kvtier.vllm._settings import Settings
 
 Make = Callable[..., Engine]
@@ -204,6 +206,31 @@ def test_loadBlocksMin_shorterRunsAreComputed(engines: Make) -> None:
     again = request()
     engines({"kvtier.load_blocks_min": 4}).run(again)
     assert again.external_tokens == 0
+
+
+def test_prefillSpeed_isThatOfTheBestLargeSteps() -> None:
+    speed = PrefillSpeed()
+    assert speed.seconds(1) == float("inf")
+    speed.step(1000, 10.0)
+    speed.step(8, 10.1)  # the first step took 0.1 s
+    assert speed.tokens_per_s == pytest.approx(10_000)
+    speed.step(2000, 500.0)  # few tokens, and a rest: says nothing
+    speed.step(0, 501.0)
+    assert speed.tokens_per_s == pytest.approx(9_800)
+    assert speed.seconds(980) == pytest.approx(0.1)
+
+
+def test_slowTier_isLeftAlone_unlessItIsWanted(engines: Make, fresh_daemon: Daemon) -> None:
+    stored(engines(at=fresh_daemon), request())
+    for wanted in (False, True):
+        engine = engines({"kvtier.load_if_faster": not wanted}, at=fresh_daemon)
+        scheduler = engine.scheduler._scheduler
+        scheduler._speed.tokens_per_s = 1e6
+        slow = Lookup(10, 1.0, [(Status.OK, 10, b"\0" * 40)])
+        search = scheduler._search(request(), time.monotonic())
+        search.lookups = [SimpleNamespace(done=True, outcome=slow)]
+        assert scheduler._take_lookups(search, time.monotonic())
+        assert search.found == (10 if wanted else 0)
 
 
 # ---- ranks ----
@@ -481,8 +508,6 @@ def test_versions_olderAreRefused_newerAreToldOf() -> None:
 
 
 def test_hybridModel_isServedWithout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    from types import SimpleNamespace
-
     from vllm_double import KVConnectorRole, _connector
 
     group = SimpleNamespace(kv_cache_spec=SimpleNamespace(block_size=4))

@@ -10,6 +10,7 @@ COUNTERS = {
     "lookups_late": "Lookups that the daemon did not answer in time.",
     "lookup_us": "Time from a prompt's lookup to its answer, microseconds.",
     "hit_blocks": "Blocks that were found and are loaded.",
+    "declined_blocks": "Blocks that were found, and are sooner computed than loaded.",
     "loads": "Loads that ended.",
     "load_us": "Time from a load's beginning to when the engine saw its end, microseconds.",
     "loaded_blocks": "Blocks loaded.",

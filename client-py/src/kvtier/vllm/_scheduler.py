@@ -22,9 +22,33 @@ _log = logging.getLogger("vllm.kvtier")
 _ANSWER_FRESH_S = 0.5
 """how long a miss stands, for a request that has to wait: only other engines' blocks can have come since"""
 _HOLD_SPARE_S = 5.0
+_PREFILL_TOKENS_MIN = 256
+"""a step with fewer says nothing of how fast prompts are computed"""
+_PREFILL_FADING = 0.98
 _PAUSE_S = 1.0
 """how long nothing is looked up after a daemon did not answer in time"""
 _CLEAR_TIMEOUT_S = 10.0
+
+
+class PrefillSpeed:
+    """How fast the engine has computed prompts, by the best of its steps; what it did long ago counts less and less."""
+
+    def __init__(self) -> None:
+        self.tokens_per_s = 0.0
+        self._begun_s = 0.0
+        self._tokens = 0
+
+    def step(self, tokens: int, now_s: float) -> None:
+        """A step with so many tokens begins, and the one before has ended."""
+        if self._tokens >= _PREFILL_TOKENS_MIN and now_s > self._begun_s:
+            seen = self._tokens / (now_s - self._begun_s)
+            self.tokens_per_s = max(seen, self.tokens_per_s * _PREFILL_FADING)
+        self._begun_s = now_s
+        self._tokens = tokens
+
+    def seconds(self, tokens: int) -> float:
+        """How long these would take; endless while nothing is known."""
+        return tokens / self.tokens_per_s if self.tokens_per_s else float("inf")
 
 
 class _Search:
@@ -79,6 +103,7 @@ class Scheduler:
         self._clear_again = False
         self._clear_begun_s = 0.0
         self._refused = False
+        self._speed = PrefillSpeed()
         self.observed: Counter[str] = Counter()
 
     # ---- which blocks can be loaded ----
@@ -191,10 +216,16 @@ class Scheduler:
         if run == 0 and self._ask_again(search, answers, now_s):
             return False
         self.observed["lookup_us"] += int((time.monotonic() - search.begun_s) * 1e6)
-        if max(one.estimated_load_s for one in answers) > self._settings.load_s_max:
+        if run and self._is_sooner_computed(run, max(one.estimated_load_s for one in answers)):
+            self.observed["declined_blocks"] += run
             run = 0
         search.found = run
         return True
+
+    def _is_sooner_computed(self, run: int, load_s: float) -> bool:
+        if load_s > self._settings.load_s_max:
+            return True
+        return self._settings.load_if_faster and load_s > self._speed.seconds(run * self._block_tokens)
 
     def _ask_again(self, search: _Search, answers: list[Lookup], now_s: float) -> bool:
         """Whether nothing was found that may yet be found: then it was asked for again."""
@@ -284,6 +315,7 @@ class Scheduler:
         self._go_on_clearing()
         if self._searches:
             self._polled.poll()
+        self._speed.step(output.total_num_scheduled_tokens, time.monotonic())
         plan = Plan(loads=self._loads, idle=output.total_num_scheduled_tokens == 0)
         self._loads = []
         tokens = self._block_tokens

@@ -25,6 +25,8 @@ class Settings:
     """a shorter run is computed rather than loaded"""
     load_s_max: float = 30.0
     """a run that takes longer to bring to host memory is computed rather than loaded"""
+    load_if_faster: bool = True
+    """whether a run is computed that the engine, at the speed that it has shown, computes sooner than it is in host memory"""
     lookup_wait_s: float = 0.0005
     """how long the scheduler stands still for an answer; then it goes on and asks again in the next step"""
     lookup_s_max: float = 0.5
