@@ -110,7 +110,7 @@ def instant_after(timeout: float) -> int:
     if not isinstance(timeout, (int, float)):
         raise TypeError(f"timeout is {timeout!r}; expected seconds")
     if not 0 <= timeout < 1e9:
-        raise InvalidArgument(f"timeout is {timeout!r}; expected 0 to 1e9 seconds")
+        raise InvalidArgument(f"timeout is {timeout!r}; expected seconds, from 0 and below 1e9")
     return _core.monotonic_ns() + int(timeout * 1e9)
 
 

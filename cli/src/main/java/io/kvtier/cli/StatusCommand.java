@@ -70,7 +70,7 @@ final class StatusCommand extends DaemonCommand {
       line(
           pad("object")
               + object.getString("store", "?")
-              + trouble(object, "load", ", does not answer: gets are misses")
+              + silence(object)
               + trouble(object, "store", ", takes nothing")
               + ", "
               + Units.count(object.getLong("stored", 0))
@@ -92,6 +92,12 @@ final class StatusCommand extends DaemonCommand {
             + Units.percent(hits, asked)
             + ")");
     return 0;
+  }
+
+  /** That the store answers neither loads nor questions, where it does not; empty when it does. */
+  private static String silence(JsonObject object) {
+    String loads = trouble(object, "load", ", does not answer: gets are misses");
+    return loads.isEmpty() ? trouble(object, "probe", ", does not answer") : loads;
   }
 
   /** What is wrong with one way to the store; empty when nothing is. */

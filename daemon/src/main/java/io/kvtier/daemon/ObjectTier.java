@@ -135,7 +135,6 @@ final class ObjectTier implements AutoCloseable {
       Consumer<Throwable> defect)
       throws IOException {
     ObjectCipher cipher = cipher(config.encryption());
-    greet(store);
     PresenceCache presence =
         new PresenceCache(
             store,
@@ -145,6 +144,7 @@ final class ObjectTier implements AutoCloseable {
             config.probes(),
             config.probeTimeoutNs(),
             ledger(config, store, defect));
+    greet(store, presence);
     ObjectPipeline pipeline =
         keep(
             new ObjectPipeline(
@@ -253,10 +253,11 @@ final class ObjectTier implements AutoCloseable {
   }
 
   /** Says in the log whether the store answers. */
-  private static void greet(ObjectStore store) {
+  private static void greet(ObjectStore store, PresenceCache presence) {
     store
         .list("", "", 1, FIRST_CALL_NS)
         .whenEnded(result -> {
+          presence.heard(result);
           if (result instanceof StoreResult.Page) {
             LOG.info("the object tier is {}", store.describe());
           } else {
@@ -279,6 +280,7 @@ final class ObjectTier implements AutoCloseable {
     report.put("store", store.describe());
     report.put("takes_loads", pipeline.reachesStore());
     report.put("load_trouble", pipeline.loadTrouble());
+    report.put("probe_trouble", presence.trouble());
     report.put("takes_stores", pipeline.takesStores());
     report.put("store_trouble", pipeline.storeTrouble());
     report.put("keys_known", presence.size());

@@ -15,6 +15,8 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * What is known of the presence of objects without asking: what was stored, loaded or looked for
@@ -29,6 +31,11 @@ import org.jspecify.annotations.Nullable;
  * store.
  */
 public final class PresenceCache {
+  private static final Logger LOG = LoggerFactory.getLogger(PresenceCache.class);
+
+  /** After so many calls in a row that were not answered it is said that none is. */
+  private static final int FAILURES_TOLD = 3;
+
   /**
    * What an entry takes of the heap: Caffeine's node with its key, its share of the table and of
    * the policy's sketch. Measured by the test, which fails where it is less than that.
@@ -70,6 +77,8 @@ public final class PresenceCache {
   private final ArrayDeque<ObjectKey> waiting = new ArrayDeque<>();
   private int underWay;
   private boolean beginning;
+  private int failures;
+  private volatile String trouble = "";
 
   /**
    * Knows nothing yet.
@@ -287,7 +296,42 @@ public final class PresenceCache {
     }
   }
 
+  /** Why the store did not answer the last question; empty where it did. */
+  public String trouble() {
+    return trouble;
+  }
+
+  /**
+   * Hears how the store took a question: whether it answers at all. A node that only looks for
+   * objects would hear of a store that is gone in no other way; so this says it, once, and once
+   * when it is over.
+   */
+  public void heard(StoreResult result) {
+    boolean isAnswer =
+        result instanceof StoreResult.Done
+            || result instanceof StoreResult.Absent
+            || result instanceof StoreResult.Page;
+    synchronized (lock) {
+      if (isAnswer) {
+        if (failures >= FAILURES_TOLD) {
+          LOG.info("{} answers questions again", store.describe());
+        }
+        failures = 0;
+        trouble = "";
+      } else if (!(result instanceof StoreResult.Cancelled)) {
+        trouble = result.words();
+        if (++failures == FAILURES_TOLD) {
+          LOG.warn(
+              "{} does not answer: {}; until it does, what only it may have is not found",
+              store.describe(),
+              trouble);
+        }
+      }
+    }
+  }
+
   private void onProbed(ObjectKey key, StoreResult result) {
+    heard(result);
     Presence found =
         switch (result) {
           case StoreResult.Done _ -> Presence.PRESENT;

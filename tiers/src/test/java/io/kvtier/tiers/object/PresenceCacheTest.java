@@ -137,6 +137,22 @@ final class PresenceCacheTest {
     assertEquals(1, store.asked.size());
   }
 
+  @Test
+  void trouble_isTheLastQuestionsAsLongAsNoneIsAnswered() {
+    PresenceCache cache = cache(1 << 20, 2);
+    assertEquals("", cache.trouble());
+    cache.heard(new StoreResult.Unavailable("no route"));
+    assertEquals("no route", cache.trouble());
+    cache.heard(new StoreResult.Page(List.of(), false));
+    assertEquals("", cache.trouble());
+    cache.probe(key(1), "k1");
+    store.next().call().end(new StoreResult.Unavailable("down"));
+    assertEquals("down", cache.trouble());
+    cache.probe(key(2), "k2");
+    store.next().call().end(new StoreResult.Absent());
+    assertEquals("", cache.trouble());
+  }
+
   private PresenceLedger ledger() throws IOException {
     return new PresenceLedger(
         directory,
