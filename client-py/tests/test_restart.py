@@ -335,7 +335,9 @@ def test_ssdFileDamaged_blockIsAMiss_neverWrongBytes(survivor: Survivor) -> None
     damage(survivor)
     survivor.start(host__keep="0")
     assert len(survivor.found(range(100))) == 99
-    assert survivor.stats()["corrupt"] == 1
+    # The scrub may read the block while the get does: then both find the damage.
+    stats = survivor.stats()
+    assert stats["corrupt"] >= 1 and stats["corrupt"] - stats["scrubbed_corrupt"] <= 1
 
 
 def test_ledgerDamaged_startsEmpty_andSaysSo(survivor: Survivor) -> None:

@@ -1,6 +1,8 @@
 """`kvtier.torch` on GPU memory, as far as that goes without one: the daemon's GPU is files, and tensors lie in them."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import numpy
@@ -12,7 +14,7 @@ from tensors import Tensor, random_tensor
 from kvtier import Client, InvalidArgument, Namespace, Status
 from kvtier import torch as kvtier_torch
 from kvtier.device import DeviceRegion
-from kvtier.torch import _layout
+from kvtier.torch import _cuda, _layout
 from kvtier.torch._cuda import region_spec
 
 BLOCKS = 12
@@ -117,3 +119,51 @@ def test_what_a_gpu_cannot_copy_is_refused() -> None:
     several = [Tensor(random_tensor((BLOCKS, 4, 4, 4), 1).array[:, :3, :3, :3]), random_tensor((BLOCKS, 64), 2)]
     with pytest.raises(InvalidArgument, match="several shapes"):
         region_spec(_layout.planes(several, 0), device=UUID, place=lambda address, tensor: (bytes(64), 0))
+
+
+class _Event:
+    """Of a device that never gets there."""
+
+    def __init__(self, interprocess: bool = False) -> None:
+        self.waited = 0
+
+    def record(self, stream: object) -> None:
+        pass
+
+    def ipc_handle(self) -> bytes:
+        return bytes(64)
+
+    def query(self) -> bool:
+        return False
+
+    def synchronize(self) -> None:
+        self.waited += 1
+
+
+def test_a_put_that_is_refused_keeps_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = SimpleNamespace(
+        device=lambda device: nullcontext(),
+        Stream=lambda: SimpleNamespace(wait_event=lambda event: None),
+        Event=_Event,
+        synchronize=lambda device: None,
+        get_device_properties=lambda device: SimpleNamespace(uuid="0"),
+    )
+
+    class Refusing:
+        def put(self, *arguments: object, **options: object) -> None:
+            raise InvalidArgument("no")
+
+    monkeypatch.setattr(_cuda, "_torch", lambda: SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(_cuda, "DeviceRegion", lambda *arguments: Refusing())
+    monkeypatch.setattr(_cuda, "place_of", lambda address, tensor: (bytes(64), 0))
+    tensor: Any = random_tensor((BLOCKS, 64), 1)
+    tensor.device = "cuda:0"
+    namespace: Any = SimpleNamespace(block_bytes=64)
+    region = _cuda.CudaRegion(namespace, [tensor], _layout.planes([tensor], 0), "refused")
+    after = _Event()
+    for _ in range(_cuda.EVENTS + 1):
+        with pytest.raises(InvalidArgument, match="no"):
+            region.put([b"k"], [0], after=after)
+    assert after.waited == 0
+    with pytest.raises(InvalidArgument, match=f"block id {BLOCKS}"):
+        region.put([b"k"], [BLOCKS])

@@ -3,7 +3,6 @@
 torch itself is needed by who has tensors, and not by this package.
 """
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Self
@@ -141,12 +140,7 @@ def register(
 
         return CpuRegion(namespace, listed, planes, name)
     if kind == "cuda":
-        try:
-            module = importlib.import_module("kvtier.torch._cuda")
-        except ModuleNotFoundError as error:
-            if error.name != "kvtier.torch._cuda":
-                raise
-            raise KvtierError("this build of kvtier can't copy from and to CUDA tensors") from None
-        region: Region = module.CudaRegion(namespace, listed, planes, name)
-        return region
+        from kvtier.torch._cuda import CudaRegion
+
+        return CudaRegion(namespace, listed, planes, name)
     raise KvtierError(f"tensors on {kind!r}; expected 'cpu' or 'cuda'")

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
-from typing import Any
+from typing import Any, TypeAlias
 
 from kvtier import _core
 from kvtier._errors import InvalidArgument
@@ -20,6 +20,9 @@ PART_BYTES_MIN = 64 << 20
 """More than this is shared among threads."""
 
 _THREADS_MAX = 4
+
+Copy: TypeAlias = Callable[[int, int, _core.Tensors, int], list[Status]]
+"""Copies some of an operation's blocks: (first, count, where they lie, deadline)"""
 
 
 class CpuCopying(Copying):
@@ -84,12 +87,7 @@ class CpuRegion(Region):
         if len(chosen) != self.layers:
             raise InvalidArgument(f"layers is {layers}; expected all {self.layers}: a block in memory is put whole")
 
-        def copy(start: int, count: int, memory: _core.Tensors, deadline_ns: int) -> list[Status]:
-            before = keys[start - 1] if start else parent
-            return self._namespace.put(
-                keys[start : start + count], memory, parent=before, depth=depth + start, deadline_ns=deadline_ns
-            )
-
+        copy = self._putting(keys, parent, depth, 0)
         return self._begin(copy, keys, block_ids, chosen, after, timeout)
 
     def get(
@@ -101,27 +99,39 @@ class CpuRegion(Region):
         after: Any = None,
         timeout: float | None = None,
     ) -> Copying:
-        def copy(start: int, count: int, memory: _core.Tensors, deadline_ns: int) -> list[Status]:
-            return self._namespace.get(keys[start : start + count], memory, deadline_ns=deadline_ns).statuses
-
+        copy = self._getting(keys, 0)
         return self._begin(copy, keys, block_ids, self._chosen(layers), after, timeout)
 
     def put_group(self, keys: Sequence[bytes], block_ids: Sequence[int], group: int, timeout: float) -> CpuCopying:
-        """As `put`, in a KV-cache group; keys that stand in no order."""
-
-        def copy(start: int, count: int, memory: _core.Tensors, deadline_ns: int) -> list[Status]:
-            return self._namespace.put(keys[start : start + count], memory, group=group, deadline_ns=deadline_ns)
-
+        """As `put`, in a KV-cache group; what precedes the first key is not known."""
+        copy = self._putting(keys, None, 0, group)
         return self._begin(copy, keys, block_ids, range(self.layers), None, timeout)
 
     def get_group(self, keys: Sequence[bytes], block_ids: Sequence[int], group: int, timeout: float) -> CpuCopying:
         """As `get`, in a KV-cache group."""
+        copy = self._getting(keys, group)
+        return self._begin(copy, keys, block_ids, range(self.layers), None, timeout)
 
+    def _putting(self, keys: Sequence[bytes], parent: bytes | None, depth: int, group: int) -> Copy:
+        def copy(start: int, count: int, memory: _core.Tensors, deadline_ns: int) -> list[Status]:
+            before = keys[start - 1] if start else parent
+            return self._namespace.put(
+                keys[start : start + count],
+                memory,
+                parent=before,
+                depth=depth + start,
+                group=group,
+                deadline_ns=deadline_ns,
+            )
+
+        return copy
+
+    def _getting(self, keys: Sequence[bytes], group: int) -> Copy:
         def copy(start: int, count: int, memory: _core.Tensors, deadline_ns: int) -> list[Status]:
             some = keys[start : start + count]
             return self._namespace.get(some, memory, group=group, deadline_ns=deadline_ns).statuses
 
-        return self._begin(copy, keys, block_ids, range(self.layers), None, timeout)
+        return copy
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -136,7 +146,7 @@ class CpuRegion(Region):
 
     def _begin(
         self,
-        copy: Callable[[int, int, _core.Tensors, int], list[Status]],
+        copy: Copy,
         keys: Sequence[bytes],
         block_ids: Sequence[int],
         layers: range,

@@ -80,6 +80,12 @@ class _Events:
             self._events[number - 1].record(self._stream)
         return number
 
+    def give_back(self, number: int) -> None:
+        """Nothing will wait for the event."""
+        if number:
+            with self._lock:
+                self._free.append(number)
+
     def until(self, copying: DeviceCopying, number: int) -> None:
         """The event is the copy's until that is over."""
         if number == 0:
@@ -130,12 +136,13 @@ class CudaRegion(Region):
         depth: int = 0,
     ) -> Copying:
         self._check(block_ids)
-        event = self._events.take(after)
-        copying = self._region.put(
-            keys, block_ids, layers=self._layers_of(layers), event=event, timeout=timeout, parent=parent, depth=depth
+        chosen = self._layers_of(layers)
+        return self._begin(
+            lambda event: self._region.put(
+                keys, block_ids, layers=chosen, event=event, timeout=timeout, parent=parent, depth=depth
+            ),
+            after,
         )
-        self._events.until(copying, event)
-        return CudaCopying(copying)
 
     def get(
         self,
@@ -147,17 +154,27 @@ class CudaRegion(Region):
         timeout: float | None = None,
     ) -> Copying:
         self._check(block_ids)
-        event = self._events.take(after)
-        copying = self._region.get(keys, block_ids, layers=self._layers_of(layers), event=event, timeout=timeout)
-        self._events.until(copying, event)
-        return CudaCopying(copying)
+        chosen = self._layers_of(layers)
+        return self._begin(
+            lambda event: self._region.get(keys, block_ids, layers=chosen, event=event, timeout=timeout), after
+        )
 
     def close(self) -> None:
         self._region.close()
         self._tensors = []
 
+    def _begin(self, copy: Callable[[int], DeviceCopying], after: Any) -> CudaCopying:
+        event = self._events.take(after)
+        try:
+            copying = copy(event)
+        except BaseException:
+            self._events.give_back(event)
+            raise
+        self._events.until(copying, event)
+        return CudaCopying(copying)
+
     def _check(self, block_ids: Sequence[int]) -> None:
-        for number in block_ids:
+        for number in (min(block_ids), max(block_ids)) if len(block_ids) else ():
             if not 0 <= number < self.blocks:
                 raise InvalidArgument(f"block id {number}; expected 0 to {self.blocks - 1}")
 

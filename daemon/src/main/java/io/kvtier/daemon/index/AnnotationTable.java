@@ -19,6 +19,7 @@ final class AnnotationTable {
 
   private final MemorySegment heads;
   private final CellChains chains;
+  private final long metadataBytes;
 
   /**
    * An empty table.
@@ -29,6 +30,7 @@ final class AnnotationTable {
   AnnotationTable(MemorySegment heads, MemorySegment cells) {
     this.heads = heads;
     chains = new CellChains(cells);
+    metadataBytes = heads.byteSize() + cells.byteSize();
   }
 
   static long headBytes(int blocksMax) {
@@ -79,6 +81,11 @@ final class AnnotationTable {
       heads.set(INT, at(block), CellChains.NONE);
       heads.set(INT, at(block) + 4, 0);
     }
+  }
+
+  /** Memory of the table when it is full, in bytes. */
+  long metadataBytes() {
+    return metadataBytes;
   }
 
   /** The memory that annotations take. */

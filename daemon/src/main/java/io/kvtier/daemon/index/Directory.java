@@ -141,7 +141,10 @@ public final class Directory implements AutoCloseable {
 
   /** Memory of the directory when it is full, in bytes. */
   public long metadataBytes() {
-    return records.byteSize() + lineage.byteSize() + buckets.byteSize();
+    return records.byteSize()
+        + lineage.byteSize()
+        + buckets.byteSize()
+        + annotations.metadataBytes();
   }
 
   public int size() {

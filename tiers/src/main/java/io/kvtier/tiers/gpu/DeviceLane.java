@@ -2,6 +2,7 @@ package io.kvtier.tiers.gpu;
 
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.transfer.IdleWorkers;
+import io.kvtier.tiers.transfer.Joining;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
 import org.jctools.queues.atomic.SpscAtomicArrayQueue;
@@ -14,6 +15,7 @@ import org.jspecify.annotations.Nullable;
  */
 final class DeviceLane implements AutoCloseable {
   private static final long NAP_NS = 10_000;
+  private static final long CLOSE_MS = 5_000;
 
   private final Gpu gpu;
   private final CopyEngine engine;
@@ -202,18 +204,20 @@ final class DeviceLane implements AutoCloseable {
   }
 
   /**
-   * Ends the thread, and gives the engine's memory back; what the GPU has in hand is done first.
+   * Ends the thread, and gives the engine's memory back; what the GPU has in hand is done first. A
+   * thread that a hanging driver does not let go keeps its engine: both go with the process.
    */
   @Override
   public void close() {
     running = false;
     LockSupport.unpark(thread);
-    try {
-      thread.join(5_000);
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-      return;
+    if (Joining.within(thread, CLOSE_MS)) {
+      engine.close();
     }
-    engine.close();
+  }
+
+  /** Whether its thread has ended, or was never started. */
+  boolean hasEnded() {
+    return !thread.isAlive();
   }
 }

@@ -83,6 +83,11 @@ public final class DevicePipeline implements AutoCloseable {
     return gpu;
   }
 
+  /** Whether nothing copies any more, and memory can be taken from the GPU. */
+  boolean hasEnded() {
+    return offloads.hasEnded() && onboards.hasEnded();
+  }
+
   @Override
   public void close() {
     offloads.close();

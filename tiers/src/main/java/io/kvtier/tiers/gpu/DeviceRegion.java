@@ -90,8 +90,7 @@ public final class DeviceRegion implements AutoCloseable {
       }
     }
     if (reason != null) {
-      events.forEach(gpu::destroy);
-      opened.forEach(gpu::close);
+      close(gpu, opened, events);
       return new RegionResult.Refused(reason);
     }
     return new RegionResult.Opened(new DeviceRegion(gpu, spec.layout(), opened, addresses, events));
@@ -219,12 +218,16 @@ public final class DeviceRegion implements AutoCloseable {
   public void close() {
     if (!isClosed) {
       isClosed = true;
-      for (GpuEvent event : events) {
-        quietly(() -> gpu.destroy(event));
-      }
-      for (IpcHandle handle : opened) {
-        quietly(() -> gpu.close(handle));
-      }
+      close(gpu, opened, events);
+    }
+  }
+
+  private static void close(Gpu gpu, List<IpcHandle> opened, List<GpuEvent> events) {
+    for (GpuEvent event : events) {
+      quietly(() -> gpu.destroy(event));
+    }
+    for (IpcHandle handle : opened) {
+      quietly(() -> gpu.close(handle));
     }
   }
 

@@ -1,5 +1,6 @@
 package io.kvtier.tiers.gpu;
 
+import io.kvtier.tiers.transfer.Joining;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -23,6 +24,7 @@ import org.slf4j.LoggerFactory;
  */
 public final class GpuTier implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(GpuTier.class);
+  private static final long CLOSE_MS = 5_000;
 
   /**
    * What it is made of.
@@ -176,21 +178,13 @@ public final class GpuTier implements AutoCloseable {
     long start = System.nanoTime();
     Gpu gpu = driver.open(device);
     List<DeviceLane> lanes = new ArrayList<>();
-    for (CopyDirection direction : CopyDirection.values()) {
-      CopyEngine engine =
-          new CopyEngine(gpu, direction, parts.options(), StrategyTable.only(CopyStrategy.PLAIN));
-      StrategyTable table = Calibration.calibrate(gpu, engine, StrategyTable.USUALLY_ENOUGH);
-      LOG.debug("GPU {}, {}: {}", device.ordinal(), direction, table.measured());
-      String way = direction == CopyDirection.OFFLOAD ? "out" : "in";
-      lanes.add(
-          new DeviceLane(
-              "kvtier-gpu-" + device.ordinal() + "-" + way,
-              gpu,
-              engine,
-              slabs,
-              parts.transfers(),
-              parts.finishedBell(),
-              parts.defect()));
+    try {
+      for (CopyDirection direction : CopyDirection.values()) {
+        lanes.add(lane(gpu, direction));
+      }
+    } catch (GpuException e) {
+      lanes.forEach(DeviceLane::close);
+      throw e;
     }
     DevicePipeline made =
         new DevicePipeline(gpu, lanes.get(0), lanes.get(1), 2 * parts.options().stagingBytes());
@@ -204,6 +198,29 @@ public final class GpuTier implements AutoCloseable {
         device.uuid(),
         (System.nanoTime() - start) / 1_000_000);
     return made;
+  }
+
+  private DeviceLane lane(Gpu gpu, CopyDirection direction) {
+    CopyEngine engine =
+        new CopyEngine(gpu, direction, parts.options(), StrategyTable.only(CopyStrategy.PLAIN));
+    StrategyTable table;
+    try {
+      table = Calibration.calibrate(gpu, engine, StrategyTable.USUALLY_ENOUGH);
+    } catch (GpuException e) {
+      engine.close();
+      throw e;
+    }
+    int ordinal = gpu.device().ordinal();
+    LOG.debug("GPU {}, {}: {}", ordinal, direction, table.measured());
+    String way = direction == CopyDirection.OFFLOAD ? "out" : "in";
+    return new DeviceLane(
+        "kvtier-gpu-" + ordinal + "-" + way,
+        gpu,
+        engine,
+        slabs,
+        parts.transfers(),
+        parts.finishedBell(),
+        parts.defect());
   }
 
   /** Registers a slab before it is needed; false when there is nothing to do. */
@@ -231,13 +248,12 @@ public final class GpuTier implements AutoCloseable {
   public void close() {
     running = false;
     LockSupport.unpark(thread);
-    try {
-      thread.join(5_000);
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
+    boolean hasEnded = Joining.within(thread, CLOSE_MS);
+    started.forEach(DevicePipeline::close);
+    if (!hasEnded || !started.stream().allMatch(DevicePipeline::hasEnded)) {
+      // Something hangs in the driver: what it uses goes with the process.
       return;
     }
-    started.forEach(DevicePipeline::close);
     try {
       if (!started.isEmpty()) {
         slabs.unregister(started.getFirst().gpu());

@@ -18,4 +18,18 @@ public final class Joining {
       Thread.currentThread().interrupt();
     }
   }
+
+  /**
+   * Waits until a thread has ended, but no longer than this.
+   *
+   * @return false when it has not, or the caller was interrupted: what it uses must stay
+   */
+  public static boolean within(Thread thread, long ms) {
+    try {
+      thread.join(ms);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+    return !thread.isAlive();
+  }
 }
