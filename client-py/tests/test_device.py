@@ -101,6 +101,19 @@ def test_what_is_here_is_not_put_again_and_what_is_not_is_a_miss(daemon: GpuDaem
         assert run.wait(10) == [OK, Status.MISS, Status.MISS]
 
 
+def test_annotations_are_kept_with_the_blocks(daemon: GpuDaemon, client: Client) -> None:
+    tensors = Tensors(daemon, "annotated", seed=16)
+    namespace = client.namespace("annotated", block_bytes=tensors.block_bytes)
+    with tensors.region(client, "annotated") as region:
+        keys = keys_of(16)
+        annotations = [None if i % 4 == 3 else bytes([i]) * 2000 for i in range(16)]
+        assert region.put(keys, range(16), annotations=annotations).wait(10) == [OK] * 16
+        # Only those that have none take another one.
+        assert namespace.annotate(keys, [b"late"] * 16) == (OK, 4)
+        with pytest.raises(InvalidArgument, match="annotation 1 has 2049 bytes"):
+            region.put(keys_of(2, seed=99), [0, 1], annotations=[None, bytes(2049)])
+
+
 def test_more_keys_than_a_request_takes(daemon: GpuDaemon, client: Client) -> None:
     tensors = Tensors(daemon, "many", layers=2, blocks=4096, tokens=1, heads=1, dim=16, seed=6)
     with tensors.region(client, "many") as region:

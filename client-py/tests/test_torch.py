@@ -54,7 +54,8 @@ def test_putThenGet_otherTensors_sameBytesInTheAskedBlocksAndNoOthers(namespaces
     names = keys(layout, 5)
     taken, given = [7, 0, 3, 11, 4], [1, 2, 9, 0, 10]
     with kvtier_torch.register(namespace, source, block_axes=axis) as region:
-        assert region.put(names, taken).wait() == [Status.OK] * 5
+        assert region.put(names, taken, annotations=[None, *([b"kept"] * 4)]).wait() == [Status.OK] * 5
+    assert namespace.annotate(names, [b"late"] * 5) == (Status.OK, 1)
     with kvtier_torch.register(namespace, target, block_axes=axis) as region:
         copying = region.get(names, given)
         assert copying.wait() == [Status.OK] * 5

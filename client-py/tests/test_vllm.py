@@ -16,8 +16,9 @@ from conftest import Daemon, eventually
 from vllm_double import BLOCK_TOKENS, Blocks, Engine, Request, config
 
 from kvtier import Client, InvalidArgument, Lookup, Status
+from kvtier.annotations import of_tokens
 from kvtier.vllm import _versions
-from kvtier.vllm._scheduler import PrefillSpeed
+from kvtier.vllm._scheduler import PrefillSpeed, Scheduler
 from kvtier.vllm._settings import Settings
 
 Make = Callable[..., Engine]
@@ -231,6 +232,44 @@ def test_slowTier_isLeftAlone_unlessItIsWanted(engines: Make, fresh_daemon: Daem
         search.lookups = [SimpleNamespace(done=True, outcome=slow)]
         assert scheduler._take_lookups(search, time.monotonic())
         assert search.found == (10 if wanted else 0)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_annotate_blocksAreKeptWithTheirTokens(engines: Make, daemon: Daemon, ranks: int) -> None:
+    engine = engines({"kvtier.annotate": True}, ranks=ranks)
+    one = request(40, salt="s")
+    one.lora_request = SimpleNamespace(lora_int_id=3, lora_name="ada")
+    seen: list[list[bytes]] = []
+    real = Scheduler.plan
+
+    def plan(self: Scheduler, output: Any) -> Any:
+        made = real(self, output)
+        seen.extend(store.annotations for store in made.stores if store.annotations is not None)
+        return made
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Scheduler, "plan", plan)
+        engine.step_tokens = 24
+        engine.run(one)
+        engine.settle()
+    hashes = one.block_hashes[:10]
+    assert [one for some in seen for one in some] == [
+        of_tokens(
+            one.tokens[4 * i : 4 * i + 4],
+            parent=hashes[i - 1] if i else None,
+            lora_id=3,
+            lora_name="ada",
+            extra_keys=None if i else ["salt:s"],
+        )
+        for i in range(10)
+    ]
+    assert len(seen) == 2
+    for rank, worker in enumerate(engine.workers):
+        # A block that has an annotation takes no other; those of further ranks have none.
+        with Client(daemon.socket_path, timeout=10) as client:
+            shard = worker.connector._shard
+            namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
+            assert namespace.annotate(hashes, [b"other"] * 10) == (Status.OK, 10 if rank else 0)
 
 
 # ---- ranks ----

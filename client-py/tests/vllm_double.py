@@ -73,7 +73,15 @@ def _install_double() -> None:
     module("vllm", __version__="0.32.0")
     module(f"{base}.base", KVConnectorBase_V1=KVConnectorBase_V1, KVConnectorRole=KVConnectorRole, **bare)
     module(f"{base}.metrics", KVConnectorStats=KVConnectorStats, KVConnectorPromMetrics=KVConnectorPromMetrics)
-    module("vllm.v1.core.kv_cache_utils", DEFAULT_NONE_HASH_SEED="vllm-none-hash")
+
+    def extra_keys(request: Any, begin: int, end: int, first: int) -> tuple[Any, int]:
+        return (((f"salt:{request.cache_salt}",) if begin == 0 and request.cache_salt else None), first)
+
+    module(
+        "vllm.v1.core.kv_cache_utils",
+        DEFAULT_NONE_HASH_SEED="vllm-none-hash",
+        generate_block_hash_extra_keys=extra_keys,
+    )
     module("vllm.platforms", current_platform=SimpleNamespace(is_cuda=lambda: False))
     sys.modules.update(modules)
 
@@ -95,6 +103,8 @@ class Request:
         self.num_prompt_tokens = len(self.tokens)
         self.num_computed_tokens = 0
         self.skip_reading_prefix_cache = False
+        self.lora_request: Any = None
+        self.cache_salt = salt or None
         self.parent = none_hash("0" + salt)
         self.block_ids: list[int] = []
         self.state = "waiting"
@@ -103,6 +113,10 @@ class Request:
     @property
     def num_tokens(self) -> int:
         return len(self.tokens)
+
+    @property
+    def all_token_ids(self) -> list[int]:
+        return self.tokens
 
     @property
     def block_hashes(self) -> list[bytes]:

@@ -176,7 +176,7 @@ def check_annotations(annotations: Sequence[bytes | None], count: int) -> None:
             )
 
 
-def _annotation_requests(
+def annotation_requests(
     context: Context, namespace: int, keys: Sequence[bytes], annotations: Sequence[bytes | None]
 ) -> Iterator[Request]:
     """ANNOTATE of the keys that have an annotation, as many requests as it takes."""
@@ -206,7 +206,7 @@ def annotate(context: Context, keys: Sequence[bytes], annotations: Sequence[byte
     if status is not _OK or not context.link.takes_annotations:
         return Count(status, 0)
     annotated = 0
-    for request in _annotation_requests(context, namespace, keys, annotations):
+    for request in annotation_requests(context, namespace, keys, annotations):
         status, _, value, _, _, _ = yield request
         if status is not _OK:
             return Count(status, annotated)
@@ -223,7 +223,7 @@ def _annotate_written(
 ) -> Operation[None]:
     """Before their commit, so that the blocks have them when they become visible; nobody waits for the answers."""
     wanted = [annotation if status is _OK else None for annotation, status in zip(annotations, written, strict=True)]
-    for request in _annotation_requests(context, namespace, keys, wanted):
+    for request in annotation_requests(context, namespace, keys, wanted):
         ticket = yield Submit(request)
         if ticket > 0:
             context.link.forget(ticket)

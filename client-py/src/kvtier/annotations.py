@@ -29,13 +29,59 @@ def of_tokens(
     Raises:
         TypeError: the extra keys hold something else.
     """
-    fields: dict[str, object] = {"token_ids": struct.pack(f"<{len(token_ids)}I", *token_ids)}
-    optional = {"parent": parent, "lora_id": lora_id, "lora_name": lora_name, "extra_keys": extra_keys}
-    fields |= {name: value for name, value in optional.items() if value is not None}
-    out = bytearray([0x80 | len(fields)])
-    for name, value in fields.items():
-        _pack(name, out)
-        _pack(value, out)
+    return of_blocks(
+        token_ids, [b""], parent=parent, lora_id=lora_id, lora_name=lora_name, extra_keys=[extra_keys]
+    )[0]
+
+
+def of_blocks(
+    token_ids: Sequence[int],
+    keys: Sequence[bytes],
+    *,
+    parent: bytes | None = None,
+    lora_id: int | None = None,
+    lora_name: str | None = None,
+    extra_keys: Sequence[Sequence[object] | None] | None = None,
+) -> list[bytes]:
+    """The annotations of blocks that follow one another in a sequence: for each what `of_tokens` makes.
+
+    Args:
+        token_ids: of all of their tokens, which are shared among them evenly.
+        keys: of the blocks.
+        parent: the key of the block before the first.
+        extra_keys: for each block what `of_tokens` takes; None: there are none.
+
+    Raises:
+        TypeError: the extra keys hold something else.
+    """
+    packed = struct.pack(f"<{len(token_ids)}I", *token_ids)
+    block_bytes = len(packed) // len(keys) if keys else 0
+    before = _field("token_ids", None)[:-1] + _head(block_bytes, -1, 0, _BINARY)
+    adapters = [_field(name, value) for name, value in (("lora_id", lora_id), ("lora_name", lora_name)) if value is not None]
+    adapter = b"".join(adapters)
+    made = []
+    for index, key in enumerate(keys):
+        extra = None if extra_keys is None else extra_keys[index]
+        fields = 1 + (parent is not None) + len(adapters) + (extra is not None)
+        made.append(
+            bytes([0x80 | fields])
+            + before
+            + packed[index * block_bytes : (index + 1) * block_bytes]
+            + (b"" if parent is None else _PARENT + _head(len(parent), -1, 0, _BINARY) + parent)
+            + adapter
+            + (b"" if extra is None else _field("extra_keys", extra))
+        )
+        parent = key
+    return made
+
+
+_BINARY = (0xC4, 0xC5, 0xC6)
+
+
+def _field(name: str, value: object) -> bytes:
+    out = bytearray()
+    _pack(name, out)
+    _pack(value, out)
     return bytes(out)
 
 
@@ -56,7 +102,7 @@ def _pack(value: object, out: bytearray) -> None:
             out += _head(len(text), 31, 0xA0, (0xD9, 0xDA, 0xDB)) + text
         case bytes() | bytearray() | memoryview():
             data = bytes(value)
-            out += _head(len(data), -1, 0, (0xC4, 0xC5, 0xC6)) + data
+            out += _head(len(data), -1, 0, _BINARY) + data
         case list() | tuple():
             out += _head(len(value), 15, 0x90, (0, 0xDC, 0xDD))
             for item in value:
@@ -73,3 +119,6 @@ def _head(value: int, fixed_max: int, fixed: int, codes: tuple[int, ...]) -> byt
         if code and value < 1 << (8 * width):
             return bytes([code]) + value.to_bytes(width, "big")
     raise OverflowError(f"{value} does not fit into msgpack")
+
+
+_PARENT = _field("parent", None)[:-1]

@@ -125,6 +125,11 @@ class Copying:
             if ticket <= 0:
                 self._results[index] = [Status(-ticket)] * count
 
+    @property
+    def link(self) -> Link | None:
+        """The session that it goes through; None: there is none."""
+        return self._link
+
     @classmethod
     def of_status(cls, status: Status, count: int, layers: int) -> Self:
         """One that is over, for one reason."""
@@ -262,6 +267,7 @@ class DeviceRegion:
         depth: int = 0,
         priority: int = protocol.REQUEST_PRIORITY_NORMAL,
         group: int = 0,
+        annotations: Sequence[bytes | None] | None = None,
     ) -> Copying:
         """Copies blocks of this memory to the daemon, which keeps them.
 
@@ -275,12 +281,45 @@ class DeviceRegion:
             timeout: seconds, after which what has not begun is given up.
             parent: the key before the first one.
             depth: the place of the first key in its sequence.
+            annotations: for each block at most 2048 bytes that are kept with it, or None; `kvtier.annotations`.
 
         Returns:
             A `Copying`, whose statuses are OK (these layers are copied), EXISTS and PENDING (nothing to do: it is here, or
             another client is putting it), or BUSY (there was no room).
         """
-        return self._copy(Verb.OFFLOAD, keys, block_ids, layers, event, timeout, parent, depth, priority, group, False)
+        keys = as_keys(keys)
+        if annotations is not None:
+            _operations.check_annotations(annotations, len(keys))
+        copying = self._copy(
+            Verb.OFFLOAD, keys, block_ids, layers, event, timeout, parent, depth, priority, group, False
+        )
+        if annotations is not None:
+            self._annotate(copying, keys, annotations, timeout, priority, group)
+        return copying
+
+    def _annotate(
+        self,
+        copying: Copying,
+        keys: Sequence[bytes],
+        annotations: Sequence[bytes | None],
+        timeout: float | None,
+        priority: int,
+        group: int,
+    ) -> None:
+        """Right behind the requests that offload the blocks; nobody waits for the answers."""
+        link = copying.link
+        if link is None or not link.takes_annotations:
+            return
+        properties = self._namespace._properties
+        answer_by_ns = self._answer_by_ns(timeout)
+        context = _operations.context_of(link, properties, answer_by_ns, priority=priority, group=group)
+        for request in _operations.annotation_requests(context, link.namespaces[properties], keys, annotations):
+            ticket = link.session.submit(request, answer_by_ns)
+            if ticket > 0:
+                link.forget(ticket)
+
+    def _answer_by_ns(self, timeout: float | None) -> int:
+        return _operations.instant_after(self._namespace._client._timeout_s if timeout is None else timeout)
 
     def get(
         self,
@@ -334,8 +373,7 @@ class DeviceRegion:
             return Copying.of_status(Status.UNAVAILABLE, len(keys), len(asked))
         link, region = ready
         namespace = link.namespaces[self._namespace._properties]
-        client_timeout_s = self._namespace._client._timeout_s
-        answer_by_ns = _operations.instant_after(client_timeout_s if timeout is None else timeout)
+        answer_by_ns = self._answer_by_ns(timeout)
         flags = protocol.REQUEST_FLAG_LEADING_RUN if leading_run else 0
         parts: list[tuple[int, int, int]] = []
         window = protocol.KEYS_MAX

@@ -64,6 +64,7 @@ class Region(ABC):
         timeout: float | None = None,
         parent: bytes | None = None,
         depth: int = 0,
+        annotations: Sequence[bytes | None] | None = None,
     ) -> Copying:
         """Copies blocks out of the tensors, to be kept under these keys.
 
@@ -75,9 +76,10 @@ class Region(ABC):
             timeout: seconds; None: the client's own.
             parent: the key before the first one, when there is one.
             depth: the first key's place in its sequence, in blocks.
+            annotations: for each block at most 2048 bytes that are kept with it, or None; `kvtier.annotations`.
 
         Raises:
-            InvalidArgument: an id or a layer is out of range, or there are not as many ids as keys.
+            InvalidArgument: an id or a layer is out of range, there are not as many ids as keys, or an annotation is too long.
         """
 
     @abstractmethod

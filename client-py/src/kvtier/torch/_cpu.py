@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from kvtier import _core
 from kvtier._errors import InvalidArgument
-from kvtier._operations import instant_after, spans
+from kvtier._operations import check_annotations, instant_after, spans
 from kvtier._protocol import Status
 from kvtier.client import Namespace
 from kvtier.torch import Copying, Region
@@ -82,12 +82,15 @@ class CpuRegion(Region):
         timeout: float | None = None,
         parent: bytes | None = None,
         depth: int = 0,
+        annotations: Sequence[bytes | None] | None = None,
     ) -> Copying:
+        if annotations is not None:
+            check_annotations(annotations, len(keys))
         chosen = self._chosen(layers)
         if len(chosen) != self.layers:
             raise InvalidArgument(f"layers is {layers}; expected all {self.layers}: a block in memory is put whole")
 
-        copy = self._putting(keys, parent, depth, 0)
+        copy = self._putting(keys, parent, depth, 0, annotations)
         return self._begin(copy, keys, block_ids, chosen, after, timeout)
 
     def get(
@@ -104,7 +107,7 @@ class CpuRegion(Region):
 
     def put_group(self, keys: Sequence[bytes], block_ids: Sequence[int], group: int, timeout: float) -> CpuCopying:
         """As `put`, in a KV-cache group; what precedes the first key is not known."""
-        copy = self._putting(keys, None, 0, group)
+        copy = self._putting(keys, None, 0, group, None)
         return self._begin(copy, keys, block_ids, range(self.layers), None, timeout)
 
     def get_group(self, keys: Sequence[bytes], block_ids: Sequence[int], group: int, timeout: float) -> CpuCopying:
@@ -112,12 +115,20 @@ class CpuRegion(Region):
         copy = self._getting(keys, group)
         return self._begin(copy, keys, block_ids, range(self.layers), None, timeout)
 
-    def _putting(self, keys: Sequence[bytes], parent: bytes | None, depth: int, group: int) -> Copy:
+    def _putting(
+        self,
+        keys: Sequence[bytes],
+        parent: bytes | None,
+        depth: int,
+        group: int,
+        annotations: Sequence[bytes | None] | None,
+    ) -> Copy:
         def copy(start: int, count: int, memory: _core.Tensors, deadline_ns: int) -> list[Status]:
             before = keys[start - 1] if start else parent
             return self._namespace.put(
                 keys[start : start + count],
                 memory,
+                annotations=None if annotations is None else annotations[start : start + count],
                 parent=before,
                 depth=depth + start,
                 group=group,

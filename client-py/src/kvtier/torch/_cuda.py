@@ -134,12 +134,20 @@ class CudaRegion(Region):
         timeout: float | None = None,
         parent: bytes | None = None,
         depth: int = 0,
+        annotations: Sequence[bytes | None] | None = None,
     ) -> Copying:
         self._check(block_ids)
         chosen = self._layers_of(layers)
         return self._begin(
             lambda event: self._region.put(
-                keys, block_ids, layers=chosen, event=event, timeout=timeout, parent=parent, depth=depth
+                keys,
+                block_ids,
+                layers=chosen,
+                event=event,
+                timeout=timeout,
+                parent=parent,
+                depth=depth,
+                annotations=annotations,
             ),
             after,
         )

@@ -3,9 +3,10 @@
 import importlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise
+from typing import Any, cast
 
 import vllm
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
@@ -124,7 +125,8 @@ class KvtierConnector(KVConnectorBase_V1):
         if region is None:
             self._shard = None
         event = _device_event if region is not None and _on_gpu() else _no_event
-        self._worker = Worker(region, self._settings, writes, event)
+        # Parts of other ranks come and go with the first one's: routers hear of a block once.
+        self._worker = Worker(region, self._settings, writes, _rank() == (0, 0), event)
 
     def _region(self, tensors: Tensors) -> Region:
         shard = self._shard = self._make_shard(tensors)
@@ -221,7 +223,9 @@ class KvtierConnector(KVConnectorBase_V1):
             one.name: namespace_properties(one.name, one.block_bytes, dict(one.properties)) for one in shards
         }
         writers = sum(one.writes for one in shards)
-        self._scheduler = Scheduler(polled, list(distinct.values()), writers, self._settings, self._block_tokens)
+        self._scheduler = Scheduler(
+            polled, list(distinct.values()), writers, self._settings, self._block_tokens, _extra_keys
+        )
         _log.info("kvtier keeps blocks of %d tokens in %s", self._block_tokens, ", ".join(distinct))
 
     def on_new_request(self, request: Any) -> None:
@@ -317,6 +321,19 @@ def _unserved(vllm_config: Any, kv_cache_config: Any) -> str:
 def _block_tokens(vllm_config: Any, kv_cache_config: Any) -> int:
     groups = kv_cache_config.kv_cache_groups
     return int(groups[0].kv_cache_spec.block_size if groups else vllm_config.cache_config.block_size)
+
+
+def _extra_keys(request: Any, bounds: Sequence[int]) -> list[Any] | None:
+    """What the hashes of blocks between these tokens are made of beside their tokens and the block before, as vLLM's own
+    events have it; None: nothing."""
+    plain = getattr(request, "prompt_embeds", None) is None and request.lora_request is None
+    if plain and not getattr(request, "mm_features", None) and not request.cache_salt:
+        return None
+    utils = importlib.import_module("vllm.v1.core.kv_cache_utils")
+    made = [utils.generate_block_hash_extra_keys(request, begin, end, 0)[0] for begin, end in pairwise(bounds)]
+    # Before 0.32 there was nothing in them that events have not.
+    told = getattr(utils, "to_event_extra_keys", None)
+    return made if told is None else cast("list[Any] | None", told(made))
 
 
 def _rank() -> tuple[int, int]:

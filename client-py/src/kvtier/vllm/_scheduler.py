@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kvtier._connection import NamespaceProperties
@@ -11,8 +11,9 @@ from kvtier._operations import Hold, counted
 from kvtier._operations import hold as hold_operation
 from kvtier._operations import lookup as lookup_operation
 from kvtier._polled import Call, Polled
-from kvtier._protocol import Status, Tier, Verb
+from kvtier._protocol import ANNOTATION_ANNOTATION_BYTES_MAX, Status, Tier, Verb
 from kvtier._types import Count, Lookup
+from kvtier.annotations import of_blocks
 from kvtier.vllm._namespace import mismatch_text
 from kvtier.vllm._settings import Settings
 from kvtier.vllm._steps import Plan, Transfer
@@ -85,14 +86,23 @@ class Scheduler:
     """One engine's scheduler. All calls come from the engine's own thread."""
 
     def __init__(
-        self, polled: Polled, shards: Sequence[NamespaceProperties], writers: int, settings: Settings, block_tokens: int
+        self,
+        polled: Polled,
+        shards: Sequence[NamespaceProperties],
+        writers: int,
+        settings: Settings,
+        block_tokens: int,
+        extra_keys: Callable[[Any, Sequence[int]], list[Any] | None],
     ) -> None:
-        """`writers` of the shards' ranks store; each tells of every store that has ended."""
+        """`writers` of the shards' ranks store; each tells of every store that has ended. `extra_keys` tells what else
+        than their tokens the hashes of a request's blocks were made of, given the tokens where they begin and end."""
         self._polled = polled
         self._shards = list(shards)
         self._writers = writers
         self._settings = settings
         self._block_tokens = block_tokens
+        self._extra_keys = extra_keys
+        self._annotates = settings.annotate
         self._searches: dict[str, _Search] = {}
         self._requests: dict[str, _Tracked] = {}
         self._loads: list[Transfer] = []
@@ -365,10 +375,32 @@ class Scheduler:
             return
         tracked.stored = end
         hashes = request.block_hashes
+        keys = list(hashes[begin:end])
         parent = hashes[begin - 1] if begin else None
+        annotations = self._annotations(request, begin, keys, parent) if self._annotates else None
         plan.stores.append(
-            Transfer(request.request_id, list(hashes[begin:end]), tracked.block_ids[begin:end], begin, parent)
+            Transfer(request.request_id, keys, tracked.block_ids[begin:end], begin, parent, annotations)
         )
+
+    def _annotations(self, request: Any, begin: int, keys: list[bytes], parent: bytes | None) -> list[bytes | None] | None:
+        tokens = self._block_tokens
+        end = begin + len(keys)
+        adapter = request.lora_request
+        try:
+            made = of_blocks(
+                request.all_token_ids[begin * tokens : end * tokens],
+                keys,
+                parent=parent,
+                lora_id=None if adapter is None else adapter.lora_int_id,
+                lora_name=None if adapter is None else adapter.lora_name,
+                extra_keys=self._extra_keys(request, range(begin * tokens, end * tokens + 1, tokens)),
+            )
+        except TypeError as error:
+            _log.warning("blocks are kept without their tokens: %s", error)
+            self._annotates = False
+            return None
+        # Blocks of very many tokens, or images: their events would not fit, and the blocks are worth more.
+        return [one if len(one) <= ANNOTATION_ANNOTATION_BYTES_MAX else None for one in made]
 
     def loaded(self, request_ids: Sequence[str]) -> None:
         """Loads have ended in all ranks."""

@@ -39,6 +39,8 @@ class Settings:
     """'recompute' what could not be loaded, or 'fail' the request, as vLLM's kv_load_failure_policy"""
     mismatch: str = "fail"
     """when the namespace belongs to an engine of another configuration: 'fail' to start, or 'serve' without kvtier"""
+    annotate: bool = False
+    """whether blocks are kept with their tokens, for a daemon that publishes KV events"""
     cross_layer_blocks: bool = True
     """on a GPU, where vLLM offers it: a block of all layers in one piece"""
 

@@ -14,6 +14,8 @@ class Transfer:
     """the first block's place in its sequence"""
     parent: bytes | None = None
     """the key before the first one"""
+    annotations: list[bytes | None] | None = None
+    """what is kept with the blocks for KV events"""
 
 
 @dataclass(slots=True)

@@ -44,10 +44,13 @@ class _Store(NamedTuple):
 class Worker:
     """Loads and stores of one rank. Nothing here waits but `flush`, and `wait_for_loads` where it is asked for."""
 
-    def __init__(self, region: Region | None, settings: Settings, writes: bool, event: Callable[[], Any]) -> None:
+    def __init__(
+        self, region: Region | None, settings: Settings, writes: bool, annotates: bool, event: Callable[[], Any]
+    ) -> None:
         self._region = region
         self._settings = settings
         self._writes = writes
+        self._annotates = annotates
         self._event = event
         """makes what a copy waits for: that the device has done what it was told until now"""
         self._loads: dict[str, _Load] = {}
@@ -86,7 +89,7 @@ class Worker:
                 )
             return self._region.put(
                 transfer.keys, transfer.block_ids, after=after, timeout=self._settings.put_timeout_s,
-                parent=transfer.parent, depth=transfer.depth,
+                parent=transfer.parent, depth=transfer.depth, annotations=transfer.annotations if self._annotates else None,
             )  # fmt: skip
         except Exception as error:
             # An engine goes on whatever its cache does; what is wrong here is told once.
