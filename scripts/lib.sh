@@ -109,7 +109,10 @@ build_java() {
   # Two scripts started at once: the second waits, then finds the build done.
   if command -v flock >/dev/null 2>&1; then
     exec 9>"$KVTIER_ROOT/target/.lock"
-    flock 9
+    if ! flock -n 9; then
+      say "waiting for the build that another script has begun here"
+      flock 9
+    fi
     if java_build_is_fresh; then
       exec 9>&-
       return 0

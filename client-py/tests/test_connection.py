@@ -86,6 +86,14 @@ def test_client_regularFileAtThePath_saysSo(folder: Path) -> None:
         Client(folder / "file.sock").connect()
 
 
+def test_client_socketOfAnotherKind_saysSo(folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+        other.bind(str(folder / "stream.sock"))
+        other.listen()
+        with pytest.raises(Unavailable, match="a socket of another kind"):
+            Client(folder / "stream.sock").connect()
+
+
 def test_client_pathTooLong_saysWhatIsAllowed(folder: Path) -> None:
     with pytest.raises(Unavailable, match="the path has 205 bytes; Linux allows at most 107"):
         Client("/tmp/" + "s" * 200).connect()

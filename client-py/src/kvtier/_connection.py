@@ -1,6 +1,7 @@
 """The connection to the daemon: handshake, slab mappings, reconnecting. Both front ends stand on it."""
 
 import array
+import errno
 import logging
 import os
 import socket
@@ -329,6 +330,8 @@ def _open_link(path: str, name: str, ring_bytes: int, deadline_ns: int) -> Link:
         except TimeoutError:
             raise Unavailable(f"the daemon at {path} accepts connections but does not answer in time") from None
         except OSError as error:
+            if error.errno == errno.EPROTOTYPE:
+                raise Unavailable(f"no daemon listens at {path}: it is a socket of another kind") from None
             path_bytes = len(os.fsencode(path))
             if path_bytes > _PATH_BYTES_MAX:
                 raise Unavailable(

@@ -10,6 +10,14 @@ import io.kvtier.protocol.Status;
  * @param detail why not, in words; empty when there is nothing to say
  */
 public record BatchResult(Status status, String detail, Blocks blocks) {
+  /**
+   * How many blocks from the first on are OK, one after the other: what a prefix cache can use of
+   * them.
+   */
+  public int run() {
+    return blocks.run();
+  }
+
   /** Whether the operation was carried out and each block is OK, or was there before. */
   public boolean isComplete() {
     return status == Status.OK

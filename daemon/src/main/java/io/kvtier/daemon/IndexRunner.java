@@ -5,6 +5,7 @@ import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.linux.Epoll;
 import io.kvtier.protocol.linux.EventFd;
 import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.transfer.Joining;
 import java.lang.foreign.MemorySegment;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -26,6 +27,8 @@ final class IndexRunner implements AutoCloseable {
 
   // A block of a few MiB is copied to or from a GPU in less.
   private static final long COPYING_SPIN_NS = 150_000;
+
+  private static final long CLOSE_MS = 5_000;
 
   private final IndexAgent agent;
   private final MemorySegment daemonRegion;
@@ -85,11 +88,8 @@ final class IndexRunner implements AutoCloseable {
   public void close() {
     running = false;
     bell.ring();
-    try {
-      thread.join(5_000);
+    if (Joining.within(thread, CLOSE_MS)) {
       agent.stop();
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
     }
   }
 }

@@ -32,6 +32,7 @@ final class SocketPlace implements AutoCloseable {
   static SocketPlace take(Path path) throws IOException {
     // Before the lock: it would stay beside a socket that can't be.
     UnixSocket.requireAddress(path);
+    requireSocket(path);
     Path folder = path.toAbsolutePath().getParent();
     if (folder != null && !Files.isDirectory(folder)) {
       throw new IOException(
@@ -89,14 +90,8 @@ final class SocketPlace implements AutoCloseable {
    * remove.
    */
   private static void removeAbandoned(Path path) throws IOException {
-    if (!Files.exists(path, LinkOption.NOFOLLOW_LINKS)) {
+    if (!requireSocket(path)) {
       return;
-    }
-    int type =
-        (int) Files.getAttribute(path, "unix:mode", LinkOption.NOFOLLOW_LINKS) & FILE_TYPE_MASK;
-    if (type != FILE_TYPE_SOCKET) {
-      throw new IOException(
-          "socket.path '" + path + "' is there already and is no socket: choose another path");
     }
     try {
       UnixSocket.connect(path, CONNECT_TIMEOUT_MS).close();
@@ -109,6 +104,20 @@ final class SocketPlace implements AutoCloseable {
       return;
     }
     throw inUse(path);
+  }
+
+  /** Whether there is one; throws where there is something else. */
+  private static boolean requireSocket(Path path) throws IOException {
+    if (!Files.exists(path, LinkOption.NOFOLLOW_LINKS)) {
+      return false;
+    }
+    int type =
+        (int) Files.getAttribute(path, "unix:mode", LinkOption.NOFOLLOW_LINKS) & FILE_TYPE_MASK;
+    if (type != FILE_TYPE_SOCKET) {
+      throw new IOException(
+          "socket.path '" + path + "' is there already and is no socket: choose another path");
+    }
+    return true;
   }
 
   /** Begins to listen. */

@@ -15,6 +15,7 @@ import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.protocol.linux.UnixSocket;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.host.SlabStore;
+import io.kvtier.tiers.transfer.Joining;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -39,6 +40,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   private static final long BELL_TAG = 1;
   private static final long HELLO_TIMEOUT_NS = 5_000_000_000L;
   private static final int TICK_MS = 1000;
+  private static final long CLOSE_MS = 5_000;
   private static final int ACCEPT_PAUSE_MS = 100;
   private static final long ACCEPT_PAUSE_NS = ACCEPT_PAUSE_MS * 1_000_000L;
 
@@ -494,10 +496,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   public void close() {
     running = false;
     bell.ring();
-    try {
-      thread.join(5_000);
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
+    if (!Joining.within(thread, CLOSE_MS)) {
       return;
     }
     for (Connection connection : connections.values()) {

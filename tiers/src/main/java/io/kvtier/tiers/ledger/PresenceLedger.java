@@ -337,7 +337,7 @@ public final class PresenceLedger implements AutoCloseable {
   private boolean isPresent(Key key) {
     Long noted = notes.get(key);
     if (noted != null) {
-      return noted != NEVER_MS;
+      return noted != NEVER_MS && isBelieved(noted);
     }
     byte[] value = read(key);
     return value != null && value.length == VALUE_BYTES && isBelieved((long) LONG.get(value, 0));

@@ -216,10 +216,17 @@ public final class PresenceCache {
    * out. Beyond the bound on those that wait, it is left unknown.
    *
    * @param name of the object
-   * @return whether it will be known soon, or is
+   * @return whether it will be known soon, or is; not where the store has not answered for a while,
+   *     though it is asked
    */
   public boolean probe(ObjectKey key, String name) {
-    return probe(key, name, null);
+    return probe(key, name, null) && !isSilent();
+  }
+
+  private boolean isSilent() {
+    synchronized (lock) {
+      return failures >= FAILURES_TOLD;
+    }
   }
 
   /**

@@ -5,6 +5,7 @@ import java.util.Map;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 import software.amazon.awssdk.awscore.exception.AwsErrorDetails;
 import software.amazon.awssdk.awscore.exception.AwsServiceException;
@@ -24,6 +25,11 @@ final class S3Errors {
 
   /** What a server says, or the SDK, may be as long as a page. */
   private static final int WORDS_MAX = 400;
+
+  /** What the SDK puts around an error's own words. */
+  private static final Pattern SDK_NOISE =
+      Pattern.compile(
+          "Unable to execute HTTP request: |software\\.amazon\\.awssdk\\.[\\w.]+: | \\(SDK Attempt Count: \\d+\\)");
 
   private S3Errors() {}
 
@@ -101,7 +107,7 @@ final class S3Errors {
       return "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or"
           + " object.s3.profile, or give this machine a role";
     }
-    String words = wordsWithCause(thrown);
+    String words = SDK_NOISE.matcher(wordsWithCause(thrown)).replaceAll("");
     return words.length() <= WORDS_MAX ? words : words.substring(0, WORDS_MAX) + "...";
   }
 

@@ -3,12 +3,17 @@ package io.kvtier.tiers.transfer;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * A pipeline of threads, each of which carries out one transfer at a time, by priority. Offered to
  * and collected from by one thread, the index.
  */
 public final class ThreadedPipeline extends QueuedPipeline {
+  private static final Logger LOG = LoggerFactory.getLogger(ThreadedPipeline.class);
+  private static final long CLOSE_MS = 5_000;
+
   private final Leg leg;
   private final Consumer<Throwable> defect;
   private final TransferQueues queues;
@@ -90,11 +95,8 @@ public final class ThreadedPipeline extends QueuedPipeline {
       LockSupport.unpark(thread);
     }
     for (Thread thread : threads) {
-      try {
-        thread.join(5_000);
-      } catch (InterruptedException e) {
-        Thread.currentThread().interrupt();
-        return;
+      if (!Joining.within(thread, CLOSE_MS)) {
+        LOG.warn("{} does not end", thread.getName());
       }
     }
   }

@@ -136,6 +136,18 @@ final class PresenceLedgerTest {
     }
   }
 
+  @Test
+  void find_notedTooLongAgoAndNotWrittenYet_isNotBelieved() throws IOException {
+    try (PresenceLedger ledger = make(directory)) {
+      note(ledger, 1, 2);
+      CompletableFuture<Boolean> answer = new CompletableFuture<>();
+      assertTrue(ledger.find(high(1), low(1), answer::complete));
+      nowMs += AGE_MS + 1;
+      ledger.start(0, (high, low) -> {});
+      assertFalse(answer.orTimeout(90, TimeUnit.SECONDS).join());
+    }
+  }
+
   private Set<Long> newest(long max) throws IOException {
     Set<Long> told = new ConcurrentSkipListSet<>();
     CountDownLatch ended = new CountDownLatch(1);

@@ -153,6 +153,18 @@ final class PresenceCacheTest {
     assertEquals("", cache.trouble());
   }
 
+  @Test
+  void probe_ofAStoreThatDoesNotAnswer_promisesNothing_butAsks() {
+    PresenceCache cache = cache(1 << 20, 2);
+    for (int i = 0; i < 3; i++) {
+      assertTrue(cache.probe(key(i), "k" + i));
+      store.next().call().end(new StoreResult.Unavailable("down"));
+    }
+    assertFalse(cache.probe(key(3), "k3"));
+    store.next().call().end(new StoreResult.Absent());
+    assertTrue(cache.probe(key(4), "k4"));
+  }
+
   private PresenceLedger ledger() throws IOException {
     return new PresenceLedger(
         directory,

@@ -26,6 +26,15 @@ final class S3ErrorsTest {
   }
 
   @Test
+  void outcome_ofAConnection_saysWhatHappened() {
+    String words =
+        words(
+            "Unable to execute HTTP request: software.amazon.awssdk.crt.http.HttpException:"
+                + " socket connection refused. (SDK Attempt Count: 1)");
+    assertEquals("socket connection refused.", words);
+  }
+
+  @Test
   void outcome_longWords_areCut() {
     String words = words("<html>" + "x".repeat(100_000));
     assertTrue(words.length() < 500, words);
