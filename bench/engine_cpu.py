@@ -200,7 +200,7 @@ def _free_port() -> int:
 
 def start_daemon(root: Path, folder: Path) -> tuple[subprocess.Popen, Path]:
     path = folder / "kvtier.sock"
-    settings = {"host.bytes": "2GiB", "host.keep": "0", "ssd.bytes": "0", "grpc.enabled": "false"}
+    settings = {"host.bytes": "2GiB", "host.keep": "0", "ssd.bytes": "0", "grpc.enabled": "false", "http.enabled": "false"}
     command = [str(root / "scripts" / "kvtierd"), "--socket", str(path)]
     for name, value in settings.items():
         command += ["--set", f"{name}={value}"]

@@ -36,6 +36,7 @@ class Daemon:
             "ssd.file_bytes": "16MiB",
             "ssd.directory": ",".join(map(str, self._directories)),
             "grpc.enabled": "false",
+            "http.enabled": "false",
             "limits.blocks": "32768",
         }
         self.settings |= {name.replace("__", "."): value for name, value in settings.items()}

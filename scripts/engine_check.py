@@ -44,7 +44,7 @@ class Daemon:
         (self.folder / "ssd").mkdir(exist_ok=True)
         settings = {
             "host.bytes": "1GiB", "host.keep": "2min", "ssd.bytes": "1GiB", "ssd.directory": str(self.folder / "ssd"),
-            "ssd.admission": "all", "grpc.enabled": "false",
+            "ssd.admission": "all", "grpc.enabled": "false", "http.enabled": "false",
         }  # fmt: skip
         command = [str(self.root / "scripts" / "kvtierd"), "--socket", str(self.socket)]
         for name, value in settings.items():

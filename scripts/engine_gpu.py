@@ -116,6 +116,7 @@ class Runs:
         settings = {
             "host.bytes": host, "host.keep": "0", "ssd.bytes": ssd, "ssd.directory": str(self.work / "ssd"), "ssd.admission": "all",
             "grpc.enabled": "false",
+            "http.enabled": "false",
         }  # fmt: skip
         (self.work / "ssd").mkdir(exist_ok=True)
         command = [str(runtime), *flags, "-cp", f"{HERE}/kvtier/lib/*", "io.kvtier.daemon.Kvtierd", "--socket", str(self.work / "sock")]

@@ -87,6 +87,7 @@ class Daemon:
             "object.folder": self.objects,
             "object.directory": self.folder / "ledger",
             "grpc.enabled": "false",
+            "http.enabled": "false",
             "events.endpoint": self.endpoint,
             "events.replay_endpoint": self.replay_endpoint,
             "events.consumer": "dynamo",

@@ -121,7 +121,7 @@ class Daemon:
         classes = os.environ.get("KVTIER_CLASSES", str(HERE / "lib" / "*"))
         values = {
             "host.bytes": f"{int(self.host_gib * 1024)}MiB", "host.huge_pages": "true", "ssd.bytes": f"{int(self.ssd_gib * 1024)}MiB",
-            "ssd.directory": str(self.folder / "ssd"), "grpc.enabled": "false", "copy.threads": "2", "copy.queue_depth": "1024",
+            "ssd.directory": str(self.folder / "ssd"), "grpc.enabled": "false", "http.enabled": "false", "copy.threads": "2", "copy.queue_depth": "1024",
             **{name.replace("__", "."): value for name, value in settings.items()},
         }  # fmt: skip
         main = ["io.kvtier.daemon.Kvtierd"]

@@ -188,7 +188,7 @@ train_once() {
   : >"$folder/log"
   "$JAVA_HOME/bin/java" "${DAEMON_FLAGS[@]}" -Xmx512m "$@" -cp "$(class_path daemon)" io.kvtier.daemon.Kvtierd \
     --socket "$folder/sock" --set host.bytes=64MiB --set host.keep=0 --set ssd.bytes=256MiB --set "ssd.directory=$folder/ssd" \
-    --set ssd.admission=all --set grpc.port=0 >"$folder/log" 2>&1 </dev/null &
+    --set ssd.admission=all --set grpc.port=0 --set http.port=0 >"$folder/log" 2>&1 </dev/null &
   daemon=$!
   for _ in {1..200}; do
     if grep -q '^kvtierd ready' "$folder/log"; then break; fi

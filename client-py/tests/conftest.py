@@ -35,6 +35,7 @@ class Daemon:
             "ssd.file_bytes": "16MiB",
             "ssd.directory": str(self.folder / "ssd"),
             "grpc.enabled": "false",
+            "http.enabled": "false",
         }
         settings.update({name.replace("__", "."): value for name, value in changed.items()})
         (self.folder / "ssd").mkdir(exist_ok=True)

@@ -41,7 +41,8 @@ final class DaemonProcess implements AutoCloseable {
                 "host.keep=0",
                 "ssd.bytes=0",
                 "ssd.directory=" + folder.resolve("ssd"),
-                "grpc.enabled=false"));
+                "grpc.enabled=false",
+                "http.enabled=false"));
     all.addAll(List.of(settings));
     for (String setting : all) {
       command.add("--set");

@@ -47,6 +47,8 @@ final class DaemonProcess implements AutoCloseable {
             "--set",
             "grpc.enabled=false",
             "--set",
+            "http.enabled=false",
+            "--set",
             "host.keep=0",
             "--set",
             "ssd.directory=" + folder.resolve("ssd")));

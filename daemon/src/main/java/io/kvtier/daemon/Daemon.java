@@ -3,10 +3,12 @@ package io.kvtier.daemon;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.events.EventPublisher;
 import io.kvtier.daemon.grpc.GrpcFront;
+import io.kvtier.daemon.http.HttpFront;
 import io.kvtier.daemon.index.Counters;
 import io.kvtier.daemon.index.Directory;
 import io.kvtier.daemon.index.EventRing;
 import io.kvtier.daemon.index.IndexAgent;
+import io.kvtier.daemon.index.Latencies;
 import io.kvtier.daemon.session.PeerPolicy;
 import io.kvtier.daemon.session.SessionConductor;
 import io.kvtier.protocol.Counter;
@@ -50,6 +52,7 @@ public final class Daemon implements AutoCloseable {
   private final boolean directIo;
   private @Nullable HostTier memory;
   private @Nullable GrpcFront grpc;
+  private @Nullable HttpFront http;
   private @Nullable EventPublisher events;
 
   /** Starts everything; throws with a reason in words when a part can't be had. */
@@ -78,6 +81,9 @@ public final class Daemon implements AutoCloseable {
     if (config.grpc().enabled()) {
       GrpcFront.requirePort(config.grpc());
     }
+    if (config.http().enabled()) {
+      HttpFront.requirePort(config.http());
+    }
     KvtierdConfig.HostConfig host = config.host();
     KvtierdConfig.SsdConfig ssd = config.ssd();
     KvtierdConfig.LimitsConfig limits = config.limits();
@@ -104,6 +110,7 @@ public final class Daemon implements AutoCloseable {
     epoll.add(bell.descriptor(), Epoll.IN | Epoll.EDGE, 0);
     IndexDoorbell doorbell = new IndexDoorbell(region, bell);
     Counters counters = new Counters(region);
+    Latencies latencies = new Latencies();
     KvtierdConfig.CopyConfig copy = config.copy();
     ThreadedPipeline copies =
         keep(
@@ -158,6 +165,7 @@ public final class Daemon implements AutoCloseable {
                 objectTier.forIndex(),
                 gpus,
                 counters,
+                latencies,
                 eventRing),
             new IndexAgent.Limits(
                 limits.sessionsMax() + (config.grpc().enabled() ? config.grpc().threads() : 0),
@@ -217,6 +225,21 @@ public final class Daemon implements AutoCloseable {
                   new GrpcFront.Environment(
                       VERSION, index, doorbell, slabs, counters, limits.leaseNs())));
     }
+    if (config.http().enabled()) {
+      http =
+          keep(
+              new HttpFront(
+                  config.http(),
+                  new HttpFront.Environment(
+                      VERSION,
+                      config.socket().path(),
+                      config.settings(),
+                      region,
+                      index,
+                      doorbell,
+                      counters,
+                      latencies)));
+    }
     if (host.hugePages()) {
       keep(new HugePages(slabs));
     }
@@ -263,6 +286,11 @@ public final class Daemon implements AutoCloseable {
   /** Where gRPC is served, as {@code HOST:PORT}; null where it is not. */
   public @Nullable String grpcAddress() {
     return grpc == null ? null : grpc.address();
+  }
+
+  /** Where HTTP is served, as {@code HOST:PORT}; null where it is not. */
+  public @Nullable String httpAddress() {
+    return http == null ? null : http.address();
   }
 
   /** Where events are published; null where they are not. */

@@ -122,6 +122,10 @@ public final class Kvtierd implements Callable<Integer> {
     if (grpc != null) {
       ready.append(", gRPC on ").append(grpc);
     }
+    String http = daemon.httpAddress();
+    if (http != null) {
+      ready.append(", HTTP on ").append(http);
+    }
     String events = daemon.eventsEndpoint();
     if (events != null) {
       ready.append(", events on ").append(events);

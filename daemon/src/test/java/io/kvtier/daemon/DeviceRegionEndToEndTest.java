@@ -133,7 +133,8 @@ final class DeviceRegionEndToEndTest {
                   "host.bytes=64MiB",
                   "host.keep=0",
                   "ssd.bytes=0",
-                  "grpc.enabled=false")),
+                  "grpc.enabled=false",
+                  "http.enabled=false")),
           () -> new GpuProbe.Found(gpu));
     } catch (ConfigException e) {
       throw new IOException(e);

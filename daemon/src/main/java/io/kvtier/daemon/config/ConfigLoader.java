@@ -29,6 +29,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.function.Function;
+import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -46,6 +47,8 @@ public final class ConfigLoader {
   // many are saved.
   private static final double RETRIES_SHARE = 0.1;
   private static final int RETRIES_SAVED = 20;
+
+  private static final Pattern URL_SECRET = Pattern.compile("://[^/@]*@");
 
   private static final long KEY_COMMAND_NS = 30_000_000_000L;
 
@@ -127,7 +130,32 @@ public final class ConfigLoader {
 
   private KvtierdConfig build() {
     return new KvtierdConfig(
-        socket(), host(), ssd(), object(), gpu(), copy(), limits(), grpc(), events());
+        socket(),
+        host(),
+        ssd(),
+        object(),
+        gpu(),
+        copy(),
+        limits(),
+        grpc(),
+        http(),
+        events(),
+        settings());
+  }
+
+  /** All keys as they stand. Words of a command, and passwords in addresses, are not shown. */
+  private List<KvtierdConfig.Setting> settings() {
+    List<KvtierdConfig.Setting> settings = new ArrayList<>();
+    values.forEach((key, value) -> {
+      String text = URL_SECRET.matcher(value.toString()).replaceAll("://***@");
+      boolean isSecret = key.equals("object.encryption.key_command") && !list(key).isEmpty();
+      settings.add(
+          new KvtierdConfig.Setting(
+              key,
+              isSecret ? "***" : text,
+              value.equals(value(defaults, key)) ? "default" : value.where()));
+    });
+    return List.copyOf(settings);
   }
 
   private KvtierdConfig.SocketConfig socket() {
@@ -598,6 +626,13 @@ public final class ConfigLoader {
         number("grpc.port", 0, 65535),
         number("grpc.threads", 1, 64),
         (int) size("grpc.chunk_bytes", 4096, 3L << 20));
+  }
+
+  private KvtierdConfig.HttpConfig http() {
+    return new KvtierdConfig.HttpConfig(
+        get("http.enabled", ConfigLoader::bool, "true or false"),
+        text("http.host"),
+        number("http.port", 0, 65535));
   }
 
   private static boolean bool(String text) {

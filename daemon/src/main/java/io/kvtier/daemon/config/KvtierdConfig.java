@@ -23,7 +23,17 @@ public record KvtierdConfig(
     CopyConfig copy,
     LimitsConfig limits,
     GrpcConfig grpc,
-    @Nullable EventsConfig events) {
+    HttpConfig http,
+    @Nullable EventsConfig events,
+    List<Setting> settings) {
+
+  /**
+   * A key as it stands.
+   *
+   * @param value as it was written, without what is secret in it
+   * @param source where: a file and a line, {@code --set}, or {@code default}
+   */
+  public record Setting(String key, String value, String source) {}
 
   /** The local socket and who may use it. */
   public record SocketConfig(Path path, List<String> users, List<String> groups, int mode) {}
@@ -226,4 +236,7 @@ public record KvtierdConfig(
 
   /** The gRPC server. */
   public record GrpcConfig(boolean enabled, String host, int port, int threads, int chunkBytes) {}
+
+  /** The HTTP server for operators. */
+  public record HttpConfig(boolean enabled, String host, int port) {}
 }

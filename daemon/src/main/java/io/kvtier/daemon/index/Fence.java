@@ -25,6 +25,11 @@ final class Fence {
     return closed && turns >= TURNS_MAX;
   }
 
+  /** In a word: open, fenced or given_up. */
+  String state() {
+    return isOpen() ? "open" : isGivenUp() ? "given_up" : "fenced";
+  }
+
   void succeeded() {
     errors = 0;
     turns = 0;

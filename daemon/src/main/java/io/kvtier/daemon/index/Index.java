@@ -69,7 +69,12 @@ final class Index implements BlockStore.Listener {
     this.writer = new CompletionWriter(directory, store, holds, namespaces);
     this.operations =
         new Operations(
-            sessions, holds, writer, limits.operationsMax(), limits.operationsPerSessionMax());
+            sessions,
+            holds,
+            writer,
+            context.latencies(),
+            limits.operationsMax(),
+            limits.operationsPerSessionMax());
     this.devices = new Devices(context, limits, store, operations, writer, namespaces, sessions);
     this.puts =
         new Puts(

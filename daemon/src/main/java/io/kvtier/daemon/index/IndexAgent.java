@@ -13,6 +13,7 @@ import io.kvtier.tiers.transfer.Pipeline;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
+import java.util.function.Consumer;
 import java.util.function.IntConsumer;
 import java.util.function.IntFunction;
 import java.util.function.LongSupplier;
@@ -47,6 +48,7 @@ public final class IndexAgent {
       @Nullable ObjectParts objects,
       @Nullable GpuTier gpus,
       Counters counters,
+      Latencies latencies,
       @Nullable EventRing events) {}
 
   /** The limits that configuration sets. */
@@ -82,11 +84,14 @@ public final class IndexAgent {
     record Open(Session session) implements Message {}
 
     record Close(Session session) implements Message {}
+
+    record Report(Consumer<String> answer) implements Message {}
   }
 
   private final Context context;
   private final Index index;
   private final RequestAdapter adapter;
+  private final StatsReport stats;
   private final Counters counters;
   private final MpscAtomicArrayQueue<Message> inbox = new MpscAtomicArrayQueue<>(1 << 16);
   private long nextTimeCheckNs;
@@ -99,7 +104,7 @@ public final class IndexAgent {
     this.counters = context.counters;
     Namespaces namespaces = new Namespaces();
     index = new Index(context, limits, namespaces);
-    StatsReport stats =
+    stats =
         new StatsReport(
             new StatsReport.Identity(
                 context.version,
@@ -110,6 +115,7 @@ public final class IndexAgent {
                 context.directIo),
             index,
             context,
+            limits,
             namespaces);
     adapter = new RequestAdapter(index, limits, stats);
     counters.set(Counter.GAUGE_HOST_BYTES_CAPACITY, context.hostSlots.bytesCapacity());
@@ -146,9 +152,20 @@ public final class IndexAgent {
     return inbox.offer(new Message.Close(session));
   }
 
+  /**
+   * Has the daemon's state told as STATS tells it; from any thread. False when too many are
+   * waiting.
+   *
+   * @param answer gets the JSON on the index's thread, which it must neither hold up nor fail
+   */
+  public boolean offerReport(Consumer<String> answer) {
+    return inbox.offer(new Message.Report(answer));
+  }
+
   /** One round; returns how much was done. */
   public int doWork() {
     long now = context.clock.getAsLong();
+    context.latencies.roundBegins(now);
     int work = index.store().collect() + index.devices().collect();
     work += takeMessages();
     work += takeRequests(now);
@@ -184,6 +201,8 @@ public final class IndexAgent {
           index.close(session);
           session.owner().released(session);
         }
+        case Message.Report(Consumer<String> answer) ->
+            answer.accept(stats.json(RequestAdapter.STATS_BYTES_MAX));
       }
     }
     return work;

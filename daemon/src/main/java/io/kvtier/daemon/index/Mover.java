@@ -89,6 +89,7 @@ final class Mover {
   private final SpillBuffers spillBuffers;
   private final Listener listener;
   private final ObjectListener objectListener;
+  private final Latencies latencies;
   private final ArrayDeque<Transfer> spillsToWrite = new ArrayDeque<>();
   private final Transfer[] pool;
   private final byte[] purpose;
@@ -122,6 +123,7 @@ final class Mover {
     this.ssd = ssd;
     this.listener = listener;
     this.objectListener = objectListener;
+    this.latencies = context.latencies();
     this.objects = context.objects();
     this.objectDepth = objects == null ? 0 : objects.depth();
     this.spillBuffers = new SpillBuffers(objects == null ? 0 : objects.spillBytes());
@@ -285,6 +287,7 @@ final class Mover {
 
   private void settleObject(Transfer transfer) {
     byte why = purpose[transfer.poolIndex];
+    time(transfer, Latencies.Kind.LOAD_OBJECT, Latencies.Kind.STORE_OBJECT);
     if (why == SPILL) {
       endSpill(transfer, true);
       return;
@@ -447,6 +450,7 @@ final class Mover {
     Status status = transfer.status;
     boolean evict = purpose[transfer.poolIndex] == EVICT;
     boolean isLoad = transfer.kind == Transfer.Kind.LOAD;
+    time(transfer, Latencies.Kind.LOAD_SSD, Latencies.Kind.STORE_SSD);
     if (purpose[transfer.poolIndex] == SCRUB) {
       scrubs--;
       giveBack(transfer);
@@ -469,6 +473,13 @@ final class Mover {
       evictions[namespaces.of(directory, block).hostClass()]--;
     }
     listener.onStored(block, status, evict, transfer.writtenBytes);
+  }
+
+  /** What failed says nothing of how long it takes. */
+  private void time(Transfer transfer, Latencies.Kind load, Latencies.Kind store) {
+    if (transfer.status == Status.OK) {
+      latencies.took(transfer.kind == Transfer.Kind.LOAD ? load : store, transfer.elapsedNs);
+    }
   }
 
   private void giveBack(Transfer transfer) {

@@ -25,6 +25,10 @@ final class Operation {
   int sessionIndex;
   long correlationId;
   long deadlineNs;
+
+  /** When the round of the index began that took the request. */
+  long beganNs;
+
   int namespaceId;
   int count;
   int open;

@@ -17,6 +17,7 @@ final class Operations {
   private final SessionTable sessions;
   private final HoldTable holds;
   private final CompletionWriter writer;
+  private final Latencies latencies;
   private final int perSessionMax;
   private final Operation[] pool;
   private final int[] stack;
@@ -27,11 +28,13 @@ final class Operations {
       SessionTable sessions,
       HoldTable holds,
       CompletionWriter writer,
+      Latencies latencies,
       int operationsMax,
       int perSessionMax) {
     this.sessions = sessions;
     this.holds = holds;
     this.writer = writer;
+    this.latencies = latencies;
     this.perSessionMax = perSessionMax;
     pool = new Operation[operationsMax];
     stack = new int[operationsMax];
@@ -65,6 +68,7 @@ final class Operations {
     operation.sessionIndex = session.index;
     operation.correlationId = request.correlationId;
     operation.deadlineNs = request.deadlineNs;
+    operation.beganNs = latencies.roundNs();
     operation.namespaceId = request.namespaceId;
     operation.answerable = !request.has(RequestDescriptor.FLAG_SILENT);
     operation.size(count);
@@ -113,6 +117,7 @@ final class Operations {
   void complete(Session session, Operation operation) {
     session.reservedCompletionBytes -= operation.reservedCompletionBytes;
     operation.reservedCompletionBytes = 0;
+    latencies.answered(operation.verb, operation.beganNs);
     try {
       if (operation.answerable && !session.ended) {
         dropEndedHolds(session, operation);

@@ -24,12 +24,19 @@ final class StatsReport {
   private final Identity identity;
   private final Index index;
   private final IndexAgent.Context context;
+  private final IndexAgent.Limits limits;
   private final Namespaces namespaces;
 
-  StatsReport(Identity identity, Index index, IndexAgent.Context context, Namespaces namespaces) {
+  StatsReport(
+      Identity identity,
+      Index index,
+      IndexAgent.Context context,
+      IndexAgent.Limits limits,
+      Namespaces namespaces) {
     this.identity = identity;
     this.index = index;
     this.context = context;
+    this.limits = limits;
     this.namespaces = namespaces;
   }
 
@@ -54,7 +61,9 @@ final class StatsReport {
           .append(context.counters().get(counter));
       separator = ",";
     }
-    out.append("},\"tiers\":[");
+    out.append('}');
+    latencies(out);
+    out.append(",\"tiers\":[");
     tier(out, "host", index.store().host());
     out.append('}');
     if (index.store().ssd().isConfigured()) {
@@ -63,7 +72,10 @@ final class StatsReport {
       out.append(",\"admission\":").append(quote(index.store().ingestion().admissionName()));
       out.append(",\"directory\":").append(quote(identity.ssdDirectory));
       out.append(",\"engine\":").append(quote(identity.ssdEngine));
-      out.append(",\"direct_io\":").append(identity.directIo).append('}');
+      out.append(",\"direct_io\":").append(identity.directIo);
+      out.append(",\"scrub_bytes_per_second\":").append(limits.scrubBytesPerSecond());
+      devices(out);
+      out.append('}');
     }
     out.append(']');
     if (index.store().objects().isConfigured()) {
@@ -77,6 +89,42 @@ final class StatsReport {
     list(out, bytesMax - 64, index.sessions().end(), i -> session(i));
     out.append("]}");
     return out.toString();
+  }
+
+  private void latencies(StringBuilder out) {
+    out.append(",\"latency\":{");
+    String separator = "";
+    for (Latencies.Kind kind : Latencies.Kind.values()) {
+      long[] counts = context.latencies().counts(kind);
+      out.append(separator).append(quote(kind.key()));
+      out.append(":{\"count\":").append(Latencies.total(counts));
+      out.append(",\"sum_ns\":").append(context.latencies().sumNs(kind));
+      quantile(out, ",\"p50_ns\":", counts, 0.5);
+      quantile(out, ",\"p90_ns\":", counts, 0.9);
+      quantile(out, ",\"p99_ns\":", counts, 0.99);
+      quantile(out, ",\"p999_ns\":", counts, 0.999);
+      quantile(out, ",\"max_ns\":", counts, 1);
+      out.append('}');
+      separator = ",";
+    }
+    out.append('}');
+  }
+
+  private static void quantile(StringBuilder out, String name, long[] counts, double share) {
+    long ns = Latencies.quantile(counts, share);
+    out.append(name).append(ns < 0 ? "null" : Long.toString(ns));
+  }
+
+  private void devices(StringBuilder out) {
+    SsdLanes lanes = index.store().mover().lanes();
+    out.append(",\"devices\":[");
+    for (int i = 0; i < lanes.count(); i++) {
+      SsdLane lane = lanes.at(i);
+      out.append(i == 0 ? "" : ",").append("{\"device\":").append(i);
+      out.append(",\"state\":").append(quote(lane.fence().state()));
+      out.append(",\"in_flight\":").append(lane.inFlight()).append('}');
+    }
+    out.append(']');
   }
 
   private void object(StringBuilder out) {
@@ -182,7 +230,10 @@ final class StatsReport {
     StringBuilder out = new StringBuilder();
     out.append("{\"id\":").append(id).append(",\"name\":").append(quote(namespace.name()));
     out.append(",\"fingerprint\":").append(quote(namespace.fingerprint()));
-    out.append(",\"block_bytes\":").append(namespace.blockBytes()).append(",\"properties\":{");
+    out.append(",\"block_bytes\":").append(namespace.blockBytes());
+    out.append(",\"host_blocks\":").append(index.store().host().residentOf(id));
+    out.append(",\"ssd_blocks\":").append(index.store().ssd().residentOf(id));
+    out.append(",\"properties\":{");
     String separator = "";
     for (Map.Entry<String, String> property : namespace.properties().entrySet()) {
       out.append(separator)

@@ -46,6 +46,7 @@ final class TierLine {
   private EvictionPolicy policy;
   private String policyName;
   private int evictableTotal;
+  private int[] residentOf = new int[64];
   private int heldCount;
   private int soughtClass;
   private long soughtFor;
@@ -202,6 +203,7 @@ final class TierLine {
   void becomeResident(int block) {
     setState(block, CopyState.RESIDENT);
     insert(policy, block);
+    countResident(block, 1);
     rows.added(block);
     tellStored(block);
   }
@@ -250,6 +252,7 @@ final class TierLine {
   void showAdopted(int block) {
     setState(block, CopyState.RESIDENT);
     insert(policy, block);
+    countResident(block, 1);
   }
 
   /** Gives up a copy that did not come to be; a row of it may have been written. */
@@ -267,6 +270,7 @@ final class TierLine {
     switch (state(block)) {
       case RESIDENT -> {
         policy.onRemove(block, Removal.DELETED);
+        countResident(block, -1);
         rows.removed(block);
         tellRemoved(block);
         setState(block, CopyState.LEAVING);
@@ -284,6 +288,7 @@ final class TierLine {
   /** Drops an evictable copy to make room. */
   void evict(int block) {
     policy.onRemove(block, Removal.EVICTED);
+    countResident(block, -1);
     rows.removed(block);
     tellRemoved(block);
     free(block);
@@ -452,6 +457,19 @@ final class TierLine {
     return policy.size();
   }
 
+  /** Resident blocks of a namespace. */
+  int residentOf(int namespaceId) {
+    return namespaceId < residentOf.length ? residentOf[namespaceId] : 0;
+  }
+
+  private void countResident(int block, int more) {
+    int namespaceId = directory.namespaceId(block);
+    if (namespaceId >= residentOf.length) {
+      residentOf = Arrays.copyOf(residentOf, 2 * namespaceId);
+    }
+    residentOf[namespaceId] += more;
+  }
+
   /** Slots that are neither free nor hold a resident block. */
   int inFlight() {
     return slots.slotsTotal() - slots.slotsFree() - policy.size();
@@ -464,11 +482,13 @@ final class TierLine {
     int[] counts = new int[CopyState.values().length];
     int used = 0;
     int[] couldLeave = new int[SlotAllocator.CLASSES_MAX];
+    int[] residents = new int[residentOf.length];
     for (int block = 0; block < directory.highWater(); block++) {
       if (!directory.isUsed(block)) {
         continue;
       }
       counts[state(block).code()]++;
+      residents[directory.namespaceId(block)] += isResident(block) ? 1 : 0;
       int slot = slot(block);
       if (slot != Directory.NONE) {
         used++;
@@ -491,6 +511,9 @@ final class TierLine {
     if (used != slots.slotsTotal() - slots.slotsFree()) {
       throw new IllegalStateException(
           "tier " + tier + ": slots in use are not those of the blocks");
+    }
+    if (!Arrays.equals(residents, residentOf)) {
+      throw new IllegalStateException("tier " + tier + " miscounts the blocks of namespaces");
     }
     if (!Arrays.equals(couldLeave, evictable)) {
       throw new IllegalStateException("tier " + tier + " miscounts the blocks that could leave");

@@ -111,6 +111,7 @@ final class GrpcFrontTest {
         "ssd.directory=" + directory.resolve("ssd-" + port),
         "limits.blocks=10000",
         "grpc.port=" + port,
+        "http.enabled=false",
         "grpc.threads=3",
         "grpc.chunk_bytes=64KiB");
   }

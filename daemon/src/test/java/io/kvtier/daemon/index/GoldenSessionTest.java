@@ -78,6 +78,7 @@ class GoldenSessionTest {
                   null,
                   null,
                   new Counters(daemonRegion),
+                  new Latencies(),
                   null),
               new IndexAgent.Limits(
                   4,

@@ -130,6 +130,7 @@ final class IndexHarness implements AutoCloseable {
   private final MemorySegment slabs;
   private final @Nullable GpuTier gpus;
   final Counters counters;
+  final Latencies latencies = new Latencies();
   final IndexAgent agent;
   private long nextSession = 1;
 
@@ -233,6 +234,7 @@ final class IndexHarness implements AutoCloseable {
                 null,
                 gpus,
                 counters,
+                latencies,
                 events),
             new IndexAgent.Limits(
                 4,

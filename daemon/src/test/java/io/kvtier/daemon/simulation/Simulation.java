@@ -3,6 +3,7 @@ package io.kvtier.daemon.simulation;
 import io.kvtier.daemon.index.Counters;
 import io.kvtier.daemon.index.Directory;
 import io.kvtier.daemon.index.IndexAgent;
+import io.kvtier.daemon.index.Latencies;
 import io.kvtier.daemon.index.ObjectParts;
 import io.kvtier.daemon.index.OperatorAnswer;
 import io.kvtier.daemon.index.Session;
@@ -314,6 +315,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 objectParts(),
                 null,
                 counters,
+                new Latencies(),
                 newEvents().ring()),
             new IndexAgent.Limits(
                 8,

@@ -1,0 +1,38 @@
+package io.kvtier.daemon.http;
+
+import io.netty.handler.codec.http.HttpResponseStatus;
+import io.vertx.core.buffer.Buffer;
+import io.vertx.core.json.JsonArray;
+import io.vertx.core.json.JsonObject;
+
+/** What a request gets: a status and a body. */
+record Answer(int status, String type, Buffer body) {
+  private static final String JSON = "application/json";
+  private static final String PROBLEM = "application/problem+json";
+
+  static Answer json(JsonObject body) {
+    return json(200, body);
+  }
+
+  static Answer json(JsonArray body) {
+    return new Answer(200, JSON, body.toBuffer());
+  }
+
+  static Answer json(int status, JsonObject body) {
+    return new Answer(status, JSON, body.toBuffer());
+  }
+
+  static Answer text(String type, String text) {
+    return new Answer(200, type, Buffer.buffer(text));
+  }
+
+  /** Why there is no other answer, in the form of RFC 9457. */
+  static Answer problem(int status, String detail) {
+    JsonObject body =
+        new JsonObject()
+            .put("title", HttpResponseStatus.valueOf(status).reasonPhrase())
+            .put("status", status)
+            .put("detail", detail);
+    return new Answer(status, PROBLEM, body.toBuffer());
+  }
+}

@@ -1,0 +1,237 @@
+package io.kvtier.daemon.http;
+
+import io.kvtier.daemon.index.Counters;
+import io.kvtier.daemon.index.Latencies;
+import io.kvtier.protocol.Counter;
+import io.vertx.core.json.JsonArray;
+import io.vertx.core.json.JsonObject;
+import java.util.EnumMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What the counters were in the last hour: each second of the last five minutes, and every ten
+ * seconds before that. Confined to the event loop.
+ */
+final class History {
+  private static final int FINE_SAMPLES = 301;
+  private static final int COARSE_SECONDS = 10;
+  private static final int COARSE_SAMPLES = 361;
+  static final int SECONDS_MAX = 3600;
+  static final int STEP_MAX = 600;
+  private static final int POINTS_MAX = 360;
+
+  private static final List<Counter> RATES =
+      List.of(
+          Counter.REQUESTS,
+          Counter.LOOKUP_BLOCKS,
+          Counter.LOOKUP_HITS,
+          Counter.ACQUIRE_BLOCKS,
+          Counter.HITS_HOST,
+          Counter.HITS_SSD,
+          Counter.HITS_OBJECT,
+          Counter.MISSES,
+          Counter.PUT_BLOCKS,
+          Counter.PUT_BUSY,
+          Counter.EVICTIONS,
+          Counter.SSD_EVICTIONS,
+          Counter.DROPPED,
+          Counter.DELETED,
+          Counter.NOT_ADMITTED,
+          Counter.DEMOTIONS,
+          Counter.PROMOTIONS,
+          Counter.OBJECT_FETCHED,
+          Counter.OBJECT_STORED,
+          Counter.SPILLED,
+          Counter.DEADLINES,
+          Counter.CORRUPT,
+          Counter.IO_ERRORS,
+          Counter.OBJECT_ERRORS,
+          Counter.GPU_ERRORS);
+
+  private static final List<Counter> GAUGES =
+      List.of(
+          Counter.GAUGE_HOST_BYTES_USED,
+          Counter.GAUGE_HOST_BYTES_CAPACITY,
+          Counter.GAUGE_SSD_BYTES_USED,
+          Counter.GAUGE_SSD_BYTES_CAPACITY,
+          Counter.GAUGE_BLOCKS,
+          Counter.GAUGE_SESSIONS,
+          Counter.GAUGE_LEASES,
+          Counter.GAUGE_OPERATIONS);
+
+  private static final Map<Counter, String> LINKS = links();
+
+  private final Counters counters;
+  private final Latencies latencies;
+  private final Samples fine = new Samples(FINE_SAMPLES, 1);
+  private final Samples coarse = new Samples(COARSE_SAMPLES, COARSE_SECONDS);
+  private final Map<Counter, Double> peaks = new EnumMap<>(Counter.class);
+  private int untilCoarse;
+
+  History(Counters counters, Latencies latencies) {
+    this.counters = counters;
+    this.latencies = latencies;
+  }
+
+  private static Map<Counter, String> links() {
+    Map<Counter, String> links = new LinkedHashMap<>();
+    links.put(Counter.HOST_READ_BYTES, "host_read");
+    links.put(Counter.HOST_WRITTEN_BYTES, "host_write");
+    links.put(Counter.SSD_READ_BYTES, "ssd_read");
+    links.put(Counter.SSD_WRITTEN_BYTES, "ssd_write");
+    links.put(Counter.OBJECT_READ_BYTES, "object_read");
+    links.put(Counter.OBJECT_WRITTEN_BYTES, "object_write");
+    links.put(Counter.GPU_OFFLOADED_BYTES, "gpu_offload");
+    links.put(Counter.GPU_ONBOARDED_BYTES, "gpu_onboard");
+    return links;
+  }
+
+  /** Takes a sample; called once a second. */
+  void sample(long nowMs, long nowNs) {
+    fine.take(nowMs, nowNs, counters, latencies);
+    if (untilCoarse == 0) {
+      coarse.take(nowMs, nowNs, counters, latencies);
+      untilCoarse = COARSE_SECONDS;
+    }
+    untilCoarse--;
+    if (fine.size() > 1) {
+      for (Counter link : LINKS.keySet()) {
+        peaks.merge(link, fine.rate(1, 0, link), Math::max);
+      }
+    }
+  }
+
+  /**
+   * The samples of so many seconds up to now, oldest first.
+   *
+   * @param step seconds between them; 0 for what suits
+   */
+  Answer answer(int seconds, int step) {
+    boolean isFine = seconds < FINE_SAMPLES && step < COARSE_SECONDS;
+    Samples samples = isFine ? fine : coarse;
+    int wanted = Math.max(step, Math.ceilDiv(seconds, POINTS_MAX));
+    int stride = Math.max(1, Math.ceilDiv(wanted, samples.seconds()));
+    int points =
+        Math.max(
+            0, Math.min(seconds / (stride * samples.seconds()), (samples.size() - 1) / stride));
+    return Answer.json(new Window(samples, stride, points).json().put("link_peaks", peaks()));
+  }
+
+  /** The highest rate of each link in any second since the start. */
+  private JsonObject peaks() {
+    JsonObject json = new JsonObject();
+    LINKS.forEach((counter, name) -> json.put(name, rounded(peaks.getOrDefault(counter, 0.0))));
+    return json;
+  }
+
+  private static double rounded(double value) {
+    return Math.round(value * 1000) / 1000.0;
+  }
+
+  /** Every so manieth of the last samples. */
+  private record Window(Samples samples, int stride, int points) {
+    private interface Figure {
+      @Nullable Number at(int older, int younger);
+    }
+
+    private JsonArray series(Figure figure) {
+      JsonArray series = new JsonArray();
+      for (int i = points - 1; i >= 0; i--) {
+        series.add(figure.at((i + 1) * stride, i * stride));
+      }
+      return series;
+    }
+
+    private JsonObject json() {
+      JsonObject json = new JsonObject();
+      json.put("step_s", stride * samples.seconds());
+      json.put("times_ms", series((older, younger) -> samples.timeMs(younger)));
+      JsonObject rates = new JsonObject();
+      for (Counter counter : RATES) {
+        rates.put(counter.key(), rate(counter));
+      }
+      json.put("rates", rates);
+      JsonObject links = new JsonObject();
+      LINKS.forEach((counter, name) -> links.put(name, rate(counter)));
+      json.put("links", links);
+      JsonObject gauges = new JsonObject();
+      for (Counter gauge : GAUGES) {
+        gauges.put(gauge.key(), series((older, younger) -> samples.value(younger, gauge)));
+      }
+      json.put("gauges", gauges);
+      json.put("hit_ratio", hitRatios());
+      json.put("latency", latencies());
+      return json;
+    }
+
+    private JsonArray rate(Counter counter) {
+      return series((older, younger) -> rounded(samples.rate(older, younger, counter)));
+    }
+
+    /** Of the blocks that gets asked for, how many came from where; null where none were. */
+    private JsonObject hitRatios() {
+      JsonObject ratios = new JsonObject();
+      ratios.put("all", hitRatio(Counter.HITS_HOST, Counter.HITS_SSD, Counter.HITS_OBJECT));
+      ratios.put("host", hitRatio(Counter.HITS_HOST));
+      ratios.put("ssd", hitRatio(Counter.HITS_SSD));
+      ratios.put("object", hitRatio(Counter.HITS_OBJECT));
+      return ratios;
+    }
+
+    private JsonArray hitRatio(Counter... hits) {
+      return series((older, younger) -> {
+        long found = 0;
+        for (Counter counter : hits) {
+          found += change(older, younger, counter);
+        }
+        // A block is asked for before it is found: in the second before, perhaps.
+        long settled = change(older, younger, Counter.MISSES);
+        for (Counter counter : List.of(Counter.HITS_HOST, Counter.HITS_SSD, Counter.HITS_OBJECT)) {
+          settled += change(older, younger, counter);
+        }
+        return settled == 0 ? null : (Number) rounded((double) found / settled);
+      });
+    }
+
+    private long change(int older, int younger, Counter counter) {
+      return samples.value(younger, counter) - samples.value(older, counter);
+    }
+
+    private JsonObject latencies() {
+      JsonObject all = new JsonObject();
+      for (Latencies.Kind kind : Latencies.Kind.values()) {
+        all.put(
+            kind.key(),
+            new JsonObject()
+                .put("count", series((older, younger) -> sum(older, younger, kind)))
+                .put("p50_ns", series((o, y) -> highest(o, y, age -> samples.medianNs(age, kind))))
+                .put("p99_ns", series((o, y) -> highest(o, y, age -> samples.p99Ns(age, kind)))));
+      }
+      return all;
+    }
+
+    private long sum(int older, int younger, Latencies.Kind kind) {
+      long sum = 0;
+      for (int age = younger; age < older; age++) {
+        sum += samples.count(age, kind);
+      }
+      return sum;
+    }
+
+    private interface Aged {
+      long at(int age);
+    }
+
+    /** Where several samples make a point, the worst of them is shown. */
+    private static @Nullable Number highest(int older, int younger, Aged figure) {
+      long highest = -1;
+      for (int age = younger; age < older; age++) {
+        highest = Math.max(highest, figure.at(age));
+      }
+      return highest < 0 ? null : (Number) highest;
+    }
+  }
+}

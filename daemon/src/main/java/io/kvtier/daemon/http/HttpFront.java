@@ -1,0 +1,294 @@
+package io.kvtier.daemon.http;
+
+import io.kvtier.daemon.config.KvtierdConfig;
+import io.kvtier.daemon.index.Counters;
+import io.kvtier.daemon.index.IndexAgent;
+import io.kvtier.daemon.index.Latencies;
+import io.netty.handler.codec.http.TooLongHttpHeaderException;
+import io.netty.handler.codec.http.TooLongHttpLineException;
+import io.vertx.core.Context;
+import io.vertx.core.Future;
+import io.vertx.core.Vertx;
+import io.vertx.core.VertxOptions;
+import io.vertx.core.file.FileSystemOptions;
+import io.vertx.core.http.HttpConnection;
+import io.vertx.core.http.HttpServer;
+import io.vertx.core.http.HttpServerOptions;
+import io.vertx.core.http.HttpServerRequest;
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.net.BindException;
+import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * The HTTP server for operators, on an event loop of its own: what is asked here can't hold up what
+ * engines ask over gRPC. It is all read only; a connection that stands still is closed.
+ */
+public final class HttpFront implements AutoCloseable {
+  private static final Logger LOG = LoggerFactory.getLogger(HttpFront.class);
+  private static final int CONNECTIONS_MAX = 256;
+  private static final int BACKLOG = 128;
+  private static final int LINE_BYTES_MAX = 4 << 10;
+  private static final int HEADER_BYTES_MAX = 16 << 10;
+
+  /** A connection on which for so long no request has come in whole, nor an answer gone out. */
+  private static final long STILL_NS_MAX = 30_000_000_000L;
+
+  private static final long SAMPLE_MS = 1_000;
+  private static final long START_TIMEOUT_S = 30;
+  private static final long STOP_TIMEOUT_S = 5;
+
+  /**
+   * What the server needs of the daemon.
+   *
+   * @param socket of the daemon
+   * @param settings the configuration, for people
+   */
+  public record Environment(
+      String version,
+      Path socket,
+      List<KvtierdConfig.Setting> settings,
+      MemorySegment daemonRegion,
+      IndexAgent index,
+      Runnable indexBell,
+      Counters counters,
+      Latencies latencies) {}
+
+  private final Vertx vertx;
+  private final String host;
+  private final Routes routes = new Routes();
+  private final RecentErrors errors = RecentErrors.listen();
+  private final History history;
+
+  /** When something last happened on each connection, ns. */
+  private final Map<HttpConnection, Long> connections = new HashMap<>();
+
+  private final HttpServer server;
+
+  /** Starts to serve; throws naming the key to change when the port can't be had. */
+  public HttpFront(KvtierdConfig.HttpConfig config, Environment environment) throws IOException {
+    host = config.host();
+    vertx =
+        Vertx.vertx(
+            new VertxOptions()
+                .setEventLoopPoolSize(1)
+                .setWorkerPoolSize(1)
+                .setInternalBlockingPoolSize(1)
+                .setBlockedThreadCheckInterval(10_000)
+                .setFileSystemOptions(
+                    new FileSystemOptions()
+                        .setFileCachingEnabled(false)
+                        .setClassPathResolvingEnabled(false)));
+    Context loop = vertx.getOrCreateContext();
+    history = new History(environment.counters(), environment.latencies());
+    addRoutes(environment, loop);
+    server =
+        vertx
+            .createHttpServer(
+                new HttpServerOptions()
+                    .setHost(config.host())
+                    .setPort(config.port())
+                    .setAcceptBacklog(BACKLOG)
+                    .setHttp2ClearTextEnabled(false)
+                    .setMaxInitialLineLength(LINE_BYTES_MAX)
+                    .setMaxHeaderSize(HEADER_BYTES_MAX)
+                    .setTcpKeepAlive(true))
+            .connectionHandler(this::connected)
+            .invalidRequestHandler(this::mistaken)
+            .requestHandler(this::requested);
+    try {
+      listen(config, loop);
+    } catch (IOException e) {
+      close();
+      throw e;
+    }
+  }
+
+  private void addRoutes(Environment environment, Context loop) {
+    IndexReports reports =
+        new IndexReports(environment.index()::offerReport, environment.indexBell(), loop);
+    Health health = new Health(environment.daemonRegion(), reports);
+    State state =
+        new State(environment.socket(), environment.settings(), environment.counters(), reports);
+    // Those who watch add parameters of their own.
+    routes.add("/healthz", request -> Future.succeededFuture(health.live()));
+    routes.add("/readyz", request -> health.ready());
+    List<String> none = List.of();
+    routes.add("/api/v1/status", none, query -> state.status());
+    routes.add("/api/v1/stats", none, query -> state.stats());
+    routes.add("/api/v1/tiers", none, query -> state.tiers());
+    routes.add("/api/v1/sessions", none, query -> state.sessions());
+    routes.add("/api/v1/namespaces", none, query -> state.namespaces());
+    routes.add("/api/v1/policies", none, query -> state.policies());
+    routes.add("/api/v1/whatif", none, query -> state.whatIf());
+    routes.add("/api/v1/config", none, query -> Future.succeededFuture(state.config()));
+    routes.add("/api/v1/errors", none, query -> Future.succeededFuture(Answer.json(errors.json())));
+    routes.add(
+        "/api/v1/history",
+        List.of("seconds", "step"),
+        query ->
+            Future.succeededFuture(
+                history.answer(
+                    query.number("seconds", 1, History.SECONDS_MAX, 300),
+                    query.number("step", 1, History.STEP_MAX, 0))));
+  }
+
+  // ---- starting
+
+  /**
+   * Asks for the port and gives it back, as for gRPC: a daemon that can't have it shall know before
+   * it takes memory and disk space.
+   *
+   * @throws IOException naming the key to change
+   */
+  public static void requirePort(KvtierdConfig.HttpConfig config) throws IOException {
+    InetSocketAddress address = new InetSocketAddress(config.host(), config.port());
+    if (address.isUnresolved()) {
+      throw new IOException(
+          "HTTP can't listen on '"
+              + config.host()
+              + "' (http.host): no address is known for this name; expected one of this machine's"
+              + " loopback, such as 127.0.0.1");
+    }
+    if (!address.getAddress().isLoopbackAddress()) {
+      throw new IOException(
+          "HTTP does not listen on '"
+              + config.host()
+              + "' (http.host): it has neither encryption nor access control; expected an address of"
+              + " this machine's loopback, such as 127.0.0.1. Who is elsewhere comes through a tunnel"
+              + " or a proxy that has both");
+    }
+    try (ServerSocket socket = new ServerSocket()) {
+      socket.setReuseAddress(true);
+      socket.bind(address);
+    } catch (BindException e) {
+      throw unbound(config, e);
+    }
+  }
+
+  private static IOException unbound(KvtierdConfig.HttpConfig config, Throwable cause) {
+    return new IOException(
+        "HTTP can't listen on "
+            + config.host()
+            + ":"
+            + config.port()
+            + ": "
+            + cause.getMessage()
+            + "; choose another http.port (0: any free one) or http.host, or set"
+            + " http.enabled=false",
+        cause);
+  }
+
+  private void listen(KvtierdConfig.HttpConfig config, Context loop) throws IOException {
+    try {
+      Future.<HttpServer>future(promise ->
+              loop.runOnContext(v -> {
+                vertx.setPeriodic(SAMPLE_MS, timer -> tick());
+                tick();
+                server.listen().onComplete(promise);
+              }))
+          .toCompletionStage()
+          .toCompletableFuture()
+          .get(START_TIMEOUT_S, TimeUnit.SECONDS);
+    } catch (ExecutionException e) {
+      Throwable cause = e.getCause();
+      if (cause instanceof BindException) {
+        throw unbound(config, cause);
+      }
+      throw new IOException(
+          "HTTP can't listen on " + config.host() + " (http.host): " + cause, cause);
+    } catch (TimeoutException e) {
+      throw new IOException("HTTP could not listen within " + START_TIMEOUT_S + " s", e);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new IOException("interrupted while HTTP started", e);
+    }
+  }
+
+  /** Where it listens: the host as configured, and the port that was had. */
+  public String address() {
+    return (host.indexOf(':') < 0 ? host : "[" + host + "]") + ":" + server.actualPort();
+  }
+
+  // ---- connections and requests, on the event loop
+
+  private void connected(HttpConnection connection) {
+    if (connections.size() >= CONNECTIONS_MAX) {
+      var _ = connection.close();
+      return;
+    }
+    connections.put(connection, System.nanoTime());
+    connection.closeHandler(v -> connections.remove(connection));
+  }
+
+  private void moved(HttpConnection connection) {
+    connections.computeIfPresent(connection, (known, before) -> System.nanoTime());
+  }
+
+  private void tick() {
+    history.sample(System.currentTimeMillis(), System.nanoTime());
+    long now = System.nanoTime();
+    connections.entrySet().stream()
+        .filter(each -> now - each.getValue() > STILL_NS_MAX)
+        .map(Map.Entry::getKey)
+        .toList()
+        .forEach(HttpConnection::close);
+  }
+
+  private void requested(HttpServerRequest request) {
+    moved(request.connection());
+    var _ = routes.answer(request).onSuccess(answer -> write(request, answer));
+  }
+
+  private void mistaken(HttpServerRequest request) {
+    Throwable cause = request.decoderResult().cause();
+    if (cause instanceof TooLongHttpLineException) {
+      write(
+          request,
+          Answer.problem(414, "the first line has more than " + LINE_BYTES_MAX + " bytes"));
+    } else if (cause instanceof TooLongHttpHeaderException) {
+      write(
+          request,
+          Answer.problem(431, "the headers have more than " + HEADER_BYTES_MAX + " bytes"));
+    } else {
+      write(request, Answer.problem(400, "this is no HTTP request: " + cause.getMessage()));
+    }
+  }
+
+  private void write(HttpServerRequest request, Answer answer) {
+    HttpConnection connection = request.connection();
+    var _ =
+        Routes.write(request, answer)
+            .onComplete(done -> {
+              moved(connection);
+              if (done.failed()) {
+                LOG.debug("an answer was not taken", done.cause());
+              }
+            });
+  }
+
+  // ---- stopping
+
+  /** Stops serving; the index must still run. */
+  @Override
+  public void close() {
+    errors.detach();
+    try {
+      vertx.close().toCompletionStage().toCompletableFuture().get(STOP_TIMEOUT_S, TimeUnit.SECONDS);
+    } catch (ExecutionException | TimeoutException e) {
+      LOG.warn("the HTTP server did not stop in order: {}", e.toString());
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+}

@@ -1,0 +1,107 @@
+package io.kvtier.daemon.http;
+
+import io.vertx.core.Context;
+import io.vertx.core.Future;
+import io.vertx.core.Promise;
+import io.vertx.core.json.JsonObject;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.function.Consumer;
+import java.util.function.Predicate;
+import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * The index's report of the daemon's state, as STATS has it. Whoever asks within a quarter of a
+ * second gets the same one, so that the index has no more to do for many that ask than for one.
+ * Confined to the event loop.
+ */
+final class IndexReports {
+  private static final Logger LOG = LoggerFactory.getLogger(IndexReports.class);
+  private static final long FRESH_NS = 250_000_000;
+  private static final long TIMEOUT_MS = 1_000;
+
+  /**
+   * A report.
+   *
+   * @param roundTripNs how long the index took to answer
+   * @param atNs when it did
+   */
+  record Report(JsonObject json, long roundTripNs, long atNs) {}
+
+  private final Predicate<Consumer<String>> index;
+  private final Runnable indexBell;
+  private final Context loop;
+  private @Nullable Report last;
+  private @Nullable Promise<Report> awaited;
+  private boolean isAsked;
+
+  /**
+   * None yet.
+   *
+   * @param index has a report made, and gives it to its argument on a thread of its own; false when
+   *     it takes no question now
+   * @param indexBell wakes it
+   */
+  IndexReports(Predicate<Consumer<String>> index, Runnable indexBell, Context loop) {
+    this.index = index;
+    this.indexBell = indexBell;
+    this.loop = loop;
+  }
+
+  /** A report that is fresh; fails with 503 when the index does not answer. */
+  Future<Report> fresh() {
+    Report known = last;
+    if (known != null && System.nanoTime() - known.atNs < FRESH_NS) {
+      return Future.succeededFuture(known);
+    }
+    Promise<Report> promise = awaited;
+    if (promise == null) {
+      promise = Promise.promise();
+      awaited = promise;
+      Promise<Report> mine = promise;
+      long timer = loop.owner().setTimer(TIMEOUT_MS, t -> fail(mine));
+      mine.future().onComplete(done -> loop.owner().cancelTimer(timer));
+      ask();
+    }
+    return promise.future();
+  }
+
+  /** Asks, unless an earlier question is still open: one waits in the index at most. */
+  private void ask() {
+    if (isAsked) {
+      return;
+    }
+    long beganNs = System.nanoTime();
+    isAsked = index.test(json -> told(json, beganNs));
+    indexBell.run();
+  }
+
+  /** On the index's thread. */
+  private void told(String json, long beganNs) {
+    long nowNs = System.nanoTime();
+    try {
+      loop.runOnContext(v -> take(json, beganNs, nowNs));
+    } catch (RejectedExecutionException e) {
+      LOG.debug("the event loop has stopped");
+    }
+  }
+
+  private void take(String json, long beganNs, long nowNs) {
+    isAsked = false;
+    Report report = new Report(new JsonObject(json), nowNs - beganNs, nowNs);
+    last = report;
+    Promise<Report> promise = awaited;
+    awaited = null;
+    if (promise != null) {
+      promise.complete(report);
+    }
+  }
+
+  private void fail(Promise<Report> promise) {
+    if (promise.tryFail(
+        new ProblemException(503, "the index has not answered within " + TIMEOUT_MS + " ms"))) {
+      awaited = null;
+    }
+  }
+}

@@ -1,0 +1,121 @@
+package io.kvtier.daemon.http;
+
+import ch.qos.logback.classic.Level;
+import ch.qos.logback.classic.LoggerContext;
+import ch.qos.logback.classic.spi.ILoggingEvent;
+import ch.qos.logback.core.AppenderBase;
+import com.google.errorprone.annotations.concurrent.GuardedBy;
+import io.vertx.core.json.JsonArray;
+import io.vertx.core.json.JsonObject;
+import java.time.Instant;
+import java.util.ArrayDeque;
+import java.util.Deque;
+import java.util.Iterator;
+import org.slf4j.LoggerFactory;
+
+/**
+ * The last warnings and errors that the daemon logged, the newest first. The same one again is
+ * counted, not kept twice. Logged to from any thread.
+ */
+final class RecentErrors extends AppenderBase<ILoggingEvent> {
+  private static final int ENTRIES_MAX = 128;
+  private static final int TEXT_MAX = 1024;
+
+  private static final class Entry {
+    private final String level;
+    private final String source;
+    private final String text;
+    private final long firstMs;
+    private long lastMs;
+    private long count;
+
+    private Entry(String level, String source, String text, long atMs) {
+      this.level = level;
+      this.source = source;
+      this.text = text;
+      this.firstMs = atMs;
+    }
+  }
+
+  private final Object entriesLock = new Object();
+
+  @GuardedBy("entriesLock")
+  private final Deque<Entry> entries = new ArrayDeque<>();
+
+  /** Begins to listen to all that is logged. */
+  static RecentErrors listen() {
+    RecentErrors errors = new RecentErrors();
+    errors.setName("recent-errors");
+    if (LoggerFactory.getILoggerFactory() instanceof LoggerContext context) {
+      errors.setContext(context);
+      errors.start();
+      context.getLogger(org.slf4j.Logger.ROOT_LOGGER_NAME).addAppender(errors);
+    }
+    return errors;
+  }
+
+  /** Listens no more. */
+  void detach() {
+    if (LoggerFactory.getILoggerFactory() instanceof LoggerContext context) {
+      var _ = context.getLogger(org.slf4j.Logger.ROOT_LOGGER_NAME).detachAppender(this);
+    }
+    stop();
+  }
+
+  @Override
+  protected void append(ILoggingEvent event) {
+    if (event.getLevel().isGreaterOrEqual(Level.WARN)) {
+      String text = String.valueOf(event.getFormattedMessage());
+      if (event.getThrowableProxy() != null) {
+        text += ": " + event.getThrowableProxy().getMessage();
+      }
+      note(event.getLevel().toString(), source(event), text, event.getTimeStamp());
+    }
+  }
+
+  private static String source(ILoggingEvent event) {
+    String logger = event.getLoggerName();
+    return logger.substring(logger.lastIndexOf('.') + 1);
+  }
+
+  /** Notes an error. */
+  void note(String level, String source, String whole, long atMs) {
+    String text = whole.length() > TEXT_MAX ? whole.substring(0, TEXT_MAX) + "…" : whole;
+    synchronized (entriesLock) {
+      Entry entry = null;
+      for (Iterator<Entry> i = entries.iterator(); i.hasNext() && entry == null; ) {
+        Entry known = i.next();
+        if (known.text.equals(text) && known.source.equals(source) && known.level.equals(level)) {
+          i.remove();
+          entry = known;
+        }
+      }
+      if (entry == null) {
+        entry = new Entry(level, source, text, atMs);
+      }
+      entry.count++;
+      entry.lastMs = atMs;
+      entries.addFirst(entry);
+      if (entries.size() > ENTRIES_MAX) {
+        entries.removeLast();
+      }
+    }
+  }
+
+  JsonObject json() {
+    JsonArray all = new JsonArray();
+    synchronized (entriesLock) {
+      for (Entry entry : entries) {
+        all.add(
+            new JsonObject()
+                .put("level", entry.level)
+                .put("source", entry.source)
+                .put("text", entry.text)
+                .put("count", entry.count)
+                .put("first", Instant.ofEpochMilli(entry.firstMs).toString())
+                .put("last", Instant.ofEpochMilli(entry.lastMs).toString()));
+      }
+    }
+    return new JsonObject().put("errors", all);
+  }
+}

@@ -1,0 +1,164 @@
+package io.kvtier.daemon.http;
+
+import io.kvtier.daemon.config.KvtierdConfig;
+import io.kvtier.daemon.index.Counters;
+import io.kvtier.protocol.Counter;
+import io.vertx.core.Future;
+import io.vertx.core.json.JsonArray;
+import io.vertx.core.json.JsonObject;
+import java.nio.file.Path;
+import java.util.List;
+
+/** The daemon's state as JSON, in the shapes that {@code kvtier COMMAND --json} has. */
+final class State {
+  private final Path socket;
+  private final List<KvtierdConfig.Setting> settings;
+  private final Counters counters;
+  private final IndexReports reports;
+
+  State(
+      Path socket, List<KvtierdConfig.Setting> settings, Counters counters, IndexReports reports) {
+    this.socket = socket;
+    this.settings = settings;
+    this.counters = counters;
+    this.reports = reports;
+  }
+
+  Future<Answer> status() {
+    return reports
+        .fresh()
+        .map(report -> {
+          JsonObject all = report.json();
+          JsonObject status =
+              new JsonObject()
+                  .put("answers", true)
+                  .put("socket", socket.toString())
+                  .put("round_trip_ns", report.roundTripNs());
+          for (String field : List.of("version", "pid", "generation", "uptime_s")) {
+            status.put(field, all.getValue(field));
+          }
+          long clients =
+              Trouble.objects(all, "sessions").stream()
+                  .filter(session -> session.getLong("id", 0L) != 0)
+                  .count();
+          status.put("sessions", clients);
+          status.put("namespaces", all.getJsonArray("namespaces").size());
+          status.put("balance", balance(all));
+          copy(all, "object", status);
+          List<Trouble> troubles = Trouble.of(all);
+          status.put("degraded", !troubles.isEmpty());
+          status.put("troubles", Health.json(troubles));
+          return Answer.json(status);
+        });
+  }
+
+  /** All of it; of an index that does not answer, the counters that stand in memory. */
+  Future<Answer> stats() {
+    return reports
+        .fresh()
+        .map(report -> Answer.json(report.json().copy().put("balance", balance(report.json()))))
+        .recover(silent -> {
+          JsonObject all = new JsonObject().put("answers", false);
+          JsonObject values = new JsonObject();
+          for (Counter counter : Counter.values()) {
+            values.put(counter.key(), counters.get(counter));
+          }
+          all.put("counters", values);
+          return Future.succeededFuture(Answer.json(all.put("balance", balance(all))));
+        });
+  }
+
+  Future<Answer> tiers() {
+    return reports
+        .fresh()
+        .map(report -> {
+          JsonObject tiers = new JsonObject();
+          copy(report.json(), "tiers", tiers);
+          copy(report.json(), "namespaces", tiers);
+          copy(report.json(), "object", tiers);
+          copy(report.json(), "gpus", tiers);
+          return Answer.json(tiers);
+        });
+  }
+
+  Future<Answer> sessions() {
+    return only("sessions");
+  }
+
+  Future<Answer> namespaces() {
+    return only("namespaces");
+  }
+
+  private Future<Answer> only(String field) {
+    return reports
+        .fresh()
+        .map(report -> {
+          JsonObject json = new JsonObject();
+          copy(report.json(), field, json);
+          return Answer.json(json);
+        });
+  }
+
+  Future<Answer> policies() {
+    return reports
+        .fresh()
+        .map(report -> {
+          JsonObject policies = new JsonObject();
+          for (JsonObject tier : Trouble.objects(report.json(), "tiers")) {
+            policies.put(tier.getString("tier"), tier.getString("policy"));
+          }
+          return Answer.json(policies);
+        });
+  }
+
+  Future<Answer> whatIf() {
+    return reports
+        .fresh()
+        .map(report -> {
+          JsonArray curves = new JsonArray();
+          for (JsonObject tier : Trouble.objects(report.json(), "tiers")) {
+            for (JsonObject one : Trouble.objects(tier, "what_if")) {
+              curves.add(one.copy().put("tier", tier.getString("tier")));
+            }
+          }
+          return Answer.json(curves);
+        });
+  }
+
+  Answer config() {
+    JsonArray all = new JsonArray();
+    for (KvtierdConfig.Setting setting : settings) {
+      all.add(
+          new JsonObject()
+              .put("key", setting.key())
+              .put("value", setting.value())
+              .put("source", setting.source()));
+    }
+    return Answer.json(new JsonObject().put("settings", all));
+  }
+
+  private static void copy(JsonObject from, String field, JsonObject to) {
+    if (from.containsKey(field)) {
+      to.put(field, from.getValue(field));
+    }
+  }
+
+  /** Free, resident and in-flight slots of each tier with slots, whose sum is the total. */
+  private static JsonObject balance(JsonObject report) {
+    JsonObject counters = report.getJsonObject("counters");
+    List<JsonObject> tiers = Trouble.objects(report, "tiers");
+    List<String> names =
+        tiers.isEmpty()
+            ? List.of("host", "ssd")
+            : tiers.stream().map(tier -> tier.getString("tier")).toList();
+    JsonObject balance = new JsonObject();
+    for (String tier : names) {
+      JsonObject slots = new JsonObject();
+      for (String state : List.of("free", "resident", "in_flight", "total")) {
+        slots.put(state, counters.getLong(tier + "_slots_" + state, 0L));
+      }
+      balance.put(tier, slots);
+    }
+    return balance;
+  }
+}

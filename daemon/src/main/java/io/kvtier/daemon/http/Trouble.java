@@ -1,0 +1,68 @@
+package io.kvtier.daemon.http;
+
+import io.vertx.core.json.JsonArray;
+import io.vertx.core.json.JsonObject;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * A part of the daemon that does not do what it is there for.
+ *
+ * @param part host, ssd/DEVICE, object/load, object/store, object/probe or gpu/NUMBER
+ */
+record Trouble(String part, String reason) {
+  /** The parts that the index's report shows to be in trouble. */
+  static List<Trouble> of(JsonObject report) {
+    List<Trouble> troubles = new ArrayList<>();
+    for (JsonObject tier : objects(report, "tiers")) {
+      for (JsonObject device : objects(tier, "devices")) {
+        String state = device.getString("state", "open");
+        if (!state.equals("open")) {
+          troubles.add(
+              new Trouble(
+                  tier.getString("tier") + "/" + device.getInteger("device"),
+                  state.equals("given_up")
+                      ? "the device was given up: it failed again and again"
+                      : "the device is fenced after errors, and tried again soon"));
+        }
+      }
+    }
+    JsonObject object = report.getJsonObject("object");
+    if (object != null) {
+      way(troubles, object, "load", !object.getBoolean("takes_loads", true));
+      way(troubles, object, "store", !object.getBoolean("takes_stores", true));
+      way(troubles, object, "probe", false);
+    }
+    for (JsonObject gpu : objects(report, "gpus")) {
+      String fence = gpu.getString("fence");
+      if (fence != null) {
+        troubles.add(new Trouble("gpu/" + gpu.getInteger("gpu"), fence));
+      }
+    }
+    return troubles;
+  }
+
+  private static void way(List<Trouble> troubles, JsonObject object, String way, boolean isClosed) {
+    String cause = object.getString(way + "_trouble", "");
+    if (isClosed || !cause.isEmpty()) {
+      troubles.add(
+          new Trouble(
+              "object/" + way,
+              "the object store does not answer" + (cause.isEmpty() ? "" : ": " + cause)));
+    }
+  }
+
+  /** The objects of an array of a report; none where it is missing. */
+  static List<JsonObject> objects(JsonObject json, String field) {
+    List<JsonObject> objects = new ArrayList<>();
+    JsonArray array = json.getJsonArray(field);
+    if (array != null) {
+      for (Object each : array) {
+        if (each instanceof JsonObject object) {
+          objects.add(object);
+        }
+      }
+    }
+    return objects;
+  }
+}

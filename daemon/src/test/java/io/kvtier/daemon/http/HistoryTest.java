@@ -1,0 +1,88 @@
+package io.kvtier.daemon.http;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.daemon.index.Counters;
+import io.kvtier.daemon.index.Latencies;
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.DaemonRegionDescriptor;
+import io.kvtier.protocol.linux.Words;
+import io.vertx.core.json.JsonArray;
+import io.vertx.core.json.JsonObject;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import org.junit.jupiter.api.Test;
+
+final class HistoryTest {
+  private final MemorySegment region =
+      Arena.ofAuto().allocate(DaemonRegionDescriptor.REGION_BYTES, 4096);
+  private final History history = new History(new Counters(region), new Latencies());
+  private long second;
+
+  private void set(Counter counter, long value) {
+    Words.putLongRelease(region, counter.offset(), value);
+  }
+
+  private void sample() {
+    history.sample(second * 1000, second * 1_000_000_000L);
+    second++;
+  }
+
+  private JsonObject answer(int seconds, int step) {
+    return history.answer(seconds, step).body().toJsonObject();
+  }
+
+  @Test
+  void rates_areChangesASecond_andRatiosAreOfWhatWasAskedFor() {
+    sample();
+    set(Counter.HITS_HOST, 6);
+    set(Counter.HITS_SSD, 2);
+    set(Counter.MISSES, 2);
+    set(Counter.SSD_READ_BYTES, 4096);
+    set(Counter.GAUGE_BLOCKS, 5);
+    sample();
+    sample();
+
+    JsonObject answer = answer(2, 1);
+
+    assertEquals(new JsonArray().add(1000).add(2000), answer.getJsonArray("times_ms"));
+    assertEquals(
+        new JsonArray().add(6.0).add(0.0), answer.getJsonObject("rates").getJsonArray("hits_host"));
+    assertEquals(
+        new JsonArray().add(0.8).addNull(), answer.getJsonObject("hit_ratio").getJsonArray("all"));
+    assertEquals(
+        new JsonArray().add(0.2).addNull(), answer.getJsonObject("hit_ratio").getJsonArray("ssd"));
+    assertEquals(
+        new JsonArray().add(5).add(5), answer.getJsonObject("gauges").getJsonArray("blocks"));
+    assertEquals(4096.0, answer.getJsonObject("link_peaks").getDouble("ssd_read"));
+  }
+
+  @Test
+  void moreThanAnHour_keepsAnHourAndAnswersWithBoundedPoints() {
+    for (int i = 0; i < 5000; i++) {
+      set(Counter.REQUESTS, i);
+      sample();
+    }
+
+    JsonObject hour = answer(3600, 1);
+    JsonObject minutes = answer(300, 1);
+    JsonObject rough = answer(3600, 60);
+
+    assertEquals(10, hour.getInteger("step_s"));
+    assertEquals(360, hour.getJsonArray("times_ms").size());
+    assertEquals(300, minutes.getJsonArray("times_ms").size());
+    assertEquals(4999_000L, minutes.getJsonArray("times_ms").getLong(299));
+    assertEquals(60, rough.getInteger("step_s"));
+    assertEquals(60, rough.getJsonArray("times_ms").size());
+    JsonArray rates = rough.getJsonObject("rates").getJsonArray("requests");
+    assertTrue(rates.stream().allMatch(rate -> rate.equals(1.0)), rates.encode());
+  }
+
+  @Test
+  void withoutSamples_isEmpty() {
+    assertEquals(new JsonArray(), answer(300, 0).getJsonArray("times_ms"));
+    sample();
+    assertEquals(new JsonArray(), answer(300, 0).getJsonArray("times_ms"));
+  }
+}

@@ -1,0 +1,453 @@
+package io.kvtier.daemon.http;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.client.Keys;
+import io.kvtier.client.KvtierClient;
+import io.kvtier.client.Namespace;
+import io.kvtier.daemon.Daemon;
+import io.kvtier.daemon.config.ConfigLoader;
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.Status;
+import io.vertx.core.json.JsonArray;
+import io.vertx.core.json.JsonObject;
+import java.io.IOException;
+import java.io.InputStream;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.net.Socket;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpRequest.BodyPublishers;
+import java.net.http.HttpResponse;
+import java.net.http.HttpResponse.BodyHandlers;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.BooleanSupplier;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+import org.slf4j.LoggerFactory;
+
+/** HTTP of a whole daemon, over real sockets. */
+@Timeout(60)
+final class HttpFrontTest {
+  private static final int BLOCK_BYTES = 4096;
+  private static final int BLOCKS = 8;
+
+  @TempDir private static Path directory;
+  private static Daemon daemon;
+  private static KvtierClient client;
+  private static final HttpClient HTTP = HttpClient.newHttpClient();
+
+  /** A daemon that has stored some blocks, and has been asked for some of them. */
+  @BeforeAll
+  static void start() throws Exception {
+    Path socket = directory.resolve("kvtier.sock");
+    daemon = new Daemon(ConfigLoader.load(null, settings("http.port=0")));
+    client = KvtierClient.builder().socket(socket).name("tester").build();
+    Namespace namespace = client.namespace("model", BLOCK_BYTES, Map.of("dtype", "bf16"));
+    try (Arena arena = Arena.ofConfined()) {
+      List<MemorySegment> blocks = new ArrayList<>();
+      List<byte[]> keys = new ArrayList<>();
+      for (int i = 0; i < BLOCKS; i++) {
+        blocks.add(arena.allocate(BLOCK_BYTES));
+        keys.add(ByteBuffer.allocate(16).putInt(i).array());
+      }
+      Keys all = Keys.of(keys);
+      assertEquals(Status.OK, client.blocking().put(namespace, all, blocks).status());
+      assertEquals(Status.OK, client.blocking().get(namespace, all, blocks).status());
+    }
+  }
+
+  private static List<String> settings(String... more) {
+    List<String> settings =
+        new ArrayList<>(
+            List.of(
+                "socket.path=" + directory.resolve("kvtier.sock"),
+                "host.bytes=16MiB",
+                "host.keep=0",
+                "host.slab_bytes=4MiB",
+                "ssd.bytes=32MiB",
+                "ssd.file_bytes=8MiB",
+                "ssd.directory=" + directory.resolve("ssd"),
+                "limits.blocks=10000",
+                "object.s3.proxy=http://me:secret@proxy:1",
+                "grpc.enabled=false"));
+    settings.addAll(List.of(more));
+    return settings;
+  }
+
+  @AfterAll
+  static void stop() {
+    client.close();
+    daemon.close();
+    HTTP.close();
+  }
+
+  // ---- helpers
+
+  private static URI uri(String path) {
+    return URI.create("http://" + daemon.httpAddress() + path);
+  }
+
+  private static HttpResponse<String> send(HttpRequest.Builder request) {
+    try {
+      return HTTP.send(request.build(), BodyHandlers.ofString());
+    } catch (IOException e) {
+      throw new AssertionError(e);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new AssertionError(e);
+    }
+  }
+
+  private static HttpResponse<String> get(String path) {
+    return send(HttpRequest.newBuilder(uri(path)));
+  }
+
+  private static JsonObject json(String path) {
+    HttpResponse<String> response = get(path);
+    assertEquals(200, response.statusCode(), response.body());
+    assertEquals("application/json", response.headers().firstValue("content-type").orElse(""));
+    return new JsonObject(response.body());
+  }
+
+  private static void assertProblem(int status, String detail, HttpResponse<String> response) {
+    assertEquals(status, response.statusCode(), response.body());
+    assertEquals(
+        "application/problem+json", response.headers().firstValue("content-type").orElse(""));
+    JsonObject problem = new JsonObject(response.body());
+    assertEquals(status, problem.getInteger("status"));
+    assertTrue(problem.getString("detail").contains(detail), response.body());
+  }
+
+  private static Socket connect() throws IOException {
+    URI address = uri("/");
+    Socket socket = new Socket(address.getHost(), address.getPort());
+    socket.setSoTimeout(30_000);
+    return socket;
+  }
+
+  private static String exchange(String request) throws IOException {
+    try (Socket socket = connect()) {
+      socket.getOutputStream().write(request.getBytes(StandardCharsets.ISO_8859_1));
+      return new String(socket.getInputStream().readAllBytes(), StandardCharsets.ISO_8859_1);
+    }
+  }
+
+  private static void eventually(BooleanSupplier condition) {
+    long end = System.nanoTime() + 30_000_000_000L;
+    while (!condition.getAsBoolean()) {
+      assertTrue(System.nanoTime() < end, "it did not come true");
+      LockSupport.parkNanos(20_000_000);
+    }
+  }
+
+  // ---- health
+
+  @Test
+  void healthz_ofRunningDaemon_isLive() {
+    assertTrue(json("/healthz").getBoolean("live"));
+  }
+
+  @Test
+  void readyz_ofHealthyDaemon_isReadyAndNotDegraded() {
+    JsonObject ready = json("/readyz");
+
+    assertTrue(ready.getBoolean("ready"));
+    assertFalse(ready.getBoolean("degraded"));
+    assertEquals(new JsonArray(), ready.getJsonArray("troubles"));
+  }
+
+  // ---- state
+
+  @Test
+  void status_ofDaemon_isWhoItIs() {
+    JsonObject status = json("/api/v1/status");
+
+    assertTrue(status.getBoolean("answers"));
+    assertEquals(ProcessHandle.current().pid(), status.getLong("pid"));
+    assertEquals(directory.resolve("kvtier.sock").toString(), status.getString("socket"));
+    assertEquals(1, status.getInteger("sessions"));
+    assertEquals(1, status.getInteger("namespaces"));
+    assertEquals(
+        BLOCKS, status.getJsonObject("balance").getJsonObject("host").getInteger("resident"));
+  }
+
+  @Test
+  void stats_afterPutsAndGets_countsAndTimesThem() {
+    JsonObject stats = json("/api/v1/stats");
+
+    JsonObject counters = stats.getJsonObject("counters");
+    for (Counter counter : Counter.values()) {
+      assertTrue(counters.containsKey(counter.key()), counter.key());
+    }
+    assertEquals(BLOCKS, counters.getInteger("hits_host"));
+    for (String kind : List.of("get", "reserve", "commit")) {
+      JsonObject latency = stats.getJsonObject("latency").getJsonObject(kind);
+      assertTrue(latency.getInteger("count") > 0, kind);
+      assertTrue(latency.getLong("p50_ns") <= latency.getLong("max_ns"), kind);
+    }
+    assertNull(stats.getJsonObject("latency").getJsonObject("onboard").getValue("p50_ns"));
+  }
+
+  @Test
+  void tiers_haveDevicesAndNamespacesTheirBlocks() {
+    JsonObject tiers = json("/api/v1/tiers");
+
+    JsonObject ssd = tiers.getJsonArray("tiers").getJsonObject(1);
+    assertEquals("open", ssd.getJsonArray("devices").getJsonObject(0).getString("state"));
+    JsonObject namespace = json("/api/v1/namespaces").getJsonArray("namespaces").getJsonObject(0);
+    assertEquals("model", namespace.getString("name"));
+    assertEquals(BLOCKS, namespace.getInteger("host_blocks"));
+    assertEquals(0, namespace.getInteger("ssd_blocks"));
+  }
+
+  @Test
+  void sessions_haveTheClient() {
+    JsonObject session = json("/api/v1/sessions").getJsonArray("sessions").getJsonObject(0);
+
+    assertEquals("tester", session.getString("name"));
+  }
+
+  @Test
+  void policiesAndWhatIf_areThoseOfTheTiers() {
+    assertEquals(new JsonObject().put("host", "lru").put("ssd", "lru"), json("/api/v1/policies"));
+    assertEquals("[]", get("/api/v1/whatif").body());
+  }
+
+  @Test
+  void config_hasEveryKeyItsSourceAndNoSecret() {
+    JsonArray settings = json("/api/v1/config").getJsonArray("settings");
+
+    JsonObject bytes = new JsonObject();
+    for (int i = 0; i < settings.size(); i++) {
+      bytes.put(settings.getJsonObject(i).getString("key"), settings.getJsonObject(i));
+    }
+    assertEquals("16MiB", bytes.getJsonObject("host.bytes").getString("value"));
+    assertEquals("--set", bytes.getJsonObject("host.bytes").getString("source"));
+    assertEquals("default", bytes.getJsonObject("host.policy").getString("source"));
+    assertEquals("http://***@proxy:1", bytes.getJsonObject("object.s3.proxy").getString("value"));
+    assertFalse(settings.encode().contains("secret"));
+  }
+
+  @Test
+  void errors_haveWhatWasLoggedOnceEach() {
+    for (int i = 0; i < 3; i++) {
+      LoggerFactory.getLogger("io.kvtier.SomePart").warn("it went wrong with \"{}\"", "x");
+    }
+    LoggerFactory.getLogger("io.kvtier.SomePart").info("all is well");
+
+    JsonObject newest = json("/api/v1/errors").getJsonArray("errors").getJsonObject(0);
+    assertEquals("it went wrong with \"x\"", newest.getString("text"));
+    assertEquals("SomePart", newest.getString("source"));
+    assertEquals("WARN", newest.getString("level"));
+    assertEquals(3, newest.getInteger("count"));
+  }
+
+  @Test
+  void history_afterSomeSeconds_hasAsManySamples() {
+    eventually(
+        () -> json("/api/v1/history?seconds=10&step=1").getJsonArray("times_ms").size() >= 2);
+
+    JsonObject history = json("/api/v1/history?seconds=2");
+
+    int samples = history.getJsonArray("times_ms").size();
+    assertEquals(2, samples);
+    assertEquals(1, history.getInteger("step_s"));
+    for (String group : List.of("rates", "links", "gauges", "hit_ratio")) {
+      history
+          .getJsonObject(group)
+          .forEach(each -> assertEquals(samples, ((JsonArray) each.getValue()).size()));
+    }
+  }
+
+  @Test
+  void manyRequestsAtOnce_askTheIndexOnce() {
+    // Two requests may fall on both sides of the quarter of a second for which a report is good.
+    eventually(() -> {
+      JsonObject first = json("/api/v1/status");
+      JsonObject second = json("/api/v1/status");
+      return first.getLong("round_trip_ns").equals(second.getLong("round_trip_ns"));
+    });
+  }
+
+  // ---- mistakes
+
+  @Test
+  void unknownPath_isAProblemThatNamesThePaths() {
+    assertProblem(404, "/api/v1/status", get("/api/v1/nothing"));
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "PROPFIND"})
+  void otherMethods_areRefusedAndTheOnesThereAreNamed(String method) {
+    HttpResponse<String> response =
+        send(HttpRequest.newBuilder(uri("/api/v1/status")).method(method, BodyPublishers.noBody()));
+
+    assertProblem(405, method, response);
+    assertEquals("GET, HEAD", response.headers().firstValue("allow").orElse(""));
+  }
+
+  @Test
+  void head_hasTheLengthAndNoBody() {
+    HttpResponse<String> response =
+        send(
+            HttpRequest.newBuilder(uri("/api/v1/policies"))
+                .method("HEAD", BodyPublishers.noBody()));
+
+    assertEquals(200, response.statusCode());
+    assertEquals("", response.body());
+    assertEquals(
+        Integer.toString(get("/api/v1/policies").body().length()),
+        response.headers().firstValue("content-length").orElse(""));
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      quoteCharacter = '"',
+      value = {
+        "/api/v1/status?verbose=1 | unknown parameter 'verbose'",
+        "/api/v1/history?seconds=x | 'seconds' is 'x', expected a whole number from 1 to 3600",
+        "/api/v1/history?seconds=3601 | from 1 to 3600",
+        "/api/v1/history?seconds=99999999999 | from 1 to 3600",
+        "/api/v1/history?step=0 | from 1 to 600",
+        "/api/v1/history?step=1&step=2 | is there twice",
+      })
+  void mistakenQuery_isAProblemThatSaysWhatWasExpected(String path, String detail) {
+    assertProblem(400, detail, get(path));
+  }
+
+  @Test
+  void queryThatIsNoText_isAProblem() throws Exception {
+    String answer =
+        exchange(
+            "GET /api/v1/history?seconds=%zz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+
+    assertTrue(answer.startsWith("HTTP/1.1 400 "), answer);
+  }
+
+  @Test
+  void body_isRefusedBeforeItIsSent() throws Exception {
+    String answer =
+        exchange("GET /api/v1/status HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n");
+
+    assertTrue(answer.startsWith("HTTP/1.1 413 "), answer);
+  }
+
+  @Test
+  void tooMuchBeforeTheBody_isRefused() throws Exception {
+    String line = exchange("GET /" + "a".repeat(5000) + " HTTP/1.1\r\n\r\n");
+    String headers = exchange("GET /healthz HTTP/1.1\r\nx: " + "a".repeat(20_000) + "\r\n\r\n");
+
+    assertTrue(line.contains(" 414 "), line);
+    assertTrue(headers.contains(" 431 "), headers);
+  }
+
+  @Test
+  void garbage_isRefusedAndTheConnectionClosed() throws Exception {
+    String answer = exchange("\u0000\u0001\u0002 garbage\r\n\r\n");
+
+    assertTrue(answer.isEmpty() || answer.contains(" 400 "), answer);
+  }
+
+  @Test
+  void tooManyConnections_areClosedAndTheOthersServed() throws Exception {
+    List<Socket> sockets = new ArrayList<>();
+    try (Socket first = connect()) {
+      first
+          .getOutputStream()
+          .write("GET /healthz HTTP/1.1\r\n".getBytes(StandardCharsets.US_ASCII));
+      boolean isRefused = false;
+      for (int i = 0; i < 300 && !isRefused; i++) {
+        Socket socket = connect();
+        sockets.add(socket);
+        if (i >= 200) {
+          socket.setSoTimeout(20);
+          isRefused = isClosed(socket.getInputStream());
+        }
+      }
+      assertTrue(isRefused, "300 connections were taken");
+      first.getOutputStream().write("Host: x\r\n\r\n".getBytes(StandardCharsets.US_ASCII));
+      assertEquals('H', first.getInputStream().read());
+    } finally {
+      for (Socket socket : sockets) {
+        socket.close();
+      }
+    }
+    eventually(() -> isServed());
+  }
+
+  private static boolean isClosed(InputStream in) throws IOException {
+    try {
+      return in.read() < 0;
+    } catch (java.net.SocketTimeoutException e) {
+      return false;
+    } catch (java.net.SocketException e) {
+      return true;
+    }
+  }
+
+  private static boolean isServed() {
+    try {
+      return HTTP.send(HttpRequest.newBuilder(uri("/healthz")).build(), BodyHandlers.ofString())
+              .statusCode()
+          == 200;
+    } catch (IOException e) {
+      return false;
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      return false;
+    }
+  }
+
+  // ---- where it listens
+
+  private static String failureOf(String... more) {
+    List<String> settings = settings(more);
+    settings.add("socket.path=" + directory.resolve("other.sock"));
+    settings.add("ssd.directory=" + directory.resolve("other"));
+    IOException e =
+        assertThrows(
+            IOException.class, () -> new Daemon(ConfigLoader.load(null, settings)).close());
+    assertFalse(
+        Files.exists(directory.resolve("other")),
+        "disk space was taken for a daemon that could not start");
+    return String.valueOf(e.getMessage());
+  }
+
+  @Test
+  void takenPort_isAnErrorThatNamesTheKey() {
+    String message = failureOf("http.port=" + uri("/").getPort());
+
+    assertTrue(message.contains("127.0.0.1:" + uri("/").getPort()), message);
+    assertTrue(message.contains("http.port"), message);
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"0.0.0.0", "::", "192.0.2.1", "no.such.host.invalid"})
+  void hostThatIsNotLoopback_isAnErrorThatNamesTheKey(String host) {
+    String message = failureOf("http.port=0", "http.host=" + host);
+
+    assertTrue(message.contains("'" + host + "' (http.host)"), message);
+    assertTrue(message.contains("loopback"), message);
+  }
+}

@@ -1,0 +1,146 @@
+package io.kvtier.daemon.http;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.protocol.DaemonRegionDescriptor;
+import io.kvtier.protocol.linux.Words;
+import io.vertx.core.Context;
+import io.vertx.core.Future;
+import io.vertx.core.Vertx;
+import io.vertx.core.json.JsonObject;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.function.Consumer;
+import java.util.function.Supplier;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** How the index is asked, by an index that answers when the test says so. */
+@Timeout(60)
+final class IndexReportsTest {
+  private final Vertx vertx = Vertx.vertx();
+  private final Context loop = vertx.getOrCreateContext();
+  private final List<Consumer<String>> questions = new CopyOnWriteArrayList<>();
+  private final IndexReports reports = new IndexReports(questions::add, () -> {}, loop);
+
+  @AfterEach
+  void stop() throws Exception {
+    vertx.close().toCompletionStage().toCompletableFuture().get(10, TimeUnit.SECONDS);
+  }
+
+  private <T> T onLoop(Supplier<Future<T>> asked) throws Exception {
+    return begin(asked).toCompletionStage().toCompletableFuture().get(30, TimeUnit.SECONDS);
+  }
+
+  private <T> Future<T> begin(Supplier<Future<T>> asked) {
+    return Future.<Future<T>>future(
+            promise -> loop.runOnContext(v -> promise.complete(asked.get())))
+        .compose(future -> future);
+  }
+
+  private static String failureOf(Future<?> future) throws Exception {
+    try {
+      future.toCompletionStage().toCompletableFuture().get(30, TimeUnit.SECONDS);
+      throw new AssertionError("it was answered");
+    } catch (ExecutionException e) {
+      return String.valueOf(e.getMessage());
+    } catch (TimeoutException e) {
+      throw new AssertionError("neither answered nor refused", e);
+    }
+  }
+
+  @Test
+  void fresh_ofIndexThatDoesNotAnswer_failsAndAsksNoSecondTime() throws Exception {
+    String first = failureOf(begin(reports::fresh));
+    String second = failureOf(begin(reports::fresh));
+
+    assertTrue(first.contains("the index has not answered"), first);
+    assertEquals(first, second);
+    assertEquals(1, questions.size());
+  }
+
+  @Test
+  void fresh_afterALateAnswer_isAnsweredAgain() throws Exception {
+    String ignored = failureOf(begin(reports::fresh));
+    questions.getFirst().accept("{\"n\":1}");
+
+    JsonObject report = onLoop(reports::fresh).json();
+
+    assertEquals(1, report.getInteger("n"), ignored);
+  }
+
+  @Test
+  void readyz_ofSilentIndex_is503WithTheReason() throws Exception {
+    try (Arena arena = Arena.ofShared()) {
+      Health health = new Health(region(arena, System.nanoTime()), reports);
+
+      Answer answer = onLoop(health::ready);
+
+      assertEquals(503, answer.status());
+      JsonObject body = answer.body().toJsonObject();
+      assertFalse(body.getBoolean("ready"));
+      assertTrue(body.getString("reason").contains("not answered"), body.encode());
+    }
+  }
+
+  @Test
+  void readyz_withAFencedDevice_isReadyAndDegraded() throws Exception {
+    try (Arena arena = Arena.ofShared()) {
+      Health health = new Health(region(arena, System.nanoTime()), reports);
+      Future<Answer> asked = begin(health::ready);
+      while (questions.isEmpty()) {
+        Thread.onSpinWait();
+      }
+      questions
+          .getFirst()
+          .accept(
+              """
+              {"tiers": [{"tier": "ssd", "devices": [{"device": 0, "state": "open"},
+                                                     {"device": 1, "state": "fenced"}]}],
+               "object": {"takes_loads": false, "load_trouble": "connection refused",
+                          "probe_trouble": "", "takes_stores": true, "store_trouble": ""},
+               "gpus": [{"gpu": 2, "fence": "a copy failed"}]}
+              """);
+
+      Answer answer = asked.toCompletionStage().toCompletableFuture().get(30, TimeUnit.SECONDS);
+
+      assertEquals(200, answer.status());
+      assertEquals(
+          """
+          {"ready":true,"degraded":true,"troubles":[\
+          {"part":"ssd/1","reason":"the device is fenced after errors, and tried again soon"},\
+          {"part":"object/load","reason":"the object store does not answer: connection refused"},\
+          {"part":"gpu/2","reason":"a copy failed"}]}\
+          """,
+          answer.body().toString());
+    }
+  }
+
+  @Test
+  void healthz_ofIndexThatNoLongerLooksRound_is503WithTheReason() {
+    try (Arena arena = Arena.ofShared()) {
+      Health health = new Health(region(arena, System.nanoTime() - 60_000_000_000L), reports);
+
+      Answer answer = health.live();
+
+      assertEquals(503, answer.status());
+      assertTrue(
+          answer.body().toString().contains("the index last looked round 6"),
+          answer.body()::toString);
+    }
+  }
+
+  private static MemorySegment region(Arena arena, long heartbeatNs) {
+    MemorySegment region = arena.allocate(DaemonRegionDescriptor.REGION_BYTES, 4096);
+    Words.putLongRelease(region, DaemonRegionDescriptor.HEARTBEAT_OFFSET, heartbeatNs);
+    return region;
+  }
+}
