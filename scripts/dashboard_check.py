@@ -1,4 +1,4 @@
-"""Looks at the daemon's dashboard in a headless Chromium, in every state that an operator may meet; run by scripts/dashboard-check."""
+"""Looks at the daemon's dashboard in a headless Chromium, in the states that operators meet; run by dashboard-check."""
 
 import argparse
 import base64
@@ -205,6 +205,14 @@ class Page:
 
 # ---- what holds in every state
 
+FOCUSED = """(() => {
+  const one = document.activeElement;
+  return one === document.body ? '' : one.id || one.getAttribute('aria-label') || one.textContent;
+})()"""
+
+MOVING = """[...document.querySelectorAll('*')].map((one) => getComputedStyle(one))
+  .filter((style) => parseFloat(style.transitionDuration) > 0 || style.animationName !== 'none').length"""
+
 OVERFLOW = """(() => {
   const wide = document.documentElement.scrollWidth;
   const over = [...document.querySelectorAll('body *')].filter((one) => {
@@ -221,7 +229,8 @@ OVERLAPS = """(() => {
   while (walker.nextNode()) {
     const node = walker.currentNode;
     const parent = node.parentElement;
-    if (!node.data.trim() || parent.closest('.unseen, .skip, script, noscript, .scroll, .tip') || !parent.checkVisibility()) continue;
+    if (!node.data.trim() || !parent.checkVisibility()) continue;
+    if (parent.closest('.unseen, .skip, script, noscript, .scroll, .tip')) continue;
     const range = document.createRange();
     range.selectNodeContents(node);
     for (const rect of range.getClientRects()) {
@@ -257,7 +266,8 @@ CONTRAST = """(() => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const parent = walker.currentNode.parentElement;
-    if (!walker.currentNode.data.trim() || parent.closest('.unseen, .skip, script, noscript, [aria-busy=true], .stale') || !parent.checkVisibility()) continue;
+    if (!walker.currentNode.data.trim() || !parent.checkVisibility()) continue;
+    if (parent.closest('.unseen, .skip, script, noscript, [aria-busy=true], .stale')) continue;
     let behind = parent;
     while (behind && rgb(getComputedStyle(behind).backgroundColor)[3] < 255) behind = behind.parentElement;
     const style = getComputedStyle(parent);
@@ -287,7 +297,7 @@ class Look:
                 # The next answer draws at the new width.
                 time.sleep(2.5)
                 where = f"{state}, {theme}, {screen}"
-                self._holds(where)
+                self._holds(where, width)
                 path = self._shots / f"{state}-{theme}-{screen}.png"
                 self._page.shot(path)
                 self.pictures.append(path)
@@ -295,8 +305,10 @@ class Look:
             require(not self._page.complaints, f"{state}: the console has {self._page.complaints[:3]}")
         require(not self._page.dialogs, f"{state}: a script of a client ran: {self._page.dialogs}")
 
-    def _holds(self, where: str) -> None:
+    def _holds(self, where: str, width: int) -> None:
         over = self._page.value(OVERFLOW)
+        # A phone makes room for what is too wide, and shows it smaller.
+        require(over["width"] == width, f"{where}: the page takes {over['width']} px of {width}: {over['over']}")
         require(
             over["wide"] <= over["width"],
             f"{where}: the page is {over['wide']} px wide of {over['width']}: {over['over']}",
@@ -320,10 +332,16 @@ class Daemon:
         self.socket = self.folder / "sock"
         self._log = self.folder / "log"
         usual = {
-            "host.bytes": "64MiB", "host.slab_bytes": "8MiB", "host.keep": "0", "ssd.bytes": "192MiB",
-            "ssd.file_bytes": "32MiB", "ssd.directory": str(self.folder / "ssd"), "object.directory": str(self.folder / "object"),
-            "grpc.enabled": "false", "http.port": "0",
-        }  # fmt: skip
+            "host.bytes": "64MiB",
+            "host.slab_bytes": "8MiB",
+            "host.keep": "0",
+            "ssd.bytes": "192MiB",
+            "ssd.file_bytes": "32MiB",
+            "ssd.directory": str(self.folder / "ssd"),
+            "object.directory": str(self.folder / "object"),
+            "grpc.enabled": "false",
+            "http.port": "0",
+        }
         command = [*start, "--socket", str(self.socket)]
         for key, value in {**usual, **settings}.items():
             command += ["--set", f"{key}={value}"]
@@ -425,6 +443,12 @@ def text_of(page: Page, selector: str) -> str:
     return str(found).replace("\u00a0", " ")
 
 
+def rows_of(page: Page, selector: str) -> list[list[str]]:
+    """The texts of a table's cells."""
+    row = "[...row.cells].map((cell) => cell.textContent.replaceAll('\\u00a0', ' '))"
+    return list(page.value(f"[...document.querySelectorAll('{selector} tbody tr')].map((row) => {row})"))
+
+
 def shown_bytes(value: float) -> str:
     """As the page writes sizes."""
     units = ["B", "KiB", "MiB", "GiB", "TiB"]
@@ -473,7 +497,7 @@ def check_values(page: Page, daemon: Daemon) -> None:
     stats = daemon.api("stats")
     status = daemon.api("status")
     page.until(
-        f"document.querySelector('[data-tile=\"Blocks held\"] p').textContent === {json.dumps(format(stats['counters']['blocks'], ','))}",
+        f"document.querySelector('[data-tile=\"Blocks held\"] p').textContent === '{stats['counters']['blocks']:,}'",
         "the page does not show how many blocks there are",
     )
     identity = text_of(page, "#identity")
@@ -489,31 +513,19 @@ def check_values(page: Page, daemon: Daemon) -> None:
             require(part in shown, f"the tier {tier['tier']} shows '{shown}', without '{part}'")
     require(stats["object"]["store"] in text_of(page, "[data-tier=object]"), "the object store is not named")
     sessions = [one for one in stats["sessions"] if one["id"]]
-    rows = page.value(
-        "[...document.querySelectorAll('#sessions tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
-    )
+    rows = rows_of(page, "#sessions")
     require(len(rows) == len(sessions), f"{len(rows)} of {len(sessions)} sessions are shown")
     for session, row in zip(sessions, rows, strict=True):
         expected = [session["name"], str(session["pid"]), str(session["uid"]), f"{session['requests']:,}"]
         require(row[:4] == expected, f"a session is shown as {row}, expected {expected}")
-    spaces = {
-        row[0]: row
-        for row in page.value(
-            "[...document.querySelectorAll('#namespaces tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
-        )
-    }
+    spaces = {row[0]: row for row in rows_of(page, "#namespaces")}
     for one in stats["namespaces"]:
         row = spaces.get(one["name"], [])
         require(
             row and row[2].startswith(f"{one['host_blocks']:,}") and row[3].startswith(f"{one['ssd_blocks']:,}"),
             f"{one} is shown as {row}",
         )
-    latencies = {
-        row[0]: row
-        for row in page.value(
-            "[...document.querySelectorAll('#latency-table tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
-        )
-    }
+    latencies = {row[0]: row for row in rows_of(page, "#latency-table")}
     for kind, name in (
         ("get", "get"),
         ("commit", "commit"),
@@ -521,9 +533,7 @@ def check_values(page: Page, daemon: Daemon) -> None:
         ("store_object", "store object"),
     ):
         require(latencies[name][1] == f"{stats['latency'][kind]['count']:,}", f"{name} is shown as {latencies[name]}")
-    lost = page.value(
-        "[...document.querySelectorAll('#evictions-table tbody tr')].map((row) => [row.cells[0].textContent, row.cells[3].textContent])"
-    )
+    lost = [[row[0], row[3]] for row in rows_of(page, "#evictions-table")]
     for key, name in (
         ("evictions", "memory made room"),
         ("ssd_evictions", "SSD made room"),
@@ -557,9 +567,7 @@ def check_names(page: Page) -> None:
 def check_hover(page: Page) -> None:
     page.screen(*SCREENS["desktop"], False)
     page.value("document.querySelector('#hits-chart').scrollIntoView({block: 'center'})")
-    box = page.value(
-        "(({left, top, width, height}) => ({left, top, width, height}))(document.querySelector('#hits-chart .chart').getBoundingClientRect())"
-    )
+    box = page.value("document.querySelector('#hits-chart .chart').getBoundingClientRect().toJSON()")
     page.call(
         "Input.dispatchMouseEvent",
         type="mouseMoved",
@@ -580,11 +588,7 @@ def check_keyboard(page: Page) -> None:
     reached: list[str] = []
     for _ in range(60):
         page.key("Tab")
-        reached.append(
-            page.value(
-                "(() => { const one = document.activeElement; return one === document.body ? '' : one.id || one.getAttribute('aria-label') || one.textContent; })()"
-            )
-        )
+        reached.append(page.value(FOCUSED))
         if reached[-1] == "":
             break
         require(
@@ -614,9 +618,7 @@ def check_keyboard(page: Page) -> None:
 
 def check_motion(page: Page) -> None:
     page.theme("light", reduced_motion=True)
-    moving = page.value(
-        "[...document.querySelectorAll('*')].filter((one) => parseFloat(getComputedStyle(one).transitionDuration) > 0 || getComputedStyle(one).animationName !== 'none').length"
-    )
+    moving = page.value(MOVING)
     require(moving == 0, f"{moving} elements move though less motion is wished for")
 
 
@@ -650,7 +652,7 @@ def check_degraded(page: Page, look: Look, daemon: Daemon, seconds: float) -> No
                 f"{ANSWERED} && {TITLE}.startsWith('Degraded')", "an object store that does not answer is not told of"
             )
             words = text_of(page, "#verdict")
-            require("object store does not answer" in words, f"the page says '{words}'")
+            require("Object store does not answer" in words, f"the page says '{words}'")
             require(
                 page.value("document.getElementById('verdict').dataset.level") == "warn",
                 "degraded does not look like a warning",
@@ -688,7 +690,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if shutil.which(arguments.chromium) is None:
         print(
-            f"dashboard-check: '{arguments.chromium}' is no command: install Chromium (Debian: apt-get install chromium) or name one by --chromium",
+            f"dashboard-check: '{arguments.chromium}' is no command: install Chromium (Debian: apt-get install chromium),"
+            " or name one by --chromium",
             file=sys.stderr,
         )
         return 2

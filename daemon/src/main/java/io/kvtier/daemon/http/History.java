@@ -23,6 +23,9 @@ final class History {
   static final int STEP_MAX = 600;
   private static final int POINTS_MAX = 360;
 
+  /** What a second is at least where samples come a little early. */
+  private static final long PEAK_NS_MIN = 900_000_000;
+
   private static final List<Counter> RATES =
       List.of(
           Counter.REQUESTS,
@@ -97,9 +100,15 @@ final class History {
       untilCoarse = COARSE_SECONDS;
     }
     untilCoarse--;
-    if (fine.size() > 1) {
+    // A sample that came late is followed by one that comes soon: what was counted in between is no
+    // rate of a second.
+    int before = 1;
+    while (before < fine.size() && fine.elapsedNs(before, 0) < PEAK_NS_MIN) {
+      before++;
+    }
+    if (before < fine.size()) {
       for (Counter link : LINKS.keySet()) {
-        peaks.merge(link, fine.rate(1, 0, link), Math::max);
+        peaks.merge(link, fine.rate(before, 0, link), Math::max);
       }
     }
   }
@@ -148,6 +157,10 @@ final class History {
     private JsonObject json() {
       JsonObject json = new JsonObject();
       json.put("step_s", stride * samples.seconds());
+      if (samples.size() > 0) {
+        // When the first point's time began: they are not quite evenly far apart.
+        json.put("from_ms", samples.timeMs(points * stride));
+      }
       json.put("times_ms", series((older, younger) -> samples.timeMs(younger)));
       JsonObject rates = new JsonObject();
       for (Counter counter : RATES) {

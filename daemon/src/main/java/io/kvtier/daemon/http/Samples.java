@@ -87,9 +87,14 @@ final class Samples {
     return values[place(age) * COUNTERS.length + counter.ordinal()];
   }
 
+  /** The time from an older sample to a younger, ns. */
+  long elapsedNs(int older, int younger) {
+    return timesNs[place(younger)] - timesNs[place(older)];
+  }
+
   /** How much a counter grew from an older sample to a younger, a second. */
   double rate(int older, int younger, Counter counter) {
-    double elapsed = (timesNs[place(younger)] - timesNs[place(older)]) / 1e9;
+    double elapsed = elapsedNs(older, younger) / 1e9;
     return elapsed <= 0 ? 0 : (value(younger, counter) - value(older, counter)) / elapsed;
   }
 

@@ -47,6 +47,7 @@ final class HistoryTest {
     JsonObject answer = answer(2, 1);
 
     assertEquals(new JsonArray().add(1000).add(2000), answer.getJsonArray("times_ms"));
+    assertEquals(0, answer.getLong("from_ms"));
     assertEquals(
         new JsonArray().add(6.0).add(0.0), answer.getJsonObject("rates").getJsonArray("hits_host"));
     assertEquals(
@@ -56,6 +57,19 @@ final class HistoryTest {
     assertEquals(
         new JsonArray().add(5).add(5), answer.getJsonObject("gauges").getJsonArray("blocks"));
     assertEquals(4096.0, answer.getJsonObject("link_peaks").getDouble("ssd_read"));
+  }
+
+  @Test
+  void peaks_ofSampleThatCameSoonAfterALateOne_areOfAWholeSecond() {
+    sample();
+    history.sample(1999, 1_999_000_000L);
+    set(Counter.SSD_READ_BYTES, 4000);
+    history.sample(2000, 2_000_000_000L);
+
+    // 4000 bytes within a millisecond, but also within the two seconds since the sample before.
+    double peak = answer(1, 1).getJsonObject("link_peaks").getDouble("ssd_read");
+
+    assertEquals(2000.0, peak);
   }
 
   @Test

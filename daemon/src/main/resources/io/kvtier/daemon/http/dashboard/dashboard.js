@@ -79,8 +79,17 @@ function recent(history, series) {
   return points === 0 ? 0 : sum(series.slice(-points)) / points;
 }
 
-/** How much a rate came to over a whole history. */
-const total = (history, name) => sum(history.rates[name]) * history.step_s;
+/** What a series of a second comes to over a whole history. Its points are not quite evenly far apart. */
+function overTime(history, series) {
+  let before = history.from_ms;
+  return sum(history.times_ms.map((now, i) => {
+    const amount = (series[i] * (now - before)) / 1000;
+    before = now;
+    return amount;
+  }));
+}
+
+const total = (history, name) => overTime(history, history.rates[name]);
 
 // ---- the page's parts
 
@@ -113,8 +122,8 @@ function setText(node, text) {
 }
 
 /**
- * A table. Columns: {title, kind: 'number' | 'text' | 'mono', extra: hidden on a phone}; a row is an array of texts or
- * nodes, the first of which names it.
+ * A table. Columns: {title, says: more words, kind: 'number' | 'short' | 'text', extra: hidden on a phone}; a row is an array of
+ * texts or nodes, the first of which names it.
  */
 function table(caption, columns, rows, asCards) {
   const head = element('tr', {});
@@ -514,7 +523,8 @@ function hitsOf(history) {
 }
 
 function spanText(history) {
-  const seconds = history.times_ms.length * history.step_s;
+  const last = history.times_ms.length - 1;
+  const seconds = last < 0 ? 0 : Math.round((history.times_ms[last] - history.from_ms) / 1000);
   return 'in the last ' + (seconds >= 120 ? Math.round(seconds / 60) + ' minutes' : seconds + ' s');
 }
 
@@ -536,11 +546,12 @@ function troubleLines(troubles) {
     byReason.set(reason, [...(byReason.get(reason) || []), partText(part)]);
   }
   return [...byReason].map(([reason, parts]) => {
-    const isObject = parts.every((part) => part.startsWith('Object store'));
-    const name = isObject && parts.length > 1
-      ? 'Object store, ' + parts.map((part) => part.replace('Object store, ', '')).join(' and ')
-      : parts.join(', ');
-    return `${name}: ${reason}`;
+    const silent = 'the object store does not answer';
+    if (reason.startsWith(silent)) {
+      const what = parts.map((part) => part.replace('Object store, ', '')).join(' and ');
+      return `Object store does not answer ${what}${reason.slice(silent.length)}`;
+    }
+    return `${parts.join(', ')}: ${reason}`;
   });
 }
 
@@ -599,7 +610,7 @@ function verdictOf(data) {
     return {level: wrongs.length > 0 ? 'warn' : 'idle', title: idle, lines, isEmpty};
   }
   const saved = total(history, 'hits_host') + total(history, 'hits_ssd') + total(history, 'hits_object');
-  const served = history.links.host_read.length > 0 ? sum(history.links.host_read) * history.step_s : 0;
+  const served = overTime(history, history.links.host_read);
   const fact = `${number(Math.round(saved))} blocks (${bytes(served)}) were loaded instead of computed.`;
   const helps = hits / asked >= 0.01;
   if (troubles.length > 0) {
@@ -1003,7 +1014,7 @@ function showErrors({errors, nowMs}) {
     return [level, `${clock(last)}, ${duration(Math.max(0, (nowMs - last) / 1000))} ago`, number(one.count), one.source, one.text];
   });
   renew(byId('errors'), rows.length === 0 ? none('None since the start.') : scrolling(rows, table('Recent warnings and errors', [
-    {title: 'Level'}, {title: 'Last', kind: 'text'}, {title: 'Times', kind: 'number'}, {title: 'From', kind: 'text'}, {title: 'What', kind: 'text'},
+    {title: 'Level'}, {title: 'Last', kind: 'short'}, {title: 'Times', kind: 'number'}, {title: 'From', kind: 'short'}, {title: 'What', kind: 'text'},
   ], rows, true)));
 }
 
