@@ -23,7 +23,8 @@ public record KvtierdConfig(
     CopyConfig copy,
     LimitsConfig limits,
     GrpcConfig grpc,
-    @Nullable EventsConfig events) {
+    @Nullable EventsConfig events,
+    LogConfig log) {
 
   /** The local socket and who may use it. */
   public record SocketConfig(Path path, List<String> users, List<String> groups, int mode) {}
@@ -226,4 +227,21 @@ public record KvtierdConfig(
 
   /** The gRPC server. */
   public record GrpcConfig(boolean enabled, String host, int port, int threads, int chunkBytes) {}
+
+  /** How a line of the log is written. */
+  public enum LogFormat {
+    /** A line of words. */
+    HUMAN,
+    /** A line of JSON. */
+    JSON
+  }
+
+  /**
+   * The log.
+   *
+   * @param level what is less important is left out
+   * @param burst so many lines of one cause are written within {@code burstNs}
+   * @param burstNs 0: all are
+   */
+  public record LogConfig(String level, LogFormat format, int burst, long burstNs) {}
 }

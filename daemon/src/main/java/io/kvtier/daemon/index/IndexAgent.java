@@ -13,6 +13,7 @@ import io.kvtier.tiers.transfer.Pipeline;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.function.IntConsumer;
 import java.util.function.IntFunction;
 import java.util.function.LongSupplier;
@@ -82,6 +83,8 @@ public final class IndexAgent {
     record Open(Session session) implements Message {}
 
     record Close(Session session) implements Message {}
+
+    record Command(String command, CompletableFuture<OperatorAnswer> answer) implements Message {}
   }
 
   private final Context context;
@@ -146,6 +149,26 @@ public final class IndexAgent {
     return inbox.offer(new Message.Close(session));
   }
 
+  /**
+   * Leaves the operator's commands that begin with a word to another part of the daemon, which must
+   * answer at once; before the first {@link #doWork}.
+   */
+  public void extend(String word, ObjectParts.Operator operator) {
+    index.admin().extend(word, operator);
+  }
+
+  /**
+   * Has an operator's command done for the daemon itself, from any thread; ring the index's bell
+   * then. The answer comes on the index's thread.
+   */
+  public CompletableFuture<OperatorAnswer> command(String command) {
+    CompletableFuture<OperatorAnswer> answer = new CompletableFuture<>();
+    if (!inbox.offer(new Message.Command(command, answer))) {
+      answer.complete(new OperatorAnswer(Status.BUSY, "too many messages wait for the index"));
+    }
+    return answer;
+  }
+
   /** One round; returns how much was done. */
   public int doWork() {
     long now = context.clock.getAsLong();
@@ -184,6 +207,8 @@ public final class IndexAgent {
           index.close(session);
           session.owner().released(session);
         }
+        case Message.Command(String command, var answer) ->
+            answer.complete(index.admin().run(command));
       }
     }
     return work;
