@@ -9,6 +9,7 @@ import io.kvtier.daemon.index.Directory;
 import io.kvtier.daemon.index.EventRing;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.Latencies;
+import io.kvtier.daemon.index.OperatorAnswer;
 import io.kvtier.daemon.session.PeerPolicy;
 import io.kvtier.daemon.session.SessionConductor;
 import io.kvtier.protocol.Counter;
@@ -35,6 +36,9 @@ import java.nio.file.Path;
 import java.security.SecureRandom;
 import java.util.ArrayDeque;
 import java.util.Deque;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
@@ -49,20 +53,36 @@ public final class Daemon implements AutoCloseable {
 
   private final Deque<AutoCloseable> parts = new ArrayDeque<>();
   private final Supplier<GpuProbe> probe;
+  private final @Nullable Function<Reloader.Live, Reloader> reloaders;
   private final boolean directIo;
   private @Nullable HostTier memory;
   private @Nullable GrpcFront grpc;
   private @Nullable HttpFront http;
   private @Nullable EventPublisher events;
+  private @Nullable Reloader reloader;
 
   /** Starts everything; throws with a reason in words when a part can't be had. */
   public Daemon(KvtierdConfig config) throws IOException {
-    this(config, CudaDriver::probe);
+    this(config, CudaDriver::probe, null);
   }
 
   /** The same with GPUs of another kind. */
   Daemon(KvtierdConfig config, Supplier<GpuProbe> probe) throws IOException {
+    this(config, probe, null);
+  }
+
+  /**
+   * The same, with its configuration.
+   *
+   * @param reloaders makes what reads the configuration again; null: nothing does
+   */
+  Daemon(
+      KvtierdConfig config,
+      Supplier<GpuProbe> probe,
+      @Nullable Function<Reloader.Live, Reloader> reloaders)
+      throws IOException {
     this.probe = probe;
+    this.reloaders = reloaders;
     try {
       directIo = start(config);
     } catch (IOException | RuntimeException e) {
@@ -191,6 +211,12 @@ public final class Daemon implements AutoCloseable {
         counters.get(Counter.FOUND_HOST),
         ssd.bytes() == 0 ? "" : " and " + counters.get(Counter.FOUND_SSD) + " on SSD",
         (System.nanoTime() - start) / 1_000_000);
+    if (reloaders != null) {
+      Reloader made = keep(reloaders.apply(new LiveParts(index, doorbell, peers, objectTier)));
+      reloader = made;
+      index.extend("reload", made::run);
+      index.extend("config", made::run);
+    }
     UnixSocket listener = place.listen(config.socket().mode());
     SessionConductor conductor =
         new SessionConductor(
@@ -246,6 +272,34 @@ public final class Daemon implements AutoCloseable {
     // The first to go when the daemon stops: who connects later shall fail at once.
     parts.push(place::withdraw);
     return ssdTier.isDirect();
+  }
+
+  /** What of the parts can change while they work. */
+  private record LiveParts(IndexAgent index, Runnable bell, PeerPolicy peers, ObjectTier objects)
+      implements Reloader.Live {
+    @Override
+    public CompletableFuture<OperatorAnswer> command(String command) {
+      CompletableFuture<OperatorAnswer> answer = index.command(command);
+      bell.run();
+      return answer;
+    }
+
+    @Override
+    public void changePeers(List<String> users, List<String> groups) throws IOException {
+      peers.change(users, groups);
+    }
+
+    @Override
+    public void changeBandwidth(long loadBytesPerSecond, long storeBytesPerSecond) {
+      objects.changeBandwidth(loadBytesPerSecond, storeBytesPerSecond);
+    }
+  }
+
+  /** Reads the configuration again, in the background; the log tells what came of it. */
+  void reload() {
+    if (reloader != null) {
+      var _ = reloader.begin();
+    }
   }
 
   private static GpuProbe withoutGpus() {

@@ -73,20 +73,30 @@ public final class ConfigLoader {
    */
   public static KvtierdConfig load(@Nullable Path file, List<String> settings)
       throws ConfigException {
+    return ConfigSource.of(file, settings).load().config();
+  }
+
+  /** The same, with the environment between file and settings, and each value with its place. */
+  static LoadedConfig load(ConfigSource source) throws ConfigException {
     ConfigLoader loader = new ConfigLoader();
     KnownKeys known = new KnownKeys(loader.defaults.keySet());
+    Path file = source.file();
     if (file != null) {
       String yaml = ConfigYaml.text(file, loader.problems);
       loader.values.putAll(ConfigYaml.parse(yaml, file.toString(), known, loader.problems));
     }
-    settings.forEach(setting -> loader.set(setting, known));
+    new EnvironmentKeys(loader.defaults.keySet())
+        .settings(source.environment())
+        .forEach((variable, setting) -> loader.set(setting, "environment " + variable, known));
+    source.settings().forEach(setting -> loader.set(setting, "--set", known));
     KvtierdConfig config = loader.build();
-    loader.requireNoProblem();
-    return config;
+    if (!loader.problems.isEmpty()) {
+      throw exception(loader.problems);
+    }
+    return new LoadedConfig(config, loader.values, loader.defaults);
   }
 
-  private void set(String setting, KnownKeys known) {
-    String where = "--set";
+  private void set(String setting, String where, KnownKeys known) {
     int equals = setting.indexOf('=');
     if (equals < 1) {
       problems.add("--set '" + setting + "': expected key=value, such as host.bytes=4GiB");
@@ -100,16 +110,14 @@ public final class ConfigLoader {
     }
   }
 
-  private void requireNoProblem() throws ConfigException {
-    if (problems.size() == 1) {
-      throw new ConfigException(problems.getFirst());
-    }
-    if (!problems.isEmpty()) {
-      throw new ConfigException(
-          problems.size()
-              + " mistakes in the configuration:\n  "
-              + String.join("\n", problems).replace("\n", "\n  "));
-    }
+  /** All mistakes in one message. */
+  static ConfigException exception(List<String> problems) {
+    return new ConfigException(
+        problems.size() == 1
+            ? problems.getFirst()
+            : problems.size()
+                + " mistakes in the configuration:\n  "
+                + String.join("\n", problems).replace("\n", "\n  "));
   }
 
   /** The embedded configuration file. */
@@ -140,6 +148,7 @@ public final class ConfigLoader {
         grpc(),
         http(),
         events(),
+        log(),
         settings());
   }
 
@@ -633,6 +642,29 @@ public final class ConfigLoader {
         get("http.enabled", ConfigLoader::bool, "true or false"),
         text("http.host"),
         number("http.port", 0, 65535));
+  }
+
+  private KvtierdConfig.LogConfig log() {
+    return new KvtierdConfig.LogConfig(
+        get("log.level", ConfigLoader::logLevel, "error, warn, info, debug or trace"),
+        get("log.format", ConfigLoader::logFormat, "human or json"),
+        number("log.burst", 1, 1_000_000),
+        get("log.burst_time", ConfigLoader::orNever, "a duration such as 10s, or 0"));
+  }
+
+  private static String logLevel(String text) {
+    if (!List.of("error", "warn", "info", "debug", "trace").contains(text)) {
+      throw new IllegalArgumentException();
+    }
+    return text;
+  }
+
+  private static KvtierdConfig.LogFormat logFormat(String text) {
+    return switch (text) {
+      case "human" -> KvtierdConfig.LogFormat.HUMAN;
+      case "json" -> KvtierdConfig.LogFormat.JSON;
+      default -> throw new IllegalArgumentException();
+    };
   }
 
   private static boolean bool(String text) {

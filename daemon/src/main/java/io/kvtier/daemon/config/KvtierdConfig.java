@@ -25,6 +25,7 @@ public record KvtierdConfig(
     GrpcConfig grpc,
     HttpConfig http,
     @Nullable EventsConfig events,
+    LogConfig log,
     List<Setting> settings) {
 
   /**
@@ -239,4 +240,21 @@ public record KvtierdConfig(
 
   /** The HTTP server for operators. */
   public record HttpConfig(boolean enabled, String host, int port) {}
+
+  /** How a line of the log is written. */
+  public enum LogFormat {
+    /** A line of words. */
+    HUMAN,
+    /** A line of JSON. */
+    JSON
+  }
+
+  /**
+   * The log.
+   *
+   * @param level what is less important is left out
+   * @param burst so many lines of one cause are written within {@code burstNs}
+   * @param burstNs 0: all are
+   */
+  public record LogConfig(String level, LogFormat format, int burst, long burstNs) {}
 }

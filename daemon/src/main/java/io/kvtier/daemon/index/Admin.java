@@ -8,8 +8,10 @@ import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.InvalidPathException;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
@@ -20,13 +22,17 @@ import org.jspecify.annotations.Nullable;
 final class Admin {
   private static final String USAGE =
       "expected 'policy TIER NAME', where TIER is host or ssd and NAME is an eviction policy,"
-          + " 'admission TIER NAME', where TIER is ssd or object, 'trace record REQUESTS FILE', 'trace stop' or 'object TASK'";
+          + " 'admission TIER NAME', where TIER is ssd or object, 'trace record REQUESTS FILE',"
+          + " 'trace stop', 'object TASK', "
+          + Upkeep.USAGE;
 
   private static final Pattern FINGERPRINT = Pattern.compile("[0-9a-f]{32}/?");
 
   private final BlockStore store;
   private final Namespaces namespaces;
+  private final Upkeep upkeep;
   private final int daemonUser;
+  private final Map<String, ObjectParts.Operator> others = new HashMap<>();
   private @Nullable TraceRecorder trace;
 
   /**
@@ -34,10 +40,16 @@ final class Admin {
    *
    * @param daemonUser the user whom the daemon runs as
    */
-  Admin(BlockStore store, Namespaces namespaces, int daemonUser) {
+  Admin(BlockStore store, Namespaces namespaces, Upkeep upkeep, int daemonUser) {
     this.store = store;
     this.namespaces = namespaces;
+    this.upkeep = upkeep;
     this.daemonUser = daemonUser;
+  }
+
+  /** Leaves the commands that begin with a word to another part of the daemon. */
+  void extend(String word, ObjectParts.Operator operator) {
+    others.put(word, operator);
   }
 
   OperatorAnswer run(Session session, String command) {
@@ -50,6 +62,11 @@ final class Admin {
               + daemonUser
               + " may");
     }
+    return run(command);
+  }
+
+  /** Does it for the daemon itself. */
+  OperatorAnswer run(String command) {
     String[] words = command.strip().split("\\s+", -1);
     if ((words.length == 2 || words.length == 3) && words[0].equals("policy")) {
       return setPolicy(words[1].toLowerCase(Locale.ROOT), words.length == 2 ? "" : words[2]);
@@ -69,12 +86,19 @@ final class Admin {
     if (words.length >= 2 && words[0].equals("object")) {
       return object(List.of(words).subList(1, words.length));
     }
-    return OperatorAnswer.wrong("'" + command.strip() + "': " + USAGE);
+    ObjectParts.Operator other = others.get(words[0]);
+    OperatorAnswer answer =
+        other == null ? upkeep.run(List.of(words)) : operate(other, List.of(words));
+    return answer == null ? OperatorAnswer.wrong("'" + command.strip() + "': " + USAGE) : answer;
   }
 
   private OperatorAnswer object(List<String> words) {
+    return operate(store.objects()::operate, words);
+  }
+
+  private static OperatorAnswer operate(ObjectParts.Operator operator, List<String> words) {
     try {
-      return store.objects().operate(words);
+      return operator.run(words);
     } catch (IllegalArgumentException e) {
       return OperatorAnswer.wrong(String.valueOf(e.getMessage()));
     }
@@ -89,8 +113,8 @@ final class Admin {
           Status.MISS,
           "this daemon knows no namespace '"
               + which
-              + "': kvtier tiers shows those that it knows, kvtier object du the fingerprints of all"
-              + " that are in the store");
+              + "': kvtier tiers shows those that it knows, kvtier object du the fingerprints of"
+              + " all that are in the store");
     }
     return object(
         List.of("remove-namespace", named == null || isFingerprint ? which : named.fingerprint()));
@@ -192,8 +216,8 @@ final class Admin {
     if (line == null) {
       return OperatorAnswer.wrong(
           tier.equals("object")
-              ? "the object tier has no policy to choose: beyond object.bytes, what was not used for"
-                  + " longest goes"
+              ? "the object tier has no policy to choose: beyond object.bytes, what was not used"
+                  + " for longest goes"
               : "there is no tier '" + tier + "': host or ssd");
     }
     if (!line.isConfigured()) {

@@ -749,6 +749,35 @@ final class BlockStore implements Mover.Listener {
     return !budget.isOpen();
   }
 
+  /** Another rate of reading in the background. */
+  void changeScrubbing(long bytesPerSecond) {
+    scrubber.change(bytesPerSecond);
+  }
+
+  /** Another amount that may be written to SSD in a day. */
+  void changeBudget(long bytesPerDay) {
+    budget.change(bytesPerDay);
+  }
+
+  /**
+   * Has the blocks of the host tier leave whose turn it would be.
+   *
+   * @return how many are out, or on their way
+   */
+  int evict(int blocksMax) {
+    int left = 0;
+    for (int sizeClass = 0; sizeClass < host.slots().classes(); sizeClass++) {
+      while (left < blocksMax) {
+        int under = mover.evictions(sizeClass);
+        if (!makeRoom(sizeClass, SlotAllocator.DAEMON) && mover.evictions(sizeClass) == under) {
+          break;
+        }
+        left++;
+      }
+    }
+    return left;
+  }
+
   /** Whether blocks on SSD are read in the background. */
   boolean isScrubbing() {
     return scrubber.isActive();

@@ -53,6 +53,7 @@ final class Index implements BlockStore.Listener {
   private final Removals removals;
   private final Scans scans;
   private final Admin admin;
+  private final Upkeep upkeep;
   private final Annotations annotations;
 
   Index(IndexAgent.Context context, IndexAgent.Limits limits, Namespaces namespaces) {
@@ -86,11 +87,18 @@ final class Index implements BlockStore.Listener {
             devices,
             hostWaiters,
             counters,
-            limits);
+            limits,
+            this::drains);
     this.removals = new Removals(store, operations);
     this.scans = new Scans(directory, store, operations, removals, limits.holdsMax());
-    this.admin = new Admin(store, namespaces, SocketPaths.uid());
+    this.upkeep = new Upkeep(store, directory, namespaces);
+    this.admin = new Admin(store, namespaces, upkeep, SocketPaths.uid());
     this.annotations = new Annotations(directory, store, writer, counters);
+  }
+
+  /** Whether no new blocks are taken. */
+  private boolean drains() {
+    return upkeep.drains();
   }
 
   SessionTable sessions() {
@@ -222,7 +230,11 @@ final class Index implements BlockStore.Listener {
         answer.status(),
         request.correlationId,
         answer.text(),
-        RequestAdapter.REFUSAL_BYTES_MAX);
+        RequestAdapter.ADMIN_BYTES_MAX);
+  }
+
+  Admin admin() {
+    return admin;
   }
 
   private void register(Session session, Request request) throws ProtocolViolation {
@@ -663,6 +675,7 @@ final class Index implements BlockStore.Listener {
 
   @Override
   public void onForgotten(int block) {
+    upkeep.forgotten(block);
     if (directory.holds(block) > 0 && holds.count(HoldTable.PIN) > 0) {
       for (int hold = holds.anyPinOf(block); hold != HoldTable.NONE; hold = holds.anyPinOf(block)) {
         endHold(hold, sessions.owner(holds.sessionIndex(hold)));

@@ -14,6 +14,7 @@ import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 import java.util.function.Consumer;
+import java.util.concurrent.CompletableFuture;
 import java.util.function.IntConsumer;
 import java.util.function.IntFunction;
 import java.util.function.LongSupplier;
@@ -86,6 +87,8 @@ public final class IndexAgent {
     record Close(Session session) implements Message {}
 
     record Report(Consumer<String> answer) implements Message {}
+
+    record Command(String command, CompletableFuture<OperatorAnswer> answer) implements Message {}
   }
 
   private final Context context;
@@ -162,6 +165,26 @@ public final class IndexAgent {
     return inbox.offer(new Message.Report(answer));
   }
 
+  /**
+   * Leaves the operator's commands that begin with a word to another part of the daemon, which must
+   * answer at once; before the first {@link #doWork}.
+   */
+  public void extend(String word, ObjectParts.Operator operator) {
+    index.admin().extend(word, operator);
+  }
+
+  /**
+   * Has an operator's command done for the daemon itself, from any thread; ring the index's bell
+   * then. The answer comes on the index's thread.
+   */
+  public CompletableFuture<OperatorAnswer> command(String command) {
+    CompletableFuture<OperatorAnswer> answer = new CompletableFuture<>();
+    if (!inbox.offer(new Message.Command(command, answer))) {
+      answer.complete(new OperatorAnswer(Status.BUSY, "too many messages wait for the index"));
+    }
+    return answer;
+  }
+
   /** One round; returns how much was done. */
   public int doWork() {
     long now = context.clock.getAsLong();
@@ -203,6 +226,8 @@ public final class IndexAgent {
         }
         case Message.Report(Consumer<String> answer) ->
             answer.accept(stats.json(RequestAdapter.STATS_BYTES_MAX));
+        case Message.Command(String command, var answer) ->
+            answer.complete(index.admin().run(command));
       }
     }
     return work;

@@ -8,6 +8,7 @@ import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.slots.SlotAllocator;
+import java.util.function.BooleanSupplier;
 
 /** RESERVE, COMMIT and OFFLOAD: how blocks come in, and who waits for a slot. */
 final class Puts {
@@ -30,6 +31,7 @@ final class Puts {
   private final WaiterTable hostWaiters;
   private final Counters counters;
   private final int holdsPerSessionMax;
+  private final BooleanSupplier drains;
   private final ClassQueues queue;
   private final ClassQueues.Server serve = this::serve;
 
@@ -42,7 +44,9 @@ final class Puts {
       Devices devices,
       WaiterTable hostWaiters,
       Counters counters,
-      IndexAgent.Limits limits) {
+      IndexAgent.Limits limits,
+      BooleanSupplier drains) {
+    this.drains = drains;
     this.directory = directory;
     this.store = store;
     this.holds = holds;
@@ -78,7 +82,9 @@ final class Puts {
               request.segment,
               request.key(i));
       long fingerprint = directory.soughtFingerprint(request.namespaceId, request.group);
-      if (block == Directory.NONE) {
+      if (block == Directory.NONE && drains.getAsBoolean()) {
+        Operations.decide(operation, i, Status.NOT_ADMITTED, TierId.NONE);
+      } else if (block == Directory.NONE) {
         reserveFresh(session, request, operation, i, namespace, parent);
       } else if (isDevice && devices.join(session, operation, i, block)) {
         // Further layers of what this session has begun to put.

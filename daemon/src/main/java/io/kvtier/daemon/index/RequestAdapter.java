@@ -18,6 +18,10 @@ import java.lang.foreign.MemorySegment;
  */
 final class RequestAdapter {
   static final int REFUSAL_BYTES_MAX = 512;
+
+  /** An operator's answer may be a list. */
+  static final int ADMIN_BYTES_MAX = 64 * 1024;
+
   static final int STATS_BYTES_MAX = 128 * 1024;
 
   private final Index index;
@@ -83,11 +87,16 @@ final class RequestAdapter {
       throw new ProtocolViolation(verb + " can't be silent");
     }
     int completionBytes =
-        verb == Verb.STATS
-            ? STATS_BYTES_MAX
-            : Math.max(
-                REFUSAL_BYTES_MAX,
-                verb.body() == Verb.Body.TEXT ? 0 : CompletionDescriptor.recordBytes(verb, count));
+        switch (verb) {
+          case STATS -> STATS_BYTES_MAX;
+          case ADMIN -> ADMIN_BYTES_MAX;
+          default ->
+              Math.max(
+                  REFUSAL_BYTES_MAX,
+                  verb.body() == Verb.Body.TEXT
+                      ? 0
+                      : CompletionDescriptor.recordBytes(verb, count));
+        };
     if (!silent && !session.canPromise(completionBytes)) {
       return false;
     }

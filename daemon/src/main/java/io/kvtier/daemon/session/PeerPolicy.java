@@ -13,8 +13,11 @@ import java.util.Set;
  * configuration.
  */
 public final class PeerPolicy {
-  private final Set<Integer> users = new HashSet<>();
-  private final Set<Integer> groups = new HashSet<>();
+  /** Who may, in numbers; replaced as one. */
+  private record Allowed(Set<Integer> users, Set<Integer> groups) {}
+
+  private final int ownUser;
+  private volatile Allowed allowed;
 
   /**
    * A policy.
@@ -22,14 +25,32 @@ public final class PeerPolicy {
    * @throws IOException naming a user or group that this machine does not know
    */
   public PeerPolicy(int ownUser, List<String> users, List<String> groups) throws IOException {
-    this.users.add(0);
-    this.users.add(ownUser);
-    for (String user : users) {
-      this.users.add(resolve(user, Path.of("/etc/passwd"), "user"));
+    this.ownUser = ownUser;
+    this.allowed = resolve(users, groups);
+  }
+
+  /**
+   * Other users and groups for the sessions to come, from any thread; those that are open stay.
+   *
+   * @throws IOException naming a user or group that this machine does not know; then nothing
+   *     changes
+   */
+  public void change(List<String> newUsers, List<String> newGroups) throws IOException {
+    allowed = resolve(newUsers, newGroups);
+  }
+
+  private Allowed resolve(List<String> userNames, List<String> groupNames) throws IOException {
+    Set<Integer> users = new HashSet<>();
+    Set<Integer> groups = new HashSet<>();
+    users.add(0);
+    users.add(ownUser);
+    for (String user : userNames) {
+      users.add(resolve(user, Path.of("/etc/passwd"), "user"));
     }
-    for (String group : groups) {
-      this.groups.add(resolve(group, Path.of("/etc/group"), "group"));
+    for (String group : groupNames) {
+      groups.add(resolve(group, Path.of("/etc/group"), "group"));
     }
+    return new Allowed(users, groups);
   }
 
   private static int resolve(String name, Path database, String kind) throws IOException {
@@ -53,7 +74,9 @@ public final class PeerPolicy {
 
   /** Whether the peer may connect; its supplementary groups count. */
   public boolean allows(PeerCredentials peer) {
-    if (users.contains(peer.uid()) || groups.contains(peer.gid())) {
+    Allowed now = allowed;
+    Set<Integer> groups = now.groups;
+    if (now.users.contains(peer.uid()) || groups.contains(peer.gid())) {
       return true;
     }
     if (groups.isEmpty()) {
