@@ -6,6 +6,7 @@ import io.kvtier.protocol.linux.Epoll;
 import io.kvtier.protocol.linux.EventFd;
 import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
+import java.util.concurrent.atomic.AtomicLong;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -32,6 +33,7 @@ final class IndexRunner implements AutoCloseable {
   private final Epoll epoll;
   private final EventFd bell;
   private final Thread thread;
+  private final AtomicLong passes = new AtomicLong();
   private volatile boolean running = true;
 
   IndexRunner(IndexAgent agent, MemorySegment daemonRegion, Epoll epoll, EventFd bell) {
@@ -46,11 +48,17 @@ final class IndexRunner implements AutoCloseable {
     thread.start();
   }
 
+  /** How often the index has looked for work: twice a second at least, while nothing is broken. */
+  long passes() {
+    return passes.getAcquire();
+  }
+
   private void run() {
     try {
       long idleSince = 0;
       long spinNs = SPIN_NS;
       while (running) {
+        passes.setRelease(passes.getPlain() + 1);
         if (agent.doWork() > 0) {
           idleSince = 0;
           spinNs = SPIN_NS;

@@ -93,12 +93,14 @@ public final class Kvtierd implements Callable<Integer> {
   }
 
   private static int run(KvtierdConfig config, Supplier<GpuProbe> gpus) throws IOException {
+    ServiceManager manager = ServiceManager.of(System.getenv(), ProcessHandle.current().pid());
     Daemon daemon = new Daemon(config, gpus);
     CountDownLatch stopped = new CountDownLatch(1);
     Runtime.getRuntime()
         .addShutdownHook(
             new Thread(
                 () -> {
+                  manager.stopping();
                   daemon.close();
                   stopped.countDown();
                 },
@@ -127,6 +129,8 @@ public final class Kvtierd implements Callable<Integer> {
       ready.append(", events on ").append(events);
     }
     System.out.println(ready);
+    manager.ready(ready.substring("kvtierd ".length()));
+    manager.watch(daemon::progress);
     try {
       stopped.await();
     } catch (InterruptedException e) {
