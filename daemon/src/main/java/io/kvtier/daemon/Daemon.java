@@ -56,6 +56,7 @@ public final class Daemon implements AutoCloseable {
   private final @Nullable Function<Reloader.Live, Reloader> reloaders;
   private final boolean directIo;
   private @Nullable HostTier memory;
+  private @Nullable IndexRunner runner;
   private @Nullable GrpcFront grpc;
   private @Nullable HttpFront http;
   private @Nullable EventPublisher events;
@@ -238,10 +239,11 @@ public final class Daemon implements AutoCloseable {
               new EventPublisher(
                   eventsConfig, eventRing, limits.blocksMax(), doorbell, Daemon::stopBroken));
     }
-    IndexRunner runner = keep(new IndexRunner(index, region, epoll, bell));
+    IndexRunner indexRunner = keep(new IndexRunner(index, region, epoll, bell));
+    runner = indexRunner;
     keep(conductor);
     Words.putIntRelease(region, DaemonRegionDescriptor.READY_OFFSET, 1);
-    runner.start();
+    indexRunner.start();
     conductor.start();
     if (config.grpc().enabled()) {
       grpc =
@@ -350,6 +352,11 @@ public final class Daemon implements AutoCloseable {
   /** Where events are published; null where they are not. */
   public @Nullable String eventsEndpoint() {
     return events == null ? null : events.endpoint();
+  }
+
+  /** A count that goes up while the index does anything at all, be it only to look for work. */
+  public long progress() {
+    return runner == null ? 0 : runner.passes();
   }
 
   @Override

@@ -122,6 +122,7 @@ public final class Kvtierd implements Callable<Integer> {
   private static int run(ConfigSource source, LoadedConfig loaded, Supplier<GpuProbe> gpus)
       throws IOException {
     KvtierdConfig config = loaded.config();
+    ServiceManager manager = ServiceManager.of(System.getenv(), ProcessHandle.current().pid());
     Daemon daemon = new Daemon(config, gpus, live -> new Reloader(source, loaded, live));
     Hangup.each(daemon::reload);
     CountDownLatch stopped = new CountDownLatch(1);
@@ -129,6 +130,7 @@ public final class Kvtierd implements Callable<Integer> {
         .addShutdownHook(
             new Thread(
                 () -> {
+                  manager.stopping();
                   daemon.close();
                   stopped.countDown();
                 },
@@ -161,6 +163,8 @@ public final class Kvtierd implements Callable<Integer> {
       ready.append(", events on ").append(events);
     }
     System.out.println(ready);
+    manager.ready(ready.substring("kvtierd ".length()));
+    manager.watch(daemon::progress);
     try {
       stopped.await();
     } catch (InterruptedException e) {
