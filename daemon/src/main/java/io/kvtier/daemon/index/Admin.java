@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.trace.TraceRecorder;
 import io.kvtier.protocol.Status;
 import java.io.IOException;
@@ -13,10 +14,7 @@ import java.util.Locale;
 import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
-/**
- * What an operator may ask of a running daemon: one line of words, answered in words. Only root and
- * the daemon's own user may.
- */
+/** What an operator may ask of a running daemon: one line of words, answered in words. */
 final class Admin {
   private static final String USAGE =
       "expected 'policy TIER NAME', where TIER is host or ssd and NAME is an eviction policy,"
@@ -26,30 +24,15 @@ final class Admin {
 
   private final BlockStore store;
   private final Namespaces namespaces;
-  private final int daemonUser;
   private @Nullable TraceRecorder trace;
 
-  /**
-   * Commands over the tiers.
-   *
-   * @param daemonUser the user whom the daemon runs as
-   */
-  Admin(BlockStore store, Namespaces namespaces, int daemonUser) {
+  /** Commands over the tiers. */
+  Admin(BlockStore store, Namespaces namespaces) {
     this.store = store;
     this.namespaces = namespaces;
-    this.daemonUser = daemonUser;
   }
 
-  OperatorAnswer run(Session session, String command) {
-    if (session.peerUser() != 0 && session.peerUser() != daemonUser) {
-      return new OperatorAnswer(
-          Status.DENIED,
-          "user "
-              + session.peerUser()
-              + " may not change the daemon: only root and user "
-              + daemonUser
-              + " may");
-    }
+  OperatorAnswer run(String command) {
     String[] words = command.strip().split("\\s+", -1);
     if ((words.length == 2 || words.length == 3) && words[0].equals("policy")) {
       return setPolicy(words[1].toLowerCase(Locale.ROOT), words.length == 2 ? "" : words[2]);
@@ -82,7 +65,7 @@ final class Admin {
 
   /** By its name, if this daemon knows it, or by its fingerprint, which it need not know. */
   private OperatorAnswer removeNamespace(String which) {
-    Namespaces.Namespace named = namespaces.byName(which);
+    Namespaces.Namespace named = namespaces.byName(Grant.NO_TENANT, which);
     boolean isFingerprint = FINGERPRINT.matcher(which).matches();
     if (named == null && !isFingerprint && store.objects().isConfigured()) {
       return new OperatorAnswer(

@@ -47,7 +47,56 @@ public final class IndexAgent {
       @Nullable ObjectParts objects,
       @Nullable GpuTier gpus,
       Counters counters,
-      @Nullable EventRing events) {}
+      @Nullable EventRing events,
+      Tenants tenants) {
+    /** Without tenants. */
+    public Context(
+        String version,
+        long generation,
+        LongSupplier clock,
+        MemorySegment daemonRegion,
+        Directory directory,
+        SlotAllocator hostSlots,
+        SlotAllocator ssdSlots,
+        String hostPolicy,
+        String ssdPolicy,
+        String ssdAdmission,
+        IntFunction<MemorySegment> slabs,
+        Pipeline copies,
+        Ledger hostLedger,
+        List<Pipeline> ssdPipelines,
+        String ssdDirectory,
+        String ssdEngine,
+        boolean directIo,
+        @Nullable ObjectParts objects,
+        @Nullable GpuTier gpus,
+        Counters counters,
+        @Nullable EventRing events) {
+      this(
+          version,
+          generation,
+          clock,
+          daemonRegion,
+          directory,
+          hostSlots,
+          ssdSlots,
+          hostPolicy,
+          ssdPolicy,
+          ssdAdmission,
+          slabs,
+          copies,
+          hostLedger,
+          ssdPipelines,
+          ssdDirectory,
+          ssdEngine,
+          directIo,
+          objects,
+          gpus,
+          counters,
+          events,
+          Tenants.NONE);
+    }
+  }
 
   /** The limits that configuration sets. */
   public record Limits(
@@ -97,7 +146,7 @@ public final class IndexAgent {
   public IndexAgent(Context context, Limits limits) {
     this.context = context;
     this.counters = context.counters;
-    Namespaces namespaces = new Namespaces();
+    Namespaces namespaces = new Namespaces(context.tenants());
     index = new Index(context, limits, namespaces);
     StatsReport stats =
         new StatsReport(

@@ -48,7 +48,10 @@ final class Operations {
 
   /** Begins an operation; null when the request was refused because there are too many. */
   @Nullable Operation begin(Session session, Request request, int count) throws ProtocolViolation {
-    if (free == 0 || session.operations >= perSessionMax) {
+    Share share = session.share;
+    if (free == 0
+        || session.operations >= perSessionMax
+        || share.operations >= share.operationsMax) {
       writer.refuse(
           session,
           request,
@@ -69,6 +72,7 @@ final class Operations {
     operation.answerable = !request.has(RequestDescriptor.FLAG_SILENT);
     operation.size(count);
     session.operations++;
+    share.operations++;
     return operation;
   }
 
@@ -125,6 +129,7 @@ final class Operations {
       deviceEnded.accept(operation);
     }
     session.operations--;
+    session.share.operations--;
     operation.active = false;
     stack[free++] = operation.poolIndex;
   }

@@ -1,39 +1,75 @@
 package io.kvtier.daemon.session;
 
+import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.config.KvtierdConfig.SocketConfig;
+import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
+import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.linux.UnixSocket.PeerCredentials;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.HashSet;
+import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
-import java.util.Set;
+import java.util.Map;
 
 /**
- * Who may open a session: root, the daemon's own user, and the users and groups of the
- * configuration.
+ * Who may open a session, and what it may: root and the daemon's own user may everything, the users
+ * and groups of the configuration what stands there, and those of a tenant are of that tenant. What
+ * is said of a user goes before what is said of a group.
  */
 public final class PeerPolicy {
-  private final Set<Integer> users = new HashSet<>();
-  private final Set<Integer> groups = new HashSet<>();
+  private final Map<Integer, Role> users = new HashMap<>();
+  private final Map<Integer, Role> groups = new HashMap<>();
+  private final Map<Integer, Integer> tenantOfUser = new HashMap<>();
+  private final Map<Integer, Integer> tenantOfGroup = new HashMap<>();
 
   /**
-   * A policy.
+   * A policy. Users and groups of a tenant may connect without being named for the socket again;
+   * where they are, what stands there is what they may.
    *
    * @throws IOException naming a user or group that this machine does not know
    */
-  public PeerPolicy(int ownUser, List<String> users, List<String> groups) throws IOException {
-    this.users.add(0);
-    this.users.add(ownUser);
-    for (String user : users) {
-      this.users.add(resolve(user, Path.of("/etc/passwd"), "user"));
+  public PeerPolicy(int ownUser, SocketConfig socket, List<TenantConfig> tenants)
+      throws IOException {
+    int number = Grant.NO_TENANT;
+    for (TenantConfig tenant : tenants) {
+      number++;
+      for (String user : tenant.users()) {
+        int id = resolve(user, Path.of("/etc/passwd"), "user", "tenants");
+        tenantOfUser.put(id, number);
+        users.put(id, Role.WRITE);
+      }
+      for (String group : tenant.groups()) {
+        int id = resolve(group, Path.of("/etc/group"), "group", "tenants");
+        tenantOfGroup.put(id, number);
+        groups.put(id, Role.WRITE);
+      }
     }
-    for (String group : groups) {
-      this.groups.add(resolve(group, Path.of("/etc/group"), "group"));
+    put(users, socket.users(), Path.of("/etc/passwd"), "user");
+    put(groups, socket.groups(), Path.of("/etc/group"), "group");
+    users.put(0, Role.ADMIN);
+    users.put(ownUser, Role.ADMIN);
+  }
+
+  private static void put(Map<Integer, Role> roles, List<String> items, Path database, String kind)
+      throws IOException {
+    String key = "socket." + kind + "s";
+    for (String item : items) {
+      int colon = item.indexOf(':');
+      Role role = colon < 0 ? Role.WRITE : Role.ofWord(item.substring(colon + 1));
+      if (role == null) {
+        throw new IOException(
+            key + " has '" + item + "', expected a role behind the colon: read, write or admin");
+      }
+      String name = colon < 0 ? item : item.substring(0, colon);
+      roles.put(resolve(name, database, kind, key), role);
     }
   }
 
-  private static int resolve(String name, Path database, String kind) throws IOException {
-    if (name.chars().allMatch(Character::isDigit)) {
+  private static int resolve(String name, Path database, String kind, String key)
+      throws IOException {
+    if (!name.isEmpty() && name.chars().allMatch(Character::isDigit)) {
       return number(name);
     }
     for (String line : Files.readAllLines(database)) {
@@ -42,8 +78,7 @@ public final class PeerPolicy {
         return number(fields[2]);
       }
     }
-    throw new IOException(
-        "socket." + kind + "s names " + kind + " '" + name + "', which is not in " + database);
+    throw new IOException(key + " names " + kind + " '" + name + "', which is not in " + database);
   }
 
   /** Ids take all 32 bits; the kernel's records hold them as ints. */
@@ -51,27 +86,40 @@ public final class PeerPolicy {
     return Integer.parseUnsignedInt(id);
   }
 
-  /** Whether the peer may connect; its supplementary groups count. */
-  public boolean allows(PeerCredentials peer) {
-    if (users.contains(peer.uid()) || groups.contains(peer.gid())) {
-      return true;
+  /** What a peer may; its supplementary groups count. Of role NONE where it may not connect. */
+  public Grant grantOf(PeerCredentials peer) {
+    String name = "user " + Integer.toUnsignedString(peer.uid());
+    Role role = users.get(peer.uid());
+    Integer tenant = tenantOfUser.get(peer.uid());
+    if ((role == null && !groups.isEmpty()) || (tenant == null && !tenantOfGroup.isEmpty())) {
+      Role ofGroups = Role.NONE;
+      for (int group : groupsOf(peer)) {
+        Role one = groups.getOrDefault(group, Role.NONE);
+        ofGroups = one.covers(ofGroups) ? one : ofGroups;
+        tenant = tenant == null ? tenantOfGroup.get(group) : tenant;
+      }
+      role = role == null ? ofGroups : role;
     }
-    if (groups.isEmpty()) {
-      return false;
-    }
+    return new Grant(
+        name, role == null ? Role.NONE : role, tenant == null ? Grant.NO_TENANT : tenant);
+  }
+
+  private static List<Integer> groupsOf(PeerCredentials peer) {
+    List<Integer> all = new ArrayList<>();
+    all.add(peer.gid());
     try {
       for (String line : Files.readAllLines(Path.of("/proc/" + peer.pid() + "/status"))) {
         if (line.startsWith("Groups:")) {
           for (String group : line.substring("Groups:".length()).trim().split("\\s+", -1)) {
-            if (!group.isEmpty() && groups.contains(number(group))) {
-              return true;
+            if (!group.isEmpty()) {
+              all.add(number(group));
             }
           }
         }
       }
     } catch (IOException e) {
-      return false; // the peer has gone already
+      // The peer has gone already.
     }
-    return false;
+    return all;
   }
 }
