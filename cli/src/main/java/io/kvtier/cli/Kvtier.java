@@ -22,6 +22,7 @@ import picocli.CommandLine.Spec;
       ObjectCommand.class,
       WhatIfCommand.class,
       TraceCommand.class,
+      TokenCommand.class,
       SimulateCommand.class
     },
     footer = {"", "Exit codes: 0 done, 1 a negative answer, 2 wrong usage, 3 no daemon."})

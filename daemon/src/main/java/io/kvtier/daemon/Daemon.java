@@ -1,5 +1,8 @@
 package io.kvtier.daemon;
 
+import io.kvtier.daemon.access.Callers;
+import io.kvtier.daemon.access.ListenerRules;
+import io.kvtier.daemon.access.ServerTls;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.events.EventPublisher;
 import io.kvtier.daemon.grpc.GrpcFront;
@@ -10,6 +13,7 @@ import io.kvtier.daemon.index.EventRing;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.Latencies;
 import io.kvtier.daemon.index.OperatorAnswer;
+import io.kvtier.daemon.index.Tenants;
 import io.kvtier.daemon.session.PeerPolicy;
 import io.kvtier.daemon.session.SessionConductor;
 import io.kvtier.protocol.Counter;
@@ -27,6 +31,7 @@ import io.kvtier.tiers.gpu.GpuProbe;
 import io.kvtier.tiers.gpu.GpuTier;
 import io.kvtier.tiers.host.HugePages;
 import io.kvtier.tiers.host.SlabStore;
+import io.kvtier.tiers.ssd.SsdEngine;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.ThreadedPipeline;
 import java.io.IOException;
@@ -100,6 +105,11 @@ public final class Daemon implements AutoCloseable {
     long generation = random.nextLong();
     SocketPlace place = keep(SocketPlace.take(config.socket().path()));
     if (config.grpc().enabled()) {
+      ListenerRules.require(
+          "grpc",
+          config.grpc().host(),
+          config.grpc().usesTls() ? config.tls() : null,
+          config.access());
       GrpcFront.requirePort(config.grpc());
     }
     if (config.http().enabled()) {
@@ -108,15 +118,26 @@ public final class Daemon implements AutoCloseable {
     KvtierdConfig.HostConfig host = config.host();
     KvtierdConfig.SsdConfig ssd = config.ssd();
     KvtierdConfig.LimitsConfig limits = config.limits();
-    PeerPolicy peers =
-        new PeerPolicy(SocketPaths.uid(), config.socket().users(), config.socket().groups());
+    PeerPolicy peers = new PeerPolicy(SocketPaths.uid(), config.socket(), config.tenants());
+    Tenants tenants = Tenants.of(config.tenants());
+    Tenants.Regions hostRegions =
+        tenants.regions(
+            config.tenants().stream().map(KvtierdConfig.TenantConfig::hostBytes).toList(),
+            host.slabs(),
+            host.slabBytes());
+    Callers callers = new Callers(config.access(), tenants.names());
+    ServerTls tls = config.tls() == null ? null : new ServerTls(config.tls());
     // Memory is taken when all is known that can be known without it.
     SsdTier.requireFree(ssd);
     ObjectTier.requireFree(config.object());
     HostTier hostTier =
         keep(
             new HostTier(
-                host, config.socket().path(), limits.blocksMax(), limits.annotationBytes()));
+                host,
+                hostRegions,
+                config.socket().path(),
+                limits.blocksMax(),
+                limits.annotationBytes()));
     memory = hostTier;
     SlabStore slabs = hostTier.slabs();
     Descriptor daemonMemory =
@@ -143,7 +164,10 @@ public final class Daemon implements AutoCloseable {
                 null,
                 doorbell,
                 Daemon::stopBroken));
-    SsdTier ssdTier = keep(new SsdTier(ssd, SLOT_ALIGNMENT, doorbell, Daemon::stopBroken));
+    SsdTier ssdTier =
+        keep(
+            new SsdTier(
+                ssd, ssdRegions(config, tenants), SLOT_ALIGNMENT, doorbell, Daemon::stopBroken));
     ObjectTier objectTier =
         keep(new ObjectTier(config.object(), config.socket().path(), doorbell, Daemon::stopBroken));
     // Closed after the index, which knows what is in flight, and before the memory.
@@ -187,9 +211,11 @@ public final class Daemon implements AutoCloseable {
                 gpus,
                 counters,
                 latencies,
-                eventRing),
+                eventRing,
+                tenants),
             new IndexAgent.Limits(
-                limits.sessionsMax() + (config.grpc().enabled() ? config.grpc().threads() : 0),
+                limits.sessionsMax()
+                    + (config.grpc().enabled() ? config.grpc().threads() * tenants.count() : 0),
                 limits.operationsMax(),
                 limits.operationsPerSessionMax(),
                 limits.holdsMax(),
@@ -231,7 +257,9 @@ public final class Daemon implements AutoCloseable {
                 epoll,
                 counters,
                 peers,
-                limits.sessionsMax()));
+                limits.sessionsMax(),
+                tenants,
+                hostRegions));
     if (eventsConfig != null && eventRing != null) {
       // It outlives the index: what that tells at last is published.
       events =
@@ -251,7 +279,15 @@ public final class Daemon implements AutoCloseable {
               new GrpcFront(
                   config.grpc(),
                   new GrpcFront.Environment(
-                      VERSION, index, doorbell, slabs, counters, limits.leaseNs())));
+                      VERSION,
+                      index,
+                      doorbell,
+                      slabs,
+                      counters,
+                      limits.leaseNs(),
+                      config.grpc().usesTls() ? tls : null,
+                      callers,
+                      tenants.count())));
     }
     if (config.http().enabled()) {
       http =
@@ -302,6 +338,16 @@ public final class Daemon implements AutoCloseable {
     if (reloader != null) {
       var _ = reloader.begin();
     }
+  }
+
+  private static Tenants.Regions ssdRegions(KvtierdConfig config, Tenants tenants) {
+    KvtierdConfig.SsdConfig ssd = config.ssd();
+    // In RocksDB half of the space is for itself, of each tenant's as of all.
+    int share = ssd.engine() == SsdEngine.ROCKSDB ? 2 : 1;
+    return tenants.regions(
+        config.tenants().stream().map(tenant -> tenant.ssdBytes() / share).toList(),
+        ssd.files(),
+        ssd.fileBytes());
   }
 
   private static GpuProbe withoutGpus() {

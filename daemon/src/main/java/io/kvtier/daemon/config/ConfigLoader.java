@@ -6,6 +6,7 @@ import io.kvtier.daemon.config.KvtierdConfig.EventForm;
 import io.kvtier.policies.AdmissionPolicies;
 import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.protocol.SocketPaths;
+import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.files.ByteSize;
 import io.kvtier.tiers.gpu.CopyOptions;
@@ -147,6 +148,9 @@ public final class ConfigLoader {
         limits(),
         grpc(),
         http(),
+        tls(),
+        access(),
+        tenants(),
         events(),
         log(),
         settings());
@@ -633,8 +637,74 @@ public final class ConfigLoader {
         get("grpc.enabled", ConfigLoader::bool, "true or false"),
         text("grpc.host"),
         number("grpc.port", 0, 65535),
+        get("grpc.tls", ConfigLoader::autoOrOff, "auto or off"),
         number("grpc.threads", 1, 64),
-        (int) size("grpc.chunk_bytes", 4096, 3L << 20));
+        (int) size("grpc.chunk_bytes", 4096, 3L << 20),
+        listenerLimits("grpc."));
+  }
+
+  private KvtierdConfig.ListenerLimits listenerLimits(String section) {
+    return new KvtierdConfig.ListenerLimits(
+        number(section + "connections", 1, 1 << 20),
+        number(section + "connections_per_peer", 0, 1 << 20),
+        duration(section + "first_call"),
+        get(section + "idle", ConfigLoader::orNever, "a duration such as 30min, or 0"),
+        number(section + "calls_per_second", 0, 1 << 24));
+  }
+
+  private KvtierdConfig.@Nullable TlsConfig tls() {
+    String certificate = text("tls.certificate");
+    String key = text("tls.key");
+    String clientCa = text("tls.client_ca");
+    long handshake = duration("tls.handshake");
+    require(
+        "tls.key",
+        certificate.isEmpty() == key.isEmpty(),
+        certificate.isEmpty()
+            ? "nothing, where there is no tls.certificate"
+            : "the file of the private key of tls.certificate");
+    require(
+        "tls.client_ca",
+        clientCa.isEmpty() || !certificate.isEmpty(),
+        "nothing, where there is no tls.certificate");
+    return certificate.isEmpty() || key.isEmpty()
+        ? null
+        : new KvtierdConfig.TlsConfig(
+            path("tls.certificate", certificate),
+            path("tls.key", key),
+            clientCa.isEmpty() ? null : path("tls.client_ca", clientCa),
+            handshake);
+  }
+
+  private KvtierdConfig.AccessConfig access() {
+    String tokens = text("access.tokens");
+    return new KvtierdConfig.AccessConfig(
+        tokens.isEmpty() ? null : path("access.tokens", tokens),
+        get("access.without_token", ConfigLoader::role, "none, read, write or admin"));
+  }
+
+  private static Role role(String text) {
+    Role role = Role.ofWord(text);
+    if (role == null) {
+      throw new IllegalArgumentException();
+    }
+    return role;
+  }
+
+  private List<KvtierdConfig.TenantConfig> tenants() {
+    String key = "tenants";
+    try {
+      return TenantList.parse(
+          list(key),
+          new TenantList.Space(
+              Units.bytes(text("host.bytes")),
+              Units.bytes(text("host.slab_bytes")),
+              Units.bytes(text("ssd.bytes")),
+              Units.bytes(text("ssd.file_bytes"))));
+    } catch (IllegalArgumentException e) {
+      require(key, false, String.valueOf(e.getMessage()));
+      return List.of();
+    }
   }
 
   private KvtierdConfig.HttpConfig http() {

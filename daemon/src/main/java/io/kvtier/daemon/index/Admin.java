@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.trace.TraceRecorder;
 import io.kvtier.protocol.Status;
 import java.io.IOException;
@@ -15,10 +16,7 @@ import java.util.Map;
 import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
-/**
- * What an operator may ask of a running daemon: one line of words, answered in words. Only root and
- * the daemon's own user may.
- */
+/** What an operator may ask of a running daemon: one line of words, answered in words. */
 final class Admin {
   private static final String USAGE =
       "expected 'policy TIER NAME', where TIER is host or ssd and NAME is an eviction policy,"
@@ -31,20 +29,14 @@ final class Admin {
   private final BlockStore store;
   private final Namespaces namespaces;
   private final Upkeep upkeep;
-  private final int daemonUser;
   private final Map<String, ObjectParts.Operator> others = new HashMap<>();
   private @Nullable TraceRecorder trace;
 
-  /**
-   * Commands over the tiers.
-   *
-   * @param daemonUser the user whom the daemon runs as
-   */
-  Admin(BlockStore store, Namespaces namespaces, Upkeep upkeep, int daemonUser) {
+  /** Commands over the tiers. */
+  Admin(BlockStore store, Namespaces namespaces, Upkeep upkeep) {
     this.store = store;
     this.namespaces = namespaces;
     this.upkeep = upkeep;
-    this.daemonUser = daemonUser;
   }
 
   /** Leaves the commands that begin with a word to another part of the daemon. */
@@ -52,20 +44,6 @@ final class Admin {
     others.put(word, operator);
   }
 
-  OperatorAnswer run(Session session, String command) {
-    if (session.peerUser() != 0 && session.peerUser() != daemonUser) {
-      return new OperatorAnswer(
-          Status.DENIED,
-          "user "
-              + session.peerUser()
-              + " may not change the daemon: only root and user "
-              + daemonUser
-              + " may");
-    }
-    return run(command);
-  }
-
-  /** Does it for the daemon itself. */
   OperatorAnswer run(String command) {
     String[] words = command.strip().split("\\s+", -1);
     if ((words.length == 2 || words.length == 3) && words[0].equals("policy")) {
@@ -106,7 +84,7 @@ final class Admin {
 
   /** By its name, if this daemon knows it, or by its fingerprint, which it need not know. */
   private OperatorAnswer removeNamespace(String which) {
-    Namespaces.Namespace named = namespaces.byName(which);
+    Namespaces.Namespace named = namespaces.byName(Grant.NO_TENANT, which);
     boolean isFingerprint = FINGERPRINT.matcher(which).matches();
     if (named == null && !isFingerprint && store.objects().isConfigured()) {
       return new OperatorAnswer(

@@ -1,10 +1,10 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.trace.TraceRecorder;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
-import io.kvtier.protocol.SocketPaths;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
@@ -62,7 +62,7 @@ final class Index implements BlockStore.Listener {
     this.clock = context.clock();
     this.namespaces = namespaces;
     this.limits = limits;
-    this.sessions = new SessionTable(limits.sessionsMax(), counters);
+    this.sessions = new SessionTable(limits, namespaces.tenants(), counters);
     this.store = new BlockStore(context, limits, namespaces, this);
     this.registry = new Registry(directory, namespaces, store, clock, this::noteNamespacesInUse);
     this.holds = new HoldTable(limits.holdsMax());
@@ -92,7 +92,7 @@ final class Index implements BlockStore.Listener {
     this.removals = new Removals(store, operations);
     this.scans = new Scans(directory, store, operations, removals, limits.holdsMax());
     this.upkeep = new Upkeep(store, directory, namespaces);
-    this.admin = new Admin(store, namespaces, upkeep, SocketPaths.uid());
+    this.admin = new Admin(store, namespaces, upkeep);
     this.annotations = new Annotations(directory, store, writer, counters);
   }
 
@@ -139,7 +139,7 @@ final class Index implements BlockStore.Listener {
 
   /** A namespace's number, or -1. */
   int namespaceId(String name) {
-    Namespaces.Namespace namespace = namespaces.byName(name);
+    Namespaces.Namespace namespace = namespaces.byName(Grant.NO_TENANT, name);
     return namespace == null ? -1 : namespace.id();
   }
 
@@ -224,7 +224,7 @@ final class Index implements BlockStore.Listener {
   }
 
   private void admin(Session session, Request request) throws ProtocolViolation {
-    OperatorAnswer answer = admin.run(session, textOf(request));
+    OperatorAnswer answer = admin.run(textOf(request));
     session.completeText(
         request.verb.code(),
         answer.status(),
@@ -250,7 +250,8 @@ final class Index implements BlockStore.Listener {
     }
     String name = properties.getOrDefault("name", "");
     long blockBytes = request.argument;
-    Namespaces.Namespace known = namespaces.byName(name);
+    int tenant = session.tenant();
+    Namespaces.Namespace known = namespaces.byName(tenant, name);
     if (known != null) {
       String difference = Namespaces.difference(known, blockBytes, properties);
       if (difference != null) {
@@ -262,12 +263,12 @@ final class Index implements BlockStore.Listener {
         return;
       }
     } else {
-      String why = registry.whyNot(blockBytes);
+      String why = registry.whyNot(tenant, blockBytes);
       if (why != null) {
         writer.refuse(session, request, Status.INVALID_ARGUMENT, why);
         return;
       }
-      known = registry.add(name, blockBytes, properties);
+      known = registry.add(tenant, name, blockBytes, properties);
     }
     session.namespaces.set(known.id());
     writer.completeShort(session, request, Status.OK, known.id());
@@ -475,7 +476,7 @@ final class Index implements BlockStore.Listener {
       return false;
     }
     int hold =
-        session.holds >= limits.holdsPerSessionMax()
+        !session.mayHold(limits.holdsPerSessionMax())
             ? HoldTable.NONE
             : holds.take(HoldTable.LEASE, block, session, operation.value);
     if (hold == HoldTable.NONE) {
@@ -620,7 +621,7 @@ final class Index implements BlockStore.Listener {
     if (known != HoldTable.NONE) {
       return holds.pinAgain(known) ? Status.OK : Status.BUSY;
     }
-    if (session.holds >= limits.holdsPerSessionMax()
+    if (!session.mayHold(limits.holdsPerSessionMax())
         || holds.take(HoldTable.PIN, block, session, 0) == HoldTable.NONE) {
       return Status.BUSY;
     }

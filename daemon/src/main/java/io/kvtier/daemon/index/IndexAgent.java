@@ -13,8 +13,8 @@ import io.kvtier.tiers.transfer.Pipeline;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
-import java.util.function.Consumer;
 import java.util.concurrent.CompletableFuture;
+import java.util.function.Consumer;
 import java.util.function.IntConsumer;
 import java.util.function.IntFunction;
 import java.util.function.LongSupplier;
@@ -50,7 +50,58 @@ public final class IndexAgent {
       @Nullable GpuTier gpus,
       Counters counters,
       Latencies latencies,
-      @Nullable EventRing events) {}
+      @Nullable EventRing events,
+      Tenants tenants) {
+    /** Without tenants. */
+    public Context(
+        String version,
+        long generation,
+        LongSupplier clock,
+        MemorySegment daemonRegion,
+        Directory directory,
+        SlotAllocator hostSlots,
+        SlotAllocator ssdSlots,
+        String hostPolicy,
+        String ssdPolicy,
+        String ssdAdmission,
+        IntFunction<MemorySegment> slabs,
+        Pipeline copies,
+        Ledger hostLedger,
+        List<Pipeline> ssdPipelines,
+        String ssdDirectory,
+        String ssdEngine,
+        boolean directIo,
+        @Nullable ObjectParts objects,
+        @Nullable GpuTier gpus,
+        Counters counters,
+        Latencies latencies,
+        @Nullable EventRing events) {
+      this(
+          version,
+          generation,
+          clock,
+          daemonRegion,
+          directory,
+          hostSlots,
+          ssdSlots,
+          hostPolicy,
+          ssdPolicy,
+          ssdAdmission,
+          slabs,
+          copies,
+          hostLedger,
+          ssdPipelines,
+          ssdDirectory,
+          ssdEngine,
+          directIo,
+          objects,
+          gpus,
+          counters,
+          latencies,
+          events,
+          Tenants.NONE);
+    }
+  }
 
   /** The limits that configuration sets. */
   public record Limits(
@@ -105,7 +156,7 @@ public final class IndexAgent {
   public IndexAgent(Context context, Limits limits) {
     this.context = context;
     this.counters = context.counters;
-    Namespaces namespaces = new Namespaces();
+    Namespaces namespaces = new Namespaces(context.tenants());
     index = new Index(context, limits, namespaces);
     stats =
         new StatsReport(
@@ -225,7 +276,7 @@ public final class IndexAgent {
           session.owner().released(session);
         }
         case Message.Report(Consumer<String> answer) ->
-            answer.accept(stats.json(RequestAdapter.STATS_BYTES_MAX));
+            answer.accept(stats.json(null, RequestAdapter.STATS_BYTES_MAX));
         case Message.Command(String command, var answer) ->
             answer.complete(index.admin().run(command));
       }

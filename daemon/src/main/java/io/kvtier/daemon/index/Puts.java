@@ -56,7 +56,7 @@ final class Puts {
     this.hostWaiters = hostWaiters;
     this.counters = counters;
     this.holdsPerSessionMax = limits.holdsPerSessionMax();
-    this.queue = new ClassQueues(1, limits.holdsMax());
+    this.queue = new ClassQueues(store.host().slots().classesMax(), 1, limits.holdsMax());
   }
 
   /** RESERVE, or OFFLOAD, which writes the slots itself. */
@@ -118,10 +118,7 @@ final class Puts {
       int place,
       Namespaces.Namespace namespace,
       long parent) {
-    int block = directory.insertSought(request.namespaceId, request.group, request.keyBytes);
-    if (block == Directory.NONE && store.forgetOne()) {
-      block = directory.insertSought(request.namespaceId, request.group, request.keyBytes);
-    }
+    int block = store.insertSought(namespace, request.group, request.keyBytes, true);
     if (block == Directory.NONE) {
       busy(operation, place);
       return;
@@ -179,7 +176,7 @@ final class Puts {
       return offloadOne(operation, place, block, namespace);
     }
     int hold =
-        session.holds >= holdsPerSessionMax
+        !session.mayHold(holdsPerSessionMax)
             ? HoldTable.NONE
             : holds.take(HoldTable.RESERVATION, block, session, 0);
     if (hold == HoldTable.NONE) {

@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.daemon.access.VerbRoles;
 import io.kvtier.protocol.AnnotationDescriptor;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.Protocol;
@@ -132,12 +133,20 @@ final class RequestAdapter {
       request.parent = request.body;
       request.body += request.keyStride;
     }
-    if (verb == Verb.STATS) {
+    if (!VerbRoles.mayCall(session.role(), verb)) {
+      index
+          .writer()
+          .refuse(
+              session,
+              request,
+              Status.DENIED,
+              VerbRoles.refusal(verb.toString(), session.role(), verb));
+    } else if (verb == Verb.STATS) {
       session.completeText(
           verb.code(),
           Status.OK,
           request.correlationId,
-          stats.json(STATS_BYTES_MAX - 64),
+          stats.json(session, STATS_BYTES_MAX - 64),
           STATS_BYTES_MAX);
     } else if (needsNamespace(verb) && !session.isRegistered(request.namespaceId)) {
       index

@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.daemon.access.Grant;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
 import java.lang.foreign.Arena;
@@ -113,7 +114,7 @@ final class Upkeep {
   }
 
   private OperatorAnswer withBlock(String verb, String group, String hex, String name) {
-    Namespaces.Namespace namespace = namespaces.byName(name);
+    Namespaces.Namespace namespace = namespaces.byName(Grant.NO_TENANT, name);
     if (namespace == null) {
       return new OperatorAnswer(
           Status.MISS,

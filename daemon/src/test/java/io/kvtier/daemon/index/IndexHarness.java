@@ -3,6 +3,7 @@ package io.kvtier.daemon.index;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.daemon.access.Grant;
 import io.kvtier.protocol.AnnotationBody;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.DaemonRegionDescriptor;
@@ -303,7 +304,7 @@ final class IndexHarness implements AutoCloseable {
       segment = region.segment();
       requests = region.requestProducer();
       completions = region.completionConsumer();
-      session = new Session(id, "client-" + id, 1, 0, region, 16, this);
+      session = new Session(id, "client-" + id, 1, 0, Grant.ALL, region, 16, this);
     }
 
     @Override

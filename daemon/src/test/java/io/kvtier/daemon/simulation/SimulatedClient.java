@@ -1,5 +1,6 @@
 package io.kvtier.daemon.simulation;
 
+import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.Session;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.Protocol;
@@ -134,7 +135,7 @@ final class SimulatedClient {
     try (Descriptor memory = SharedMemory.create("kvtier-sim", bytes)) {
       region = SessionRegion.create(memory, sessionId, RING_BYTES, RING_BYTES, fresh);
     }
-    Session made = new Session(sessionId, name, 1, 0, region, slabs, owner);
+    Session made = new Session(sessionId, name, 1, 0, Grant.ALL, region, slabs, owner);
     arena = fresh;
     session = made;
     requests = region.requestProducer();
