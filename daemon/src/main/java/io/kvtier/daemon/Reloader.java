@@ -14,6 +14,7 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -50,6 +51,7 @@ final class Reloader implements AutoCloseable {
 
   private final ConfigSource source;
   private final Live live;
+  private final ServiceManager manager;
   private final ExecutorService thread =
       Executors.newSingleThreadExecutor(
           Thread.ofPlatform().daemon().name("kvtier-reload").factory());
@@ -57,9 +59,15 @@ final class Reloader implements AutoCloseable {
   private volatile Outcome last = new Outcome(0, false, List.of(), List.of(), "");
 
   Reloader(ConfigSource source, LoadedConfig started, Live live) {
+    this(source, started, live, ServiceManager.of(Map.of(), 0));
+  }
+
+  /** The same, with a service manager that is told of each. */
+  Reloader(ConfigSource source, LoadedConfig started, Live live, ServiceManager manager) {
     this.source = source;
     this.effective = started;
     this.live = live;
+    this.manager = manager;
   }
 
   /** The commands {@code reload}, {@code reload status} and {@code config show}. */
@@ -82,7 +90,11 @@ final class Reloader implements AutoCloseable {
     }
     long number = before.number + 1;
     last = new Outcome(number, true, List.of(), List.of(), "");
-    thread.execute(() -> last = reload(number));
+    thread.execute(() -> {
+      manager.reloading();
+      last = reload(number);
+      manager.reloaded();
+    });
     return new OperatorAnswer(Status.OK, "{\"number\":" + number + "}");
   }
 
