@@ -1,5 +1,6 @@
 package io.kvtier.cli;
 
+import java.io.PrintWriter;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.IVersionProvider;
@@ -67,6 +68,14 @@ public final class Kvtier implements Runnable {
   /** Runs one command. */
   public static void main(String[] arguments) {
     System.exit(commandLine().execute(arguments));
+  }
+
+  /** Runs one command inside this program; returns its exit code. */
+  public static int run(PrintWriter out, PrintWriter err, String... arguments) {
+    CommandLine command = commandLine();
+    command.setOut(out);
+    command.setErr(err);
+    return command.execute(arguments);
   }
 
   /** The command with all its parts. */

@@ -20,6 +20,9 @@ final class KvtierdProcess {
   /** Names the program where it is not found by itself. */
   static final String VARIABLE = "KVTIERD";
 
+  /** The same for who runs the command inside another program. */
+  static final String PROPERTY = "kvtier.kvtierd";
+
   private static final long TIMEOUT_S = 120;
   private static final File NULL = new File("/dev/null");
 
@@ -61,9 +64,9 @@ final class KvtierdProcess {
     }
   }
 
-  /** {@code $KVTIERD}, else beside this command, else on the path. */
+  /** What the property or the variable names, else what is on the path. */
   private static String program() {
-    String named = System.getenv(VARIABLE);
+    String named = System.getProperty(PROPERTY, System.getenv(VARIABLE));
     if (named != null && !named.isEmpty()) {
       return named;
     }
