@@ -96,13 +96,19 @@ final class DoctorCommand implements Callable<Integer> {
     settings.forEach(setting -> words.addAll(List.of("--set", setting)));
     try {
       KvtierdProcess.Ran ran = KvtierdProcess.run(words);
-      Json.parse(ran.out()).asArray().forEach(findings::add);
+      Json.parse(lastLine(ran.out())).asArray().forEach(findings::add);
     } catch (Failure e) {
       add(findings, "program", "fail", String.valueOf(e.getMessage()), "");
     } catch (ParseException | UnsupportedOperationException e) {
       add(findings, "program", "fail", "kvtierd doctor did not answer as it should", "");
     }
     return findings;
+  }
+
+  /** Without what libraries may say before it. */
+  private static String lastLine(String text) {
+    String stripped = text.strip();
+    return stripped.substring(stripped.lastIndexOf('\n') + 1);
   }
 
   private static KvtierClient client(@Nullable Path socket) {
