@@ -28,7 +28,7 @@ import picocli.CommandLine.UnmatchedArgumentException;
     name = "kvtierd",
     version = "kvtierd " + Daemon.VERSION,
     mixinStandardHelpOptions = true,
-    subcommands = ConfigCommand.class,
+    subcommands = {ConfigCommand.class, DoctorCommand.class},
     description =
         "Keeps the KV cache of LLM inference engines in host memory, on SSD and in an object"
             + " store.",

@@ -11,6 +11,7 @@ import io.kvtier.protocol.Status;
 import io.vertx.core.json.JsonArray;
 import io.vertx.core.json.JsonObject;
 import java.io.IOException;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -70,15 +71,18 @@ final class Reloader implements AutoCloseable {
     this.manager = manager;
   }
 
-  /** The commands {@code reload}, {@code reload status} and {@code config show}. */
+  /** The commands {@code reload}, {@code reload status}, {@code config show} and {@code source}. */
   OperatorAnswer run(List<String> words) {
     return switch (String.join(" ", words)) {
       case "reload" -> begin();
       case "reload status" -> new OperatorAnswer(Status.OK, json(last));
       case "config show" -> new OperatorAnswer(Status.OK, ConfigText.json(effective.entries()));
+      case "config source" -> new OperatorAnswer(Status.OK, sourceJson());
       default ->
           throw new IllegalArgumentException(
-              "'" + String.join(" ", words) + "': expected reload, reload status or config show");
+              "'"
+                  + String.join(" ", words)
+                  + "': expected reload, reload status, config show or config source");
     };
   }
 
@@ -175,6 +179,15 @@ final class Reloader implements AutoCloseable {
       Thread.currentThread().interrupt();
       throw new IOException("the daemon stops", e);
     }
+  }
+
+  /** What to give kvtierd so that it reads the same; the environment is its own. */
+  private String sourceJson() {
+    Path file = source.file();
+    return new JsonObject()
+        .put("file", file == null ? "" : file.toAbsolutePath().toString())
+        .put("settings", new JsonArray(source.settings()))
+        .encode();
   }
 
   private static String json(Outcome outcome) {
