@@ -2,7 +2,7 @@
 # What the other scripts share.  Source it: it defines functions and KVTIER_ROOT, and does nothing else.
 
 KVTIER_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
-KVTIER_VERSION=0.1.0
+KVTIER_VERSION=$(sed -n '/<artifactId>kvtier-parent</,$ s:.*<version>\(.*\)</version>.*:\1:p' "$KVTIER_ROOT/pom.xml" | head -n 1)
 
 say() { printf 'kvtier: %s\n' "$*" >&2; }
 
@@ -153,18 +153,10 @@ CHRONICLE_FLAGS=(
   -Dchronicle.announcer.disable=true
 )
 
-# Flags of the daemon's JVM: blocks live outside the Java heap, so the simplest collector does.
+# Flags of the daemon's JVM: those of the packages, and the one for a JDK's compiler.
 # shellcheck disable=SC2034  # used by who sources this
-DAEMON_FLAGS=(
-  --enable-native-access=ALL-UNNAMED
-  --sun-misc-unsafe-memory-access=allow
-  "${CHRONICLE_FLAGS[@]}"
-  -XX:+UseSerialGC
-  -XX:+UseCompactObjectHeaders
-  -XX:+ExitOnOutOfMemoryError
-  -XX:-UsePerfData
-  -XX:+UseTransparentHugePages
-)
+mapfile -t DAEMON_FLAGS < <(grep -v '^#' "$KVTIER_ROOT/packaging/lib/daemon.flags")
+DAEMON_FLAGS+=(--add-exports=jdk.compiler/com.sun.tools.javac.file=ALL-UNNAMED)
 
 # Has the JVM write down what a start of the daemon needs, so that all others are quicker.  It works without, too.
 train_daemon() {
@@ -195,8 +187,8 @@ train_once() {
     kill -0 "$daemon" 2>/dev/null || return 1
     sleep 0.1
   done
-  "$JAVA_HOME/bin/java" --enable-native-access=ALL-UNNAMED -XX:TieredStopAtLevel=1 -cp "$(class_path bench)" \
-    io.kvtier.bench.Trainer "$folder/sock" >>"$folder/log" 2>&1 || true
+  "$JAVA_HOME/bin/java" --enable-native-access=ALL-UNNAMED -XX:TieredStopAtLevel=1 -cp "$(class_path cli)" \
+    io.kvtier.cli.Trainer "$folder/sock" >>"$folder/log" 2>&1 || true
   kill "$daemon" 2>/dev/null || return 1
   wait "$daemon" || true
 }

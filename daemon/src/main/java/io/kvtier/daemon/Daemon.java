@@ -1,5 +1,8 @@
 package io.kvtier.daemon;
 
+import io.kvtier.daemon.access.Callers;
+import io.kvtier.daemon.access.ListenerRules;
+import io.kvtier.daemon.access.ServerTls;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.events.EventPublisher;
 import io.kvtier.daemon.grpc.GrpcFront;
@@ -9,6 +12,8 @@ import io.kvtier.daemon.index.Directory;
 import io.kvtier.daemon.index.EventRing;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.Latencies;
+import io.kvtier.daemon.index.OperatorAnswer;
+import io.kvtier.daemon.index.Tenants;
 import io.kvtier.daemon.session.PeerPolicy;
 import io.kvtier.daemon.session.SessionConductor;
 import io.kvtier.protocol.Counter;
@@ -26,6 +31,7 @@ import io.kvtier.tiers.gpu.GpuProbe;
 import io.kvtier.tiers.gpu.GpuTier;
 import io.kvtier.tiers.host.HugePages;
 import io.kvtier.tiers.host.SlabStore;
+import io.kvtier.tiers.ssd.SsdEngine;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.ThreadedPipeline;
 import java.io.IOException;
@@ -35,6 +41,9 @@ import java.nio.file.Path;
 import java.security.SecureRandom;
 import java.util.ArrayDeque;
 import java.util.Deque;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
@@ -49,20 +58,37 @@ public final class Daemon implements AutoCloseable {
 
   private final Deque<AutoCloseable> parts = new ArrayDeque<>();
   private final Supplier<GpuProbe> probe;
+  private final @Nullable Function<Reloader.Live, Reloader> reloaders;
   private final boolean directIo;
   private @Nullable HostTier memory;
+  private @Nullable IndexRunner runner;
   private @Nullable GrpcFront grpc;
   private @Nullable HttpFront http;
   private @Nullable EventPublisher events;
+  private @Nullable Reloader reloader;
 
   /** Starts everything; throws with a reason in words when a part can't be had. */
   public Daemon(KvtierdConfig config) throws IOException {
-    this(config, CudaDriver::probe);
+    this(config, CudaDriver::probe, null);
   }
 
   /** The same with GPUs of another kind. */
   Daemon(KvtierdConfig config, Supplier<GpuProbe> probe) throws IOException {
+    this(config, probe, null);
+  }
+
+  /**
+   * The same, with its configuration.
+   *
+   * @param reloaders makes what reads the configuration again; null: nothing does
+   */
+  Daemon(
+      KvtierdConfig config,
+      Supplier<GpuProbe> probe,
+      @Nullable Function<Reloader.Live, Reloader> reloaders)
+      throws IOException {
     this.probe = probe;
+    this.reloaders = reloaders;
     try {
       directIo = start(config);
     } catch (IOException | RuntimeException e) {
@@ -79,6 +105,11 @@ public final class Daemon implements AutoCloseable {
     long generation = random.nextLong();
     SocketPlace place = keep(SocketPlace.take(config.socket().path()));
     if (config.grpc().enabled()) {
+      ListenerRules.require(
+          "grpc",
+          config.grpc().host(),
+          config.grpc().usesTls() ? config.tls() : null,
+          config.access());
       GrpcFront.requirePort(config.grpc());
     }
     if (config.http().enabled()) {
@@ -87,15 +118,26 @@ public final class Daemon implements AutoCloseable {
     KvtierdConfig.HostConfig host = config.host();
     KvtierdConfig.SsdConfig ssd = config.ssd();
     KvtierdConfig.LimitsConfig limits = config.limits();
-    PeerPolicy peers =
-        new PeerPolicy(SocketPaths.uid(), config.socket().users(), config.socket().groups());
+    PeerPolicy peers = new PeerPolicy(SocketPaths.uid(), config.socket(), config.tenants());
+    Tenants tenants = Tenants.of(config.tenants());
+    Tenants.Regions hostRegions =
+        tenants.regions(
+            config.tenants().stream().map(KvtierdConfig.TenantConfig::hostBytes).toList(),
+            host.slabs(),
+            host.slabBytes());
+    Callers callers = new Callers(config.access(), tenants.names());
+    ServerTls tls = config.tls() == null ? null : new ServerTls(config.tls());
     // Memory is taken when all is known that can be known without it.
     SsdTier.requireFree(ssd);
     ObjectTier.requireFree(config.object());
     HostTier hostTier =
         keep(
             new HostTier(
-                host, config.socket().path(), limits.blocksMax(), limits.annotationBytes()));
+                host,
+                hostRegions,
+                config.socket().path(),
+                limits.blocksMax(),
+                limits.annotationBytes()));
     memory = hostTier;
     SlabStore slabs = hostTier.slabs();
     Descriptor daemonMemory =
@@ -122,7 +164,10 @@ public final class Daemon implements AutoCloseable {
                 null,
                 doorbell,
                 Daemon::stopBroken));
-    SsdTier ssdTier = keep(new SsdTier(ssd, SLOT_ALIGNMENT, doorbell, Daemon::stopBroken));
+    SsdTier ssdTier =
+        keep(
+            new SsdTier(
+                ssd, ssdRegions(config, tenants), SLOT_ALIGNMENT, doorbell, Daemon::stopBroken));
     ObjectTier objectTier =
         keep(new ObjectTier(config.object(), config.socket().path(), doorbell, Daemon::stopBroken));
     // Closed after the index, which knows what is in flight, and before the memory.
@@ -166,9 +211,11 @@ public final class Daemon implements AutoCloseable {
                 gpus,
                 counters,
                 latencies,
-                eventRing),
+                eventRing,
+                tenants),
             new IndexAgent.Limits(
-                limits.sessionsMax() + (config.grpc().enabled() ? config.grpc().threads() : 0),
+                limits.sessionsMax()
+                    + (config.grpc().enabled() ? config.grpc().threads() * tenants.count() : 0),
                 limits.operationsMax(),
                 limits.operationsPerSessionMax(),
                 limits.holdsMax(),
@@ -191,6 +238,13 @@ public final class Daemon implements AutoCloseable {
         counters.get(Counter.FOUND_HOST),
         ssd.bytes() == 0 ? "" : " and " + counters.get(Counter.FOUND_SSD) + " on SSD",
         (System.nanoTime() - start) / 1_000_000);
+    index.extend("threads", ThreadDump::run);
+    if (reloaders != null) {
+      Reloader made = keep(reloaders.apply(new LiveParts(index, doorbell, peers, objectTier)));
+      reloader = made;
+      index.extend("reload", made::run);
+      index.extend("config", made::run);
+    }
     UnixSocket listener = place.listen(config.socket().mode());
     SessionConductor conductor =
         new SessionConductor(
@@ -204,7 +258,9 @@ public final class Daemon implements AutoCloseable {
                 epoll,
                 counters,
                 peers,
-                limits.sessionsMax()));
+                limits.sessionsMax(),
+                tenants,
+                hostRegions));
     if (eventsConfig != null && eventRing != null) {
       // It outlives the index: what that tells at last is published.
       events =
@@ -212,10 +268,11 @@ public final class Daemon implements AutoCloseable {
               new EventPublisher(
                   eventsConfig, eventRing, limits.blocksMax(), doorbell, Daemon::stopBroken));
     }
-    IndexRunner runner = keep(new IndexRunner(index, region, epoll, bell));
+    IndexRunner indexRunner = keep(new IndexRunner(index, region, epoll, bell));
+    runner = indexRunner;
     keep(conductor);
     Words.putIntRelease(region, DaemonRegionDescriptor.READY_OFFSET, 1);
-    runner.start();
+    indexRunner.start();
     conductor.start();
     if (config.grpc().enabled()) {
       grpc =
@@ -223,7 +280,15 @@ public final class Daemon implements AutoCloseable {
               new GrpcFront(
                   config.grpc(),
                   new GrpcFront.Environment(
-                      VERSION, index, doorbell, slabs, counters, limits.leaseNs())));
+                      VERSION,
+                      index,
+                      doorbell,
+                      slabs,
+                      counters,
+                      limits.leaseNs(),
+                      config.grpc().usesTls() ? tls : null,
+                      callers,
+                      tenants.count())));
     }
     if (config.http().enabled()) {
       http =
@@ -246,6 +311,44 @@ public final class Daemon implements AutoCloseable {
     // The first to go when the daemon stops: who connects later shall fail at once.
     parts.push(place::withdraw);
     return ssdTier.isDirect();
+  }
+
+  /** What of the parts can change while they work. */
+  private record LiveParts(IndexAgent index, Runnable bell, PeerPolicy peers, ObjectTier objects)
+      implements Reloader.Live {
+    @Override
+    public CompletableFuture<OperatorAnswer> command(String command) {
+      CompletableFuture<OperatorAnswer> answer = index.command(command);
+      bell.run();
+      return answer;
+    }
+
+    @Override
+    public void changePeers(List<String> users, List<String> groups) throws IOException {
+      peers.change(users, groups);
+    }
+
+    @Override
+    public void changeBandwidth(long loadBytesPerSecond, long storeBytesPerSecond) {
+      objects.changeBandwidth(loadBytesPerSecond, storeBytesPerSecond);
+    }
+  }
+
+  /** Reads the configuration again, in the background; the log tells what came of it. */
+  void reload() {
+    if (reloader != null) {
+      var _ = reloader.begin();
+    }
+  }
+
+  private static Tenants.Regions ssdRegions(KvtierdConfig config, Tenants tenants) {
+    KvtierdConfig.SsdConfig ssd = config.ssd();
+    // In RocksDB half of the space is for itself, of each tenant's as of all.
+    int share = ssd.engine() == SsdEngine.ROCKSDB ? 2 : 1;
+    return tenants.regions(
+        config.tenants().stream().map(tenant -> tenant.ssdBytes() / share).toList(),
+        ssd.files(),
+        ssd.fileBytes());
   }
 
   private static GpuProbe withoutGpus() {
@@ -296,6 +399,11 @@ public final class Daemon implements AutoCloseable {
   /** Where events are published; null where they are not. */
   public @Nullable String eventsEndpoint() {
     return events == null ? null : events.endpoint();
+  }
+
+  /** A count that goes up while the index does anything at all, be it only to look for work. */
+  public long progress() {
+    return runner == null ? 0 : runner.passes();
   }
 
   @Override

@@ -2,6 +2,7 @@ package io.kvtier.daemon;
 
 import io.kvtier.daemon.config.KvtierdConfig.HostConfig;
 import io.kvtier.daemon.config.KvtierdConfig.HostLedger;
+import io.kvtier.daemon.index.Tenants;
 import io.kvtier.protocol.SocketPaths;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.protocol.linux.Words;
@@ -20,6 +21,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.attribute.PosixFilePermissions;
@@ -42,6 +44,7 @@ final class HostTier implements AutoCloseable {
   private static final Set<PosixFilePermission> OWNER_ONLY =
       PosixFilePermissions.fromString("rwx------");
   private static final int SLOT_ALIGNMENT = 4096;
+  private static final String REGIONS_NOTE = "tenants";
 
   private final Deque<AutoCloseable> parts = new ArrayDeque<>();
   private final SlabStore slabs;
@@ -54,11 +57,16 @@ final class HostTier implements AutoCloseable {
    *
    * @param socket of this daemon: another one has memory of its own
    * @param blocksMax the most blocks that can be in all tiers
+   * @param regions whose each slab is; memory of another division is not taken over
    * @param annotationBytes the most memory for annotations that are kept with the ledger
    * @throws IOException in words what can't be had
    */
-  HostTier(HostConfig config, Path socket, int blocksMax, long annotationBytes) throws IOException {
-    slots = new SlotAllocator(config.slabs(), config.slabBytes(), SLOT_ALIGNMENT);
+  HostTier(
+      HostConfig config, Tenants.Regions regions, Path socket, int blocksMax, long annotationBytes)
+      throws IOException {
+    slots =
+        new SlotAllocator(
+            regions.toArray(), regions.tenants(), config.slabBytes(), SLOT_ALIGNMENT, 1);
     try {
       if (config.keepNs() == 0) {
         if (Files.exists(directoryOf(config, socket), LinkOption.NOFOLLOW_LINKS)) {
@@ -72,6 +80,11 @@ final class HostTier implements AutoCloseable {
         keep(lock(directory));
         long seconds = Math.ceilDiv(config.keepNs(), 1_000_000_000L);
         KeptMemory kept = keep(new KeptMemory(directory, seconds));
+        if (!isNoted(directory, regions.text())) {
+          // Clients still have mapped what was their tenant's, and may be another's now.
+          kept.letGo();
+          Files.writeString(directory.resolve(REGIONS_NOTE), regions.text());
+        }
         keptMemory = kept;
         boolean isMapped = config.ledger() == HostLedger.MAPPED;
         long besideBytes =
@@ -95,6 +108,14 @@ final class HostTier implements AutoCloseable {
         // Clients of the daemon before may still write there, and nobody can name them.
         slots.addWriter(slab, SlotAllocator.UNKNOWN);
       }
+    }
+  }
+
+  private static boolean isNoted(Path directory, String regions) throws IOException {
+    try {
+      return Files.readString(directory.resolve(REGIONS_NOTE)).equals(regions);
+    } catch (NoSuchFileException e) {
+      return regions.isEmpty();
     }
   }
 

@@ -7,6 +7,7 @@ import io.kvtier.protocol.linux.EventFd;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.transfer.Joining;
 import java.lang.foreign.MemorySegment;
+import java.util.concurrent.atomic.AtomicLong;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -35,6 +36,7 @@ final class IndexRunner implements AutoCloseable {
   private final Epoll epoll;
   private final EventFd bell;
   private final Thread thread;
+  private final AtomicLong passes = new AtomicLong();
   private volatile boolean running = true;
 
   IndexRunner(IndexAgent agent, MemorySegment daemonRegion, Epoll epoll, EventFd bell) {
@@ -49,11 +51,17 @@ final class IndexRunner implements AutoCloseable {
     thread.start();
   }
 
+  /** How often the index has looked for work: twice a second at least, while nothing is broken. */
+  long passes() {
+    return passes.getAcquire();
+  }
+
   private void run() {
     try {
       long idleSince = 0;
       long spinNs = SPIN_NS;
       while (running) {
+        passes.setRelease(passes.getPlain() + 1);
         if (agent.doWork() > 0) {
           idleSince = 0;
           spinNs = SPIN_NS;

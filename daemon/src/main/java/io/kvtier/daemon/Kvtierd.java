@@ -2,7 +2,11 @@ package io.kvtier.daemon;
 
 import io.kvtier.daemon.config.ConfigException;
 import io.kvtier.daemon.config.ConfigLoader;
+import io.kvtier.daemon.config.ConfigSource;
 import io.kvtier.daemon.config.KvtierdConfig;
+import io.kvtier.daemon.config.LoadedConfig;
+import io.kvtier.daemon.config.MachineCheck;
+import io.kvtier.daemon.log.DaemonLog;
 import io.kvtier.tiers.files.ByteSize;
 import io.kvtier.tiers.gpu.CudaDriver;
 import io.kvtier.tiers.gpu.GpuProbe;
@@ -17,17 +21,21 @@ import org.jspecify.annotations.Nullable;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
+import picocli.CommandLine.UnmatchedArgumentException;
 
 /** The daemon's command line. */
 @Command(
     name = "kvtierd",
     version = "kvtierd " + Daemon.VERSION,
     mixinStandardHelpOptions = true,
+    subcommands = {ConfigCommand.class, DoctorCommand.class},
     description =
-        "Keeps the KV cache of LLM inference engines in host memory, on SSD and in an object store.",
+        "Keeps the KV cache of LLM inference engines in host memory, on SSD and in an object"
+            + " store.",
     footer = {
       "",
-      "Exit codes: 128 and the number of the signal that stopped it, 1 a part could not be started, 2 wrong usage or configuration."
+      "Exit codes: 128 and the number of the signal that stopped it, 1 a part could not be started,"
+          + " 2 wrong usage or configuration."
     })
 public final class Kvtierd implements Callable<Integer> {
   @Option(
@@ -64,7 +72,23 @@ public final class Kvtierd implements Callable<Integer> {
 
   /** The same with GPUs of another kind. */
   static void main(String[] arguments, Supplier<GpuProbe> gpus) {
-    System.exit(new CommandLine(new Kvtierd(gpus)).execute(arguments));
+    System.exit(commandLine(gpus).execute(arguments));
+  }
+
+  /** The command with all its parts. */
+  static CommandLine commandLine(Supplier<GpuProbe> gpus) {
+    CommandLine commandLine = new CommandLine(new Kvtierd(gpus));
+    commandLine.setParameterExceptionHandler((e, arguments) -> {
+      CommandLine failed = e.getCommandLine();
+      String name = failed.getCommandSpec().qualifiedName();
+      // The whole usage would bury the reason.
+      failed.getErr().println("kvtierd: " + e.getMessage());
+      UnmatchedArgumentException.printSuggestions(e, failed.getErr());
+      failed.getErr().println("'" + name + " --help' tells how it is used");
+      failed.getErr().flush();
+      return failed.getCommandSpec().exitCodeOnInvalidInput();
+    });
+    return commandLine;
   }
 
   @Override
@@ -77,28 +101,36 @@ public final class Kvtierd implements Callable<Integer> {
     if (socket != null) {
       all.add("socket.path=" + socket);
     }
-    KvtierdConfig loaded;
+    ConfigSource source = ConfigSource.of(config, all);
+    LoadedConfig loaded;
     try {
-      loaded = ConfigLoader.load(config, all);
+      loaded = source.load();
+      MachineCheck.ofThisMachine().require(loaded);
     } catch (ConfigException e) {
       System.err.println("kvtierd: " + e.getMessage());
       return 2;
     }
     try {
-      return run(loaded, gpus);
+      DaemonLog.configure(loaded.config().log());
+      return run(source, loaded, gpus);
     } catch (IOException e) {
       System.err.println("kvtierd: " + e.getMessage());
       return 1;
     }
   }
 
-  private static int run(KvtierdConfig config, Supplier<GpuProbe> gpus) throws IOException {
-    Daemon daemon = new Daemon(config, gpus);
+  private static int run(ConfigSource source, LoadedConfig loaded, Supplier<GpuProbe> gpus)
+      throws IOException {
+    KvtierdConfig config = loaded.config();
+    ServiceManager manager = ServiceManager.of(System.getenv(), ProcessHandle.current().pid());
+    Daemon daemon = new Daemon(config, gpus, live -> new Reloader(source, loaded, live, manager));
+    Hangup.each(daemon::reload);
     CountDownLatch stopped = new CountDownLatch(1);
     Runtime.getRuntime()
         .addShutdownHook(
             new Thread(
                 () -> {
+                  manager.stopping();
                   daemon.close();
                   stopped.countDown();
                 },
@@ -131,6 +163,8 @@ public final class Kvtierd implements Callable<Integer> {
       ready.append(", events on ").append(events);
     }
     System.out.println(ready);
+    manager.ready(ready.substring("kvtierd ".length()));
+    manager.watch(daemon::progress);
     try {
       stopped.await();
     } catch (InterruptedException e) {

@@ -48,6 +48,7 @@ final class ObjectTier implements AutoCloseable {
 
   private final Deque<AutoCloseable> parts = new ArrayDeque<>();
   private final @Nullable ObjectParts forIndex;
+  private @Nullable ObjectPipeline pipeline;
 
   /**
    * Opens the store, if there is to be one. Whether it answers is told in the log: a node serves
@@ -145,10 +146,11 @@ final class ObjectTier implements AutoCloseable {
             config.probeTimeoutNs(),
             ledger(config, store, defect));
     greet(store, presence);
-    ObjectPipeline pipeline =
+    ObjectPipeline made =
         keep(
             new ObjectPipeline(
                 "kvtier-object", store, config.pipeline(), cipher, presence, bell, defect));
+    pipeline = made;
     String node = config.node().isEmpty() ? nodeOf(socket) : config.node();
     UseLog uses = uses(config, store, node);
     Queue<List<String>> collected = new ConcurrentLinkedQueue<>();
@@ -165,10 +167,10 @@ final class ObjectTier implements AutoCloseable {
       keep(new Collector(janitor, config.care().everyNs()));
     }
     return new ObjectParts(
-        pipeline,
+        made,
         config.pipeline().depth(),
-        pipeline::reachesStore,
-        pipeline::takesStores,
+        made::reachesStore,
+        made::takesStores,
         presence,
         deletions,
         config.admission(),
@@ -177,7 +179,7 @@ final class ObjectTier implements AutoCloseable {
         uses == null ? null : uses::used,
         new ObjectOperator(janitor),
         bell,
-        () -> report(store, pipeline, presence, deletions, janitor));
+        () -> report(store, made, presence, deletions, janitor));
   }
 
   private static @Nullable ObjectCipher cipher(@Nullable ObjectEncryption encryption)
@@ -295,6 +297,13 @@ final class ObjectTier implements AutoCloseable {
   private <T extends AutoCloseable> T keep(T part) {
     parts.push(part);
     return part;
+  }
+
+  /** Other caps for the transfers to come, if there is such a tier; 0 for none. */
+  void changeBandwidth(long loadBytesPerSecond, long storeBytesPerSecond) {
+    if (pipeline != null) {
+      pipeline.changeBandwidth(loadBytesPerSecond, storeBytesPerSecond);
+    }
   }
 
   /** What the index needs of it; null when there is no such tier. */

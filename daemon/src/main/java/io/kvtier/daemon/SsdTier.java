@@ -1,6 +1,7 @@
 package io.kvtier.daemon;
 
 import io.kvtier.daemon.config.KvtierdConfig.SsdConfig;
+import io.kvtier.daemon.index.Tenants;
 import io.kvtier.tiers.ledger.Ledger;
 import io.kvtier.tiers.ledger.LedgerLeg;
 import io.kvtier.tiers.ledger.LedgerThread;
@@ -43,16 +44,23 @@ final class SsdTier implements AutoCloseable {
   /**
    * Opens all directories.
    *
+   * @param regions whose each file is
    * @param finishedBell wakes the index
    * @param defect told of what should never happen
    * @throws IOException naming the directory that can't be had, and why
    */
-  SsdTier(SsdConfig config, int slotAlignment, Runnable finishedBell, Consumer<Throwable> defect)
+  SsdTier(
+      SsdConfig config,
+      Tenants.Regions regions,
+      int slotAlignment,
+      Runnable finishedBell,
+      Consumer<Throwable> defect)
       throws IOException {
     int lanes = config.directories().size();
     slots =
         new SlotAllocator(
-            config.files(),
+            regions.toArray(),
+            regions.tenants(),
             config.fileBytes(),
             // A large tier has coarser slots: there are 2^31 numbers for them.
             SlotAllocator.granularity(config.files(), config.fileBytes(), slotAlignment),

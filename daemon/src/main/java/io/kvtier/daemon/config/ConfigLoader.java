@@ -6,6 +6,7 @@ import io.kvtier.daemon.config.KvtierdConfig.EventForm;
 import io.kvtier.policies.AdmissionPolicies;
 import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.protocol.SocketPaths;
+import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.files.ByteSize;
 import io.kvtier.tiers.gpu.CopyOptions;
@@ -73,20 +74,30 @@ public final class ConfigLoader {
    */
   public static KvtierdConfig load(@Nullable Path file, List<String> settings)
       throws ConfigException {
+    return ConfigSource.of(file, settings).load().config();
+  }
+
+  /** The same, with the environment between file and settings, and each value with its place. */
+  static LoadedConfig load(ConfigSource source) throws ConfigException {
     ConfigLoader loader = new ConfigLoader();
     KnownKeys known = new KnownKeys(loader.defaults.keySet());
+    Path file = source.file();
     if (file != null) {
       String yaml = ConfigYaml.text(file, loader.problems);
       loader.values.putAll(ConfigYaml.parse(yaml, file.toString(), known, loader.problems));
     }
-    settings.forEach(setting -> loader.set(setting, known));
+    new EnvironmentKeys(loader.defaults.keySet())
+        .settings(source.environment())
+        .forEach((variable, setting) -> loader.set(setting, "environment " + variable, known));
+    source.settings().forEach(setting -> loader.set(setting, "--set", known));
     KvtierdConfig config = loader.build();
-    loader.requireNoProblem();
-    return config;
+    if (!loader.problems.isEmpty()) {
+      throw exception(loader.problems);
+    }
+    return new LoadedConfig(config, loader.values, loader.defaults);
   }
 
-  private void set(String setting, KnownKeys known) {
-    String where = "--set";
+  private void set(String setting, String where, KnownKeys known) {
     int equals = setting.indexOf('=');
     if (equals < 1) {
       problems.add("--set '" + setting + "': expected key=value, such as host.bytes=4GiB");
@@ -100,16 +111,14 @@ public final class ConfigLoader {
     }
   }
 
-  private void requireNoProblem() throws ConfigException {
-    if (problems.size() == 1) {
-      throw new ConfigException(problems.getFirst());
-    }
-    if (!problems.isEmpty()) {
-      throw new ConfigException(
-          problems.size()
-              + " mistakes in the configuration:\n  "
-              + String.join("\n", problems).replace("\n", "\n  "));
-    }
+  /** All mistakes in one message. */
+  static ConfigException exception(List<String> problems) {
+    return new ConfigException(
+        problems.size() == 1
+            ? problems.getFirst()
+            : problems.size()
+                + " mistakes in the configuration:\n  "
+                + String.join("\n", problems).replace("\n", "\n  "));
   }
 
   /** The embedded configuration file. */
@@ -139,7 +148,11 @@ public final class ConfigLoader {
         limits(),
         grpc(),
         http(),
+        tls(),
+        access(),
+        tenants(),
         events(),
+        log(),
         settings());
   }
 
@@ -624,8 +637,74 @@ public final class ConfigLoader {
         get("grpc.enabled", ConfigLoader::bool, "true or false"),
         text("grpc.host"),
         number("grpc.port", 0, 65535),
+        get("grpc.tls", ConfigLoader::autoOrOff, "auto or off"),
         number("grpc.threads", 1, 64),
-        (int) size("grpc.chunk_bytes", 4096, 3L << 20));
+        (int) size("grpc.chunk_bytes", 4096, 3L << 20),
+        listenerLimits("grpc."));
+  }
+
+  private KvtierdConfig.ListenerLimits listenerLimits(String section) {
+    return new KvtierdConfig.ListenerLimits(
+        number(section + "connections", 1, 1 << 20),
+        number(section + "connections_per_peer", 0, 1 << 20),
+        duration(section + "first_call"),
+        get(section + "idle", ConfigLoader::orNever, "a duration such as 30min, or 0"),
+        number(section + "calls_per_second", 0, 1 << 24));
+  }
+
+  private KvtierdConfig.@Nullable TlsConfig tls() {
+    String certificate = text("tls.certificate");
+    String key = text("tls.key");
+    String clientCa = text("tls.client_ca");
+    long handshake = duration("tls.handshake");
+    require(
+        "tls.key",
+        certificate.isEmpty() == key.isEmpty(),
+        certificate.isEmpty()
+            ? "nothing, where there is no tls.certificate"
+            : "the file of the private key of tls.certificate");
+    require(
+        "tls.client_ca",
+        clientCa.isEmpty() || !certificate.isEmpty(),
+        "nothing, where there is no tls.certificate");
+    return certificate.isEmpty() || key.isEmpty()
+        ? null
+        : new KvtierdConfig.TlsConfig(
+            path("tls.certificate", certificate),
+            path("tls.key", key),
+            clientCa.isEmpty() ? null : path("tls.client_ca", clientCa),
+            handshake);
+  }
+
+  private KvtierdConfig.AccessConfig access() {
+    String tokens = text("access.tokens");
+    return new KvtierdConfig.AccessConfig(
+        tokens.isEmpty() ? null : path("access.tokens", tokens),
+        get("access.without_token", ConfigLoader::role, "none, read, write or admin"));
+  }
+
+  private static Role role(String text) {
+    Role role = Role.ofWord(text);
+    if (role == null) {
+      throw new IllegalArgumentException();
+    }
+    return role;
+  }
+
+  private List<KvtierdConfig.TenantConfig> tenants() {
+    String key = "tenants";
+    try {
+      return TenantList.parse(
+          list(key),
+          new TenantList.Space(
+              Units.bytes(text("host.bytes")),
+              Units.bytes(text("host.slab_bytes")),
+              Units.bytes(text("ssd.bytes")),
+              Units.bytes(text("ssd.file_bytes"))));
+    } catch (IllegalArgumentException e) {
+      require(key, false, String.valueOf(e.getMessage()));
+      return List.of();
+    }
   }
 
   private KvtierdConfig.HttpConfig http() {
@@ -633,6 +712,29 @@ public final class ConfigLoader {
         get("http.enabled", ConfigLoader::bool, "true or false"),
         text("http.host"),
         number("http.port", 0, 65535));
+  }
+
+  private KvtierdConfig.LogConfig log() {
+    return new KvtierdConfig.LogConfig(
+        get("log.level", ConfigLoader::logLevel, "error, warn, info, debug or trace"),
+        get("log.format", ConfigLoader::logFormat, "human or json"),
+        number("log.burst", 1, 1_000_000),
+        get("log.burst_time", ConfigLoader::orNever, "a duration such as 10s, or 0"));
+  }
+
+  private static String logLevel(String text) {
+    if (!List.of("error", "warn", "info", "debug", "trace").contains(text)) {
+      throw new IllegalArgumentException();
+    }
+    return text;
+  }
+
+  private static KvtierdConfig.LogFormat logFormat(String text) {
+    return switch (text) {
+      case "human" -> KvtierdConfig.LogFormat.HUMAN;
+      case "json" -> KvtierdConfig.LogFormat.JSON;
+      default -> throw new IllegalArgumentException();
+    };
   }
 
   private static boolean bool(String text) {

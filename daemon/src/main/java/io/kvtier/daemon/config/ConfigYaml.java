@@ -15,6 +15,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.StringJoiner;
 import org.jspecify.annotations.Nullable;
 import org.snakeyaml.engine.v2.api.LoadSettings;
 import org.snakeyaml.engine.v2.api.lowlevel.Compose;
@@ -179,6 +180,8 @@ final class ConfigYaml {
       for (Node item : sequence.getValue()) {
         if (item instanceof ScalarNode scalar) {
           items.add(scalar.getValue());
+        } else if (item instanceof MappingNode map) {
+          items.add(words(map));
         } else {
           problems.add(where(item) + ": expected a name in the list, found " + describe(item));
         }
@@ -187,6 +190,18 @@ final class ConfigYaml {
     }
     return new Value(
         node instanceof ScalarNode scalar && !isNull(node) ? scalar.getValue() : "", null, where);
+  }
+
+  /** A map in a list, as words of {@code key=value}, the items of a list in it joined by '+'. */
+  private String words(MappingNode map) {
+    StringJoiner words = new StringJoiner(" ");
+    for (NodeTuple entry : map.getValue()) {
+      Value value = value(entry.getValueNode());
+      String text = value.items() == null ? value.text() : String.join("+", value.items());
+      words.add(
+          entry.getKeyNode() instanceof ScalarNode scalar ? scalar.getValue() + "=" + text : "");
+    }
+    return words.toString();
   }
 
   private static boolean isNull(Node node) {

@@ -1,5 +1,6 @@
 package io.kvtier.daemon.config;
 
+import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.gpu.CopyOptions;
 import io.kvtier.tiers.object.KeySource;
@@ -24,7 +25,11 @@ public record KvtierdConfig(
     LimitsConfig limits,
     GrpcConfig grpc,
     HttpConfig http,
+    @Nullable TlsConfig tls,
+    AccessConfig access,
+    List<TenantConfig> tenants,
     @Nullable EventsConfig events,
+    LogConfig log,
     List<Setting> settings) {
 
   /**
@@ -234,9 +239,78 @@ public record KvtierdConfig(
       int highWaterMark,
       String engineEndpoint) {}
 
-  /** The gRPC server. */
-  public record GrpcConfig(boolean enabled, String host, int port, int threads, int chunkBytes) {}
+  /**
+   * The gRPC server.
+   *
+   * @param usesTls whether it speaks TLS where there is a certificate
+   */
+  public record GrpcConfig(
+      boolean enabled,
+      String host,
+      int port,
+      boolean usesTls,
+      int threads,
+      int chunkBytes,
+      ListenerLimits limits) {}
+
+  /**
+   * What callers can take of a listener.
+   *
+   * @param connectionsPerPeer of one address; 0: no limit
+   * @param firstCallNs how long a connection may take for its first call
+   * @param idleNs how long it may be without one later; 0: for ever
+   * @param callsPerSecond of one address; 0: no limit
+   */
+  public record ListenerLimits(
+      int connections, int connectionsPerPeer, long firstCallNs, long idleNs, int callsPerSecond) {}
+
+  /**
+   * TLS, for all listeners.
+   *
+   * @param clientCa whose certificates callers must show; null: they need none
+   */
+  public record TlsConfig(
+      Path certificate, Path key, @Nullable Path clientCa, long handshakeTimeoutNs) {}
+
+  /**
+   * Who may do what over the network.
+   *
+   * @param tokens null: callers need none
+   * @param withoutToken what callers may where they need none
+   */
+  public record AccessConfig(@Nullable Path tokens, Role withoutToken) {}
+
+  /**
+   * One of those who share the daemon and do not see each other's blocks.
+   *
+   * @param users names or numbers of local users who belong to it, and of groups
+   * @param weight of its share of devices
+   */
+  public record TenantConfig(
+      String name,
+      List<String> users,
+      List<String> groups,
+      long hostBytes,
+      long ssdBytes,
+      int weight) {}
 
   /** The HTTP server for operators. */
   public record HttpConfig(boolean enabled, String host, int port) {}
+
+  /** How a line of the log is written. */
+  public enum LogFormat {
+    /** A line of words. */
+    HUMAN,
+    /** A line of JSON. */
+    JSON
+  }
+
+  /**
+   * The log.
+   *
+   * @param level what is less important is left out
+   * @param burst so many lines of one cause are written within {@code burstNs}
+   * @param burstNs 0: all are
+   */
+  public record LogConfig(String level, LogFormat format, int burst, long burstNs) {}
 }

@@ -1,27 +1,12 @@
 package io.kvtier.daemon.grpc;
 
-import com.google.protobuf.MessageLite;
-import com.google.protobuf.Parser;
-import io.kvtier.protocol.Verb;
-import io.kvtier.protocol.v1.BlocksResponse;
-import io.kvtier.protocol.v1.CancelRequest;
-import io.kvtier.protocol.v1.CountResponse;
-import io.kvtier.protocol.v1.KeysRequest;
-import io.kvtier.protocol.v1.KvtierGrpcService;
-import io.kvtier.protocol.v1.LookupResponse;
-import io.kvtier.protocol.v1.NamespaceRequest;
-import io.kvtier.protocol.v1.Outcome;
-import io.kvtier.protocol.v1.OutcomeResponse;
-import io.kvtier.protocol.v1.PingRequest;
-import io.kvtier.protocol.v1.PingResponse;
-import io.kvtier.protocol.v1.RegisterRequest;
-import io.kvtier.protocol.v1.RegisterResponse;
-import io.kvtier.protocol.v1.StatsRequest;
-import io.kvtier.protocol.v1.StatsResponse;
+import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.access.VerbRoles;
 import io.netty.channel.AdaptiveRecvByteBufAllocator;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.WriteBufferWaterMark;
 import io.netty.handler.codec.ByteToMessageDecoder;
+import io.netty.handler.timeout.IdleStateHandler;
 import io.vertx.core.Future;
 import io.vertx.core.VerticleBase;
 import io.vertx.core.http.HttpConnection;
@@ -30,7 +15,6 @@ import io.vertx.core.http.HttpServerOptions;
 import io.vertx.core.http.HttpServerRequest;
 import io.vertx.core.http.impl.HttpServerConnection;
 import io.vertx.grpc.common.GrpcStatus;
-import io.vertx.grpc.common.ServiceMethod;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -39,29 +23,39 @@ import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
- * One event loop of the server: its connections, their calls, and a session of its own with the
- * index. All of it is confined to the loop; what the loops share is {@link GrpcFront.Shared}.
+ * One event loop of the server: its connections, their calls, and for each tenant a session of its
+ * own with the index. It lets a call in, or refuses it before it reads any of it. All of it is
+ * confined to the loop; what the loops share is {@link GrpcFront.Shared}.
  */
 final class FrontLoop extends VerticleBase {
+  private static final Logger LOG = LoggerFactory.getLogger(FrontLoop.class);
   private static final long TIME_CHECK_MS = 100;
+  private static final long PEER_CHECK_MS = 1000;
   private static final int READ_BYTES_MIN = 1 << 10;
   private static final int READ_BYTES_INITIAL = 8 << 10;
   private static final int READ_BYTES_MAX = 256 << 10;
   private static final int WRITE_BYTES_MAX = 512 << 10;
 
-  /** Makes a call of a method. */
-  private interface Method {
-    Call<?> begin(RemoteConnection connection, GrpcStream stream);
+  /** A connection, and when it was last of use. */
+  private static final class Peer {
+    final String address;
+    long usedNs = System.nanoTime();
+    boolean hasCalled;
+
+    Peer(String address) {
+      this.address = address;
+    }
   }
 
   private final GrpcFront.Shared shared;
   private final HttpServerOptions options;
-  private final Map<String, Method> methods = new HashMap<>();
-  private final Map<HttpConnection, RemoteConnection> connections = new HashMap<>();
+  private final Map<HttpConnection, Peer> peers = new HashMap<>();
+  private final @Nullable TenantFront[] tenants;
   private final Set<Call<?>> calls = Collections.newSetFromMap(new IdentityHashMap<>());
 
   private final HeadSpace headSpace = new HeadSpace();
@@ -69,39 +63,44 @@ final class FrontLoop extends VerticleBase {
   /** Calls that are over, but not all of their bytes are written. */
   private final List<Call<?>> lingering = new ArrayList<>();
 
-  private @Nullable IndexGateway gateway;
   private @Nullable HttpServer server;
 
   FrontLoop(GrpcFront.Shared shared, HttpServerOptions options) {
     this.shared = shared;
     this.options = options;
+    this.tenants = new TenantFront[shared.daemon().tenants()];
   }
 
   @Override
   public Future<?> start() throws IOException {
+    // The others open when somebody comes who belongs there.
+    tenants[Grant.NO_TENANT] = newTenant(Grant.NO_TENANT);
+    HttpServer http =
+        vertx
+            .createHttpServer(options)
+            .connectionHandler(this::connected)
+            .requestHandler(this::arrived);
+    server = http;
+    vertx.setPeriodic(TIME_CHECK_MS, timer -> checkTime());
+    vertx.setPeriodic(PEER_CHECK_MS, timer -> checkPeers());
+    return http.listen();
+  }
+
+  private TenantFront newTenant(int tenant) throws IOException {
     GrpcFront.Environment daemon = shared.daemon();
-    IndexGateway index =
-        new IndexGateway(daemon.index(), daemon.indexBell(), daemon.slabs().slabs(), context);
-    gateway = index;
     Call.Environment environment =
         new Call.Environment(
-            index,
-            shared.namespaces(),
+            new IndexGateway(
+                daemon.index(), daemon.indexBell(), daemon.slabs().slabs(), tenant, context),
+            shared.namespaces(tenant),
             daemon.slabs()::mapping,
             shared.chunkBytes(),
             daemon.stallNs(),
             this::ended);
-    addMethods(
+    return new TenantFront(
         environment,
-        new KvtierService(daemon.version(), daemon.counters(), environment, shared::forget));
-    HttpServer http =
-        vertx
-            .createHttpServer(options)
-            .connectionHandler(connection -> connected(index, connection))
-            .requestHandler(request -> arrived(index, request));
-    server = http;
-    vertx.setPeriodic(TIME_CHECK_MS, timer -> checkTime());
-    return http.listen();
+        new KvtierService(
+            daemon.version(), daemon.counters(), environment, id -> shared.forget(tenant, id)));
   }
 
   /** The port that was had. */
@@ -111,138 +110,78 @@ final class FrontLoop extends VerticleBase {
   }
 
   /** Forgets a namespace that nobody uses; from any thread. */
-  void forget(int namespaceId) {
+  void forget(int tenant, int namespaceId) {
     context.runOnContext(v -> {
-      IndexGateway index = gateway;
-      if (index != null && shared.namespaces().isForgotten(namespaceId)) {
-        index.forget(namespaceId);
+      TenantFront front = tenants[tenant];
+      if (front != null) {
+        front.forget(namespaceId);
       }
     });
   }
 
   /** Gives everything back to the index, which must still run; the event loop must not. */
   void close() {
-    IndexGateway index = gateway;
-    if (index != null) {
-      index.close();
+    for (TenantFront front : tenants) {
+      if (front != null) {
+        front.close();
+      }
     }
-  }
-
-  // ---- methods
-  // --------------------------------------------------------------------------------------------------
-
-  private void addMethods(Call.Environment environment, KvtierService service) {
-    unary(
-        environment,
-        KvtierGrpcService.Ping,
-        PingRequest.parser(),
-        outcome -> PingResponse.newBuilder().setOutcome(outcome).build(),
-        service::ping);
-    unary(
-        environment,
-        KvtierGrpcService.Register,
-        RegisterRequest.parser(),
-        outcome -> RegisterResponse.newBuilder().setOutcome(outcome).build(),
-        service::register);
-    unary(
-        environment,
-        KvtierGrpcService.Unregister,
-        NamespaceRequest.parser(),
-        FrontLoop::outcomeOnly,
-        service::unregister);
-    unary(
-        environment,
-        KvtierGrpcService.Lookup,
-        KeysRequest.parser(),
-        outcome -> LookupResponse.newBuilder().setOutcome(outcome).build(),
-        service::lookup);
-    keys(environment, KvtierGrpcService.Prefetch, (c, m) -> service.eachBlock(Verb.PREFETCH, c, m));
-    keys(environment, KvtierGrpcService.Delete, (c, m) -> service.eachBlock(Verb.DELETE, c, m));
-    keys(environment, KvtierGrpcService.Pin, service::pin);
-    keys(environment, KvtierGrpcService.Unpin, service::unpin);
-    count(environment, KvtierGrpcService.Clear, (c, m) -> service.countBlocks(Verb.CLEAR, c, m));
-    count(environment, KvtierGrpcService.Flush, (c, m) -> service.countBlocks(Verb.FLUSH, c, m));
-    unary(
-        environment,
-        KvtierGrpcService.Cancel,
-        CancelRequest.parser(),
-        FrontLoop::outcomeOnly,
-        service::cancel);
-    unary(
-        environment,
-        KvtierGrpcService.Stats,
-        StatsRequest.parser(),
-        outcome -> StatsResponse.newBuilder().setOutcome(outcome).build(),
-        service::stats);
-    add(
-        KvtierGrpcService.Get,
-        (connection, stream) -> new GetCall(environment, connection, stream));
-    add(
-        KvtierGrpcService.Put,
-        (connection, stream) -> new PutCall(environment, connection, stream));
-  }
-
-  private static OutcomeResponse outcomeOnly(Outcome outcome) {
-    return OutcomeResponse.newBuilder().setOutcome(outcome).build();
-  }
-
-  private void keys(
-      Call.Environment environment,
-      ServiceMethod<KeysRequest, BlocksResponse> method,
-      UnaryCall.Method<KeysRequest, BlocksResponse> handler) {
-    unary(
-        environment,
-        method,
-        KeysRequest.parser(),
-        outcome -> BlocksResponse.newBuilder().setOutcome(outcome).build(),
-        handler);
-  }
-
-  private void count(
-      Call.Environment environment,
-      ServiceMethod<NamespaceRequest, CountResponse> method,
-      UnaryCall.Method<NamespaceRequest, CountResponse> handler) {
-    unary(
-        environment,
-        method,
-        NamespaceRequest.parser(),
-        outcome -> CountResponse.newBuilder().setOutcome(outcome).build(),
-        handler);
-  }
-
-  private <Q, R extends MessageLite> void unary(
-      Call.Environment environment,
-      ServiceMethod<Q, R> method,
-      Parser<Q> parser,
-      Function<Outcome, R> refusal,
-      UnaryCall.Method<Q, R> handler) {
-    add(
-        method,
-        (connection, stream) ->
-            new UnaryCall<>(environment, connection, stream, parser, refusal, handler));
-  }
-
-  private void add(ServiceMethod<?, ?> method, Method maker) {
-    methods.put("/" + method.fullMethodName(), maker);
   }
 
   // ---- calls and connections
   // ------------------------------------------------------------------------------------
 
-  private void arrived(IndexGateway index, HttpServerRequest request) {
+  private void arrived(HttpServerRequest request) {
     if (!GrpcStream.isCall(request)) {
       return;
     }
     GrpcStream stream = new GrpcStream(request, shared.messageBytesMax(), headSpace);
-    Method method = methods.get(request.path());
-    if (method == null) {
-      stream.end(GrpcStatus.UNIMPLEMENTED, "no method " + request.path());
+    Peer peer = peers.get(request.connection());
+    if (peer != null) {
+      peer.usedNs = System.nanoTime();
+      peer.hasCalled = true;
+      if (!shared.peers().mayCall(peer.address)) {
+        stream.end(
+            GrpcStatus.RESOURCE_EXHAUSTED, "too many calls a second (grpc.calls_per_second)");
+        return;
+      }
+    }
+    Grant grant = shared.daemon().callers().of(request.getHeader("authorization"));
+    if (grant == null) {
+      shared.daemon().counters().countRefusal();
+      stream.end(GrpcStatus.UNAUTHENTICATED, shared.daemon().callers().refusal());
       return;
     }
-    RemoteConnection connection =
-        connections.computeIfAbsent(
-            request.connection(), c -> new RemoteConnection(index, shared.namespaces()));
-    Call<?> call = method.begin(connection, stream);
+    TenantFront front = frontOf(grant.tenant());
+    TenantFront.Method method = front == null ? null : front.method(request.path());
+    if (front == null) {
+      stream.end(GrpcStatus.UNAVAILABLE, "the index takes no session for this tenant: try again");
+    } else if (method == null) {
+      stream.end(GrpcStatus.UNIMPLEMENTED, "no method " + request.path());
+    } else if (!VerbRoles.mayCall(grant.role(), method.verb())) {
+      shared.daemon().counters().countRefusal();
+      stream.end(
+          GrpcStatus.PERMISSION_DENIED,
+          VerbRoles.refusal(request.path(), grant.role(), method.verb()));
+    } else {
+      begin(front.begin(method, stream));
+    }
+  }
+
+  private @Nullable TenantFront frontOf(int tenant) {
+    TenantFront front = tenants[tenant];
+    if (front == null) {
+      try {
+        front = newTenant(tenant);
+        tenants[tenant] = front;
+      } catch (IOException e) {
+        LOG.error("no session for the remote callers of a tenant: {}", e.getMessage());
+      }
+    }
+    return front;
+  }
+
+  private void begin(Call<?> call) {
     boolean isTooMany = !shared.begin(carriesBytes(call));
     calls.add(call);
     if (isTooMany) {
@@ -264,17 +203,36 @@ final class FrontLoop extends VerticleBase {
     }
   }
 
-  private void connected(IndexGateway index, HttpConnection connection) {
+  private void connected(HttpConnection connection) {
+    String address = connection.remoteAddress().hostAddress();
+    Peer peer = new Peer(address == null ? "" : address);
+    if (!shared.peers().connect(peer.address)) {
+      cut(connection);
+      return;
+    }
     if (connection instanceof HttpServerConnection served) {
       tune(served.channelHandlerContext());
     }
-    connections.put(connection, new RemoteConnection(index, shared.namespaces()));
+    peers.put(connection, peer);
     connection.closeHandler(v -> {
-      RemoteConnection closed = connections.remove(connection);
-      if (closed != null) {
-        closed.close();
+      if (peers.remove(connection) != null) {
+        shared.peers().disconnect(peer.address);
+      }
+      for (TenantFront front : tenants) {
+        if (front != null) {
+          front.closed(connection);
+        }
       }
     });
+  }
+
+  /** Ends a connection without a word, for which its peer could make the server wait. */
+  private static void cut(HttpConnection connection) {
+    if (connection instanceof HttpServerConnection served) {
+      var _ = served.channelHandlerContext().close();
+    } else {
+      var _ = connection.close();
+    }
   }
 
   /** Has the connection move many bytes at once, and not copy those of halved frames together. */
@@ -285,6 +243,10 @@ final class FrontLoop extends VerticleBase {
         .setRecvByteBufAllocator(
             new AdaptiveRecvByteBufAllocator(READ_BYTES_MIN, READ_BYTES_INITIAL, READ_BYTES_MAX))
         .setWriteBufferWaterMark(new WriteBufferWaterMark(WRITE_BYTES_MAX / 2, WRITE_BYTES_MAX));
+    // It watched over who did not say a word; what comes now is looked after here.
+    if (context.pipeline().get(IdleStateHandler.class) != null) {
+      context.pipeline().remove(IdleStateHandler.class);
+    }
     if (context.handler() instanceof ByteToMessageDecoder decoder) {
       decoder.setCumulator(ByteToMessageDecoder.COMPOSITE_CUMULATOR);
     }
@@ -303,5 +265,29 @@ final class FrontLoop extends VerticleBase {
         call.tick(now);
       }
     }
+  }
+
+  /** Ends connections that never called, or have been without a call for too long. */
+  private void checkPeers() {
+    long now = System.nanoTime();
+    List<HttpConnection> late = new ArrayList<>();
+    peers.forEach((connection, peer) -> {
+      if (!isIdle(connection)) {
+        peer.usedNs = now;
+      } else if (shared.peers().isOver(peer.hasCalled, now - peer.usedNs)) {
+        late.add(connection);
+      }
+    });
+    late.forEach(FrontLoop::cut);
+    shared.peers().sweep();
+  }
+
+  private boolean isIdle(HttpConnection connection) {
+    for (TenantFront front : tenants) {
+      if (front != null && !front.isIdle(connection)) {
+        return false;
+      }
+    }
+    return true;
   }
 }

@@ -1,5 +1,7 @@
 package io.kvtier.daemon.grpc;
 
+import io.kvtier.daemon.access.Callers;
+import io.kvtier.daemon.access.ServerTls;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.index.Counters;
 import io.kvtier.daemon.index.IndexAgent;
@@ -21,6 +23,8 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.IntStream;
+import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -53,6 +57,8 @@ public final class GrpcFront implements AutoCloseable {
    * What the server needs of the daemon.
    *
    * @param stallNs how long a call may wait for a client that neither sends nor takes bytes
+   * @param tls null where the port has none
+   * @param tenants how many there are, with the one of all who have none
    */
   public record Environment(
       String version,
@@ -60,20 +66,27 @@ public final class GrpcFront implements AutoCloseable {
       Runnable indexBell,
       SlabStore slabs,
       Counters counters,
-      long stallNs) {}
+      long stallNs,
+      @Nullable ServerTls tls,
+      Callers callers,
+      int tenants) {}
 
   /** What the event loops share; from any thread. */
   static final class Shared {
     private final Environment daemon;
     private final int chunkBytes;
-    private final Namespaces namespaces = new Namespaces();
+    private final List<Namespaces> namespaces;
+    private final PeerLimits peers;
     private final List<FrontLoop> loops = new CopyOnWriteArrayList<>();
     private final AtomicInteger calls = new AtomicInteger();
     private final AtomicInteger byteCalls = new AtomicInteger();
 
-    private Shared(Environment daemon, int chunkBytes) {
+    private Shared(Environment daemon, KvtierdConfig.GrpcConfig config) {
       this.daemon = daemon;
-      this.chunkBytes = chunkBytes;
+      this.chunkBytes = config.chunkBytes();
+      this.peers = new PeerLimits(config.limits(), System::nanoTime);
+      this.namespaces =
+          IntStream.range(0, daemon.tenants()).mapToObj(tenant -> new Namespaces()).toList();
     }
 
     Environment daemon() {
@@ -88,8 +101,13 @@ public final class GrpcFront implements AutoCloseable {
       return chunkBytes + MESSAGE_OVERHEAD_BYTES;
     }
 
-    Namespaces namespaces() {
-      return namespaces;
+    /** What a tenant's callers registered: no other's callers can name it. */
+    Namespaces namespaces(int tenant) {
+      return namespaces.get(tenant);
+    }
+
+    PeerLimits peers() {
+      return peers;
     }
 
     /** Counts a call, which must {@link #end}; false when there are too many. */
@@ -106,8 +124,8 @@ public final class GrpcFront implements AutoCloseable {
     }
 
     /** Has every loop's session forget a namespace. */
-    void forget(int namespaceId) {
-      loops.forEach(loop -> loop.forget(namespaceId));
+    void forget(int tenant, int namespaceId) {
+      loops.forEach(loop -> loop.forget(tenant, namespaceId));
     }
   }
 
@@ -118,7 +136,7 @@ public final class GrpcFront implements AutoCloseable {
   /** Starts to serve; throws naming the key to change when the port can't be had. */
   public GrpcFront(KvtierdConfig.GrpcConfig config, Environment environment) throws IOException {
     host = config.host();
-    shared = new Shared(environment, config.chunkBytes());
+    shared = new Shared(environment, config);
     vertx =
         Vertx.vertx(
             new VertxOptions()
@@ -140,6 +158,14 @@ public final class GrpcFront implements AutoCloseable {
                     .setInitialWindowSize(STREAM_WINDOW_BYTES)
                     .setMaxConcurrentStreams(STREAMS_PER_CONNECTION_MAX))
             .setHttp2ConnectionWindowSize(CONNECTION_WINDOW_BYTES);
+    // For those that do not even say which protocol they speak; the loops look after the others.
+    options
+        .setIdleTimeoutUnit(TimeUnit.MILLISECONDS)
+        .setIdleTimeout((int) Math.ceilDiv(config.limits().firstCallNs(), 1_000_000L));
+    ServerTls tls = environment.tls();
+    if (tls != null) {
+      tls.apply(options);
+    }
     try {
       start(config, options);
     } catch (IOException e) {

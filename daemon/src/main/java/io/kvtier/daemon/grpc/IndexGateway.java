@@ -1,5 +1,6 @@
 package io.kvtier.daemon.grpc;
 
+import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.Session;
 import io.kvtier.protocol.CompletionDescriptor;
@@ -11,6 +12,7 @@ import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.SocketPaths;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.protocol.linux.Words;
@@ -65,8 +67,13 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
   private long nextCorrelationId = 1;
   private boolean retryOrdered;
 
-  /** Opens the session. */
-  IndexGateway(IndexAgent index, Runnable indexBell, int slabs, Context loop) throws IOException {
+  /**
+   * Opens the session.
+   *
+   * @param tenant whose blocks it sees; what each caller may is found out before it is asked
+   */
+  IndexGateway(IndexAgent index, Runnable indexBell, int slabs, int tenant, Context loop)
+      throws IOException {
     this.index = index;
     this.indexBell = indexBell;
     this.loop = loop;
@@ -82,6 +89,7 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
             "gRPC",
             (int) ProcessHandle.current().pid(),
             SocketPaths.uid(),
+            new Grant("gRPC", Role.ADMIN, tenant),
             region,
             slabs,
             this);

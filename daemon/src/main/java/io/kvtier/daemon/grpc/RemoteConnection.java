@@ -102,6 +102,11 @@ final class RemoteConnection {
         IndexRequest.ofKeys(Verb.UNPIN, key, 0, RequestDescriptor.PRIORITY_NORMAL, 0), a -> {});
   }
 
+  /** Whether no call is under way, and no pin held. */
+  boolean isIdle() {
+    return calls.isEmpty() && pins.isEmpty();
+  }
+
   /** The connection has ended, and with it its calls; its pins are released. */
   void close() {
     closed = true;

@@ -16,10 +16,12 @@ import io.vertx.core.http.HttpServer;
 import io.vertx.core.http.HttpServerOptions;
 import io.vertx.core.http.HttpServerRequest;
 import java.io.IOException;
+import java.io.InputStream;
 import java.lang.foreign.MemorySegment;
 import java.net.BindException;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.List;
@@ -27,6 +29,7 @@ import java.util.Map;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -74,6 +77,7 @@ public final class HttpFront implements AutoCloseable {
   private final Map<HttpConnection, Long> connections = new HashMap<>();
 
   private final HttpServer server;
+  private @Nullable MetricsPage metrics;
 
   /** Starts to serve; throws naming the key to change when the port can't be had. */
   public HttpFront(KvtierdConfig.HttpConfig config, Environment environment) throws IOException {
@@ -124,7 +128,10 @@ public final class HttpFront implements AutoCloseable {
     // Those who watch add parameters of their own.
     routes.add("/healthz", request -> Future.succeededFuture(health.live()));
     routes.add("/readyz", request -> health.ready());
+    routes.add("/metrics", request -> metrics(environment, health, reports).scrape());
     List<String> none = List.of();
+    Answer description = Answer.text("application/yaml", description());
+    routes.add("/api/v1/openapi.yaml", none, query -> Future.succeededFuture(description));
     routes.add("/api/v1/status", none, query -> state.status());
     routes.add("/api/v1/stats", none, query -> state.stats());
     routes.add("/api/v1/tiers", none, query -> state.tiers());
@@ -142,6 +149,34 @@ public final class HttpFront implements AutoCloseable {
                 history.answer(
                     query.number("seconds", 1, History.SECONDS_MAX, 300),
                     query.number("step", 1, History.STEP_MAX, 0))));
+  }
+
+  /** Made when it is first asked for, as it takes half a second on a cold JVM. */
+  private MetricsPage metrics(Environment environment, Health health, IndexReports reports) {
+    MetricsPage page = metrics;
+    if (page == null) {
+      page =
+          new MetricsPage(
+              environment.version(),
+              environment.counters(),
+              environment.latencies(),
+              health,
+              reports);
+      metrics = page;
+    }
+    return page;
+  }
+
+  /** The OpenAPI file of the distribution. */
+  private static String description() {
+    try (InputStream in = HttpFront.class.getResourceAsStream("/openapi.yaml")) {
+      if (in == null) {
+        throw new IllegalStateException("openapi.yaml is missing from the class path");
+      }
+      return new String(in.readAllBytes(), StandardCharsets.UTF_8);
+    } catch (IOException e) {
+      throw new IllegalStateException("openapi.yaml can't be read", e);
+    }
   }
 
   // ---- starting
@@ -290,6 +325,10 @@ public final class HttpFront implements AutoCloseable {
       LOG.warn("the HTTP server did not stop in order: {}", e.toString());
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
+    }
+    MetricsPage page = metrics;
+    if (page != null) {
+      page.close();
     }
   }
 }

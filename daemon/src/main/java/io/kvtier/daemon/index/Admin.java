@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.trace.TraceRecorder;
 import io.kvtier.protocol.Status;
 import java.io.IOException;
@@ -8,48 +9,42 @@ import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.InvalidPathException;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
-/**
- * What an operator may ask of a running daemon: one line of words, answered in words. Only root and
- * the daemon's own user may.
- */
+/** What an operator may ask of a running daemon: one line of words, answered in words. */
 final class Admin {
   private static final String USAGE =
       "expected 'policy TIER NAME', where TIER is host or ssd and NAME is an eviction policy,"
-          + " 'admission TIER NAME', where TIER is ssd or object, 'trace record REQUESTS FILE', 'trace stop' or 'object TASK'";
+          + " 'admission TIER NAME', where TIER is ssd or object, 'trace record REQUESTS FILE',"
+          + " 'trace stop', 'object TASK', "
+          + Upkeep.USAGE;
 
   private static final Pattern FINGERPRINT = Pattern.compile("[0-9a-f]{32}/?");
 
   private final BlockStore store;
   private final Namespaces namespaces;
-  private final int daemonUser;
+  private final Upkeep upkeep;
+  private final Map<String, ObjectParts.Operator> others = new HashMap<>();
   private @Nullable TraceRecorder trace;
 
-  /**
-   * Commands over the tiers.
-   *
-   * @param daemonUser the user whom the daemon runs as
-   */
-  Admin(BlockStore store, Namespaces namespaces, int daemonUser) {
+  /** Commands over the tiers. */
+  Admin(BlockStore store, Namespaces namespaces, Upkeep upkeep) {
     this.store = store;
     this.namespaces = namespaces;
-    this.daemonUser = daemonUser;
+    this.upkeep = upkeep;
   }
 
-  OperatorAnswer run(Session session, String command) {
-    if (session.peerUser() != 0 && session.peerUser() != daemonUser) {
-      return new OperatorAnswer(
-          Status.DENIED,
-          "user "
-              + session.peerUser()
-              + " may not change the daemon: only root and user "
-              + daemonUser
-              + " may");
-    }
+  /** Leaves the commands that begin with a word to another part of the daemon. */
+  void extend(String word, ObjectParts.Operator operator) {
+    others.put(word, operator);
+  }
+
+  OperatorAnswer run(String command) {
     String[] words = command.strip().split("\\s+", -1);
     if ((words.length == 2 || words.length == 3) && words[0].equals("policy")) {
       return setPolicy(words[1].toLowerCase(Locale.ROOT), words.length == 2 ? "" : words[2]);
@@ -69,12 +64,19 @@ final class Admin {
     if (words.length >= 2 && words[0].equals("object")) {
       return object(List.of(words).subList(1, words.length));
     }
-    return OperatorAnswer.wrong("'" + command.strip() + "': " + USAGE);
+    ObjectParts.Operator other = others.get(words[0]);
+    OperatorAnswer answer =
+        other == null ? upkeep.run(List.of(words)) : operate(other, List.of(words));
+    return answer == null ? OperatorAnswer.wrong("'" + command.strip() + "': " + USAGE) : answer;
   }
 
   private OperatorAnswer object(List<String> words) {
+    return operate(store.objects()::operate, words);
+  }
+
+  private static OperatorAnswer operate(ObjectParts.Operator operator, List<String> words) {
     try {
-      return store.objects().operate(words);
+      return operator.run(words);
     } catch (IllegalArgumentException e) {
       return OperatorAnswer.wrong(String.valueOf(e.getMessage()));
     }
@@ -82,15 +84,15 @@ final class Admin {
 
   /** By its name, if this daemon knows it, or by its fingerprint, which it need not know. */
   private OperatorAnswer removeNamespace(String which) {
-    Namespaces.Namespace named = namespaces.byName(which);
+    Namespaces.Namespace named = namespaces.byName(Grant.NO_TENANT, which);
     boolean isFingerprint = FINGERPRINT.matcher(which).matches();
     if (named == null && !isFingerprint && store.objects().isConfigured()) {
       return new OperatorAnswer(
           Status.MISS,
           "this daemon knows no namespace '"
               + which
-              + "': kvtier tiers shows those that it knows, kvtier object du the fingerprints of all"
-              + " that are in the store");
+              + "': kvtier tiers shows those that it knows, kvtier object du the fingerprints of"
+              + " all that are in the store");
     }
     return object(
         List.of("remove-namespace", named == null || isFingerprint ? which : named.fingerprint()));
@@ -192,8 +194,8 @@ final class Admin {
     if (line == null) {
       return OperatorAnswer.wrong(
           tier.equals("object")
-              ? "the object tier has no policy to choose: beyond object.bytes, what was not used for"
-                  + " longest goes"
+              ? "the object tier has no policy to choose: beyond object.bytes, what was not used"
+                  + " for longest goes"
               : "there is no tier '" + tier + "': host or ssd");
     }
     if (!line.isConfigured()) {

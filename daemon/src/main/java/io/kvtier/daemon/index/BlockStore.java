@@ -64,10 +64,12 @@ final class BlockStore implements Mover.Listener {
   private final ObjectMoves objectMoves;
   private final WriteBudget budget;
   private final Scrubber scrubber;
-  private final LongQueue checksumBacklog;
-  private final LongQueue auditBacklog;
+  private final ClassQueues checksumBacklog;
+  private final ClassQueues auditBacklog;
   private final ClassQueues promotions;
   private final ClassQueues.Server servePromotion = this::servePromotion;
+  private final ClassQueues.Server serveChecksum = this::serveChecksum;
+  private final ClassQueues.Server serveAudit = this::serveAudit;
   private final IntConsumer evictFromHost = this::evictFromHost;
   private final IntConsumer evictFromSsd = this::evictFromSsd;
   private final IntUnaryOperator tiersOf = this::tiersOf;
@@ -116,9 +118,10 @@ final class BlockStore implements Mover.Listener {
     this.limits = limits;
     this.namespaces = namespaces;
     this.listener = listener;
-    checksumBacklog = new LongQueue(limits.holdsMax());
-    auditBacklog = new LongQueue(limits.holdsMax());
-    promotions = new ClassQueues(RequestDescriptor.PRIORITY_LOW + 1, limits.holdsMax());
+    int classes = host.slots().classesMax();
+    checksumBacklog = new ClassQueues(classes, 1, limits.holdsMax());
+    auditBacklog = new ClassQueues(classes, 1, limits.holdsMax());
+    promotions = new ClassQueues(classes, RequestDescriptor.PRIORITY_LOW + 1, limits.holdsMax());
     onlyOnSsd = block -> ssd.isEvictable(block) && host.state(block) == CopyState.NONE;
     anyOnHost = host::isEvictable;
   }
@@ -156,7 +159,10 @@ final class BlockStore implements Mover.Listener {
 
     @Override
     public boolean isFull(int block) {
-      return ssd.slots().unassignedRegions() == 0 && ssd.slots().freeOfClass(ssdClass(block)) == 0;
+      int sizeClass = ssdClass(block);
+      SlotAllocator slots = ssd.slots();
+      return slots.unassignedRegions(slots.partOfClass(sizeClass)) == 0
+          && slots.freeOfClass(sizeClass) == 0;
     }
 
     @Override
@@ -239,10 +245,15 @@ final class BlockStore implements Mover.Listener {
     return mover.estimatedFetchNs(blocks);
   }
 
-  /** The SSD size class of blocks of that many bytes; NONE when they can't go there. */
-  int ssdClassFor(long blockBytes) {
-    return ssd.isConfigured()
-        ? ssd.slots().sizeClass(SlotHeaderDescriptor.HEADER_BYTES + blockBytes)
+  /** Whether a tenant has space on SSD. */
+  boolean hasSsd(int tenant) {
+    return ssd.slots().regionsOfPart(tenant) > 0;
+  }
+
+  /** The SSD size class of a tenant's blocks of that many bytes; NONE when they can't go there. */
+  int ssdClassFor(int tenant, long blockBytes) {
+    return hasSsd(tenant)
+        ? ssd.slots().sizeClass(tenant, SlotHeaderDescriptor.HEADER_BYTES + blockBytes)
         : SlotAllocator.NONE;
   }
 
@@ -305,7 +316,7 @@ final class BlockStore implements Mover.Listener {
     // A commit gives its hold back: only the slots bound how many blocks wait for their checksum.
     // Those for which there is no place to wait are checked at once; clients wait meanwhile.
     if (length <= limits.inlineChecksumBytes()
-        || (!mover.checksum(block) && !checksumBacklog.offer(block))) {
+        || (!mover.checksum(block) && !checksumBacklog.offer(hostClass(block), 0, block))) {
       int slot = host.slot(block);
       MemorySegment slab = slabs.apply(host.slots().regionOf(slot));
       finishCommit(block, Checksums.of(slab.asSlice(host.slots().offsetOf(slot), length)));
@@ -456,7 +467,7 @@ final class BlockStore implements Mover.Listener {
 
   private boolean startLoad(int block, int priority) {
     boolean isFetch = directory.has(Directory.FLAG_FETCHING, block);
-    if (isFetch ? !mover.canMoveObject() : !mover.canLoad(block)) {
+    if (isFetch ? !mover.canMoveObject(tenant(block)) : !mover.canLoad(block)) {
       return false;
     }
     int sizeClass = hostClass(block);
@@ -622,7 +633,7 @@ final class BlockStore implements Mover.Listener {
     if (mover.audit(block)) {
       return true;
     }
-    if (!auditBacklog.offer(block)) {
+    if (!auditBacklog.offer(hostClass(block), 0, block)) {
       return false;
     }
     directory.addUses(block, 1);
@@ -727,7 +738,7 @@ final class BlockStore implements Mover.Listener {
    *     every slot there is in use
    */
   boolean startStore(int block, boolean evict) {
-    if (!budget.isOpen() || !mover.canStore() || !allocateSsd(block)) {
+    if (!budget.isOpen() || !mover.canStore(tenant(block)) || !allocateSsd(block)) {
       return false;
     }
     if (!mover.store(block, evict)) {
@@ -747,6 +758,35 @@ final class BlockStore implements Mover.Listener {
   /** Whether no more may be written to SSD for the moment. */
   boolean isOutOfBudget() {
     return !budget.isOpen();
+  }
+
+  /** Another rate of reading in the background. */
+  void changeScrubbing(long bytesPerSecond) {
+    scrubber.change(bytesPerSecond);
+  }
+
+  /** Another amount that may be written to SSD in a day. */
+  void changeBudget(long bytesPerDay) {
+    budget.change(bytesPerDay);
+  }
+
+  /**
+   * Has the blocks of the host tier leave whose turn it would be.
+   *
+   * @return how many are out, or on their way
+   */
+  int evict(int blocksMax) {
+    int left = 0;
+    for (int sizeClass = 0; sizeClass < host.slots().classes(); sizeClass++) {
+      while (left < blocksMax) {
+        int under = mover.evictions(sizeClass);
+        if (!makeRoom(sizeClass, SlotAllocator.DAEMON) && mover.evictions(sizeClass) == under) {
+          break;
+        }
+        left++;
+      }
+    }
+    return left;
   }
 
   /** Whether blocks on SSD are read in the background. */
@@ -840,16 +880,35 @@ final class BlockStore implements Mover.Listener {
   }
 
   /**
-   * Makes room in the directory by forgetting the block that would leave the lowest tier next.
+   * Adds a record for the block whose key was sought last, and not found. Where there can be no
+   * more, of all or of its tenant, one of the tenant's own goes.
+   *
+   * @param isWanted whether another may go for it
+   * @return its id, or {@link Directory#NONE}
+   */
+  int insertSought(Namespaces.Namespace namespace, int group, int keyBytes, boolean isWanted) {
+    int tenant = namespace.tenant();
+    int max = namespaces.tenants().shareOf(directory.blocksMax(), tenant);
+    boolean isFull = directory.recordsOfTenant(tenant) >= max;
+    int block = isFull ? Directory.NONE : directory.insertSought(namespace.id(), group, keyBytes);
+    if (block == Directory.NONE && isWanted && forgetOne(tenant)) {
+      block = directory.insertSought(namespace.id(), group, keyBytes);
+    }
+    return block;
+  }
+
+  /**
+   * Makes room in the directory by forgetting the block of a tenant that would leave the lowest
+   * tier next.
    *
    * @return false when nothing can go, or not yet
    */
-  boolean forgetOne() {
-    if (ssd.isConfigured()) {
-      int victim = ssd.victim(onlyOnSsd);
+  private boolean forgetOne(int tenant) {
+    if (hasSsd(tenant)) {
+      int victim = ssd.victim(tenant, onlyOnSsd);
       return victim != EvictionPolicy.NONE && evictFromSsd(victim);
     }
-    int victim = host.victim(anyOnHost);
+    int victim = host.victim(tenant, anyOnHost);
     return victim != EvictionPolicy.NONE && evictFromHost(victim);
   }
 
@@ -893,25 +952,15 @@ final class BlockStore implements Mover.Listener {
   void maintain(long nowNs) {
     lanes.checkFences(nowNs);
     lanes.forgetRows();
-    while (checksumBacklog.size() > 0) {
-      int block = (int) checksumBacklog.peek();
-      if (host.state(block) == CopyState.LEAVING) {
-        endUse(block);
-      } else if (!mover.checksum(block)) {
-        break;
-      }
-      var _ = checksumBacklog.poll();
+    int classes = host.slots().classes();
+    if (checksumBacklog.size() > 0) {
+      checksumBacklog.serve(classes, serveChecksum);
     }
-    while (auditBacklog.size() > 0) {
-      int block = (int) auditBacklog.peek();
-      if (host.isResident(block) && !mover.audit(block)) {
-        break;
-      }
-      var _ = auditBacklog.poll();
-      endUse(block);
+    if (auditBacklog.size() > 0) {
+      auditBacklog.serve(classes, serveAudit);
     }
     if (promotions.size() > 0) {
-      promotions.serve(host.slots().classes(), servePromotion);
+      promotions.serve(classes, servePromotion);
     }
     budget.advance(nowNs);
     ingestion.advance();
@@ -919,9 +968,10 @@ final class BlockStore implements Mover.Listener {
     objects.advance();
     host.drain(evictFromHost);
     ssd.drain(evictFromSsd);
-    boolean takesEvicted = ssd.isConfigured() ? lanes.isAnyOpen() : objects.takesStores();
-    if (takesEvicted && host.slots().unassignedRegions() == 0) {
-      for (int sizeClass = 0; sizeClass < host.slots().classes(); sizeClass++) {
+    boolean ssdTakes = lanes.isAnyOpen();
+    boolean objectsTake = objects.takesStores();
+    for (int sizeClass = 0; sizeClass < classes; sizeClass++) {
+      if (hasSsd(host.slots().partOfClass(sizeClass)) ? ssdTakes : objectsTake) {
         evictAhead(sizeClass);
       }
     }
@@ -932,10 +982,28 @@ final class BlockStore implements Mover.Listener {
     }
   }
 
+  private boolean serveChecksum(long item) {
+    int block = (int) item;
+    if (host.state(block) == CopyState.LEAVING) {
+      endUse(block);
+      return true;
+    }
+    return mover.checksum(block);
+  }
+
+  private boolean serveAudit(long item) {
+    int block = (int) item;
+    if (host.isResident(block) && !mover.audit(block)) {
+      return false;
+    }
+    endUse(block);
+    return true;
+  }
+
   private void evictAhead(int sizeClass) {
     SlotAllocator hostSlots = host.slots();
     int regions = hostSlots.regionsOfClass(sizeClass);
-    if (regions == 0) {
+    if (regions == 0 || hostSlots.unassignedRegions(hostSlots.partOfClass(sizeClass)) > 0) {
       return;
     }
     long total = (long) regions * hostSlots.slotsPerRegion(sizeClass);
@@ -943,9 +1011,10 @@ final class BlockStore implements Mover.Listener {
         (int) Math.min(total / 4, Math.max(1, (long) (total * limits.freeTarget())))
             + listener.waitingForSlot(sizeClass)
             + promotions.waiting(sizeClass);
+    int tenant = hostSlots.partOfClass(sizeClass);
     for (int i = 0; i < EVICTIONS_PER_ROUND; i++) {
       int under = mover.evictions(sizeClass);
-      boolean canStart = ssd.isConfigured() ? mover.canStore() : mover.canUpload();
+      boolean canStart = hasSsd(tenant) ? mover.canStore(tenant) : mover.canUpload(tenant);
       if (hostSlots.freeOfClass(sizeClass) + under >= target || !canStart) {
         return;
       }
@@ -975,6 +1044,10 @@ final class BlockStore implements Mover.Listener {
         && promotions.size() == 0
         && ingestion.waiting() == 0
         && objectMoves.waiting() == 0;
+  }
+
+  private int tenant(int block) {
+    return namespaces.of(directory, block).tenant();
   }
 
   private int hostClass(int block) {
@@ -1042,9 +1115,9 @@ final class BlockStore implements Mover.Listener {
           .append(ssd.slots().freeOfClass(i));
     }
     out.append("; draining ")
-        .append(slots.draining())
+        .append(slots.isDraining())
         .append(" and ")
-        .append(ssd.slots().draining());
+        .append(ssd.slots().isDraining());
     for (int block = 0; block < directory.highWater(); block++) {
       if (directory.isUsed(block) && (directory.uses(block) > 0 || directory.holds(block) > 0)) {
         out.append("; block ").append(block).append(" is ").append(host.state(block));

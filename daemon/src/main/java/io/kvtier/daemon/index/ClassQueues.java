@@ -1,6 +1,5 @@
 package io.kvtier.daemon.index;
 
-import io.kvtier.tiers.slots.SlotAllocator;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -18,18 +17,20 @@ final class ClassQueues {
   private final int priorities;
   private final int capacity;
   private final @Nullable LongQueue[] queues;
-  private final int[] waiting = new int[SlotAllocator.CLASSES_MAX];
+  private final int[] waiting;
   private int size;
 
   /**
    * Empty queues.
    *
+   * @param classesMax how many size classes there can be
    * @param capacity the most items in all of them together
    */
-  ClassQueues(int priorities, int capacity) {
+  ClassQueues(int classesMax, int priorities, int capacity) {
+    waiting = new int[classesMax];
     this.priorities = priorities;
     this.capacity = capacity;
-    this.queues = new LongQueue[SlotAllocator.CLASSES_MAX * priorities];
+    this.queues = new LongQueue[classesMax * priorities];
   }
 
   /** Adds an item; false when the queues are full. */

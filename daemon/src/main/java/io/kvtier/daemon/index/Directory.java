@@ -101,6 +101,8 @@ public final class Directory implements AutoCloseable {
   private final long seed;
   private Watcher watcher = block -> {};
   private long[] fingerprints = {};
+  private byte[] tenants = {};
+  private final int[] recordsOfTenant = new int[Byte.MAX_VALUE];
   private int[] recordsOf = new int[64];
   private int freeHead = NONE;
   private int highWater;
@@ -272,6 +274,12 @@ public final class Directory implements AutoCloseable {
       recordsOf = Arrays.copyOf(recordsOf, Math.max(64, 2 * namespaceId));
     }
     recordsOf[namespaceId] += more;
+    recordsOfTenant[namespaceId < tenants.length ? tenants[namespaceId] : 0] += more;
+  }
+
+  /** How many records the namespaces of a tenant have, those that are unlinked included. */
+  int recordsOfTenant(int tenant) {
+    return recordsOfTenant[tenant];
   }
 
   /** How many records a namespace has, those that are unlinked included. */
@@ -361,12 +369,18 @@ public final class Directory implements AutoCloseable {
     return mixed == 0 ? 1 : mixed;
   }
 
-  /** Sets what stands for a namespace in fingerprints, which are the same in all starts. */
-  void setNamespaceFingerprint(int namespaceId, long fingerprint) {
+  /**
+   * Sets what is to be known of a namespace that has no records yet.
+   *
+   * @param fingerprint stands for it in those of blocks, which are the same in all starts
+   */
+  void setNamespace(int namespaceId, long fingerprint, int tenant) {
     if (namespaceId >= fingerprints.length) {
       fingerprints = Arrays.copyOf(fingerprints, Math.max(64, 2 * namespaceId));
+      tenants = Arrays.copyOf(tenants, Math.max(64, 2 * namespaceId));
     }
     fingerprints[namespaceId] = fingerprint;
+    tenants[namespaceId] = (byte) tenant;
   }
 
   /** Notes where a block stands in its sequence. */

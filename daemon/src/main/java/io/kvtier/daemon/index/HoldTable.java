@@ -84,6 +84,7 @@ final class HoldTable {
     }
     holder.firstHold = hold;
     holder.holds++;
+    holder.share.holds++;
     count[ofKind]++;
     repeats[hold] = 0;
     // A lease may begin after its end, when its block took long to come: it goes where the wheel
@@ -215,6 +216,7 @@ final class HoldTable {
       previous[next[hold]] = previous[hold];
     }
     holder.holds--;
+    holder.share.holds--;
     if (endNs[hold] != 0) {
       if (nextInBucket == hold) {
         nextInBucket = chainNext[hold];
@@ -269,5 +271,13 @@ final class HoldTable {
     int index;
     int firstHold = NONE;
     int holds;
+
+    /** What its tenant has of the pools. */
+    Share share = Share.unlimited();
+
+    /** Whether it may have one more, of so many that one holder may. */
+    boolean mayHold(int max) {
+      return holds < max && share.holds < share.holdsMax;
+    }
   }
 }

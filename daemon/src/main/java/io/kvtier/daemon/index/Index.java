@@ -4,7 +4,6 @@ import io.kvtier.daemon.trace.TraceRecorder;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
-import io.kvtier.protocol.SocketPaths;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
@@ -53,6 +52,7 @@ final class Index implements BlockStore.Listener {
   private final Removals removals;
   private final Scans scans;
   private final Admin admin;
+  private final Upkeep upkeep;
   private final Annotations annotations;
 
   Index(IndexAgent.Context context, IndexAgent.Limits limits, Namespaces namespaces) {
@@ -61,7 +61,7 @@ final class Index implements BlockStore.Listener {
     this.clock = context.clock();
     this.namespaces = namespaces;
     this.limits = limits;
-    this.sessions = new SessionTable(limits.sessionsMax(), counters);
+    this.sessions = new SessionTable(limits, namespaces.tenants(), counters);
     this.store = new BlockStore(context, limits, namespaces, this);
     this.registry = new Registry(directory, namespaces, store, clock, this::noteNamespacesInUse);
     this.holds = new HoldTable(limits.holdsMax());
@@ -86,11 +86,18 @@ final class Index implements BlockStore.Listener {
             devices,
             hostWaiters,
             counters,
-            limits);
+            limits,
+            this::drains);
     this.removals = new Removals(store, operations);
     this.scans = new Scans(directory, store, operations, removals, limits.holdsMax());
-    this.admin = new Admin(store, namespaces, SocketPaths.uid());
+    this.upkeep = new Upkeep(store, directory, namespaces);
+    this.admin = new Admin(store, namespaces, upkeep);
     this.annotations = new Annotations(directory, store, writer, counters);
+  }
+
+  /** Whether no new blocks are taken. */
+  private boolean drains() {
+    return upkeep.drains();
   }
 
   SessionTable sessions() {
@@ -130,8 +137,8 @@ final class Index implements BlockStore.Listener {
   }
 
   /** A namespace's number, or -1. */
-  int namespaceId(String name) {
-    Namespaces.Namespace namespace = namespaces.byName(name);
+  int namespaceId(int tenant, String name) {
+    Namespaces.Namespace namespace = namespaces.byName(tenant, name);
     return namespace == null ? -1 : namespace.id();
   }
 
@@ -216,13 +223,17 @@ final class Index implements BlockStore.Listener {
   }
 
   private void admin(Session session, Request request) throws ProtocolViolation {
-    OperatorAnswer answer = admin.run(session, textOf(request));
+    OperatorAnswer answer = admin.run(textOf(request));
     session.completeText(
         request.verb.code(),
         answer.status(),
         request.correlationId,
         answer.text(),
-        RequestAdapter.REFUSAL_BYTES_MAX);
+        RequestAdapter.ADMIN_BYTES_MAX);
+  }
+
+  Admin admin() {
+    return admin;
   }
 
   private void register(Session session, Request request) throws ProtocolViolation {
@@ -238,7 +249,8 @@ final class Index implements BlockStore.Listener {
     }
     String name = properties.getOrDefault("name", "");
     long blockBytes = request.argument;
-    Namespaces.Namespace known = namespaces.byName(name);
+    int tenant = session.tenant();
+    Namespaces.Namespace known = namespaces.byName(tenant, name);
     if (known != null) {
       String difference = Namespaces.difference(known, blockBytes, properties);
       if (difference != null) {
@@ -250,12 +262,12 @@ final class Index implements BlockStore.Listener {
         return;
       }
     } else {
-      String why = registry.whyNot(blockBytes);
+      String why = registry.whyNot(tenant, blockBytes);
       if (why != null) {
         writer.refuse(session, request, Status.INVALID_ARGUMENT, why);
         return;
       }
-      known = registry.add(name, blockBytes, properties);
+      known = registry.add(tenant, name, blockBytes, properties);
     }
     session.namespaces.set(known.id());
     writer.completeShort(session, request, Status.OK, known.id());
@@ -463,7 +475,7 @@ final class Index implements BlockStore.Listener {
       return false;
     }
     int hold =
-        session.holds >= limits.holdsPerSessionMax()
+        !session.mayHold(limits.holdsPerSessionMax())
             ? HoldTable.NONE
             : holds.take(HoldTable.LEASE, block, session, operation.value);
     if (hold == HoldTable.NONE) {
@@ -608,7 +620,7 @@ final class Index implements BlockStore.Listener {
     if (known != HoldTable.NONE) {
       return holds.pinAgain(known) ? Status.OK : Status.BUSY;
     }
-    if (session.holds >= limits.holdsPerSessionMax()
+    if (!session.mayHold(limits.holdsPerSessionMax())
         || holds.take(HoldTable.PIN, block, session, 0) == HoldTable.NONE) {
       return Status.BUSY;
     }
@@ -663,6 +675,7 @@ final class Index implements BlockStore.Listener {
 
   @Override
   public void onForgotten(int block) {
+    upkeep.forgotten(block);
     if (directory.holds(block) > 0 && holds.count(HoldTable.PIN) > 0) {
       for (int hold = holds.anyPinOf(block); hold != HoldTable.NONE; hold = holds.anyPinOf(block)) {
         endHold(hold, sessions.owner(holds.sessionIndex(hold)));

@@ -13,6 +13,7 @@ import io.kvtier.tiers.transfer.Pipeline;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
 import java.util.function.IntConsumer;
 import java.util.function.IntFunction;
@@ -49,7 +50,8 @@ public final class IndexAgent {
       @Nullable GpuTier gpus,
       Counters counters,
       Latencies latencies,
-      @Nullable EventRing events) {}
+      @Nullable EventRing events,
+      Tenants tenants) {}
 
   /** The limits that configuration sets. */
   public record Limits(
@@ -86,6 +88,8 @@ public final class IndexAgent {
     record Close(Session session) implements Message {}
 
     record Report(Consumer<String> answer) implements Message {}
+
+    record Command(String command, CompletableFuture<OperatorAnswer> answer) implements Message {}
   }
 
   private final Context context;
@@ -102,7 +106,7 @@ public final class IndexAgent {
   public IndexAgent(Context context, Limits limits) {
     this.context = context;
     this.counters = context.counters;
-    Namespaces namespaces = new Namespaces();
+    Namespaces namespaces = new Namespaces(context.tenants());
     index = new Index(context, limits, namespaces);
     stats =
         new StatsReport(
@@ -162,6 +166,26 @@ public final class IndexAgent {
     return inbox.offer(new Message.Report(answer));
   }
 
+  /**
+   * Leaves the operator's commands that begin with a word to another part of the daemon, which must
+   * answer at once; before the first {@link #doWork}.
+   */
+  public void extend(String word, ObjectParts.Operator operator) {
+    index.admin().extend(word, operator);
+  }
+
+  /**
+   * Has an operator's command done for the daemon itself, from any thread; ring the index's bell
+   * then. The answer comes on the index's thread.
+   */
+  public CompletableFuture<OperatorAnswer> command(String command) {
+    CompletableFuture<OperatorAnswer> answer = new CompletableFuture<>();
+    if (!inbox.offer(new Message.Command(command, answer))) {
+      answer.complete(new OperatorAnswer(Status.BUSY, "too many messages wait for the index"));
+    }
+    return answer;
+  }
+
   /** One round; returns how much was done. */
   public int doWork() {
     long now = context.clock.getAsLong();
@@ -202,7 +226,9 @@ public final class IndexAgent {
           session.owner().released(session);
         }
         case Message.Report(Consumer<String> answer) ->
-            answer.accept(stats.json(RequestAdapter.STATS_BYTES_MAX));
+            answer.accept(stats.json(null, RequestAdapter.STATS_BYTES_MAX));
+        case Message.Command(String command, var answer) ->
+            answer.complete(index.admin().run(command));
       }
     }
     return work;
@@ -334,9 +360,16 @@ public final class IndexAgent {
     }
   }
 
-  /** For tests: a namespace's number, or -1. */
-  public int namespaceId(String name) {
-    return index.namespaceId(name);
+  /** For tests: the number of a tenant's namespace, or -1. */
+  public int namespaceId(int tenant, String name) {
+    return index.namespaceId(tenant, name);
+  }
+
+  /** For tests: the slab that a block lies in, or -1. */
+  public int slabOf(int block) {
+    return context.directory.slot(TierLine.HOST, block) == Directory.NONE
+        ? -1
+        : context.hostSlots.regionOf(context.directory.slot(TierLine.HOST, block));
   }
 
   /** For tests: that the pipelines are empty. */

@@ -94,9 +94,13 @@ final class Mover {
   private final Transfer[] pool;
   private final byte[] purpose;
   private final int[] stack;
-  private final int[] evictions = new int[SlotAllocator.CLASSES_MAX];
+  private final int[] evictions;
   private final Consumer<Transfer> onChecksum = this::settleChecksum;
   private final Consumer<Transfer> onObject = this::settleObject;
+  private final Tenants tenants;
+  private final int[] checksumsOf;
+  private final int[] objectsOf;
+  private final int[] uploadsOf;
   private int poolFree;
   private long generation;
   private int scrubs;
@@ -119,8 +123,13 @@ final class Mover {
     this.lanes = new SsdLanes(context, limits, this::settleSsd);
     this.checksumDepth = limits.copyDepth();
     this.namespaces = namespaces;
+    this.tenants = context.tenants();
+    this.checksumsOf = new int[tenants.count()];
+    this.objectsOf = new int[tenants.count()];
+    this.uploadsOf = new int[tenants.count()];
     this.host = host;
     this.ssd = ssd;
+    this.evictions = new int[host.slots().classesMax()];
     this.listener = listener;
     this.objectListener = objectListener;
     this.latencies = context.latencies();
@@ -149,7 +158,7 @@ final class Mover {
 
   /** Whether a block's load could be handed over now. */
   boolean canLoad(int block) {
-    return lanes.of(block).canLoad() && poolFree > 0;
+    return lanes.of(block).canLoad(tenantOf(block)) && poolFree > 0;
   }
 
   /** Reads a block from its SSD slot to its host slot; false when that can't be started now. */
@@ -192,24 +201,35 @@ final class Mover {
 
   // ---- the object tier
 
-  /** Whether a transfer of an object could be handed over now. */
-  boolean canMoveObject() {
-    return objects != null && poolFree > 0 && objects.pipeline().inFlight() < objectDepth;
+  /** Whether a transfer of a tenant's object could be handed over now. */
+  boolean canMoveObject(int tenant) {
+    return objects != null
+        && poolFree > 0
+        && objects.pipeline().inFlight() < objectDepth
+        && objectsOf[tenant] < tenants.shareOf(objectDepth, tenant);
   }
 
-  /** Whether an upload could be handed over now: fetches have their share. */
-  boolean canUpload() {
-    return canMoveObject() && uploads + spills < Math.max(1, (int) (objectDepth * UPLOADS_SHARE));
+  /** Whether an upload of a tenant's could be handed over now: fetches have their share. */
+  boolean canUpload(int tenant) {
+    int uploadsMax = Math.max(1, (int) (objectDepth * UPLOADS_SHARE));
+    return canMoveObject(tenant)
+        && uploads + spills < uploadsMax
+        && uploadsOf[tenant] < tenants.shareOf(uploadsMax, tenant);
+  }
+
+  private int tenantOf(int block) {
+    return namespaces.of(directory, block).tenant();
   }
 
   /** Reads an object to a block's host slot; false when that can't be started now. */
   boolean fetch(int block, int priority) {
-    return canMoveObject() && startObject(block, take(block, Transfer.Kind.LOAD, priority, PLAIN));
+    return canMoveObject(tenantOf(block))
+        && startObject(block, take(block, Transfer.Kind.LOAD, priority, PLAIN));
   }
 
   /** Writes a block's host copy to an object; false when that can't be started now. */
   boolean upload(int block, boolean evict) {
-    if (!canUpload()) {
+    if (!canUpload(tenantOf(block))) {
       return false;
     }
     Transfer transfer = take(block, Transfer.Kind.STORE, STORE_PRIORITY, evict ? EVICT : PLAIN);
@@ -218,6 +238,7 @@ final class Mover {
       return false;
     }
     uploads++;
+    uploadsOf[transfer.owner]++;
     if (evict) {
       evictions[namespaces.of(directory, block).hostClass()]++;
     }
@@ -225,12 +246,16 @@ final class Mover {
   }
 
   private boolean startObject(int block, Transfer transfer) {
-    return (objects != null && objects.pipeline().offer(transfer)) ? started(block) : takeBack();
+    if (objects == null || !objects.pipeline().offer(transfer)) {
+      return takeBack();
+    }
+    objectsOf[transfer.owner]++;
+    return started(block);
   }
 
   /** Writes a block's SSD copy to an object; false when that can't be started now. */
   boolean spill(int block) {
-    if (!canUpload()) {
+    if (!canUpload(tenantOf(block))) {
       return false;
     }
     int slotBytes = ssdBytes(block);
@@ -243,6 +268,7 @@ final class Mover {
       return false;
     }
     spills++;
+    uploadsOf[tenantOf(block)]++;
     return true;
   }
 
@@ -272,7 +298,7 @@ final class Mover {
         && !spillsToWrite.isEmpty()
         && objects.pipeline().inFlight() < objectDepth
         && objects.pipeline().offer(spillsToWrite.element())) {
-      spillsToWrite.remove();
+      objectsOf[spillsToWrite.remove().owner]++;
     }
   }
 
@@ -280,6 +306,7 @@ final class Mover {
     int block = transfer.block;
     Status status = transfer.status;
     spills--;
+    uploadsOf[transfer.owner]--;
     spillBuffers.give(transfer.slab);
     giveBack(transfer);
     objectListener.onSpilled(block, status, isRead);
@@ -288,6 +315,7 @@ final class Mover {
   private void settleObject(Transfer transfer) {
     byte why = purpose[transfer.poolIndex];
     time(transfer, Latencies.Kind.LOAD_OBJECT, Latencies.Kind.STORE_OBJECT);
+    objectsOf[transfer.owner]--;
     if (why == SPILL) {
       endSpill(transfer, true);
       return;
@@ -307,6 +335,7 @@ final class Mover {
       return;
     }
     uploads--;
+    uploadsOf[transfer.owner]--;
     if (why == EVICT) {
       evictions[namespaces.of(directory, block).hostClass()]--;
     }
@@ -320,9 +349,9 @@ final class Mover {
 
   // ---- stores
 
-  /** Whether a store could be handed over now, on some device. */
-  boolean canStore() {
-    return poolFree > 0 && lanes.canStore();
+  /** Whether a store of a tenant's could be handed over now, on some device. */
+  boolean canStore(int tenant) {
+    return poolFree > 0 && lanes.canStore(tenant);
   }
 
   /** Writes a block from its host slot to its SSD slot; false when that can't be started now. */
@@ -359,11 +388,18 @@ final class Mover {
   }
 
   private boolean startChecksum(int block, byte why) {
-    if (poolFree == 0 || checksums.inFlight() >= checksumDepth) {
+    int tenant = tenantOf(block);
+    if (poolFree == 0
+        || checksums.inFlight() >= checksumDepth
+        || checksumsOf[tenant] >= tenants.shareOf(checksumDepth, tenant)) {
       return false;
     }
     Transfer transfer = take(block, Transfer.Kind.CHECKSUM, CHECKSUM_PRIORITY, why);
-    return checksums.offer(transfer) ? started(block) : takeBack();
+    if (!checksums.offer(transfer)) {
+      return takeBack();
+    }
+    checksumsOf[tenant]++;
+    return started(block);
   }
 
   private Transfer take(int block, Transfer.Kind kind, int priority, byte why) {
@@ -397,6 +433,7 @@ final class Mover {
   private void describe(Transfer transfer, int block, Transfer.Kind kind, int priority) {
     transfer.kind = kind;
     transfer.block = block;
+    transfer.owner = tenantOf(block);
     transfer.priority = priority;
     transfer.length = (int) namespaces.of(directory, block).blockBytes();
     transfer.checksum = directory.checksum(block);
@@ -437,6 +474,7 @@ final class Mover {
     int block = transfer.block;
     int checksum = transfer.checksum;
     boolean audit = purpose[transfer.poolIndex] == AUDIT;
+    checksumsOf[transfer.owner]--;
     giveBack(transfer);
     if (audit) {
       listener.onAudit(block, checksum);

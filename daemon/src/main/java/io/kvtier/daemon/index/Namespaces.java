@@ -25,11 +25,13 @@ final class Namespaces {
   /**
    * The properties by which namespaces are told apart, and the sizes that follow from them.
    *
+   * @param tenant whose it is: others can have one of the same name
    * @param text all that makes the namespace, as {@link #ofText} reads it back
    * @param high the first half of the text's fingerprint: the name under which blocks are stored
    */
   record Namespace(
       int id,
+      int tenant,
       String name,
       long blockBytes,
       Map<String, String> properties,
@@ -46,12 +48,27 @@ final class Namespaces {
   }
 
   /** A namespace that is written down, and not yet registered. */
-  record Known(String name, long blockBytes, Map<String, String> properties) {}
+  record Known(String tenant, String name, long blockBytes, Map<String, String> properties) {}
+
+  /** A name, which is one of its tenant's. */
+  private record Name(int tenant, String name) {}
+
+  private final Tenants tenants;
+  private final int[] sizes;
 
   private final List<@Nullable Namespace> byId = new ArrayList<>();
   private final BitSet free = new BitSet();
-  private final Map<String, Namespace> byName = new HashMap<>();
+  private final Map<Name, Namespace> byName = new HashMap<>();
   private final Map<Long, Namespace> byFirstHalf = new HashMap<>();
+
+  Namespaces(Tenants tenants) {
+    this.tenants = tenants;
+    this.sizes = new int[tenants.count()];
+  }
+
+  Tenants tenants() {
+    return tenants;
+  }
 
   @Nullable Namespace byId(int id) {
     return id >= 0 && id < byId.size() ? byId.get(id) : null;
@@ -66,8 +83,8 @@ final class Namespaces {
     return namespace;
   }
 
-  @Nullable Namespace byName(String name) {
-    return byName.get(name);
+  @Nullable Namespace byName(int tenant, String name) {
+    return byName.get(new Name(tenant, name));
   }
 
   /** The namespace with a fingerprint, as it is stored with blocks. */
@@ -76,8 +93,14 @@ final class Namespaces {
     return namespace != null && namespace.low() == low ? namespace : null;
   }
 
-  int size() {
-    return byId.size() - free.cardinality();
+  /** How many a tenant has. */
+  int size(int tenant) {
+    return sizes[tenant];
+  }
+
+  /** How many a tenant can have. */
+  int max(int tenant) {
+    return tenants.shareOf(NAMESPACES_MAX, tenant);
   }
 
   /** Above all ids. */
@@ -89,18 +112,25 @@ final class Namespaces {
   void forget(Namespace namespace) {
     byId.set(namespace.id(), null);
     free.set(namespace.id());
-    byName.remove(namespace.name());
+    sizes[namespace.tenant()]--;
+    byName.remove(new Name(namespace.tenant(), namespace.name()));
     byFirstHalf.remove(namespace.high(), namespace);
   }
 
   Namespace add(
-      String name, long blockBytes, Map<String, String> properties, int hostClass, int ssdClass) {
-    String text = textOf(blockBytes, properties);
+      int tenant,
+      String name,
+      long blockBytes,
+      Map<String, String> properties,
+      int hostClass,
+      int ssdClass) {
+    String text = textOf(tenants.name(tenant), blockBytes, properties);
     ByteBuffer digest = ByteBuffer.wrap(sha256(text));
     int reused = free.nextSetBit(0);
     Namespace namespace =
         new Namespace(
             reused < 0 ? byId.size() : reused,
+            tenant,
             name,
             blockBytes,
             properties,
@@ -115,13 +145,18 @@ final class Namespaces {
       free.clear(reused);
       byId.set(reused, namespace);
     }
-    byName.put(name, namespace);
+    sizes[tenant]++;
+    byName.put(new Name(tenant, name), namespace);
     byFirstHalf.put(namespace.high(), namespace);
     return namespace;
   }
 
-  private static String textOf(long blockBytes, Map<String, String> properties) {
+  /** The tenant stands in the first line, where no property can: nobody can pass for another. */
+  private static String textOf(String tenant, long blockBytes, Map<String, String> properties) {
     StringBuilder text = new StringBuilder(128).append(blockBytes);
+    if (!tenant.isEmpty()) {
+      text.append(' ').append(tenant);
+    }
     new TreeMap<>(properties)
         .forEach((name, value) -> text.append('\n').append(name).append('=').append(value));
     return text.toString();
@@ -135,8 +170,11 @@ final class Namespaces {
       return null;
     }
     try {
-      long blockBytes = Long.parseLong(text, 0, end, 10);
-      return new Known(properties.getOrDefault("name", ""), blockBytes, properties);
+      int space = text.lastIndexOf(' ', end);
+      int bytesEnd = space < 0 ? end : space;
+      long blockBytes = Long.parseLong(text, 0, bytesEnd, 10);
+      String tenant = space < 0 ? "" : text.substring(space + 1, end);
+      return new Known(tenant, properties.getOrDefault("name", ""), blockBytes, properties);
     } catch (NumberFormatException e) {
       return null;
     }

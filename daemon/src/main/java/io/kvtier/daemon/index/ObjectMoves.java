@@ -49,10 +49,7 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
     if (presence == Presence.ABSENT || !objects.isOpen() || !store.mayPromote()) {
       return Directory.NONE;
     }
-    int block = directory.insertSought(namespace.id(), group, keyBytes);
-    if (block == Directory.NONE && presence == Presence.PRESENT && store.forgetOne()) {
-      block = directory.insertSought(namespace.id(), group, keyBytes);
-    }
+    int block = store.insertSought(namespace, group, keyBytes, presence == Presence.PRESENT);
     if (block == Directory.NONE) {
       return Directory.NONE;
     }

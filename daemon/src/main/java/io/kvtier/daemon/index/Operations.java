@@ -51,7 +51,10 @@ final class Operations {
 
   /** Begins an operation; null when the request was refused because there are too many. */
   @Nullable Operation begin(Session session, Request request, int count) throws ProtocolViolation {
-    if (free == 0 || session.operations >= perSessionMax) {
+    Share share = session.share;
+    if (free == 0
+        || session.operations >= perSessionMax
+        || share.operations >= share.operationsMax) {
       writer.refuse(
           session,
           request,
@@ -73,6 +76,7 @@ final class Operations {
     operation.answerable = !request.has(RequestDescriptor.FLAG_SILENT);
     operation.size(count);
     session.operations++;
+    share.operations++;
     return operation;
   }
 
@@ -130,6 +134,7 @@ final class Operations {
       deviceEnded.accept(operation);
     }
     session.operations--;
+    session.share.operations--;
     operation.active = false;
     stack[free++] = operation.poolIndex;
   }

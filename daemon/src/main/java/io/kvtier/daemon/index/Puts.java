@@ -8,6 +8,7 @@ import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.slots.SlotAllocator;
+import java.util.function.BooleanSupplier;
 
 /** RESERVE, COMMIT and OFFLOAD: how blocks come in, and who waits for a slot. */
 final class Puts {
@@ -30,6 +31,7 @@ final class Puts {
   private final WaiterTable hostWaiters;
   private final Counters counters;
   private final int holdsPerSessionMax;
+  private final BooleanSupplier drains;
   private final ClassQueues queue;
   private final ClassQueues.Server serve = this::serve;
 
@@ -42,7 +44,9 @@ final class Puts {
       Devices devices,
       WaiterTable hostWaiters,
       Counters counters,
-      IndexAgent.Limits limits) {
+      IndexAgent.Limits limits,
+      BooleanSupplier drains) {
+    this.drains = drains;
     this.directory = directory;
     this.store = store;
     this.holds = holds;
@@ -52,7 +56,7 @@ final class Puts {
     this.hostWaiters = hostWaiters;
     this.counters = counters;
     this.holdsPerSessionMax = limits.holdsPerSessionMax();
-    this.queue = new ClassQueues(1, limits.holdsMax());
+    this.queue = new ClassQueues(store.host().slots().classesMax(), 1, limits.holdsMax());
   }
 
   /** RESERVE, or OFFLOAD, which writes the slots itself. */
@@ -78,7 +82,9 @@ final class Puts {
               request.segment,
               request.key(i));
       long fingerprint = directory.soughtFingerprint(request.namespaceId, request.group);
-      if (block == Directory.NONE) {
+      if (block == Directory.NONE && drains.getAsBoolean()) {
+        Operations.decide(operation, i, Status.NOT_ADMITTED, TierId.NONE);
+      } else if (block == Directory.NONE) {
         reserveFresh(session, request, operation, i, namespace, parent);
       } else if (isDevice && devices.join(session, operation, i, block)) {
         // Further layers of what this session has begun to put.
@@ -112,10 +118,7 @@ final class Puts {
       int place,
       Namespaces.Namespace namespace,
       long parent) {
-    int block = directory.insertSought(request.namespaceId, request.group, request.keyBytes);
-    if (block == Directory.NONE && store.forgetOne()) {
-      block = directory.insertSought(request.namespaceId, request.group, request.keyBytes);
-    }
+    int block = store.insertSought(namespace, request.group, request.keyBytes, true);
     if (block == Directory.NONE) {
       busy(operation, place);
       return;
@@ -173,7 +176,7 @@ final class Puts {
       return offloadOne(operation, place, block, namespace);
     }
     int hold =
-        session.holds >= holdsPerSessionMax
+        !session.mayHold(holdsPerSessionMax)
             ? HoldTable.NONE
             : holds.take(HoldTable.RESERVATION, block, session, 0);
     if (hold == HoldTable.NONE) {

@@ -196,12 +196,13 @@ final class Recovery {
 
   private Namespaces.@Nullable Namespace register(Fingerprint name) {
     Namespaces.Known one = known.get(name);
-    if (one == null || registry.whyNot(one.blockBytes()) != null) {
+    int tenant = one == null ? -1 : registry.tenant(one.tenant());
+    if (one == null || tenant < 0 || registry.whyNot(tenant, one.blockBytes()) != null) {
       return null;
     }
-    Namespaces.Namespace namespace = registry.byName(one.name());
+    Namespaces.Namespace namespace = registry.byName(tenant, one.name());
     if (namespace == null) {
-      namespace = registry.add(one.name(), one.blockBytes(), one.properties());
+      namespace = registry.add(tenant, one.name(), one.blockBytes(), one.properties());
     }
     if (namespace.high() != name.high || namespace.low() != name.low) {
       return null;

@@ -41,21 +41,29 @@ final class Registry {
     lookAgainNs = clock.getAsLong();
   }
 
-  Namespaces.@Nullable Namespace byName(String name) {
-    return namespaces.byName(name);
+  Namespaces.@Nullable Namespace byName(int tenant, String name) {
+    return namespaces.byName(tenant, name);
   }
 
-  /** Why there can be no namespace of blocks of that size; null when there can. */
-  @Nullable String whyNot(long blockBytes) {
-    if (namespaces.size() >= Namespaces.NAMESPACES_MAX) {
+  /** A tenant's number, or -1 for one that there is no more. */
+  int tenant(String name) {
+    return namespaces.tenants().number(name);
+  }
+
+  /** Why a tenant can have no namespace of blocks of that size; null when it can. */
+  @Nullable String whyNot(int tenant, long blockBytes) {
+    if (namespaces.size(tenant) >= namespaces.max(tenant)) {
       forgetUnused();
     }
-    if (namespaces.size() >= Namespaces.NAMESPACES_MAX) {
+    if (namespaces.size(tenant) >= namespaces.max(tenant)) {
       return "there are "
-          + namespaces.size()
+          + namespaces.size(tenant)
           + " namespaces already, which is the limit, and all of them are in use";
     }
     SlotAllocator slots = store.host().slots();
+    if (slots.regionsOfPart(tenant) == 0) {
+      return "no memory of this daemon is left for those who are of no tenant (tenants, host.bytes)";
+    }
     if (blockBytes <= 0 || blockBytes > slots.regionBytes() || blockBytes > Integer.MAX_VALUE) {
       return "block_bytes is "
           + blockBytes
@@ -70,10 +78,10 @@ final class Registry {
           + blockBytesMax
           + ", which is what fits into a file of the SSD tier (ssd.file_bytes) with its header";
     }
-    if (!hasClasses(blockBytes)) {
+    if (!hasClasses(tenant, blockBytes)) {
       forgetUnused();
     }
-    if (!hasClasses(blockBytes)) {
+    if (!hasClasses(tenant, blockBytes)) {
       return "block_bytes is "
           + blockBytes
           + ", but there are "
@@ -83,9 +91,9 @@ final class Registry {
     return null;
   }
 
-  private boolean hasClasses(long blockBytes) {
-    return store.host().slots().sizeClass(blockBytes) != SlotAllocator.NONE
-        && (!store.ssd().isConfigured() || store.ssdClassFor(blockBytes) != SlotAllocator.NONE);
+  private boolean hasClasses(int tenant, long blockBytes) {
+    return store.host().slots().sizeClass(tenant, blockBytes) != SlotAllocator.NONE
+        && (!store.hasSsd(tenant) || store.ssdClassFor(tenant, blockBytes) != SlotAllocator.NONE);
   }
 
   /** Who is refused and asks again at once does not have all looked through each time. */
@@ -119,15 +127,17 @@ final class Registry {
   }
 
   /** Adds a namespace that there can be. */
-  Namespaces.Namespace add(String name, long blockBytes, Map<String, String> properties) {
+  Namespaces.Namespace add(
+      int tenant, String name, long blockBytes, Map<String, String> properties) {
     Namespaces.Namespace added =
         namespaces.add(
+            tenant,
             name,
             blockBytes,
             properties,
-            store.host().slots().sizeClass(blockBytes),
-            store.ssdClassFor(blockBytes));
-    directory.setNamespaceFingerprint(added.id(), added.high());
+            store.host().slots().sizeClass(tenant, blockBytes),
+            store.ssdClassFor(tenant, blockBytes));
+    directory.setNamespace(added.id(), added.high(), tenant);
     EventTap events = store.events();
     if (events != null) {
       events.name(added.id(), added.name(), added.properties());

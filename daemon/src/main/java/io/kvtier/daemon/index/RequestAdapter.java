@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.daemon.access.VerbRoles;
 import io.kvtier.protocol.AnnotationDescriptor;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.Protocol;
@@ -18,6 +19,10 @@ import java.lang.foreign.MemorySegment;
  */
 final class RequestAdapter {
   static final int REFUSAL_BYTES_MAX = 512;
+
+  /** An operator's answer may be a list. */
+  static final int ADMIN_BYTES_MAX = 64 * 1024;
+
   static final int STATS_BYTES_MAX = 128 * 1024;
 
   private final Index index;
@@ -83,11 +88,16 @@ final class RequestAdapter {
       throw new ProtocolViolation(verb + " can't be silent");
     }
     int completionBytes =
-        verb == Verb.STATS
-            ? STATS_BYTES_MAX
-            : Math.max(
-                REFUSAL_BYTES_MAX,
-                verb.body() == Verb.Body.TEXT ? 0 : CompletionDescriptor.recordBytes(verb, count));
+        switch (verb) {
+          case STATS -> STATS_BYTES_MAX;
+          case ADMIN -> ADMIN_BYTES_MAX;
+          default ->
+              Math.max(
+                  REFUSAL_BYTES_MAX,
+                  verb.body() == Verb.Body.TEXT
+                      ? 0
+                      : CompletionDescriptor.recordBytes(verb, count));
+        };
     if (!silent && !session.canPromise(completionBytes)) {
       return false;
     }
@@ -123,12 +133,20 @@ final class RequestAdapter {
       request.parent = request.body;
       request.body += request.keyStride;
     }
-    if (verb == Verb.STATS) {
+    if (!VerbRoles.mayCall(session.role(), verb)) {
+      index
+          .writer()
+          .refuse(
+              session,
+              request,
+              Status.DENIED,
+              VerbRoles.refusal(verb.toString(), session.role(), verb));
+    } else if (verb == Verb.STATS) {
       session.completeText(
           verb.code(),
           Status.OK,
           request.correlationId,
-          stats.json(STATS_BYTES_MAX - 64),
+          stats.json(session, STATS_BYTES_MAX - 64),
           STATS_BYTES_MAX);
     } else if (needsNamespace(verb) && !session.isRegistered(request.namespaceId)) {
       index

@@ -21,7 +21,7 @@ final class Scrubber {
   private final Directory directory;
   private final TierLine ssd;
   private final Mover mover;
-  private final double bytesPerNs;
+  private double bytesPerNs;
   private MemorySegment memory = MemorySegment.NULL;
   private int cursor;
   private boolean isReading;
@@ -38,6 +38,11 @@ final class Scrubber {
     this.ssd = ssd;
     this.mover = mover;
     this.bytesPerNs = bytesPerSecond / 1e9;
+  }
+
+  /** Another rate from now on. */
+  void change(long bytesPerSecond) {
+    bytesPerNs = bytesPerSecond / 1e9;
   }
 
   /** Whether it would go on by itself. */

@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.daemon.access.Grant;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RingConsumer;
@@ -7,6 +8,7 @@ import io.kvtier.protocol.RingProducer;
 import io.kvtier.protocol.SessionRegion;
 import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.linux.Futex;
 import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
@@ -46,6 +48,7 @@ public final class Session extends HoldTable.Holder {
   private final String name;
   private final int peerProcess;
   private final int peerUser;
+  private final Grant grant;
   private final SessionRegion region;
   private final MemorySegment segment;
   private final RingConsumer requests;
@@ -66,6 +69,7 @@ public final class Session extends HoldTable.Holder {
   /**
    * A session over fresh memory.
    *
+   * @param grant what it may, and whose blocks it sees
    * @param slabs how many slabs the host tier has
    */
   public Session(
@@ -73,6 +77,7 @@ public final class Session extends HoldTable.Holder {
       String name,
       int peerProcess,
       int peerUser,
+      Grant grant,
       SessionRegion region,
       int slabs,
       Owner owner) {
@@ -80,6 +85,7 @@ public final class Session extends HoldTable.Holder {
     this.name = name;
     this.peerProcess = peerProcess;
     this.peerUser = peerUser;
+    this.grant = grant;
     this.region = region;
     this.segment = region.segment();
     this.requests = region.requestConsumer();
@@ -102,6 +108,15 @@ public final class Session extends HoldTable.Holder {
 
   public int peerUser() {
     return peerUser;
+  }
+
+  Role role() {
+    return grant.role();
+  }
+
+  /** The number of the tenant whose blocks it sees. */
+  public int tenant() {
+    return grant.tenant();
   }
 
   public SessionRegion region() {

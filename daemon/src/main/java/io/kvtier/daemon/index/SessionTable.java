@@ -9,11 +9,18 @@ import org.jspecify.annotations.Nullable;
 final class SessionTable {
   private final @Nullable Session[] sessions;
   private final Counters counters;
+  private final Share[] shares;
   private int clients;
   private int end;
 
-  SessionTable(int sessionsMax, Counters counters) {
-    this.sessions = new Session[sessionsMax];
+  SessionTable(IndexAgent.Limits limits, Tenants tenants, Counters counters) {
+    this.sessions = new Session[limits.sessionsMax()];
+    this.shares = new Share[tenants.count()];
+    for (int i = 0; i < shares.length; i++) {
+      shares[i] =
+          new Share(
+              tenants.shareOf(limits.operationsMax(), i), tenants.shareOf(limits.holdsMax(), i));
+    }
     this.counters = counters;
   }
 
@@ -22,6 +29,7 @@ final class SessionTable {
     for (int i = 0; i < sessions.length; i++) {
       if (sessions[i] == null) {
         session.index = i;
+        session.share = shares[session.tenant()];
         sessions[i] = session;
         clients += isClient(session) ? 1 : 0;
         end = Math.max(end, i + 1);

@@ -25,6 +25,9 @@ final class SsdLane {
   private final Consumer<Transfer> onFinished = this::finished;
   private final LongQueue rowsToForget;
   private final ArrayDeque<Transfer> spareForgets = new ArrayDeque<>(FORGETS_MAX);
+  private final Tenants tenants;
+  private final int[] inFlightOf;
+  private final int[] storesOf;
   private int stores;
   private long rowsQueued;
   private long rowsForgotten;
@@ -36,8 +39,17 @@ final class SsdLane {
    * @param slotsMax the most slots it has: no more rows can be waiting to go
    * @param settle takes finished loads and stores
    */
-  SsdLane(int number, Pipeline pipeline, int depth, int slotsMax, Consumer<Transfer> settle) {
+  SsdLane(
+      int number,
+      Pipeline pipeline,
+      Tenants tenants,
+      int depth,
+      int slotsMax,
+      Consumer<Transfer> settle) {
     this.settle = settle;
+    this.tenants = tenants;
+    this.inFlightOf = new int[tenants.count()];
+    this.storesOf = new int[tenants.count()];
     this.number = number;
     this.pipeline = pipeline;
     this.depth = depth;
@@ -60,17 +72,23 @@ final class SsdLane {
     return pipeline.inFlight();
   }
 
-  /** Whether a load could be handed over now. */
-  boolean canLoad() {
-    return pipeline.inFlight() < depth;
+  /** Whether a load of a tenant's could be handed over now. */
+  boolean canLoad(int tenant) {
+    return pipeline.inFlight() < depth && inFlightOf[tenant] < tenants.shareOf(depth, tenant);
   }
 
-  /** Whether a store could be handed over now. */
+  /** Whether a store of somebody's could be handed over now. */
   boolean canStore() {
-    return fence.isOpen()
-        && stores < Math.max(1, (int) (depth * STORES_SHARE))
-        && canLoad()
-        && isForgotten();
+    return fence.isOpen() && stores < storesMax() && pipeline.inFlight() < depth && isForgotten();
+  }
+
+  /** Whether a store of a tenant's could be handed over now. */
+  boolean canStore(int tenant) {
+    return canStore() && canLoad(tenant) && storesOf[tenant] < tenants.shareOf(storesMax(), tenant);
+  }
+
+  private int storesMax() {
+    return Math.max(1, (int) (depth * STORES_SHARE));
   }
 
   /**
@@ -81,14 +99,17 @@ final class SsdLane {
    */
   boolean offer(Transfer transfer) {
     boolean isStore = transfer.kind == Transfer.Kind.STORE;
-    if (isStore ? !canStore() : !canLoad()) {
+    int tenant = transfer.owner;
+    if (isStore ? !canStore(tenant) : !canLoad(tenant)) {
       return false;
     }
     transfer.device = number;
     if (!pipeline.offer(transfer)) {
       return false;
     }
+    inFlightOf[tenant]++;
     stores += isStore ? 1 : 0;
+    storesOf[tenant] += isStore ? 1 : 0;
     return true;
   }
 
@@ -103,7 +124,10 @@ final class SsdLane {
       spareForgets.add(transfer);
       return;
     }
-    stores -= transfer.kind == Transfer.Kind.STORE ? 1 : 0;
+    int store = transfer.kind == Transfer.Kind.STORE ? 1 : 0;
+    stores -= store;
+    storesOf[transfer.owner] -= store;
+    inFlightOf[transfer.owner]--;
     settle.accept(transfer);
   }
 

@@ -25,7 +25,14 @@ final class SsdLanes {
     int slotsMax = Math.toIntExact(slots.slotsMax());
     lanes = new SsdLane[context.ssdPipelines().size()];
     for (int i = 0; i < lanes.length; i++) {
-      lanes[i] = new SsdLane(i, context.ssdPipelines().get(i), limits.ssdDepth(), slotsMax, settle);
+      lanes[i] =
+          new SsdLane(
+              i,
+              context.ssdPipelines().get(i),
+              context.tenants(),
+              limits.ssdDepth(),
+              slotsMax,
+              settle);
     }
     slots.openLanes(lane -> lanes[lane].canStore());
   }
@@ -110,10 +117,10 @@ final class SsdLanes {
     return true;
   }
 
-  /** Whether a store could be handed over now, on some device. */
-  boolean canStore() {
+  /** Whether a store of a tenant's could be handed over now, on some device. */
+  boolean canStore(int tenant) {
     for (SsdLane lane : lanes) {
-      if (lane.canStore()) {
+      if (lane.canStore(tenant)) {
         return true;
       }
     }

@@ -1,11 +1,14 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.daemon.access.Grant;
 import io.kvtier.policies.WhatIf;
 import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.gpu.DevicePipeline;
 import io.kvtier.tiers.gpu.GpuReport;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The daemon's state as one JSON object, for STATS and the admin command. Made on the index's
@@ -42,9 +45,12 @@ final class StatsReport {
 
   /**
    * The object, of at most that many bytes: sessions are left out from the end when there are too
-   * many.
+   * many. Who is of a tenant is told of that tenant's namespaces and sessions only, unless it may
+   * administer the daemon.
+   *
+   * @param asker null: the daemon itself, for operators
    */
-  String json(int bytesMax) {
+  String json(@Nullable Session asker, int bytesMax) {
     index.publishGauges();
     StringBuilder out = new StringBuilder(4096);
     out.append("{\"version\":").append(quote(identity.version));
@@ -84,9 +90,13 @@ final class StatsReport {
     gpus(out);
     events(out);
     out.append(",\"namespaces\":[");
-    list(out, bytesMax * 3 / 4, namespaces.end(), i -> namespace(i));
+    list(out, bytesMax * 3 / 4, namespaces.end(), i -> namespace(asker, i));
+    if (namespaces.tenants().count() > 1) {
+      out.append("],\"tenants\":[");
+      list(out, bytesMax - 64, namespaces.tenants().count(), i -> tenant(asker, i));
+    }
     out.append("],\"sessions\":[");
-    list(out, bytesMax - 64, index.sessions().end(), i -> session(i));
+    list(out, bytesMax - 64, index.sessions().end(), i -> session(asker, i));
     out.append("]}");
     return out.toString();
   }
@@ -222,9 +232,15 @@ final class StatsReport {
     out.append(']');
   }
 
-  private String namespace(int id) {
+  private boolean maySee(@Nullable Session asker, int tenant) {
+    return asker == null
+        || asker.tenant() == tenant
+        || (asker.role() == Role.ADMIN && asker.tenant() == Grant.NO_TENANT);
+  }
+
+  private String namespace(@Nullable Session asker, int id) {
     Namespaces.Namespace namespace = namespaces.byId(id);
-    if (namespace == null) {
+    if (namespace == null || !maySee(asker, namespace.tenant())) {
       return "";
     }
     StringBuilder out = new StringBuilder();
@@ -245,9 +261,9 @@ final class StatsReport {
     return out.append("}}").toString();
   }
 
-  private String session(int place) {
+  private String session(@Nullable Session asker, int place) {
     Session session = index.sessions().at(place);
-    if (session == null) {
+    if (session == null || !maySee(asker, session.tenant())) {
       return "";
     }
     int[] held = new int[4];
@@ -272,6 +288,27 @@ final class StatsReport {
         + session.operations
         + ",\"requests\":"
         + session.requestCount
+        + "}";
+  }
+
+  private String tenant(@Nullable Session asker, int tenant) {
+    if (!maySee(asker, tenant)) {
+      return "";
+    }
+    SlotAllocator host = index.store().host().slots();
+    SlotAllocator ssd = index.store().ssd().slots();
+    return "{\"name\":"
+        + quote(namespaces.tenants().name(tenant))
+        + ",\"host_bytes_used\":"
+        + host.bytesUsed(tenant)
+        + ",\"host_bytes_capacity\":"
+        + host.regionsOfPart(tenant) * host.regionBytes()
+        + ",\"ssd_bytes_used\":"
+        + ssd.bytesUsed(tenant)
+        + ",\"ssd_bytes_capacity\":"
+        + ssd.regionsOfPart(tenant) * ssd.regionBytes()
+        + ",\"blocks\":"
+        + context.directory().recordsOfTenant(tenant)
         + "}";
   }
 

@@ -38,19 +38,19 @@ final class TierLine {
   private final IntUnaryOperator bytesOf;
   private final Rows rows;
   private final @Nullable EventTap events;
-  private final int[] evictable = new int[SlotAllocator.CLASSES_MAX];
+  private final int[] evictable;
   private final int[] held = new int[HELD_MAX];
   private final VictimFilter near = this::isNear;
   private final VictimFilter ofClass = this::isOfClass;
   private final VictimFilter foreign = this::isForeign;
-  private EvictionPolicy policy;
+  private final EvictionPolicy[] policies;
+  private final int[] evictableOfPart;
   private String policyName;
-  private int evictableTotal;
   private int[] residentOf = new int[64];
   private int heldCount;
   private int soughtClass;
   private long soughtFor;
-  private boolean drainMayGoOn;
+  private final boolean[] drainMayGoOn;
 
   /** Where it is written down what stands in a tier, so that a later start finds it. */
   interface Rows {
@@ -93,11 +93,26 @@ final class TierLine {
     this.bytesOf = bytesOf;
     this.rows = rows;
     this.events = events;
-    policy = newPolicy(policyName);
+    evictable = new int[slots.classesMax()];
+    evictableOfPart = new int[slots.parts()];
+    drainMayGoOn = new boolean[slots.parts()];
+    policies = newPolicies(policyName);
   }
 
-  private EvictionPolicy newPolicy(String name) {
-    return EvictionPolicies.create(name, directory.blocksMax(), blocksMax());
+  /** One for each part of the tier: a block leaves before others of its own part. */
+  private EvictionPolicy[] newPolicies(String name) {
+    EvictionPolicy[] made = new EvictionPolicy[slots.parts()];
+    for (int part = 0; part < made.length; part++) {
+      long slotsMax = slots.slotsMax() / Math.max(1, slots.regions()) * slots.regionsOfPart(part);
+      int capacity = Math.clamp(slotsMax, 1, directory.blocksMax());
+      made[part] = EvictionPolicies.create(name, directory.blocksMax(), capacity);
+    }
+    return made;
+  }
+
+  /** The policy of a block that has a slot. */
+  private EvictionPolicy policyOf(int block) {
+    return policies.length == 1 ? policies[0] : policies[slots.partOf(slots.regionOf(slot(block)))];
   }
 
   /** The most blocks that the tier could hold. */
@@ -107,7 +122,8 @@ final class TierLine {
 
   /** What the policy knows of tiers of other sizes; empty for one that does not watch any. */
   List<WhatIf> whatIf() {
-    return policy.whatIf();
+    // What other sizes would do is asked of the whole tier.
+    return policies.length == 1 ? policies[0].whatIf() : List.of();
   }
 
   SlotAllocator slots() {
@@ -120,7 +136,11 @@ final class TierLine {
 
   /** All memory of the policy, in bytes. */
   long policyBytes() {
-    return policy.metadataBytes();
+    long bytes = 0;
+    for (EvictionPolicy policy : policies) {
+      bytes += policy.metadataBytes();
+    }
+    return bytes;
   }
 
   /**
@@ -130,9 +150,12 @@ final class TierLine {
    * @throws IllegalArgumentException when there is no such policy
    */
   void swapPolicy(String name) {
-    EvictionPolicy next = newPolicy(name);
-    policy.forEach(block -> insert(next, block));
-    policy = next;
+    EvictionPolicy[] next = newPolicies(name);
+    for (int part = 0; part < next.length; part++) {
+      EvictionPolicy into = next[part];
+      policies[part].forEach(block -> insert(into, block));
+    }
+    System.arraycopy(next, 0, policies, 0, next.length);
     policyName = name;
   }
 
@@ -202,7 +225,7 @@ final class TierLine {
   /** A copy is in place and verified. */
   void becomeResident(int block) {
     setState(block, CopyState.RESIDENT);
-    insert(policy, block);
+    insert(policyOf(block), block);
     countResident(block, 1);
     rows.added(block);
     tellStored(block);
@@ -251,7 +274,7 @@ final class TierLine {
   /** An adopted copy is there for everybody; its row is written already. */
   void showAdopted(int block) {
     setState(block, CopyState.RESIDENT);
-    insert(policy, block);
+    insert(policyOf(block), block);
     countResident(block, 1);
   }
 
@@ -262,14 +285,14 @@ final class TierLine {
   }
 
   void hit(int block) {
-    policy.onHit(block);
+    policyOf(block).onHit(block);
   }
 
   /** Takes a resident or staging copy out of use; its slot follows when nobody needs it. */
   void leave(int block) {
     switch (state(block)) {
       case RESIDENT -> {
-        policy.onRemove(block, Removal.DELETED);
+        policyOf(block).onRemove(block, Removal.DELETED);
         countResident(block, -1);
         rows.removed(block);
         tellRemoved(block);
@@ -287,7 +310,7 @@ final class TierLine {
 
   /** Drops an evictable copy to make room. */
   void evict(int block) {
-    policy.onRemove(block, Removal.EVICTED);
+    policyOf(block).onRemove(block, Removal.EVICTED);
     countResident(block, -1);
     rows.removed(block);
     tellRemoved(block);
@@ -329,15 +352,17 @@ final class TierLine {
   /** Counts a block among those that could leave, or no longer; called after every change of it. */
   void recount(int block) {
     boolean could = isEvictable(block);
-    if (slots.draining() != SlotAllocator.NONE) {
+    if (slots.isDraining()) {
       // Whatever happened to a block in it: the drain goes on, or is given up.
       int slot = slot(block);
-      drainMayGoOn |= slot != Directory.NONE && slots.regionOf(slot) == slots.draining();
+      int part = slot == Directory.NONE ? 0 : slots.partOf(slots.regionOf(slot));
+      drainMayGoOn[part] |= slot != Directory.NONE && slots.regionOf(slot) == slots.draining(part);
     }
     if (could != directory.isCountedEvictable(tier, block)) {
       directory.countEvictable(tier, block, could);
-      evictable[slots.classOf(slot(block))] += could ? 1 : -1;
-      evictableTotal += could ? 1 : -1;
+      int sizeClass = slots.classOf(slot(block));
+      evictable[sizeClass] += could ? 1 : -1;
+      evictableOfPart[slots.partOfClass(sizeClass)] += could ? 1 : -1;
     }
   }
 
@@ -353,6 +378,8 @@ final class TierLine {
     soughtClass = sizeClass;
     soughtFor = session;
     heldCount = 0;
+    int part = slots.partOfClass(sizeClass);
+    EvictionPolicy policy = policies[part];
     int looks = WINDOW + inFlight;
     int victim = EvictionPolicy.NONE;
     if (evictable[sizeClass] > 0) {
@@ -360,7 +387,7 @@ final class TierLine {
       victim = victim == EvictionPolicy.NONE ? policy.victim(ofClass, looks) : victim;
     }
     if (victim == EvictionPolicy.NONE) {
-      drainForeign(slots.regionsOfClass(sizeClass) == 0 ? Integer.MAX_VALUE : looks);
+      drainForeign(part, slots.regionsOfClass(sizeClass) == 0 ? Integer.MAX_VALUE : looks);
       if (evictable[sizeClass] > 0) {
         victim = policy.victim(ofClass, Integer.MAX_VALUE);
       }
@@ -373,30 +400,33 @@ final class TierLine {
     return victim;
   }
 
-  private void drainForeign(int looks) {
-    if (slots.draining() == SlotAllocator.NONE && evictableTotal > evictable[soughtClass]) {
-      int other = policy.victim(foreign, looks);
+  private void drainForeign(int part, int looks) {
+    if (slots.draining(part) == SlotAllocator.NONE
+        && evictableOfPart[part] > evictable[soughtClass]) {
+      int other = policies[part].victim(foreign, looks);
       if (other != EvictionPolicy.NONE) {
         drainRegionOf(other);
       }
     }
   }
 
-  /** The next block to leave among those that a filter accepts, near the cold end. */
-  int victim(VictimFilter filter) {
-    return policy.victim(filter, WINDOW);
+  /** The next block of a part to leave among those that a filter accepts, near the cold end. */
+  int victim(int part, VictimFilter filter) {
+    return policies[part].victim(filter, WINDOW);
   }
 
   // ---- draining
 
   private void drainRegionOf(int block) {
     int region = slots.regionOf(slot(block));
+    int part = slots.partOf(region);
     if (hasHeld(region)) {
       // A region that a client holds a block in would never be empty.
       region = SlotAllocator.NONE;
       for (int i = 0; i < slots.regions() && region == SlotAllocator.NONE; i++) {
         int sizeClass = slots.classOfRegion(i);
         if (sizeClass != SlotAllocator.NONE
+            && slots.partOf(i) == part
             && sizeClass != soughtClass
             && slots.isOpen(i)
             && !hasHeld(i)) {
@@ -406,7 +436,7 @@ final class TierLine {
     }
     if (region != SlotAllocator.NONE) {
       slots.drain(region);
-      drainMayGoOn = true;
+      drainMayGoOn[part] = true;
     }
   }
 
@@ -421,16 +451,21 @@ final class TierLine {
     return false;
   }
 
-  /** Empties the region that drains, as far as that goes; gives it up when clients keep it. */
+  /** Empties the regions that drain, as far as that goes; gives up those that clients keep. */
   void drain(IntConsumer evict) {
-    int region = slots.draining();
-    if (region == SlotAllocator.NONE || !drainMayGoOn) {
-      return;
+    for (int part = 0; part < drainMayGoOn.length; part++) {
+      if (drainMayGoOn[part] && slots.draining(part) != SlotAllocator.NONE) {
+        drain(part, evict);
+      }
     }
-    drainMayGoOn = false;
+  }
+
+  private void drain(int part, IntConsumer evict) {
+    int region = slots.draining(part);
+    drainMayGoOn[part] = false;
     boolean isMoving = false;
     int count = slots.slotsOf(region);
-    for (int i = 0; i < count && slots.draining() == region; i++) {
+    for (int i = 0; i < count && slots.draining(part) == region; i++) {
       int block = slots.blockAt(region, i);
       if (block == SlotAllocator.NONE) {
         continue;
@@ -439,22 +474,27 @@ final class TierLine {
         evict.accept(block);
       }
       isMoving |= slots.blockAt(region, i) != block || directory.uses(block) > 0;
-      drainMayGoOn |= slots.blockAt(region, i) == block && isEvictable(block);
+      drainMayGoOn[part] |= slots.blockAt(region, i) == block && isEvictable(block);
     }
-    if (slots.draining() == region && !isMoving && !drainMayGoOn) {
-      slots.undrain();
+    if (slots.draining(part) == region && !isMoving && !drainMayGoOn[part]) {
+      slots.undrain(part);
     }
   }
 
   /** Whether room of a size class may come without anybody's doing. */
   boolean isRoomComing(int sizeClass) {
-    return evictable[sizeClass] > 0 || slots.draining() != SlotAllocator.NONE;
+    return evictable[sizeClass] > 0
+        || slots.draining(slots.partOfClass(sizeClass)) != SlotAllocator.NONE;
   }
 
   // ---- numbers
 
   int resident() {
-    return policy.size();
+    int resident = 0;
+    for (EvictionPolicy policy : policies) {
+      resident += policy.size();
+    }
+    return resident;
   }
 
   /** Resident blocks of a namespace. */
@@ -472,16 +512,18 @@ final class TierLine {
 
   /** Slots that are neither free nor hold a resident block. */
   int inFlight() {
-    return slots.slotsTotal() - slots.slotsFree() - policy.size();
+    return slots.slotsTotal() - slots.slotsFree() - resident();
   }
 
   /** Checks that directory, slots and policy agree; for tests. */
   void checkInvariants() {
     slots.checkInvariants();
-    policy.checkInvariants();
+    for (EvictionPolicy policy : policies) {
+      policy.checkInvariants();
+    }
     int[] counts = new int[CopyState.values().length];
     int used = 0;
-    int[] couldLeave = new int[SlotAllocator.CLASSES_MAX];
+    int[] couldLeave = new int[slots.classesMax()];
     int[] residents = new int[residentOf.length];
     for (int block = 0; block < directory.highWater(); block++) {
       if (!directory.isUsed(block)) {
@@ -499,12 +541,12 @@ final class TierLine {
         couldLeave[slots.classOf(slot)] += isEvictable(block) ? 1 : 0;
       }
     }
-    if (counts[CopyState.RESIDENT.code()] != policy.size()) {
+    if (counts[CopyState.RESIDENT.code()] != resident()) {
       throw new IllegalStateException(
           "tier "
               + tier
               + ": the policy tracks "
-              + policy.size()
+              + resident()
               + " blocks, states are "
               + Arrays.toString(counts));
     }

@@ -8,8 +8,8 @@ final class WriteBudget {
   private static final double DAY_NS = 86_400e9;
   private static final double HOUR_NS = 3_600e9;
 
-  private final double bytesPerNs;
-  private final double bytesMax;
+  private double bytesPerNs;
+  private double bytesMax;
   private double bytes;
   private long lastNs = Long.MIN_VALUE;
 
@@ -22,6 +22,14 @@ final class WriteBudget {
     bytesPerNs = bytesPerDay == 0 ? 0 : bytesPerDay / DAY_NS;
     bytesMax = bytesPerNs * HOUR_NS;
     bytes = bytesMax;
+  }
+
+  /** Another budget from now on; what was spent stays spent. */
+  void change(long bytesPerDay) {
+    double unspent = bytesMax == 0 ? 1 : Math.clamp(bytes / bytesMax, 0, 1);
+    bytesPerNs = bytesPerDay == 0 ? 0 : bytesPerDay / DAY_NS;
+    bytesMax = bytesPerNs * HOUR_NS;
+    bytes = bytesMax * unspent;
   }
 
   /** Lets time pass. */

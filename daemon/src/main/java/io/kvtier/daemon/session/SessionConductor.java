@@ -1,13 +1,16 @@
 package io.kvtier.daemon.session;
 
+import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.Counters;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.Session;
+import io.kvtier.daemon.index.Tenants;
 import io.kvtier.protocol.HandshakeDescriptor;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.SessionRegion;
 import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.Epoll;
 import io.kvtier.protocol.linux.EventFd;
@@ -54,7 +57,9 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       Epoll indexEpoll,
       Counters counters,
       PeerPolicy peers,
-      int sessionsMax) {}
+      int sessionsMax,
+      Tenants tenants,
+      Tenants.Regions slabTenants) {}
 
   private static final class Connection {
     final long tag;
@@ -64,6 +69,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
     @Nullable Session session;
     @Nullable EventFd doorbell;
     @Nullable Arena arena;
+    int tenant;
     boolean socketClosed;
     boolean closeOffered;
 
@@ -245,7 +251,8 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
               + ": install the same version of both");
       return;
     }
-    if (!environment.peers.allows(connection.peer)) {
+    Grant grant = environment.peers.grantOf(connection.peer);
+    if (grant.role() == Role.NONE) {
       refuse(
           connection,
           Status.DENIED,
@@ -259,6 +266,15 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
           connection,
           Status.BUSY,
           "there are " + bySession.size() + " sessions already (limits.sessions)");
+      return;
+    }
+    long ofTenant =
+        bySession.values().stream().filter(other -> other.tenant == grant.tenant()).count();
+    if (ofTenant >= environment.tenants.shareOf(environment.sessionsMax, grant.tenant())) {
+      refuse(
+          connection,
+          Status.BUSY,
+          "this tenant has " + ofTenant + " sessions already, its share of limits.sessions");
       return;
     }
     int requestBytes = Words.getInt(hello, HandshakeDescriptor.HELLO_REQUEST_RING_OFFSET);
@@ -285,7 +301,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
     String name =
         new String(bytes, HandshakeDescriptor.HELLO_NAME_OFFSET, nameBytes, StandardCharsets.UTF_8)
             .replaceAll("\\p{Cntrl}", "?");
-    open(connection, name, requestBytes, completionBytes);
+    open(connection, name, grant, requestBytes, completionBytes);
   }
 
   private static boolean isRingSize(int bytes) {
@@ -294,7 +310,8 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
         && Integer.bitCount(bytes) == 1;
   }
 
-  private void open(Connection connection, String name, int requestBytes, int completionBytes)
+  private void open(
+      Connection connection, String name, Grant grant, int requestBytes, int completionBytes)
       throws IOException {
     long id = nextSessionId++;
     Arena arena = Arena.ofShared();
@@ -311,6 +328,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
               name,
               connection.peer.pid(),
               connection.peer.uid(),
+              grant,
               region,
               environment.slabs.slabs(),
               this);
@@ -319,6 +337,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
         return;
       }
       connection.session = session;
+      connection.tenant = grant.tenant();
       bySession.put(id, connection);
       environment.indexBell.run();
       connection.socket.send(
@@ -387,7 +406,10 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
     Status status =
         slab < 0 || slab >= environment.slabs.slabs()
             ? Status.INVALID_ARGUMENT
-            : write && !session.mayWrite(slab) ? Status.DENIED : Status.OK;
+            : environment.slabTenants.tenantOf(slab) != session.tenant()
+                    || (write && !session.mayWrite(slab))
+                ? Status.DENIED
+                : Status.OK;
     Words.putInt(message, HandshakeDescriptor.MAP_SLAB_STATUS_OFFSET, 0);
     Words.putShort(message, HandshakeDescriptor.MAP_SLAB_STATUS_OFFSET, status.code());
     byte[] answer = Arrays.copyOf(toBytes(message), HandshakeDescriptor.MAP_SLAB_BYTES);

@@ -3,6 +3,7 @@ package io.kvtier.daemon.index;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 
+import io.kvtier.daemon.access.Grant;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;
@@ -79,7 +80,8 @@ class GoldenSessionTest {
                   null,
                   new Counters(daemonRegion),
                   new Latencies(),
-                  null),
+                  null,
+                  Tenants.NONE),
               new IndexAgent.Limits(
                   4,
                   16,
@@ -108,6 +110,7 @@ class GoldenSessionTest {
               "golden",
               1,
               0,
+              Grant.ALL,
               region,
               1,
               new Session.Owner() {

@@ -1,22 +1,73 @@
 package io.kvtier.daemon.session;
 
-import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.config.KvtierdConfig.SocketConfig;
+import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
+import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.linux.UnixSocket.PeerCredentials;
 import java.io.IOException;
+import java.nio.file.Path;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
 class PeerPolicyTest {
   private static final String NOBODY = "4294967294";
+  private static final int PROCESS = (int) ProcessHandle.current().pid();
+  private static final int OWN = 1000;
+  private static final List<TenantConfig> TENANTS =
+      List.of(
+          new TenantConfig("blue", List.of("2001"), List.of("3001"), 0, 0, 1),
+          new TenantConfig("green", List.of("2002"), List.of(), 0, 0, 1));
+
+  private static PeerPolicy policy(List<String> users, List<String> groups) throws IOException {
+    return new PeerPolicy(OWN, new SocketConfig(Path.of("x"), users, groups, 0), TENANTS);
+  }
+
+  private static Grant grant(PeerPolicy policy, int user, int group) {
+    return policy.grantOf(new PeerCredentials(PROCESS, user, group));
+  }
 
   @Test
-  void allows_idsBeyond31Bits_areIdsLikeOthers() throws IOException {
-    PeerPolicy policy = new PeerPolicy(1000, List.of(NOBODY), List.of("4000000000"));
-    int process = (int) ProcessHandle.current().pid();
-    assertTrue(policy.allows(new PeerCredentials(process, -2, 7)));
-    assertTrue(policy.allows(new PeerCredentials(process, 7, (int) 4_000_000_000L)));
-    assertFalse(policy.allows(new PeerCredentials(process, 7, 7)));
+  void grantOf_idsBeyond31Bits_areIdsLikeOthers() throws IOException {
+    PeerPolicy policy = policy(List.of(NOBODY), List.of("4000000000"));
+    assertEquals(Role.WRITE, grant(policy, -2, 7).role());
+    assertEquals(Role.WRITE, grant(policy, 7, (int) 4_000_000_000L).role());
+    assertEquals(Role.NONE, grant(policy, 7, 7).role());
+  }
+
+  @Test
+  void grantOf_rootAndOwnUser_mayEverythingWhateverIsConfigured() throws IOException {
+    PeerPolicy policy = policy(List.of("0:read", OWN + ":read"), List.of());
+    assertEquals(Role.ADMIN, grant(policy, 0, 7).role());
+    assertEquals(Role.ADMIN, grant(policy, OWN, 7).role());
+  }
+
+  @Test
+  void grantOf_roleBehindAColon_isWhatTheUserMay() throws IOException {
+    PeerPolicy policy = policy(List.of("11:read", "12:admin", "13"), List.of("21:read", "22"));
+    assertEquals(Role.READ, grant(policy, 11, 22).role());
+    assertEquals(Role.ADMIN, grant(policy, 12, 7).role());
+    assertEquals(Role.WRITE, grant(policy, 13, 21).role());
+    assertEquals(Role.READ, grant(policy, 14, 21).role());
+  }
+
+  @Test
+  void grantOf_tenantsUsers_areOfTheirTenantAndMayConnect() throws IOException {
+    PeerPolicy policy = policy(List.of("2002:read"), List.of());
+    assertEquals(new Grant("user 2001", Role.WRITE, 1), grant(policy, 2001, 7));
+    assertEquals(new Grant("user 9", Role.WRITE, 1), grant(policy, 9, 3001));
+    assertEquals(new Grant("user 2002", Role.READ, 2), grant(policy, 2002, 7));
+    assertEquals(Grant.NO_TENANT, grant(policy, OWN, 7).tenant());
+  }
+
+  @Test
+  void policy_unknownRole_namesIt() {
+    IOException refused =
+        assertThrows(IOException.class, () -> policy(List.of("11:owner"), List.of()));
+    assertTrue(String.valueOf(refused.getMessage()).contains("'11:owner'"));
   }
 }

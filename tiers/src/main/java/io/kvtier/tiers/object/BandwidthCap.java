@@ -2,12 +2,12 @@ package io.kvtier.tiers.object;
 
 /**
  * Bounds the bytes of a second. A call may begin while nothing is owed, and then owes all of its
- * bytes, so that the largest of them passes too. For one thread.
+ * bytes, so that the largest of them passes too. For one thread, but for {@link #change}.
  */
 final class BandwidthCap {
   private static final double NS_PER_S = 1e9;
 
-  private final double nsPerByte;
+  private volatile double nsPerByte;
   private long freeAtNs;
 
   /**
@@ -16,8 +16,17 @@ final class BandwidthCap {
    * @param bytesPerSecond 0 for none
    */
   BandwidthCap(long bytesPerSecond, long nowNs) {
-    nsPerByte = bytesPerSecond == 0 ? 0 : NS_PER_S / bytesPerSecond;
+    nsPerByte = nsPerByte(bytesPerSecond);
     freeAtNs = nowNs;
+  }
+
+  private static double nsPerByte(long bytesPerSecond) {
+    return bytesPerSecond == 0 ? 0 : NS_PER_S / bytesPerSecond;
+  }
+
+  /** Another cap for the calls to come; what is owed stays owed. From any thread. */
+  void change(long bytesPerSecond) {
+    nsPerByte = nsPerByte(bytesPerSecond);
   }
 
   /** How long to wait until a call may begin; not more than 0 when it may. */

@@ -190,6 +190,12 @@ public final class ObjectPipeline extends QueuedPipeline {
     return adder(counter).sum();
   }
 
+  /** Other caps for the calls to come; 0 for none. From any thread. */
+  public void changeBandwidth(long loadBytesPerSecond, long storeBytesPerSecond) {
+    loads.cap.change(loadBytesPerSecond);
+    stores.cap.change(storeBytesPerSecond);
+  }
+
   /** Whether a load would be tried now; from any thread, a little late. */
   public boolean reachesStore() {
     return loads.breaker.state(clock.getAsLong()) != CircuitBreaker.State.OPEN;
@@ -644,7 +650,8 @@ public final class ObjectPipeline extends QueuedPipeline {
         LOG.warn(
             operation.isLoad()
                 ? "{} does not answer: {}; until it does, blocks that are only there are misses"
-                : "{} takes no blocks: {}; until it does, those that no other tier has room for are dropped",
+                : "{} takes no blocks: {}; until it does, those that no other tier has room for are"
+                    + " dropped",
             store.describe(),
             cause);
       }

@@ -13,6 +13,9 @@ import java.util.function.IntPredicate;
  * <p>Regions lie in lanes, one a device: region r in lane r modulo their number. Slots are taken
  * from the lanes in turn, and from open lanes only.
  *
+ * <p>Each region is of one part of the tier for good, and so is each size class: no part ever has
+ * slots in a region of another. Blocks that must not meet are kept apart by that.
+ *
  * <p>A region may be granted to a session, which then may write into it. Slots for a session come
  * from regions granted to it or to nobody; the allocator remembers who could ever have written to a
  * region, so that readers know when to verify.
@@ -27,7 +30,7 @@ public final class SlotAllocator {
   /** A writer that nobody can name: one of an earlier start of the daemon, which may still live. */
   public static final long UNKNOWN = -1;
 
-  /** The most size classes of a tier. */
+  /** The most size classes of a part. */
   public static final int CLASSES_MAX = 64;
 
   private final long regionBytes;
@@ -43,17 +46,24 @@ public final class SlotAllocator {
   private final long[] writersXor;
   private final int[][] nextFree;
   private final int[][] blockOf;
-  private final int[] slotBytes = new int[CLASSES_MAX];
+  private final int parts;
+  private final int classesMax;
+  private final int[] partOfRegion;
+  private final int[] regionsOfPart;
+  private final int[] unassigned;
+  private final int[] draining;
+  private int drains;
+  private final int[] classesOfPart;
+  private final int[] partOfClass;
+  private final int[] slotBytes;
   private final int lanes;
   private final int[] lastRegion;
-  private final int[] freeOfClass = new int[CLASSES_MAX];
-  private final int[] regionsOfClass = new int[CLASSES_MAX];
+  private final int[] freeOfClass;
+  private final int[] regionsOfClass;
   private IntPredicate openLanes = lane -> true;
   private int nextLane;
   private int classes;
   private final BitSet unused = new BitSet();
-  private int unassigned;
-  private int draining = NONE;
   private long bytesUsed;
   private int slotsTotal;
   private int slotsFree;
@@ -73,8 +83,34 @@ public final class SlotAllocator {
    * @param slotBytesMin the granularity of slot sizes, a power of two
    */
   public SlotAllocator(int regions, long regionBytes, int slotBytesMin, int lanes) {
+    this(new int[regions], 1, regionBytes, slotBytesMin, lanes);
+  }
+
+  /**
+   * A tier with nothing in it, in several parts.
+   *
+   * @param partOfRegion which part each region is of
+   * @param slotBytesMin the granularity of slot sizes, a power of two
+   */
+  public SlotAllocator(
+      int[] partOfRegion, int parts, long regionBytes, int slotBytesMin, int lanes) {
+    int regions = partOfRegion.length;
+    this.partOfRegion = partOfRegion.clone();
+    this.parts = parts;
+    regionsOfPart = new int[parts];
+    for (int part : partOfRegion) {
+      regionsOfPart[part]++;
+    }
+    unassigned = regionsOfPart.clone();
+    draining = filled(parts);
+    classesMax = parts * CLASSES_MAX;
+    classesOfPart = new int[parts];
+    partOfClass = new int[classesMax];
+    slotBytes = new int[classesMax];
+    freeOfClass = new int[classesMax];
+    regionsOfClass = new int[classesMax];
     this.lanes = lanes;
-    lastRegion = new int[CLASSES_MAX * lanes];
+    lastRegion = new int[classesMax * lanes];
     this.regionBytes = regionBytes;
     this.slotBytesMin = slotBytesMin;
     long slotsMax = regionBytes / slotBytesMin;
@@ -97,7 +133,6 @@ public final class SlotAllocator {
     nextFree = new int[regions][];
     blockOf = new int[regions][];
     Arrays.fill(lastRegion, NONE);
-    unassigned = regions;
   }
 
   /**
@@ -134,9 +169,14 @@ public final class SlotAllocator {
    * @return {@link #NONE} when a region is too small for one slot or there are too many classes
    */
   public int sizeClass(long bytes) {
+    return sizeClass(0, bytes);
+  }
+
+  /** The size class for blocks of that many bytes in a part. */
+  public int sizeClass(int part, long bytes) {
     long rounded = (bytes + slotBytesMin - 1) / slotBytesMin * slotBytesMin;
     for (int i = 0; i < classes; i++) {
-      if (slotBytes[i] == rounded) {
+      if (slotBytes[i] == rounded && partOfClass[i] == part) {
         unused.clear(i);
         return i;
       }
@@ -144,16 +184,26 @@ public final class SlotAllocator {
     if (rounded > regionBytes || rounded > Integer.MAX_VALUE) {
       return NONE;
     }
-    int made = unused.nextSetBit(0);
-    if (made < 0) {
-      if (classes == CLASSES_MAX) {
+    int made = unusedOf(part);
+    if (made == NONE) {
+      if (classesOfPart[part] == CLASSES_MAX) {
         return NONE;
       }
       made = classes++;
+      classesOfPart[part]++;
+      partOfClass[made] = part;
     }
     unused.clear(made);
     slotBytes[made] = (int) rounded;
     return made;
+  }
+
+  private int unusedOf(int part) {
+    int found = unused.nextSetBit(0);
+    while (found >= 0 && partOfClass[found] != part) {
+      found = unused.nextSetBit(found + 1);
+    }
+    return found < 0 ? NONE : found;
   }
 
   /**
@@ -208,13 +258,13 @@ public final class SlotAllocator {
   }
 
   private int regionFor(int sizeClass, int lane, long session, boolean mayTake) {
-    int last = lastRegion[lane * CLASSES_MAX + sizeClass];
-    if (last != NONE && freeCount[last] > 0 && last != draining && suits(last, session)) {
+    int last = lastRegion[lane * classesMax + sizeClass];
+    if (last != NONE && freeCount[last] > 0 && !isDraining(last) && suits(last, session)) {
       return last;
     }
     int region = findRegion(sizeClass, lane, session, mayTake);
     if (region != NONE) {
-      lastRegion[lane * CLASSES_MAX + sizeClass] = region;
+      lastRegion[lane * classesMax + sizeClass] = region;
     }
     return region;
   }
@@ -227,7 +277,10 @@ public final class SlotAllocator {
    * @return the slot, or {@link #NONE} when there is no such slot of that size, or it is taken
    */
   public int adopt(int sizeClass, int region, long offset, int block) {
-    if (region < 0 || region >= classOfRegion.length || offset % slotBytes[sizeClass] != 0) {
+    if (region < 0
+        || region >= classOfRegion.length
+        || partOfRegion[region] != partOfClass[sizeClass]
+        || offset % slotBytes[sizeClass] != 0) {
       return NONE;
     }
     if (classOfRegion[region] == NONE) {
@@ -279,6 +332,10 @@ public final class SlotAllocator {
     return openLanes.test(region % lanes);
   }
 
+  private boolean isDraining(int region) {
+    return draining[partOfRegion[region]] == region;
+  }
+
   private boolean suits(int region, long session) {
     return session == DAEMON || grantedTo[region] == session || grantedTo[region] == DAEMON;
   }
@@ -287,7 +344,7 @@ public final class SlotAllocator {
     int takeable = NONE;
     if (freeOfClass[sizeClass] > 0) {
       for (int region = lane; region < classOfRegion.length; region += lanes) {
-        if (classOfRegion[region] == sizeClass && freeCount[region] > 0 && region != draining) {
+        if (classOfRegion[region] == sizeClass && freeCount[region] > 0 && !isDraining(region)) {
           if (suits(region, session)) {
             return region;
           }
@@ -297,7 +354,10 @@ public final class SlotAllocator {
     }
     for (int region = lane; region < classOfRegion.length; region += lanes) {
       // An empty region of another class is as good as one of none.
-      if (usedCount[region] == 0 && region != draining && classOfRegion[region] != sizeClass) {
+      if (usedCount[region] == 0
+          && partOfRegion[region] == partOfClass[sizeClass]
+          && !isDraining(region)
+          && classOfRegion[region] != sizeClass) {
         if (classOfRegion[region] != NONE) {
           unassign(region);
         }
@@ -327,7 +387,7 @@ public final class SlotAllocator {
     freeOfClass[sizeClass] += slots;
     slotsFree += slots;
     slotsTotal += slots;
-    unassigned--;
+    unassigned[partOfRegion[region]]--;
   }
 
   /** Gives a slot back. */
@@ -346,9 +406,9 @@ public final class SlotAllocator {
     freeOfClass[sizeClass]++;
     slotsFree++;
     bytesUsed -= slotBytes[sizeClass];
-    if (region == draining && usedCount[region] == 0) {
+    if (usedCount[region] == 0 && isDraining(region)) {
       unassign(region);
-      draining = NONE;
+      undrain(partOfRegion[region]);
     }
   }
 
@@ -358,7 +418,7 @@ public final class SlotAllocator {
     slotsFree -= freeCount[region];
     slotsTotal -= freeCount[region];
     regionsOfClass[sizeClass]--;
-    int last = laneOf(region) * CLASSES_MAX + sizeClass;
+    int last = laneOf(region) * classesMax + sizeClass;
     if (lastRegion[last] == region) {
       lastRegion[last] = NONE;
     }
@@ -366,32 +426,66 @@ public final class SlotAllocator {
     freeCount[region] = 0;
     freeHead[region] = NONE;
     grantedTo[region] = DAEMON;
-    unassigned++;
+    unassigned[partOfRegion[region]]++;
   }
 
   /**
    * Begins to empty a region, so that another size class can have it: nothing is allocated there
-   * any more, and it is unassigned when its last slot is freed. One region drains at a time.
+   * any more, and it is unassigned when its last slot is freed. One region of a part drains at a
+   * time.
    */
   public void drain(int region) {
-    if (draining != NONE) {
-      throw new IllegalStateException("region " + draining + " drains already");
+    int part = partOfRegion[region];
+    if (draining[part] != NONE) {
+      throw new IllegalStateException("region " + draining[part] + " drains already");
     }
     if (usedCount[region] == 0) {
       unassign(region);
     } else {
-      draining = region;
+      draining[part] = region;
+      drains++;
     }
   }
 
-  /** Gives up emptying a region: its free slots are given out again. */
-  public void undrain() {
-    draining = NONE;
+  /** Gives up emptying a part's region: its free slots are given out again. */
+  public void undrain(int part) {
+    drains -= draining[part] == NONE ? 0 : 1;
+    draining[part] = NONE;
   }
 
-  /** The region that is being emptied, or {@link #NONE}. */
-  public int draining() {
-    return draining;
+  /** Whether a region of any part is being emptied. */
+  public boolean isDraining() {
+    return drains > 0;
+  }
+
+  /** The region of a part that is being emptied, or {@link #NONE}. */
+  public int draining(int part) {
+    return draining[part];
+  }
+
+  /** How many parts the tier has. */
+  public int parts() {
+    return parts;
+  }
+
+  /** The part that a region is of. */
+  public int partOf(int region) {
+    return partOfRegion[region];
+  }
+
+  /** The part that a size class is of. */
+  public int partOfClass(int sizeClass) {
+    return partOfClass[sizeClass];
+  }
+
+  /** How many regions a part has. */
+  public int regionsOfPart(int part) {
+    return regionsOfPart[part];
+  }
+
+  /** One past the highest number that a size class can have. */
+  public int classesMax() {
+    return classesMax;
   }
 
   /** A session has ended: what was granted to it is granted to nobody. */
@@ -489,8 +583,9 @@ public final class SlotAllocator {
     return slotBytes[sizeClass];
   }
 
-  public int unassignedRegions() {
-    return unassigned;
+  /** How many regions of a part are of no size class. */
+  public int unassignedRegions(int part) {
+    return unassigned[part];
   }
 
   /** The most slots that there could be, of the smallest size. */
@@ -510,6 +605,17 @@ public final class SlotAllocator {
     return bytesUsed;
   }
 
+  /** The bytes of a part's used slots; looks at all regions. */
+  public long bytesUsed(int part) {
+    long bytes = 0;
+    for (int region = 0; region < classOfRegion.length; region++) {
+      if (partOfRegion[region] == part && usedCount[region] > 0) {
+        bytes += (long) usedCount[region] * slotBytes[classOfRegion[region]];
+      }
+    }
+    return bytes;
+  }
+
   public long bytesCapacity() {
     return regionBytes * classOfRegion.length;
   }
@@ -522,6 +628,9 @@ public final class SlotAllocator {
     for (int region = 0; region < classOfRegion.length; region++) {
       if (classOfRegion[region] == NONE) {
         continue;
+      }
+      if (partOfClass[classOfRegion[region]] != partOfRegion[region]) {
+        throw new IllegalStateException("region " + region + " has a class of another part");
       }
       int listed = 0;
       for (int i = freeHead[region]; i != NONE; i = nextFree[region][i]) {

@@ -60,6 +60,9 @@ public final class Transfer {
   /** Which store this is, counted over all starts of the daemon. */
   public long generation;
 
+  /** Whose share of the pipelines it takes; the index's own affair. */
+  public int owner;
+
   /** 0 is the most urgent. */
   public int priority;
 

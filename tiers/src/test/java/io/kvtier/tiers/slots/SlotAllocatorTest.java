@@ -88,7 +88,7 @@ class SlotAllocatorTest {
     slots.drain(0);
     assertEquals(SlotAllocator.NONE, slots.allocate(small, SlotAllocator.DAEMON, true, 8));
     slots.free(slot);
-    assertEquals(SlotAllocator.NONE, slots.draining());
+    assertEquals(SlotAllocator.NONE, slots.draining(0));
     assertNotEquals(SlotAllocator.NONE, slots.allocate(large, SlotAllocator.DAEMON, true, 8));
     slots.checkInvariants();
   }

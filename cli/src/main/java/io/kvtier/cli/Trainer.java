@@ -1,4 +1,4 @@
-package io.kvtier.bench;
+package io.kvtier.cli;
 
 import io.kvtier.client.Keys;
 import io.kvtier.client.KvtierClient;
@@ -6,6 +6,7 @@ import io.kvtier.client.Namespace;
 import io.kvtier.client.Options;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -17,6 +18,7 @@ import java.util.Map;
  * needs for that: its next starts are quicker. Leaves blocks behind, for the next start to find.
  */
 final class Trainer {
+  private static final int KEY_BYTES = 32;
   private static final int BLOCK_BYTES = 4096;
   private static final int BATCH = 256;
   private static final int BATCHES = 64;
@@ -34,15 +36,15 @@ final class Trainer {
         Arena arena = Arena.ofConfined()) {
       var _ = client.connect();
       Namespace namespace = client.namespace("training", BLOCK_BYTES, Map.of());
-      MemorySegment keyBytes = arena.allocate((long) BATCH * BenchKeys.KEY_BYTES, 8);
-      Keys keys = Keys.wrap(keyBytes, BenchKeys.KEY_BYTES);
+      MemorySegment keyBytes = arena.allocate((long) BATCH * KEY_BYTES, 8);
+      Keys keys = Keys.wrap(keyBytes, KEY_BYTES);
       List<MemorySegment> blocks = new ArrayList<>();
       for (int i = 0; i < BATCH; i++) {
         blocks.add(arena.allocate(BLOCK_BYTES, 64));
       }
       for (int batch = 0; batch < BATCHES; batch++) {
         for (int i = 0; i < BATCH; i++) {
-          BenchKeys.put(keyBytes, (long) i * BenchKeys.KEY_BYTES, 1, (long) batch * BATCH + i);
+          keyBytes.set(ValueLayout.JAVA_LONG, (long) i * KEY_BYTES, (long) batch * BATCH + i);
         }
         var _ = client.blocking().lookup(namespace, keys);
         var _ = client.blocking().put(namespace, keys, blocks);

@@ -1,0 +1,198 @@
+package io.kvtier.cli;
+
+import io.kvtier.protocol.access.Role;
+import io.kvtier.protocol.access.Token;
+import io.kvtier.protocol.access.TokenLine;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.security.SecureRandom;
+import java.time.DateTimeException;
+import java.time.Instant;
+import java.time.LocalDate;
+import java.time.ZoneOffset;
+import java.time.temporal.ChronoUnit;
+import java.util.concurrent.Callable;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Spec;
+
+/** Makes the tokens that network callers bring. */
+@Command(
+    name = "token",
+    mixinStandardHelpOptions = true,
+    description = {
+      "Makes tokens for network callers, and lines for the file of access.tokens, which holds their",
+      "hashes. The daemon reads the file again when it changes: delete a line to revoke its token."
+    },
+    subcommands = {TokenCommand.MakeCommand.class, TokenCommand.HashCommand.class})
+final class TokenCommand implements Runnable {
+  @Spec private CommandSpec spec;
+
+  @Override
+  public void run() {
+    throw new ParameterException(spec.commandLine(), "say make or hash");
+  }
+
+  /** What a token's line says besides its hash. */
+  @Command(mixinStandardHelpOptions = true)
+  abstract static class LineCommand implements Callable<Integer> {
+    @Spec private CommandSpec spec;
+
+    @Option(
+        names = "--name",
+        required = true,
+        paramLabel = "NAME",
+        description = "Whose it is: letters, digits, '.', '_', '@' or '-'.")
+    private String name = "";
+
+    @Option(
+        names = "--role",
+        required = true,
+        paramLabel = "ROLE",
+        description = "What it allows: read, write or admin.")
+    private String role = "";
+
+    @Option(
+        names = "--tenant",
+        paramLabel = "TENANT",
+        defaultValue = "",
+        description = "Whose blocks it shows. Default: those of no tenant.")
+    private String tenant = "";
+
+    @Option(
+        names = "--expires",
+        paramLabel = "WHEN",
+        defaultValue = "never",
+        description = "A date, a time such as 2027-01-31T00:00:00Z, days such as 90d, or never.")
+    private String expires = "never";
+
+    final CommandSpec spec() {
+      return spec;
+    }
+
+    final TokenLine line(Token token) {
+      Role parsed = Role.ofWord(role);
+      if (parsed == null || parsed == Role.NONE) {
+        throw new Failure(Failure.USAGE, "--role is '" + role + "', expected read, write or admin");
+      }
+      requireName("--name", name);
+      if (!tenant.isEmpty()) {
+        requireName("--tenant", tenant);
+      }
+      return TokenLine.of(token, name, parsed, tenant, end(), new SecureRandom());
+    }
+
+    private static void requireName(String option, String name) {
+      if (!TokenLine.isName(name)) {
+        throw new Failure(
+            Failure.USAGE,
+            option + " is '" + name + "', expected letters, digits, '.', '_', '@' or '-'");
+      }
+    }
+
+    private @Nullable Instant end() {
+      if (expires.equals("never")) {
+        return null;
+      }
+      try {
+        if (expires.matches("[0-9]{1,6}d")) {
+          int days = Integer.parseInt(expires, 0, expires.length() - 1, 10);
+          return Instant.now().truncatedTo(ChronoUnit.SECONDS).plus(days, ChronoUnit.DAYS);
+        }
+        return expires.indexOf('T') < 0
+            ? LocalDate.parse(expires).atStartOfDay(ZoneOffset.UTC).toInstant()
+            : Instant.parse(expires);
+      } catch (DateTimeException e) {
+        throw new Failure(
+            Failure.USAGE,
+            "--expires is '"
+                + expires
+                + "', expected a date such as 2027-01-31, a time such as 2027-01-31T00:00:00Z,"
+                + " days such as 90d, or never");
+      }
+    }
+  }
+
+  /** A new one. */
+  @Command(
+      name = "make",
+      description = {
+        "Prints a new token, once: it is not kept anywhere.",
+        "Its line goes into the file, or onto the error output."
+      })
+  static final class MakeCommand extends LineCommand {
+    @Option(
+        names = "--file",
+        paramLabel = "FILE",
+        description = "The file of access.tokens, which gets a line; made if it is not there.")
+    private @Nullable Path file;
+
+    @Override
+    public Integer call() {
+      Token token = Token.make(new SecureRandom());
+      String line = line(token).text();
+      Path target = file;
+      if (target == null) {
+        spec().commandLine().getErr().println(line);
+        spec().commandLine().getErr().flush();
+      } else {
+        append(target, line);
+      }
+      spec().commandLine().getOut().println(token.secretText());
+      spec().commandLine().getOut().flush();
+      return 0;
+    }
+
+    private static void append(Path file, String line) {
+      try {
+        try {
+          Files.createFile(
+              file,
+              PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-r-----")));
+        } catch (FileAlreadyExistsException e) {
+          // One more line in it.
+        }
+        String before = Files.readString(file);
+        String separator = before.isEmpty() || before.endsWith("\n") ? "" : "\n";
+        Files.writeString(file, separator + line + "\n", StandardOpenOption.APPEND);
+      } catch (IOException e) {
+        throw new Failure(
+            Failure.NEGATIVE, "'" + file + "' can't be written, and no token is made: " + e);
+      }
+    }
+  }
+
+  /** The line of one that is there. */
+  @Command(
+      name = "hash",
+      description =
+          "Reads a token that 'token make' made from the input, and prints a line for it.")
+  static final class HashCommand extends LineCommand {
+    @Override
+    public Integer call() throws IOException {
+      // Not an argument: those stand in the list of processes, and in the shell's history.
+      BufferedReader in =
+          new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
+      String text = in.readLine();
+      Token token = text == null ? null : Token.of(text.strip());
+      if (token == null) {
+        throw new Failure(
+            Failure.USAGE,
+            "the input is no token, as 'kvtier token make' makes them: one line, kvt_...");
+      }
+      spec().commandLine().getOut().println(line(token).text());
+      spec().commandLine().getOut().flush();
+      return 0;
+    }
+  }
+}

@@ -1,0 +1,147 @@
+package io.kvtier.daemon;
+
+import io.kvtier.daemon.config.ConfigException;
+import io.kvtier.daemon.config.ConfigSource;
+import io.kvtier.daemon.config.LoadedConfig;
+import io.kvtier.daemon.config.LoadedConfig.Entry;
+import io.kvtier.daemon.config.MachineCheck;
+import io.vertx.core.json.JsonObject;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.Callable;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Parameters;
+import picocli.CommandLine.Spec;
+
+/** Looks at a configuration without starting anything. */
+@Command(
+    name = "config",
+    mixinStandardHelpOptions = true,
+    description = "Checks or shows a configuration, and starts nothing.",
+    subcommands = {
+      ConfigCommand.CheckCommand.class,
+      ConfigCommand.ShowCommand.class,
+      ConfigCommand.DiffCommand.class
+    })
+final class ConfigCommand implements Runnable {
+  /** Where the packages have it. */
+  static final Path INSTALLED = Path.of("/etc/kvtier/kvtier.yaml");
+
+  @Spec private CommandSpec spec;
+
+  @Override
+  public void run() {
+    throw new ParameterException(spec.commandLine(), "say check, show or diff");
+  }
+
+  /** What they have in common: a configuration is read. */
+  @Command(mixinStandardHelpOptions = true)
+  abstract static class Reading implements Callable<Integer> {
+    @Spec private CommandSpec spec;
+
+    @Parameters(
+        paramLabel = "FILE",
+        arity = "0..1",
+        description =
+            "The configuration file. Default: /etc/kvtier/kvtier.yaml where there is one, else the"
+                + " defaults alone.")
+    private @Nullable Path file;
+
+    @Option(
+        names = "--set",
+        paramLabel = "KEY=VALUE",
+        description = "One setting, over file and environment. May be repeated.")
+    private List<String> settings = new ArrayList<>();
+
+    @Option(
+        names = "--elsewhere",
+        description = "The file is for another machine: this one's memory and disks don't matter.")
+    private boolean elsewhere;
+
+    @Option(names = "--json", description = "Answers in JSON.")
+    boolean json;
+
+    abstract void show(String name, LoadedConfig loaded);
+
+    @Override
+    public final Integer call() {
+      Path path = file == null && Files.exists(INSTALLED) ? INSTALLED : file;
+      String name = path == null ? "the default configuration" : path.toString();
+      try {
+        LoadedConfig loaded = ConfigSource.of(path, settings).load();
+        if (!elsewhere) {
+          MachineCheck.ofThisMachine().require(loaded);
+        }
+        show(name, loaded);
+        return 0;
+      } catch (ConfigException e) {
+        if (json) {
+          print(new JsonObject().put("right", false).put("problem", e.getMessage()).encode());
+        } else {
+          spec.commandLine().getErr().println("kvtierd: " + e.getMessage());
+          spec.commandLine().getErr().flush();
+        }
+        return 2;
+      }
+    }
+
+    final void print(String text) {
+      spec.commandLine().getOut().println(text.stripTrailing());
+      spec.commandLine().getOut().flush();
+    }
+  }
+
+  /** Whether it is right. */
+  @Command(
+      name = "check",
+      description = {
+        "Says all that is wrong with a configuration, with file, line, key and what was expected.",
+        "Ends with 0 when nothing is, else with 2."
+      })
+  static final class CheckCommand extends Reading {
+    @Override
+    void show(String name, LoadedConfig loaded) {
+      long differ = loaded.entries().stream().filter(Entry::differs).count();
+      print(
+          json
+              ? new JsonObject().put("right", true).put("differ", differ).encode()
+              : name + " is right; " + differ + " keys differ from their defaults");
+    }
+  }
+
+  /** All of it. */
+  @Command(
+      name = "show",
+      description =
+          "Shows the value of every key and where it comes from: default, file and line,"
+              + " environment or --set. Secrets are hidden.")
+  static final class ShowCommand extends Reading {
+    @Override
+    void show(String name, LoadedConfig loaded) {
+      print(json ? ConfigText.json(loaded.entries()) : ConfigText.lines(loaded.entries(), false));
+    }
+  }
+
+  /** What is not as by default. */
+  @Command(name = "diff", description = "Shows the keys whose values differ from their defaults.")
+  static final class DiffCommand extends Reading {
+    @Override
+    void show(String name, LoadedConfig loaded) {
+      List<Entry> entries = loaded.entries().stream().filter(Entry::differs).toList();
+      if (json) {
+        print(ConfigText.json(entries));
+      } else {
+        print(
+            entries.isEmpty()
+                ? name + " has every key at its default"
+                : ConfigText.lines(entries, true));
+      }
+    }
+  }
+}

@@ -1,0 +1,47 @@
+package io.kvtier.daemon;
+
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Proxy;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * SIGHUP, by which a service is told to read its configuration again. The JDK's class for signals
+ * is one of its unsupported ones, of which the compiler warns; where it is missing, the command
+ * {@code kvtier reload} is left.
+ */
+final class Hangup {
+  private static final Logger LOG = LoggerFactory.getLogger(Hangup.class);
+
+  private Hangup() {}
+
+  /** Runs something at each hang-up, on a thread of the JVM's. */
+  static void each(Runnable task) {
+    try {
+      Class<?> signal = Class.forName("sun.misc.Signal");
+      Class<?> handler = Class.forName("sun.misc.SignalHandler");
+      Object ours =
+          Proxy.newProxyInstance(
+              handler.getClassLoader(),
+              new Class<?>[] {handler},
+              (proxy, method, arguments) ->
+                  switch (method.getName()) {
+                    case "handle" -> {
+                      task.run();
+                      yield null;
+                    }
+                    case "equals" ->
+                        System.identityHashCode(proxy) == System.identityHashCode(arguments[0]);
+                    case "hashCode" -> System.identityHashCode(proxy);
+                    default -> "the handler of SIGHUP";
+                  });
+      var _ =
+          signal
+              .getMethod("handle", signal, handler)
+              .invoke(null, signal.getConstructor(String.class).newInstance("HUP"), ours);
+    } catch (ReflectiveOperationException | IllegalArgumentException e) {
+      Throwable cause = e instanceof InvocationTargetException wrapped ? wrapped.getCause() : e;
+      LOG.warn("SIGHUP is not heard ({}): use kvtier reload", String.valueOf(cause));
+    }
+  }
+}

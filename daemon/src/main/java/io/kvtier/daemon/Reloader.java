@@ -1,0 +1,207 @@
+package io.kvtier.daemon;
+
+import io.kvtier.daemon.config.ConfigException;
+import io.kvtier.daemon.config.ConfigSource;
+import io.kvtier.daemon.config.KvtierdConfig;
+import io.kvtier.daemon.config.LoadedConfig;
+import io.kvtier.daemon.config.MachineCheck;
+import io.kvtier.daemon.index.OperatorAnswer;
+import io.kvtier.daemon.log.DaemonLog;
+import io.kvtier.protocol.Status;
+import io.vertx.core.json.JsonArray;
+import io.vertx.core.json.JsonObject;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Reads the configuration again while the daemon runs, does what can be done live, and tells what
+ * needs a restart. A configuration with a mistake changes nothing.
+ */
+final class Reloader implements AutoCloseable {
+  private static final Logger LOG = LoggerFactory.getLogger(Reloader.class);
+  private static final long ANSWER_S = 30;
+
+  /** What a reload acts on. */
+  interface Live {
+    /** Has an operator's command done by the index. */
+    CompletableFuture<OperatorAnswer> command(String command);
+
+    /** Other users and groups of the socket. */
+    void changePeers(List<String> users, List<String> groups) throws IOException;
+
+    /** Other caps of the object tier, if there is one. */
+    void changeBandwidth(long loadBytesPerSecond, long storeBytesPerSecond);
+  }
+
+  /** What a reload came to. */
+  private record Outcome(
+      long number, boolean running, List<String> applied, List<String> restart, String problem) {}
+
+  private final ConfigSource source;
+  private final Live live;
+  private final ServiceManager manager;
+  private final ExecutorService thread =
+      Executors.newSingleThreadExecutor(
+          Thread.ofPlatform().daemon().name("kvtier-reload").factory());
+  private volatile LoadedConfig effective;
+  private volatile Outcome last = new Outcome(0, false, List.of(), List.of(), "");
+
+  Reloader(ConfigSource source, LoadedConfig started, Live live) {
+    this(source, started, live, ServiceManager.of(Map.of(), 0));
+  }
+
+  /** The same, with a service manager that is told of each. */
+  Reloader(ConfigSource source, LoadedConfig started, Live live, ServiceManager manager) {
+    this.source = source;
+    this.effective = started;
+    this.live = live;
+    this.manager = manager;
+  }
+
+  /** The commands {@code reload}, {@code reload status}, {@code config show} and {@code source}. */
+  OperatorAnswer run(List<String> words) {
+    return switch (String.join(" ", words)) {
+      case "reload" -> begin();
+      case "reload status" -> new OperatorAnswer(Status.OK, json(last));
+      case "config show" -> new OperatorAnswer(Status.OK, ConfigText.json(effective.entries()));
+      case "config source" -> new OperatorAnswer(Status.OK, sourceJson());
+      default ->
+          throw new IllegalArgumentException(
+              "'"
+                  + String.join(" ", words)
+                  + "': expected reload, reload status, config show or config source");
+    };
+  }
+
+  /** Begins to read again. */
+  synchronized OperatorAnswer begin() {
+    Outcome before = last;
+    if (before.running) {
+      return new OperatorAnswer(Status.BUSY, "the configuration is being read just now");
+    }
+    long number = before.number + 1;
+    last = new Outcome(number, true, List.of(), List.of(), "");
+    thread.execute(() -> {
+      manager.reloading();
+      last = reload(number);
+      manager.reloaded();
+    });
+    return new OperatorAnswer(Status.OK, "{\"number\":" + number + "}");
+  }
+
+  private Outcome reload(long number) {
+    LoadedConfig now = effective;
+    LoadedConfig next;
+    try {
+      next = source.load();
+      MachineCheck.ofThisMachine().require(next);
+    } catch (ConfigException e) {
+      LOG.warn("the configuration was not read again, nothing has changed: {}", e.getMessage());
+      return new Outcome(number, false, List.of(), List.of(), String.valueOf(e.getMessage()));
+    }
+    Set<String> applied = new LinkedHashSet<>();
+    List<String> appliedWords = new ArrayList<>();
+    List<String> restart = new ArrayList<>();
+    List<String> problems = new ArrayList<>();
+    List<String> changed = next.changedFrom(now);
+    for (String key : changed) {
+      String words = key + ": " + now.shown(key) + " -> " + next.shown(key);
+      try {
+        if (apply(key, next.config())) {
+          applied.add(key);
+          appliedWords.add(words);
+        } else {
+          restart.add(words);
+        }
+      } catch (IOException | IllegalStateException e) {
+        problems.add(key + ": " + e.getMessage());
+      }
+    }
+    effective = now.taking(applied, next);
+    appliedWords.forEach(words -> LOG.info("changed {}", words));
+    restart.forEach(words -> LOG.warn("needs a restart of the daemon: {}", words));
+    problems.forEach(words -> LOG.warn("could not be changed: {}", words));
+    LOG.info(
+        "configuration read again: {} changed, {} need a restart, {} could not be changed",
+        appliedWords.size(),
+        restart.size(),
+        problems.size());
+    return new Outcome(number, false, appliedWords, restart, String.join("\n", problems));
+  }
+
+  /** Does it, if it can be done while the daemon runs. */
+  private boolean apply(String key, KvtierdConfig config) throws IOException {
+    switch (key) {
+      case "host.policy" -> command("policy host " + config.host().policy());
+      case "ssd.policy" -> command("policy ssd " + config.ssd().policy());
+      case "ssd.admission" -> command("admission ssd " + config.ssd().admission());
+      case "object.admission" -> command("admission object " + config.object().admission());
+      case "ssd.scrub_bytes_per_second" ->
+          command("set " + key + " " + config.ssd().scrubBytesPerSecond());
+      case "ssd.write_bytes_per_day" ->
+          command("set " + key + " " + config.ssd().writeBytesPerDay());
+      case "object.load_bytes_per_second", "object.store_bytes_per_second" ->
+          live.changeBandwidth(
+              config.object().pipeline().loadBytesPerSecond(),
+              config.object().pipeline().storeBytesPerSecond());
+      case "socket.users", "socket.groups" ->
+          live.changePeers(config.socket().users(), config.socket().groups());
+      case "log.level" -> DaemonLog.setLevel(config.log().level());
+      default -> {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  private void command(String command) throws IOException {
+    try {
+      OperatorAnswer answer = live.command(command).get(ANSWER_S, TimeUnit.SECONDS);
+      if (answer.status() != Status.OK) {
+        throw new IOException(answer.text());
+      }
+    } catch (ExecutionException | TimeoutException e) {
+      throw new IOException("the index did not do '" + command + "'", e);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new IOException("the daemon stops", e);
+    }
+  }
+
+  /** What to give kvtierd so that it reads the same; the environment is its own. */
+  private String sourceJson() {
+    Path file = source.file();
+    return new JsonObject()
+        .put("file", file == null ? "" : file.toAbsolutePath().toString())
+        .put("settings", new JsonArray(source.settings()))
+        .encode();
+  }
+
+  private static String json(Outcome outcome) {
+    return new JsonObject()
+        .put("number", outcome.number)
+        .put("running", outcome.running)
+        .put("applied", new JsonArray(outcome.applied))
+        .put("restart", new JsonArray(outcome.restart))
+        .put("problem", outcome.problem)
+        .encode();
+  }
+
+  @Override
+  public void close() {
+    thread.shutdownNow();
+  }
+}

@@ -1,0 +1,177 @@
+package io.kvtier.daemon.config;
+
+import io.kvtier.tiers.files.ByteSize;
+import java.io.IOException;
+import java.nio.file.FileStore;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.jspecify.annotations.Nullable;
+
+/** Holds a configuration to the machine it is for: memory and disks have to be that large. */
+public final class MachineCheck {
+  private final long memoryBytes;
+  private final String memoryName;
+
+  /**
+   * A check against a machine.
+   *
+   * @param memoryBytes all memory that the daemon may have
+   * @param memoryName what sets that
+   */
+  MachineCheck(long memoryBytes, String memoryName) {
+    this.memoryBytes = memoryBytes;
+    this.memoryName = memoryName;
+  }
+
+  /** Of this machine, and the control group that this process is in. */
+  public static MachineCheck ofThisMachine() {
+    long machine = MachineMemory.totalBytes();
+    long group = MachineMemory.groupBytes();
+    return group > 0 && group < machine
+        ? new MachineCheck(group, "the control group's memory.max")
+        : new MachineCheck(machine, "this machine's memory");
+  }
+
+  /** Refuses what can't be; names each key, where it stands, and what would do. */
+  public void require(LoadedConfig loaded) throws ConfigException {
+    List<String> problems = problems(loaded);
+    if (!problems.isEmpty()) {
+      throw ConfigLoader.exception(problems);
+    }
+  }
+
+  List<String> problems(LoadedConfig loaded) {
+    List<String> problems = new ArrayList<>();
+    KvtierdConfig config = loaded.config();
+    memory(loaded, config, problems);
+    disks(loaded, config, problems);
+    return problems;
+  }
+
+  private void memory(LoadedConfig loaded, KvtierdConfig config, List<String> problems) {
+    if (memoryBytes <= 0) {
+      return;
+    }
+    long host = config.host().bytes();
+    if (host > memoryBytes) {
+      problems.add(
+          problem(
+              loaded,
+              "host.bytes",
+              "at most "
+                  + ByteSize.words(memoryBytes)
+                  + ", which is "
+                  + memoryName
+                  + "; leave room for the engines, too"));
+      return;
+    }
+    Map<String, Long> parts = new LinkedHashMap<>();
+    parts.put("host.bytes", host);
+    parts.put("limits.blocks", 80L * config.limits().blocksMax());
+    parts.put(
+        "limits.annotation_bytes",
+        config.limits().annotationBytes() * (config.host().keepNs() > 0 ? 2 : 1));
+    if (!(config.object().place() instanceof KvtierdConfig.ObjectPlace.None)) {
+      parts.put("object.presence_bytes", config.object().presenceBytes());
+      parts.put("object.spill_bytes", config.object().spillBytes());
+    }
+    KvtierdConfig.EventsConfig events = config.events();
+    if (events != null) {
+      parts.put("events.queue_bytes", events.queueBytes());
+      parts.put("events.replay_bytes", events.replayBytes());
+    }
+    long sum = parts.values().stream().mapToLong(Long::longValue).sum();
+    if (sum > memoryBytes) {
+      StringBuilder words = new StringBuilder();
+      parts.forEach((key, bytes) -> {
+        words.append(words.isEmpty() ? "" : " + ").append(key).append(' ');
+        words.append(ByteSize.words(bytes));
+      });
+      problems.add(
+          problem(
+              loaded,
+              "host.bytes",
+              "less: with what else takes memory ("
+                  + words
+                  + ") it is "
+                  + ByteSize.words(sum)
+                  + ", and "
+                  + memoryName
+                  + " is "
+                  + ByteSize.words(memoryBytes)));
+    }
+  }
+
+  private static void disks(LoadedConfig loaded, KvtierdConfig config, List<String> problems) {
+    KvtierdConfig.SsdConfig ssd = config.ssd();
+    if (ssd.bytes() == 0) {
+      return;
+    }
+    // Directories of one file system share it.
+    Map<Object, Long> wanted = new LinkedHashMap<>();
+    Map<Object, FileStore> stores = new LinkedHashMap<>();
+    Map<Object, Path> places = new LinkedHashMap<>();
+    for (Path directory : ssd.directories()) {
+      Path existing = existing(directory);
+      if (existing == null) {
+        continue;
+      }
+      try {
+        Object device = Files.getAttribute(existing, "unix:dev");
+        wanted.merge(device, ssd.bytes() / ssd.directories().size(), Long::sum);
+        stores.putIfAbsent(device, Files.getFileStore(existing));
+        places.putIfAbsent(device, directory);
+      } catch (IOException | UnsupportedOperationException e) {
+        wanted.remove(directory); // What can't be asked is not judged: the start will tell.
+      }
+    }
+    wanted.forEach((device, bytes) -> {
+      FileStore store = stores.get(device);
+      long total = store == null ? 0 : total(store);
+      if (total > 0 && bytes > total) {
+        problems.add(
+            problem(
+                loaded,
+                "ssd.bytes",
+                "at most "
+                    + ByteSize.words(total)
+                    + " in '"
+                    + places.get(device)
+                    + "': the whole file system is no larger; lower it, or choose another"
+                    + " ssd.directory"));
+      }
+    });
+  }
+
+  private static long total(FileStore store) {
+    try {
+      return store.getTotalSpace();
+    } catch (IOException e) {
+      return 0;
+    }
+  }
+
+  private static @Nullable Path existing(Path directory) {
+    Path path = directory.toAbsolutePath();
+    while (path != null && !Files.exists(path)) {
+      path = path.getParent();
+    }
+    return path;
+  }
+
+  private static String problem(LoadedConfig loaded, String key, String expected) {
+    String where = loaded.where(key);
+    return (where.equals("default") ? "" : where + ": ")
+        + key
+        + " is '"
+        + loaded.text(key)
+        + "'"
+        + (where.equals("default") ? " by default" : "")
+        + ", expected "
+        + expected;
+  }
+}

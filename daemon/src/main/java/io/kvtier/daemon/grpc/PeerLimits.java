@@ -1,0 +1,97 @@
+package io.kvtier.daemon.grpc;
+
+import io.kvtier.daemon.config.KvtierdConfig.ListenerLimits;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.function.LongSupplier;
+
+/**
+ * How many connections and calls there may be, in all and from one address. Callers of one address
+ * can't tell from it what others do. From any thread.
+ */
+final class PeerLimits {
+  private static final double NS_PER_S = 1e9;
+
+  /** One address: its connections, and the calls it has left. */
+  private static final class Usage {
+    int connections;
+    double callsLeft;
+    long countedNs;
+  }
+
+  private final ListenerLimits limits;
+  private final LongSupplier clock;
+  private final Map<String, Usage> byAddress = new HashMap<>();
+  private int connections;
+
+  PeerLimits(ListenerLimits limits, LongSupplier clock) {
+    this.limits = limits;
+    this.clock = clock;
+  }
+
+  /** Counts a connection, which must {@link #disconnect}; false when there are too many. */
+  synchronized boolean connect(String address) {
+    Usage known = byAddress.get(address);
+    int ofPeer = known == null ? 0 : known.connections;
+    boolean isTooMany =
+        connections >= limits.connections()
+            || (limits.connectionsPerPeer() > 0 && ofPeer >= limits.connectionsPerPeer());
+    if (isTooMany) {
+      return false;
+    }
+    connections++;
+    if (known == null) {
+      known = new Usage();
+      known.callsLeft = limits.callsPerSecond();
+      known.countedNs = clock.getAsLong();
+      byAddress.put(address, known);
+    }
+    known.connections++;
+    return true;
+  }
+
+  synchronized void disconnect(String address) {
+    Usage usage = byAddress.get(address);
+    if (usage != null) {
+      connections--;
+      usage.connections--;
+    }
+  }
+
+  /** Forgets addresses from which nobody is connected, when they have all their calls again. */
+  synchronized void sweep() {
+    long now = clock.getAsLong();
+    byAddress
+        .values()
+        .removeIf(usage -> usage.connections == 0 && now - usage.countedNs > 2 * NS_PER_S);
+  }
+
+  /** Whether another call from an address, which is connected, is to be read. */
+  boolean mayCall(String address) {
+    if (limits.callsPerSecond() == 0) {
+      return true;
+    }
+    synchronized (this) {
+      Usage usage = byAddress.get(address);
+      if (usage == null) {
+        return false;
+      }
+      long now = clock.getAsLong();
+      double earned = (now - usage.countedNs) / NS_PER_S * limits.callsPerSecond();
+      usage.countedNs = now;
+      usage.callsLeft = Math.min(limits.callsPerSecond(), usage.callsLeft + earned);
+      if (usage.callsLeft < 1) {
+        return false;
+      }
+      usage.callsLeft--;
+      return true;
+    }
+  }
+
+  /** Whether a connection has been of no use for too long. */
+  boolean isOver(boolean hasCalled, long idleNs) {
+    return hasCalled
+        ? limits.idleNs() > 0 && idleNs > limits.idleNs()
+        : idleNs > limits.firstCallNs();
+  }
+}

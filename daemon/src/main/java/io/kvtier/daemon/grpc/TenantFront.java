@@ -1,0 +1,200 @@
+package io.kvtier.daemon.grpc;
+
+import com.google.protobuf.MessageLite;
+import com.google.protobuf.Parser;
+import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.v1.BlocksResponse;
+import io.kvtier.protocol.v1.CancelRequest;
+import io.kvtier.protocol.v1.CountResponse;
+import io.kvtier.protocol.v1.KeysRequest;
+import io.kvtier.protocol.v1.KvtierGrpcService;
+import io.kvtier.protocol.v1.LookupResponse;
+import io.kvtier.protocol.v1.NamespaceRequest;
+import io.kvtier.protocol.v1.Outcome;
+import io.kvtier.protocol.v1.OutcomeResponse;
+import io.kvtier.protocol.v1.PingRequest;
+import io.kvtier.protocol.v1.PingResponse;
+import io.kvtier.protocol.v1.RegisterRequest;
+import io.kvtier.protocol.v1.RegisterResponse;
+import io.kvtier.protocol.v1.StatsRequest;
+import io.kvtier.protocol.v1.StatsResponse;
+import io.vertx.core.http.HttpConnection;
+import io.vertx.grpc.common.ServiceMethod;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What the callers of one tenant find on one event loop: the methods, a session with the index that
+ * sees this tenant's blocks only, and what each connection holds there. Confined to the loop.
+ */
+final class TenantFront implements AutoCloseable {
+  /** Makes a call of a method. */
+  private interface Maker {
+    Call<?> begin(RemoteConnection connection, GrpcStream stream);
+  }
+
+  /**
+   * A method.
+   *
+   * @param verb by which it is known who may call it
+   */
+  record Method(Verb verb, Maker maker) {}
+
+  private final IndexGateway gateway;
+  private final Namespaces namespaces;
+  private final Call.Environment environment;
+  private final Map<String, Method> methods = new HashMap<>();
+  private final Map<HttpConnection, RemoteConnection> connections = new HashMap<>();
+
+  TenantFront(Call.Environment environment, KvtierService service) {
+    this.gateway = environment.gateway();
+    this.namespaces = environment.namespaces();
+    this.environment = environment;
+    addMethods(service);
+  }
+
+  /** The method of a path; null where there is none. */
+  @Nullable Method method(String path) {
+    return methods.get(path);
+  }
+
+  /** Makes a call of a method. */
+  Call<?> begin(Method method, GrpcStream stream) {
+    RemoteConnection connection =
+        connections.computeIfAbsent(
+            stream.connection(), c -> new RemoteConnection(gateway, namespaces));
+    return method.maker.begin(connection, stream);
+  }
+
+  /** Whether a connection has nothing going on here, and holds nothing. */
+  boolean isIdle(HttpConnection connection) {
+    RemoteConnection known = connections.get(connection);
+    return known == null || known.isIdle();
+  }
+
+  /** A connection has ended. */
+  void closed(HttpConnection connection) {
+    RemoteConnection closed = connections.remove(connection);
+    if (closed != null) {
+      closed.close();
+    }
+  }
+
+  /** Has the session forget a namespace, if nobody uses it. */
+  void forget(int namespaceId) {
+    if (namespaces.isForgotten(namespaceId)) {
+      gateway.forget(namespaceId);
+    }
+  }
+
+  /** Gives everything back to the index, which must still run; the event loop must not. */
+  @Override
+  public void close() {
+    gateway.close();
+  }
+
+  // ---- methods
+
+  private void addMethods(KvtierService service) {
+    unary(
+        Verb.PING,
+        KvtierGrpcService.Ping,
+        PingRequest.parser(),
+        outcome -> PingResponse.newBuilder().setOutcome(outcome).build(),
+        service::ping);
+    unary(
+        Verb.REGISTER,
+        KvtierGrpcService.Register,
+        RegisterRequest.parser(),
+        outcome -> RegisterResponse.newBuilder().setOutcome(outcome).build(),
+        service::register);
+    unary(
+        Verb.UNREGISTER,
+        KvtierGrpcService.Unregister,
+        NamespaceRequest.parser(),
+        TenantFront::outcomeOnly,
+        service::unregister);
+    unary(
+        Verb.LOOKUP,
+        KvtierGrpcService.Lookup,
+        KeysRequest.parser(),
+        outcome -> LookupResponse.newBuilder().setOutcome(outcome).build(),
+        service::lookup);
+    keys(
+        Verb.PREFETCH,
+        KvtierGrpcService.Prefetch,
+        (c, m) -> service.eachBlock(Verb.PREFETCH, c, m));
+    keys(Verb.DELETE, KvtierGrpcService.Delete, (c, m) -> service.eachBlock(Verb.DELETE, c, m));
+    keys(Verb.PIN, KvtierGrpcService.Pin, service::pin);
+    keys(Verb.UNPIN, KvtierGrpcService.Unpin, service::unpin);
+    count(Verb.CLEAR, KvtierGrpcService.Clear, (c, m) -> service.countBlocks(Verb.CLEAR, c, m));
+    count(Verb.FLUSH, KvtierGrpcService.Flush, (c, m) -> service.countBlocks(Verb.FLUSH, c, m));
+    unary(
+        Verb.CANCEL,
+        KvtierGrpcService.Cancel,
+        CancelRequest.parser(),
+        TenantFront::outcomeOnly,
+        service::cancel);
+    unary(
+        Verb.STATS,
+        KvtierGrpcService.Stats,
+        StatsRequest.parser(),
+        outcome -> StatsResponse.newBuilder().setOutcome(outcome).build(),
+        service::stats);
+    add(
+        Verb.ACQUIRE,
+        KvtierGrpcService.Get,
+        (connection, stream) -> new GetCall(environment, connection, stream));
+    add(
+        Verb.RESERVE,
+        KvtierGrpcService.Put,
+        (connection, stream) -> new PutCall(environment, connection, stream));
+  }
+
+  private static OutcomeResponse outcomeOnly(Outcome outcome) {
+    return OutcomeResponse.newBuilder().setOutcome(outcome).build();
+  }
+
+  private void keys(
+      Verb verb,
+      ServiceMethod<KeysRequest, BlocksResponse> method,
+      UnaryCall.Method<KeysRequest, BlocksResponse> handler) {
+    unary(
+        verb,
+        method,
+        KeysRequest.parser(),
+        outcome -> BlocksResponse.newBuilder().setOutcome(outcome).build(),
+        handler);
+  }
+
+  private void count(
+      Verb verb,
+      ServiceMethod<NamespaceRequest, CountResponse> method,
+      UnaryCall.Method<NamespaceRequest, CountResponse> handler) {
+    unary(
+        verb,
+        method,
+        NamespaceRequest.parser(),
+        outcome -> CountResponse.newBuilder().setOutcome(outcome).build(),
+        handler);
+  }
+
+  private <Q, R extends MessageLite> void unary(
+      Verb verb,
+      ServiceMethod<Q, R> method,
+      Parser<Q> parser,
+      Function<Outcome, R> refusal,
+      UnaryCall.Method<Q, R> handler) {
+    add(
+        verb,
+        method,
+        (connection, stream) ->
+            new UnaryCall<>(environment, connection, stream, parser, refusal, handler));
+  }
+
+  private void add(Verb verb, ServiceMethod<?, ?> method, Maker maker) {
+    methods.put("/" + method.fullMethodName(), new Method(verb, maker));
+  }
+}

@@ -1,0 +1,237 @@
+package io.kvtier.daemon.http;
+
+import io.kvtier.daemon.index.Counters;
+import io.kvtier.protocol.Counter;
+import io.micrometer.core.instrument.FunctionCounter;
+import io.micrometer.core.instrument.Gauge;
+import io.micrometer.core.instrument.MeterRegistry;
+import io.micrometer.core.instrument.Tags;
+import java.util.EnumMap;
+import java.util.Map;
+
+/**
+ * The daemon's counters as meters, which read them from its memory when they are asked. A counter
+ * without a name of its own here has the one that it has in JSON.
+ */
+final class CounterMeters {
+  /**
+   * A meter's name.
+   *
+   * @param unit bytes, or none
+   */
+  private record Name(String name, String unit, String help, Tags tags) {}
+
+  private static final Map<Counter, Name> NAMES = names();
+
+  private CounterMeters() {}
+
+  private static Map<Counter, Name> names() {
+    Map<Counter, Name> names = new EnumMap<>(Counter.class);
+    hits(names, Counter.HITS_HOST, "host");
+    hits(names, Counter.HITS_SSD, "ssd");
+    hits(names, Counter.HITS_OBJECT, "object");
+    names.put(
+        Counter.MISSES,
+        name("kvtier.misses", "Blocks asked for by gets and found in no tier, or lost on the way"));
+    names.put(Counter.ACQUIRE_BLOCKS, name("kvtier.get.blocks", "Blocks asked for by gets"));
+    names.put(Counter.JOINED, name("kvtier.get.joined", "Gets that joined a transfer under way"));
+    names.put(Counter.PUT_EXISTS, name("kvtier.put.existing", "Puts of a block already here"));
+    names.put(
+        Counter.PUT_BUSY,
+        name("kvtier.put.refused", "Puts refused for want of room or queue space"));
+    evictions(names, Counter.EVICTIONS, "host");
+    evictions(names, Counter.SSD_EVICTIONS, "ssd");
+    moves(names, Counter.DEMOTIONS, "host", "ssd");
+    moves(names, Counter.PROMOTIONS, "ssd", "host");
+    moves(names, Counter.OBJECT_FETCHED, "object", "host");
+    // With what came from SSD: that alone is counted as spilled.
+    moves(names, Counter.OBJECT_STORED, "any", "object");
+    names.put(
+        Counter.SPILLED,
+        name("kvtier.spilled.blocks", "Blocks written from SSD to the object tier"));
+    names.put(
+        Counter.DROPPED,
+        name("kvtier.dropped.blocks", "Blocks that left the last tier they were in"));
+    names.put(
+        Counter.DELETED, name("kvtier.deleted.blocks", "Blocks deleted or cleared by clients"));
+    names.put(
+        Counter.NOT_ADMITTED,
+        name(
+            "kvtier.not.admitted.blocks",
+            "Blocks that fell out of memory and were not let to SSD"));
+    names.put(
+        Counter.CORRUPT, name("kvtier.corrupt.blocks", "Reads whose bytes or key did not verify"));
+    names.put(
+        Counter.SCRUBBED,
+        name("kvtier.scrubbed.blocks", "Blocks on SSD verified in the background"));
+    names.put(
+        Counter.SCRUBBED_CORRUPT,
+        name("kvtier.scrubbed.corrupt.blocks", "Of these, damaged, and dropped"));
+    errors(names, Counter.IO_ERRORS, "ssd");
+    errors(names, Counter.OBJECT_ERRORS, "object");
+    errors(names, Counter.GPU_ERRORS, "gpu");
+    link(names, Counter.HOST_READ_BYTES, "host", "read");
+    link(names, Counter.HOST_WRITTEN_BYTES, "host", "write");
+    link(names, Counter.SSD_READ_BYTES, "ssd", "read");
+    link(names, Counter.SSD_WRITTEN_BYTES, "ssd", "write");
+    link(names, Counter.OBJECT_READ_BYTES, "object", "read");
+    link(names, Counter.OBJECT_WRITTEN_BYTES, "object", "write");
+    link(names, Counter.GPU_OFFLOADED_BYTES, "gpu", "read");
+    link(names, Counter.GPU_ONBOARDED_BYTES, "gpu", "write");
+    found(names, Counter.FOUND_HOST, "host");
+    found(names, Counter.FOUND_SSD, "ssd");
+    names.put(
+        Counter.FOUND_UNTRUE,
+        name(
+            "kvtier.found.untrue.rows",
+            "Rows that the start found and that were not true any more"));
+    slots(names, Counter.GAUGE_HOST_SLOTS_FREE, "host", "free");
+    slots(names, Counter.GAUGE_HOST_SLOTS_RESIDENT, "host", "resident");
+    slots(names, Counter.GAUGE_HOST_SLOTS_IN_FLIGHT, "host", "in_flight");
+    slots(names, Counter.GAUGE_SSD_SLOTS_FREE, "ssd", "free");
+    slots(names, Counter.GAUGE_SSD_SLOTS_RESIDENT, "ssd", "resident");
+    slots(names, Counter.GAUGE_SSD_SLOTS_IN_FLIGHT, "ssd", "in_flight");
+    allSlots(names, Counter.GAUGE_HOST_SLOTS_TOTAL, "host");
+    allSlots(names, Counter.GAUGE_SSD_SLOTS_TOTAL, "ssd");
+    used(names, Counter.GAUGE_HOST_BYTES_USED, "host");
+    used(names, Counter.GAUGE_SSD_BYTES_USED, "ssd");
+    capacity(names, Counter.GAUGE_HOST_BYTES_CAPACITY, "host");
+    capacity(names, Counter.GAUGE_SSD_BYTES_CAPACITY, "ssd");
+    names.put(
+        Counter.GAUGE_INDEX_BYTES,
+        new Name("kvtier.index.memory", "bytes", "Memory of directory and policies", Tags.empty()));
+    names.put(
+        Counter.GAUGE_ANNOTATION_BYTES,
+        new Name("kvtier.annotation.memory", "bytes", "Memory of annotations", Tags.empty()));
+    return names;
+  }
+
+  private static Name name(String name, String help) {
+    return new Name(name, "", help, Tags.empty());
+  }
+
+  private static void hits(Map<Counter, Name> names, Counter counter, String tier) {
+    names.put(
+        counter,
+        new Name(
+            "kvtier.hits",
+            "",
+            "Blocks asked for by gets and served, by the tier they came from",
+            Tags.of("tier", tier)));
+  }
+
+  private static void evictions(Map<Counter, Name> names, Counter counter, String tier) {
+    names.put(
+        counter,
+        new Name(
+            "kvtier.evicted.blocks",
+            "",
+            "Blocks that left a tier to make room",
+            Tags.of("tier", tier)));
+  }
+
+  private static void moves(Map<Counter, Name> names, Counter counter, String from, String to) {
+    names.put(
+        counter,
+        new Name(
+            "kvtier.moved.blocks",
+            "",
+            "Blocks copied from one tier to another",
+            Tags.of("from", from, "to", to)));
+  }
+
+  private static void errors(Map<Counter, Name> names, Counter counter, String part) {
+    names.put(
+        counter,
+        new Name("kvtier.errors", "", "Transfers that failed, by part", Tags.of("part", part)));
+  }
+
+  private static void link(
+      Map<Counter, Name> names, Counter counter, String link, String direction) {
+    names.put(
+        counter,
+        new Name(
+            "kvtier.link",
+            "bytes",
+            "Bytes of blocks read from and written to each place",
+            Tags.of("link", link, "direction", direction)));
+  }
+
+  private static void found(Map<Counter, Name> names, Counter counter, String tier) {
+    names.put(
+        counter,
+        new Name(
+            "kvtier.found.blocks", "", "Blocks that the start found again", Tags.of("tier", tier)));
+  }
+
+  private static void slots(Map<Counter, Name> names, Counter counter, String tier, String state) {
+    names.put(
+        counter,
+        new Name("kvtier.tier.slots", "", "Slots by state", Tags.of("tier", tier, "state", state)));
+  }
+
+  private static void allSlots(Map<Counter, Name> names, Counter counter, String tier) {
+    names.put(
+        counter,
+        new Name(
+            "kvtier.tier.slots.all", "", "Slots that a tier is cut into", Tags.of("tier", tier)));
+  }
+
+  private static void used(Map<Counter, Name> names, Counter counter, String tier) {
+    names.put(
+        counter,
+        new Name("kvtier.tier.used", "bytes", "Bytes of slots in use", Tags.of("tier", tier)));
+  }
+
+  private static void capacity(Map<Counter, Name> names, Counter counter, String tier) {
+    names.put(
+        counter,
+        new Name("kvtier.tier.capacity", "bytes", "All bytes of a tier", Tags.of("tier", tier)));
+  }
+
+  /** What a counter is called; those without a name of their own have that of JSON. */
+  private static Name nameOf(Counter counter) {
+    Name known = NAMES.get(counter);
+    if (known != null) {
+      return known;
+    }
+    String key = counter.key();
+    boolean isBytes = key.endsWith("_bytes");
+    String words = (isBytes ? key.substring(0, key.length() - 6) : key).replace('_', '.');
+    String help = counter.meaning().replaceFirst("^gauge: ", "");
+    return new Name(
+        "kvtier." + words,
+        isBytes ? "bytes" : "",
+        Character.toUpperCase(help.charAt(0)) + help.substring(1),
+        Tags.empty());
+  }
+
+  /** Whether a counter has another name here than in JSON. */
+  static boolean isNamed(Counter counter) {
+    return NAMES.containsKey(counter);
+  }
+
+  private static boolean isGauge(Counter counter) {
+    return counter.meaning().startsWith("gauge: ");
+  }
+
+  /** Makes a meter of each counter. */
+  static void register(Counters counters, MeterRegistry registry) {
+    for (Counter counter : Counter.values()) {
+      Name name = nameOf(counter);
+      if (isGauge(counter)) {
+        Gauge.builder(name.name, counters, all -> all.get(counter))
+            .description(name.help)
+            .baseUnit(name.unit.isEmpty() ? null : name.unit)
+            .tags(name.tags)
+            .register(registry);
+      } else {
+        FunctionCounter.builder(name.name, counters, all -> all.get(counter))
+            .description(name.help)
+            .baseUnit(name.unit.isEmpty() ? null : name.unit)
+            .tags(name.tags)
+            .register(registry);
+      }
+    }
+  }
+}

@@ -1,0 +1,73 @@
+package io.kvtier.daemon.http;
+
+import com.sun.management.OperatingSystemMXBean;
+import io.kvtier.daemon.index.Counters;
+import io.kvtier.daemon.index.Latencies;
+import io.micrometer.core.instrument.FunctionCounter;
+import io.micrometer.core.instrument.binder.jvm.JvmGcMetrics;
+import io.micrometer.core.instrument.binder.jvm.JvmMemoryMetrics;
+import io.micrometer.core.instrument.binder.jvm.JvmThreadMetrics;
+import io.micrometer.core.instrument.binder.system.FileDescriptorMetrics;
+import io.micrometer.core.instrument.binder.system.ProcessorMetrics;
+import io.micrometer.core.instrument.binder.system.UptimeMetrics;
+import io.micrometer.core.instrument.config.MeterFilter;
+import io.micrometer.prometheusmetrics.PrometheusConfig;
+import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
+import io.vertx.core.Future;
+import java.lang.management.ManagementFactory;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * All metrics, in Prometheus' text format. Nothing is counted here: values are read when they are
+ * scraped. Confined to the event loop.
+ */
+final class MetricsPage implements AutoCloseable {
+  private static final String TEXT = "text/plain; version=0.0.4; charset=utf-8";
+
+  private final IndexReports reports;
+  private final PrometheusMeterRegistry registry =
+      new PrometheusMeterRegistry(PrometheusConfig.DEFAULT);
+  private final JvmGcMetrics collections = new JvmGcMetrics();
+  private final ReportMetrics ofReport;
+
+  /** Registers all meters. */
+  MetricsPage(
+      String version, Counters counters, Latencies latencies, Health health, IndexReports reports) {
+    this.reports = reports;
+    ofReport = new ReportMetrics(version, health);
+    // Under names that are no metrics' by Prometheus' rules; the first is there by its usual one.
+    registry.config().meterFilter(MeterFilter.denyNameStartsWith("process.cpu.time"));
+    registry.config().meterFilter(MeterFilter.denyNameStartsWith("system.cpu.count"));
+    if (ManagementFactory.getOperatingSystemMXBean() instanceof OperatingSystemMXBean system) {
+      FunctionCounter.builder("process.cpu", system, one -> one.getProcessCpuTime() / 1e9)
+          .description("Processor time that the process took")
+          .baseUnit("seconds")
+          .register(registry);
+    }
+    CounterMeters.register(counters, registry);
+    registry.getPrometheusRegistry().register(new LatencyMetrics(latencies));
+    registry.getPrometheusRegistry().register(ofReport);
+    new JvmMemoryMetrics().bindTo(registry);
+    new JvmThreadMetrics().bindTo(registry);
+    new ProcessorMetrics().bindTo(registry);
+    new UptimeMetrics().bindTo(registry);
+    new FileDescriptorMetrics().bindTo(registry);
+    collections.bindTo(registry);
+  }
+
+  /** A scrape; also of an index that does not answer, as then it matters. */
+  Future<Answer> scrape() {
+    return reports.fresh().map(this::page).recover(silent -> Future.succeededFuture(page(null)));
+  }
+
+  private Answer page(IndexReports.@Nullable Report report) {
+    ofReport.show(report == null ? null : report.json());
+    return Answer.text(TEXT, registry.scrape());
+  }
+
+  @Override
+  public void close() {
+    collections.close();
+    registry.close();
+  }
+}

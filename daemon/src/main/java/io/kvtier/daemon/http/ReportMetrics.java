@@ -1,0 +1,266 @@
+package io.kvtier.daemon.http;
+
+import io.prometheus.metrics.model.registry.MultiCollector;
+import io.prometheus.metrics.model.snapshots.MetricSnapshots;
+import io.vertx.core.json.JsonObject;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Locale;
+import java.util.Set;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Metrics of what stands in the index's report: devices, the object store, GPUs, namespaces. Where
+ * the index does not answer, there are none of them but that it does not. Confined to the event
+ * loop.
+ */
+final class ReportMetrics implements MultiCollector {
+  /** The namespaces with most bytes have series of their own. */
+  static final int NAMESPACES_MAX = 20;
+
+  private static final String OTHERS = "other";
+
+  // Levels, among what else are counts.
+  private static final Set<String> OBJECT_LEVELS = Set.of("keys_known", "deletions_waiting");
+
+  private final String version;
+  private final Health health;
+  private @Nullable JsonObject report;
+
+  ReportMetrics(String version, Health health) {
+    this.version = version;
+    this.health = health;
+  }
+
+  /** What the next scrape shows; null where the index did not answer. */
+  void show(@Nullable JsonObject latest) {
+    report = latest;
+  }
+
+  @Override
+  public MetricSnapshots collect() {
+    Families out = new Families();
+    out.info(
+        "kvtier_build",
+        "The daemon\'s version",
+        "version",
+        version,
+        "java",
+        String.valueOf(Runtime.version().feature()));
+    out.gauge(
+        "kvtier_index_heartbeat_age_seconds",
+        "How long ago the index last looked round",
+        health.heartbeatAgeNs() / 1e9);
+    JsonObject shown = report;
+    out.gauge("kvtier_index_answering", "Whether the index answers: 0 or 1", shown == null ? 0 : 1);
+    if (shown != null) {
+      Trouble.objects(shown, "tiers").forEach(tier -> tier(out, tier));
+      object(out, shown.getJsonObject("object"));
+      Trouble.objects(shown, "gpus").forEach(gpu -> gpu(out, gpu));
+      events(out, shown.getJsonObject("events"));
+      namespaces(out, Trouble.objects(shown, "namespaces"));
+      troubles(out, Trouble.of(shown));
+    }
+    return out.snapshots();
+  }
+
+  private static void troubles(Families out, List<Trouble> troubles) {
+    for (String part : List.of("ssd", "object", "gpu")) {
+      out.gauge(
+          "kvtier_troubles",
+          "What does not do what it is there for, by part",
+          (double) troubles.stream().filter(one -> one.part().startsWith(part + "/")).count(),
+          "part",
+          part);
+    }
+  }
+
+  private static void tier(Families out, JsonObject tier) {
+    String name = tier.getString("tier");
+    out.info(
+        "kvtier_tier_policy",
+        "A tier\'s eviction policy",
+        "tier",
+        name,
+        "policy",
+        tier.getString("policy"));
+    for (JsonObject device : Trouble.objects(tier, "devices")) {
+      String number = String.valueOf(device.getInteger("device"));
+      for (String state : List.of("open", "fenced", "given_up")) {
+        out.gauge(
+            "kvtier_device_state",
+            "The state of each device of a tier: 1 for the one that it is in",
+            state.equals(device.getString("state")) ? 1 : 0,
+            "tier",
+            name,
+            "device",
+            number,
+            "state",
+            state);
+      }
+      out.gauge(
+          "kvtier_pipeline_in_flight",
+          "Transfers under way",
+          device.getLong("in_flight", 0L),
+          "pipeline",
+          name,
+          "device",
+          number);
+    }
+    Long scrub = tier.getLong("scrub_bytes_per_second");
+    if (scrub != null) {
+      out.gauge(
+          "kvtier_scrub_limit_bytes",
+          "The most that is read a second to verify what is stored; 0: nothing is",
+          scrub);
+    }
+    for (JsonObject other : Trouble.objects(tier, "what_if")) {
+      long references = other.getLong("references", 0L);
+      out.gauge(
+          "kvtier_whatif_prefix_hit_ratio",
+          "What a tier of another size or policy would have hit; not a number before it has seen"
+              + " requests",
+          references == 0 ? Double.NaN : (double) other.getLong("prefix_hits", 0L) / references,
+          "tier",
+          name,
+          "policy",
+          other.getString("policy"),
+          "factor",
+          String.format(Locale.ROOT, "%.4g", other.getDouble("factor", 0.0)));
+    }
+  }
+
+  private static void object(Families out, @Nullable JsonObject object) {
+    if (object == null) {
+      return;
+    }
+    reachable(out, "load", object.getBoolean("takes_loads", true), object);
+    reachable(out, "store", object.getBoolean("takes_stores", true), object);
+    reachable(out, "probe", true, object);
+    object.forEach(field -> {
+      if (field.getValue() instanceof Number value) {
+        String help = "Of the object tier: " + field.getKey().replace('_', ' ');
+        if (OBJECT_LEVELS.contains(field.getKey())) {
+          out.gauge("kvtier_object_" + field.getKey(), help, value.doubleValue());
+        } else {
+          out.counter("kvtier_object_" + field.getKey(), help, value.doubleValue());
+        }
+      }
+    });
+  }
+
+  private static void reachable(Families out, String way, boolean isOpen, JsonObject object) {
+    boolean isWell = isOpen && object.getString(way + "_trouble", "").isEmpty();
+    out.gauge(
+        "kvtier_object_reachable",
+        "Whether the object store answers, by what is asked of it: 0 or 1",
+        isWell ? 1 : 0,
+        "way",
+        way);
+  }
+
+  private static void gpu(Families out, JsonObject gpu) {
+    String uuid = gpu.getString("uuid");
+    out.gauge("kvtier_gpu_regions", "Open regions of engines", gpu.getLong("regions"), "gpu", uuid);
+    out.gauge(
+        "kvtier_gpu_staging_bytes",
+        "Device memory that copies pass through",
+        gpu.getLong("staging_bytes"),
+        "gpu",
+        uuid);
+    String help = "Bytes copied from each GPU (read) and to it (write)";
+    out.counter(
+        "kvtier_gpu_copied_bytes",
+        help,
+        gpu.getLong("offloaded_bytes"),
+        "gpu",
+        uuid,
+        "direction",
+        "read");
+    out.counter(
+        "kvtier_gpu_copied_bytes",
+        help,
+        gpu.getLong("onboarded_bytes"),
+        "gpu",
+        uuid,
+        "direction",
+        "write");
+    out.counter("kvtier_gpu_copy_errors", "Copies that failed", gpu.getLong("errors"), "gpu", uuid);
+    out.gauge(
+        "kvtier_gpu_fenced",
+        "Whether nothing is copied any more: 0 or 1",
+        gpu.getString("fence") == null ? 0 : 1,
+        "gpu",
+        uuid);
+  }
+
+  private static void events(Families out, @Nullable JsonObject events) {
+    if (events != null) {
+      events.forEach(field -> {
+        if (field.getValue() instanceof Number value) {
+          out.counter(
+              "kvtier_events_" + field.getKey(),
+              "Of the events for routers: " + field.getKey(),
+              value.doubleValue());
+        }
+      });
+    }
+  }
+
+  /** A namespace's bytes by tier. */
+  private record Held(String name, long hostBlocks, long ssdBlocks, long blockBytes) {
+    private long bytes() {
+      return (hostBlocks + ssdBlocks) * blockBytes;
+    }
+  }
+
+  private static void namespaces(Families out, List<JsonObject> namespaces) {
+    out.gauge("kvtier_namespaces", "Registered namespaces", namespaces.size());
+    List<Held> held = new ArrayList<>();
+    for (JsonObject one : namespaces) {
+      held.add(
+          new Held(
+              one.getString("name"),
+              one.getLong("host_blocks", 0L),
+              one.getLong("ssd_blocks", 0L),
+              one.getLong("block_bytes", 0L)));
+    }
+    held.sort(Comparator.comparingLong(Held::bytes).reversed().thenComparing(Held::name));
+    int own = Math.min(held.size(), NAMESPACES_MAX);
+    for (Held one : held.subList(0, own)) {
+      // One that is called like the rest would be added to it twice.
+      String name = one.name.equals(OTHERS) ? OTHERS + " (a namespace)" : one.name;
+      namespace(
+          out,
+          name,
+          one.hostBlocks,
+          one.ssdBlocks,
+          one.blockBytes * one.hostBlocks,
+          one.blockBytes * one.ssdBlocks);
+    }
+    List<Held> rest = held.subList(own, held.size());
+    if (!rest.isEmpty()) {
+      namespace(
+          out,
+          OTHERS,
+          rest.stream().mapToLong(Held::hostBlocks).sum(),
+          rest.stream().mapToLong(Held::ssdBlocks).sum(),
+          rest.stream().mapToLong(one -> one.hostBlocks * one.blockBytes).sum(),
+          rest.stream().mapToLong(one -> one.ssdBlocks * one.blockBytes).sum());
+    }
+  }
+
+  private static void namespace(
+      Families out, String name, long hostBlocks, long ssdBlocks, long hostBytes, long ssdBytes) {
+    String blocks = "Blocks of the namespaces with most bytes; of the others together";
+    out.gauge(
+        "kvtier_namespace_blocks", blocks, (double) hostBlocks, "namespace", name, "tier", "host");
+    out.gauge(
+        "kvtier_namespace_blocks", blocks, (double) ssdBlocks, "namespace", name, "tier", "ssd");
+    String bytes = "Bytes of the namespaces with most; of the others together";
+    out.gauge(
+        "kvtier_namespace_bytes", bytes, (double) hostBytes, "namespace", name, "tier", "host");
+    out.gauge("kvtier_namespace_bytes", bytes, (double) ssdBytes, "namespace", name, "tier", "ssd");
+  }
+}

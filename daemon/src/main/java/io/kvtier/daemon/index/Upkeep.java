@@ -1,0 +1,197 @@
+package io.kvtier.daemon.index;
+
+import io.kvtier.daemon.access.Grant;
+import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.Status;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.HashMap;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What an operator does with the blocks themselves: looks at one, keeps some, has them leave
+ * memory, and stops new ones from coming. Confined to the index.
+ */
+final class Upkeep {
+  static final String USAGE =
+      "'set KEY NUMBER', 'evict BLOCKS', 'drain on|off', 'inspect|pin|unpin GROUP KEYHEX"
+          + " NAMESPACE'";
+
+  private static final int EVICT_MAX = 4096;
+
+  private final BlockStore store;
+  private final Directory directory;
+  private final Namespaces namespaces;
+  private final MemorySegment key = Arena.ofAuto().allocate(Protocol.KEY_BYTES_MAX, 8);
+  private final Map<Integer, Integer> pins = new HashMap<>();
+  private boolean drains;
+
+  Upkeep(BlockStore store, Directory directory, Namespaces namespaces) {
+    this.store = store;
+    this.directory = directory;
+    this.namespaces = namespaces;
+  }
+
+  /** Whether no new blocks are taken. */
+  boolean drains() {
+    return drains;
+  }
+
+  /** A block leaves the directory, and what an operator held of it goes with it. */
+  void forgotten(int block) {
+    Integer held = pins.isEmpty() ? null : pins.remove(block);
+    for (int i = 0; held != null && i < held; i++) {
+      store.release(block);
+    }
+  }
+
+  /** Does what the words say; null where they are not for it. */
+  @Nullable OperatorAnswer run(List<String> words) {
+    return switch (words.getFirst()) {
+      case "set" -> words.size() == 3 ? set(words.get(1), words.get(2)) : null;
+      case "evict" -> words.size() == 2 ? evict(words.get(1)) : null;
+      case "drain" -> words.size() == 2 ? drain(words.get(1)) : null;
+      case "inspect", "pin", "unpin" ->
+          words.size() >= 4
+              ? withBlock(
+                  words.getFirst(),
+                  words.get(1),
+                  words.get(2),
+                  String.join(" ", words.subList(3, words.size())))
+              : null;
+      default -> null;
+    };
+  }
+
+  private OperatorAnswer set(String setting, String text) {
+    long value;
+    try {
+      value = Long.parseLong(text);
+    } catch (NumberFormatException e) {
+      return OperatorAnswer.wrong("'" + text + "' is no whole number");
+    }
+    if (value < 0) {
+      return OperatorAnswer.wrong(setting + " can't be " + value + ", expected 0 or more");
+    }
+    switch (setting) {
+      case "ssd.scrub_bytes_per_second" -> store.changeScrubbing(value);
+      case "ssd.write_bytes_per_day" -> store.changeBudget(value);
+      default -> {
+        return OperatorAnswer.wrong("'" + setting + "' can't be set while the daemon runs");
+      }
+    }
+    return OperatorAnswer.done(setting + " is " + value);
+  }
+
+  private OperatorAnswer evict(String blocks) {
+    int most;
+    try {
+      most = Integer.parseInt(blocks);
+    } catch (NumberFormatException e) {
+      return OperatorAnswer.wrong("'" + blocks + "' is no number of blocks");
+    }
+    if (most < 1 || most > EVICT_MAX) {
+      return OperatorAnswer.wrong("expected 1 to " + EVICT_MAX + " blocks at a time");
+    }
+    int left = store.evict(most);
+    return OperatorAnswer.done(
+        "{\"evicted\":" + left + ",\"host_blocks\":" + store.host().resident() + "}");
+  }
+
+  private OperatorAnswer drain(String how) {
+    switch (how) {
+      case "on" -> drains = true;
+      case "off" -> drains = false;
+      default -> {
+        return OperatorAnswer.wrong("'drain " + how + "': expected on or off");
+      }
+    }
+    return OperatorAnswer.done(drains ? "new blocks are refused" : "new blocks are taken");
+  }
+
+  private OperatorAnswer withBlock(String verb, String group, String hex, String name) {
+    Namespaces.Namespace namespace = namespaces.byName(Grant.NO_TENANT, name);
+    if (namespace == null) {
+      return new OperatorAnswer(
+          Status.MISS,
+          "this daemon knows no namespace '" + name + "': kvtier namespaces shows them");
+    }
+    byte[] bytes;
+    int number;
+    try {
+      bytes = HexFormat.of().parseHex(hex);
+      number = Integer.parseInt(group);
+    } catch (IllegalArgumentException e) {
+      return OperatorAnswer.wrong("expected a group and a key in hexadecimal: " + e.getMessage());
+    }
+    if (bytes.length == 0 || bytes.length > Protocol.KEY_BYTES_MAX) {
+      return OperatorAnswer.wrong("a key has 1 to " + Protocol.KEY_BYTES_MAX + " bytes");
+    }
+    key.fill((byte) 0);
+    MemorySegment.copy(MemorySegment.ofArray(bytes), 0, key, 0, bytes.length);
+    int block = directory.find(namespace.id(), number, bytes.length, key, 0);
+    if (block == Directory.NONE) {
+      return new OperatorAnswer(Status.MISS, "the block is in no tier of this node");
+    }
+    return switch (verb) {
+      case "pin" -> pin(block);
+      case "unpin" -> unpin(block);
+      default -> OperatorAnswer.done(describe(block, namespace));
+    };
+  }
+
+  private OperatorAnswer pin(int block) {
+    if (!store.isVisible(block)) {
+      return new OperatorAnswer(Status.PENDING, "the block is not there yet");
+    }
+    store.pin(block);
+    int held = pins.merge(block, 1, Integer::sum);
+    return OperatorAnswer.done(
+        "pinned" + (held > 1 ? " " + held + " times" : "") + ", until unpin or the daemon's end");
+  }
+
+  private OperatorAnswer unpin(int block) {
+    Integer held = pins.get(block);
+    if (held == null) {
+      return new OperatorAnswer(
+          Status.MISS, "no operator has pinned the block; a client's pins end with the client");
+    }
+    if (held == 1) {
+      pins.remove(block);
+    } else {
+      pins.put(block, held - 1);
+    }
+    store.release(block);
+    return OperatorAnswer.done(held == 1 ? "unpinned" : "pinned " + (held - 1) + " times");
+  }
+
+  private String describe(int block, Namespaces.Namespace namespace) {
+    StringBuilder out = new StringBuilder();
+    out.append("{\"namespace_id\":").append(namespace.id());
+    out.append(",\"bytes\":").append(namespace.blockBytes());
+    out.append(",\"host\":\"").append(state(store.host(), block));
+    out.append("\",\"ssd\":\"").append(state(store.ssd(), block));
+    out.append("\",\"object\":").append(directory.has(Directory.FLAG_OBJECT, block));
+    out.append(",\"uploading\":").append(directory.has(Directory.FLAG_UPLOADING, block));
+    out.append(",\"checksum\":\"")
+        .append(String.format(Locale.ROOT, "%08x", directory.checksum(block)));
+    out.append("\",\"hits\":").append(directory.hits(block));
+    out.append(",\"depth\":").append(directory.depth(block));
+    out.append(",\"held_by_clients\":")
+        .append(directory.holds(block) - pins.getOrDefault(block, 0));
+    out.append(",\"operator_pins\":").append(pins.getOrDefault(block, 0));
+    return out.append(",\"in_use_by_daemon\":")
+        .append(directory.uses(block))
+        .append('}')
+        .toString();
+  }
+
+  private static String state(TierLine line, int block) {
+    CopyState state = line.state(block);
+    return state == CopyState.NONE ? "no" : state.name().toLowerCase(Locale.ROOT);
+  }
+}

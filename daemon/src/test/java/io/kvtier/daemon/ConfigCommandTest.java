@@ -1,0 +1,80 @@
+package io.kvtier.daemon;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.tiers.gpu.GpuProbe;
+import java.io.IOException;
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import picocli.CommandLine;
+
+/** The daemon's command line where it starts nothing. */
+final class ConfigCommandTest {
+  @TempDir private Path folder;
+
+  private record Ran(int exitCode, String out, String err) {}
+
+  private static Ran run(String... arguments) {
+    StringWriter out = new StringWriter();
+    StringWriter err = new StringWriter();
+    CommandLine command = Kvtierd.commandLine(() -> new GpuProbe.NoGpu("this is a test"));
+    command.setOut(new PrintWriter(out));
+    command.setErr(new PrintWriter(err));
+    int exitCode = command.execute(arguments);
+    return new Ran(exitCode, out.toString(), err.toString());
+  }
+
+  @Test
+  void check_wrongFile_tellsEachMistakeAndEndsWith2() throws IOException {
+    Path file =
+        Files.writeString(
+            folder.resolve("k.yaml"), "host:\n  byts: 1GiB\nlimits:\n  lease: 30\nhots:\n  a: 1\n");
+    Ran ran = run("config", "check", file.toString());
+    assertEquals(2, ran.exitCode());
+    assertTrue(ran.err().contains("3 mistakes in the configuration"), ran.err());
+    assertTrue(ran.err().contains(file + ", line 2: unknown key 'host.byts'"), ran.err());
+    assertTrue(ran.err().contains(file + ", line 4: limits.lease is '30'"), ran.err());
+    assertTrue(ran.err().contains("did you mean 'host'?"), ran.err());
+  }
+
+  @Test
+  void check_largerThanTheMachine_isRefusedButNotElsewhere() throws IOException {
+    Path file = Files.writeString(folder.resolve("k.yaml"), "host:\n  bytes: 512TiB\n");
+    Ran here = run("config", "check", file.toString());
+    assertEquals(2, here.exitCode());
+    assertTrue(here.err().contains(file + ", line 2: host.bytes is '512TiB'"), here.err());
+    Ran elsewhere = run("config", "check", "--elsewhere", file.toString());
+    assertEquals(0, elsewhere.exitCode(), elsewhere.err());
+    assertTrue(elsewhere.out().contains("is right; 1 keys differ"), elsewhere.out());
+  }
+
+  @Test
+  void showAndDiff_tellWhereValuesComeFrom() throws IOException {
+    Path file = Files.writeString(folder.resolve("k.yaml"), "host:\n  bytes: 64MiB\n");
+    Ran show = run("config", "show", file.toString(), "--set", "ssd.bytes=0");
+    assertEquals(0, show.exitCode(), show.err());
+    assertTrue(
+        show.out().lines().anyMatch(line -> line.matches("host\\.bytes +64MiB +.*k.yaml, line 2")),
+        show.out());
+    assertTrue(
+        show.out().lines().anyMatch(line -> line.matches("host\\.policy +lru +default")),
+        show.out());
+    Ran diff = run("config", "diff", file.toString(), "--set", "ssd.bytes=0");
+    assertEquals(2, diff.out().lines().count(), diff.out());
+    assertTrue(diff.out().contains("the default is 4GiB"), diff.out());
+  }
+
+  @Test
+  void wrongUsage_tellsTheReasonNotTheWholeUsage() {
+    Ran ran = run("config", "chek");
+    assertEquals(2, ran.exitCode());
+    assertTrue(ran.err().contains("chek"), ran.err());
+    assertTrue(ran.err().lines().count() <= 4, ran.err());
+    assertEquals(2, run("config").exitCode());
+  }
+}

@@ -1,0 +1,137 @@
+package io.kvtier.daemon;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.daemon.config.ConfigException;
+import io.kvtier.daemon.config.ConfigSource;
+import io.kvtier.daemon.index.OperatorAnswer;
+import io.kvtier.protocol.Status;
+import io.vertx.core.json.JsonObject;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** What a reload does, and what it leaves to a restart. */
+@Timeout(value = 60, unit = TimeUnit.SECONDS)
+final class ReloaderTest {
+  @TempDir private Path folder;
+
+  /** Notes what it is told to do. */
+  private static final class Notes implements Reloader.Live {
+    private final List<String> told = Collections.synchronizedList(new ArrayList<>());
+
+    @Override
+    public CompletableFuture<OperatorAnswer> command(String command) {
+      told.add(command);
+      return CompletableFuture.completedFuture(
+          command.endsWith(" fifo")
+              ? new OperatorAnswer(Status.MISS, "there is no such tier")
+              : new OperatorAnswer(Status.OK, "done"));
+    }
+
+    @Override
+    public void changePeers(List<String> users, List<String> groups) throws IOException {
+      told.add("users " + users);
+    }
+
+    @Override
+    public void changeBandwidth(long loadBytesPerSecond, long storeBytesPerSecond) {
+      told.add("bandwidth " + loadBytesPerSecond + " " + storeBytesPerSecond);
+    }
+  }
+
+  private static JsonObject reload(Reloader reloader) {
+    assertEquals(Status.OK, reloader.run(List.of("reload")).status());
+    JsonObject status = new JsonObject(reloader.run(List.of("reload", "status")).text());
+    while (status.getBoolean("running")) {
+      Thread.onSpinWait();
+      status = new JsonObject(reloader.run(List.of("reload", "status")).text());
+    }
+    return status;
+  }
+
+  private static List<Object> list(JsonObject status, String field) {
+    return status.getJsonArray(field).stream().toList();
+  }
+
+  @Test
+  void reload_changes_areAppliedOrLeftToARestart() throws IOException, ConfigException {
+    Path file = folder.resolve("k.yaml");
+    Files.writeString(file, "host:\n  policy: lru\n");
+    ConfigSource source = new ConfigSource(file, Map.of(), List.of("grpc.port=7076"));
+    Notes notes = new Notes();
+    try (Reloader reloader = new Reloader(source, source.load(), notes)) {
+      assertEquals(List.of(), list(reload(reloader), "applied"));
+
+      Files.writeString(
+          file,
+          """
+          host:
+            policy: sieve
+            bytes: 128MiB
+          ssd:
+            scrub_bytes_per_second: 1MiB
+          socket:
+            users: [daemon]
+          object:
+            load_bytes_per_second: 2MiB
+          """);
+      JsonObject changed = reload(reloader);
+      assertEquals(
+          List.of(
+              "socket.users: [] -> [daemon]",
+              "host.policy: lru -> sieve",
+              "ssd.scrub_bytes_per_second: 8MiB -> 1MiB",
+              "object.load_bytes_per_second: 0 -> 2MiB"),
+          list(changed, "applied"));
+      assertEquals(List.of("host.bytes: 1GiB -> 128MiB"), list(changed, "restart"));
+      assertEquals(
+          List.of(
+              "users [daemon]",
+              "policy host sieve",
+              "set ssd.scrub_bytes_per_second 1048576",
+              "bandwidth 2097152 0"),
+          notes.told);
+
+      // What needs a restart is told again, what was applied is not done again.
+      JsonObject again = reload(reloader);
+      assertEquals(List.of(), list(again, "applied"));
+      assertEquals(List.of("host.bytes: 1GiB -> 128MiB"), list(again, "restart"));
+      assertTrue(
+          reloader.run(List.of("config", "show")).text().contains("\"value\":\"sieve\""),
+          "what is in force");
+    }
+  }
+
+  @Test
+  void reload_mistake_changesNothing() throws IOException, ConfigException {
+    Path file = folder.resolve("k.yaml");
+    Files.writeString(file, "host:\n  policy: lru\n");
+    ConfigSource source = new ConfigSource(file, Map.of(), List.of());
+    Notes notes = new Notes();
+    try (Reloader reloader = new Reloader(source, source.load(), notes)) {
+      Files.writeString(file, "host:\n  policy: sieve\n  byts: 1GiB\n");
+      JsonObject status = reload(reloader);
+      assertTrue(status.getString("problem").contains(file + ", line 3"), status::encode);
+      assertEquals(List.of(), notes.told);
+
+      Files.writeString(file, "host:\n  policy: fifo\n");
+      JsonObject refused = reload(reloader);
+      assertEquals("host.policy: there is no such tier", refused.getString("problem"));
+      assertEquals(List.of(), list(refused, "applied"));
+      assertThrows(
+          IllegalArgumentException.class, () -> reloader.run(List.of("reload", "nonsense")));
+    }
+  }
+}

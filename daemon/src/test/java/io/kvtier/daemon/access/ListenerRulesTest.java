@@ -1,0 +1,45 @@
+package io.kvtier.daemon.access;
+
+import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.daemon.config.KvtierdConfig.AccessConfig;
+import io.kvtier.daemon.config.KvtierdConfig.TlsConfig;
+import io.kvtier.protocol.access.Role;
+import java.io.IOException;
+import java.nio.file.Path;
+import org.jspecify.annotations.Nullable;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class ListenerRulesTest {
+  private static final AccessConfig ANYBODY = new AccessConfig(null, Role.WRITE);
+  private static final AccessConfig TOKENS = new AccessConfig(Path.of("t"), Role.NONE);
+
+  private static TlsConfig tls(@Nullable Path clientCa) {
+    return new TlsConfig(Path.of("c"), Path.of("k"), clientCa, 1);
+  }
+
+  private static String refusal(String host, @Nullable TlsConfig tls, AccessConfig access) {
+    return String.valueOf(
+        assertThrows(
+                IOException.class, () -> ListenerRules.require("grpc", host, tls, access), host)
+            .getMessage());
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"127.0.0.1", "127.8.8.8", "::1", "localhost"})
+  void require_loopback_needsNothing(String host) {
+    assertDoesNotThrow(() -> ListenerRules.require("grpc", host, null, ANYBODY));
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"0.0.0.0", "::", "10.1.2.3", ""})
+  void require_anyOtherAddress_needsTlsAndWhoMay(String host) {
+    assertTrue(refusal(host, null, TOKENS).contains("tls.certificate"));
+    assertTrue(refusal(host, tls(null), ANYBODY).contains("access.tokens"));
+    assertDoesNotThrow(() -> ListenerRules.require("grpc", host, tls(null), TOKENS));
+    assertDoesNotThrow(() -> ListenerRules.require("grpc", host, tls(Path.of("ca")), ANYBODY));
+  }
+}

@@ -1,0 +1,148 @@
+package io.kvtier.daemon.config;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.daemon.config.LoadedConfig.Entry;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Where values come from, what others may see of them, and whether a machine can hold them. */
+final class ConfigSourceTest {
+  private static final long GIB = 1L << 30;
+
+  @TempDir private Path folder;
+
+  private static LoadedConfig load(Path file, Map<String, String> environment, String... settings)
+      throws ConfigException {
+    return new ConfigSource(file, environment, List.of(settings)).load();
+  }
+
+  private Path file(String yaml) throws IOException {
+    return Files.writeString(folder.resolve("k.yaml"), yaml);
+  }
+
+  private static Entry entry(LoadedConfig loaded, String key) {
+    return loaded.entries().stream()
+        .filter(entry -> entry.key().equals(key))
+        .findFirst()
+        .orElseThrow();
+  }
+
+  @Test
+  void load_eachLayer_isOverTheOneBelowAndNamed() throws ConfigException, IOException {
+    Path file = file("host:\n  bytes: 256MiB\n  policy: fifo\nssd:\n  bytes: 0\n");
+    LoadedConfig loaded =
+        load(
+            file,
+            Map.of("KVTIERD_HOST_POLICY", "sieve", "KVTIERD_HOST_BYTES", "512MiB", "HOME", "/"),
+            "host.bytes=128MiB");
+    assertEquals(128L << 20, loaded.config().host().bytes());
+    assertEquals("sieve", loaded.config().host().policy());
+    assertEquals("--set", entry(loaded, "host.bytes").from());
+    assertEquals("environment KVTIERD_HOST_POLICY", entry(loaded, "host.policy").from());
+    assertEquals(file + ", line 5", entry(loaded, "ssd.bytes").from());
+    assertEquals("default", entry(loaded, "host.slab_bytes").from());
+    assertEquals(
+        List.of("host.bytes", "host.policy", "ssd.bytes"),
+        loaded.entries().stream().filter(Entry::differs).map(Entry::key).toList());
+  }
+
+  @Test
+  void load_variableThatNamesNoKey_isRefusedWithASuggestion() {
+    ConfigException e =
+        assertThrows(
+            ConfigException.class,
+            () -> new ConfigSource(null, Map.of("KVTIERD_HOST_BYTS", "1GiB"), List.of()).load());
+    assertEquals(
+        "environment KVTIERD_HOST_BYTS: unknown key 'host.byts'; did you mean 'host.bytes'?",
+        e.getMessage());
+  }
+
+  @Test
+  void load_variablesOfTheStart_areLeftAlone() throws ConfigException {
+    LoadedConfig loaded =
+        new ConfigSource(null, Map.of("KVTIERD_JAVA_OPTS", "-Xmx1g"), List.of()).load();
+    assertTrue(loaded.entries().stream().noneMatch(Entry::differs));
+  }
+
+  @Test
+  void entries_secrets_areHidden() throws ConfigException, IOException {
+    Path file =
+        file(
+            """
+            object:
+              store: s3
+              s3:
+                bucket: b
+                endpoint: http://localhost:9000
+                proxy: http://joe:hunter2@proxy:3128
+              encryption:
+                key_command: [fetch, --token, hunter2]
+            """);
+    LoadedConfig loaded = load(file, Map.of());
+    assertFalse(loaded.entries().toString().contains("hunter2"), "a secret is shown");
+    assertEquals("http://(hidden)@proxy:3128", entry(loaded, "object.s3.proxy").value());
+    assertEquals("http://localhost:9000", entry(loaded, "object.s3.endpoint").value());
+    assertTrue(entry(loaded, "object.s3.proxy").differs());
+  }
+
+  @Test
+  void changedFrom_andTaking_areByKey() throws ConfigException, IOException {
+    LoadedConfig before = load(file("host:\n  policy: lru\n"), Map.of());
+    LoadedConfig after = load(file("\nhost:\n  policy: fifo\n  bytes: 2GiB\n"), Map.of());
+    assertEquals(List.of("host.bytes", "host.policy"), after.changedFrom(before));
+    LoadedConfig merged = before.taking(Set.of("host.policy"), after);
+    assertEquals("fifo", merged.text("host.policy"));
+    assertEquals("1GiB", merged.text("host.bytes"));
+    assertEquals(List.of("host.bytes"), after.changedFrom(merged));
+  }
+
+  @Test
+  void machine_tooSmallForTheHostTier_isToldWithFileLineAndKey()
+      throws ConfigException, IOException {
+    Path file = file("host:\n  bytes: 64GiB\n");
+    List<String> problems =
+        new MachineCheck(8 * GIB, "this machine's memory").problems(load(file, Map.of()));
+    assertEquals(
+        List.of(
+            file
+                + ", line 2: host.bytes is '64GiB', expected at most 8 GiB, which is this machine's"
+                + " memory; leave room for the engines, too"),
+        problems);
+  }
+
+  @Test
+  void machine_tooSmallForTheSum_isToldWithItsParts() throws ConfigException {
+    LoadedConfig loaded =
+        new ConfigSource(null, Map.of(), List.of("host.bytes=7GiB", "limits.annotation_bytes=1GiB"))
+            .load();
+    List<String> problems = new MachineCheck(8 * GIB, "the group's memory.max").problems(loaded);
+    assertEquals(1, problems.size(), problems.toString());
+    assertTrue(problems.getFirst().startsWith("--set: host.bytes is '7GiB'"), problems.toString());
+    assertTrue(problems.getFirst().contains("limits.annotation_bytes 2 GiB"), problems.getFirst());
+    assertEquals(List.of(), new MachineCheck(16 * GIB, "memory").problems(loaded));
+  }
+
+  @Test
+  void machine_fileSystemSmallerThanTheSsdTier_isTold() throws ConfigException {
+    LoadedConfig loaded =
+        new ConfigSource(
+                null,
+                Map.of(),
+                List.of("ssd.bytes=1024TiB", "ssd.directory=" + folder.resolve("not/yet")))
+            .load();
+    List<String> problems = new MachineCheck(1L << 50, "memory").problems(loaded);
+    assertEquals(1, problems.size(), problems.toString());
+    assertTrue(problems.getFirst().contains("the whole file system is no larger"), "why");
+    assertTrue(problems.getFirst().contains(folder.toString()), "where");
+  }
+}

@@ -1,0 +1,411 @@
+package io.kvtier.daemon.http;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.client.Keys;
+import io.kvtier.client.KvtierClient;
+import io.kvtier.client.Namespace;
+import io.kvtier.daemon.Daemon;
+import io.kvtier.daemon.config.ConfigLoader;
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.Status;
+import io.vertx.core.json.Json;
+import io.vertx.core.json.JsonArray;
+import io.vertx.core.json.JsonObject;
+import io.vertx.json.schema.Draft;
+import io.vertx.json.schema.JsonSchema;
+import io.vertx.json.schema.JsonSchemaOptions;
+import io.vertx.json.schema.OutputFormat;
+import io.vertx.json.schema.OutputUnit;
+import io.vertx.json.schema.Validator;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.net.http.HttpResponse.BodyHandlers;
+import java.nio.ByteBuffer;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.stream.Collectors;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+import org.slf4j.LoggerFactory;
+import org.snakeyaml.engine.v2.api.Load;
+import org.snakeyaml.engine.v2.api.LoadSettings;
+
+/**
+ * What is promised to those who read answers by machine: the OpenAPI file, and the metrics that
+ * alerts and dashboards are made of. A daemon with every part that needs no GPU is held to it.
+ */
+@Timeout(60)
+final class ApiContractTest {
+  private static final Path CONFIG = Path.of("..", "config");
+  private static final int BLOCK_BYTES = 4096;
+  private static final int NAMESPACES = ReportMetrics.NAMESPACES_MAX + 3;
+  private static final Pattern METRIC = Pattern.compile("\\b(?:kvtier|process|jvm)_[a-z0-9_]+");
+
+  @TempDir private static Path directory;
+  private static Daemon daemon;
+  private static KvtierClient client;
+  private static JsonObject description;
+  private static final HttpClient HTTP = HttpClient.newHttpClient();
+
+  /** A daemon with some blocks in many namespaces, that has logged an error. */
+  @BeforeAll
+  static void start() throws Exception {
+    daemon =
+        new Daemon(
+            ConfigLoader.load(
+                null,
+                List.of(
+                    "socket.path=" + directory.resolve("kvtier.sock"),
+                    "host.bytes=16MiB",
+                    "host.keep=0",
+                    "host.slab_bytes=4MiB",
+                    "host.policy=auto",
+                    "ssd.bytes=32MiB",
+                    "ssd.file_bytes=8MiB",
+                    "ssd.directory=" + directory.resolve("ssd"),
+                    "object.store=folder",
+                    "object.folder=" + directory.resolve("objects"),
+                    "object.directory=" + directory.resolve("object"),
+                    "events.endpoint=tcp://127.0.0.1:*",
+                    "limits.blocks=10000",
+                    "grpc.enabled=false",
+                    "http.port=0")));
+    client = KvtierClient.builder().socket(directory.resolve("kvtier.sock")).name("tester").build();
+    try (Arena arena = Arena.ofConfined()) {
+      List<MemorySegment> block = List.of(arena.allocate(BLOCK_BYTES));
+      for (int i = 0; i < NAMESPACES; i++) {
+        Namespace namespace = client.namespace("model-" + i, BLOCK_BYTES, Map.of());
+        // The first have most.
+        for (int key = 0; key < NAMESPACES - i; key++) {
+          Keys keys = Keys.of(List.of(ByteBuffer.allocate(16).putInt(key).array()));
+          assertEquals(Status.OK, client.blocking().put(namespace, keys, block).status());
+        }
+        Keys first = Keys.of(List.of(ByteBuffer.allocate(16).putInt(0).array()));
+        assertEquals(Status.OK, client.blocking().get(namespace, first, block).status());
+      }
+    }
+    LoggerFactory.getLogger("io.kvtier.SomePart").error("it went wrong");
+    description = new JsonObject(yaml("openapi.yaml"));
+    awaitSamples();
+  }
+
+  private static void awaitSamples() {
+    long end = System.nanoTime() + 30_000_000_000L;
+    while (new JsonObject(get("/api/v1/history").body()).getJsonArray("times_ms").isEmpty()) {
+      assertTrue(System.nanoTime() < end, "no sample was taken");
+      LockSupport.parkNanos(50_000_000);
+    }
+  }
+
+  @AfterAll
+  static void stop() {
+    client.close();
+    daemon.close();
+    HTTP.close();
+  }
+
+  // ---- helpers
+
+  /** A YAML file of the distribution, as JSON. */
+  private static String yaml(String file) throws IOException {
+    Load load = new Load(LoadSettings.builder().build());
+    return Json.encode(plain(load.loadFromString(Files.readString(CONFIG.resolve(file)))));
+  }
+
+  private static Object plain(Object yaml) {
+    return switch (yaml) {
+      case Map<?, ?> map -> {
+        JsonObject object = new JsonObject();
+        map.forEach(
+            (key, value) -> object.put(String.valueOf(key), value == null ? null : plain(value)));
+        yield object;
+      }
+      case List<?> list -> {
+        JsonArray array = new JsonArray();
+        list.forEach(item -> array.add(plain(item)));
+        yield array;
+      }
+      default -> yaml;
+    };
+  }
+
+  private static HttpResponse<String> get(String path) {
+    try {
+      return HTTP.send(
+          HttpRequest.newBuilder(URI.create("http://" + daemon.httpAddress() + path)).build(),
+          BodyHandlers.ofString());
+    } catch (IOException e) {
+      throw new AssertionError(e);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new AssertionError(e);
+    }
+  }
+
+  // ---- the OpenAPI file
+
+  static Set<String> paths() throws IOException {
+    return new JsonObject(yaml("openapi.yaml")).getJsonObject("paths").fieldNames();
+  }
+
+  /** The schema of a path's answer with that status; null where it is no JSON. */
+  private static JsonObject response(String path, String status) {
+    JsonObject operation =
+        description.getJsonObject("paths").getJsonObject(path).getJsonObject("get");
+    return operation.getJsonObject("responses").getJsonObject(status).getJsonObject("content");
+  }
+
+  private static OutputUnit validate(JsonObject schema, Object answer) {
+    JsonObject whole =
+        new JsonObject()
+            .put("allOf", new JsonArray().add(schema))
+            .put("$defs", description.getJsonObject("components").getJsonObject("schemas"));
+    JsonObject local = new JsonObject(whole.encode().replace("#/components/schemas/", "#/$defs/"));
+    return Validator.create(
+            JsonSchema.of(local),
+            new JsonSchemaOptions()
+                .setBaseUri("https://kvtier.invalid")
+                .setDraft(Draft.DRAFT202012)
+                .setOutputFormat(OutputFormat.Basic))
+        .validate(answer);
+  }
+
+  @ParameterizedTest
+  @MethodSource("paths")
+  void answer_ofEachPath_isOfTheTypeAndSchemaThatIsDescribed(String path) {
+    HttpResponse<String> response = get(path);
+
+    assertEquals(200, response.statusCode(), response.body());
+    String type = response.headers().firstValue("content-type").orElse("").replaceAll(";.*", "");
+    JsonObject content = response(path, "200");
+    assertEquals(Set.of(type), content.fieldNames());
+    if (type.equals("application/json")) {
+      JsonObject schema = content.getJsonObject(type).getJsonObject("schema");
+      OutputUnit result = validate(schema, Json.decodeValue(response.body()));
+      assertTrue(result.getValid(), () -> result.toJson().encodePrettily() + response.body());
+    }
+  }
+
+  @ParameterizedTest
+  @MethodSource("paths")
+  void mistake_onEachPathOfTheApi_isAProblemAsDescribed(String path) {
+    HttpResponse<String> response = get(path + "?no_such_parameter=1");
+
+    if (path.startsWith("/api/")) {
+      assertEquals(400, response.statusCode(), response.body());
+      JsonObject schema = new JsonObject().put("$ref", "#/components/schemas/Problem");
+      assertTrue(validate(schema, Json.decodeValue(response.body())).getValid(), response.body());
+    } else {
+      assertEquals(200, response.statusCode(), response.body());
+    }
+  }
+
+  @Test
+  void routes_areThoseOfTheFile() throws Exception {
+    JsonObject problem = new JsonObject(get("/nothing").body());
+
+    String served = problem.getString("detail").replaceAll(".*\\[|\\].*", "");
+    assertEquals(new TreeSet<>(paths()), new TreeSet<>(List.of(served.split(", ", -1))));
+  }
+
+  /** Else a validator that takes everything would show nothing. */
+  @Test
+  void answerThatLacksAField_isNotOfItsSchema() {
+    JsonObject schema =
+        response("/api/v1/stats", "200").getJsonObject("application/json").getJsonObject("schema");
+    JsonObject stats = new JsonObject(get("/api/v1/stats").body());
+    assertTrue(validate(schema, stats).getValid());
+
+    stats
+        .getJsonArray("tiers")
+        .getJsonObject(1)
+        .getJsonArray("devices")
+        .getJsonObject(0)
+        .put("state", "?");
+    assertFalse(validate(schema, stats).getValid());
+    stats = new JsonObject(get("/api/v1/stats").body());
+    stats.getJsonObject("latency").getJsonObject("get").remove("p99_ns");
+    assertFalse(validate(schema, stats).getValid());
+  }
+
+  @Test
+  void servedFile_isThatOfTheDistribution() throws Exception {
+    assertEquals(
+        Files.readString(CONFIG.resolve("openapi.yaml")), get("/api/v1/openapi.yaml").body());
+  }
+
+  // ---- metrics
+
+  private static Set<String> scraped() {
+    return get("/metrics")
+        .body()
+        .lines()
+        .filter(line -> !line.startsWith("#"))
+        .map(line -> line.replaceAll("[{ ].*", ""))
+        .collect(Collectors.toCollection(TreeSet::new));
+  }
+
+  private static double value(String series) {
+    return get("/metrics")
+        .body()
+        .lines()
+        .filter(line -> line.startsWith(series + " "))
+        .mapToDouble(line -> Double.parseDouble(line.substring(series.length() + 1)))
+        .findAny()
+        .orElseThrow(() -> new AssertionError("no series " + series));
+  }
+
+  @Test
+  void metrics_haveTheValuesOfTheCounters() {
+    JsonObject counters = new JsonObject(get("/api/v1/stats").body()).getJsonObject("counters");
+
+    assertEquals(NAMESPACES, value("kvtier_hits_total{tier=\"host\"}"));
+    assertEquals((double) counters.getLong("put_blocks"), value("kvtier_put_blocks_total"));
+    assertEquals(
+        (double) counters.getLong("host_bytes_used"),
+        value("kvtier_tier_used_bytes{tier=\"host\"}"));
+    assertEquals(16 << 20, value("kvtier_tier_capacity_bytes{tier=\"host\"}"));
+    assertEquals(
+        (double) BLOCK_BYTES * NAMESPACES,
+        value("kvtier_link_bytes_total{direction=\"read\",link=\"host\"}"));
+  }
+
+  /** Each counter is there once: as many series that are none of JVM, latencies or the report. */
+  @Test
+  void metrics_haveEveryCounter() {
+    String page = get("/metrics").body();
+    for (Counter counter : Counter.values()) {
+      // Those without a name of their own have that of JSON.
+      String plain =
+          "kvtier_" + counter.key() + (counter.meaning().startsWith("gauge") ? "" : "_total");
+      assertTrue(
+          CounterMeters.isNamed(counter) || page.contains("\n" + plain + " "), counter.key());
+    }
+    long named =
+        page.lines()
+            .filter(line ->
+                line.startsWith("kvtier_hits_total{") || line.startsWith("kvtier_tier_slots{"))
+            .count();
+    assertEquals(3 + 6, named);
+  }
+
+  @Test
+  void histogram_ofGets_countsAllOfThemOnce() {
+    assertEquals(NAMESPACES, value("kvtier_operation_duration_seconds_count{operation=\"get\"}"));
+    assertEquals(
+        NAMESPACES,
+        value("kvtier_operation_duration_seconds_bucket{operation=\"get\",le=\"+Inf\"}"));
+    assertTrue(value("kvtier_operation_duration_seconds_sum{operation=\"get\"}") > 0);
+  }
+
+  @Test
+  void namespaces_beyondTheLargest_areOneSeries() {
+    String page = get("/metrics").body();
+
+    long series = page.lines().filter(line -> line.startsWith("kvtier_namespace_blocks{")).count();
+    assertEquals(2 * (ReportMetrics.NAMESPACES_MAX + 1), series);
+    assertEquals(NAMESPACES, value("kvtier_namespace_blocks{namespace=\"model-0\",tier=\"host\"}"));
+    assertEquals(3 + 2 + 1, value("kvtier_namespace_blocks{namespace=\"other\",tier=\"host\"}"));
+    assertEquals(
+        6.0 * BLOCK_BYTES, value("kvtier_namespace_bytes{namespace=\"other\",tier=\"host\"}"));
+  }
+
+  // ---- alerts and dashboards
+
+  private static void strings(Object json, String field, Consumer<String> visitor) {
+    switch (json) {
+      case JsonObject object ->
+          object.forEach(each -> {
+            if (each.getKey().equals(field) && each.getValue() instanceof String text) {
+              visitor.accept(text);
+            } else if (each.getValue() != null) {
+              strings(each.getValue(), field, visitor);
+            }
+          });
+      case JsonArray array -> array.forEach(each -> strings(each, field, visitor));
+      default -> {}
+    }
+  }
+
+  private static Set<String> metricsIn(JsonObject file, String... fields) {
+    Set<String> metrics = new TreeSet<>();
+    for (String field : fields) {
+      strings(
+          file,
+          field,
+          text -> {
+            for (Matcher name = METRIC.matcher(text); name.find(); ) {
+              metrics.add(name.group());
+            }
+          });
+    }
+    return metrics;
+  }
+
+  @Test
+  void everyMetricOfAnAlert_isThere() throws Exception {
+    Set<String> used = metricsIn(new JsonObject(yaml("prometheus/kvtier.rules.yml")), "expr");
+
+    assertTrue(used.size() > 15, used.toString());
+    used.removeAll(scraped());
+    assertEquals(Set.of(), used);
+  }
+
+  @Test
+  void everyMetricOfTheDashboard_isThere() throws Exception {
+    JsonObject dashboard =
+        new JsonObject(Files.readString(CONFIG.resolve(Path.of("grafana", "kvtier.json"))));
+    Set<String> used = metricsIn(dashboard, "expr", "query");
+
+    assertTrue(used.size() > 30, used.toString());
+    used.removeAll(scraped());
+    assertEquals(Set.of(), used);
+  }
+
+  @Test
+  void everyAlert_isExplainedAndTested() throws Exception {
+    JsonObject rules = new JsonObject(yaml("prometheus/kvtier.rules.yml"));
+    String tests = Files.readString(CONFIG.resolve("prometheus/kvtier.rules.test.yml"));
+    Set<String> headings =
+        Files.readAllLines(Path.of("..", "docs", "OPERATING.md")).stream()
+            .filter(line -> line.startsWith("#"))
+            .map(line -> line.replaceAll("^#+ ", "").toLowerCase(Locale.ROOT))
+            .collect(Collectors.toSet());
+    List<String> alerts = new ArrayList<>();
+    strings(rules, "alert", alerts::add);
+    List<String> runbooks = new ArrayList<>();
+    strings(rules, "runbook", runbooks::add);
+
+    assertTrue(alerts.size() > 10, alerts.toString());
+    for (String alert : alerts) {
+      String anchor = alert.toLowerCase(Locale.ROOT);
+      assertTrue(headings.contains(anchor), alert + " is not in OPERATING.md");
+      assertTrue(runbooks.contains("docs/OPERATING.md#" + anchor), alert + " has no runbook");
+      assertTrue(
+          tests.contains("alertname=\"" + alert + "\""), alert + " is shown nowhere to fire");
+    }
+  }
+}

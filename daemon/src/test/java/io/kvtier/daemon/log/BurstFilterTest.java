@@ -1,0 +1,93 @@
+package io.kvtier.daemon.log;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import ch.qos.logback.classic.Level;
+import ch.qos.logback.classic.Logger;
+import ch.qos.logback.classic.LoggerContext;
+import ch.qos.logback.classic.encoder.JsonEncoder;
+import ch.qos.logback.classic.spi.ILoggingEvent;
+import ch.qos.logback.core.read.ListAppender;
+import io.vertx.core.json.JsonObject;
+import java.nio.charset.StandardCharsets;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** How many lines of one cause are written, and what is told of the others. */
+final class BurstFilterTest {
+  private final LoggerContext context = new LoggerContext();
+  private final ListAppender<ILoggingEvent> written = new ListAppender<>();
+  private final AtomicLong clock = new AtomicLong(1_000_000_000);
+  private final BurstFilter filter = new BurstFilter(2, TimeUnit.HOURS.toNanos(1), clock::get);
+  private final Logger logger = context.getLogger("io.kvtier.Test");
+
+  @BeforeEach
+  void start() {
+    Logger root = context.getLogger(org.slf4j.Logger.ROOT_LOGGER_NAME);
+    root.setLevel(Level.INFO);
+    written.setContext(context);
+    written.start();
+    root.addAppender(written);
+    filter.setContext(context);
+    filter.start();
+    context.addTurboFilter(filter);
+  }
+
+  @AfterEach
+  void stop() {
+    context.stop();
+  }
+
+  private List<String> messages() {
+    return written.list.stream().map(ILoggingEvent::getFormattedMessage).toList();
+  }
+
+  @Test
+  void linesOfOneCause_beyondTheBurst_areCountedAndTold() {
+    for (int i = 0; i < 7; i++) {
+      logger.warn("process {} refused", i);
+    }
+    logger.warn("another cause");
+    assertEquals(List.of("process 0 refused", "process 1 refused", "another cause"), messages());
+    clock.addAndGet(TimeUnit.HOURS.toNanos(1));
+    filter.tell();
+    assertEquals(
+        "5 more lines like this were left out within 3600 s: process {} refused",
+        messages().getLast());
+    assertEquals(Level.WARN, written.list.getLast().getLevel());
+    logger.warn("process {} refused", 8);
+    assertEquals("process 8 refused", messages().getLast());
+  }
+
+  @Test
+  void errors_alwaysPass() {
+    for (int i = 0; i < 5; i++) {
+      logger.error("broken");
+    }
+    assertEquals(5, messages().size());
+  }
+
+  @Test
+  void lines_thatAreWhollyPutIn_areTheirOwnCauses() {
+    for (int i = 0; i < 5; i++) {
+      logger.info("{}", "text " + i);
+    }
+    assertEquals(5, messages().size());
+  }
+
+  @Test
+  void json_lineOfAMessage_isAnObject() {
+    JsonEncoder encoder = DaemonLog.json(context);
+    logger.warn("it is \"{}\"", 5);
+    String line = new String(encoder.encode(written.list.getFirst()), StandardCharsets.UTF_8);
+    JsonObject json = new JsonObject(line);
+    assertEquals("it is \"5\"", json.getString("formattedMessage"));
+    assertEquals("WARN", json.getString("level"));
+    assertTrue(json.containsKey("timestamp"), line);
+  }
+}

@@ -1,0 +1,261 @@
+"""What scripts/package does with files: jars without other platforms' libraries, the list of what is packed, archives.
+
+The same input gives the same bytes: entries are sorted, and all of them are as old as SOURCE_DATE_EPOCH says.
+"""
+
+import argparse
+import gzip
+import hashlib
+import io
+import json
+import os
+import re
+import sys
+import tarfile
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+EPOCH = int(os.environ.get("SOURCE_DATE_EPOCH", "1767225600"))
+# Also for zip files, which know no time zone and only even seconds.
+ZIP_TIME = time.gmtime(EPOCH)[:6]
+
+NATIVE = re.compile(r"\.(so|dll|dylib|jnilib|a)$")
+# The native libraries of Linux on x86-64, glibc, that are loaded.
+KEPT = [
+    re.compile(pattern + "$")
+    for pattern in (
+        r"librocksdbjni-linux64\.so",
+        r"linux/x86_64/glibc/libaws-crt-jni\.so",
+        r"linux/amd64/libzstd-jni-[^/]*\.so",
+        r"lib/libJCudaDriver-[^/]*-linux-x86_64\.so",
+        r"com/sun/jna/linux-x86-64/libjnidispatch\.so",
+        r"jni/x86_64-Linux/libjffi-[^/]*\.so",
+        r"native/linux-x86_64/libkvtier_copy\.so",
+        r"META-INF/native/lib[^/]*linux_x86_64[^/]*\.so",
+    )
+]
+LICENCE = re.compile(r"(^|/)(licen[sc]e|notice|copying)[^/]*$", re.IGNORECASE)
+MAINS = {
+    "kvtierd": ("daemon", "io.kvtier.daemon.Kvtierd"),
+    "kvtier": ("cli", "io.kvtier.cli.Kvtier"),
+}
+
+
+def fail(message: str) -> None:
+    sys.exit(f"kvtier: error: {message}")
+
+
+def add(archive: zipfile.ZipFile, name: str, data: bytes, *, stored: bool = False) -> None:
+    entry = zipfile.ZipInfo(name, ZIP_TIME)
+    entry.compress_type = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
+    entry.external_attr = 0o100644 << 16
+    archive.writestr(entry, data)
+
+
+def pack_jar(source: Path, target: Path) -> list[str]:
+    """Copies a jar without other platforms' libraries; gives the names of those left out."""
+    with zipfile.ZipFile(source) as jar:
+        names = jar.namelist()
+        natives = [name for name in names if NATIVE.search(name)]
+        left_out = [name for name in natives if not any(kept.match(name) for kept in KEPT)]
+        if not natives:
+            target.write_bytes(source.read_bytes())
+            return []
+        if len(left_out) == len(natives):
+            fail(f"{source.name} has native libraries, and none of them is listed in scripts/package.py (KEPT): {natives}")
+        with zipfile.ZipFile(target, "w", compresslevel=9) as packed:
+            for name in names:
+                if name not in left_out and not name.endswith("/"):
+                    # Libraries are unpacked at each start: that is quicker from a plain copy.
+                    add(packed, name, jar.read(name), stored=name in natives)
+        return left_out
+
+
+def licences(source: Path, folder: Path) -> None:
+    """Takes out what a jar says of its licence."""
+    with zipfile.ZipFile(source) as jar:
+        for name in jar.namelist():
+            if LICENCE.search(name) and not name.endswith((".class", "/")):
+                file = f"{source.stem}-{name.replace('META-INF/', '').replace('/', '-')}"
+                (folder / file).write_bytes(jar.read(name))
+
+
+def licence_names(component: dict[str, Any]) -> str:
+    names = []
+    for one in component.get("licenses", []):
+        licence = one.get("license", {})
+        names.append(licence.get("id") or licence.get("name") or one.get("expression", ""))
+    return " or ".join(sorted(set(names)))
+
+
+def jar_name(component: dict[str, Any]) -> str:
+    classifier = re.search(r"classifier=([^&]*)", component["purl"])
+    return f"{component['name']}-{component['version']}{'-' + classifier[1] if classifier else ''}.jar"
+
+
+def components_of(root: Path) -> dict[str, dict[str, Any]]:
+    """What Maven's lists say of each jar that the daemon and the command line have."""
+    found: dict[str, dict[str, Any]] = {}
+    for module in ("daemon", "cli"):
+        bom = json.loads((root / module / "target/sbom/bom.json").read_text())
+        for one in [bom["metadata"]["component"], *bom["components"]]:
+            found.setdefault(jar_name(one), one)
+    return found
+
+
+def runtime_component(runtime: Path) -> dict[str, Any]:
+    release = dict(re.findall(r'^(\w+)="(.*)"$', (runtime / "release").read_text(), re.MULTILINE))
+    return {
+        "type": "platform",
+        "bom-ref": "java-runtime",
+        "name": "java-runtime",
+        "publisher": release.get("IMPLEMENTOR", "unknown"),
+        "version": release.get("JAVA_RUNTIME_VERSION", release["JAVA_VERSION"]),
+        "description": "OpenJDK, trimmed with jlink to: " + release["MODULES"],
+        "licenses": [{"expression": "GPL-2.0-only WITH Classpath-exception-2.0"}],
+    }
+
+
+def stage(root: Path, lib: Path, version: str, runtime: Path | None) -> None:
+    """Fills the folder lib: jars, the two jars that start them, licences, the list of what is packed."""
+    jars = lib / "jars"
+    licence_folder = lib / "licences"
+    jars.mkdir(parents=True)
+    licence_folder.mkdir()
+    known = components_of(root)
+    packed: dict[str, Path] = {}
+    for name, (module, _) in MAINS.items():
+        target = root / module / "target"
+        own = target / f"kvtier-{module}-{version}.jar"
+        sources = [own, *sorted((target / "lib").glob("*.jar"))]
+        for source in sources:
+            packed.setdefault(source.name, source)
+        manifest = f"Manifest-Version: 1.0\nMain-Class: {MAINS[name][1]}\n" + folded(
+            "Class-Path: " + " ".join(f"jars/{source.name}" for source in sources)
+        )
+        with zipfile.ZipFile(lib / f"{name}.jar", "w") as starter:
+            add(starter, "META-INF/MANIFEST.MF", manifest.encode())
+
+    listed = [] if runtime is None else [runtime_component(runtime)]
+    build = hashlib.sha256()
+    for jar, source in sorted(packed.items()):
+        left_out = pack_jar(source, jars / jar)
+        licences(source, licence_folder)
+        component = known.get(jar)
+        if component is None:
+            fail(f"{jar} is packed, but the lists of Maven do not know it")
+            continue
+        digest = hashlib.sha256((jars / jar).read_bytes()).hexdigest()
+        build.update(digest.encode())
+        entry = {key: component[key] for key in ("type", "bom-ref", "group", "name", "version", "description", "licenses", "purl") if key in component}
+        entry["hashes"] = [{"alg": "SHA-256", "content": digest}]
+        if left_out:
+            entry["pedigree"] = {"notes": "native libraries of other platforms are left out"}
+        listed.append(entry)
+        os.utime(jars / jar, (EPOCH, EPOCH))
+    if runtime is not None:
+        build.update((runtime / "release").read_bytes())
+    (lib / "build").write_text(build.hexdigest()[:16] + "\n")
+
+    packed_refs = {one["bom-ref"] for one in listed}
+    bom = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(EPOCH)),
+            "component": {
+                "type": "application",
+                "bom-ref": "kvtier",
+                "name": "kvtier",
+                "version": version,
+                "licenses": [{"license": {"id": "Apache-2.0"}}],
+            },
+        },
+        "components": listed,
+        "dependencies": dependencies(root, packed_refs),
+    }
+    (lib / "sbom.cdx.json").write_text(json.dumps(bom, indent=1) + "\n")
+    third_party(lib / "THIRD-PARTY.txt", listed)
+
+
+def folded(line: str) -> str:
+    """A manifest's lines have 72 bytes at most."""
+    parts = [line[:72]] + [line[at : at + 71] for at in range(72, len(line), 71)]
+    return "\n ".join(parts) + "\n"
+
+
+def dependencies(root: Path, packed: set[str]) -> list[dict[str, Any]]:
+    merged: dict[str, set[str]] = {}
+    for module in ("daemon", "cli"):
+        bom = json.loads((root / module / "target/sbom/bom.json").read_text())
+        for one in bom["dependencies"]:
+            if one["ref"] in packed:
+                merged.setdefault(one["ref"], set()).update(ref for ref in one.get("dependsOn", []) if ref in packed)
+    return [{"ref": ref, "dependsOn": sorted(on)} for ref, on in sorted(merged.items())]
+
+
+def third_party(file: Path, listed: list[dict[str, Any]]) -> None:
+    lines = [
+        "What this package is made of, and under which licence. The texts that came with it are in the folder licences, those of the Java",
+        "runtime in its own folder legal. sbom.cdx.json has the same list for programs (CycloneDX).",
+        "",
+    ]
+    for one in listed:
+        name = f"{one['group']}:{one['name']}" if "group" in one else one["name"]
+        terms = licence_names(one)
+        if not terms:
+            fail(f"no licence is known of {name}")
+        lines.append(f"{name} {one['version']}: {terms}")
+    file.write_text("\n".join(lines) + "\n")
+
+
+def tar(folder: Path, target: Path, name: str) -> None:
+    """A folder as name/ in a tar.gz."""
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for path in [folder, *sorted(folder.rglob("*"))]:
+            entry = archive.gettarinfo(path, str(Path(name) / path.relative_to(folder)))
+            entry.uid = entry.gid = 0
+            entry.uname = entry.gname = "root"
+            entry.mtime = EPOCH
+            if entry.isfile():
+                with path.open("rb") as data:
+                    archive.addfile(entry, data)
+            else:
+                archive.addfile(entry)
+    with target.open("wb") as out, gzip.GzipFile(filename="", mode="wb", fileobj=out, mtime=EPOCH) as packed:
+        packed.write(raw.getbuffer())
+
+
+def compress(folder: Path) -> None:
+    """Each file of a folder as .gz, as manual pages are."""
+    for path in sorted(folder.iterdir()):
+        with (folder / (path.name + ".gz")).open("wb") as out, gzip.GzipFile(filename="", mode="wb", fileobj=out, mtime=0) as packed:
+            packed.write(path.read_bytes())
+        path.unlink()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("stage")
+    one.add_argument("root", type=Path)
+    one.add_argument("lib", type=Path)
+    one.add_argument("version")
+    one.add_argument("runtime", type=Path, nargs="?")
+    one = commands.add_parser("tar")
+    one.add_argument("folder", type=Path)
+    one.add_argument("target", type=Path)
+    one.add_argument("name")
+    one = commands.add_parser("compress")
+    one.add_argument("folder", type=Path)
+    arguments = vars(parser.parse_args())
+    command = arguments.pop("command")
+    {"stage": stage, "tar": tar, "compress": compress}[command](**arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""`python -m kvtierd`: the daemon."""
+
+from kvtierd import daemon
+
+daemon()
