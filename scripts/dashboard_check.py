@@ -339,6 +339,7 @@ class Daemon:
             "ssd.file_bytes": "32MiB",
             "ssd.directory": str(self.folder / "ssd"),
             "object.directory": str(self.folder / "object"),
+            "limits.blocks": "50000",
             "grpc.enabled": "false",
             "http.port": "0",
         }
@@ -690,8 +691,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if shutil.which(arguments.chromium) is None:
         print(
-            f"dashboard-check: '{arguments.chromium}' is no command: install Chromium (Debian: apt-get install chromium),"
-            " or name one by --chromium",
+            f"dashboard-check: '{arguments.chromium}' is no command: install Chromium (Debian: apt-get install chromium)"
+            ", or name one by --chromium",
             file=sys.stderr,
         )
         return 2

@@ -56,9 +56,9 @@ function duration(seconds) {
     return '0 s';
   }
   const [length, unit] = parts[first];
-  const text = Math.floor(seconds / length) + ' ' + unit;
+  const text = Math.floor(seconds / length) + SPACE + unit;
   const rest = first + 1 < parts.length ? Math.floor((seconds % length) / parts[first + 1][0]) : 0;
-  return rest > 0 ? text + ' ' + rest + ' ' + parts[first + 1][1] : text;
+  return rest > 0 ? text + ' ' + rest + SPACE + parts[first + 1][1] : text;
 }
 
 function clock(ms, withSeconds = true) {
@@ -525,7 +525,7 @@ function hitsOf(history) {
 function spanText(history) {
   const last = history.times_ms.length - 1;
   const seconds = last < 0 ? 0 : Math.round((history.times_ms[last] - history.from_ms) / 1000);
-  return 'in the last ' + (seconds >= 120 ? Math.round(seconds / 60) + ' minutes' : seconds + ' s');
+  return 'in the last ' + (seconds >= 120 ? Math.round(seconds / 60) + SPACE + 'minutes' : seconds + SPACE + 's');
 }
 
 /** A part in words: what a trouble's part means to who reads it. */
@@ -555,46 +555,49 @@ function troubleLines(troubles) {
   });
 }
 
-/** What goes wrong in numbers, though each part says that it is well. */
-function complaints(history, stats) {
-  const lines = [];
+/** What goes wrong in numbers, though each part says that it is well: {text, isGrave}; some of it is seen on any busy day. */
+function complaints(history, status) {
+  const found = [];
+  const add = (text, isGrave) => found.push({text, isGrave});
   const when = spanText(history);
   const busy = total(history, 'put_busy');
   const puts = total(history, 'put_blocks');
   if (busy >= 1 && busy > 0.05 * (busy + puts)) {
-    lines.push(`${percent(busy / (busy + puts))} of puts were refused ${when} for want of room: lower tiers are too slow, or clients hold too many leases`);
+    add(`${percent(busy / (busy + puts))} of puts were refused ${when} for want of room: lower tiers are too slow, or clients hold too many leases`, true);
   }
   const late = total(history, 'deadlines');
   if (late >= 1) {
-    lines.push(`${number(Math.round(late))} blocks were not there by their deadline ${when}: engines waited for nothing`);
+    add(`${number(Math.round(late))} blocks were not there by their deadline ${when}: engines waited for nothing`, late > 0.005 * hitsOf(history).asked);
   }
-  for (const [name, text] of [
-    ['corrupt', 'reads did not verify: they were misses, but look at the device or at memory'],
-    ['io_errors', 'reads or writes of SSD failed'],
-    ['object_errors', 'reads or writes of objects failed or took too long'],
-    ['gpu_errors', 'copies to or from GPUs failed'],
+  const objects = total(history, 'object_stored') + total(history, 'object_fetched');
+  for (const [name, text, often] of [
+    ['corrupt', 'reads did not verify: they were misses, but look at the device or at memory', 0],
+    ['io_errors', 'reads or writes of SSD failed', 0],
+    ['object_errors', 'reads or writes of objects failed or took too long', 0.01 * objects],
+    ['gpu_errors', 'copies to or from GPUs failed', 0],
   ]) {
     const count = Math.round(total(history, name));
     if (count >= 1) {
-      lines.push(`${number(count)} ${text} ${when}`);
+      add(`${number(count)} ${text} ${when}`, count > often);
     }
   }
   const slow = history.latency.get.p99_ns.filter((ns) => ns !== null && ns > 1e9).length;
   if (slow > 0.2 * history.times_ms.length) {
-    lines.push('gets take more than 1 s at the 99th percentile: recomputing may be quicker');
+    add('Gets take more than 1 s at the 99th percentile: recomputing may be quicker', true);
   }
-  if (stats.status.round_trip_ns > 5e8) {
-    lines.push(`the index takes ${latency(stats.status.round_trip_ns)} to answer`);
+  if (status.round_trip_ns > 5e8) {
+    add(`The index takes ${latency(status.round_trip_ns)} to answer`, true);
   }
-  return lines;
+  return found;
 }
 
 /** The state in a sentence, and the reasons: {level: good | warn | bad | idle, title, lines}. */
 function verdictOf(data) {
   const {status, history, stats} = data;
   const troubles = troubleLines(status.troubles);
-  const wrongs = complaints(history, data);
-  const lines = [...troubles, ...wrongs];
+  const wrongs = complaints(history, status);
+  const isGrave = wrongs.some((one) => one.isGrave);
+  const lines = [...troubles, ...wrongs.map((one) => one.text)];
   const {asked, hits, verb} = hitsOf(history);
   const when = spanText(history);
   const said = `${percent(asked > 0 ? hits / asked : 0)} of ${verb} blocks were hits ${when}`;
@@ -605,9 +608,9 @@ function verdictOf(data) {
     const isEmpty = stats.counters.blocks === 0;
     const idle = isEmpty ? 'Empty: nothing has been stored yet' : `Idle: nobody asked for a block ${when}`;
     if (troubles.length > 0) {
-      return {level: 'warn', title: `Degraded: ${troubles[0]}`, lines: [idle, ...lines.slice(1)], isEmpty};
+      return {level: 'warn', title: `Degraded: ${troubles[0]}`, lines: [...lines.slice(1), idle], isEmpty};
     }
-    return {level: wrongs.length > 0 ? 'warn' : 'idle', title: idle, lines, isEmpty};
+    return {level: isGrave ? 'warn' : 'idle', title: idle, lines, isEmpty};
   }
   const saved = total(history, 'hits_host') + total(history, 'hits_ssd') + total(history, 'hits_object');
   const served = overTime(history, history.links.host_read);
@@ -616,7 +619,7 @@ function verdictOf(data) {
   if (troubles.length > 0) {
     return {level: 'warn', title: `Degraded, ${helps ? 'still helps' : 'does not help'}: ${said}`, lines: [...lines, fact]};
   }
-  if (wrongs.length > 0) {
+  if (isGrave) {
     return {level: 'warn', title: `${helps ? 'Helps, but hurts too' : 'Hurts'}: ${said}`, lines: [...lines, fact]};
   }
   if (!helps) {
@@ -950,8 +953,9 @@ function showWhatIf({stats, whatIf}) {
     const ratio = (one) => one.prefix_hits / one.references;
     const leader = (all.find((one) => one.factor !== 1) || all[0]).policy;
     const factors = [...new Set(all.map((one) => one.factor))].sort((a, b) => a - b);
+    const find = (policy, factor) => all.find((one) => one.policy === policy && one.factor === factor);
     const at = (policy, factor) => {
-      const one = all.find((other) => other.policy === policy && other.factor === factor);
+      const one = find(policy, factor);
       return one ? ratio(one) : null;
     };
     const others = all.filter((one) => one.factor === 1 && one.policy !== leader).sort((a, b) => ratio(b) - ratio(a));
@@ -963,11 +967,15 @@ function showWhatIf({stats, whatIf}) {
       x: factors, xKind: 'log', xText: (factor) => factor + '×', mark: 1, series, yKind: 'linear',
       yText: (value) => number(100 * value, value > 0 && value < 0.1 ? 1 : 0).replace('.0', '') + ' %', tipText: percent,
     });
-    const now = at(leader, 1);
-    const twice = at(leader, 2);
-    const text = now !== null && twice !== null
-      ? `Twice as large, it would hit ${percent(twice)} instead of ${percent(now)}.`
-      : `${number(all[0].references)} references were sampled.`;
+    const now = find(leader, 1);
+    const twice = find(leader, 2);
+    let text = `${number(all[0].references)} references were sampled.`;
+    if (now && twice) {
+      // A shadow that began later has seen other times, and fewer hits as long as it was empty.
+      text = twice.references < 0.9 * now.references
+        ? `The shadow of twice the size has seen ${number(twice.references)} references, this one ${number(now.references)}: not yet to be compared.`
+        : `Twice as large, it would hit ${percent(ratio(twice))} instead of ${percent(ratio(now))}.`;
+    }
     setText(byId('whatif').querySelector(`[data-whatif="${tier.tier}"]`), text);
   }
 }
