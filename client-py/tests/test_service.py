@@ -1,6 +1,7 @@
 """The daemon under a service manager: what it says on the notification socket."""
 
 import os
+import re
 import signal
 import socket
 from collections.abc import Iterator
@@ -28,6 +29,14 @@ def test_start_and_stop_are_told(stopped_daemon: Daemon, manager: socket.socket)
     assert ready[1].startswith(f"STATUS=ready on {stopped_daemon.socket_path};")
     stopped_daemon.signal(signal.SIGTERM)
     assert manager.recv(4096).decode().splitlines()[0] == "STOPPING=1"
+
+
+def test_a_reload_is_told(stopped_daemon: Daemon, manager: socket.socket) -> None:
+    stopped_daemon.start()
+    assert manager.recv(4096).startswith(b"READY=1")
+    stopped_daemon.signal(signal.SIGHUP)
+    assert re.fullmatch(rb"RELOADING=1\nMONOTONIC_USEC=[0-9]+", manager.recv(4096))
+    assert manager.recv(4096) == b"READY=1"
 
 
 def test_an_idle_daemon_gives_signs_of_life(stopped_daemon: Daemon, manager: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:

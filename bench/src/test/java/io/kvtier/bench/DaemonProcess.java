@@ -7,6 +7,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
@@ -28,6 +29,16 @@ final class DaemonProcess implements AutoCloseable {
    * @param folder for its socket, its SSD files and its log
    */
   static DaemonProcess start(Path folder, String... settings) {
+    return start(folder, Map.of(), List.of(), settings);
+  }
+
+  /**
+   * The same with an environment, and further words on the command line.
+   *
+   * @param environment what it has beside this process's own
+   */
+  static DaemonProcess start(
+      Path folder, Map<String, String> environment, List<String> words, String... settings) {
     Path socket = folder.resolve("k.sock");
     Path log = folder.resolve("daemon.log");
     List<String> command = new ArrayList<>();
@@ -52,17 +63,17 @@ final class DaemonProcess implements AutoCloseable {
             "host.keep=0",
             "--set",
             "ssd.directory=" + folder.resolve("ssd")));
+    command.addAll(words);
     for (String setting : settings) {
       command.add("--set");
       command.add(setting);
     }
     try {
       Files.deleteIfExists(log);
-      Process process =
-          new ProcessBuilder(command)
-              .redirectErrorStream(true)
-              .redirectOutput(log.toFile())
-              .start();
+      ProcessBuilder builder =
+          new ProcessBuilder(command).redirectErrorStream(true).redirectOutput(log.toFile());
+      builder.environment().putAll(environment);
+      Process process = builder.start();
       DaemonProcess daemon = new DaemonProcess(process, socket);
       long end = System.nanoTime() + START_NS;
       while (!isReady(log)) {

@@ -4,6 +4,7 @@ import com.eclipsesource.json.Json;
 import com.eclipsesource.json.JsonObject;
 import com.eclipsesource.json.ParseException;
 import io.kvtier.client.KvtierClient;
+import io.kvtier.client.Namespace;
 import io.kvtier.client.PingResult;
 import io.kvtier.client.TextResult;
 import io.kvtier.protocol.Status;
@@ -13,6 +14,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Optional;
 import java.util.concurrent.Callable;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Help.Ansi;
@@ -29,7 +31,8 @@ abstract class DaemonCommand implements Callable<Integer> {
       names = "--socket",
       paramLabel = "PATH",
       description =
-          "The daemon's socket. Default: $KVTIER_SOCKET, else $XDG_RUNTIME_DIR/kvtier.sock, else /tmp/kvtier-UID.sock.")
+          "The daemon's socket. Default: $KVTIER_SOCKET, else $XDG_RUNTIME_DIR/kvtier.sock, else"
+              + " /tmp/kvtier-UID.sock.")
   private @Nullable Path socket;
 
   @Option(names = "--json", description = "Answers in JSON.")
@@ -78,13 +81,36 @@ abstract class DaemonCommand implements Callable<Integer> {
 
   /** Has the daemon do something; returns what it did. */
   static String ask(KvtierClient client, String command) {
-    TextResult answer = client.blocking().admin(command);
+    return answered(client.blocking().admin(command));
+  }
+
+  /** The text of an answer; throws where it is a refusal. */
+  static String answered(TextResult answer) {
     return switch (answer.status()) {
       case OK -> answer.text();
       case UNAVAILABLE -> throw new Failure(Failure.NO_DAEMON, answer.text());
       case INVALID_ARGUMENT -> throw new Failure(Failure.USAGE, answer.text());
       default -> throw new Failure(Failure.NEGATIVE, answer.text());
     };
+  }
+
+  /** A namespace by its name; refuses one that the daemon does not know. */
+  static Namespace known(KvtierClient client, Report report, String name) {
+    Report.Namespace known = report.namespace(name);
+    if (known == null) {
+      String names =
+          report.namespaces().stream()
+              .map(Report.Namespace::name)
+              .sorted()
+              .collect(Collectors.joining(", "));
+      throw new Failure(
+          Failure.NEGATIVE,
+          "the daemon knows no namespace '"
+              + name
+              + "'; it knows "
+              + (names.isEmpty() ? "none" : names));
+    }
+    return client.namespace(known.name(), known.blockBytes(), known.properties());
   }
 
   boolean isJson() {
@@ -110,10 +136,14 @@ abstract class DaemonCommand implements Callable<Integer> {
     return (isTerminal() ? Ansi.ON : Ansi.OFF).string(text);
   }
 
-  private static boolean isTerminal() {
-    boolean terminal = Optional.ofNullable(System.console()).map(Console::isTerminal).orElse(false);
+  static boolean isTerminal() {
     String plain = System.getenv("NO_COLOR");
-    return terminal && (plain == null || plain.isEmpty());
+    return console() != null && (plain == null || plain.isEmpty());
+  }
+
+  /** Where somebody reads and could answer; null where nobody does. */
+  static @Nullable Console console() {
+    return Optional.ofNullable(System.console()).filter(Console::isTerminal).orElse(null);
   }
 
   /** The daemon's state. */

@@ -1,29 +1,48 @@
 package io.kvtier.cli;
 
+import java.io.PrintWriter;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.IVersionProvider;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
+import picocli.CommandLine.UnmatchedArgumentException;
 
 /** The {@code kvtier} command. */
 @Command(
     name = "kvtier",
     versionProvider = Kvtier.Version.class,
     mixinStandardHelpOptions = true,
-    description = "Looks into a running kvtierd, and simulates its policies.",
+    description = "Looks into a running kvtierd, looks after it, and simulates its policies.",
     subcommands = {
       StatusCommand.class,
       TiersCommand.class,
       StatsCommand.class,
+      TopCommand.class,
+      SessionsCommand.class,
+      NamespacesCommand.class,
       LookupCommand.class,
+      InspectCommand.class,
+      PinCommand.class,
+      PinCommand.Un.class,
+      EvictCommand.class,
+      DeleteCommand.class,
+      ClearCommand.class,
+      FlushCommand.class,
+      DrainCommand.class,
       PolicyCommand.class,
-      ObjectCommand.class,
       WhatIfCommand.class,
+      SimulateCommand.class,
       TraceCommand.class,
       TokenCommand.class,
-      SimulateCommand.class
+      ObjectCommand.class,
+      ConfigCommand.class,
+      ReloadCommand.class,
+      EventsCommand.class,
+      BenchCommand.class,
+      DoctorCommand.class,
+      ReportCommand.class
     },
     footer = {"", "Exit codes: 0 done, 1 a negative answer, 2 wrong usage, 3 no daemon."})
 public final class Kvtier implements Runnable {
@@ -31,8 +50,14 @@ public final class Kvtier implements Runnable {
   static final class Version implements IVersionProvider {
     @Override
     public String[] getVersion() {
+      String version = number();
+      return new String[] {"kvtier " + (version.isEmpty() ? "from a build folder" : version)};
+    }
+
+    /** Of the jar; empty where there is none. */
+    static String number() {
       String version = Kvtier.class.getPackage().getImplementationVersion();
-      return new String[] {"kvtier " + (version == null ? "from a build folder" : version)};
+      return version == null ? "" : version;
     }
   }
 
@@ -45,6 +70,14 @@ public final class Kvtier implements Runnable {
     System.exit(commandLine().execute(arguments));
   }
 
+  /** Runs one command inside this program; returns its exit code. */
+  public static int run(PrintWriter out, PrintWriter err, String... arguments) {
+    CommandLine command = commandLine();
+    command.setOut(out);
+    command.setErr(err);
+    return command.execute(arguments);
+  }
+
   /** The command with all its parts. */
   static CommandLine commandLine() {
     CommandLine commandLine = new CommandLine(new Kvtier());
@@ -55,6 +88,17 @@ public final class Kvtier implements Runnable {
         return failure.exitCode();
       }
       throw e;
+    });
+    commandLine.setParameterExceptionHandler((e, arguments) -> {
+      CommandLine failed = e.getCommandLine();
+      // The whole usage would bury the reason.
+      failed.getErr().println("kvtier: " + e.getMessage());
+      UnmatchedArgumentException.printSuggestions(e, failed.getErr());
+      failed
+          .getErr()
+          .println("'" + failed.getCommandSpec().qualifiedName() + " --help' tells how it is used");
+      failed.getErr().flush();
+      return failed.getCommandSpec().exitCodeOnInvalidInput();
     });
     return commandLine;
   }

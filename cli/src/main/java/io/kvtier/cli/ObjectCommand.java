@@ -20,14 +20,22 @@ import picocli.CommandLine.Parameters;
     name = "object",
     description = {
       "Looks after the store of the object tier, through the daemon.",
-      "gc: holds object.bytes, by deleting what was not used for longest; removes what dead nodes left.",
+      "gc: holds object.bytes, by deleting what was not used for longest; removes what dead nodes"
+          + " left.",
       "du: counts objects and bytes by namespace.",
       "verify: reads all blocks, or a fraction, and checks them.",
-      "remove-namespace: deletes all blocks of a namespace, of all nodes, however young. Stop who uses it first: what is put"
-          + " meanwhile may stay, or go.",
-      "status: what is under way, or how the last task ended. cancel: ends it."
+      "remove-namespace: deletes all blocks of a namespace, of all nodes, however young. Stop who"
+          + " uses it first: what is put meanwhile may stay, or go.",
+      "status: what is under way, or how the last task ended. cancel: ends it.",
+      "",
+      "Rows of the table: 'young' are objects within object.gc_grace, which stay; 'reserved' are"
+          + " kvtier's own, such as logs of what nodes used and the lease of who collects;"
+          + " 'unfinished' are uploads that never ended; 'foreign' are not kvtier's, and are left"
+          + " alone."
     })
 final class ObjectCommand extends DaemonCommand {
+  private static final List<String> TASKS =
+      List.of("gc", "du", "verify", "remove-namespace", "status", "cancel");
   private static final long LOOK_NS = TimeUnit.MILLISECONDS.toNanos(250);
 
   @Parameters(
@@ -42,8 +50,8 @@ final class ObjectCommand extends DaemonCommand {
       arity = "0..1",
       paramLabel = "WHAT",
       description =
-          "verify: the fraction of the blocks, such as 0.1. remove-namespace: which, by its name (kvtier tiers) or its"
-              + " fingerprint (also du).")
+          "verify: the fraction of the blocks, such as 0.1. remove-namespace: which, by its name"
+              + " (kvtier tiers) or its fingerprint (also du).")
   private String what = "";
 
   @Option(names = "--delete", description = "verify: also deletes what is damaged.")
@@ -55,8 +63,11 @@ final class ObjectCommand extends DaemonCommand {
   @Override
   int run(KvtierClient client) {
     if (task.isEmpty()) {
+      throw new Failure(Failure.USAGE, "which task? " + String.join(", ", TASKS));
+    }
+    if (!TASKS.contains(task)) {
       throw new Failure(
-          Failure.USAGE, "which task? gc, du, verify, remove-namespace, status or cancel");
+          Failure.USAGE, "there is no task '" + task + "': " + String.join(", ", TASKS));
     }
     boolean isLook = task.equals("status");
     if (isLook && (!what.isEmpty() || delete)) {

@@ -10,26 +10,39 @@ import picocli.CommandLine.Parameters;
 @Command(
     name = "policy",
     description = {
-      "Shows the tiers' eviction policies, or swaps one.",
-      "A swap loses no block: the new policy is told of all of them, in the order in which they would have left."
+      "Shows the tiers' eviction policies, or swaps one: policy [show], policy [set] TIER POLICY.",
+      "A swap loses no block: the new policy is told of all of them, in the order in which they"
+          + " would have left."
     })
 final class PolicyCommand extends DaemonCommand {
   @Parameters(
       index = "0",
       arity = "0..1",
       paramLabel = "TIER",
-      description = "host or ssd. Without it: shows the policies.")
-  private @Nullable String tier;
+      description = "host or ssd. Without it, or with show: shows the policies.")
+  private @Nullable String first;
 
   @Parameters(
       index = "1",
       arity = "0..1",
       paramLabel = "POLICY",
       description = "lru, fifo, s3fifo, ...: NAME[:OPTION=VALUE]...[/WRAPPED].")
-  private @Nullable String policy;
+  private @Nullable String second;
+
+  @Parameters(index = "2", arity = "0..1", hidden = true, description = "The policy, after set.")
+  private @Nullable String third;
 
   @Override
   int run(KvtierClient client) {
+    boolean isSet = "set".equals(first);
+    if (isSet && (second == null || third == null)) {
+      throw new Failure(Failure.USAGE, "say which: policy set TIER POLICY");
+    }
+    if ((third != null && !isSet) || ("show".equals(first) && second != null)) {
+      throw new Failure(Failure.USAGE, "expected policy show, or policy set TIER POLICY");
+    }
+    String tier = isSet ? second : "show".equals(first) ? null : first;
+    String policy = isSet ? third : second;
     if (tier == null) {
       show(report(client));
       return 0;

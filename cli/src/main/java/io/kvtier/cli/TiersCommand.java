@@ -8,7 +8,14 @@ import java.util.List;
 import picocli.CommandLine.Command;
 
 /** The tiers, their size classes, and the namespaces whose blocks are in them. */
-@Command(name = "tiers", description = "What the tiers hold, by size of slot, and the namespaces.")
+@Command(
+    name = "tiers",
+    description = {
+      "What the tiers hold, by size of slot, and the namespaces.",
+      "IN FLIGHT: slots that are reserved by a client that writes, being filled, or being emptied."
+          + " REGIONS: slabs or files that are cut into slots of one size; those that are not cut"
+          + " yet have no slots."
+    })
 final class TiersCommand extends DaemonCommand {
   @Override
   int run(KvtierClient client) {
@@ -68,23 +75,7 @@ final class TiersCommand extends DaemonCommand {
       line("");
       classes.lines().forEach(this::line);
     }
-    Table namespaces = new Table("NAMESPACE", "FINGERPRINT", ">BLOCK", "PROPERTIES");
-    for (Report.Namespace namespace : report.namespaces()) {
-      StringBuilder properties = new StringBuilder();
-      namespace
-          .properties()
-          .forEach((name, value) -> {
-            if (!name.equals("name")) {
-              properties.append(properties.isEmpty() ? "" : " ").append(name).append('=');
-              properties.append(value);
-            }
-          });
-      namespaces.row(
-          namespace.name(),
-          namespace.fingerprint(),
-          Units.bytes(namespace.blockBytes()),
-          properties.toString());
-    }
+    Table namespaces = NamespacesCommand.table(report);
     if (!namespaces.isEmpty()) {
       line("");
       namespaces.lines().forEach(this::line);

@@ -243,6 +243,7 @@ public final class Daemon implements AutoCloseable {
         counters.get(Counter.FOUND_HOST),
         ssd.bytes() == 0 ? "" : " and " + counters.get(Counter.FOUND_SSD) + " on SSD",
         (System.nanoTime() - start) / 1_000_000);
+    index.extend("threads", ThreadDump::run);
     if (reloaders != null) {
       Reloader made = keep(reloaders.apply(new LiveParts(index, doorbell, peers, objectTier)));
       reloader = made;

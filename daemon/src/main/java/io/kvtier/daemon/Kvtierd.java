@@ -28,7 +28,7 @@ import picocli.CommandLine.UnmatchedArgumentException;
     name = "kvtierd",
     version = "kvtierd " + Daemon.VERSION,
     mixinStandardHelpOptions = true,
-    subcommands = ConfigCommand.class,
+    subcommands = {ConfigCommand.class, DoctorCommand.class},
     description =
         "Keeps the KV cache of LLM inference engines in host memory, on SSD and in an object"
             + " store.",
@@ -123,7 +123,7 @@ public final class Kvtierd implements Callable<Integer> {
       throws IOException {
     KvtierdConfig config = loaded.config();
     ServiceManager manager = ServiceManager.of(System.getenv(), ProcessHandle.current().pid());
-    Daemon daemon = new Daemon(config, gpus, live -> new Reloader(source, loaded, live));
+    Daemon daemon = new Daemon(config, gpus, live -> new Reloader(source, loaded, live, manager));
     Hangup.each(daemon::reload);
     CountDownLatch stopped = new CountDownLatch(1);
     Runtime.getRuntime()

@@ -11,9 +11,11 @@ import io.kvtier.protocol.Status;
 import io.vertx.core.json.JsonArray;
 import io.vertx.core.json.JsonObject;
 import java.io.IOException;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -50,6 +52,7 @@ final class Reloader implements AutoCloseable {
 
   private final ConfigSource source;
   private final Live live;
+  private final ServiceManager manager;
   private final ExecutorService thread =
       Executors.newSingleThreadExecutor(
           Thread.ofPlatform().daemon().name("kvtier-reload").factory());
@@ -57,20 +60,29 @@ final class Reloader implements AutoCloseable {
   private volatile Outcome last = new Outcome(0, false, List.of(), List.of(), "");
 
   Reloader(ConfigSource source, LoadedConfig started, Live live) {
+    this(source, started, live, ServiceManager.of(Map.of(), 0));
+  }
+
+  /** The same, with a service manager that is told of each. */
+  Reloader(ConfigSource source, LoadedConfig started, Live live, ServiceManager manager) {
     this.source = source;
     this.effective = started;
     this.live = live;
+    this.manager = manager;
   }
 
-  /** The commands {@code reload}, {@code reload status} and {@code config show}. */
+  /** The commands {@code reload}, {@code reload status}, {@code config show} and {@code source}. */
   OperatorAnswer run(List<String> words) {
     return switch (String.join(" ", words)) {
       case "reload" -> begin();
       case "reload status" -> new OperatorAnswer(Status.OK, json(last));
       case "config show" -> new OperatorAnswer(Status.OK, ConfigText.json(effective.entries()));
+      case "config source" -> new OperatorAnswer(Status.OK, sourceJson());
       default ->
           throw new IllegalArgumentException(
-              "'" + String.join(" ", words) + "': expected reload, reload status or config show");
+              "'"
+                  + String.join(" ", words)
+                  + "': expected reload, reload status, config show or config source");
     };
   }
 
@@ -87,7 +99,11 @@ final class Reloader implements AutoCloseable {
     }
     long number = before.number + 1;
     last = new Outcome(number, true, List.of(), List.of(), "");
-    thread.execute(() -> last = reload(number));
+    thread.execute(() -> {
+      manager.reloading();
+      last = reload(number);
+      manager.reloaded();
+    });
     return new OperatorAnswer(Status.OK, "{\"number\":" + number + "}");
   }
 
@@ -168,6 +184,15 @@ final class Reloader implements AutoCloseable {
       Thread.currentThread().interrupt();
       throw new IOException("the daemon stops", e);
     }
+  }
+
+  /** What to give kvtierd so that it reads the same; the environment is its own. */
+  private String sourceJson() {
+    Path file = source.file();
+    return new JsonObject()
+        .put("file", file == null ? "" : file.toAbsolutePath().toString())
+        .put("settings", new JsonArray(source.settings()))
+        .encode();
   }
 
   private static String json(Outcome outcome) {

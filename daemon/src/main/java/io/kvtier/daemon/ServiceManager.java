@@ -71,10 +71,15 @@ public final class ServiceManager {
     tell("READY=1\nSTATUS=" + status.replace('\n', ' '));
   }
 
-  /** The daemon reads its configuration again; {@link #ready} follows. */
+  /** The daemon reads its configuration again; {@link #reloaded} follows. */
   public void reloading() {
     // The manager wants CLOCK_MONOTONIC, which is what nanoTime reads on Linux.
     tell("RELOADING=1\nMONOTONIC_USEC=" + TimeUnit.NANOSECONDS.toMicros(System.nanoTime()));
+  }
+
+  /** The daemon has read its configuration again, whatever came of it. */
+  public void reloaded() {
+    tell("READY=1");
   }
 
   /** The daemon stops. */

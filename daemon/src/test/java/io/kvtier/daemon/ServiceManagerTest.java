@@ -20,10 +20,12 @@ final class ServiceManagerTest {
   void states_areWhatTheManualSays() {
     manager.ready("ready on\n/run/kvtier.sock");
     manager.reloading();
+    manager.reloaded();
     manager.stopping();
     assertEquals("READY=1\nSTATUS=ready on /run/kvtier.sock", told.get(0));
     assertTrue(told.get(1).matches("RELOADING=1\nMONOTONIC_USEC=[0-9]+"), told.get(1));
-    assertTrue(told.get(2).startsWith("STOPPING=1\n"), told.get(2));
+    assertEquals("READY=1", told.get(2));
+    assertTrue(told.get(3).startsWith("STOPPING=1\n"), told.get(3));
   }
 
   @Test

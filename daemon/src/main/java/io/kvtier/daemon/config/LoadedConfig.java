@@ -1,6 +1,7 @@
 package io.kvtier.daemon.config;
 
 import io.kvtier.daemon.config.ConfigYaml.Value;
+import io.kvtier.protocol.Secrets;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;

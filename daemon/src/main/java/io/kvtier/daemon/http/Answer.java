@@ -4,11 +4,24 @@ import io.netty.handler.codec.http.HttpResponseStatus;
 import io.vertx.core.buffer.Buffer;
 import io.vertx.core.json.JsonArray;
 import io.vertx.core.json.JsonObject;
+import java.util.Map;
 
-/** What a request gets: a status and a body. */
-record Answer(int status, String type, Buffer body) {
+/**
+ * What a request gets: a status and a body.
+ *
+ * @param headers of this answer alone; they go before those that all answers have
+ */
+record Answer(int status, String type, Buffer body, Map<String, String> headers) {
   private static final String JSON = "application/json";
   private static final String PROBLEM = "application/problem+json";
+
+  Answer {
+    headers = Map.copyOf(headers);
+  }
+
+  Answer(int status, String type, Buffer body) {
+    this(status, type, body, Map.of());
+  }
 
   static Answer json(JsonObject body) {
     return json(200, body);

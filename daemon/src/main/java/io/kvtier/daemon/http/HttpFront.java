@@ -141,6 +141,7 @@ public final class HttpFront implements AutoCloseable {
     Health health = new Health(environment.daemonRegion(), reports);
     State state =
         new State(environment.socket(), environment.settings(), environment.counters(), reports);
+    new Dashboard().addTo(routes);
     // Those who watch add parameters of their own.
     routes.add("/healthz", request -> Future.succeededFuture(health.live()));
     routes.add("/readyz", request -> health.ready());

@@ -106,10 +106,14 @@ final class Routes {
     HttpServerResponse response = request.response();
     response
         .setStatusCode(answer.status())
-        .putHeader("Content-Type", answer.type())
-        .putHeader("Content-Length", Integer.toString(answer.body().length()))
         .putHeader("Cache-Control", "no-store")
         .putHeader("X-Content-Type-Options", "nosniff");
+    if (answer.status() != 304) {
+      response
+          .putHeader("Content-Type", answer.type())
+          .putHeader("Content-Length", Integer.toString(answer.body().length()));
+    }
+    answer.headers().forEach(response::putHeader);
     if (answer.status() == 405) {
       response.putHeader("Allow", METHODS);
     }

@@ -1,6 +1,5 @@
 package io.kvtier.daemon.index;
 
-import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.trace.TraceRecorder;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
@@ -138,8 +137,8 @@ final class Index implements BlockStore.Listener {
   }
 
   /** A namespace's number, or -1. */
-  int namespaceId(String name) {
-    Namespaces.Namespace namespace = namespaces.byName(Grant.NO_TENANT, name);
+  int namespaceId(int tenant, String name) {
+    Namespaces.Namespace namespace = namespaces.byName(tenant, name);
     return namespace == null ? -1 : namespace.id();
   }
 

@@ -51,57 +51,7 @@ public final class IndexAgent {
       Counters counters,
       Latencies latencies,
       @Nullable EventRing events,
-      Tenants tenants) {
-    /** Without tenants. */
-    public Context(
-        String version,
-        long generation,
-        LongSupplier clock,
-        MemorySegment daemonRegion,
-        Directory directory,
-        SlotAllocator hostSlots,
-        SlotAllocator ssdSlots,
-        String hostPolicy,
-        String ssdPolicy,
-        String ssdAdmission,
-        IntFunction<MemorySegment> slabs,
-        Pipeline copies,
-        Ledger hostLedger,
-        List<Pipeline> ssdPipelines,
-        String ssdDirectory,
-        String ssdEngine,
-        boolean directIo,
-        @Nullable ObjectParts objects,
-        @Nullable GpuTier gpus,
-        Counters counters,
-        Latencies latencies,
-        @Nullable EventRing events) {
-      this(
-          version,
-          generation,
-          clock,
-          daemonRegion,
-          directory,
-          hostSlots,
-          ssdSlots,
-          hostPolicy,
-          ssdPolicy,
-          ssdAdmission,
-          slabs,
-          copies,
-          hostLedger,
-          ssdPipelines,
-          ssdDirectory,
-          ssdEngine,
-          directIo,
-          objects,
-          gpus,
-          counters,
-          latencies,
-          events,
-          Tenants.NONE);
-    }
-  }
+      Tenants tenants) {}
 
   /** The limits that configuration sets. */
   public record Limits(
@@ -410,9 +360,16 @@ public final class IndexAgent {
     }
   }
 
-  /** For tests: a namespace's number, or -1. */
-  public int namespaceId(String name) {
-    return index.namespaceId(name);
+  /** For tests: the number of a tenant's namespace, or -1. */
+  public int namespaceId(int tenant, String name) {
+    return index.namespaceId(tenant, name);
+  }
+
+  /** For tests: the slab that a block lies in, or -1. */
+  public int slabOf(int block) {
+    return context.directory.slot(TierLine.HOST, block) == Directory.NONE
+        ? -1
+        : context.hostSlots.regionOf(context.directory.slot(TierLine.HOST, block));
   }
 
   /** For tests: that the pipelines are empty. */

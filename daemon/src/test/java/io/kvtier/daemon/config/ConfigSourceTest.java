@@ -145,13 +145,4 @@ final class ConfigSourceTest {
     assertTrue(problems.getFirst().contains("the whole file system is no larger"), "why");
     assertTrue(problems.getFirst().contains(folder.toString()), "where");
   }
-
-  @Test
-  void secrets_inAText_areHidden() {
-    assertEquals(
-        "GET https://(hidden)@s3/b?X-Amz-Signature=(hidden)&x=1",
-        Secrets.hideInText("GET https://key:secret@s3/b?X-Amz-Signature=abcdef&x=1"));
-    assertEquals(Secrets.HIDDEN, Secrets.hide("AWS_SECRET_ACCESS_KEY", "abc"));
-    assertEquals("/etc/k", Secrets.hide("object.encryption.key_file", "/etc/k"));
-  }
 }

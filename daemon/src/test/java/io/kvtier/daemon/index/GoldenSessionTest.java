@@ -80,7 +80,8 @@ class GoldenSessionTest {
                   null,
                   new Counters(daemonRegion),
                   new Latencies(),
-                  null),
+                  null,
+                  Tenants.NONE),
               new IndexAgent.Limits(
                   4,
                   16,

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
 import io.kvtier.protocol.AnnotationBody;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.DaemonRegionDescriptor;
@@ -190,6 +191,33 @@ final class IndexHarness implements AutoCloseable {
       @Nullable GpuDriver gpu,
       @Nullable EventRing events)
       throws IOException {
+    this(
+        slabCount,
+        slots,
+        inlineChecksumBytes,
+        checksums,
+        files,
+        ssdPipelines,
+        admission,
+        gpu,
+        events,
+        List.of());
+  }
+
+  /** The same with tenants, whose bytes are in slabs and files. */
+  IndexHarness(
+      int slabCount,
+      int slots,
+      int inlineChecksumBytes,
+      Pipeline checksums,
+      int files,
+      List<Pipeline> ssdPipelines,
+      String admission,
+      @Nullable GpuDriver gpu,
+      @Nullable EventRing events,
+      List<TenantConfig> tenantConfigs)
+      throws IOException {
+    Tenants tenants = Tenants.of(tenantConfigs);
     int blocks = Math.max(64, 4 * slabCount * slots);
     directory = new Directory(blocks, 1, 1 << 20);
     long slabBytes = (long) slots * SLOT_BYTES;
@@ -220,8 +248,26 @@ final class IndexHarness implements AutoCloseable {
                 () -> nowNs,
                 daemonRegion,
                 directory,
-                new SlotAllocator(slabCount, slabBytes, SLOT_BYTES),
-                new SlotAllocator(files, 2 * slabBytes, SLOT_BYTES, ssdPipelines.size()),
+                new SlotAllocator(
+                    tenants
+                        .regions(
+                            tenantConfigs.stream().map(TenantConfig::hostBytes).toList(),
+                            slabCount,
+                            1)
+                        .toArray(),
+                    tenants.count(),
+                    slabBytes,
+                    SLOT_BYTES,
+                    1),
+                new SlotAllocator(
+                    tenants
+                        .regions(
+                            tenantConfigs.stream().map(TenantConfig::ssdBytes).toList(), files, 1)
+                        .toArray(),
+                    tenants.count(),
+                    2 * slabBytes,
+                    SLOT_BYTES,
+                    ssdPipelines.size()),
                 "lru",
                 "lru",
                 admission,
@@ -236,7 +282,8 @@ final class IndexHarness implements AutoCloseable {
                 gpus,
                 counters,
                 latencies,
-                events),
+                events,
+                tenants),
             new IndexAgent.Limits(
                 4,
                 256,
@@ -264,10 +311,14 @@ final class IndexHarness implements AutoCloseable {
   }
 
   Client open(long ring) throws IOException {
+    return open(ring, Grant.ALL);
+  }
+
+  Client open(long ring, Grant grant) throws IOException {
     long id = nextSession++;
     try (Descriptor memory =
         SharedMemory.create("harness", SessionRegionDescriptor.regionBytes(ring, ring))) {
-      Client client = new Client(id, SessionRegion.create(memory, id, ring, ring, arena));
+      Client client = new Client(id, grant, SessionRegion.create(memory, id, ring, ring, arena));
       assertTrue(agent.offerOpen(client.session));
       int ignored = agent.doWork();
       return client;
@@ -300,11 +351,11 @@ final class IndexHarness implements AutoCloseable {
     private final RingConsumer completions;
     private Status endReason = Status.OK;
 
-    private Client(long id, SessionRegion region) {
+    private Client(long id, Grant grant, SessionRegion region) {
       segment = region.segment();
       requests = region.requestProducer();
       completions = region.completionConsumer();
-      session = new Session(id, "client-" + id, 1, 0, Grant.ALL, region, 16, this);
+      session = new Session(id, "client-" + id, 1, 0, grant, region, 16, this);
     }
 
     @Override
@@ -474,6 +525,24 @@ final class IndexHarness implements AutoCloseable {
         body[i / 8] |= (long) text[i] << (i % 8 * 8);
       }
       send(verb, 0, argument, text.length, body);
+    }
+
+    /** The daemon's state, as it is told this client. */
+    String stats() throws ProtocolViolation {
+      sendFlags(Verb.STATS, 0, 0);
+      int ignored = agent.doWork();
+      assertTrue(completions.hasNext(), "no answer");
+      long at = completions.offset();
+      byte[] text = new byte[Words.getInt(segment, at + CompletionDescriptor.COUNT_OFFSET)];
+      MemorySegment.copy(
+          segment,
+          at + CompletionDescriptor.HEADER_BYTES,
+          MemorySegment.ofArray(text),
+          0,
+          text.length);
+      completions.skip(completions.recordBytes());
+      completions.release();
+      return new String(text, StandardCharsets.UTF_8);
     }
 
     /** Lets the index work one round, and takes the answer. */

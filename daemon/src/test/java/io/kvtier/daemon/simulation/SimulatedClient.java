@@ -13,6 +13,7 @@ import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.protocol.linux.Words;
@@ -56,6 +57,10 @@ final class SimulatedClient {
 
   private static final int RING_BYTES = Protocol.RING_BYTES_MIN;
   private static final int KEY_BYTES = 16;
+
+  /** The tenant of a client that uses all namespaces, because there are no tenants. */
+  static final int ANY = -1;
+
   private static final int ROUNDS_LATE_MAX = 300;
 
   private static final class Pending {
@@ -94,6 +99,7 @@ final class SimulatedClient {
   private final List<Held> leases = new ArrayList<>();
   private final List<Held> reservations = new ArrayList<>();
   private final List<Held> own = new ArrayList<>();
+  private final int tenant;
   private final boolean[] registered;
   private final int[] namespaceIds;
   private @Nullable Session session;
@@ -113,7 +119,9 @@ final class SimulatedClient {
       Oracle oracle,
       SplittableRandom random,
       int[] blockBytes,
-      int keysPerNamespace) {
+      int keysPerNamespace,
+      int tenant) {
+    this.tenant = tenant;
     this.name = name;
     this.world = world;
     this.oracle = oracle;
@@ -135,7 +143,7 @@ final class SimulatedClient {
     try (Descriptor memory = SharedMemory.create("kvtier-sim", bytes)) {
       region = SessionRegion.create(memory, sessionId, RING_BYTES, RING_BYTES, fresh);
     }
-    Session made = new Session(sessionId, name, 1, 0, Grant.ALL, region, slabs, owner);
+    Session made = new Session(sessionId, name, 1, 0, grant(), region, slabs, owner);
     arena = fresh;
     session = made;
     requests = region.requestProducer();
@@ -148,7 +156,9 @@ final class SimulatedClient {
     }
     for (int i = 0; i < blockBytes.length; i++) {
       registered[i] = false;
-      register(i);
+      if (tenant == ANY || i == tenant) {
+        register(i);
+      }
     }
   }
 
@@ -196,7 +206,7 @@ final class SimulatedClient {
     if (current == null || garbage) {
       return;
     }
-    int namespace = random.nextInt(blockBytes.length);
+    int namespace = tenant == ANY ? random.nextInt(blockBytes.length) : tenant;
     if (!registered[namespace]) {
       return;
     }
@@ -381,8 +391,18 @@ final class SimulatedClient {
     }
   }
 
+  private Grant grant() {
+    return new Grant(name, Role.ADMIN, tenant == ANY ? Grant.NO_TENANT : tenant);
+  }
+
+  /** Who is of no tenant, where there are none. */
+  int tenant() {
+    return tenant;
+  }
+
   private void register(int namespace) throws IOException {
-    byte[] text = ("name=n" + namespace + "\n").getBytes(StandardCharsets.UTF_8);
+    // Those of several tenants have the same name.
+    byte[] text = ("name=n" + (tenant == ANY ? namespace : 0) + "\n").getBytes(StandardCharsets.UTF_8);
     RingProducer ring = requests;
     if (ring == null) {
       return;

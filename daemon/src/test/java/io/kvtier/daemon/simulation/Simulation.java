@@ -1,5 +1,7 @@
 package io.kvtier.daemon.simulation;
 
+import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
 import io.kvtier.daemon.index.Counters;
 import io.kvtier.daemon.index.Directory;
 import io.kvtier.daemon.index.IndexAgent;
@@ -7,6 +9,7 @@ import io.kvtier.daemon.index.Latencies;
 import io.kvtier.daemon.index.ObjectParts;
 import io.kvtier.daemon.index.OperatorAnswer;
 import io.kvtier.daemon.index.Session;
+import io.kvtier.daemon.index.Tenants;
 import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
@@ -121,6 +124,10 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private final List<Session> toClose = new ArrayList<>();
   private final int[] blockBytes;
   private final boolean faulty;
+  private final boolean hasTenants;
+  private final Tenants tenants;
+  private final Tenants.Regions slabTenants;
+  private final Tenants.Regions fileTenants;
   private final Session.Owner owner;
   private Directory directory;
   private @Nullable EventOracle events;
@@ -142,7 +149,11 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     this.seed = seed;
     this.planted = planted;
     random = new SplittableRandom(seed);
-    blockBytes = random.nextInt(3) == 0 ? new int[] {PAGE, 3 * PAGE} : new int[] {2 * PAGE};
+    hasTenants = planted == Planted.NONE && random.nextInt(4) == 0;
+    blockBytes =
+        hasTenants
+            ? new int[] {2 * PAGE, random.nextBoolean() ? PAGE : 2 * PAGE}
+            : random.nextInt(3) == 0 ? new int[] {PAGE, 3 * PAGE} : new int[] {2 * PAGE};
     slabs = new MemorySegment[2 + random.nextInt(5)];
     for (int i = 0; i < slabs.length; i++) {
       slabs[i] = arena.allocate(SLAB_BYTES, PAGE);
@@ -150,6 +161,14 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     blocks = 64 + random.nextInt(512);
     ssdFiles = random.nextInt(5) == 0 ? 0 : 1 + random.nextInt(8);
     faulty = random.nextInt(3) != 0;
+    // Half of each tier is the tenant's, and the rest of those who have none.
+    tenants =
+        Tenants.of(
+            hasTenants
+                ? List.of(new TenantConfig("blue", List.of(), List.of(), 0, 0, 1))
+                : List.of());
+    slabTenants = tenants.regions(List.of((long) slabs.length / 2), slabs.length, 1);
+    fileTenants = tenants.regions(List.of((long) ssdFiles / 2), ssdFiles, 1);
     SimulatedDevice.Faults faults = faults();
     commitFailures = commitFailures();
     devices = new SimulatedDevice[ssdFiles == 0 ? 1 : 1 + random.nextInt(Math.min(3, ssdFiles))];
@@ -182,10 +201,12 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         };
     start();
     int keys = 16 + random.nextInt(200);
-    int count = 1 + random.nextInt(4);
+    int count = (hasTenants ? 2 : 1) + random.nextInt(4);
     for (int i = 0; i < count; i++) {
+      int tenant = hasTenants ? i % 2 : SimulatedClient.ANY;
       clients.add(
-          new SimulatedClient("client " + i, this, oracle, random.split(), blockBytes, keys));
+          new SimulatedClient(
+              "client " + i, this, oracle, random.split(), blockBytes, keys, tenant));
     }
   }
 
@@ -286,7 +307,13 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
               this::nowNs,
               random.split());
     }
-    SlotAllocator hostSlots = new SlotAllocator(slabs.length, SLAB_BYTES, PAGE);
+    SlotAllocator hostSlots = 
+        new SlotAllocator(
+            hasTenants ? slabTenants.toArray() : new int[slabs.length],
+            tenants.count(),
+            SLAB_BYTES,
+            PAGE,
+            1);
     for (int slab = 0; crashes > 0 && slab < slabs.length; slab++) {
       if (planted != Planted.ADOPT_WITHOUT_VERIFYING) {
         hostSlots.addWriter(slab, SlotAllocator.UNKNOWN);
@@ -301,7 +328,12 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 region,
                 directory,
                 hostSlots,
-                new SlotAllocator(ssdFiles, FILE_BYTES, PAGE, devices.length),
+                new SlotAllocator(
+                    hasTenants ? fileTenants.toArray() : new int[ssdFiles],
+                    tenants.count(),
+                    FILE_BYTES,
+                    PAGE,
+                    devices.length),
                 anyPolicy(),
                 anyPolicy(),
                 List.of("all", "hot", "evicted", "frequency").get(random.nextInt(4)),
@@ -316,7 +348,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 null,
                 counters,
                 new Latencies(),
-                newEvents().ring()),
+                newEvents().ring(),
+                tenants),
             new IndexAgent.Limits(
                 8,
                 16 + random.nextInt(64),
@@ -510,7 +543,11 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       round();
       if (step % 8 == 0) {
         agent.checkInvariants();
+        expectOwnSlabs();
       }
+    }
+    if (hasTenants && !faulty && objects == null) {
+      expectUndisturbed(random.nextInt(2));
     }
     settle();
     for (SimulatedClient client : clients) {
@@ -600,6 +637,61 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     }
   }
 
+  /** No block of a tenant lies in a slab of another's, which its clients could read. */
+  private void expectOwnSlabs() {
+    if (!hasTenants) {
+      return;
+    }
+    agent.forEachDurable(
+        true,
+        block -> {
+          int tenant = directory.namespaceId(block) == namespaceId(0) ? 0 : 1;
+          int slab = agent.slabOf(block);
+          if (slab >= 0 && slabTenants.tenantOf(slab) != tenant) {
+            violated("a block of tenant " + tenant + " lies in slab " + slab);
+          }
+        });
+  }
+
+  /** A tenant whose clients have gone keeps all its blocks, whatever the other one does. */
+  private void expectUndisturbed(int tenant) throws IOException, ProtocolViolation {
+    for (SimulatedClient client : clients) {
+      Session session = client.session();
+      if (client.tenant() == tenant && session != null && !toClose.contains(session)) {
+        toClose.add(session);
+      }
+    }
+    // What it began is ended by itself, and what goes down ahead of need has gone.
+    for (int round = 0; round < 2_000; round++) {
+      nowNs += 1_000_000;
+      round();
+    }
+    Set<Oracle.Key> before = residentOf(tenant);
+    for (int step = 0; step < STEPS / 2; step++) {
+      nowNs += 200_000;
+      SimulatedClient client = clients.get(random.nextInt(clients.size()));
+      if (client.tenant() != tenant) {
+        if (client.isConnected()) {
+          client.act();
+        } else {
+          client.connect(nextSession++, slabs.length, owner);
+        }
+      }
+      round();
+    }
+    Set<Oracle.Key> after = residentOf(tenant);
+    if (!after.equals(before)) {
+      before.removeAll(after);
+      violated("tenant " + tenant + " has lost blocks by what another did: " + before);
+    }
+  }
+
+  private Set<Oracle.Key> residentOf(int tenant) {
+    Set<Oracle.Key> keys = resident(true);
+    keys.removeIf(key -> key.namespace() != tenant);
+    return keys;
+  }
+
   private Set<Oracle.Key> resident(boolean memoryStays) {
     Set<Oracle.Key> keys = new HashSet<>();
     byte[] name = new byte[32];
@@ -607,7 +699,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         memoryStays,
         block -> {
           directory.copyKey(block, name);
-          boolean isFirst = directory.namespaceId(block) == agent.namespaceId("n0");
+          boolean isFirst = directory.namespaceId(block) == namespaceId(0);
           long number = ByteBuffer.wrap(name).order(ByteOrder.LITTLE_ENDIAN).getLong(8);
           keys.add(new Oracle.Key(isFirst ? 0 : 1, (int) number));
         });
@@ -622,6 +714,12 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         + (objects != null && objects.isLossy ? 1 : 0);
   }
 
+  private int namespaceId(int namespace) {
+    return hasTenants
+        ? agent.namespaceId(namespace, "n0")
+        : agent.namespaceId(Grant.NO_TENANT, "n" + namespace);
+  }
+
   private boolean isAnywhere(Oracle.Key key) {
     return isThere(key) || (objects != null && objects.has(key));
   }
@@ -629,7 +727,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private boolean isThere(Oracle.Key key) {
     MemorySegment name = arena.allocate(16, 8);
     Oracle.writeKey(key, name, 0);
-    int id = agent.namespaceId("n" + key.namespace());
+    int id = namespaceId(key.namespace());
     return id >= 0 && directory.find(id, 0, 16, name, 0) != Directory.NONE;
   }
 

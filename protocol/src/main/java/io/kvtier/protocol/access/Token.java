@@ -18,7 +18,7 @@ public final class Token {
   private static final String PREFIX = "kvt_";
   private static final int ID_BYTES = 6;
   private static final int SECRET_BYTES = 32;
-  private static final int SALT_BYTES = 16;
+  static final int SALT_BYTES = 16;
   private static final int ID_CHARS = 2 * ID_BYTES;
   private static final Pattern SHAPE = Pattern.compile("kvt_[0-9a-f]{12}_[A-Za-z0-9_-]{43}");
 

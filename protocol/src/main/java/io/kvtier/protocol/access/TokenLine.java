@@ -43,7 +43,7 @@ public record TokenLine(
       }
       Salted parsed =
           new Salted(hex.parseHex(text, 0, colon), hex.parseHex(text, colon + 1, text.length()));
-      if (parsed.hash.length != HASH_BYTES) {
+      if (parsed.hash.length != HASH_BYTES || parsed.salt.length != Token.SALT_BYTES) {
         throw new IllegalArgumentException();
       }
       return parsed;

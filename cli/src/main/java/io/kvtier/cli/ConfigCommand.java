@@ -1,0 +1,124 @@
+package io.kvtier.cli;
+
+import com.eclipsesource.json.Json;
+import com.eclipsesource.json.JsonArray;
+import com.eclipsesource.json.JsonObject;
+import com.eclipsesource.json.JsonValue;
+import io.kvtier.client.KvtierClient;
+import java.io.PrintWriter;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.Callable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Parameters;
+import picocli.CommandLine.Spec;
+import picocli.CommandLine.Unmatched;
+
+/** The configuration: of files, judged by the daemon's own program, and of a running daemon. */
+@Command(
+    name = "config",
+    mixinStandardHelpOptions = true,
+    description = "Checks and shows configurations.",
+    subcommands = {
+      ConfigCommand.Check.class,
+      ConfigCommand.Show.class,
+      ConfigCommand.Diff.class,
+      ConfigCommand.Running.class
+    })
+final class ConfigCommand implements Runnable {
+  @Spec private CommandSpec spec;
+
+  @Override
+  public void run() {
+    throw new ParameterException(spec.commandLine(), "say check, show, diff or running");
+  }
+
+  /** What kvtierd does with the same words. */
+  abstract static class Passed implements Callable<Integer> {
+    @Spec private CommandSpec spec;
+
+    @Parameters(
+        arity = "0..*",
+        paramLabel = "FILE",
+        description =
+            "The configuration file, and --set KEY=VALUE, --elsewhere (for another machine),"
+                + " --json. Default: /etc/kvtier/kvtier.yaml where there is one, else the"
+                + " defaults.")
+    private List<String> files = new ArrayList<>();
+
+    @Unmatched private List<String> options = new ArrayList<>();
+
+    @Override
+    public final Integer call() {
+      List<String> words = new ArrayList<>(List.of("config", spec.name()));
+      words.addAll(options);
+      words.addAll(files);
+      KvtierdProcess.Ran ran = KvtierdProcess.run(words);
+      PrintWriter out = spec.commandLine().getOut();
+      out.print(ran.out());
+      out.flush();
+      PrintWriter err = spec.commandLine().getErr();
+      err.print(ran.err());
+      err.flush();
+      return ran.exitCode();
+    }
+  }
+
+  /** Whether it is right. */
+  @Command(
+      name = "check",
+      mixinStandardHelpOptions = true,
+      description =
+          "Says all that is wrong with a configuration: file, line, key, what was expected. Ends"
+              + " with 2 where something is.")
+  static final class Check extends Passed {}
+
+  /** All of it. */
+  @Command(
+      name = "show",
+      mixinStandardHelpOptions = true,
+      description = "Shows every key, and where its value comes from. Secrets are hidden.")
+  static final class Show extends Passed {}
+
+  /** What is not as by default. */
+  @Command(
+      name = "diff",
+      mixinStandardHelpOptions = true,
+      description = "Shows the keys whose values differ from their defaults.")
+  static final class Diff extends Passed {}
+
+  /** What is in force. */
+  @Command(
+      name = "running",
+      description =
+          "Shows what a running daemon has in force, with what was reloaded. Only root and the"
+              + " daemon's user may.")
+  static final class Running extends DaemonCommand {
+    @Override
+    int run(KvtierClient client) {
+      JsonArray keys = keys(ask(client, "config show"));
+      if (isJson()) {
+        line(keys.toString());
+        return 0;
+      }
+      Table table = new Table("KEY", "VALUE", "FROM");
+      for (JsonValue each : keys) {
+        JsonObject key = each.asObject();
+        String value = key.getString("value", "");
+        table.row(
+            key.getString("key", "?"),
+            value.isEmpty() ? "(empty)" : value,
+            key.getString("from", "?"));
+      }
+      // Values may hold what would be taken for marks.
+      table.lines().forEach(text -> out().println(text.replace("@|bold ", "").replace("|@", "")));
+      return 0;
+    }
+
+    static JsonArray keys(String text) {
+      return Json.parse(text).asArray();
+    }
+  }
+}

@@ -1,0 +1,41 @@
+package io.kvtier.cli;
+
+import com.eclipsesource.json.JsonArray;
+import com.eclipsesource.json.JsonObject;
+import io.kvtier.client.BatchResult;
+import io.kvtier.client.Keys;
+import io.kvtier.client.KvtierClient;
+import io.kvtier.protocol.Status;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+
+/** Deletes single blocks. */
+@Command(
+    name = "delete",
+    description = "Deletes blocks from all tiers, with this node's objects.",
+    footer = {"", "Ends with 0 when every block was there, with 1 otherwise."})
+final class DeleteCommand extends KeyedCommand {
+  @Mixin private Confirmation confirmation;
+
+  @Override
+  int run(KvtierClient client) {
+    Keys keys = keys();
+    confirmation.require(
+        "Delete " + keysHex().size() + " blocks of namespace '" + namespaceName() + "'");
+    BatchResult result = client.blocking().delete(namespace(client), keys, options());
+    requireDone(result.status(), "the deletion", result.detail());
+    JsonArray all = new JsonArray();
+    Table table = new Table("KEY", "STATUS");
+    for (int i = 0; i < keysHex().size(); i++) {
+      String status = name(result.blocks().status(i));
+      all.add(new JsonObject().add("key", keysHex().get(i)).add("status", status));
+      table.row(keysHex().get(i), status.equals("ok") ? "deleted" : status);
+    }
+    if (isJson()) {
+      line(all.toString());
+    } else {
+      table.lines().forEach(this::line);
+    }
+    return result.blocks().all(Status.OK) ? 0 : Failure.NEGATIVE;
+  }
+}

@@ -1,0 +1,253 @@
+package io.kvtier.cli;
+
+import com.eclipsesource.json.Json;
+import com.eclipsesource.json.JsonArray;
+import com.eclipsesource.json.JsonObject;
+import com.eclipsesource.json.JsonValue;
+import com.eclipsesource.json.ParseException;
+import io.kvtier.client.DaemonInfo;
+import io.kvtier.client.KvtierClient;
+import io.kvtier.client.PingResult;
+import io.kvtier.client.TextResult;
+import io.kvtier.protocol.SocketPaths;
+import io.kvtier.protocol.Status;
+import java.io.PrintWriter;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.Callable;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Spec;
+
+/** What is wrong with this machine, this configuration and this daemon, and the cure. */
+@Command(
+    name = "doctor",
+    mixinStandardHelpOptions = true,
+    description = {
+      "Looks for what is wrong with the machine, the configuration, the object store and the"
+          + " daemon, and names the cure of each.",
+      "It works with a daemon and without. With one that answers, it looks at that one's"
+          + " configuration, where its user asks."
+    },
+    footer = {"", "Ends with 0, or with 1 where a line says fail."})
+final class DoctorCommand implements Callable<Integer> {
+  private static final Duration TIMEOUT = Duration.ofSeconds(3);
+
+  @Spec private CommandSpec spec;
+
+  @Option(
+      names = "--config",
+      paramLabel = "FILE",
+      description =
+          "The configuration. Default: the running daemon's, else /etc/kvtier/kvtier.yaml where"
+              + " there is one, else the defaults.")
+  private @Nullable Path config;
+
+  @Option(
+      names = "--set",
+      paramLabel = "KEY=VALUE",
+      description = "One setting, over the file. May be repeated.")
+  private List<String> settings = new ArrayList<>();
+
+  @Option(names = "--socket", paramLabel = "PATH", description = "The daemon's socket.")
+  private @Nullable Path socket;
+
+  @Option(names = "--json", description = "Answers in JSON.")
+  private boolean json;
+
+  @Override
+  public Integer call() {
+    JsonArray findings = findings(socket, config, settings);
+    PrintWriter out = spec.commandLine().getOut();
+    if (json) {
+      out.println(findings);
+    } else {
+      lines(findings).forEach(line -> out.println(DaemonCommand.styled(line)));
+    }
+    out.flush();
+    return fails(findings) ? Failure.NEGATIVE : 0;
+  }
+
+  static boolean fails(JsonArray findings) {
+    for (JsonValue finding : findings) {
+      if (finding.asObject().getString("level", "").equals("fail")) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** All that is found, the daemon's first. */
+  static JsonArray findings(@Nullable Path socket, @Nullable Path config, List<String> settings) {
+    JsonArray findings = new JsonArray();
+    List<String> words = new ArrayList<>(List.of("doctor", "--json"));
+    try (KvtierClient client = client(socket)) {
+      daemon(findings, client, words, config == null && settings.isEmpty());
+    }
+    if (config != null) {
+      words.addAll(List.of("--config", config.toString()));
+    }
+    settings.forEach(setting -> words.addAll(List.of("--set", setting)));
+    try {
+      KvtierdProcess.Ran ran = KvtierdProcess.run(words);
+      Json.parse(lastLine(ran.out())).asArray().forEach(findings::add);
+    } catch (Failure e) {
+      add(findings, "program", "fail", String.valueOf(e.getMessage()), "");
+    } catch (ParseException | UnsupportedOperationException e) {
+      add(findings, "program", "fail", "kvtierd doctor did not answer as it should", "");
+    }
+    return findings;
+  }
+
+  /** Without what libraries may say before it. */
+  private static String lastLine(String text) {
+    String stripped = text.strip();
+    return stripped.substring(stripped.lastIndexOf('\n') + 1);
+  }
+
+  private static KvtierClient client(@Nullable Path socket) {
+    KvtierClient.Builder builder =
+        KvtierClient.builder().name("kvtier doctor").timeout(TIMEOUT).connectTimeout(TIMEOUT);
+    if (socket != null) {
+      builder.socket(socket);
+    }
+    return builder.build();
+  }
+
+  /** Whether it answers, is of this version, and whose configuration it has. */
+  private static void daemon(
+      JsonArray findings, KvtierClient client, List<String> words, boolean takesItsConfiguration) {
+    PingResult ping = client.blocking().ping();
+    DaemonInfo info = client.daemon();
+    if (ping.status() == Status.UNAVAILABLE || info == null) {
+      unreachable(findings, client.socket(), ping);
+      return;
+    }
+    if (ping.status() != Status.OK) {
+      Optional<Duration> age = client.sinceHeartbeat();
+      add(
+          findings,
+          "daemon",
+          "fail",
+          "process "
+              + info.pid()
+              + " does not answer: "
+              + ping.detail()
+              + age.map(one ->
+                      ", its index last looked round " + Units.nanoseconds(one.toNanos()) + " ago")
+                  .orElse(""),
+          "keep what it knows (kvtier report), then restart it: systemctl restart kvtierd");
+    } else {
+      add(
+          findings,
+          "daemon",
+          "pass",
+          "process "
+              + info.pid()
+              + " answers at "
+              + client.socket()
+              + " in "
+              + Units.nanoseconds(ping.roundTripNs()),
+          "");
+    }
+    words.addAll(List.of("--daemon", Long.toString(info.pid())));
+    String ours = Kvtier.Version.number();
+    boolean isSame = ours.isEmpty() || ours.equals(info.version());
+    add(
+        findings,
+        "versions",
+        isSame ? "pass" : "warn",
+        "daemon " + info.version() + ", this command " + (ours.isEmpty() ? "from a build" : ours),
+        isSame ? "" : "restart the daemon after an upgrade, or upgrade the other");
+    if (takesItsConfiguration && ping.status() == Status.OK) {
+      source(client, words);
+    }
+  }
+
+  /** The words that it was started with; left out where this user may not ask. */
+  private static void source(KvtierClient client, List<String> words) {
+    TextResult source = client.blocking().admin("config source");
+    if (source.status() == Status.OK) {
+      JsonObject parsed = DaemonCommand.parse(source.text());
+      String file = parsed.getString("file", "");
+      if (!file.isEmpty()) {
+        words.addAll(List.of("--config", file));
+      }
+      if (parsed.get("settings") instanceof JsonArray all) {
+        all.forEach(setting -> words.addAll(List.of("--set", setting.asString())));
+      }
+    }
+  }
+
+  private static void unreachable(JsonArray findings, Path socket, PingResult ping) {
+    if (!Files.exists(socket)) {
+      add(
+          findings,
+          "daemon",
+          "warn",
+          "no daemon: there is no socket at " + socket,
+          "start it (systemctl start kvtierd, or kvtierd), or give --socket or KVTIER_SOCKET");
+      return;
+    }
+    boolean mayWrite = Files.isWritable(socket);
+    add(
+        findings,
+        "daemon",
+        "fail",
+        mayWrite
+            ? "nothing answers at " + socket + ": " + ping.detail()
+            : "user " + SocketPaths.uid() + " has no right to " + socket + ": " + ping.detail(),
+        mayWrite
+            ? "see why it ended (journalctl -u kvtierd), and start it"
+            : "add the user to the socket's group, or to socket.users, or socket.groups, of the"
+                + " configuration; see socket.mode");
+  }
+
+  private static void add(
+      JsonArray findings, String check, String level, String what, String cure) {
+    findings.add(
+        new JsonObject()
+            .add("check", check)
+            .add("level", level)
+            .add("what", what)
+            .add("cure", cure));
+  }
+
+  /** For people: a line each, and one for its cure. */
+  static List<String> lines(JsonArray findings) {
+    int width = 0;
+    for (JsonValue finding : findings) {
+      width = Math.max(width, finding.asObject().getString("check", "").length());
+    }
+    List<String> lines = new ArrayList<>();
+    int[] counts = new int[3];
+    for (JsonValue each : findings) {
+      JsonObject finding = each.asObject();
+      String level = finding.getString("level", "?");
+      counts[level.equals("fail") ? 2 : level.equals("warn") ? 1 : 0]++;
+      String colour = level.equals("fail") ? "red,bold" : level.equals("warn") ? "yellow" : "green";
+      String check = finding.getString("check", "?");
+      lines.add(
+          "@|"
+              + colour
+              + " "
+              + level
+              + "|@  "
+              + check
+              + " ".repeat(width - check.length() + 2)
+              + finding.getString("what", "?"));
+      String cure = finding.getString("cure", "");
+      if (!cure.isEmpty()) {
+        lines.add(" ".repeat(width + 8) + "cure: " + cure);
+      }
+    }
+    lines.add(counts[0] + " pass, " + counts[1] + " warn, " + counts[2] + " fail");
+    return lines;
+  }
+}

@@ -1,0 +1,54 @@
+package io.kvtier.cli;
+
+import com.eclipsesource.json.JsonArray;
+import com.eclipsesource.json.JsonObject;
+import com.eclipsesource.json.JsonObject.Member;
+import com.eclipsesource.json.JsonValue;
+import io.kvtier.client.KvtierClient;
+import io.kvtier.client.TextResult;
+import io.kvtier.protocol.Status;
+import picocli.CommandLine.Command;
+
+/** All that the daemon knows of a block. */
+@Command(
+    name = "inspect",
+    description = {
+      "All that the daemon knows of a block: where its copies are and in what state, its checksum,"
+          + " how often it was used, who holds it.",
+      "Changes nothing. Only root and the daemon's user may."
+    },
+    footer = {"", "Ends with 0 when every block is there, with 1 otherwise."})
+final class InspectCommand extends KeyedCommand {
+  @Override
+  int run(KvtierClient client) {
+    var _ = keys();
+    JsonArray all = new JsonArray();
+    boolean isAny = true;
+    for (String hex : keysHex()) {
+      TextResult answer =
+          client.blocking().admin("inspect " + group() + " " + hex + " " + namespaceName());
+      if (answer.status() == Status.MISS) {
+        isAny = false;
+        all.add(new JsonObject().add("key", hex).add("missing", answer.text()));
+      } else {
+        all.add(new JsonObject().add("key", hex).merge(parse(answered(answer))));
+      }
+    }
+    if (isJson()) {
+      line(all.toString());
+    } else {
+      all.forEach(this::show);
+    }
+    return isAny ? 0 : Failure.NEGATIVE;
+  }
+
+  private void show(JsonValue block) {
+    for (Member member : block.asObject()) {
+      JsonValue value = member.getValue();
+      String text = value.isString() ? value.asString() : value.toString();
+      String name = member.getName().replace('_', ' ');
+      line(name + " ".repeat(Math.max(1, 18 - name.length())) + text);
+    }
+    line("");
+  }
+}

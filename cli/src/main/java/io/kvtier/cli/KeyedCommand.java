@@ -1,0 +1,102 @@
+package io.kvtier.cli;
+
+import io.kvtier.client.Keys;
+import io.kvtier.client.KvtierClient;
+import io.kvtier.client.KvtierException;
+import io.kvtier.client.Namespace;
+import io.kvtier.client.Options;
+import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.Status;
+import java.util.ArrayList;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Locale;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+
+/** What the commands on single blocks have in common. */
+abstract class KeyedCommand extends DaemonCommand {
+  private static final int GROUP_MAX = 0xffff;
+
+  @Option(
+      names = "--namespace",
+      paramLabel = "NAME",
+      required = true,
+      description = "The namespace, by its name.")
+  private String namespaceName;
+
+  @Option(
+      names = "--group",
+      paramLabel = "N",
+      defaultValue = "0",
+      description = "The cache group. Default: ${DEFAULT-VALUE}.")
+  private int group;
+
+  @Parameters(
+      paramLabel = "KEYHEX",
+      arity = "1..*",
+      description = "The keys in hexadecimal, in prefix order, all of one length.")
+  private List<String> keysHex;
+
+  final String namespaceName() {
+    return namespaceName;
+  }
+
+  final int group() {
+    return group;
+  }
+
+  /** The keys as they were given. */
+  final List<String> keysHex() {
+    return keysHex;
+  }
+
+  final Options options() {
+    return Options.DEFAULT.withGroup(group);
+  }
+
+  /** The keys; refuses what is none. */
+  final Keys keys() {
+    if (group < 0 || group > GROUP_MAX) {
+      throw new Failure(Failure.USAGE, "--group is 0 to " + GROUP_MAX);
+    }
+    List<byte[]> keys = new ArrayList<>();
+    for (String hex : keysHex) {
+      try {
+        keys.add(HexFormat.of().parseHex(hex));
+      } catch (IllegalArgumentException e) {
+        throw new Failure(
+            Failure.USAGE, "'" + hex + "' is not a key in hexadecimal: " + e.getMessage());
+      }
+    }
+    try {
+      return Keys.of(keys);
+    } catch (IllegalArgumentException e) {
+      throw new Failure(
+          Failure.USAGE, e.getMessage() + " (a key has 1 to " + Protocol.KEY_BYTES_MAX + " bytes)");
+    }
+  }
+
+  /** The namespace, as the daemon knows it. */
+  final Namespace namespace(KvtierClient client) {
+    try {
+      return known(client, report(client), namespaceName);
+    } catch (KvtierException e) {
+      throw new Failure(Failure.NEGATIVE, String.valueOf(e.getMessage()));
+    }
+  }
+
+  /** What the daemon did with a list of blocks; throws where it did nothing. */
+  static void requireDone(Status status, String what, String detail) {
+    if (status == Status.UNAVAILABLE) {
+      throw new Failure(Failure.NO_DAEMON, detail);
+    }
+    if (status != Status.OK) {
+      throw new Failure(Failure.NEGATIVE, what + " was not carried out: " + detail);
+    }
+  }
+
+  static String name(Enum<?> value) {
+    return value.name().toLowerCase(Locale.ROOT);
+  }
+}

@@ -1,0 +1,47 @@
+package io.kvtier.cli;
+
+import com.eclipsesource.json.JsonArray;
+import io.kvtier.client.KvtierClient;
+import picocli.CommandLine.Command;
+
+/** Which cache layouts the daemon knows. */
+@Command(
+    name = "namespaces",
+    description =
+        "The namespaces that the daemon knows: each is one layout of one model's cache, under the"
+            + " fingerprint that its blocks are stored with.")
+final class NamespacesCommand extends DaemonCommand {
+  @Override
+  int run(KvtierClient client) {
+    Report report = report(client);
+    if (isJson()) {
+      JsonArray all = new JsonArray();
+      report.namespaces().forEach(namespace -> all.add(namespace.json()));
+      line(all.toString());
+    } else {
+      table(report).lines().forEach(this::line);
+    }
+    return 0;
+  }
+
+  static Table table(Report report) {
+    Table table = new Table("NAMESPACE", "FINGERPRINT", ">BLOCK", "PROPERTIES");
+    for (Report.Namespace namespace : report.namespaces()) {
+      StringBuilder properties = new StringBuilder();
+      namespace
+          .properties()
+          .forEach((name, value) -> {
+            if (!name.equals("name")) {
+              properties.append(properties.isEmpty() ? "" : " ").append(name).append('=');
+              properties.append(value);
+            }
+          });
+      table.row(
+          namespace.name(),
+          namespace.fingerprint(),
+          Units.bytes(namespace.blockBytes()),
+          properties.toString());
+    }
+    return table;
+  }
+}

@@ -1,0 +1,157 @@
+package io.kvtier.cli;
+
+import io.kvtier.protocol.Secrets;
+import java.io.IOException;
+import java.io.RandomAccessFile;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
+
+/** What the kernel knows of the daemon's process and of the machine, for a report. */
+final class ProcessFiles {
+  private static final int LOG_BYTES = 512 << 10;
+  private static final int PROGRAM_S = 20;
+
+  private static final List<String> OF_PROCESS = List.of("limits", "status", "cgroup", "io");
+
+  private static final List<String> OF_MACHINE =
+      List.of(
+          "/etc/os-release",
+          "/proc/version",
+          "/proc/meminfo",
+          "/proc/loadavg",
+          "/proc/uptime",
+          "/proc/mounts",
+          "/proc/pressure/memory",
+          "/proc/pressure/io",
+          "/sys/kernel/mm/transparent_hugepage/enabled",
+          "/sys/kernel/mm/transparent_hugepage/shmem_enabled",
+          "/proc/sys/kernel/io_uring_disabled",
+          "/proc/sys/vm/overcommit_memory",
+          "/proc/driver/nvidia/version");
+
+  private ProcessFiles() {}
+
+  /**
+   * Adds them, and notes the secrets of the daemon's environment.
+   *
+   * @param pid 0 where there is no daemon
+   */
+  static void add(ReportFiles files, long pid) throws IOException {
+    StringBuilder machine = new StringBuilder();
+    OF_MACHINE.forEach(path -> section(machine, path, text(Path.of(path))));
+    section(machine, "df", output("df", "-h"));
+    section(machine, "nproc", String.valueOf(Runtime.getRuntime().availableProcessors()));
+    section(machine, "java", System.getProperty("java.vm.version", "?"));
+    files.add("machine.txt", machine.toString());
+    environment(
+        System.getenv().entrySet().stream().map(e -> e.getKey() + "=" + e.getValue()), files);
+    if (pid == 0) {
+      return;
+    }
+    Path folder = Path.of("/proc", Long.toString(pid));
+    StringBuilder process = new StringBuilder();
+    OF_PROCESS.forEach(name -> section(process, name, text(folder.resolve(name))));
+    section(process, "cmdline", text(folder.resolve("cmdline")).replace('\0', ' '));
+    String environment = text(folder.resolve("environ"));
+    section(
+        process, "environment", environment(List.of(environment.split("\0", -1)).stream(), files));
+    files.add("process.txt", process.toString());
+  }
+
+  /** The daemon's own variables; what is secret of the others is noted. */
+  private static String environment(Stream<String> variables, ReportFiles files) {
+    StringBuilder shown = new StringBuilder();
+    variables
+        .sorted()
+        .forEach(variable -> {
+          int equals = variable.indexOf('=');
+          if (equals > 0) {
+            String name = variable.substring(0, equals);
+            String value = variable.substring(equals + 1);
+            if (Secrets.isSecret(name)) {
+              files.hide(value);
+            }
+            if (name.startsWith("KVTIER")) {
+              shown.append(name).append('=').append(Secrets.hide(name, value)).append('\n');
+            }
+          }
+        });
+    return shown.toString();
+  }
+
+  /** The end of the daemon's log. */
+  static String log(@Nullable Path named, long pid, int lines) {
+    if (named != null) {
+      return tail(named);
+    }
+    try {
+      Path stderr = Path.of("/proc", Long.toString(pid), "fd", "2").toRealPath();
+      if (pid != 0 && Files.isRegularFile(stderr)) {
+        return tail(stderr);
+      }
+    } catch (IOException e) {
+      // It is a terminal, a pipe, or another user's: the journal may have it.
+      return journal(lines);
+    }
+    return journal(lines);
+  }
+
+  private static String journal(int lines) {
+    return output(
+        "journalctl",
+        "-u",
+        "kvtierd",
+        "-n",
+        Integer.toString(lines),
+        "--no-pager",
+        "-o",
+        "short-iso");
+  }
+
+  private static String tail(Path path) {
+    try (RandomAccessFile file = new RandomAccessFile(path.toFile(), "r")) {
+      long length = file.length();
+      byte[] bytes = new byte[(int) Math.min(LOG_BYTES, length)];
+      file.seek(length - bytes.length);
+      file.readFully(bytes);
+      return new String(bytes, StandardCharsets.UTF_8);
+    } catch (IOException e) {
+      return "'" + path + "' can't be read: " + e.getMessage();
+    }
+  }
+
+  /** What a program prints; why not, where it can't be run. */
+  static String output(String... command) {
+    try {
+      Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
+      process.getOutputStream().close();
+      String text = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+      if (!process.waitFor(PROGRAM_S, TimeUnit.SECONDS)) {
+        process.destroy();
+      }
+      return text;
+    } catch (IOException e) {
+      return command[0] + " can't be run: " + e.getMessage();
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      return command[0] + " was interrupted";
+    }
+  }
+
+  private static void section(StringBuilder out, String name, String text) {
+    out.append("== ").append(name).append('\n').append(text.strip()).append("\n\n");
+  }
+
+  private static String text(Path path) {
+    try {
+      return Files.readString(path);
+    } catch (IOException e) {
+      return "(can't be read: " + e.getClass().getSimpleName() + ")";
+    }
+  }
+}

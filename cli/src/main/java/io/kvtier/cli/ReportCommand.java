@@ -1,0 +1,174 @@
+package io.kvtier.cli;
+
+import com.eclipsesource.json.JsonArray;
+import com.eclipsesource.json.JsonObject;
+import com.eclipsesource.json.WriterConfig;
+import io.kvtier.client.DaemonInfo;
+import io.kvtier.client.KvtierClient;
+import io.kvtier.client.PingResult;
+import io.kvtier.client.TextResult;
+import io.kvtier.protocol.Status;
+import java.io.IOException;
+import java.io.PrintWriter;
+import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.time.LocalDateTime;
+import java.time.ZoneId;
+import java.time.format.DateTimeFormatter;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.Callable;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+import picocli.CommandLine.Spec;
+
+/** Everything that who mends a fault asks for first, in one archive. */
+@Command(
+    name = "report",
+    mixinStandardHelpOptions = true,
+    description = {
+      "Writes one .tar.gz for a bug report: versions, configuration, state and counters, the"
+          + " doctor's findings, the daemon's threads, its limits and the end of its log.",
+      "Secrets are left out: those of the configuration, of the daemon's environment, and what"
+          + " looks like one. Token ids and block contents are never in it. It is text: look before"
+          + " you send it."
+    })
+final class ReportCommand implements Callable<Integer> {
+  private static final Duration TIMEOUT = Duration.ofSeconds(5);
+  private static final int LOG_LINES = 3000;
+
+  @Spec private CommandSpec spec;
+
+  @Parameters(
+      arity = "0..1",
+      paramLabel = "FILE",
+      description = "The archive. Default: kvtier-report-DATE-TIME.tar.gz, here.")
+  private @Nullable Path file;
+
+  @Option(names = "--socket", paramLabel = "PATH", description = "The daemon's socket.")
+  private @Nullable Path socket;
+
+  @Option(
+      names = "--config",
+      paramLabel = "FILE",
+      description = "The configuration, where no daemon answers.")
+  private @Nullable Path config;
+
+  @Option(
+      names = "--log",
+      paramLabel = "FILE",
+      description =
+          "The daemon's log. Default: where its standard error goes, else the journal of"
+              + " kvtierd.service.")
+  private @Nullable Path log;
+
+  @Option(names = "--json", description = "Answers in JSON.")
+  private boolean json;
+
+  @Override
+  public Integer call() {
+    String name =
+        "kvtier-report-"
+            + LocalDateTime.now(ZoneId.systemDefault())
+                .format(DateTimeFormatter.ofPattern("yyyyMMdd-HHmmss"));
+    Path target = (file == null ? Path.of(name + ".tar.gz") : file).toAbsolutePath();
+    try (ReportFiles files = new ReportFiles(name)) {
+      long pid = daemon(files);
+      ProcessFiles.add(files, pid);
+      files.add("log.txt", ProcessFiles.log(log, pid, LOG_LINES));
+      files.add(
+          "doctor.json",
+          DoctorCommand.findings(socket, config, List.of()).toString(WriterConfig.PRETTY_PRINT));
+      files.pack(target);
+      PrintWriter out = spec.commandLine().getOut();
+      JsonArray names = new JsonArray();
+      files.names().forEach(names::add);
+      out.println(
+          json
+              ? new JsonObject().add("file", target.toString()).add("holds", names).toString()
+              : target + "\nholds " + String.join(", ", files.names()));
+      out.flush();
+      return 0;
+    } catch (FileAlreadyExistsException e) {
+      throw new Failure(Failure.USAGE, "'" + target + "' is there already: choose another file");
+    } catch (IOException e) {
+      throw new Failure(
+          Failure.NEGATIVE,
+          "the report could not be written to '" + target + "': " + e.getMessage());
+    }
+  }
+
+  /** What the daemon says, and what its memory says when it does not answer; its process, or 0. */
+  private long daemon(ReportFiles files) throws IOException {
+    KvtierClient.Builder builder =
+        KvtierClient.builder().name("kvtier report").timeout(TIMEOUT).connectTimeout(TIMEOUT);
+    if (socket != null) {
+      builder.socket(socket);
+    }
+    try (KvtierClient client = builder.build()) {
+      PingResult ping = client.blocking().ping();
+      DaemonInfo info = client.daemon();
+      JsonObject status = new JsonObject();
+      status.add("socket", client.socket().toString());
+      status.add("ping", KeyedCommand.name(ping.status())).add("detail", ping.detail());
+      status.add("round_trip_ns", ping.roundTripNs());
+      client.sinceHeartbeat().ifPresent(age -> status.add("heartbeat_age_ms", age.toMillis()));
+      if (info != null) {
+        status.add("pid", info.pid()).add("version", info.version());
+        status.add("start_time_ms", info.startTimeMs());
+      }
+      status.add("command_version", Kvtier.Version.number());
+      files.add("status.json", status.toString(WriterConfig.PRETTY_PRINT));
+      JsonObject counters = new JsonObject();
+      for (Map.Entry<String, Long> counter : client.counters().entrySet()) {
+        counters.add(counter.getKey(), counter.getValue());
+      }
+      files.add("counters.json", counters.toString(WriterConfig.PRETTY_PRINT));
+      boolean answers = ping.status() == Status.OK;
+      if (answers) {
+        files.add("stats.json", client.blocking().stats().text());
+      }
+      configuration(files, client, answers);
+      threads(files, client, answers, info);
+      return info == null ? 0 : info.pid();
+    }
+  }
+
+  private void configuration(ReportFiles files, KvtierClient client, boolean answers)
+      throws IOException {
+    if (answers) {
+      TextResult shown = client.blocking().admin("config show");
+      if (shown.status() == Status.OK) {
+        files.add("config.json", shown.text());
+        return;
+      }
+    }
+    try {
+      List<String> words =
+          config == null
+              ? List.of("config", "show", "--json", "--elsewhere")
+              : List.of("config", "show", "--json", "--elsewhere", config.toString());
+      KvtierdProcess.Ran ran = KvtierdProcess.run(words);
+      files.add("config.json", ran.out() + ran.err());
+    } catch (Failure e) {
+      files.add("config.json", String.valueOf(e.getMessage()));
+    }
+  }
+
+  private static void threads(
+      ReportFiles files, KvtierClient client, boolean answers, @Nullable DaemonInfo info)
+      throws IOException {
+    TextResult told = answers ? client.blocking().admin("threads") : null;
+    if (told != null && told.status() == Status.OK) {
+      files.add("threads.txt", told.text());
+    } else if (info != null) {
+      // Also of a daemon that hangs, where there is a JDK.
+      files.add(
+          "threads.txt", ProcessFiles.output("jcmd", Long.toString(info.pid()), "Thread.print"));
+    }
+  }
+}

@@ -1,0 +1,102 @@
+package io.kvtier.cli;
+
+import io.kvtier.protocol.Secrets;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+
+/** The files of a report, in a folder of its own until they are packed; each without secrets. */
+final class ReportFiles implements AutoCloseable {
+  /** A shorter value stands in too many places by chance. */
+  private static final int SECRET_CHARS_MIN = 6;
+
+  private static final long PACK_S = 60;
+
+  private final Path root;
+  private final Path folder;
+  private final List<String> names = new ArrayList<>();
+  private final Set<String> secrets =
+      new TreeSet<>(Comparator.comparingInt(String::length).reversed().thenComparing(s -> s));
+
+  /** An empty report; its folder is for this user alone. */
+  ReportFiles(String name) throws IOException {
+    root =
+        Files.createTempDirectory(
+            "kvtier-report-",
+            PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
+    folder = Files.createDirectory(root.resolve(name));
+  }
+
+  /** A value that no file may hold, wherever it stands. */
+  void hide(String secret) {
+    if (secret.length() >= SECRET_CHARS_MIN) {
+      secrets.add(secret);
+    }
+  }
+
+  void add(String name, String text) throws IOException {
+    Files.writeString(folder.resolve(name), text);
+    names.add(name);
+  }
+
+  List<String> names() {
+    return List.copyOf(names);
+  }
+
+  /** Takes the secrets out, and writes the archive, for this user alone. */
+  void pack(Path target) throws IOException {
+    for (String name : names) {
+      Path path = folder.resolve(name);
+      String text = Files.readString(path);
+      for (String secret : secrets) {
+        text = text.replace(secret, Secrets.HIDDEN);
+      }
+      Files.writeString(path, Secrets.hideInText(text));
+    }
+    if (Files.exists(target)) {
+      throw new FileAlreadyExistsException(target.toString());
+    }
+    Files.createFile(
+        target, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------")));
+    Process tar =
+        new ProcessBuilder(
+                "tar",
+                "-C",
+                root.toString(),
+                "-czf",
+                target.toString(),
+                "--",
+                folder.getFileName().toString())
+            .redirectErrorStream(true)
+            .start();
+    String said = new String(tar.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+    try {
+      if (!tar.waitFor(PACK_S, TimeUnit.SECONDS) || tar.exitValue() != 0) {
+        tar.destroy();
+        throw new IOException("tar did not pack it: " + said.strip());
+      }
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new IOException("interrupted", e);
+    }
+  }
+
+  @Override
+  public void close() throws IOException {
+    try (Stream<Path> all = Files.walk(root)) {
+      for (Path path : all.sorted(Comparator.reverseOrder()).toList()) {
+        Files.deleteIfExists(path);
+      }
+    }
+  }
+}

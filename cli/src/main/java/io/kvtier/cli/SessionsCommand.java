@@ -1,0 +1,51 @@
+package io.kvtier.cli;
+
+import com.eclipsesource.json.JsonArray;
+import com.eclipsesource.json.JsonObject;
+import io.kvtier.client.KvtierClient;
+import picocli.CommandLine.Command;
+
+/** Who is connected. */
+@Command(
+    name = "sessions",
+    description = {
+      "Who is connected, and what each holds.",
+      "Session 0 is the daemon's own, of its gRPC server."
+    })
+final class SessionsCommand extends DaemonCommand {
+  @Override
+  int run(KvtierClient client) {
+    Report report = report(client);
+    if (isJson()) {
+      JsonArray all = new JsonArray();
+      report.sessions().forEach(all::add);
+      line(all.toString());
+      return 0;
+    }
+    Table table =
+        new Table(
+            ">ID",
+            "NAME",
+            ">PROCESS",
+            ">USER",
+            ">LEASES",
+            ">RESERVATIONS",
+            ">PINS",
+            ">UNDER WAY",
+            ">REQUESTS");
+    for (JsonObject session : report.sessions()) {
+      table.row(
+          String.valueOf(session.getLong("id", 0)),
+          session.getString("name", ""),
+          String.valueOf(session.getLong("pid", 0)),
+          String.valueOf(session.getLong("uid", 0)),
+          Units.count(session.getLong("leases", 0)),
+          Units.count(session.getLong("reservations", 0)),
+          Units.count(session.getLong("pins", 0)),
+          Units.count(session.getLong("operations", 0)),
+          Units.count(session.getLong("requests", 0)));
+    }
+    table.lines().forEach(this::line);
+    return 0;
+  }
+}

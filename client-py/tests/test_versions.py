@@ -1,0 +1,26 @@
+"""The version stands in several files, as each tool wants it: it is the same in all, and pom.xml's is the one to change first."""
+
+import re
+import tomllib
+
+from conftest import REPOSITORY
+
+
+def pom_version() -> str:
+    found = re.search(r"<artifactId>kvtier-parent</artifactId>\s*<version>([^<]+)</version>", (REPOSITORY / "pom.xml").read_text())
+    assert found
+    return found[1]
+
+
+def test_all_are_the_same() -> None:
+    versions = {
+        str(project): tomllib.loads((REPOSITORY / project / "pyproject.toml").read_text())["project"]["version"]
+        for project in ("client-py", "server-py")
+    }
+    daemon = (REPOSITORY / "daemon/src/main/java/io/kvtier/daemon/Daemon.java").read_text()
+    versions["Daemon.VERSION"] = re.findall(r'String VERSION = "([^"]+)"', daemon)[0]
+    for pom in sorted(REPOSITORY.glob("*/pom.xml")):
+        parent = re.search(r"<parent>.*?<version>([^<]+)</version>", pom.read_text(), re.DOTALL)
+        assert parent
+        versions[pom.parent.name] = parent[1]
+    assert set(versions.values()) == {pom_version()}, versions

@@ -1,0 +1,162 @@
+package io.kvtier.daemon.doctor;
+
+import io.kvtier.daemon.config.KvtierdConfig.SsdConfig;
+import io.kvtier.protocol.linux.DirectFile;
+import io.kvtier.protocol.linux.IoUring;
+import io.kvtier.tiers.files.ByteSize;
+import io.kvtier.tiers.ssd.SsdEngine;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.file.FileStore;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import org.jspecify.annotations.Nullable;
+
+/** Each directory of the SSD tier, and how it is read and written. */
+final class DiskChecks {
+  private static final int PROBE_BYTES = 1 << 16;
+
+  private final SsdConfig config;
+  private final boolean isRunning;
+
+  /**
+   * Checks of a tier.
+   *
+   * @param isRunning whether its daemon has taken its space already
+   */
+  DiskChecks(SsdConfig config, boolean isRunning) {
+    this.config = config;
+    this.isRunning = isRunning;
+  }
+
+  List<Finding> findings() {
+    List<Finding> findings = new ArrayList<>();
+    findings.add(ioUring());
+    for (Path directory : config.directories()) {
+      findings.add(directIo(directory));
+      findings.add(space(directory));
+    }
+    return findings;
+  }
+
+  private Finding ioUring() {
+    IoUring.Availability found = IoUring.probe();
+    String cure =
+        "use Linux 5.10 or newer, sysctl kernel.io_uring_disabled=0, and a container profile that"
+            + " allows io_uring_setup; or set ssd.engine to pread";
+    if (found.isUsable()) {
+      return Finding.pass("io_uring", "it can be used; ssd.engine is " + name(config.engine()));
+    }
+    return config.engine() == SsdEngine.IO_URING
+        ? Finding.fail("io_uring", found.reason(), cure)
+        : Finding.warn(
+            "io_uring",
+            found.reason() + "; blocking calls are used instead, which are slower",
+            cure);
+  }
+
+  private static String name(SsdEngine engine) {
+    return engine.toString();
+  }
+
+  private Finding directIo(Path directory) {
+    String check = "direct IO";
+    Path existing = existing(directory);
+    if (existing == null || !Files.isDirectory(existing) || !Files.isWritable(existing)) {
+      return Finding.fail(
+          check,
+          "'" + (existing == null ? directory : existing) + "' can't be written to by this user",
+          "chown it to the daemon's user, mount it for writing, or choose another ssd.directory");
+    }
+    Path probe = existing.resolve(".kvtier-doctor-" + ProcessHandle.current().pid());
+    try (Arena arena = Arena.ofConfined()) {
+      boolean direct;
+      try (DirectFile file = DirectFile.open(probe, PROBE_BYTES)) {
+        direct = file.isDirect();
+        MemorySegment header =
+            arena.allocate(DirectFile.ALIGNMENT_BYTES, DirectFile.ALIGNMENT_BYTES);
+        MemorySegment body = arena.allocate(DirectFile.ALIGNMENT_BYTES, DirectFile.ALIGNMENT_BYTES);
+        body.fill((byte) 7);
+        file.write(0, header, body);
+        body.fill((byte) 0);
+        file.read(0, header, body);
+        if (body.get(ValueLayout.JAVA_BYTE, 0) != 7) {
+          return Finding.fail(
+              check,
+              "'" + existing + "' gave other bytes back than were written",
+              "look at the kernel's log, and replace the device");
+        }
+      } finally {
+        Files.deleteIfExists(probe);
+      }
+      return direct
+          ? Finding.pass(check, "'" + existing + "' takes it")
+          : Finding.warn(
+              check,
+              "'" + existing + "' does not take it: reads and writes go through the page cache",
+              "use a directory on ext4 or XFS of the device itself, no tmpfs or overlay");
+    } catch (IOException e) {
+      return Finding.fail(
+          check,
+          "'" + existing + "' can't be used: " + e.getMessage(),
+          "free space there, mount it for writing, or choose another ssd.directory");
+    }
+  }
+
+  private Finding space(Path directory) {
+    String check = "disk space";
+    Path existing = existing(directory);
+    long share = config.bytes() / config.directories().size();
+    if (existing == null) {
+      return Finding.fail(check, "'" + directory + "' is nowhere", "choose another ssd.directory");
+    }
+    try {
+      FileStore store = Files.getFileStore(existing);
+      long taken = taken(directory);
+      long free = store.getUsableSpace() + taken;
+      String what =
+          "'"
+              + existing
+              + "' has "
+              + ByteSize.words(store.getUsableSpace())
+              + " free"
+              + (taken > 0 ? ", and " + ByteSize.words(taken) + " taken by the tier" : "")
+              + "; the tier's share is "
+              + ByteSize.words(share);
+      if (store.getTotalSpace() > 0 && share > free && !isRunning) {
+        return Finding.fail(
+            check, what, "lower ssd.bytes, free space, or choose another ssd.directory");
+      }
+      return Finding.pass(check, what);
+    } catch (IOException e) {
+      return Finding.warn(check, "'" + existing + "' tells no size: " + e.getMessage(), "");
+    }
+  }
+
+  private static long taken(Path directory) {
+    long bytes = 0;
+    if (Files.isDirectory(directory)) {
+      try (var files = Files.newDirectoryStream(directory)) {
+        for (Path file : files) {
+          bytes += Files.isRegularFile(file) ? Files.size(file) : 0;
+        }
+      } catch (IOException e) {
+        return bytes;
+      }
+    }
+    return bytes;
+  }
+
+  /** The folder, or the nearest above it that there is. */
+  static @Nullable Path existing(Path folder) {
+    Path path = folder.toAbsolutePath();
+    while (path != null && !Files.exists(path)) {
+      path = path.getParent();
+    }
+    return path;
+  }
+}

@@ -1,0 +1,48 @@
+package io.kvtier.daemon.doctor;
+
+import io.kvtier.daemon.config.KvtierdConfig;
+import io.kvtier.tiers.gpu.GpuProbe;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Supplier;
+
+/** Looks at all that a daemon of a configuration needs of this machine. */
+public final class Doctor {
+  private final KvtierdConfig config;
+  private final long daemonPid;
+  private final Supplier<GpuProbe> gpus;
+
+  /**
+   * A doctor for one configuration.
+   *
+   * @param daemonPid the running daemon whose configuration it is; 0 for none
+   */
+  public Doctor(KvtierdConfig config, long daemonPid, Supplier<GpuProbe> gpus) {
+    this.config = config;
+    this.daemonPid = daemonPid;
+    this.gpus = gpus;
+  }
+
+  /** Everything that is found; changes nothing but for probe files and a probe object. */
+  public List<Finding> findings() {
+    List<Finding> findings = new ArrayList<>();
+    MachineChecks machine = new MachineChecks(config, daemonPid);
+    findings.add(machine.kernel());
+    findings.add(machine.memory());
+    findings.add(machine.sharedMemory());
+    findings.add(machine.lockedMemory());
+    findings.add(machine.hugePages());
+    findings.add(machine.openFiles());
+    findings.add(machine.socketFolder());
+    findings.add(machine.clock());
+    if (daemonPid == 0 && config.grpc().enabled()) {
+      findings.add(machine.grpcPort());
+    }
+    if (config.ssd().bytes() > 0) {
+      findings.addAll(new DiskChecks(config.ssd(), daemonPid != 0).findings());
+    }
+    findings.addAll(new GpuChecks(config.gpu(), gpus).findings());
+    findings.addAll(new StoreChecks(config.object()).findings());
+    return findings;
+  }
+}

@@ -1,0 +1,232 @@
+package io.kvtier.daemon.doctor;
+
+import io.kvtier.daemon.config.KvtierdConfig;
+import io.kvtier.daemon.config.MachineMemory;
+import io.kvtier.daemon.grpc.GrpcFront;
+import io.kvtier.tiers.files.ByteSize;
+import java.io.IOException;
+import java.nio.file.FileStore;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Instant;
+
+/** Kernel, memory, limits, socket and clock. */
+final class MachineChecks {
+  private static final int KERNEL_MAJOR = 5;
+  private static final int KERNEL_MINOR = 10;
+  private static final long LOCKED_MIN = 8L << 20;
+  private static final long SHARED_MIN = 16L << 20;
+
+  // A session takes a socket, an eventfd, its region and its slabs' descriptors in flight.
+  private static final long FILES_A_SESSION = 4;
+  private static final long FILES_BASE = 256;
+  private static final long FILES_FEW = 1024;
+
+  /** No build of this program is older. */
+  private static final Instant EARLIEST = Instant.parse("2026-01-01T00:00:00Z");
+
+  private static final Path HUGE_SHARED =
+      Path.of("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+
+  private final KvtierdConfig config;
+  private final long daemonPid;
+  private final ProcessLimits limits;
+
+  MachineChecks(KvtierdConfig config, long daemonPid) {
+    this.config = config;
+    this.daemonPid = daemonPid;
+    this.limits = new ProcessLimits(daemonPid);
+  }
+
+  Finding kernel() {
+    String version = System.getProperty("os.version", "?");
+    String[] numbers = version.split("[^0-9]+", 3);
+    try {
+      int major = Integer.parseInt(numbers[0]);
+      int minor = Integer.parseInt(numbers[1]);
+      if (major < KERNEL_MAJOR || (major == KERNEL_MAJOR && minor < KERNEL_MINOR)) {
+        return Finding.fail(
+            "kernel", "Linux " + version, "use Linux 5.10 or newer: the daemon is not tried below");
+      }
+    } catch (NumberFormatException | ArrayIndexOutOfBoundsException e) {
+      return Finding.warn("kernel", "'" + version + "' is no version of Linux", "use Linux");
+    }
+    return Finding.pass(
+        "kernel", "Linux " + version + ", Java " + System.getProperty("java.version", "?"));
+  }
+
+  Finding memory() {
+    long host = config.host().bytes();
+    long total = MachineMemory.totalBytes();
+    long group = MachineMemory.groupBytes();
+    long available = MachineMemory.availableBytes();
+    long most = group > 0 ? Math.min(group, total) : total;
+    String what =
+        "host.bytes is "
+            + ByteSize.words(host)
+            + "; "
+            + ByteSize.words(available)
+            + " of "
+            + ByteSize.words(total)
+            + " are available"
+            + (group > 0 && group < total
+                ? ", the control group allows " + ByteSize.words(group)
+                : "");
+    if (most > 0 && host > most) {
+      return Finding.fail("memory", what, "lower host.bytes: it is more than there is");
+    }
+    // A running daemon has taken its own already.
+    if (daemonPid == 0 && available > 0 && host > available) {
+      return Finding.warn(
+          "memory", what, "lower host.bytes, or stop what takes the memory: the kernel would kill");
+    }
+    return Finding.pass("memory", what);
+  }
+
+  /** The host tier itself has no file there; what is noted about it has. */
+  Finding sharedMemory() {
+    Path folder =
+        config.host().directory().toString().isEmpty()
+            ? Path.of("/dev/shm")
+            : config.host().directory();
+    String check = "shared memory";
+    Path existing = DiskChecks.existing(folder);
+    if (existing == null || !Files.isWritable(existing)) {
+      return Finding.fail(
+          check,
+          "'" + folder + "' can't be written to",
+          "mount a tmpfs there, or set host.directory to a folder of the daemon's own");
+    }
+    try {
+      FileStore store = Files.getFileStore(existing);
+      String what =
+          "'"
+              + existing
+              + "' has "
+              + ByteSize.words(store.getUsableSpace())
+              + " free of "
+              + ByteSize.words(store.getTotalSpace());
+      return store.getUsableSpace() < SHARED_MIN
+          ? Finding.warn(
+              check,
+              what,
+              "remove what is left there, enlarge it (docker run --shm-size=1g; mount -o"
+                  + " remount,size=1G /dev/shm), or set host.directory")
+          : Finding.pass(check, what);
+    } catch (IOException e) {
+      return Finding.warn(check, "'" + existing + "' tells no size", "");
+    }
+  }
+
+  Finding lockedMemory() {
+    long bytes = limits.soft("Max locked memory");
+    String what =
+        "limit "
+            + (bytes == ProcessLimits.UNLIMITED ? "unlimited" : ByteSize.words(bytes))
+            + of(daemonPid);
+    return bytes < LOCKED_MIN
+        ? Finding.warn(
+            "memlock",
+            what,
+            "io_uring may be refused on kernels before 5.12, and copies of GPUs can't pin memory:"
+                + " set LimitMEMLOCK=infinity in the unit, or ulimit -l unlimited")
+        : Finding.pass("memlock", what);
+  }
+
+  private static String of(long pid) {
+    return pid == 0 ? " (of this shell; the unit sets its own)" : " (of process " + pid + ")";
+  }
+
+  Finding hugePages() {
+    if (!config.host().hugePages()) {
+      return Finding.pass("huge pages", "not wanted: host.huge_pages is false");
+    }
+    try {
+      String setting = Files.readString(HUGE_SHARED).strip();
+      String chosen = setting.replaceAll(".*\\[(\\w+)].*", "$1");
+      return chosen.equals("deny")
+          ? Finding.warn(
+              "huge pages",
+              HUGE_SHARED + " is deny: shared memory gets none",
+              "echo advise > " + HUGE_SHARED + ": copies are faster with them")
+          : Finding.pass("huge pages", HUGE_SHARED.getFileName() + " is " + chosen);
+    } catch (IOException e) {
+      return Finding.warn(
+          "huge pages",
+          "this kernel has none for shared memory",
+          "use a kernel with CONFIG_TRANSPARENT_HUGEPAGE, or set host.huge_pages to false");
+    }
+  }
+
+  Finding openFiles() {
+    long most = limits.soft("Max open files");
+    long sessions = config.limits().sessionsMax();
+    long wanted = FILES_BASE + FILES_A_SESSION * sessions + config.ssd().files();
+    String what =
+        "limit "
+            + (most == ProcessLimits.UNLIMITED ? "unlimited" : String.valueOf(most))
+            + of(daemonPid)
+            + ", limits.sessions is "
+            + sessions;
+    String cure =
+        "set LimitNOFILE="
+            + Math.max(65536, wanted)
+            + " in the unit, or ulimit -n "
+            + Math.max(65536, wanted);
+    if (most < Math.min(FILES_BASE, wanted)) {
+      return Finding.fail("open files", what + ": too few to start", cure);
+    }
+    return most < wanted && most <= FILES_FEW
+        ? Finding.warn("open files", what + ": too few for so many sessions", cure)
+        : Finding.pass("open files", what);
+  }
+
+  Finding socketFolder() {
+    Path path = config.socket().path().toAbsolutePath();
+    Path folder = path.getParent();
+    if (folder == null || !Files.isDirectory(folder)) {
+      return Finding.fail(
+          "socket",
+          "the folder of socket.path '" + path + "' does not exist",
+          "make '" + folder + "', or choose another socket.path");
+    }
+    if (daemonPid == 0 && !Files.isWritable(folder)) {
+      return Finding.fail(
+          "socket",
+          "this user may not write in '" + folder + "', where socket.path is",
+          "run as the daemon's user, or choose another socket.path");
+    }
+    return Finding.pass(
+        "socket",
+        path
+            + ", mode "
+            + Integer.toOctalString(config.socket().mode())
+            + (config.socket().users().isEmpty() && config.socket().groups().isEmpty()
+                ? ", for root and the daemon's user"
+                : ", users " + config.socket().users() + ", groups " + config.socket().groups()));
+  }
+
+  Finding clock() {
+    Instant now = Instant.now();
+    return now.isBefore(EARLIEST)
+        ? Finding.fail(
+            "clock",
+            "it is " + now + " by this machine",
+            "set the clock (timedatectl set-ntp true): object stores refuse requests of another"
+                + " time")
+        : Finding.pass("clock", "it is " + now);
+  }
+
+  Finding grpcPort() {
+    try {
+      GrpcFront.requirePort(config.grpc());
+      return Finding.pass(
+          "gRPC port", config.grpc().host() + ":" + config.grpc().port() + " is free");
+    } catch (IOException e) {
+      return Finding.fail(
+          "gRPC port",
+          String.valueOf(e.getMessage()),
+          "choose another grpc.port, or end who has it");
+    }
+  }
+}

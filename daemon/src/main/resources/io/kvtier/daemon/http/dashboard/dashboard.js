@@ -1,0 +1,1193 @@
+'use strict';
+
+// The dashboard: asks the daemon's own API every two seconds and shows what it says. Whatever comes from there is put
+// on the page as text, never as markup: names of sessions and namespaces are what clients chose.
+
+// ---- numbers for people
+
+const NONE = '–';
+
+/** Between a number and its unit, which stay on one line. */
+const SPACE = '\u00a0';
+
+function number(value, digits = 0) {
+  return value.toLocaleString('en', {minimumFractionDigits: digits, maximumFractionDigits: digits});
+}
+
+/** Three figures that count, in the unit that suits; units go up by `step`. */
+function scaled(value, step, units) {
+  let at = 0;
+  while (Math.abs(value) >= step && at < units.length - 1) {
+    value /= step;
+    at++;
+  }
+  const digits = at === 0 || Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2;
+  return number(value, digits) + SPACE + units[at];
+}
+
+const bytes = (value) => scaled(value, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB']);
+const byteRate = (value) => scaled(value, 1000, ['B/s', 'kB/s', 'MB/s', 'GB/s', 'TB/s']);
+
+function rate(value) {
+  if (value === 0) {
+    return '0';
+  }
+  return value < 10 ? number(value, 1) : number(value);
+}
+
+const blockRate = (value) => rate(value) + ' blocks/s';
+
+function percent(share) {
+  const value = 100 * share;
+  return (value > 0 && value < 10 ? number(value, 1) : number(value)) + SPACE + '%';
+}
+
+function latency(ns) {
+  if (ns === null || ns === undefined) {
+    return NONE;
+  }
+  return scaled(ns, 1000, ['ns', 'µs', 'ms', 's']);
+}
+
+function duration(seconds) {
+  const parts = [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's']];
+  const first = parts.findIndex(([length]) => seconds >= length);
+  if (first < 0) {
+    return '0 s';
+  }
+  const [length, unit] = parts[first];
+  const text = Math.floor(seconds / length) + ' ' + unit;
+  const rest = first + 1 < parts.length ? Math.floor((seconds % length) / parts[first + 1][0]) : 0;
+  return rest > 0 ? text + ' ' + rest + ' ' + parts[first + 1][1] : text;
+}
+
+function clock(ms, withSeconds = true) {
+  return new Date(ms).toLocaleTimeString('en-GB', withSeconds ? {} : {hour: '2-digit', minute: '2-digit'});
+}
+
+/** A size of the configuration, such as 100MiB, in bytes; 0 where there is no limit. */
+function configuredBytes(text) {
+  const match = /^(\d+)\s*([KMGT]i)?B?$/.exec(text || '');
+  return match ? Number(match[1]) * 1024 ** ' KMGT'.indexOf((match[2] || ' ')[0]) : 0;
+}
+
+const sum = (values) => values.reduce((total, value) => total + (value || 0), 0);
+
+/** The mean of the newest points of a series, of about ten seconds. */
+function recent(history, series) {
+  const points = Math.min(series.length, Math.max(1, Math.round(10 / history.step_s)));
+  return points === 0 ? 0 : sum(series.slice(-points)) / points;
+}
+
+/** How much a rate came to over a whole history. */
+const total = (history, name) => sum(history.rates[name]) * history.step_s;
+
+// ---- the page's parts
+
+const byId = (id) => document.getElementById(id);
+
+/** An element; what is not a node becomes text. */
+function element(tag, attributes, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    made.setAttribute(name, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+function drawn(tag, attributes, ...children) {
+  const made = document.createElementNS('http://www.w3.org/2000/svg', tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    made.setAttribute(name, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+function setText(node, text) {
+  // Not touched where nothing changed: screen readers would say it again.
+  if (node.textContent !== text) {
+    node.textContent = text;
+  }
+}
+
+/**
+ * A table. Columns: {title, kind: 'number' | 'text' | 'mono', extra: hidden on a phone}; a row is an array of texts or
+ * nodes, the first of which names it.
+ */
+function table(caption, columns, rows, asCards) {
+  const head = element('tr', {});
+  for (const column of columns) {
+    const cell = element('th', {scope: 'col', class: classes(column)}, column.title);
+    if (column.says) {
+      cell.title = column.says;
+    }
+    head.append(cell);
+  }
+  const body = element('tbody', {});
+  for (const row of rows) {
+    const line = element('tr', {});
+    row.forEach((value, i) => {
+      const cell = i === 0
+        ? element('th', {scope: 'row'}, value)
+        : element('td', {class: classes(columns[i]), 'data-label': columns[i].title}, value);
+      line.append(cell);
+    });
+    body.append(line);
+  }
+  return element(
+    'table', {class: asCards ? 'cards' : ''},
+    element('caption', {class: 'unseen'}, caption), element('thead', {}, head), body);
+}
+
+function classes(column) {
+  return [column.kind || '', column.extra ? 'extra' : ''].join(' ').trim();
+}
+
+/** Puts new content in place; what had the focus, or was scrolled, keeps it. */
+function renew(place, ...children) {
+  const held = place.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+  const scrolled = place.querySelector('.scroll');
+  const top = scrolled ? scrolled.scrollTop : 0;
+  place.replaceChildren(...children);
+  if (held !== undefined) {
+    const again = [...place.querySelectorAll('[data-key]')].find((one) => one.dataset.key === held);
+    if (again) {
+      again.focus({preventScroll: true});
+    }
+  }
+  const scrollsNow = place.querySelector('.scroll');
+  if (scrollsNow) {
+    scrollsNow.scrollTop = top;
+  }
+}
+
+const none = (text) => element('p', {class: 'none'}, text);
+
+// ---- charts
+
+/**
+ * Curves over a common x, as SVG, with axes, a legend that shows the newest values, and the values under the pointer or,
+ * by the arrow keys, under the cursor.
+ *
+ * What it shows: {x, xKind: 'time' | 'log', xText, series: [{name, tone, values, dashed, dots}], stacked, sumName (of what is
+ * stacked), yKind: 'linear' | 'log', yMax, yText, tipText, mark (an x), nothing (why there is none)}; a value that is null is a
+ * gap.
+ */
+class Chart {
+  constructor(place, label) {
+    this.legend = element('ul', {class: 'legend'});
+    this.box = element('div', {
+      class: 'chart', tabindex: '0', role: 'group',
+      'aria-label': label + '. A chart: the left and right arrow keys read its values.',
+    });
+    this.spoken = element('p', {class: 'unseen', 'aria-live': 'polite'});
+    this.at = null;
+    place.append(this.legend, this.box, this.spoken);
+    this.box.addEventListener('pointermove', (event) => this.point(event));
+    this.box.addEventListener('pointerdown', (event) => this.point(event));
+    this.box.addEventListener('pointerleave', () => this.leave());
+    this.box.addEventListener('blur', () => this.leave());
+    this.box.addEventListener('keydown', (event) => this.key(event));
+    new ResizeObserver(() => this.draw()).observe(this.box);
+  }
+
+  show(what) {
+    this.what = what;
+    this.draw();
+  }
+
+  // Where things stand, in pixels.
+
+  measure() {
+    this.width = this.box.clientWidth;
+    this.height = this.box.clientHeight;
+    this.left = 52;
+    this.right = 8;
+    this.top = 8;
+    this.bottom = 22;
+    const {x, xKind, series, stacked, yKind, yMax} = this.what;
+    const log = xKind === 'log';
+    this.xOf = log ? Math.log : (value) => value;
+    this.xMin = this.xOf(x[0]);
+    this.xMax = this.xOf(x[x.length - 1]);
+    const all = series.flatMap((one) => one.values.filter((value) => value !== null));
+    let most = Math.max(0, ...all);
+    if (stacked) {
+      most = Math.max(0, ...x.map((_, i) => sum(series.map((one) => one.values[i]))));
+    }
+    if (yKind === 'log') {
+      const above = all.filter((value) => value > 0);
+      this.yMin = 10 ** Math.floor(Math.log10(Math.min(1e6, ...above)));
+      this.yMax = 10 ** Math.ceil(Math.log10(Math.max(this.yMin * 10, ...above)));
+      this.ticks = [];
+      const decades = Math.round(Math.log10(this.yMax / this.yMin));
+      for (let i = 0; i <= decades; i += Math.ceil(decades / 6)) {
+        this.ticks.push(this.yMin * 10 ** i);
+      }
+    } else {
+      this.yMin = 0;
+      const step = tickStep(yMax || most || 1);
+      this.yMax = yMax || step * Math.ceil((most || 1) / step);
+      this.ticks = [];
+      for (let value = 0; value <= this.yMax * 1.001; value += step) {
+        this.ticks.push(value);
+      }
+    }
+  }
+
+  px(i) {
+    const span = this.xMax - this.xMin;
+    const share = span > 0 ? (this.xOf(this.what.x[i]) - this.xMin) / span : 0.5;
+    return this.left + share * (this.width - this.left - this.right);
+  }
+
+  py(value) {
+    const span = this.height - this.top - this.bottom;
+    const share = this.what.yKind === 'log'
+      ? Math.log(Math.max(value, this.yMin) / this.yMin) / Math.log(this.yMax / this.yMin)
+      : value / this.yMax;
+    return this.height - this.bottom - Math.min(1, Math.max(0, share)) * span;
+  }
+
+  draw() {
+    if (!this.what) {
+      return;
+    }
+    const {x, series, nothing} = this.what;
+    if (x.length < 2 || !series.some((one) => one.values.some((value) => value !== null)) || nothing) {
+      this.box.replaceChildren(element('div', {class: 'nothing'}, nothing || 'Nothing to show yet.'));
+      this.plot = null;
+      this.legend.replaceChildren();
+      return;
+    }
+    this.measure();
+    if (this.width < 80 || this.height < 60) {
+      return;
+    }
+    this.plot = drawn('svg', {viewBox: `0 0 ${this.width} ${this.height}`, 'aria-hidden': 'true'});
+    this.axes();
+    if (this.what.stacked) {
+      this.areas();
+    } else {
+      series.forEach((one) => this.curve(one));
+    }
+    this.cross = drawn('g', {});
+    this.plot.append(this.cross);
+    this.tip = element('div', {class: 'tip', hidden: ''});
+    this.box.replaceChildren(this.plot, this.tip);
+    this.follow();
+  }
+
+  axes() {
+    for (const tick of this.ticks) {
+      const y = Math.round(this.py(tick)) + 0.5;
+      this.plot.append(
+        drawn('line', {class: 'gridline', x1: this.left, x2: this.width - this.right, y1: y, y2: y}),
+        drawn('text', {x: this.left - 6, y: y + 4, 'text-anchor': 'end'}, this.what.yText(tick)));
+    }
+    const base = this.height - this.bottom + 0.5;
+    this.plot.append(drawn('line', {class: 'axis', x1: this.left, x2: this.width - this.right, y1: base, y2: base}));
+    const {x, xKind, xText, mark} = this.what;
+    const places = xKind === 'log' ? x.map((_, i) => i) : timeTicks(x, this.width);
+    for (const i of places) {
+      const at = this.px(i);
+      const isLast = at > this.width - 30;
+      const isFirst = at < this.left + 16;
+      this.plot.append(
+        drawn('line', {class: 'axis', x1: at, x2: at, y1: base, y2: base + 4}),
+        drawn(
+          'text', {x: at, y: this.height - 5, 'text-anchor': isLast ? 'end' : isFirst ? 'start' : 'middle'}, xText(x[i])));
+    }
+    if (mark !== undefined && x.includes(mark)) {
+      const at = this.px(x.indexOf(mark));
+      this.plot.append(drawn('line', {class: 'mark', x1: at, x2: at, y1: this.top, y2: base}));
+    }
+  }
+
+  curve(one) {
+    if (!one.dots) {
+      let path = '';
+      let pen = 'M';
+      one.values.forEach((value, i) => {
+        if (value === null) {
+          pen = 'M';
+          return;
+        }
+        path += `${pen}${this.px(i).toFixed(1)} ${this.py(value).toFixed(1)}`;
+        pen = 'L';
+      });
+      this.plot.append(drawn('path', {class: `curve c-${one.tone}${one.dashed ? ' dashed' : ''}`, d: path}));
+    }
+    one.values.forEach((value, i) => {
+      const isAlone = value !== null && isGap(one.values[i - 1]) && isGap(one.values[i + 1]);
+      if (value !== null && (one.dots || isAlone || this.what.xKind === 'log')) {
+        this.plot.append(drawn('circle', {class: `dot c-${one.tone}`, cx: this.px(i), cy: this.py(value), r: one.dots ? 4 : 3}));
+      }
+    });
+  }
+
+  /** Each series on top of those before it; where there is none, there is a gap. */
+  areas() {
+    const below = this.what.x.map(() => 0);
+    for (const one of this.what.series) {
+      const above = below.map((value, i) => value + (one.values[i] || 0));
+      let run = [];
+      const flush = () => {
+        if (run.length > 0) {
+          const points = run.length > 1 ? run : [run[0], run[0]];
+          const there = points.map((i) => `${this.px(i).toFixed(1)} ${this.py(above[i]).toFixed(1)}`);
+          const back = points.map((i) => `${this.px(i).toFixed(1)} ${this.py(below[i]).toFixed(1)}`).reverse();
+          this.plot.append(drawn('path', {class: `area c-${one.tone}`, d: 'M' + there.concat(back).join('L') + 'Z'}));
+        }
+        run = [];
+      };
+      one.values.forEach((value, i) => {
+        if (value === null) {
+          flush();
+        } else {
+          run.push(i);
+        }
+      });
+      flush();
+      above.forEach((value, i) => {
+        below[i] = value;
+      });
+    }
+  }
+
+  // What is under the pointer.
+
+  point(event) {
+    if (!this.plot) {
+      return;
+    }
+    const at = event.clientX - this.box.getBoundingClientRect().left;
+    let nearest = 0;
+    this.what.x.forEach((_, i) => {
+      if (Math.abs(this.px(i) - at) < Math.abs(this.px(nearest) - at)) {
+        nearest = i;
+      }
+    });
+    // From the end: the curve moves on under a pointer that rests.
+    this.at = this.what.x.length - 1 - nearest;
+    this.follow();
+  }
+
+  leave() {
+    this.at = null;
+    this.follow();
+  }
+
+  key(event) {
+    if (!this.plot) {
+      return;
+    }
+    const last = this.what.x.length - 1;
+    const now = this.at === null ? 0 : this.at;
+    const next = {
+      ArrowLeft: this.at === null ? 0 : now + 1, ArrowRight: now - 1, Home: last, End: 0, Escape: null,
+    }[event.key];
+    if (next === undefined) {
+      return;
+    }
+    event.preventDefault();
+    this.at = next === null ? null : Math.min(last, Math.max(0, next));
+    this.follow();
+    if (this.at !== null) {
+      const i = last - this.at;
+      setText(
+        this.spoken,
+        [this.what.xText(this.what.x[i], true), ...this.what.series.map((one) => `${one.name} ${this.valueText(one, i)}`)].join(', '));
+    }
+  }
+
+  valueText(one, i) {
+    const value = one.values[i];
+    return value === null || value === undefined ? NONE : (this.what.tipText || this.what.yText)(value);
+  }
+
+  sumText(i) {
+    const values = this.what.series.map((one) => one.values[i]);
+    return values.every(isGap) ? NONE : (this.what.tipText || this.what.yText)(sum(values));
+  }
+
+  follow() {
+    if (!this.plot) {
+      return;
+    }
+    const {x, series} = this.what;
+    const isShown = this.at !== null && this.at < x.length;
+    const i = isShown ? x.length - 1 - this.at : x.length - 1;
+    this.legend.replaceChildren(...series.map((one) => element(
+      'li', {class: `c-${one.tone}`}, this.swatch(one), one.name,
+      ...(this.what.xKind === 'log' ? [] : [element('b', {}, this.valueText(one, x.length - 1))]))));
+    if (this.what.sumName) {
+      this.legend.append(element('li', {}, this.what.sumName, element('b', {}, this.sumText(x.length - 1))));
+    }
+    this.cross.replaceChildren();
+    this.tip.hidden = !isShown;
+    if (!isShown) {
+      return;
+    }
+    const at = this.px(i);
+    this.cross.append(drawn('line', {class: 'cross', x1: at, x2: at, y1: this.top, y2: this.height - this.bottom}));
+    let below = 0;
+    for (const one of series) {
+      if (!isGap(one.values[i])) {
+        below = this.what.stacked ? below + one.values[i] : one.values[i];
+        this.cross.append(drawn('circle', {class: `dot c-${one.tone}`, cx: at, cy: this.py(below), r: 3.5}));
+      }
+    }
+    const list = element('dl', {});
+    for (const one of series) {
+      list.append(
+        element('span', {class: `c-${one.tone}`}, this.swatch(one)), element('dt', {}, one.name),
+        element('dd', {}, this.valueText(one, i)));
+    }
+    if (this.what.sumName) {
+      list.append(element('span', {}), element('dt', {}, this.what.sumName), element('dd', {}, this.sumText(i)));
+    }
+    this.tip.replaceChildren(element('div', {class: 'muted'}, this.what.xText(x[i], true)), list);
+    const space = this.width - this.tip.offsetWidth;
+    const beside = at + 10 <= space ? at + 10 : at - 10 - this.tip.offsetWidth;
+    this.tip.style.left = Math.max(0, Math.min(space, beside)) + 'px';
+  }
+
+  swatch(one) {
+    const kind = one.dots ? ' dot' : this.what.stacked ? '' : one.dashed ? ' dashed' : ' line';
+    return element('span', {class: 'swatch' + kind, 'aria-hidden': 'true'});
+  }
+}
+
+const isGap = (value) => value === null || value === undefined;
+
+/** Of four or five ticks up to a value, how far apart they are: 1, 2 or 5 of a power of ten. */
+function tickStep(most) {
+  const rough = most / 4;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  return power * [1, 2, 5, 10].find((one) => one * power >= rough * 0.999);
+}
+
+/** Some points, evenly far apart, the last of them the newest. */
+function timeTicks(x, width) {
+  const wanted = Math.max(2, Math.min(6, Math.floor(width / 110)));
+  const places = [];
+  for (let i = 0; i < wanted; i++) {
+    places.push(Math.round((i * (x.length - 1)) / (wanted - 1)));
+  }
+  return [...new Set(places)];
+}
+
+/** A small curve without axes. */
+function spark(values, tone, most) {
+  const width = 110;
+  const height = 34;
+  const points = values.map((value, i) => {
+    const x = values.length > 1 ? (i * width) / (values.length - 1) : width;
+    return `${x.toFixed(1)} ${(height - 2 - (most > 0 ? (value / most) * (height - 4) : 0)).toFixed(1)}`;
+  });
+  const svg = drawn('svg', {
+    class: `spark c-${tone}`, viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: 'none', 'aria-hidden': 'true',
+  });
+  if (points.length > 1) {
+    svg.append(
+      drawn('path', {class: 'area', d: `M0 ${height}L${points.join('L')}L${width} ${height}Z`}),
+      drawn('path', {d: 'M' + points.join('L')}));
+  }
+  return svg;
+}
+
+// ---- what it means
+
+const TIER_NAMES = {host: 'Host memory', ssd: 'SSD', object: 'Object store', gpu: 'GPU memory'};
+
+/** Of the blocks that were asked for in a time, how many were there. */
+function hitsOf(history) {
+  const looked = total(history, 'lookup_blocks');
+  if (looked >= 1) {
+    return {asked: looked, hits: total(history, 'lookup_hits'), verb: 'looked-up'};
+  }
+  const hits = total(history, 'hits_host') + total(history, 'hits_ssd') + total(history, 'hits_object');
+  return {asked: hits + total(history, 'misses'), hits, verb: 'requested'};
+}
+
+function spanText(history) {
+  const seconds = history.times_ms.length * history.step_s;
+  return 'in the last ' + (seconds >= 120 ? Math.round(seconds / 60) + ' minutes' : seconds + ' s');
+}
+
+/** A part in words: what a trouble's part means to who reads it. */
+function partText(part) {
+  const [tier, which] = part.split('/');
+  return {
+    host: 'Host memory',
+    ssd: `SSD device ${which}`,
+    gpu: `GPU ${which}`,
+    object: {load: 'Object store, loads', store: 'Object store, stores', probe: 'Object store, lookups'}[which],
+  }[tier] || part;
+}
+
+/** The same reason of several parts is one line. */
+function troubleLines(troubles) {
+  const byReason = new Map();
+  for (const {part, reason} of troubles) {
+    byReason.set(reason, [...(byReason.get(reason) || []), partText(part)]);
+  }
+  return [...byReason].map(([reason, parts]) => {
+    const isObject = parts.every((part) => part.startsWith('Object store'));
+    const name = isObject && parts.length > 1
+      ? 'Object store, ' + parts.map((part) => part.replace('Object store, ', '')).join(' and ')
+      : parts.join(', ');
+    return `${name}: ${reason}`;
+  });
+}
+
+/** What goes wrong in numbers, though each part says that it is well. */
+function complaints(history, stats) {
+  const lines = [];
+  const when = spanText(history);
+  const busy = total(history, 'put_busy');
+  const puts = total(history, 'put_blocks');
+  if (busy >= 1 && busy > 0.05 * (busy + puts)) {
+    lines.push(`${percent(busy / (busy + puts))} of puts were refused ${when} for want of room: lower tiers are too slow, or clients hold too many leases`);
+  }
+  const late = total(history, 'deadlines');
+  if (late >= 1) {
+    lines.push(`${number(Math.round(late))} blocks were not there by their deadline ${when}: engines waited for nothing`);
+  }
+  for (const [name, text] of [
+    ['corrupt', 'reads did not verify: they were misses, but look at the device or at memory'],
+    ['io_errors', 'reads or writes of SSD failed'],
+    ['object_errors', 'reads or writes of objects failed or took too long'],
+    ['gpu_errors', 'copies to or from GPUs failed'],
+  ]) {
+    const count = Math.round(total(history, name));
+    if (count >= 1) {
+      lines.push(`${number(count)} ${text} ${when}`);
+    }
+  }
+  const slow = history.latency.get.p99_ns.filter((ns) => ns !== null && ns > 1e9).length;
+  if (slow > 0.2 * history.times_ms.length) {
+    lines.push('gets take more than 1 s at the 99th percentile: recomputing may be quicker');
+  }
+  if (stats.status.round_trip_ns > 5e8) {
+    lines.push(`the index takes ${latency(stats.status.round_trip_ns)} to answer`);
+  }
+  return lines;
+}
+
+/** The state in a sentence, and the reasons: {level: good | warn | bad | idle, title, lines}. */
+function verdictOf(data) {
+  const {status, history, stats} = data;
+  const troubles = troubleLines(status.troubles);
+  const wrongs = complaints(history, data);
+  const lines = [...troubles, ...wrongs];
+  const {asked, hits, verb} = hitsOf(history);
+  const when = spanText(history);
+  const said = `${percent(asked > 0 ? hits / asked : 0)} of ${verb} blocks were hits ${when}`;
+  if (status.uptime_s < 60) {
+    lines.push(`Started ${duration(status.uptime_s)} ago.`);
+  }
+  if (asked < 1) {
+    const isEmpty = stats.counters.blocks === 0;
+    const idle = isEmpty ? 'Empty: nothing has been stored yet' : `Idle: nobody asked for a block ${when}`;
+    if (troubles.length > 0) {
+      return {level: 'warn', title: `Degraded: ${troubles[0]}`, lines: [idle, ...lines.slice(1)], isEmpty};
+    }
+    return {level: wrongs.length > 0 ? 'warn' : 'idle', title: idle, lines, isEmpty};
+  }
+  const saved = total(history, 'hits_host') + total(history, 'hits_ssd') + total(history, 'hits_object');
+  const served = history.links.host_read.length > 0 ? sum(history.links.host_read) * history.step_s : 0;
+  const fact = `${number(Math.round(saved))} blocks (${bytes(served)}) were loaded instead of computed.`;
+  const helps = hits / asked >= 0.01;
+  if (troubles.length > 0) {
+    return {level: 'warn', title: `Degraded, ${helps ? 'still helps' : 'does not help'}: ${said}`, lines: [...lines, fact]};
+  }
+  if (wrongs.length > 0) {
+    return {level: 'warn', title: `${helps ? 'Helps, but hurts too' : 'Hurts'}: ${said}`, lines: [...lines, fact]};
+  }
+  if (!helps) {
+    lines.push('What engines ask for was never stored here, or has left again: see the evictions, and what-if for a larger tier.');
+    return {level: 'warn', title: `Does not help: ${said}`, lines};
+  }
+  return {level: 'good', title: `Helps: ${said}`, lines: [fact, ...lines]};
+}
+
+// ---- showing it
+
+const charts = {};
+let chosenLatency = 'get';
+
+function showVerdict({level, title, lines, isEmpty}) {
+  byId('verdict').dataset.level = level;
+  setText(byId('verdict-title'), title);
+  const list = byId('verdict-lines');
+  if (lines.join('\n') !== [...list.children].map((one) => one.textContent).join('\n')) {
+    list.replaceChildren(...lines.map((line) => element('li', {}, line)));
+  }
+  document.title = {good: '✓ ', warn: '! ', bad: '✗ '}[level] ? {good: '✓ ', warn: '! ', bad: '✗ '}[level] + 'kvtier' : 'kvtier';
+  byId('next').hidden = !isEmpty;
+}
+
+function showIdentity({status}) {
+  setText(byId('identity'), `${status.version}, process ${status.pid}, up ${duration(status.uptime_s)}`);
+  setText(byId('next-socket'), `export KVTIER_SOCKET=${status.socket}`);
+  setText(byId('next-demo'), `scripts/demo --socket ${status.socket}`);
+}
+
+function tile(title, value, unit, note, isBad) {
+  const shown = element('p', {}, value);
+  if (unit) {
+    shown.append(element('span', {}, unit));
+  }
+  return element('div', {class: isBad ? 'tile bad' : 'tile', 'data-tile': title}, element('h3', {}, title), shown, element('small', {}, note));
+}
+
+/** A tile whose value has its unit behind it, such as 1.2 GB/s. */
+function tileOf(title, text, note) {
+  const space = text.lastIndexOf(SPACE);
+  return space < 0 ? tile(title, text, '', note) : tile(title, text.slice(0, space), text.slice(space + 1), note);
+}
+
+function showTiles({stats, recentHistory}) {
+  const counters = stats.counters;
+  const rates = recentHistory.rates;
+  const {asked, hits} = hitsOf(recentHistory);
+  const span = spanText(recentHistory).replace('in the last ', '');
+  const served = recent(recentHistory, rates.hits_host) + recent(recentHistory, rates.hits_ssd) + recent(recentHistory, rates.hits_object);
+  const p99 = recentHistory.latency.get.p99_ns.slice(-2).filter((ns) => ns !== null);
+  const p50 = recentHistory.latency.get.p50_ns.slice(-2).filter((ns) => ns !== null);
+  const errors = sum(['corrupt', 'io_errors', 'object_errors', 'gpu_errors', 'deadlines'].map((name) => Math.round(total(recentHistory, name))));
+  renew(
+    byId('tiles'),
+    asked >= 1 ? tileOf('Hit ratio', percent(hits / asked), `of ${number(Math.round(asked))} blocks in ${span}`) : tile('Hit ratio', NONE, '', `nothing asked for in ${span}`),
+    tileOf('Loaded by engines', byteRate(recent(recentHistory, recentHistory.links.host_read)), blockRate(served)),
+    tileOf('Stored by engines', byteRate(putBytes(recentHistory)), blockRate(recent(recentHistory, rates.put_blocks))),
+    tileOf('Get, 99th percentile', p99.length > 0 ? latency(Math.max(...p99)) : NONE, p50.length > 0 ? `median ${latency(Math.max(...p50))}` : 'no gets in the last 10 s'),
+    tile('Blocks held', number(counters.blocks), '', `${number(counters.leases)} leases, ${number(counters.operations)} operations in flight`),
+    tile('Errors', number(errors), '', `in ${span}`, errors > 0));
+}
+
+/** What clients put: what became resident in memory and did not come from below. */
+function putBytes(history) {
+  const links = history.links;
+  return Math.max(0, recent(history, links.host_write) - recent(history, links.ssd_read) - recent(history, links.object_read));
+}
+
+function arrow(isDown, value) {
+  const width = value > 0 ? Math.min(7, 1.5 + Math.log10(1 + value)) : 1.5;
+  const path = isDown ? 'M15 4V27M8 20L15 28L22 20' : 'M15 28V5M8 12L15 4L22 12';
+  return drawn('svg', {viewBox: '0 0 30 32', 'aria-hidden': 'true'}, drawn('path', {class: 'arrow', d: path, 'stroke-width': width.toFixed(1)}));
+}
+
+function flow(isDown, name, blocks, rateOfBytes, key) {
+  const facts = [];
+  if (blocks !== null) {
+    facts.push(blockRate(blocks));
+  }
+  if (rateOfBytes !== null) {
+    facts.push(byteRate(rateOfBytes));
+  }
+  const isStill = !blocks && !rateOfBytes;
+  return element(
+    'div', {class: isStill ? 'still' : '', 'data-flow': key}, arrow(isDown, blocks === null ? rateOfBytes / 1e6 : blocks),
+    element('span', {}, name, element('br', {}), element('b', {}, ...(isStill ? [NONE] : facts).map((fact) => element('span', {}, fact)))));
+}
+
+function tierBox(tone, name, fill, facts, trouble) {
+  const box = element('li', {class: `tier c-${tone}${trouble ? ' ill' : ''}`, 'data-tier': tone});
+  box.append(element('div', {class: 'name'}, element('b', {}, name), element('span', {class: 'fill'}, fill ? fill.text : '')));
+  if (fill) {
+    const inner = element('i', {});
+    inner.style.width = (100 * Math.min(1, fill.share)).toFixed(1) + '%';
+    box.append(element('div', {class: 'bar', role: 'img', 'aria-label': `${name} is ${percent(fill.share)} full`}, inner));
+  }
+  box.append(element('div', {class: 'facts'}, facts.filter((fact) => fact).join(' · ')));
+  if (trouble) {
+    box.append(element('div', {class: 'facts ill'}, trouble));
+  }
+  return box;
+}
+
+function fillOf(tier) {
+  const share = tier.bytes_capacity > 0 ? tier.bytes_used / tier.bytes_capacity : 0;
+  return {share, text: `${bytes(tier.bytes_used)} of ${bytes(tier.bytes_capacity)} · ${percent(share)}`};
+}
+
+function troubleOf(status, tier) {
+  return troubleLines(status.troubles.filter(({part}) => part.split('/')[0] === tier)).join('; ');
+}
+
+function showStack({stats, status, recentHistory}) {
+  const rates = recentHistory.rates;
+  const links = recentHistory.links;
+  const now = (series) => recent(recentHistory, series);
+  const rows = [];
+  const between = (down, up) => {
+    rows.push(element('li', {class: 'flow'}, down, up));
+  };
+  const host = stats.tiers.find((tier) => tier.tier === 'host');
+  const ssd = stats.tiers.find((tier) => tier.tier === 'ssd');
+  const object = stats.object;
+  for (const gpu of stats.gpus || []) {
+    rows.push(tierBox(
+      'gpu', `GPU ${gpu.gpu}: ${gpu.name}`, null,
+      [`${number(gpu.regions)} regions of engines open`, `${bytes(gpu.staging_bytes)} staging`, gpu.errors > 0 ? `${number(gpu.errors)} errors` : ''],
+      gpu.fence || ''));
+  }
+  if ((stats.gpus || []).length > 0) {
+    between(
+      flow(true, 'offloaded', null, now(links.gpu_offload), 'offload'),
+      flow(false, 'onboarded', null, now(links.gpu_onboard), 'onboard'));
+  }
+  between(
+    flow(true, 'stored by engines', now(rates.put_blocks), putBytes(recentHistory), 'put'),
+    flow(false, 'loaded by engines', now(rates.hits_host) + now(rates.hits_ssd) + now(rates.hits_object), now(links.host_read), 'get'));
+  rows.push(tierBox(
+    'host', TIER_NAMES.host, fillOf(host), [`${number(host.slots_resident)} blocks`, host.slots_in_flight > 0 ? `${number(host.slots_in_flight)} in flight` : '', `policy ${host.policy}`],
+    troubleOf(status, 'host')));
+  if (ssd) {
+    between(
+      flow(true, 'demoted', now(rates.demotions), now(links.ssd_write), 'demote'),
+      flow(false, 'promoted', now(rates.promotions), now(links.ssd_read), 'promote'));
+    rows.push(tierBox(
+      'ssd', TIER_NAMES.ssd, fillOf(ssd),
+      [`${number(ssd.slots_resident)} blocks`, ssd.slots_in_flight > 0 ? `${number(ssd.slots_in_flight)} in flight` : '', `policy ${ssd.policy}`, `admits ${ssd.admission}`, ssd.engine + (ssd.direct_io ? ', direct IO' : '')],
+      troubleOf(status, 'ssd')));
+  }
+  if (object) {
+    between(
+      flow(true, ssd ? 'stored, from SSD or memory' : 'stored', now(rates.object_stored), now(links.object_write), 'store'),
+      flow(false, 'fetched, to memory', now(rates.object_fetched), now(links.object_read), 'fetch'));
+    rows.push(tierBox(
+      'object', TIER_NAMES.object, null,
+      [object.store, `${number(object.keys_known)} keys known`, object.task && object.task.state !== 'idle' ? `${object.task.task}: ${object.task.state}` : ''],
+      troubleOf(status, 'object')));
+  }
+  between(
+    flow(true, 'left the last tier', now(rates.dropped), null, 'drop'),
+    element('div', {class: 'still'}, element('span', {}), element('span', {}, 'misses', element('br', {}), element('b', {}, blockRate(missRate(recentHistory))))));
+  renew(byId('stack'), ...rows);
+}
+
+/** Blocks that were asked for and not there, a second: of lookups, else of gets. */
+function missRate(history) {
+  const looked = recent(history, history.rates.lookup_blocks);
+  return looked > 0 ? Math.max(0, looked - recent(history, history.rates.lookup_hits)) : recent(history, history.rates.misses);
+}
+
+function timeSeries(history, more) {
+  return {
+    x: history.times_ms, xKind: 'time', xText: (ms, isWhole) => clock(ms, isWhole || history.step_s * history.times_ms.length <= 900), ...more,
+  };
+}
+
+/** Engines look up before they get, and get only what is there: the share is one of what was looked up. */
+function hitShares(history, tier) {
+  const rates = history.rates;
+  return history.times_ms.map((_, i) => {
+    const settled = rates.hits_host[i] + rates.hits_ssd[i] + rates.hits_object[i] + rates.misses[i];
+    const asked = Math.max(settled, rates.lookup_blocks[i]);
+    return asked > 0 ? rates['hits_' + tier][i] / asked : null;
+  });
+}
+
+function tiersOf(stats) {
+  return [...stats.tiers.map((tier) => tier.tier), ...(stats.object ? ['object'] : [])];
+}
+
+function showHits({stats, history}) {
+  charts.hits.show(timeSeries(history, {
+    series: tiersOf(stats).map((tier) => ({name: TIER_NAMES[tier], tone: tier, values: hitShares(history, tier)})),
+    stacked: true, sumName: 'all tiers', yKind: 'linear', yMax: 1, yText: (value) => number(100 * value) + ' %', tipText: percent,
+    nothing: hitsOf(history).asked < 1 ? 'Nobody asked for a block in this time.' : '',
+  }));
+}
+
+const LINKS = [
+  ['host_read', 'Memory, read by engines', 'host', 'host'],
+  ['host_write', 'Memory, written', 'host', 'host'],
+  ['ssd_read', 'SSD, read', 'ssd', 'ssd'],
+  ['ssd_write', 'SSD, written', 'ssd', 'ssd'],
+  ['object_read', 'Object store, read', 'object', 'object'],
+  ['object_write', 'Object store, written', 'object', 'object'],
+  ['gpu_offload', 'GPU to memory', 'gpu', 'gpu'],
+  ['gpu_onboard', 'Memory to GPU', 'gpu', 'gpu'],
+];
+
+function showLinks({stats, history, recentHistory, config}) {
+  const there = new Set([...tiersOf(stats), ...((stats.gpus || []).length > 0 ? ['gpu'] : [])]);
+  const limits = {
+    object_read: configuredBytes(config['object.load_bytes_per_second']),
+    object_write: configuredBytes(config['object.store_bytes_per_second']),
+  };
+  renew(byId('links'), ...LINKS.filter(([, , , tier]) => there.has(tier)).map(([key, name, tone]) => {
+    const now = recent(recentHistory, recentHistory.links[key]);
+    const peak = recentHistory.link_peaks[key] || 0;
+    const limit = limits[key] || peak;
+    const share = limit > 0 ? Math.min(1, now / limit) : 0;
+    const bar = element('i', {});
+    bar.style.width = (100 * share).toFixed(1) + '%';
+    const against = limits[key] ? `of ${byteRate(limit)} allowed` : peak > 0 ? `of ${byteRate(peak)} seen` : 'not used yet';
+    return element(
+      'div', {class: `link c-${tone}`, 'data-link': key},
+      element(
+        'div', {},
+        element('div', {class: 'name'}, element('span', {}, name), element('span', {}, element('b', {}, byteRate(now)), element('span', {class: 'muted'}, ' ' + against))),
+        element('div', {class: 'bar', role: 'img', 'aria-label': `${name}: ${percent(share)} of ${limits[key] ? 'what is allowed' : 'the most seen'}`}, bar)),
+      spark(history.links[key], tone, Math.max(...history.links[key], 0)));
+  }));
+}
+
+const LATENCIES = {
+  get: ['get', 'from the request for blocks to their leases'],
+  reserve: ['reserve', 'from the request for slots to the slots'],
+  commit: ['commit', 'from what was written to its being visible'],
+  offload: ['offload', 'from the request to copy blocks from a GPU to the copies'],
+  onboard: ['onboard', 'from the request to copy blocks to a GPU to the copies'],
+  load_ssd: ['load from SSD', 'a block, in the pipeline'],
+  store_ssd: ['store on SSD', 'a block, in the pipeline'],
+  load_object: ['load object', 'a block, its wait included'],
+  store_object: ['store object', 'a block, its wait included'],
+};
+
+function showLatency(data) {
+  const {stats, history} = data;
+  const kinds = Object.keys(stats.latency || {}).filter((kind) => stats.latency[kind].count > 0);
+  const chosen = kinds.includes(chosenLatency) ? chosenLatency : kinds[0] || 'get';
+  const [name, meaning] = LATENCIES[chosen] || [chosen, ''];
+  setText(byId('latency-meaning'), kinds.length > 0 ? `${name}: ${meaning}` : '');
+  const series = history.latency[chosen];
+  charts.latency.show(timeSeries(history, {
+    series: [
+      {name: 'median', tone: 'gpu', values: series.p50_ns},
+      {name: '99th percentile', tone: 'tail', values: series.p99_ns, dashed: true},
+    ],
+    yKind: 'log', yText: (ns) => latency(ns).replace('.00', '').replace('.0', ''), tipText: latency,
+    nothing: kinds.length === 0 ? 'No operation has been timed yet.' : series.p50_ns.every(isGap) ? `No ${name} in this time.` : '',
+  }));
+  const rows = kinds.map((kind) => {
+    const one = stats.latency[kind];
+    const pick = element('button', {
+      type: 'button', class: 'pick', 'aria-pressed': String(kind === chosen), 'data-key': kind,
+    }, (LATENCIES[kind] || [kind])[0]);
+    pick.addEventListener('click', () => {
+      chosenLatency = kind;
+      showLatency(data);
+    });
+    return [pick, number(one.count), latency(one.p50_ns), latency(one.p90_ns), latency(one.p99_ns), latency(one.p999_ns), latency(one.max_ns)];
+  });
+  renew(byId('latency-table'), rows.length === 0 ? '' : table('Latency percentiles since the start', [
+    {title: 'Since the start'}, {title: 'Count', kind: 'number', extra: true}, {title: 'p50', kind: 'number'},
+    {title: 'p90', kind: 'number', extra: true}, {title: 'p99', kind: 'number'}, {title: 'p99.9', kind: 'number', extra: true},
+    {title: 'Max', kind: 'number'},
+  ], rows));
+}
+
+const REASONS = [
+  ['evictions', 'memory made room', 'host', 'the copy in host memory went; most stand below'],
+  ['ssd_evictions', 'SSD made room', 'ssd', 'the copy on SSD went'],
+  ['spilled', 'spilled to objects', 'object', 'of these, uploaded first'],
+  ['not_admitted', 'not admitted to SSD', 'other', 'the admission policy refused them'],
+  ['deleted', 'deleted by clients', 'gpu', 'deleted or cleared'],
+  ['dropped', 'lost for good', 'bad', 'left the last tier they were in'],
+];
+
+function showEvictions({stats, history}) {
+  const known = new Set(tiersOf(stats));
+  const reasons = REASONS.filter(([key]) => !(['ssd_evictions', 'not_admitted', 'spilled'].includes(key) && !known.has('ssd')) && !(key === 'spilled' && !known.has('object')));
+  const moving = reasons.filter(([key]) => sum(history.rates[key]) > 0);
+  charts.evictions.show(timeSeries(history, {
+    series: moving.map(([key, name, tone]) => ({name, tone, values: history.rates[key], dashed: tone === 'bad'})),
+    yKind: 'linear', yText: (value) => scaled(value, 1000, ['', 'k', 'M']).trim(), tipText: rate,
+    nothing: moving.length === 0 ? 'No block left in this time.' : '',
+  }));
+  renew(byId('evictions-table'), table('Blocks that left, by reason', [
+    {title: 'Reason'}, {title: 'What it means', kind: 'text', extra: true}, {title: 'In this time', kind: 'number'},
+    {title: 'Since the start', kind: 'number'},
+  ], reasons.map(([key, name, , meaning]) => [name, meaning, number(Math.round(total(history, key))), number(stats.counters[key])])));
+}
+
+function showWhatIf({stats, whatIf}) {
+  const place = byId('whatif');
+  const tiers = stats.tiers.map((tier) => [tier, whatIf.filter((one) => one.tier === tier.tier && one.references > 0)]).filter(([, all]) => all.length > 0);
+  if (tiers.length === 0) {
+    const isAuto = stats.tiers.some((tier) => tier.policy.startsWith('auto'));
+    charts.whatIf = {};
+    renew(place, isAuto
+      ? none('The shadows have seen nothing yet.')
+      : element('p', {class: 'none'}, 'No tier watches other sizes: their policies are ', stats.tiers.map((tier) => `${tier.policy} (${tier.tier})`).join(', '), '. ', element('code', {}, 'kvtier policy host auto'), ' keeps shadows from then on; no block is lost by it.'));
+    return;
+  }
+  const wanted = tiers.map(([tier]) => tier.tier).join();
+  if (place.dataset.tiers !== wanted || !place.querySelector('.curves')) {
+    place.dataset.tiers = wanted;
+    charts.whatIf = {};
+    const all = element('div', {class: 'curves'});
+    for (const [tier] of tiers) {
+      const name = TIER_NAMES[tier.tier] || tier.tier;
+      const box = element('div', {}, element('h3', {}, name));
+      charts.whatIf[tier.tier] = new Chart(box, `What if ${name} had another size`);
+      box.append(element('p', {'data-whatif': tier.tier}));
+      all.append(box);
+    }
+    place.replaceChildren(all);
+  }
+  for (const [tier, all] of tiers) {
+    const ratio = (one) => one.prefix_hits / one.references;
+    const leader = (all.find((one) => one.factor !== 1) || all[0]).policy;
+    const factors = [...new Set(all.map((one) => one.factor))].sort((a, b) => a - b);
+    const at = (policy, factor) => {
+      const one = all.find((other) => other.policy === policy && other.factor === factor);
+      return one ? ratio(one) : null;
+    };
+    const others = all.filter((one) => one.factor === 1 && one.policy !== leader).sort((a, b) => ratio(b) - ratio(a));
+    const series = [{name: leader, tone: tier.tier, values: factors.map((factor) => at(leader, factor))}];
+    if (others.length > 0) {
+      series.push({name: `best other: ${others[0].policy}`, tone: 'other', dots: true, values: factors.map((factor) => at(others[0].policy, factor))});
+    }
+    charts.whatIf[tier.tier].show({
+      x: factors, xKind: 'log', xText: (factor) => factor + '×', mark: 1, series, yKind: 'linear',
+      yText: (value) => number(100 * value, value > 0 && value < 0.1 ? 1 : 0).replace('.0', '') + ' %', tipText: percent,
+    });
+    const now = at(leader, 1);
+    const twice = at(leader, 2);
+    const text = now !== null && twice !== null
+      ? `Twice as large, it would hit ${percent(twice)} instead of ${percent(now)}.`
+      : `${number(all[0].references)} references were sampled.`;
+    setText(byId('whatif').querySelector(`[data-whatif="${tier.tier}"]`), text);
+  }
+}
+
+const ROWS_MAX = 200;
+
+function scrolling(rows, made) {
+  return rows.length > 10 ? element('div', {class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'A table that scrolls', 'data-key': 'scroll'}, made) : made;
+}
+
+function showSessions({stats}) {
+  const sessions = stats.sessions.filter((session) => session.id !== 0);
+  const all = stats.counters.sessions;
+  setText(byId('sessions-count'), sessions.length < all ? `${number(sessions.length)} of ${number(all)}` : number(sessions.length));
+  const rows = sessions.slice(0, ROWS_MAX).map((session) => [
+    session.name || '(no name)', String(session.pid), String(session.uid), number(session.requests), number(session.operations),
+    number(session.leases), number(session.reservations + session.pins),
+  ]);
+  renew(byId('sessions'), rows.length === 0 ? none('No client is connected.') : scrolling(rows, table('Sessions', [
+    {title: 'Name'}, {title: 'Process', kind: 'number'}, {title: 'User', kind: 'number'}, {title: 'Requests', kind: 'number'},
+    {title: 'In flight', kind: 'number', says: 'operations in flight'}, {title: 'Leases', kind: 'number'},
+    {title: 'Holds', kind: 'number', says: 'reservations and pins'},
+  ], rows, true)));
+}
+
+function showNamespaces({stats}) {
+  setText(byId('namespaces-count'), number(stats.namespaces.length));
+  const byUse = [...stats.namespaces].sort((a, b) => b.host_blocks + b.ssd_blocks - a.host_blocks - a.ssd_blocks);
+  const inTier = (blocks, each) => blocks === 0 ? '0' : `${number(blocks)} · ${bytes(blocks * each)}`;
+  const rows = byUse.slice(0, ROWS_MAX).map((one) => [
+    one.name, bytes(one.block_bytes), inTier(one.host_blocks, one.block_bytes), inTier(one.ssd_blocks, one.block_bytes),
+    Object.entries(one.properties).filter(([key]) => key !== 'name').map(([key, value]) => `${key}=${value}`).join(', ') || NONE,
+  ]);
+  renew(byId('namespaces'), rows.length === 0 ? none('No client has registered one.') : scrolling(rows, table('Namespaces', [
+    {title: 'Name'}, {title: 'Block', kind: 'number'}, {title: 'In memory', kind: 'number'}, {title: 'On SSD', kind: 'number'},
+    {title: 'Properties', kind: 'text'},
+  ], rows, true)));
+}
+
+function showErrors({errors, nowMs}) {
+  const rows = errors.map((one) => {
+    const last = Date.parse(one.last);
+    const level = element('span', {class: `level ${one.level === 'ERROR' ? 'ERROR' : 'WARN'}`}, one.level === 'ERROR' ? 'error' : 'warning');
+    return [level, `${clock(last)}, ${duration(Math.max(0, (nowMs - last) / 1000))} ago`, number(one.count), one.source, one.text];
+  });
+  renew(byId('errors'), rows.length === 0 ? none('None since the start.') : scrolling(rows, table('Recent warnings and errors', [
+    {title: 'Level'}, {title: 'Last', kind: 'text'}, {title: 'Times', kind: 'number'}, {title: 'From', kind: 'text'}, {title: 'What', kind: 'text'},
+  ], rows, true)));
+}
+
+function showAll(data) {
+  byId('content').classList.remove('stale');
+  byId('content').setAttribute('aria-busy', 'false');
+  showVerdict(verdictOf({...data, history: data.recentHistory}));
+  showIdentity(data);
+  for (const show of [showTiles, showStack, showHits, showLinks, showLatency, showEvictions, showWhatIf, showSessions, showNamespaces, showErrors]) {
+    show(data);
+  }
+}
+
+// ---- asking
+
+const EVERY_MS = 2000;
+const PATIENCE_MS = 5000;
+const RECENT_S = 300;
+const STEPS = {300: 5, 900: 10, 3600: 30};
+
+/** The daemon answered, but not with what was asked for. */
+class Refused extends Error {}
+
+async function ask(path) {
+  const response = await fetch(path, {signal: AbortSignal.timeout(PATIENCE_MS), cache: 'no-store', credentials: 'same-origin'});
+  const body = await response.json();
+  if (!response.ok) {
+    throw new Refused(body.detail || body.reason || `status ${response.status}`);
+  }
+  return body;
+}
+
+const state = {range: RECENT_S, isPaused: false, timer: 0, isAsking: false, lastMs: 0, silentSinceMs: 0, slow: {}, shown: null};
+
+const historyOf = (seconds) => ask(`/api/v1/history?seconds=${seconds}&step=${STEPS[seconds]}`);
+
+/** What changes slowly is asked for now and then: another daemon has another generation. */
+async function slowParts(generation) {
+  const slow = state.slow;
+  if (slow.generation !== generation) {
+    const {settings} = await ask('/api/v1/config');
+    slow.config = Object.fromEntries(settings.map(({key, value}) => [key, value]));
+    slow.generation = generation;
+    slow.round = 0;
+  }
+  if (slow.round % 5 === 0) {
+    slow.whatIf = await ask('/api/v1/whatif');
+  }
+  slow.round++;
+  return slow;
+}
+
+async function gather() {
+  const range = state.range;
+  const [status, stats, recentHistory, {errors}] = await Promise.all(
+    [ask('/api/v1/status'), ask('/api/v1/stats'), historyOf(RECENT_S), ask('/api/v1/errors')]);
+  if (!stats.tiers) {
+    throw new Refused('the index does not answer');
+  }
+  const history = range === RECENT_S ? recentHistory : await historyOf(range);
+  const {config, whatIf} = await slowParts(status.generation);
+  return {status, stats, recentHistory, history, errors, config, whatIf, nowMs: Date.now()};
+}
+
+async function silent(error) {
+  const now = Date.now();
+  state.silentSinceMs = state.silentSinceMs || now;
+  const lines = [];
+  let title = 'Broken: the daemon does not answer';
+  if (error instanceof Refused) {
+    title = 'Broken: the index does not answer, so every get is a miss';
+    lines.push(error.message);
+    try {
+      await ask('/healthz');
+    } catch (worse) {
+      lines.push(worse.message);
+    }
+  } else if (!(error instanceof TypeError) && error.name !== 'TimeoutError') {
+    // A defect of this page, or an answer that is no JSON: said as it is.
+    title = 'This page can’t show what the daemon answers';
+    lines.push(String(error));
+  } else {
+    lines.push(`Nothing from ${location.host} since ${clock(state.silentSinceMs)}: see whether kvtierd runs, and what it logged last. Engines go on without it: every get is a miss.`);
+  }
+  const shown = state.lastMs > 0 ? `What is shown below is from ${clock(state.lastMs)}.` : '';
+  lines.push(`Trying again every ${EVERY_MS / 1000} s. ${shown}`.trim());
+  byId('content').classList.toggle('stale', true);
+  showVerdict({level: 'bad', title, lines});
+}
+
+async function round() {
+  if (state.isAsking) {
+    return;
+  }
+  state.isAsking = true;
+  clearTimeout(state.timer);
+  try {
+    const data = await gather();
+    state.lastMs = data.nowMs;
+    state.silentSinceMs = 0;
+    state.shown = data;
+    showAll(data);
+  } catch (error) {
+    await silent(error);
+  }
+  state.isAsking = false;
+  showFreshness();
+  if (!state.isPaused && !document.hidden) {
+    state.timer = setTimeout(round, EVERY_MS);
+  }
+}
+
+function showFreshness() {
+  const when = state.lastMs > 0 ? `As of ${clock(state.lastMs)}` : 'No answer yet';
+  setText(byId('freshness'), state.isPaused ? `${when}, paused` : when);
+}
+
+// ---- what the reader chooses
+
+const THEMES = ['system', 'light', 'dark'];
+
+function remembered(key) {
+  try {
+    return localStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}
+
+function remember(key, value) {
+  try {
+    localStorage.setItem(key, value);
+  } catch {
+    // Where nothing may be stored, the choice holds for this visit.
+  }
+}
+
+function setTheme(theme) {
+  if (theme === 'system') {
+    delete document.documentElement.dataset.theme;
+  } else {
+    document.documentElement.dataset.theme = theme;
+  }
+  setText(byId('theme-name'), theme);
+  byId('theme').setAttribute('aria-label', `Theme: ${theme}`);
+}
+
+function begin() {
+  charts.hits = new Chart(byId('hits-chart'), 'Hit ratio by tier over time');
+  charts.latency = new Chart(byId('latency-chart'), 'Latency over time');
+  charts.evictions = new Chart(byId('evictions-chart'), 'Blocks that left, by reason, over time');
+  charts.whatIf = {};
+
+  let theme = THEMES.includes(remembered('kvtier-theme')) ? remembered('kvtier-theme') : 'system';
+  setTheme(theme);
+  byId('theme').addEventListener('click', () => {
+    theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+    setTheme(theme);
+    remember('kvtier-theme', theme);
+  });
+  for (const button of document.querySelectorAll('[data-range]')) {
+    button.addEventListener('click', () => {
+      state.range = Number(button.dataset.range);
+      document.querySelectorAll('[data-range]').forEach((one) => one.setAttribute('aria-pressed', String(one === button)));
+      round();
+    });
+  }
+  byId('pause').addEventListener('click', () => {
+    state.isPaused = !state.isPaused;
+    byId('pause').setAttribute('aria-pressed', String(state.isPaused));
+    setText(byId('pause'), state.isPaused ? 'Go on' : 'Pause');
+    if (state.isPaused) {
+      clearTimeout(state.timer);
+    } else {
+      round();
+    }
+    showFreshness();
+  });
+  document.addEventListener('visibilitychange', () => {
+    if (!document.hidden && !state.isPaused) {
+      round();
+    }
+  });
+  round();
+}
+
+begin();

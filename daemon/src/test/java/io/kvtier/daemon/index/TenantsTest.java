@@ -1,0 +1,229 @@
+package io.kvtier.daemon.index;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
+import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.access.Role;
+import io.kvtier.tiers.transfer.Checksums;
+import io.kvtier.tiers.transfer.Pipeline;
+import java.io.IOException;
+import java.util.List;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+
+/** What tenants have of the tiers, and what they see of each other. */
+class TenantsTest {
+  private static final int SLOTS = 8;
+  private static final int RING = Protocol.RING_BYTES_MIN;
+  private static final Grant BLUE = new Grant("blue", Role.WRITE, 1);
+  private static final Grant GREEN = new Grant("green", Role.WRITE, 2);
+  private static final Grant OTHERS = new Grant("others", Role.WRITE, Grant.NO_TENANT);
+
+  /** Blue has one slab and one file of four, green two and two, the others the last. */
+  private static IndexHarness harness(int files, Pipeline ssd) throws IOException {
+    return new IndexHarness(
+        4,
+        SLOTS,
+        IndexHarness.SLOT_BYTES,
+        new IndexHarness.InlinePipeline(Checksums::run),
+        files,
+        List.of(ssd),
+        "evicted",
+        null,
+        null,
+        List.of(
+            new TenantConfig("blue", List.of(), List.of(), 1, Math.min(1, files), 1),
+            new TenantConfig("green", List.of(), List.of(), 2, Math.min(2, files), 2)));
+  }
+
+  private static IndexHarness memory() throws IOException {
+    return harness(0, new IndexHarness.NoPipeline());
+  }
+
+  private static int register(IndexHarness.Client client) throws ProtocolViolation {
+    IndexHarness.Answer answer = client.registerAs("model", IndexHarness.SLOT_BYTES);
+    assertEquals(Status.OK, answer.status());
+    return (int) answer.value();
+  }
+
+  private static Status put(IndexHarness.Client client, int namespace, long key)
+      throws ProtocolViolation {
+    client.sendKey(Verb.RESERVE, namespace, key);
+    IndexHarness.Answer reserved = client.await();
+    if (reserved.ids().isEmpty()) {
+      return reserved.first();
+    }
+    client.sendIds(Verb.COMMIT, 0, 1, reserved.ids().getFirst());
+    return client.await().first();
+  }
+
+  private static Status ask(IndexHarness.Client client, Verb verb, int namespace, long key)
+      throws ProtocolViolation {
+    client.sendKey(verb, namespace, key);
+    return client.await().first();
+  }
+
+  private static long there(IndexHarness.Client client, int namespace, int keys) {
+    return IntStream.range(0, keys)
+        .filter(key -> {
+          try {
+            return ask(client, Verb.LOOKUP, namespace, key) == Status.OK;
+          } catch (ProtocolViolation e) {
+            throw new AssertionError(e);
+          }
+        })
+        .count();
+  }
+
+  @Test
+  void put_greedyTenant_leavesOthersTheirBlocks() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = memory()) {
+      IndexHarness.Client modest = harness.open(RING, BLUE);
+      IndexHarness.Client greedy = harness.open(RING, GREEN);
+      int ofModest = register(modest);
+      int ofGreedy = register(greedy);
+      for (int key = 0; key < SLOTS; key++) {
+        assertEquals(Status.OK, put(modest, ofModest, key));
+      }
+      for (int key = 0; key < 10 * SLOTS; key++) {
+        assertEquals(Status.OK, put(greedy, ofGreedy, key));
+        harness.agent.checkInvariants();
+      }
+      assertEquals(SLOTS, there(modest, ofModest, SLOTS));
+      assertEquals(2 * SLOTS, there(greedy, ofGreedy, 10 * SLOTS));
+    }
+  }
+
+  @Test
+  void put_allOwnBlocksHeld_isBusyThoughOthersHaveRoom() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = memory()) {
+      IndexHarness.Client blue = harness.open(RING, BLUE);
+      int namespace = register(blue);
+      for (int key = 0; key < SLOTS; key++) {
+        assertEquals(Status.OK, put(blue, namespace, key));
+        assertEquals(Status.OK, ask(blue, Verb.PIN, namespace, key));
+      }
+      blue.sendKey(Verb.RESERVE, namespace, 99);
+      int ignored = harness.agent.doWork();
+      assertFalse(blue.hasAnswer(), "it got a slot of another tenant's");
+      harness.nowNs += 10_000_000_000L;
+      assertEquals(Status.DEADLINE, blue.await().first());
+    }
+  }
+
+  @Test
+  void register_sameNameInTwoTenants_areTwoNamespacesOfWhichEachSeesItsOwn()
+      throws IOException, ProtocolViolation {
+    try (IndexHarness harness = memory()) {
+      IndexHarness.Client blue = harness.open(RING, BLUE);
+      IndexHarness.Client green = harness.open(RING, GREEN);
+      IndexHarness.Client other = harness.open(RING, OTHERS);
+      int ofBlue = register(blue);
+      int ofGreen = register(green);
+      assertEquals(Status.OK, put(blue, ofBlue, 1));
+      assertEquals(Status.OK, ask(blue, Verb.LOOKUP, ofBlue, 1));
+      assertEquals(Status.MISS, ask(green, Verb.LOOKUP, ofGreen, 1));
+      assertEquals(Status.MISS, ask(other, Verb.LOOKUP, register(other), 1));
+      // Nor by its number, whatever it is asked for.
+      for (Verb verb : List.of(Verb.LOOKUP, Verb.ACQUIRE, Verb.DELETE, Verb.PIN)) {
+        green.sendKey(verb, ofBlue, 1);
+        assertEquals(Status.NAMESPACE_UNKNOWN, green.await().status());
+      }
+      // Nor do its properties say that it is there.
+      assertEquals(
+          Status.OK, green.registerAs("model2", 2 * IndexHarness.SLOT_BYTES).status());
+    }
+  }
+
+  @Test
+  void put_everyBlock_liesInItsTenantsSlabs() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = memory()) {
+      int[] first = {3, 0, 1};
+      int[] last = {3, 0, 2};
+      List<Grant> grants = List.of(OTHERS, BLUE, GREEN);
+      for (int tenant = 0; tenant < grants.size(); tenant++) {
+        IndexHarness.Client client = harness.open(RING, grants.get(tenant));
+        int namespace = register(client);
+        for (int key = 0; key < 5 * SLOTS; key++) {
+          assertEquals(Status.OK, put(client, namespace, key));
+        }
+        for (int slab = 0; slab < 4; slab++) {
+          assertEquals(
+              slab >= first[tenant] && slab <= last[tenant], client.session.mayWrite(slab));
+        }
+      }
+    }
+  }
+
+  @Test
+  void evict_toSsd_takesPlaceInOwnFilesOnly() throws IOException, ProtocolViolation {
+    try (IndexHarness harness =
+        harness(4, new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK))) {
+      IndexHarness.Client modest = harness.open(RING, BLUE);
+      IndexHarness.Client greedy = harness.open(RING, GREEN);
+      int ofModest = register(modest);
+      int ofGreedy = register(greedy);
+      // Slots on SSD are of two pages: a file has as many as a slab.
+      for (int key = 0; key < 2 * SLOTS - 1; key++) {
+        assertEquals(Status.OK, put(modest, ofModest, key));
+      }
+      long before = there(modest, ofModest, 2 * SLOTS);
+      assertTrue(before > SLOTS, "nothing was written to SSD: " + before);
+      for (int key = 0; key < 20 * SLOTS; key++) {
+        assertEquals(Status.OK, put(greedy, ofGreedy, key));
+        harness.agent.checkInvariants();
+      }
+      assertEquals(before, there(modest, ofModest, 2 * SLOTS));
+      assertTrue(there(greedy, ofGreedy, 20 * SLOTS) <= 4 * SLOTS);
+    }
+  }
+
+  @Test
+  void reserve_manyThatWait_leaveOthersTheirShare() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = memory()) {
+      IndexHarness.Client greedy = harness.open(1 << 20, GREEN);
+      IndexHarness.Client modest = harness.open(RING, BLUE);
+      int ofGreedy = register(greedy);
+      int ofModest = register(modest);
+      for (int key = 0; key < 2 * SLOTS; key++) {
+        assertEquals(Status.OK, put(greedy, ofGreedy, key));
+        assertEquals(Status.OK, ask(greedy, Verb.PIN, ofGreedy, key));
+      }
+      // All of these wait for a slot, as long as there may be more of them.
+      int refused = 0;
+      for (int key = 0; key < 256; key++) {
+        greedy.sendKey(Verb.RESERVE, ofGreedy, 1000 + key);
+        int ignored = harness.agent.doWork();
+        if (greedy.hasAnswer()) {
+          IndexHarness.Answer answer = greedy.take();
+          assertEquals(Status.BUSY, answer.ids().isEmpty() ? answer.first() : Status.OK);
+          refused++;
+        }
+      }
+      assertTrue(refused > 100, refused + " of 256 were refused");
+      assertEquals(Status.OK, put(modest, ofModest, 1));
+    }
+  }
+
+  @Test
+  void stats_ofATenant_tellOfItsOwnNamespacesOnly() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = memory()) {
+      IndexHarness.Client blue = harness.open(1 << 20, BLUE);
+      IndexHarness.Client green = harness.open(1 << 20, GREEN);
+      IndexHarness.Client operator = harness.open(1 << 20, Grant.ALL);
+      assertEquals(
+          Status.OK, blue.registerAs("secret-name", IndexHarness.SLOT_BYTES).status());
+      assertTrue(blue.stats().contains("secret-name"));
+      assertFalse(green.stats().contains("secret-name"));
+      assertFalse(green.stats().contains("\"blue\""));
+      assertTrue(operator.stats().contains("secret-name"));
+    }
+  }
+}
