@@ -15,6 +15,7 @@ import java.net.http.HttpRequest.BodyPublishers;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
 import java.nio.file.Path;
+import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
@@ -125,7 +126,8 @@ final class DashboardTest {
     assertEquals(200, response.statusCode());
     assertEquals("", response.body());
     assertEquals(
-        Integer.toString(send(request("/")).body().length()), header(response, "content-length"));
+        Integer.toString(send(request("/")).body().getBytes(StandardCharsets.UTF_8).length),
+        header(response, "content-length"));
   }
 
   @ParameterizedTest
