@@ -113,6 +113,11 @@ public final class Daemon implements AutoCloseable {
       GrpcFront.requirePort(config.grpc());
     }
     if (config.http().enabled()) {
+      ListenerRules.require(
+          "http",
+          config.http().host(),
+          config.http().usesTls() ? config.tls() : null,
+          config.access());
       HttpFront.requirePort(config.http());
     }
     KvtierdConfig.HostConfig host = config.host();
@@ -298,12 +303,15 @@ public final class Daemon implements AutoCloseable {
                   new HttpFront.Environment(
                       VERSION,
                       config.socket().path(),
-                      config.settings(),
+                      reloader == null ? config::settings : reloader::entries,
                       region,
                       index,
                       doorbell,
                       counters,
-                      latencies)));
+                      latencies,
+                      config.http().usesTls() ? tls : null,
+                      callers,
+                      tenants.count())));
     }
     if (host.hugePages()) {
       keep(new HugePages(slabs));

@@ -86,6 +86,11 @@ final class Reloader implements AutoCloseable {
     };
   }
 
+  /** Every key as it stands now. */
+  List<LoadedConfig.Entry> entries() {
+    return effective.entries();
+  }
+
   /** Begins to read again. */
   synchronized OperatorAnswer begin() {
     Outcome before = last;

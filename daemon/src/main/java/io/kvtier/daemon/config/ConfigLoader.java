@@ -30,7 +30,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.function.Function;
-import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -48,8 +47,6 @@ public final class ConfigLoader {
   // many are saved.
   private static final double RETRIES_SHARE = 0.1;
   private static final int RETRIES_SAVED = 20;
-
-  private static final Pattern URL_SECRET = Pattern.compile("://[^/@]*@");
 
   private static final long KEY_COMMAND_NS = 30_000_000_000L;
 
@@ -153,22 +150,7 @@ public final class ConfigLoader {
         tenants(),
         events(),
         log(),
-        settings());
-  }
-
-  /** All keys as they stand. Words of a command, and passwords in addresses, are not shown. */
-  private List<KvtierdConfig.Setting> settings() {
-    List<KvtierdConfig.Setting> settings = new ArrayList<>();
-    values.forEach((key, value) -> {
-      String text = URL_SECRET.matcher(value.toString()).replaceAll("://***@");
-      boolean isSecret = key.equals("object.encryption.key_command") && !list(key).isEmpty();
-      settings.add(
-          new KvtierdConfig.Setting(
-              key,
-              isSecret ? "***" : text,
-              value.equals(value(defaults, key)) ? "default" : value.where()));
-    });
-    return List.copyOf(settings);
+        LoadedConfig.entries(values, defaults));
   }
 
   private KvtierdConfig.SocketConfig socket() {
@@ -711,7 +693,8 @@ public final class ConfigLoader {
     return new KvtierdConfig.HttpConfig(
         get("http.enabled", ConfigLoader::bool, "true or false"),
         text("http.host"),
-        number("http.port", 0, 65535));
+        number("http.port", 0, 65535),
+        get("http.tls", ConfigLoader::autoOrOff, "auto or off"));
   }
 
   private KvtierdConfig.LogConfig log() {

@@ -30,15 +30,7 @@ public record KvtierdConfig(
     List<TenantConfig> tenants,
     @Nullable EventsConfig events,
     LogConfig log,
-    List<Setting> settings) {
-
-  /**
-   * A key as it stands.
-   *
-   * @param value as it was written, without what is secret in it
-   * @param source where: a file and a line, {@code --set}, or {@code default}
-   */
-  public record Setting(String key, String value, String source) {}
+    List<LoadedConfig.Entry> settings) {
 
   /** The local socket and who may use it. */
   public record SocketConfig(Path path, List<String> users, List<String> groups, int mode) {}
@@ -294,8 +286,12 @@ public record KvtierdConfig(
       long ssdBytes,
       int weight) {}
 
-  /** The HTTP server for operators. */
-  public record HttpConfig(boolean enabled, String host, int port) {}
+  /**
+   * The HTTP server for operators.
+   *
+   * @param usesTls whether it speaks TLS where there is a certificate
+   */
+  public record HttpConfig(boolean enabled, String host, int port, boolean usesTls) {}
 
   /** How a line of the log is written. */
   public enum LogFormat {

@@ -45,10 +45,14 @@ public final class LoadedConfig {
 
   /** Every key, in the order of the embedded configuration. */
   public List<Entry> entries() {
+    return entries(values, defaults);
+  }
+
+  static List<Entry> entries(Map<String, Value> values, Map<String, Value> defaults) {
     List<Entry> entries = new ArrayList<>();
     for (Map.Entry<String, Value> each : defaults.entrySet()) {
       String key = each.getKey();
-      Value value = value(key);
+      Value value = Objects.requireNonNull(values.get(key), key);
       entries.add(
           new Entry(
               key,

@@ -1,6 +1,9 @@
 package io.kvtier.daemon.http;
 
+import io.kvtier.daemon.access.Callers;
+import io.kvtier.daemon.access.ServerTls;
 import io.kvtier.daemon.config.KvtierdConfig;
+import io.kvtier.daemon.config.LoadedConfig;
 import io.kvtier.daemon.index.Counters;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.Latencies;
@@ -15,6 +18,7 @@ import io.vertx.core.http.HttpConnection;
 import io.vertx.core.http.HttpServer;
 import io.vertx.core.http.HttpServerOptions;
 import io.vertx.core.http.HttpServerRequest;
+import io.vertx.core.http.HttpVersion;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.foreign.MemorySegment;
@@ -29,6 +33,7 @@ import java.util.Map;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -55,21 +60,26 @@ public final class HttpFront implements AutoCloseable {
    * What the server needs of the daemon.
    *
    * @param socket of the daemon
-   * @param settings the configuration, for people
+   * @param settings the configuration as it stands now, for people
+   * @param tls null where the port has none
+   * @param tenants how many there are, with the one of all who have none
    */
   public record Environment(
       String version,
       Path socket,
-      List<KvtierdConfig.Setting> settings,
+      Supplier<List<LoadedConfig.Entry>> settings,
       MemorySegment daemonRegion,
       IndexAgent index,
       Runnable indexBell,
       Counters counters,
-      Latencies latencies) {}
+      Latencies latencies,
+      @Nullable ServerTls tls,
+      Callers callers,
+      int tenants) {}
 
   private final Vertx vertx;
   private final String host;
-  private final Routes routes = new Routes();
+  private final Routes routes;
   private final RecentErrors errors = RecentErrors.listen();
   private final History history;
 
@@ -82,6 +92,7 @@ public final class HttpFront implements AutoCloseable {
   /** Starts to serve; throws naming the key to change when the port can't be had. */
   public HttpFront(KvtierdConfig.HttpConfig config, Environment environment) throws IOException {
     host = config.host();
+    routes = new Routes(new Gate(environment.callers(), environment.tenants() > 1));
     vertx =
         Vertx.vertx(
             new VertxOptions()
@@ -96,17 +107,23 @@ public final class HttpFront implements AutoCloseable {
     Context loop = vertx.getOrCreateContext();
     history = new History(environment.counters(), environment.latencies());
     addRoutes(environment, loop);
+    HttpServerOptions options =
+        new HttpServerOptions()
+            .setHost(config.host())
+            .setPort(config.port())
+            .setAcceptBacklog(BACKLOG)
+            .setHttp2ClearTextEnabled(false)
+            .setMaxInitialLineLength(LINE_BYTES_MAX)
+            .setMaxHeaderSize(HEADER_BYTES_MAX)
+            .setTcpKeepAlive(true);
+    ServerTls tls = environment.tls();
+    if (tls != null) {
+      tls.apply(options);
+      options.setAlpnVersions(List.of(HttpVersion.HTTP_1_1));
+    }
     server =
         vertx
-            .createHttpServer(
-                new HttpServerOptions()
-                    .setHost(config.host())
-                    .setPort(config.port())
-                    .setAcceptBacklog(BACKLOG)
-                    .setHttp2ClearTextEnabled(false)
-                    .setMaxInitialLineLength(LINE_BYTES_MAX)
-                    .setMaxHeaderSize(HEADER_BYTES_MAX)
-                    .setTcpKeepAlive(true))
+            .createHttpServer(options)
             .connectionHandler(this::connected)
             .invalidRequestHandler(this::mistaken)
             .requestHandler(this::requested);
@@ -128,7 +145,7 @@ public final class HttpFront implements AutoCloseable {
     // Those who watch add parameters of their own.
     routes.add("/healthz", request -> Future.succeededFuture(health.live()));
     routes.add("/readyz", request -> health.ready());
-    routes.add("/metrics", request -> metrics(environment, health, reports).scrape());
+    routes.addGuarded("/metrics", request -> metrics(environment, health, reports).scrape());
     List<String> none = List.of();
     Answer description = Answer.text("application/yaml", description());
     routes.add("/api/v1/openapi.yaml", none, query -> Future.succeededFuture(description));
@@ -193,16 +210,8 @@ public final class HttpFront implements AutoCloseable {
       throw new IOException(
           "HTTP can't listen on '"
               + config.host()
-              + "' (http.host): no address is known for this name; expected one of this machine's"
-              + " loopback, such as 127.0.0.1");
-    }
-    if (!address.getAddress().isLoopbackAddress()) {
-      throw new IOException(
-          "HTTP does not listen on '"
-              + config.host()
-              + "' (http.host): it has neither encryption nor access control; expected an address of"
-              + " this machine's loopback, such as 127.0.0.1. Who is elsewhere comes through a tunnel"
-              + " or a proxy that has both");
+              + "' (http.host): no address is known for this name; expected a name or an address of"
+              + " this machine, such as 127.0.0.1");
     }
     try (ServerSocket socket = new ServerSocket()) {
       socket.setReuseAddress(true);

@@ -60,6 +60,7 @@ final class ReportMetrics implements MultiCollector {
       Trouble.objects(shown, "gpus").forEach(gpu -> gpu(out, gpu));
       events(out, shown.getJsonObject("events"));
       namespaces(out, Trouble.objects(shown, "namespaces"));
+      Trouble.objects(shown, "tenants").forEach(tenant -> tenant(out, tenant));
       troubles(out, Trouble.of(shown));
     }
     return out.snapshots();
@@ -129,6 +130,34 @@ final class ReportMetrics implements MultiCollector {
           "factor",
           String.format(Locale.ROOT, "%.4g", other.getDouble("factor", 0.0)));
     }
+  }
+
+  private static void tenant(Families out, JsonObject tenant) {
+    String name = tenant.getString("name");
+    for (String tier : List.of("host", "ssd")) {
+      out.gauge(
+          "kvtier_tenant_used_bytes",
+          "Bytes of slots in use by each tenant",
+          (double) tenant.getLong(tier + "_bytes_used", 0L),
+          "tenant",
+          name,
+          "tier",
+          tier);
+      out.gauge(
+          "kvtier_tenant_capacity_bytes",
+          "All bytes of a tier that are a tenant's",
+          (double) tenant.getLong(tier + "_bytes_capacity", 0L),
+          "tenant",
+          name,
+          "tier",
+          tier);
+    }
+    out.gauge(
+        "kvtier_tenant_blocks",
+        "Blocks of each tenant in the directory",
+        (double) tenant.getLong("blocks", 0L),
+        "tenant",
+        name);
   }
 
   private static void object(Families out, @Nullable JsonObject object) {

@@ -27,17 +27,37 @@ final class Routes {
   }
 
   private final Map<String, Route> routes = new LinkedHashMap<>();
+  private final Gate gate;
+
+  /**
+   * No routes.
+   *
+   * @param gate of those that are guarded
+   */
+  Routes(Gate gate) {
+    this.gate = gate;
+  }
 
   void add(String path, Route route) {
     routes.put(path, route);
   }
 
-  /** A route whose parameters are checked. */
+  /** A route for those only whom the gate lets in. */
+  void addGuarded(String path, Route route) {
+    add(
+        path,
+        request -> {
+          Answer refusal = gate.refusal(request);
+          return refusal == null ? route.answer(request) : Future.succeededFuture(refusal);
+        });
+  }
+
+  /** The same, whose parameters are checked. */
   void add(
       String path,
       List<String> parameters,
       java.util.function.Function<Query, Future<Answer>> route) {
-    add(path, request -> route.apply(new Query(request.params(), parameters)));
+    addGuarded(path, request -> route.apply(new Query(request.params(), parameters)));
   }
 
   /** Answers a request. */
@@ -96,6 +116,9 @@ final class Routes {
     answer.headers().forEach(response::putHeader);
     if (answer.status() == 405) {
       response.putHeader("Allow", METHODS);
+    }
+    if (answer.status() == 401) {
+      response.putHeader("WWW-Authenticate", "Bearer");
     }
     boolean isLast = hasBody(request);
     if (isLast) {

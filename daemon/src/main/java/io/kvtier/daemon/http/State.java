@@ -1,6 +1,6 @@
 package io.kvtier.daemon.http;
 
-import io.kvtier.daemon.config.KvtierdConfig;
+import io.kvtier.daemon.config.LoadedConfig;
 import io.kvtier.daemon.index.Counters;
 import io.kvtier.protocol.Counter;
 import io.vertx.core.Future;
@@ -8,16 +8,20 @@ import io.vertx.core.json.JsonArray;
 import io.vertx.core.json.JsonObject;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.function.Supplier;
 
 /** The daemon's state as JSON, in the shapes that {@code kvtier COMMAND --json} has. */
 final class State {
   private final Path socket;
-  private final List<KvtierdConfig.Setting> settings;
+  private final Supplier<List<LoadedConfig.Entry>> settings;
   private final Counters counters;
   private final IndexReports reports;
 
   State(
-      Path socket, List<KvtierdConfig.Setting> settings, Counters counters, IndexReports reports) {
+      Path socket,
+      Supplier<List<LoadedConfig.Entry>> settings,
+      Counters counters,
+      IndexReports reports) {
     this.socket = socket;
     this.settings = settings;
     this.counters = counters;
@@ -77,6 +81,7 @@ final class State {
           copy(report.json(), "namespaces", tiers);
           copy(report.json(), "object", tiers);
           copy(report.json(), "gpus", tiers);
+          copy(report.json(), "tenants", tiers);
           return Answer.json(tiers);
         });
   }
@@ -127,14 +132,15 @@ final class State {
 
   Answer config() {
     JsonArray all = new JsonArray();
-    for (KvtierdConfig.Setting setting : settings) {
+    for (LoadedConfig.Entry entry : settings.get()) {
       all.add(
           new JsonObject()
-              .put("key", setting.key())
-              .put("value", setting.value())
-              .put("source", setting.source()));
+              .put("key", entry.key())
+              .put("value", entry.value())
+              .put("default", entry.defaultValue())
+              .put("from", entry.from()));
     }
-    return Answer.json(new JsonObject().put("settings", all));
+    return Answer.json(all);
   }
 
   private static void copy(JsonObject from, String field, JsonObject to) {
