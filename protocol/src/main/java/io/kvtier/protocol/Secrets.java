@@ -12,7 +12,7 @@ public final class Secrets {
   public static final String HIDDEN = "(hidden)";
 
   private static final String NAMES =
-      "[A-Za-z0-9_.-]*(?:secret|token|password|passwd|credential|api_?key|access_?key|private_?key)"
+      "[A-Za-z0-9_.-]*(?:secret|token|password|passwd|credential|api[_-]?key|access[_-]?key|private[_-]?key)"
           + "[A-Za-z0-9_-]*";
 
   /** Keys that only sound like secrets. */
