@@ -24,6 +24,8 @@ def daemon() -> NoReturn:
 def command() -> NoReturn:
     """The command line, in place of this process. KVTIER_JAVA_OPTS adds flags of its Java runtime."""
     options = shlex.split(os.environ.get("KVTIER_JAVA_OPTS", ""))
+    # What judges configurations and machines stands beside this command.
+    os.environ.setdefault("KVTIERD", str(Path(sys.argv[0]).absolute().with_name("kvtierd")))
     _become([f"@{LIB / 'cli.flags'}", *options, "-jar", str(LIB / "kvtier.jar")])
 
 

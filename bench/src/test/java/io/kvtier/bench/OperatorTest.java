@@ -17,6 +17,7 @@ import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.lang.foreign.Arena;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -26,6 +27,7 @@ import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.zip.GZIPInputStream;
@@ -34,6 +36,11 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.msgpack.core.MessageBufferPacker;
+import org.msgpack.core.MessagePack;
+import org.zeromq.SocketType;
+import org.zeromq.ZContext;
+import org.zeromq.ZMQ;
 
 /** What an operator does with a running daemon. Each test has a namespace of its own. */
 @Timeout(value = 90, unit = TimeUnit.SECONDS)
@@ -205,6 +212,34 @@ final class OperatorTest {
       assertEquals(2, run("object", "nosuch").exitCode(), "no such task, with or without a tier");
       assertTrue(run("tiers", "--nonsense").err().lines().count() < 5, "the reason, not the usage");
     }
+  }
+
+  @Test
+  void eventsTail_printsBatchesAsJson() throws Exception {
+    assertEquals(1, run("events", "tail").exitCode(), "this daemon publishes none");
+    try (ZContext context = new ZContext();
+        MessageBufferPacker batch = MessagePack.newDefaultBufferPacker()) {
+      batch.packArrayHeader(2).packDouble(1.5).packArrayHeader(1).packString("BlockStored");
+      ZMQ.Socket publisher = context.createSocket(SocketType.XPUB);
+      int port = publisher.bindToRandomPort("tcp://127.0.0.1");
+      CompletableFuture<Ran> tail =
+          CompletableFuture.supplyAsync(
+              () -> run("events", "tail", "--json", "--count", "1", "--endpoint", at(port)));
+      // The subscription: what is published before it is heard by nobody.
+      assertEquals(1, publisher.recv()[0]);
+      publisher.sendMore("topic");
+      publisher.sendMore(ByteBuffer.allocate(Long.BYTES).putLong(7).array());
+      assertTrue(publisher.send(batch.toByteArray()));
+      Ran ran = tail.get(60, TimeUnit.SECONDS);
+      assertEquals(0, ran.exitCode(), ran.toString());
+      assertEquals(
+          "{\"sequence\":7,\"topic\":\"topic\",\"batch\":[1.5,[\"BlockStored\"]]}",
+          ran.out().strip());
+    }
+  }
+
+  private static String at(int port) {
+    return "tcp://127.0.0.1:" + port;
   }
 
   @Test

@@ -1,5 +1,6 @@
 package io.kvtier.protocol;
 
+import java.util.Set;
 import java.util.regex.Pattern;
 
 /**
@@ -11,8 +12,11 @@ public final class Secrets {
   public static final String HIDDEN = "(hidden)";
 
   private static final String NAMES =
-      "[A-Za-z0-9_.-]*(?:secret|token|password|passwd|credential|api_?key|access_?key|private_?key)"
+      "[A-Za-z0-9_.-]*(?:secret|token|password|passwd|credential|api[_-]?key|access[_-]?key|private[_-]?key)"
           + "[A-Za-z0-9_-]*";
+
+  /** Keys that only sound like secrets. */
+  private static final Set<String> NO_SECRETS = Set.of("access.tokens", "access.without_token");
 
   private static final Pattern NAME = Pattern.compile("(?i)" + NAMES);
 
@@ -45,7 +49,9 @@ public final class Secrets {
   public static boolean isSecret(String name) {
     // Where a secret is kept is none.
     boolean isPlace = name.endsWith("_file") || name.endsWith("_files") || name.endsWith("_FILE");
-    return !isPlace && (NAME.matcher(name).matches() || name.endsWith("key_command"));
+    return !isPlace
+        && !NO_SECRETS.contains(name)
+        && (NAME.matcher(name).matches() || name.endsWith("key_command"));
   }
 
   /** A value without what is secret in it. */

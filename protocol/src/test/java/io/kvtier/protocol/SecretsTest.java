@@ -49,6 +49,7 @@ final class SecretsTest {
     assertEquals(Secrets.HIDDEN, Secrets.hide("object.encryption.key_command", "[fetch, abc]"));
     assertEquals("/etc/k", Secrets.hide("object.encryption.key_file", "/etc/k"));
     assertEquals("http://(hidden)@p:1", Secrets.hide("object.s3.proxy", "http://a:b@p:1"));
+    assertEquals("/etc/t", Secrets.hide("access.tokens", "/etc/t"));
     assertEquals("AES256", Secrets.hide("object.s3.encryption", "AES256"));
   }
 }
