@@ -155,7 +155,8 @@ final class FrontLoop extends VerticleBase {
     TenantFront front = frontOf(grant.tenant());
     TenantFront.Method method = front == null ? null : front.method(request.path());
     if (front == null) {
-      stream.refuse(GrpcStatus.UNAVAILABLE, "the index takes no session for this tenant: try again");
+      stream.refuse(
+          GrpcStatus.UNAVAILABLE, "the index takes no session for this tenant: try again");
     } else if (method == null) {
       stream.refuse(GrpcStatus.UNIMPLEMENTED, "no method " + request.path());
     } else if (!VerbRoles.mayCall(grant.role(), method.verb())) {

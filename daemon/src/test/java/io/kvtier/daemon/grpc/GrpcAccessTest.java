@@ -5,20 +5,20 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.google.protobuf.ByteString;
+import com.google.protobuf.MessageLite;
 import io.kvtier.daemon.Daemon;
 import io.kvtier.daemon.access.TestCertificates;
 import io.kvtier.daemon.config.ConfigLoader;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.access.Token;
 import io.kvtier.protocol.access.TokenLine;
-import io.kvtier.protocol.v1.KeysRequest;
 import io.kvtier.protocol.v1.Keys;
+import io.kvtier.protocol.v1.KeysRequest;
 import io.kvtier.protocol.v1.LookupResponse;
 import io.kvtier.protocol.v1.RegisterRequest;
 import io.kvtier.protocol.v1.RegisterResponse;
 import io.kvtier.protocol.v1.StatusCode;
-import com.google.protobuf.ByteString;
-import com.google.protobuf.MessageLite;
 import io.vertx.core.Future;
 import io.vertx.core.Vertx;
 import io.vertx.core.buffer.Buffer;
@@ -64,8 +64,7 @@ final class GrpcAccessTest {
   private static final SecureRandom RANDOM = new SecureRandom();
 
   private static final List<String> READS =
-      List.of(
-          "Ping", "Register", "Unregister", "Lookup", "Prefetch", "Cancel", "Stats", "Get");
+      List.of("Ping", "Register", "Unregister", "Lookup", "Prefetch", "Cancel", "Stats", "Get");
   private static final List<String> WRITES =
       List.of("Put", "Pin", "Unpin", "Delete", "Clear", "Flush");
 
@@ -170,8 +169,7 @@ final class GrpcAccessTest {
                     })));
   }
 
-  private String status(HttpClient client, String method, @Nullable Token token)
-      throws Exception {
+  private String status(HttpClient client, String method, @Nullable Token token) throws Exception {
     return call(client, method, token, new byte[0]).status();
   }
 
@@ -182,7 +180,10 @@ final class GrpcAccessTest {
     assertEquals(OK, called.status());
     @SuppressWarnings("unchecked") // a message's parser makes messages of its kind
     T parsed =
-        (T) shape.getParserForType().parseFrom(called.body().slice(5, called.body().length()).getBytes());
+        (T)
+            shape
+                .getParserForType()
+                .parseFrom(called.body().slice(5, called.body().length()).getBytes());
     return parsed;
   }
 
@@ -274,8 +275,7 @@ final class GrpcAccessTest {
             .request(new RequestOptions().setHost("127.0.0.1").setPort(port).setURI("/"))
             .map(request -> {
               try {
-                return (X509Certificate)
-                    request.connection().sslSession().getPeerCertificates()[0];
+                return (X509Certificate) request.connection().sslSession().getPeerCertificates()[0];
               } catch (IOException e) {
                 throw new AssertionError(e);
               }

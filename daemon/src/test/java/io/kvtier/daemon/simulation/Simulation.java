@@ -307,7 +307,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
               this::nowNs,
               random.split());
     }
-    SlotAllocator hostSlots = 
+    SlotAllocator hostSlots =
         new SlotAllocator(
             hasTenants ? slabTenants.toArray() : new int[slabs.length],
             tenants.count(),
