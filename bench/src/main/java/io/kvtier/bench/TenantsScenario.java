@@ -148,9 +148,13 @@ final class TenantsScenario {
     }
 
     @Override
-    public void close() throws Exception {
+    public void close() {
       running.set(false);
-      thread.join();
+      try {
+        thread.join();
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
+      }
       copies.close();
     }
   }

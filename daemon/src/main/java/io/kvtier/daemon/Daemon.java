@@ -113,6 +113,11 @@ public final class Daemon implements AutoCloseable {
       GrpcFront.requirePort(config.grpc());
     }
     if (config.http().enabled()) {
+      ListenerRules.require(
+          "http",
+          config.http().host(),
+          config.http().usesTls() ? config.tls() : null,
+          config.access());
       HttpFront.requirePort(config.http());
     }
     KvtierdConfig.HostConfig host = config.host();
@@ -303,7 +308,9 @@ public final class Daemon implements AutoCloseable {
                       index,
                       doorbell,
                       counters,
-                      latencies)));
+                      latencies,
+                      config.http().usesTls() ? tls : null,
+                      callers)));
     }
     if (host.hugePages()) {
       keep(new HugePages(slabs));

@@ -711,7 +711,8 @@ public final class ConfigLoader {
     return new KvtierdConfig.HttpConfig(
         get("http.enabled", ConfigLoader::bool, "true or false"),
         text("http.host"),
-        number("http.port", 0, 65535));
+        number("http.port", 0, 65535),
+        get("http.tls", ConfigLoader::autoOrOff, "auto or off"));
   }
 
   private KvtierdConfig.LogConfig log() {

@@ -295,7 +295,7 @@ public record KvtierdConfig(
       int weight) {}
 
   /** The HTTP server for operators. */
-  public record HttpConfig(boolean enabled, String host, int port) {}
+  public record HttpConfig(boolean enabled, String host, int port, boolean usesTls) {}
 
   /** How a line of the log is written. */
   public enum LogFormat {

@@ -1,9 +1,13 @@
 package io.kvtier.daemon.http;
 
+import io.kvtier.daemon.access.Callers;
+import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.access.ServerTls;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.index.Counters;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.Latencies;
+import io.kvtier.protocol.access.Role;
 import io.netty.handler.codec.http.TooLongHttpHeaderException;
 import io.netty.handler.codec.http.TooLongHttpLineException;
 import io.vertx.core.Context;
@@ -56,6 +60,7 @@ public final class HttpFront implements AutoCloseable {
    *
    * @param socket of the daemon
    * @param settings the configuration, for people
+   * @param tls null where the port has none
    */
   public record Environment(
       String version,
@@ -65,13 +70,16 @@ public final class HttpFront implements AutoCloseable {
       IndexAgent index,
       Runnable indexBell,
       Counters counters,
-      Latencies latencies) {}
+      Latencies latencies,
+      @Nullable ServerTls tls,
+      Callers callers) {}
 
   private final Vertx vertx;
   private final String host;
   private final Routes routes = new Routes();
   private final RecentErrors errors = RecentErrors.listen();
   private final History history;
+  private final Callers callers;
 
   /** When something last happened on each connection, ns. */
   private final Map<HttpConnection, Long> connections = new HashMap<>();
@@ -96,17 +104,23 @@ public final class HttpFront implements AutoCloseable {
     Context loop = vertx.getOrCreateContext();
     history = new History(environment.counters(), environment.latencies());
     addRoutes(environment, loop);
+    callers = environment.callers();
+    HttpServerOptions options =
+        new HttpServerOptions()
+            .setHost(config.host())
+            .setPort(config.port())
+            .setAcceptBacklog(BACKLOG)
+            .setHttp2ClearTextEnabled(false)
+            .setMaxInitialLineLength(LINE_BYTES_MAX)
+            .setMaxHeaderSize(HEADER_BYTES_MAX)
+            .setTcpKeepAlive(true);
+    ServerTls tls = environment.tls();
+    if (tls != null) {
+      tls.apply(options);
+    }
     server =
         vertx
-            .createHttpServer(
-                new HttpServerOptions()
-                    .setHost(config.host())
-                    .setPort(config.port())
-                    .setAcceptBacklog(BACKLOG)
-                    .setHttp2ClearTextEnabled(false)
-                    .setMaxInitialLineLength(LINE_BYTES_MAX)
-                    .setMaxHeaderSize(HEADER_BYTES_MAX)
-                    .setTcpKeepAlive(true))
+            .createHttpServer(options)
             .connectionHandler(this::connected)
             .invalidRequestHandler(this::mistaken)
             .requestHandler(this::requested);
@@ -193,16 +207,8 @@ public final class HttpFront implements AutoCloseable {
       throw new IOException(
           "HTTP can't listen on '"
               + config.host()
-              + "' (http.host): no address is known for this name; expected one of this machine's"
-              + " loopback, such as 127.0.0.1");
-    }
-    if (!address.getAddress().isLoopbackAddress()) {
-      throw new IOException(
-          "HTTP does not listen on '"
-              + config.host()
-              + "' (http.host): it has neither encryption nor access control; expected an address of"
-              + " this machine's loopback, such as 127.0.0.1. Who is elsewhere comes through a tunnel"
-              + " or a proxy that has both");
+              + "' (http.host): no address is known for this name; expected one of this machine's,"
+              + " such as 127.0.0.1");
     }
     try (ServerSocket socket = new ServerSocket()) {
       socket.setReuseAddress(true);
@@ -283,7 +289,27 @@ public final class HttpFront implements AutoCloseable {
 
   private void requested(HttpServerRequest request) {
     moved(request.connection());
+    Answer refusal = refusal(request);
+    if (refusal != null) {
+      write(request, refusal);
+      return;
+    }
     var _ = routes.answer(request).onSuccess(answer -> write(request, answer));
+  }
+
+  /** Why a request is not answered; null where it is. What tells nothing needs no token. */
+  private @Nullable Answer refusal(HttpServerRequest request) {
+    String path = request.path();
+    if (path == null || !(path.equals("/metrics") || path.startsWith("/api/"))) {
+      return null;
+    }
+    Grant grant = callers.of(request.getHeader("Authorization"));
+    if (grant == null) {
+      return Answer.problem(401, callers.refusal());
+    }
+    return grant.role().covers(Role.READ) && grant.tenant() == Grant.NO_TENANT
+        ? null
+        : Answer.problem(403, "this shows all tenants: it needs role read, and no tenant");
   }
 
   private void mistaken(HttpServerRequest request) {
