@@ -27,6 +27,7 @@ import picocli.CommandLine.Spec;
       Bench.CodecsCommand.class,
       Bench.DemotionCommand.class,
       Bench.ObjectCommand.class,
+      Bench.TenantsCommand.class,
       Bench.PeerCommand.class,
       Bench.TcpPeerCommand.class
     })
@@ -218,6 +219,16 @@ public final class Bench implements Runnable {
       Setup setup = Setup.ofProperties(quick);
       Path parent = directory == null ? setup.root().resolve("target") : directory;
       new DemotionScenario(setup, parent).run(report);
+    }
+  }
+
+  @Command(
+      name = "tenants",
+      description = "A modest tenant beside a greedy one, in one daemon and in two.")
+  static final class TenantsCommand extends Measuring {
+    @Override
+    void measure(Report report, boolean quick) throws Exception {
+      new TenantsScenario(Setup.ofProperties(quick)).run(report);
     }
   }
 

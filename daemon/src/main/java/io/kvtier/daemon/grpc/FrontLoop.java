@@ -141,7 +141,7 @@ final class FrontLoop extends VerticleBase {
       peer.usedNs = System.nanoTime();
       peer.hasCalled = true;
       if (!shared.peers().mayCall(peer.address)) {
-        stream.end(
+        stream.refuse(
             GrpcStatus.RESOURCE_EXHAUSTED, "too many calls a second (grpc.calls_per_second)");
         return;
       }
@@ -149,18 +149,19 @@ final class FrontLoop extends VerticleBase {
     Grant grant = shared.daemon().callers().of(request.getHeader("authorization"));
     if (grant == null) {
       shared.daemon().counters().countRefusal();
-      stream.end(GrpcStatus.UNAUTHENTICATED, shared.daemon().callers().refusal());
+      stream.refuse(GrpcStatus.UNAUTHENTICATED, shared.daemon().callers().refusal());
       return;
     }
     TenantFront front = frontOf(grant.tenant());
     TenantFront.Method method = front == null ? null : front.method(request.path());
     if (front == null) {
-      stream.end(GrpcStatus.UNAVAILABLE, "the index takes no session for this tenant: try again");
+      stream.refuse(
+          GrpcStatus.UNAVAILABLE, "the index takes no session for this tenant: try again");
     } else if (method == null) {
-      stream.end(GrpcStatus.UNIMPLEMENTED, "no method " + request.path());
+      stream.refuse(GrpcStatus.UNIMPLEMENTED, "no method " + request.path());
     } else if (!VerbRoles.mayCall(grant.role(), method.verb())) {
       shared.daemon().counters().countRefusal();
-      stream.end(
+      stream.refuse(
           GrpcStatus.PERMISSION_DENIED,
           VerbRoles.refusal(request.path(), grant.role(), method.verb()));
     } else {

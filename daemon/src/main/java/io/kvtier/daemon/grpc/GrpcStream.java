@@ -67,6 +67,7 @@ final class GrpcStream {
   private List<ByteBuffer> heads = new ArrayList<>();
   private boolean unreadable;
   private boolean headSent;
+  private long discarded;
 
   GrpcStream(HttpServerRequest request, int messageBytesMax, HeadSpace headSpace) {
     this.request = request;
@@ -322,6 +323,26 @@ final class GrpcStream {
       response.putHeader("grpc-message", text);
     }
     var _ = response.end();
+  }
+
+  /**
+   * Refuses a call of which nothing is to be read. The answer waits for the client's end, as an
+   * earlier one would have its stream reset, and so many resets look like an attack; but not for
+   * more than a message.
+   */
+  void refuse(GrpcStatus status, String why) {
+    if (request.isEnded()) {
+      end(status, why);
+      return;
+    }
+    request.exceptionHandler(e -> {});
+    request.endHandler(v -> end(status, why));
+    request.handler(bytes -> {
+      discarded += bytes.length();
+      if (discarded > messageBytesMax) {
+        reset();
+      }
+    });
   }
 
   /** Breaks the stream off. */

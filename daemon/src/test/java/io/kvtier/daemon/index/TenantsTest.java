@@ -137,8 +137,7 @@ class TenantsTest {
         assertEquals(Status.NAMESPACE_UNKNOWN, green.await().status());
       }
       // Nor do its properties say that it is there.
-      assertEquals(
-          Status.OK, green.registerAs("model2", 2 * IndexHarness.SLOT_BYTES).status());
+      assertEquals(Status.OK, green.registerAs("model2", 2 * IndexHarness.SLOT_BYTES).status());
     }
   }
 
@@ -218,8 +217,7 @@ class TenantsTest {
       IndexHarness.Client blue = harness.open(1 << 20, BLUE);
       IndexHarness.Client green = harness.open(1 << 20, GREEN);
       IndexHarness.Client operator = harness.open(1 << 20, Grant.ALL);
-      assertEquals(
-          Status.OK, blue.registerAs("secret-name", IndexHarness.SLOT_BYTES).status());
+      assertEquals(Status.OK, blue.registerAs("secret-name", IndexHarness.SLOT_BYTES).status());
       assertTrue(blue.stats().contains("secret-name"));
       assertFalse(green.stats().contains("secret-name"));
       assertFalse(green.stats().contains("\"blue\""));

@@ -402,7 +402,8 @@ final class SimulatedClient {
 
   private void register(int namespace) throws IOException {
     // Those of several tenants have the same name.
-    byte[] text = ("name=n" + (tenant == ANY ? namespace : 0) + "\n").getBytes(StandardCharsets.UTF_8);
+    byte[] text =
+        ("name=n" + (tenant == ANY ? namespace : 0) + "\n").getBytes(StandardCharsets.UTF_8);
     RingProducer ring = requests;
     if (ring == null) {
       return;

@@ -115,7 +115,8 @@ final class SimulatedObjects implements Leg, ObjectStore {
     // What was given up may have been done all the same.
     if (!fails || random.nextBoolean()) {
       long number = Words.getLong(MemorySegment.ofArray(words(transfer.key)), 8);
-      int namespace = transfer.namespaceText.contains("name=n0") ? 0 : 1;
+      String text = transfer.namespaceText;
+      int namespace = text.contains("name=n0") && !text.contains(" blue\n") ? 0 : 1;
       objects.putIfAbsent(
           name,
           new Stored(

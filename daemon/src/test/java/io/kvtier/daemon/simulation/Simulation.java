@@ -307,7 +307,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
               this::nowNs,
               random.split());
     }
-    SlotAllocator hostSlots = 
+    SlotAllocator hostSlots =
         new SlotAllocator(
             hasTenants ? slabTenants.toArray() : new int[slabs.length],
             tenants.count(),
@@ -599,6 +599,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     boolean memoryStays = random.nextInt(4) != 0;
     if (ssdFiles == 0 && objects == null) {
       oracle.flushed.clear();
+    } else if (hasTenants && ssdFiles == 1 && objects == null) {
+      // The tenant has none of it.
+      oracle.flushed.removeIf(key -> key.namespace() != Grant.NO_TENANT);
     }
     Set<Oracle.Key> kept = memoryStays ? oracle.accepted : oracle.flushed;
     Set<Oracle.Key> resident = resident(memoryStays);

@@ -1,0 +1,418 @@
+package io.kvtier.daemon.grpc;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.google.protobuf.ByteString;
+import com.google.protobuf.MessageLite;
+import io.kvtier.daemon.Daemon;
+import io.kvtier.daemon.access.TestCertificates;
+import io.kvtier.daemon.config.ConfigLoader;
+import io.kvtier.protocol.access.Role;
+import io.kvtier.protocol.access.Token;
+import io.kvtier.protocol.access.TokenLine;
+import io.kvtier.protocol.v1.Keys;
+import io.kvtier.protocol.v1.KeysRequest;
+import io.kvtier.protocol.v1.LookupResponse;
+import io.kvtier.protocol.v1.RegisterRequest;
+import io.kvtier.protocol.v1.RegisterResponse;
+import io.kvtier.protocol.v1.StatusCode;
+import io.vertx.core.Context;
+import io.vertx.core.Future;
+import io.vertx.core.Promise;
+import io.vertx.core.Vertx;
+import io.vertx.core.buffer.Buffer;
+import io.vertx.core.http.HttpClient;
+import io.vertx.core.http.HttpClientOptions;
+import io.vertx.core.http.HttpMethod;
+import io.vertx.core.http.HttpVersion;
+import io.vertx.core.http.RequestOptions;
+import io.vertx.core.net.PemKeyCertOptions;
+import io.vertx.core.net.PemTrustOptions;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.net.Socket;
+import java.net.SocketException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.security.SecureRandom;
+import java.security.cert.X509Certificate;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.EnumMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Who gets in by gRPC, what each may, and what those who may not can disturb. */
+@Timeout(120)
+final class GrpcAccessTest {
+  private static final String PATH = "/kvtier.v1.Kvtier/";
+  private static final String OK = "0";
+  private static final String RESOURCE_EXHAUSTED = "8";
+  private static final String DENIED = "7";
+  private static final String UNAUTHENTICATED = "16";
+  private static final SecureRandom RANDOM = new SecureRandom();
+
+  private static final List<String> READS =
+      List.of("Ping", "Register", "Unregister", "Lookup", "Prefetch", "Cancel", "Stats", "Get");
+  private static final List<String> WRITES =
+      List.of("Put", "Pin", "Unpin", "Delete", "Clear", "Flush");
+
+  @TempDir private Path folder;
+  private final Vertx vertx = Vertx.vertx();
+  private final Context loop = vertx.getOrCreateContext();
+  private final List<HttpClient> clients = new ArrayList<>();
+  private final Map<Role, Token> tokens = new EnumMap<>(Role.class);
+  private final Token ofBlue = Token.make(RANDOM);
+  private final Token ofGreen = Token.make(RANDOM);
+  private @Nullable Daemon daemon;
+  private int port;
+
+  @BeforeEach
+  void makeTokens() throws IOException {
+    List<String> lines = new ArrayList<>();
+    for (Role role : List.of(Role.READ, Role.WRITE, Role.ADMIN)) {
+      Token token = Token.make(RANDOM);
+      tokens.put(role, token);
+      lines.add(TokenLine.of(token, role.word(), role, "", null, RANDOM).text());
+    }
+    lines.add(TokenLine.of(ofBlue, "b", Role.WRITE, "blue", null, RANDOM).text());
+    lines.add(TokenLine.of(ofGreen, "g", Role.WRITE, "green", null, RANDOM).text());
+    Files.write(folder.resolve("tokens"), lines);
+  }
+
+  @AfterEach
+  void stop() throws Exception {
+    for (HttpClient client : clients) {
+      await(client.close());
+    }
+    await(vertx.close());
+    Daemon started = daemon;
+    if (started != null) {
+      started.close();
+    }
+  }
+
+  private void start(String... more) throws Exception {
+    List<String> settings =
+        new ArrayList<>(
+            List.of(
+                "socket.path=" + folder.resolve("kvtier.sock"),
+                "host.bytes=16MiB",
+                "host.slab_bytes=4MiB",
+                "host.keep=0",
+                "ssd.bytes=0",
+                "limits.blocks=10000",
+                "http.enabled=false",
+                "grpc.port=0",
+                "grpc.threads=2",
+                "access.tokens=" + folder.resolve("tokens"),
+                "tenants=name=blue host_bytes=4MiB,name=green host_bytes=4MiB"));
+    settings.addAll(List.of(more));
+    Daemon started = new Daemon(ConfigLoader.load(null, settings));
+    daemon = started;
+    port = Integer.parseInt(String.valueOf(started.grpcAddress()).split(":", -1)[1]);
+  }
+
+  private static <T> T await(Future<T> future) throws Exception {
+    try {
+      return future.toCompletionStage().toCompletableFuture().get(30, TimeUnit.SECONDS);
+    } catch (ExecutionException e) {
+      throw e.getCause() instanceof Exception cause ? cause : e;
+    }
+  }
+
+  private HttpClient newClient(HttpClientOptions options) {
+    HttpClient client =
+        vertx.createHttpClient(
+            options.setProtocolVersion(HttpVersion.HTTP_2).setHttp2ClearTextUpgrade(false));
+    clients.add(client);
+    return client;
+  }
+
+  private record Called(String status, Buffer body) {}
+
+  private Called call(HttpClient client, String method, @Nullable Token token, byte[] message)
+      throws Exception {
+    RequestOptions options =
+        new RequestOptions()
+            .setMethod(HttpMethod.POST)
+            .setHost("127.0.0.1")
+            .setPort(port)
+            .setURI(PATH + method)
+            .putHeader("content-type", "application/grpc");
+    if (token != null) {
+      options.putHeader("authorization", "Bearer " + token.secretText());
+    }
+    Buffer framed =
+        Buffer.buffer().appendByte((byte) 0).appendInt(message.length).appendBytes(message);
+    // On one loop: elsewhere an answer may come before its handler.
+    Promise<Called> called = Promise.promise();
+    loop.runOnContext(v ->
+        client
+            .request(options)
+            .compose(request -> request.send(framed))
+            .compose(response ->
+                response
+                    .body()
+                    .map(body -> {
+                      String early = response.getHeader("grpc-status");
+                      return new Called(
+                          early == null ? response.getTrailer("grpc-status") : early, body);
+                    }))
+            .onComplete(called));
+    return await(called.future());
+  }
+
+  private String status(HttpClient client, String method, @Nullable Token token) throws Exception {
+    return call(client, method, token, new byte[0]).status();
+  }
+
+  private <T extends MessageLite> T ask(
+      HttpClient client, Token token, String method, MessageLite message, T shape)
+      throws Exception {
+    Called called = call(client, method, token, message.toByteArray());
+    assertEquals(OK, called.status());
+    @SuppressWarnings("unchecked") // a message's parser makes messages of its kind
+    T parsed =
+        (T)
+            shape
+                .getParserForType()
+                .parseFrom(called.body().slice(5, called.body().length()).getBytes());
+    return parsed;
+  }
+
+  // ---- roles
+
+  @Test
+  void everyMethod_everyRole_isRefusedOrNotAsTheTableSays() throws Exception {
+    start();
+    HttpClient client = newClient(new HttpClientOptions());
+    List<String> wrong = new ArrayList<>();
+    List<String> methods = new ArrayList<>(READS);
+    methods.addAll(WRITES);
+    for (String method : methods) {
+      for (Role role : List.of(Role.NONE, Role.READ, Role.WRITE, Role.ADMIN)) {
+        String expected =
+            role == Role.NONE
+                ? UNAUTHENTICATED
+                : role == Role.READ && WRITES.contains(method) ? DENIED : OK;
+        String status = status(client, method, tokens.get(role));
+        if (!status.equals(expected)) {
+          wrong.add(method + " as " + role + ": " + status + ", expected " + expected);
+        }
+      }
+    }
+    assertEquals(List.of(), wrong);
+  }
+
+  @Test
+  void token_wrongOrRevoked_isUnauthenticated() throws Exception {
+    start();
+    HttpClient client = newClient(new HttpClientOptions());
+    assertEquals(UNAUTHENTICATED, status(client, "Ping", Token.make(RANDOM)));
+    Token token = tokens.get(Role.READ);
+    assertEquals(OK, status(client, "Ping", token));
+    Files.writeString(folder.resolve("tokens"), "# nobody\n");
+    long end = System.nanoTime() + 20_000_000_000L;
+    while (status(client, "Ping", token).equals(OK)) {
+      assertTrue(System.nanoTime() < end, "the token stays valid");
+    }
+    assertEquals(UNAUTHENTICATED, status(client, "Ping", token));
+  }
+
+  @Test
+  void tenants_doNotFindEachOthersNamespaces() throws Exception {
+    start();
+    HttpClient client = newClient(new HttpClientOptions());
+    RegisterRequest model =
+        RegisterRequest.newBuilder().setName("model").setBlockBytes(4096).build();
+    RegisterResponse blue =
+        ask(client, ofBlue, "Register", model, RegisterResponse.getDefaultInstance());
+    RegisterResponse green =
+        ask(client, ofGreen, "Register", model, RegisterResponse.getDefaultInstance());
+    assertNotEquals(blue.getNamespaceId(), green.getNamespaceId());
+    KeysRequest keys =
+        KeysRequest.newBuilder()
+            .setKeys(
+                Keys.newBuilder()
+                    .setNamespaceId(blue.getNamespaceId())
+                    .addKeys(ByteString.copyFromUtf8("a key of 16 byte")))
+            .build();
+    LookupResponse own = ask(client, ofBlue, "Lookup", keys, LookupResponse.getDefaultInstance());
+    assertEquals(StatusCode.STATUS_OK, own.getOutcome().getStatus());
+    LookupResponse other =
+        ask(client, ofGreen, "Lookup", keys, LookupResponse.getDefaultInstance());
+    assertEquals(StatusCode.STATUS_NAMESPACE_UNKNOWN, other.getOutcome().getStatus());
+  }
+
+  // ---- TLS
+
+  private HttpClientOptions tls(TestCertificates certificates, @Nullable String name) {
+    HttpClientOptions options =
+        new HttpClientOptions()
+            .setSsl(true)
+            .setUseAlpn(true)
+            .setTrustOptions(
+                new PemTrustOptions().addCertPath(certificates.file("ca.crt").toString()));
+    if (name != null) {
+      options.setKeyCertOptions(
+          new PemKeyCertOptions()
+              .setCertPath(certificates.file(name + ".crt").toString())
+              .setKeyPath(certificates.file(name + ".key").toString()));
+    }
+    return options;
+  }
+
+  private X509Certificate shown(HttpClient client) throws Exception {
+    return await(
+        client
+            .request(new RequestOptions().setHost("127.0.0.1").setPort(port).setURI("/"))
+            .map(request -> {
+              try {
+                return (X509Certificate) request.connection().sslSession().getPeerCertificates()[0];
+              } catch (IOException e) {
+                throw new AssertionError(e);
+              }
+            }));
+  }
+
+  @Test
+  void mutualTls_letsInWhomTheAuthorityHasSigned_andRotatesItsOwnCertificate() throws Exception {
+    TestCertificates certificates = new TestCertificates(folder);
+    certificates.sign("server", "");
+    certificates.sign("client", "");
+    certificates.sign("late", "-20d");
+    certificates.sign("next", "");
+    start(
+        "grpc.host=0.0.0.0",
+        "tls.certificate=" + certificates.file("server.crt"),
+        "tls.key=" + certificates.file("server.key"),
+        "tls.client_ca=" + certificates.file("ca.crt"));
+    HttpClient known = newClient(tls(certificates, "client"));
+    assertEquals(OK, status(known, "Ping", tokens.get(Role.READ)));
+    assertEquals(UNAUTHENTICATED, status(known, "Ping", null));
+    for (String name : Arrays.asList(null, "late")) {
+      HttpClient other = newClient(tls(certificates, name));
+      assertThrows(
+          Exception.class, () -> status(other, "Ping", tokens.get(Role.READ)), "as " + name);
+    }
+    X509Certificate before = shown(known);
+    Files.copy(
+        certificates.file("next.key"),
+        certificates.file("server.key"),
+        StandardCopyOption.REPLACE_EXISTING);
+    Files.copy(
+        certificates.file("next.crt"),
+        certificates.file("server.crt"),
+        StandardCopyOption.REPLACE_EXISTING);
+    X509Certificate after = before;
+    long end = System.nanoTime() + 20_000_000_000L;
+    while (after.equals(before)) {
+      assertTrue(System.nanoTime() < end, "the certificate stays");
+      after = shown(newClient(tls(certificates, "client")));
+    }
+    assertEquals(OK, status(known, "Ping", tokens.get(Role.READ)), "on the old connection");
+  }
+
+  @Test
+  void otherAddressThanLoopback_withoutTls_doesNotStart() {
+    IOException refused = assertThrows(IOException.class, () -> start("grpc.host=0.0.0.0"));
+    assertTrue(String.valueOf(refused.getMessage()).contains("tls.certificate"));
+  }
+
+  // ---- limits
+
+  @Test
+  void callsPerSecond_beyond_areRefusedUnread() throws Exception {
+    start("grpc.calls_per_second=20");
+    HttpClient client = newClient(new HttpClientOptions());
+    List<String> statuses = new ArrayList<>();
+    for (int i = 0; i < 200; i++) {
+      statuses.add(status(client, "Ping", tokens.get(Role.READ)));
+      if (statuses.contains(RESOURCE_EXHAUSTED)) {
+        break;
+      }
+    }
+    assertEquals(OK, statuses.getFirst());
+    assertTrue(statuses.contains(RESOURCE_EXHAUSTED), "200 calls were taken at once");
+  }
+
+  @Test
+  void connectionsThatNeverCall_endByThemselvesAndDisturbNobody() throws Exception {
+    start("grpc.first_call=2s", "grpc.connections=600", "grpc.connections_per_peer=0");
+    HttpClient client = newClient(new HttpClientOptions());
+    assertEquals(OK, status(client, "Ping", tokens.get(Role.READ)));
+    byte[] preface =
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0".getBytes(StandardCharsets.ISO_8859_1);
+    List<Socket> idle = new ArrayList<>();
+    try {
+      for (int i = 0; i < 1000; i++) {
+        Socket socket = new Socket("127.0.0.1", port);
+        idle.add(socket);
+        OutputStream out = socket.getOutputStream();
+        switch (i % 4) {
+          case 0 -> {}
+          case 1 -> out.write(preface, 0, 10);
+          case 2 -> out.write(preface);
+          default -> out.write("POST / HTTP/1.1\r\nHost".getBytes(StandardCharsets.ISO_8859_1));
+        }
+        if (i % 100 == 0) {
+          assertEquals(OK, status(client, "Ping", tokens.get(Role.READ)));
+        }
+      }
+      for (Socket socket : idle) {
+        socket.setSoTimeout(60_000);
+        int read;
+        do {
+          try {
+            read = socket.getInputStream().read();
+          } catch (SocketException e) {
+            read = -1; // reset: it has ended as well
+          }
+        } while (read >= 0);
+      }
+      assertEquals(OK, status(client, "Ping", tokens.get(Role.READ)));
+    } finally {
+      for (Socket socket : idle) {
+        socket.close();
+      }
+    }
+  }
+
+  @Test
+  void oversizeMessage_isRefusedBeforeItComes() throws Exception {
+    start();
+    HttpClient client = newClient(new HttpClientOptions());
+    RequestOptions options =
+        new RequestOptions()
+            .setMethod(HttpMethod.POST)
+            .setHost("127.0.0.1")
+            .setPort(port)
+            .setURI(PATH + "Lookup")
+            .putHeader("content-type", "application/grpc")
+            .putHeader("authorization", "Bearer " + tokens.get(Role.READ).secretText());
+    // The length of a message of 2 GiB, and no more of it.
+    Buffer prefix = Buffer.buffer().appendByte((byte) 0).appendInt(Integer.MAX_VALUE);
+    String status =
+        await(
+            client
+                .request(options)
+                .compose(request -> request.send(prefix))
+                .map(response -> response.getHeader("grpc-status")));
+    assertEquals(RESOURCE_EXHAUSTED, status);
+    assertEquals(OK, status(client, "Ping", tokens.get(Role.READ)));
+  }
+}
