@@ -1,5 +1,6 @@
 package io.kvtier.daemon.grpc;
 
+import static java.util.Objects.requireNonNull;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -33,6 +34,7 @@ import io.vertx.core.net.PemKeyCertOptions;
 import io.vertx.core.net.PemTrustOptions;
 import java.io.IOException;
 import java.io.OutputStream;
+import java.net.InetAddress;
 import java.net.Socket;
 import java.net.SocketException;
 import java.nio.charset.StandardCharsets;
@@ -360,7 +362,7 @@ final class GrpcAccessTest {
     List<Socket> idle = new ArrayList<>();
     try {
       for (int i = 0; i < 1000; i++) {
-        Socket socket = new Socket("127.0.0.1", port);
+        Socket socket = new Socket(InetAddress.getLoopbackAddress(), port);
         idle.add(socket);
         OutputStream out = socket.getOutputStream();
         switch (i % 4) {
@@ -403,7 +405,8 @@ final class GrpcAccessTest {
             .setPort(port)
             .setURI(PATH + "Lookup")
             .putHeader("content-type", "application/grpc")
-            .putHeader("authorization", "Bearer " + tokens.get(Role.READ).secretText());
+            .putHeader(
+                "authorization", "Bearer " + requireNonNull(tokens.get(Role.READ)).secretText());
     // The length of a message of 2 GiB, and no more of it.
     Buffer prefix = Buffer.buffer().appendByte((byte) 0).appendInt(Integer.MAX_VALUE);
     String status =
