@@ -178,7 +178,7 @@ train_once() {
   shift
   mkdir -p "$folder/ssd"
   : >"$folder/log"
-  "$JAVA_HOME/bin/java" "${DAEMON_FLAGS[@]}" -Xmx512m "$@" -cp "$(class_path daemon)" io.kvtier.daemon.Kvtierd \
+  "$JAVA_HOME/bin/java" "${DAEMON_FLAGS[@]}" -Xmx1g "$@" -cp "$(class_path daemon)" io.kvtier.daemon.Kvtierd \
     --socket "$folder/sock" --set host.bytes=64MiB --set host.keep=0 --set ssd.bytes=256MiB --set "ssd.directory=$folder/ssd" \
     --set ssd.admission=all --set grpc.port=0 --set http.port=0 >"$folder/log" 2>&1 </dev/null &
   daemon=$!
