@@ -67,7 +67,7 @@ final class ObjectCommand extends DaemonCommand {
     }
     if (!TASKS.contains(task)) {
       throw new Failure(
-          Failure.USAGE, "there is no task '" + task + "': " + String.join(", ", TASKS));
+          Failure.USAGE, "there is no task '" + task + "'; expected " + String.join(", ", TASKS));
     }
     boolean isLook = task.equals("status");
     if (isLook && (!what.isEmpty() || delete)) {
