@@ -29,6 +29,7 @@ HOSTILE_PROPERTY = "<b onmouseover=alert(3)>bf16</b>"
 PATIENCE_S = 90.0
 SCREENS = {"desktop": (1280, 800), "phone": (360, 740)}
 THEMES = ("light", "dark")
+STATES = ("empty", "loaded", "degraded", "locked")
 
 
 class Wrong(Exception):
@@ -682,12 +683,40 @@ def check_silent(page: Page, look: Look, daemon: Daemon) -> None:
     require(not strange, f"a daemon that is gone: the console has {strange[:3]}")
 
 
+def check_locked(page: Page, look: Look, daemon: Daemon, token: str) -> None:
+    """A daemon that tells only who has a token."""
+    page.open(daemon.url)
+    asks = "!document.getElementById('locked').hidden"
+    page.until(asks, "the page does not ask for a token")
+    require("asks for a token" in text_of(page, "#verdict"), f"the page says '{text_of(page, '#verdict')}'")
+    look.everywhere("locked", complaints=False)
+    for given, outcome in (("kvt_wrong", asks), (token, f"!({asks}) && {ANSWERED}")):
+        page.value(
+            f"document.getElementById('token').value = {json.dumps(given)};"
+            "document.getElementById('locked-form').requestSubmit(); true"
+        )
+        page.until(outcome, f"'{given[:9]}...' is not taken as it should be")
+    strange = [one for one in page.complaints if "401" not in one]
+    require(not strange, f"locked: the console has {strange[:3]}")
+
+
+def make_token(kvtier: str, file: Path) -> str:
+    command = [kvtier, "token", "make", "--name", "page", "--role", "read", "--file", str(file)]
+    made = subprocess.run(command, capture_output=True, text=True, check=True)
+    token = re.search(r"kvt_\S+", made.stdout)
+    require(token, f"no token in '{made.stdout}'")
+    assert token is not None
+    return token[0]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="dashboard-check", description=__doc__)
     parser.add_argument("--seconds", type=float, default=25, help="how long engines work before a look (default: 25)")
     parser.add_argument("--shots", type=Path, help="a folder for the pictures (default: one that is removed again)")
     parser.add_argument("--chromium", default=shutil.which("chromium") or shutil.which("google-chrome") or "chromium")
     parser.add_argument("--start", required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--kvtier", required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--only", choices=STATES, action="append", help="a state to look at (default: all)")
     arguments = parser.parse_args()
     if shutil.which(arguments.chromium) is None:
         print(
@@ -708,7 +737,7 @@ def main() -> int:
         pictures = 0
         try:
             hosts: set[str] = set()
-            for state in ("empty", "loaded", "degraded"):
+            for state in arguments.only or STATES:
                 settings = {
                     "host.policy": "auto",
                     "ssd.policy": "auto",
@@ -722,6 +751,10 @@ def main() -> int:
                         "object.s3.endpoint": "http://127.0.0.1:9",
                         "object.s3.bucket": "kv",
                     }
+                token = ""
+                if state == "locked":
+                    token = make_token(arguments.kvtier, folder / "tokens")
+                    settings["access.tokens"] = str(folder / "tokens")
                 daemon = Daemon(start, folder, state, settings)
                 page = Page(browser)
                 look = Look(page, shots)
@@ -729,6 +762,8 @@ def main() -> int:
                     check_empty(page, look, daemon)
                 elif state == "loaded":
                     check_loaded(page, look, daemon, arguments.seconds)
+                elif state == "locked":
+                    check_locked(page, look, daemon, token)
                 else:
                     check_degraded(page, look, daemon, arguments.seconds)
                     check_silent(page, look, daemon)

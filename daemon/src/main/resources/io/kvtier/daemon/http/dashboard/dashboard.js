@@ -1046,16 +1046,33 @@ const STEPS = {300: 5, 900: 10, 3600: 30};
 /** The daemon answered, but not with what was asked for. */
 class Refused extends Error {}
 
+/** It tells only those who have a right to it. */
+class Locked extends Error {}
+
+/** Nothing came back. */
+class Silent extends Error {}
+
 async function ask(path) {
-  const response = await fetch(path, {signal: AbortSignal.timeout(PATIENCE_MS), cache: 'no-store', credentials: 'same-origin'});
-  const body = await response.json();
+  const headers = state.token === '' ? {} : {Authorization: `Bearer ${state.token}`};
+  let response;
+  let text;
+  try {
+    response = await fetch(path, {headers, signal: AbortSignal.timeout(PATIENCE_MS), cache: 'no-store', credentials: 'same-origin'});
+    text = await response.text();
+  } catch (error) {
+    throw new Silent(String(error));
+  }
+  const body = JSON.parse(text);
+  if (response.status === 401 || response.status === 403) {
+    throw new Locked(body.detail);
+  }
   if (!response.ok) {
     throw new Refused(body.detail || body.reason || `status ${response.status}`);
   }
   return body;
 }
 
-const state = {range: RECENT_S, isPaused: false, timer: 0, isAsking: false, lastMs: 0, silentSinceMs: 0, slow: {}, shown: null};
+const state = {range: RECENT_S, isPaused: false, timer: 0, isAsking: false, lastMs: 0, silentSinceMs: 0, slow: {}, shown: null, token: '', isLocked: false};
 
 const historyOf = (seconds) => ask(`/api/v1/history?seconds=${seconds}&step=${STEPS[seconds]}`);
 
@@ -1063,7 +1080,7 @@ const historyOf = (seconds) => ask(`/api/v1/history?seconds=${seconds}&step=${ST
 async function slowParts(generation) {
   const slow = state.slow;
   if (slow.generation !== generation) {
-    const {settings} = await ask('/api/v1/config');
+    const settings = await ask('/api/v1/config');
     slow.config = Object.fromEntries(settings.map(({key, value}) => [key, value]));
     slow.generation = generation;
     slow.round = 0;
@@ -1087,6 +1104,15 @@ async function gather() {
   return {status, stats, recentHistory, history, errors, config, whatIf, nowMs: Date.now()};
 }
 
+/** Asks for a token, and then the daemon no more until there is one: it counts calls without a right. */
+function locked(error) {
+  state.isLocked = true;
+  state.token = '';
+  byId('locked').hidden = false;
+  byId('content').classList.toggle('stale', true);
+  showVerdict({level: 'idle', title: 'Not shown: this daemon asks for a token', lines: [error.message]});
+}
+
 async function silent(error) {
   const now = Date.now();
   state.silentSinceMs = state.silentSinceMs || now;
@@ -1100,7 +1126,7 @@ async function silent(error) {
     } catch (worse) {
       lines.push(worse.message);
     }
-  } else if (!(error instanceof TypeError) && error.name !== 'TimeoutError') {
+  } else if (!(error instanceof Silent)) {
     // A defect of this page, or an answer that is no JSON: said as it is.
     title = 'This page can’t show what the daemon answers';
     lines.push(String(error));
@@ -1114,7 +1140,7 @@ async function silent(error) {
 }
 
 async function round() {
-  if (state.isAsking) {
+  if (state.isAsking || state.isLocked) {
     return;
   }
   state.isAsking = true;
@@ -1126,11 +1152,15 @@ async function round() {
     state.shown = data;
     showAll(data);
   } catch (error) {
-    await silent(error);
+    if (error instanceof Locked) {
+      locked(error);
+    } else {
+      await silent(error);
+    }
   }
   state.isAsking = false;
   showFreshness();
-  if (!state.isPaused && !document.hidden) {
+  if (!state.isPaused && !state.isLocked && !document.hidden) {
     state.timer = setTimeout(round, EVERY_MS);
   }
 }
@@ -1201,8 +1231,16 @@ function begin() {
     }
     showFreshness();
   });
+  byId('locked-form').addEventListener('submit', (event) => {
+    event.preventDefault();
+    state.token = byId('token').value.trim();
+    state.isLocked = false;
+    byId('token').value = '';
+    byId('locked').hidden = true;
+    round();
+  });
   document.addEventListener('visibilitychange', () => {
-    if (!document.hidden && !state.isPaused) {
+    if (!document.hidden && !state.isPaused && !state.isLocked) {
       round();
     }
   });
