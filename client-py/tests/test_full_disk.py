@@ -112,8 +112,9 @@ def test_diskFull_storesFail_nothingIsWrong_recoversByItself(disk: Disk, daemon_
         assert namespace.flush().status is Status.OK
         disk.fill()
         during: list[bytes] = []
-        # The ledger's log has some space taken ahead: it lasts for a while.
+        # The ledger's log has some space taken ahead, which lasts for a while; what it gives back is taken, too.
         for turn in range(200):
+            disk.fill()
             during = put_some(namespace, keys("during", 1000, 1000 * turn))
             if client.counters()["io_errors"] > 0:
                 break
