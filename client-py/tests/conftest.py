@@ -85,7 +85,7 @@ class Daemon:
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(10)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
             self._reap()
@@ -136,11 +136,15 @@ def _daemon() -> Iterator[Daemon]:
 
 @pytest.fixture
 def client(daemon: Daemon) -> Iterator[Client]:
-    with Client(daemon.socket_path, name="test", timeout=10) as connected:
+    with Client(daemon.socket_path, name="test", timeout=60) as connected:
         yield connected
 
 
-def eventually(condition: Callable[[], bool], timeout_s: float = 10.0) -> bool:
+# What takes longer hangs; the clients' own timeouts are longer still.
+HANG_S = 20.0
+
+
+def eventually(condition: Callable[[], bool], timeout_s: float = 30.0) -> bool:
     """Whether the condition comes true in time."""
     deadline = time.monotonic() + timeout_s
     while not condition():

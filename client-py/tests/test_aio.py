@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from blocks import block, blocks, keys, wrong_blocks
-from conftest import Daemon
+from conftest import HANG_S, Daemon
 from test_daemon import slots_balance
 
 from kvtier import Status, aio
@@ -15,7 +15,7 @@ from kvtier import Status, aio
 
 def with_client(daemon: Daemon, scenario: Callable[[aio.Client], Awaitable[None]]) -> None:
     async def run() -> None:
-        async with aio.Client(daemon.socket_path, name="aio", timeout=10) as client:
+        async with aio.Client(daemon.socket_path, name="aio", timeout=60) as client:
             await scenario(client)
 
     asyncio.run(run())
@@ -127,7 +127,7 @@ def test_cancelled_waitingOperation_returnsAtOnce(fresh_daemon: Daemon) -> None:
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
         assert (await namespace.lookup(some, timeout=0.1)).statuses == [Status.DEADLINE] * 4
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < HANG_S
         fresh_daemon.signal(signal.SIGCONT)
         assert await eventually(lambda: _balanced(client))
         assert (await namespace.lookup(some)).run == 4
@@ -147,7 +147,7 @@ def test_daemonKilled_unavailableThenReconnects(fresh_daemon: Daemon) -> None:
         started = time.monotonic()
         for answer in await asyncio.gather(*waiting):
             assert answer.statuses == [Status.UNAVAILABLE] * 4
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < HANG_S
         assert await namespace.put(some, blocks(some, 4096)) == [Status.UNAVAILABLE] * 4
         await asyncio.to_thread(fresh_daemon.start)
 

@@ -107,7 +107,7 @@ def annotation_bytes(client: Client) -> int:
 def test_annotations_daemonRestarted_stayWithTheirBlocks(stopped_daemon: Daemon, keep: str) -> None:
     settings = {"host__keep": keep, "host__directory": str(stopped_daemon.folder / "memory")}
     stopped_daemon.start(**settings)
-    with Client(stopped_daemon.socket_path, timeout=10) as client:
+    with Client(stopped_daemon.socket_path, timeout=60) as client:
         namespace = client.namespace("restarted", block_bytes=BLOCK_BYTES)
         keys = blocks.keys("restarted", 40)
         annotations = [bytes([i]) * (i * 50) or None for i in range(40)]
@@ -134,7 +134,7 @@ def test_events_putAndDeleted_areHeardByASubscriber(stopped_daemon: Daemon) -> N
     events.setsockopt(zmq.RCVTIMEO, 10_000)
     events.connect(endpoint)
     try:
-        with Client(stopped_daemon.socket_path, timeout=10) as client:
+        with Client(stopped_daemon.socket_path, timeout=60) as client:
             namespace = client.namespace("heard", block_bytes=BLOCK_BYTES)
             [key] = blocks.keys("heard", 1)
             annotation = of_tokens([1, 2, 3], parent=none_hash("0"))

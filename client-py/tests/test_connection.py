@@ -174,7 +174,7 @@ def test_client_silentListener_answersWithinTimeout(folder: Path) -> None:
     client = Client(path, timeout=0.2)
     namespace = client.namespace("m", block_bytes=64)
     assert namespace.get(KEYS, bytearray(128), timeout=0.2).run == 0
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 20, "neither of the two timeouts of 0.2 s"
     listener.close()
 
 

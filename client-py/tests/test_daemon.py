@@ -113,7 +113,7 @@ def test_twoClients_shareBlocks(daemon: Daemon, client: Client) -> None:
     mine = client.namespace("shared", block_bytes=4096, dtype="bfloat16")
     some = keys("shared", 10)
     assert mine.put(some, blocks(some, 4096)) == [Status.OK] * 10
-    with Client(daemon.socket_path, timeout=10) as other:
+    with Client(daemon.socket_path, timeout=60) as other:
         with pytest.raises(NamespaceMismatch):
             other.namespace("shared", block_bytes=4096, dtype="float8")
         with pytest.raises(NamespaceMismatch):
@@ -158,7 +158,7 @@ def test_close_whileBlocksAreCopied_theyDoNotCount(
     some = keys("copied", 8)
     namespace = client.namespace("copied", block_bytes=4096)
     assert namespace.put(some, blocks(some, 4096)) == [Status.OK] * 8
-    closed = Client(daemon.socket_path, timeout=10)
+    closed = Client(daemon.socket_path, timeout=60)
     reader = closed.namespace("copied", block_bytes=4096)
     into = bytearray(8 * 4096)
     assert reader.get(some, into).statuses == [Status.OK] * 8
@@ -173,7 +173,7 @@ def test_close_whileBlocksAreCopied_theyDoNotCount(
 
 
 def test_close_whileSlotsAreWritten_theyAreNobodyElses(daemon: Daemon, client: Client) -> None:
-    closed = Client(daemon.socket_path, timeout=10)
+    closed = Client(daemon.socket_path, timeout=60)
     slots = closed.namespace("late", block_bytes=4096).reserve(keys("late", 64))
     assert slots.statuses == [Status.OK] * 64
     closed.close()
@@ -315,7 +315,7 @@ def test_manyThreads_oneClient(client: Client) -> None:
 
 
 def test_evictionToSsd_andBack(fresh_daemon: Daemon) -> None:
-    with Client(fresh_daemon.socket_path, timeout=30) as client:
+    with Client(fresh_daemon.socket_path, timeout=60) as client:
         namespace = client.namespace("evict", block_bytes=1 << 18)
         some = keys("evict", 400)  # 100 MiB, and the host tier has 64
         for first in range(0, 400, 40):

@@ -242,7 +242,7 @@ def test_replay_tells_of_the_tiers_that_there_are(
 def test_replay_leaves_nothing_behind_and_starts_cold_again(
     daemon: Daemon, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Client(daemon.socket_path, timeout=10) as client:
+    with Client(daemon.socket_path, timeout=60) as client:
         for _ in range(2):
             code, figures = run(daemon, capsys, "--trace", str(trace_file(tmp_path)))
             assert code == 0 and figures["block_hits"] == HITS

@@ -66,7 +66,7 @@ class Survivor:
         return counters
 
     def put(self, numbers: range) -> None:
-        with Client(self.daemon.socket_path, timeout=30) as client:
+        with Client(self.daemon.socket_path, timeout=60) as client:
             namespace = client.namespace("survivor", block_bytes=BLOCK_BYTES, model="m")
             for number in numbers:
                 assert namespace.put([key(number)], [self.content(number)]) == [Status.OK]
@@ -74,7 +74,7 @@ class Survivor:
     def found(self, numbers: range) -> list[int]:
         """The blocks that are there; each is held to its content."""
         there = []
-        with Client(self.daemon.socket_path, timeout=30) as client:
+        with Client(self.daemon.socket_path, timeout=60) as client:
             namespace = client.namespace("survivor", block_bytes=BLOCK_BYTES, model="m")
             buffer = bytearray(BLOCK_BYTES)
             for number in numbers:
@@ -143,7 +143,7 @@ def test_stopInOrder_everythingIsFoundAgain(survivor: Survivor) -> None:
 def test_deleted_staysDeletedAfterAKill(survivor: Survivor) -> None:
     survivor.start()
     survivor.put(range(BLOCKS))
-    with Client(survivor.daemon.socket_path, timeout=30) as client:
+    with Client(survivor.daemon.socket_path, timeout=60) as client:
         namespace = client.namespace("survivor", block_bytes=BLOCK_BYTES, model="m")
         assert namespace.delete([key(number) for number in range(0, BLOCKS, 2)]) == [Status.OK] * (BLOCKS // 2)
     survivor.kill()
@@ -154,7 +154,7 @@ def test_deleted_staysDeletedAfterAKill(survivor: Survivor) -> None:
 def test_memoryGone_whatWasFlushedIsFoundAgain(survivor: Survivor) -> None:
     survivor.start(host__keep="0")
     survivor.put(range(100))
-    with Client(survivor.daemon.socket_path, timeout=30) as client:
+    with Client(survivor.daemon.socket_path, timeout=60) as client:
         client.namespace("survivor", block_bytes=BLOCK_BYTES, model="m").flush()
     survivor.kill()
     survivor.start(host__keep="0")
@@ -166,7 +166,7 @@ def test_durabilityPower_memoryGone_whatWasFlushedIsFoundAgain(survivor: Survivo
     settings = {"host__keep": "0", "ssd__durability": "power"}
     survivor.start(**settings)
     survivor.put(range(50))
-    with Client(survivor.daemon.socket_path, timeout=30) as client:
+    with Client(survivor.daemon.socket_path, timeout=60) as client:
         client.namespace("survivor", block_bytes=BLOCK_BYTES, model="m").flush()
     survivor.kill()
     survivor.start(**settings)
@@ -178,7 +178,7 @@ def test_scrub_findsTheDamagedBlock_beforeAnybodyAsks(survivor: Survivor) -> Non
     settings = {"host__keep": "0", "ssd__scrub_bytes_per_second": "1GiB"}
     survivor.start(**settings)
     survivor.put(range(20))
-    with Client(survivor.daemon.socket_path, timeout=30) as client:
+    with Client(survivor.daemon.socket_path, timeout=60) as client:
         client.namespace("survivor", block_bytes=BLOCK_BYTES, model="m").flush()
     survivor.kill()
     damage(survivor)
@@ -204,7 +204,7 @@ def test_writeLimit_holds_andNothingIsLost(survivor: Survivor) -> None:
 def test_rocksdb_memoryGone_whatWasFlushedIsFoundAgain(survivor: Survivor) -> None:
     survivor.start(host__keep="0", ssd__engine="rocksdb")
     survivor.put(range(100))
-    with Client(survivor.daemon.socket_path, timeout=30) as client:
+    with Client(survivor.daemon.socket_path, timeout=60) as client:
         client.namespace("survivor", block_bytes=BLOCK_BYTES, model="m").flush()
     survivor.kill()
     assert not list((survivor.daemon.folder / "ssd").glob("slots-*.dat"))
@@ -237,7 +237,7 @@ def test_codecChanged_whatWasStoredIsFoundAgain(survivor: Survivor) -> None:
         if codec == first:
             survivor.put(range(50))
         assert survivor.found(range(50)) == list(range(50))
-        with Client(survivor.daemon.socket_path, timeout=30) as client:
+        with Client(survivor.daemon.socket_path, timeout=60) as client:
             client.namespace("survivor", block_bytes=BLOCK_BYTES, model="m").flush()
         stats = survivor.stats()
         assert stats["corrupt"] == 0
@@ -329,7 +329,7 @@ def test_keeper_holdsTheMemoryAndNothingElse(survivor: Survivor) -> None:
 def test_ssdFileDamaged_blockIsAMiss_neverWrongBytes(survivor: Survivor) -> None:
     survivor.start(host__keep="0")
     survivor.put(range(100))
-    with Client(survivor.daemon.socket_path, timeout=30) as client:
+    with Client(survivor.daemon.socket_path, timeout=60) as client:
         client.namespace("survivor", block_bytes=BLOCK_BYTES, model="m").flush()
     survivor.kill()
     damage(survivor)
@@ -343,7 +343,7 @@ def test_ssdFileDamaged_blockIsAMiss_neverWrongBytes(survivor: Survivor) -> None
 def test_ledgerDamaged_startsEmpty_andSaysSo(survivor: Survivor) -> None:
     survivor.start(host__keep="0")
     survivor.put(range(20))
-    with Client(survivor.daemon.socket_path, timeout=30) as client:
+    with Client(survivor.daemon.socket_path, timeout=60) as client:
         client.namespace("survivor", block_bytes=BLOCK_BYTES, model="m").flush()
     survivor.kill()
     for file in (survivor.daemon.folder / "ssd" / "ledger").glob("MANIFEST-*"):

@@ -97,7 +97,7 @@ def test_put_bytesAreInTheOrderOfTensorsAndAddresses(namespaces: Any) -> None:
 def test_put_largeEnoughForSeveralThreads_allBytes(roomy_daemon: Daemon) -> None:
     tensors = _tensors((40, 1 << 21), None, 2, seed=4)
     names = keys("threads", 40)
-    with Client(roomy_daemon.socket_path, timeout=30) as client:
+    with Client(roomy_daemon.socket_path, timeout=60) as client:
         namespace = client.namespace("threads", block_bytes=1 << 23)
         with kvtier_torch.register(namespace, tensors) as region:
             copying = region.put(names, range(40))
@@ -136,8 +136,8 @@ def test_copies_daemonKilled_endWithinTheDeadline(fresh_daemon: Daemon) -> None:
             names = keys("killed", 64)
             copying = region.put(names, range(64))
             fresh_daemon.kill()
-            assert set(copying.wait(20)) <= {Status.OK, Status.UNAVAILABLE, Status.BUSY}
-            assert region.get(names, range(64)).wait(20) == [Status.UNAVAILABLE] * 64
+            assert set(copying.wait(60)) <= {Status.OK, Status.UNAVAILABLE, Status.BUSY}
+            assert region.get(names, range(64)).wait(60) == [Status.UNAVAILABLE] * 64
 
 
 def test_cancel_beforeItBegan_touchesNothing(namespaces: Any) -> None:
@@ -148,7 +148,7 @@ def test_cancel_beforeItBegan_touchesNothing(namespaces: Any) -> None:
         for copying in under_way:
             copying.cancel()
         for copying in under_way:
-            assert set(copying.wait(20)) <= {Status.OK, Status.CANCELLED}
+            assert set(copying.wait(60)) <= {Status.OK, Status.CANCELLED}
             assert copying.done()
 
 

@@ -34,7 +34,7 @@ def daemon() -> Iterator[GpuDaemon]:
 
 @pytest.fixture
 def client(daemon: GpuDaemon) -> Iterator[Client]:
-    with Client(daemon.socket_path, name="torch", timeout=20) as connected:
+    with Client(daemon.socket_path, name="torch", timeout=60) as connected:
         yield connected
 
 
@@ -74,7 +74,7 @@ def test_device_and_memory_agree_on_the_bytes_of_a_block(daemon: GpuDaemon, clie
     names, taken, given = keys(layout, 5), [7, 0, 3, 11, 4], [1, 2, 9, 0, 10]
     files = Files(daemon, f"s{number}-", source)
     with files.region(namespace, axis) as region:
-        assert region.put(names, taken).wait(10) == [Status.OK] * 5
+        assert region.put(names, taken).wait(60) == [Status.OK] * 5
     with kvtier_torch.register(namespace, target, block_axes=axis) as memory:
         assert memory.get(names, given).wait() == [Status.OK] * 5
     for before, after in zip(source, target, strict=True):
@@ -85,8 +85,8 @@ def test_device_and_memory_agree_on_the_bytes_of_a_block(daemon: GpuDaemon, clie
         assert memory.put(others, given).wait() == [Status.OK] * 5
     with files.region(namespace, axis) as region:
         back = [8, 1, 2, 10, 5]
-        assert region.get(others, back, layers=range(1)).wait(10) == [Status.OK] * 5
-        assert region.get(others, back, layers=range(1, 3)).wait(10) == [Status.OK] * 5
+        assert region.get(others, back, layers=range(1)).wait(60) == [Status.OK] * 5
+        assert region.get(others, back, layers=range(1, 3)).wait(60) == [Status.OK] * 5
     files.load()
     for before, after in zip(source, target, strict=True):
         for to_block, from_block in zip(back, given, strict=True):
@@ -104,7 +104,7 @@ def test_tensors_of_several_shapes_are_one_block(daemon: GpuDaemon, client: Clie
     assert spec.layers == 1
     names = keys("several", 2)
     with DeviceRegion(namespace, spec) as region:
-        assert region.put(names, [3, 5]).wait(10) == [Status.OK] * 2
+        assert region.put(names, [3, 5]).wait(60) == [Status.OK] * 2
     target = [random_tensor((2, BLOCKS, 16, 32), 3, None), random_tensor((BLOCKS, 16, 48), 4, None)]
     with kvtier_torch.register(namespace, target, block_axes=axes) as memory:
         assert memory.get(names, [0, 1]).wait() == [Status.OK] * 2

@@ -266,7 +266,7 @@ def test_annotate_blocksAreKeptWithTheirTokens(engines: Make, daemon: Daemon, ra
     assert len(seen) == 2
     for rank, worker in enumerate(engine.workers):
         # A block that has an annotation takes no other; those of further ranks have none.
-        with Client(daemon.socket_path, timeout=10) as client:
+        with Client(daemon.socket_path, timeout=60) as client:
             shard = worker.connector._shard
             namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
             assert namespace.annotate(hashes, [b"other"] * 10) == (Status.OK, 10 if rank else 0)

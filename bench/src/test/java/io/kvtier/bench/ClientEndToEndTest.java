@@ -47,7 +47,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** The Java client against a real daemon. Each test has a namespace of its own. */
-@Timeout(value = 60, unit = TimeUnit.SECONDS)
+@Timeout(value = 180, unit = TimeUnit.SECONDS)
 final class ClientEndToEndTest {
   private static final int BLOCK_BYTES = 4096;
   private static final AtomicReference<DaemonProcess> DAEMON = new AtomicReference<>();
@@ -80,7 +80,7 @@ final class ClientEndToEndTest {
             .timeout(Duration.ofSeconds(20))
             .build();
     // On a busy machine the client may give up waiting once before the daemon has answered.
-    for (int i = 0; i < 10 && !client.isConnected(); i++) {
+    for (int i = 0; i < 60 && !client.isConnected(); i++) {
       var _ = client.blocking().ping();
       DaemonProcess.pause(500);
     }
@@ -99,7 +99,7 @@ final class ClientEndToEndTest {
   }
 
   private static void awaitCounter(KvtierClient client, String name, long value) {
-    for (int i = 0; i < 200 && counter(client, name) != value; i++) {
+    for (int i = 0; i < 3000 && counter(client, name) != value; i++) {
       // A silent release is not waited for; a ping behind it is.
       assertEquals(Status.OK, client.blocking().ping().status());
       DaemonProcess.pause(10);

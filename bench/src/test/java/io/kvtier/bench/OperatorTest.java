@@ -43,7 +43,7 @@ import org.zeromq.ZContext;
 import org.zeromq.ZMQ;
 
 /** What an operator does with a running daemon. Each test has a namespace of its own. */
-@Timeout(value = 90, unit = TimeUnit.SECONDS)
+@Timeout(value = 180, unit = TimeUnit.SECONDS)
 final class OperatorTest {
   private static final int BLOCK_BYTES = 4096;
   private static final String SECRET = "planted-secret-4711";
@@ -269,7 +269,7 @@ final class OperatorTest {
 
       writeConfig("policy: fifo");
       daemon().signal("HUP");
-      for (int i = 0; i < 500 && !run("policy").out().contains("fifo"); i++) {
+      for (int i = 0; i < 1500 && !run("policy").out().contains("fifo"); i++) {
         DaemonProcess.pause(20);
       }
       assertTrue(run("policy").out().contains("fifo"));

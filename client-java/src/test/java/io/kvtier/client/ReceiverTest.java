@@ -26,11 +26,11 @@ final class ReceiverTest {
     Receiver receiver = new Receiver(new Connector(config, batch -> {}, () -> {}));
     CountDownLatch first = new CountDownLatch(1);
     answer(receiver, first);
-    assertTrue(first.await(10, TimeUnit.SECONDS));
+    assertTrue(first.await(60, TimeUnit.SECONDS));
     receiver.close();
     CountDownLatch late = new CountDownLatch(2);
     answer(receiver, late);
     answer(receiver, late);
-    assertTrue(late.await(10, TimeUnit.SECONDS), "a future that would never be done");
+    assertTrue(late.await(60, TimeUnit.SECONDS), "a future that would never be done");
   }
 }

@@ -42,7 +42,7 @@ final class ReleaseTest {
     client =
         KvtierClient.builder()
             .socket(folder.resolve("fake.sock"))
-            .timeout(Duration.ofSeconds(20))
+            .timeout(Duration.ofSeconds(50))
             .build();
     namespace = client.namespace("n", BLOCK_BYTES, Map.of());
     int right = Copies.checksum(daemon.slab.asSlice(0, BLOCK_BYTES));
@@ -73,7 +73,7 @@ final class ReleaseTest {
   }
 
   private List<FakeDaemon.Asked> releases(int count) throws InterruptedException {
-    for (int i = 0; i < 2000 && daemon.asked(Verb.RELEASE).size() < count; i++) {
+    for (int i = 0; i < 30_000 && daemon.asked(Verb.RELEASE).size() < count; i++) {
       Thread.sleep(1);
     }
     return daemon.asked(Verb.RELEASE);

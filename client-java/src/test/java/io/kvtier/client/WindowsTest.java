@@ -29,7 +29,7 @@ import org.junit.jupiter.api.io.TempDir;
 /**
  * Gets and puts of several windows: where a run ends, what is cancelled, and whose deadline counts.
  */
-@Timeout(value = 60, unit = TimeUnit.SECONDS)
+@Timeout(value = 120, unit = TimeUnit.SECONDS)
 final class WindowsTest {
   private static final int BLOCK_BYTES = FakeDaemon.SLAB_BYTES;
   private static final int WINDOW_BLOCKS = 4;
@@ -37,7 +37,10 @@ final class WindowsTest {
   private static final int BLOCKS = WINDOWS * WINDOW_BLOCKS;
   private static final int HOLE = WINDOW_BLOCKS + 2;
   private static final Options RUN = Options.DEFAULT.withLeadingRun(true);
-  private static final Options BRIEF = Options.DEFAULT.withTimeout(Duration.ofMillis(500));
+  private static final Options BRIEF = Options.DEFAULT.withTimeout(Duration.ofSeconds(1));
+
+  /** Less than the client's own deadline: what ends sooner has not waited for that. */
+  private static final long HANG_NS = 100_000_000_000L;
 
   @TempDir private Path folder;
   private FakeDaemon daemon;
@@ -51,7 +54,7 @@ final class WindowsTest {
     client =
         KvtierClient.builder()
             .socket(folder.resolve("fake.sock"))
-            .timeout(Duration.ofSeconds(20))
+            .timeout(Duration.ofSeconds(110))
             .build();
     namespace = client.namespace("n", BLOCK_BYTES, Map.of());
   }
@@ -97,7 +100,7 @@ final class WindowsTest {
   /** All that was granted is given back. */
   private void checkReleased(int leases) throws InterruptedException {
     Set<Long> ids = new HashSet<>();
-    for (int i = 0; i < 2000 && ids.size() < leases; i++) {
+    for (int i = 0; i < 30_000 && ids.size() < leases; i++) {
       Thread.sleep(1);
       daemon.asked(Verb.RELEASE).forEach(release -> ids.addAll(release.ids()));
     }
@@ -157,7 +160,7 @@ final class WindowsTest {
         async
             ? namespace.get(keys(BLOCKS), memory(BLOCKS), RUN).join()
             : client.blocking().get(namespace, keys(BLOCKS), memory(BLOCKS), RUN));
-    assertTrue(System.nanoTime() - start < 10_000_000_000L);
+    assertTrue(System.nanoTime() - start < HANG_NS);
     assertTrue(windows.get() < WINDOWS);
     checkReleased(2 * WINDOW_BLOCKS - 1);
   }
@@ -235,7 +238,7 @@ final class WindowsTest {
 
   private static void checkBrief(Status status, long startNs) {
     assertEquals(Status.DEADLINE, status);
-    assertTrue(System.nanoTime() - startNs < 5_000_000_000L);
+    assertTrue(System.nanoTime() - startNs < HANG_NS);
   }
 
   @Test

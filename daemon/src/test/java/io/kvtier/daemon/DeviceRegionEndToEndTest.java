@@ -82,7 +82,7 @@ final class DeviceRegionEndToEndTest {
     FileGpu gpu = new FileGpu(folder, 0);
     try (Daemon _ = daemon(socket, gpu);
         KvtierClient client =
-            KvtierClient.builder().socket(socket).timeout(Duration.ofSeconds(20)).build()) {
+            KvtierClient.builder().socket(socket).timeout(Duration.ofSeconds(50)).build()) {
       assertEquals(Status.OK, client.blocking().ping().status());
       Namespace namespace = client.namespace("java", LAYERS * 2 * CELL, Map.of());
       DeviceRegion.Result refused = namespace.registerRegion(spec(file, BLOCKS + 1));

@@ -24,7 +24,7 @@ import org.junit.jupiter.api.Timeout;
 final class RingStressTest {
   private static final int RING_BYTES = 8192;
   private static final int ROUNDS = 60_000;
-  private static final long SLEEP_NS = 2_000_000_000L;
+  private static final long SLEEP_NS = 20_000_000_000L;
 
   @Test
   @Timeout(value = 120, unit = TimeUnit.SECONDS)

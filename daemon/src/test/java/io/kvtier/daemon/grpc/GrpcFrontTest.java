@@ -52,11 +52,11 @@ import io.vertx.grpc.client.GrpcClientResponse;
 import io.vertx.grpc.common.GrpcMessage;
 import io.vertx.grpc.common.GrpcStatus;
 import java.io.IOException;
-import java.lang.management.ManagementFactory;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
@@ -77,7 +77,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** The gRPC server of a whole daemon on loopback, with a client of Vert.x. */
-@Timeout(60)
+@Timeout(120)
 final class GrpcFrontTest {
   private static final int CHUNK_BYTES = 64 << 10;
   private static final int BLOCK_BYTES = 200_000; // four chunks, the last one shorter
@@ -139,14 +139,14 @@ final class GrpcFrontTest {
 
   private static <T> T await(Future<T> future) {
     try {
-      return future.toCompletionStage().toCompletableFuture().get(20, TimeUnit.SECONDS);
+      return future.toCompletionStage().toCompletableFuture().get(60, TimeUnit.SECONDS);
     } catch (Exception e) {
       throw new AssertionError(e);
     }
   }
 
   private static void eventually(BooleanSupplier condition) {
-    long end = System.nanoTime() + 10_000_000_000L;
+    long end = System.nanoTime() + 60_000_000_000L;
     while (!condition.getAsBoolean()) {
       assertTrue(System.nanoTime() < end, "it never came true");
       LockSupport.parkNanos(1_000_000);
@@ -265,7 +265,7 @@ final class GrpcFrontTest {
                     .exceptionHandler(all::completeExceptionally)
                     .endHandler(end -> all.complete(messages))));
     try {
-      return all.get(20, TimeUnit.SECONDS);
+      return all.get(60, TimeUnit.SECONDS);
     } catch (Exception e) {
       throw new AssertionError(e);
     }
@@ -1100,7 +1100,7 @@ final class GrpcFrontTest {
       Thread.sleep(1000);
       socket.setAutoRead(true);
 
-      closed.get(20, TimeUnit.SECONDS);
+      closed.get(60, TimeUnit.SECONDS);
       assertTrue(messages.stream().filter(GetResponse::getLast).count() < 8);
       for (GetResponse message : messages) {
         int at = (int) message.getOffset();
@@ -1233,25 +1233,43 @@ final class GrpcFrontTest {
     }
   }
 
+  /**
+   * One that polls is awake every few milliseconds, one that spins takes a processor: a slow or
+   * busy machine makes neither out of one that sleeps.
+   */
   @Test
-  void idleServer_takesNoProcessorTime() throws Exception {
+  void idleServer_sleeps() throws Exception {
     register("a", 1000);
-    var threads = ManagementFactory.getThreadMXBean();
     Thread.sleep(200);
-    long before = gatewayNs(threads);
+    Used before = usedByServer();
     Thread.sleep(2000);
-    long used = gatewayNs(threads) - before;
+    Used after = usedByServer();
 
-    assertTrue(used < 20_000_000L, used + " ns in 2 s");
+    assertTrue(after.turns - before.turns < 200, after.turns - before.turns + " turns in 2 s");
+    assertTrue(after.ns - before.ns < 1_000_000_000L, after.ns - before.ns + " ns in 2 s");
   }
 
-  private static long gatewayNs(java.lang.management.ThreadMXBean threads) {
-    return Arrays.stream(threads.getThreadInfo(threads.getAllThreadIds()))
-        .filter(t ->
-            t != null
-                && (t.getThreadName().startsWith("kvtier-grpc")
-                    || t.getThreadName().contains("eventloop")))
-        .mapToLong(t -> threads.getThreadCpuTime(t.getThreadId()))
-        .sum();
+  /** Turns on a processor, and the time there, by the kernel's count. */
+  private record Used(long turns, long ns) {}
+
+  private static Used usedByServer() throws IOException {
+    long turns = 0;
+    long ns = 0;
+    try (DirectoryStream<Path> tasks = Files.newDirectoryStream(Path.of("/proc/self/task"))) {
+      for (Path task : tasks) {
+        try {
+          if (Files.readString(task.resolve("comm")).startsWith("vert.x-event")) {
+            // Time on a processor, time waiting for one, and turns.
+            String[] counts = Files.readString(task.resolve("schedstat")).strip().split(" ", 3);
+            ns += Long.parseLong(counts[0]);
+            turns += Long.parseLong(counts[2]);
+          }
+        } catch (NoSuchFileException _) {
+          // A thread that has just ended.
+        }
+      }
+    }
+    assertTrue(turns > 0, "no thread of the server is found");
+    return new Used(turns, ns);
   }
 }

@@ -57,7 +57,7 @@ import org.snakeyaml.engine.v2.api.LoadSettings;
  * What is promised to those who read answers by machine: the OpenAPI file, and the metrics that
  * alerts and dashboards are made of. A daemon with every part that needs no GPU is held to it.
  */
-@Timeout(60)
+@Timeout(120)
 final class ApiContractTest {
   private static final Path CONFIG = Path.of("..", "config");
   private static final int BLOCK_BYTES = 4096;

@@ -31,7 +31,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** The dashboard's files, as a daemon serves them. A browser looks at the page itself. */
-@Timeout(60)
+@Timeout(120)
 final class DashboardTest {
   private static final Pattern REFERENCE = Pattern.compile("(?:src|href)=\"([^\"]*)\"");
   private static final Pattern ASKED = Pattern.compile("ask\\([`'](/[a-z0-9/]*)");

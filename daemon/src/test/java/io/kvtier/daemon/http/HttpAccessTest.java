@@ -38,7 +38,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /** HTTP with TLS, tokens and tenants: who is told what. */
-@Timeout(60)
+@Timeout(120)
 final class HttpAccessTest {
   private static final SecureRandom RANDOM = new SecureRandom();
 

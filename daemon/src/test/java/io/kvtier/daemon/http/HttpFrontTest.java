@@ -46,7 +46,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 import org.slf4j.LoggerFactory;
 
 /** HTTP of a whole daemon, over real sockets. */
-@Timeout(60)
+@Timeout(120)
 final class HttpFrontTest {
   private static final int BLOCK_BYTES = 4096;
   private static final int BLOCKS = 8;

@@ -24,7 +24,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /** How the index is asked, by an index that answers when the test says so. */
-@Timeout(60)
+@Timeout(120)
 final class IndexReportsTest {
   private final Vertx vertx = Vertx.vertx();
   private final Context loop = vertx.getOrCreateContext();
@@ -33,7 +33,7 @@ final class IndexReportsTest {
 
   @AfterEach
   void stop() throws Exception {
-    vertx.close().toCompletionStage().toCompletableFuture().get(10, TimeUnit.SECONDS);
+    vertx.close().toCompletionStage().toCompletableFuture().get(60, TimeUnit.SECONDS);
   }
 
   private <T> T onLoop(Supplier<Future<T>> asked) throws Exception {

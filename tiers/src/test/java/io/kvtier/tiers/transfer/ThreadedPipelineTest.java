@@ -25,7 +25,7 @@ class ThreadedPipelineTest {
             () -> {},
             told::add)) {
       assertTrue(pipeline.offer(new Transfer(0)));
-      assertSame(thrown, told.poll(10, TimeUnit.SECONDS));
+      assertSame(thrown, told.poll(60, TimeUnit.SECONDS));
     }
   }
 }
