@@ -135,6 +135,7 @@ build_java() {
     cat "$KVTIER_ROOT/target/build.log" >&2
     die "the Java build failed; its reason is above."
   fi
+  unpack_natives
   train_daemon
   # The stamp is as old as the start of the build, so an edit made during it counts.
   mv "$KVTIER_ROOT/target/.building" "$KVTIER_ROOT/target/.built"
@@ -156,7 +157,24 @@ CHRONICLE_FLAGS=(
 # Flags of the daemon's JVM: those of the packages, and the one for a JDK's compiler.
 # shellcheck disable=SC2034  # used by who sources this
 mapfile -t DAEMON_FLAGS < <(grep -v '^#' "$KVTIER_ROOT/packaging/lib/daemon.flags")
-DAEMON_FLAGS+=(--add-exports=jdk.compiler/com.sun.tools.javac.file=ALL-UNNAMED)
+DAEMON_FLAGS+=(--add-exports=jdk.compiler/com.sun.tools.javac.file=ALL-UNNAMED "-Djava.library.path=$KVTIER_ROOT/target/natives")
+
+# RocksDB's library, which it would unpack at each start.
+unpack_natives() {
+  local folder=$KVTIER_ROOT/target/natives jars=("$KVTIER_ROOT"/daemon/target/lib/rocksdbjni-*.jar)
+  rm -rf "$folder"
+  mkdir -p "$folder"
+  if [ "$(uname -m)" = x86_64 ] && ! is_musl; then
+    (cd "$folder" && "$JAVA_HOME/bin/jar" --extract --file "${jars[0]}" librocksdbjni-linux64.so && mv librocksdbjni-linux64.so librocksdbjni.so)
+  fi
+}
+
+is_musl() {
+  compgen -G '/lib/ld-musl-*' >/dev/null
+}
+
+# RocksDB would ask ldd, which takes a quarter of a second.
+if ! is_musl; then export ROCKSDB_MUSL_LIBC=${ROCKSDB_MUSL_LIBC:-false}; fi
 
 # Has the JVM write down what a start of the daemon needs, so that all others are quicker.  It works without, too.
 train_daemon() {
@@ -178,7 +196,7 @@ train_once() {
   shift
   mkdir -p "$folder/ssd"
   : >"$folder/log"
-  "$JAVA_HOME/bin/java" "${DAEMON_FLAGS[@]}" -Xmx1g "$@" -cp "$(class_path daemon)" io.kvtier.daemon.Kvtierd \
+  "$JAVA_HOME/bin/java" "${DAEMON_FLAGS[@]}" "$@" -cp "$(class_path daemon)" io.kvtier.daemon.Kvtierd \
     --socket "$folder/sock" --set host.bytes=64MiB --set host.keep=0 --set ssd.bytes=256MiB --set "ssd.directory=$folder/ssd" \
     --set ssd.admission=all --set grpc.port=0 --set http.port=0 >"$folder/log" 2>&1 </dev/null &
   daemon=$!

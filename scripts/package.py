@@ -26,7 +26,6 @@ NATIVE = re.compile(r"\.(so|dll|dylib|jnilib|a)$")
 KEPT = [
     re.compile(pattern + "$")
     for pattern in (
-        r"librocksdbjni-linux64\.so",
         r"linux/x86_64/glibc/libaws-crt-jni\.so",
         r"linux/amd64/libzstd-jni-[^/]*\.so",
         r"lib/libJCudaDriver-[^/]*-linux-x86_64\.so",
@@ -36,6 +35,8 @@ KEPT = [
         r"META-INF/native/lib[^/]*linux_x86_64[^/]*\.so",
     )
 ]
+# Those that the loader finds in the folder natives, by the name that they have there.
+UNPACKED = {"librocksdbjni-linux64.so": "librocksdbjni.so"}
 LICENCE = re.compile(r"(^|/)(licen[sc]e|notice|copying)[^/]*$", re.IGNORECASE)
 MAINS = {
     "kvtierd": ("daemon", "io.kvtier.daemon.Kvtierd"),
@@ -54,8 +55,8 @@ def add(archive: zipfile.ZipFile, name: str, data: bytes, *, stored: bool = Fals
     archive.writestr(entry, data)
 
 
-def pack_jar(source: Path, target: Path) -> list[str]:
-    """Copies a jar without other platforms' libraries; gives the names of those left out."""
+def pack_jar(source: Path, target: Path, natives_folder: Path) -> list[str]:
+    """Copies a jar without other platforms' libraries and those for natives_folder; gives the names of those left out."""
     with zipfile.ZipFile(source) as jar:
         names = jar.namelist()
         natives = [name for name in names if NATIVE.search(name)]
@@ -63,7 +64,10 @@ def pack_jar(source: Path, target: Path) -> list[str]:
         if not natives:
             target.write_bytes(source.read_bytes())
             return []
-        if len(left_out) == len(natives):
+        unpacked = [name for name in natives if name in UNPACKED]
+        for name in unpacked:
+            (natives_folder / UNPACKED[name]).write_bytes(jar.read(name))
+        if len(left_out) == len(natives) and not unpacked:
             fail(f"{source.name} has native libraries, and none of them is listed in scripts/package.py (KEPT): {natives}")
         with zipfile.ZipFile(target, "w", compresslevel=9) as packed:
             for name in names:
@@ -124,6 +128,8 @@ def stage(root: Path, lib: Path, version: str, runtime: Path | None) -> None:
     licence_folder = lib / "licences"
     jars.mkdir(parents=True)
     licence_folder.mkdir()
+    natives = lib / "natives"
+    natives.mkdir()
     known = components_of(root)
     packed: dict[str, Path] = {}
     for name, (module, _) in MAINS.items():
@@ -141,7 +147,7 @@ def stage(root: Path, lib: Path, version: str, runtime: Path | None) -> None:
     listed = [] if runtime is None else [runtime_component(runtime)]
     build = hashlib.sha256()
     for jar, source in sorted(packed.items()):
-        left_out = pack_jar(source, jars / jar)
+        left_out = pack_jar(source, jars / jar, natives)
         licences(source, licence_folder)
         component = known.get(jar)
         if component is None:

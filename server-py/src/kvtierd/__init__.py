@@ -12,13 +12,15 @@ LIB = Path(__file__).resolve().parent / "lib"
 
 
 def daemon() -> NoReturn:
-    """The daemon, in place of this process. KVTIERD_JAVA_OPTS adds flags of its Java runtime."""
-    options = shlex.split(os.environ.get("KVTIERD_JAVA_OPTS", "-Xmx512m"))
+    """The daemon, in place of this process. KVTIERD_JAVA_OPTS adds flags of its Java runtime; the last of two counts."""
+    options = shlex.split(os.environ.get("KVTIERD_JAVA_OPTS", ""))
+    # RocksDB would ask ldd which C library there is.
+    os.environ.setdefault("ROCKSDB_MUSL_LIBC", "false")
     cache = quick_start_cache()
     if cache.exists():
         # Of another Java or moved: it is left unused, without a word.
         options = [f"-XX:AOTCache={cache}", "-Xlog:aot=off", "-Xlog:cds=off", *options]
-    _become([f"@{LIB / 'daemon.flags'}", *options, "-jar", str(LIB / "kvtierd.jar")])
+    _become([f"@{LIB / 'daemon.flags'}", f"-Djava.library.path={LIB / 'natives'}", *options, "-jar", str(LIB / "kvtierd.jar")])
 
 
 def command() -> NoReturn:

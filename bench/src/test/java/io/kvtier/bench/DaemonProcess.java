@@ -13,7 +13,7 @@ import java.util.stream.Stream;
 
 /** A real daemon in a process of its own. */
 final class DaemonProcess implements AutoCloseable {
-  private static final long START_NS = TimeUnit.SECONDS.toNanos(30);
+  private static final long START_NS = TimeUnit.SECONDS.toNanos(120);
 
   private final Process process;
   private final Path socket;
@@ -121,7 +121,7 @@ final class DaemonProcess implements AutoCloseable {
   void kill() {
     process.destroyForcibly();
     try {
-      if (!process.waitFor(10, TimeUnit.SECONDS)) {
+      if (!process.waitFor(60, TimeUnit.SECONDS)) {
         throw new IllegalStateException("process " + pid() + " does not die");
       }
     } catch (InterruptedException e) {

@@ -72,7 +72,8 @@ public final class Kvtierd implements Callable<Integer> {
 
   /** The same with GPUs of another kind. */
   static void main(String[] arguments, Supplier<GpuProbe> gpus) {
-    System.exit(commandLine(gpus).execute(arguments));
+    PlainStart plain = PlainStart.of(arguments);
+    System.exit(plain == null ? commandLine(gpus).execute(arguments) : startOrExplain(plain, gpus));
   }
 
   /** The command with all its parts. */
@@ -97,11 +98,30 @@ public final class Kvtierd implements Callable<Integer> {
       System.out.print(ConfigLoader.defaults());
       return 0;
     }
+    return start(asked(), gpus);
+  }
+
+  /** What the options say. */
+  PlainStart asked() {
     List<String> all = new ArrayList<>(settings);
     if (socket != null) {
       all.add("socket.path=" + socket);
     }
-    ConfigSource source = ConfigSource.of(config, all);
+    return new PlainStart(config, all);
+  }
+
+  /** As picocli does it: threads may live that would keep the process. */
+  private static int startOrExplain(PlainStart asked, Supplier<GpuProbe> gpus) {
+    try {
+      return start(asked, gpus);
+    } catch (RuntimeException e) {
+      e.printStackTrace();
+      return 1;
+    }
+  }
+
+  private static int start(PlainStart asked, Supplier<GpuProbe> gpus) {
+    ConfigSource source = ConfigSource.of(asked.config(), asked.settings());
     LoadedConfig loaded;
     try {
       loaded = source.load();

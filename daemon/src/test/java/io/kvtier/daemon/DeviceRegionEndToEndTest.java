@@ -123,6 +123,36 @@ final class DeviceRegionEndToEndTest {
     }
   }
 
+  /**
+   * The eleventh of the wounds that {@code docs/reliability.md} lists, "GPU memory taken from the
+   * engine": pinning at boot that takes 616 MiB on the device.
+   */
+  @Test
+  void wound11_gpuMemoryTakenFromTheEngine() throws Exception {
+    Path folder = Files.createTempDirectory(Path.of("/dev/shm"), "kvj");
+    Path file = folder.resolve("kv");
+    Files.write(file, new byte[LAYERS * LAYER_BYTES]);
+    Path socket = temporary.resolve("k.sock");
+    FileGpu gpu = new FileGpu(folder, 0);
+    try (Daemon _ = daemon(socket, gpu);
+        KvtierClient client =
+            KvtierClient.builder().socket(socket).timeout(Duration.ofSeconds(50)).build()) {
+      Namespace namespace = client.namespace("java", LAYERS * 2 * CELL, Map.of());
+      assertEquals(0, gpu.contexts(), "nothing is taken before an engine asks");
+      assertEquals(0, gpu.allocatedBytes());
+      DeviceRegion region = namespace.registerRegion(spec(file, BLOCKS)).region();
+      assertNotNull(region);
+      long taken = gpu.allocatedBytes();
+      assertTrue(taken > 0 && taken <= 64 << 20, taken + " bytes, gpu.staging_bytes is 64 MiB");
+      assertTrue(
+          client.blocking().stats().text().contains("\"staging_bytes\":" + taken),
+          "and the operator sees it");
+    } finally {
+      Files.delete(file);
+      Files.delete(folder);
+    }
+  }
+
   private static Daemon daemon(Path socket, FileGpu gpu) throws IOException {
     try {
       return new Daemon(

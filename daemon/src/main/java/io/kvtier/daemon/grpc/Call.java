@@ -19,7 +19,11 @@ import org.jspecify.annotations.Nullable;
  * @param <R> the response message
  */
 abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
-  private static final long DEADLINE_GRACE_NS = 250_000_000L;
+  /** How long after its deadline a call is ended that waits for its client. */
+  private static final long CLIENT_GRACE_NS = 250_000_000L;
+
+  /** The same for one that waits for the index, which answers at the deadline, however busy. */
+  private static final long INDEX_GRACE_NS = 5_000_000_000L;
 
   /** What calls need of the event loop that they are confined to. */
   record Environment(
@@ -233,8 +237,10 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
 
   /** Ends the call when its time is over, or nothing moved for too long. */
   final void checkTime(long nowNs) {
-    if ((deadlineNs != 0 && nowNs - deadlineNs > DEADLINE_GRACE_NS)
-        || (waitsForClient() && nowNs - progressNs > environment.stallNs)) {
+    boolean waitsForClient = waitsForClient();
+    long graceNs = waitsForClient ? CLIENT_GRACE_NS : INDEX_GRACE_NS;
+    if ((deadlineNs != 0 && nowNs - deadlineNs > graceNs)
+        || (waitsForClient && nowNs - progressNs > environment.stallNs)) {
       cutOff();
     } else {
       tick(nowNs);

@@ -56,6 +56,7 @@ public final class FileGpu implements Gpu, GpuDriver {
   private final ArrayDeque<Work> works = new ArrayDeque<>();
   private long nextHandle = 1;
   private boolean isFailed;
+  private int contexts;
 
   /**
    * A GPU.
@@ -99,8 +100,19 @@ public final class FileGpu implements Gpu, GpuDriver {
   }
 
   @Override
-  public Gpu open(GpuDevice device) {
+  public synchronized Gpu open(GpuDevice device) {
+    contexts++;
     return this;
+  }
+
+  /** How often a context was made, which takes memory of the device. */
+  public synchronized int contexts() {
+    return contexts;
+  }
+
+  /** What was allocated and not freed. */
+  public synchronized long allocatedBytes() {
+    return allocations.values().stream().mapToLong(MemorySegment::byteSize).sum();
   }
 
   @Override

@@ -997,7 +997,8 @@ final class GrpcFrontTest {
     }
     eventually(() -> counters().getOrDefault("reservations", 0L) == 4);
     GrpcClientRequest<PutRequest, PutResponse> request = beginPut();
-    request.timeout(300, TimeUnit.MILLISECONDS);
+    // Time enough to send all that on a busy machine: who is not done with it is cut off.
+    request.timeout(4, TimeUnit.SECONDS);
     Future<PutResponse> response = request.response().compose(r -> r.last());
     long start = System.nanoTime();
     request.write(header(keys(namespace, 10, 1), 0));
@@ -1005,7 +1006,7 @@ final class GrpcFrontTest {
     request.end();
 
     assertEquals(List.of(StatusCode.STATUS_DEADLINE), statuses(await(response).getBlocksList()));
-    assertTrue(System.nanoTime() - start >= 250_000_000L);
+    assertTrue(System.nanoTime() - start >= 3_900_000_000L);
     others.forEach(GrpcClientRequest::cancel);
     assertNothingHeld();
   }

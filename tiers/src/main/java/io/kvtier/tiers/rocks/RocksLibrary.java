@@ -29,8 +29,9 @@ public final class RocksLibrary {
 
   private static final class Loaded {
     static {
-      // By itself RocksDB unpacks its library into a file that is left behind when the process is
-      // killed, a new one at each start. Once mapped, the file need have no name.
+      // What lies in java.library.path is taken from there. By itself RocksDB unpacks its library
+      // into a file that is left behind when the process is killed, a new one at each start. Once
+      // mapped, the file need have no name.
       try {
         Path unpacked = Files.createTempDirectory("kvtier-rocksdb");
         try {
