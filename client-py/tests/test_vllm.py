@@ -212,13 +212,56 @@ def test_loadBlocksMin_shorterRunsAreComputed(engines: Make) -> None:
 def test_prefillSpeed_isThatOfTheBestLargeSteps() -> None:
     speed = PrefillSpeed()
     assert speed.seconds(1) == float("inf")
-    speed.step(1000, 10.0)
-    speed.step(8, 10.1)  # the first step took 0.1 s
+    speed.planned(1, 1000, 10.0)
+    speed.ended(1, 10.1)
     assert speed.tokens_per_s == pytest.approx(10_000)
-    speed.step(2000, 500.0)  # few tokens, and a rest: says nothing
-    speed.step(0, 501.0)
+    speed.planned(2, 8, 499.9)  # few tokens say nothing
+    speed.ended(2, 500.0)
+    speed.planned(3, 2000, 500.0)
+    speed.ended(3, 501.0)
     assert speed.tokens_per_s == pytest.approx(9_800)
     assert speed.seconds(980) == pytest.approx(0.1)
+
+
+def test_prefillSpeed_stepsWhoseEndIsNotTold_areNotCountedAndNotKept() -> None:
+    speed = PrefillSpeed()
+    for number in range(1, 1001):
+        speed.planned(number, 1000, 0.0)
+    assert len(speed._planned) < 100
+    speed.ended(1000, 10.0)
+    assert speed.tokens_per_s == pytest.approx(100)
+    speed.ended(999, 10.0)
+    speed.ended(2000, 10.0)
+    assert speed.tokens_per_s == pytest.approx(100)
+
+
+@pytest.mark.parametrize("ahead", [1, 2, 4])
+def test_engineThatPlansAhead_isAsFastAsItsStepsEnd(engines: Make, monkeypatch: pytest.MonkeyPatch, ahead: int) -> None:
+    engine = engines()
+    now_s = 100.0
+    clock = SimpleNamespace(monotonic=lambda: now_s, monotonic_ns=time.monotonic_ns)
+    monkeypatch.setattr("kvtier.vllm._scheduler.time", clock)
+    cached = SimpleNamespace(req_ids=[], resumed_req_ids=set(), new_block_ids=[], num_computed_tokens=[])
+    output = SimpleNamespace(
+        scheduled_new_reqs=[], scheduled_cached_reqs=cached, num_scheduled_tokens={}, total_num_scheduled_tokens=1000
+    )
+    queue: list[Any] = []
+    for _ in range(20):
+        while len(queue) < ahead:
+            queue.append(engine.scheduler.build_connector_meta(output))
+            now_s += 0.0001
+        now_s += 0.1
+        engine.end(queue.pop(0))
+    assert engine.scheduler._scheduler._speed.tokens_per_s == pytest.approx(10_000, rel=0.05)
+
+
+def test_idleStep_endsNoStepThatIsComputed(engines: Make) -> None:
+    engine = engines()
+    engine.run(request())
+    engine.settle()
+    assert not engine.scheduler._scheduler._speed._planned
+    engine.step()
+    assert not engine.scheduler._scheduler._speed._planned
 
 
 def test_slowTier_isLeftAlone_unlessItIsWanted(engines: Make, fresh_daemon: Daemon) -> None:
@@ -270,6 +313,23 @@ def test_annotate_blocksAreKeptWithTheirTokens(engines: Make, daemon: Daemon, ra
             shard = worker.connector._shard
             namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
             assert namespace.annotate(hashes, [b"other"] * 10) == (Status.OK, 10 if rank else 0)
+
+
+def test_annotate_engineIsOtherInside_blocksAreKeptWithoutTheirTokens(
+    engines: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*args: Any, **more: Any) -> Any:
+        raise AttributeError("'Request' object has no attribute 'all_token_ids'")
+
+    monkeypatch.setattr("kvtier.vllm._scheduler.of_blocks", fail)
+    engine = engines({"kvtier.annotate": True})
+    with caplog.at_level(logging.WARNING, "vllm.kvtier"):
+        assert stored(engine, request()) == 10
+        stored(engine, request(seed=2))
+    assert engine.stats["stored_blocks"] == 20
+    assert [one.getMessage() for one in caplog.records if "without their tokens" in one.getMessage()] == [
+        "blocks are kept without their tokens: AttributeError: 'Request' object has no attribute 'all_token_ids'"
+    ]
 
 
 # ---- ranks ----

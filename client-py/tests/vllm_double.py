@@ -232,6 +232,11 @@ class Engine:
             request.num_computed_tokens += output.num_scheduled_tokens.get(request.request_id, 0)
         self._take(results)
 
+    def end(self, metadata: Any) -> None:
+        """Computes a step that was planned, and in which no request is."""
+        output = SimpleNamespace(num_scheduled_tokens={})
+        self._take([self._work(worker, pickle.loads(pickle.dumps(metadata)), output) for worker in self.workers])
+
     def _schedule(self) -> Any:
         new, scheduled = [], {}
         cached = SimpleNamespace(req_ids=[], resumed_req_ids=set(), new_block_ids=[], num_computed_tokens=[])

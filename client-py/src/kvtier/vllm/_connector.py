@@ -50,13 +50,15 @@ class KvtierMetadata(KVConnectorMetadata):
 
 @dataclass
 class KvtierWorkerMetadata(KVConnectorWorkerMetadata):
-    """How many stores have ended, in all ranks together."""
+    """How many stores have ended, in all ranks together, and which step of the engine."""
 
     stores_ended: int = 0
+    step: int = 0
+    """0: none in which anything was computed"""
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
         assert isinstance(other, KvtierWorkerMetadata)
-        return KvtierWorkerMetadata(self.stores_ended + other.stores_ended)
+        return KvtierWorkerMetadata(self.stores_ended + other.stores_ended, max(self.step, other.step))
 
 
 @dataclass
@@ -194,8 +196,11 @@ class KvtierConnector(KVConnectorBase_V1):
         return self._worker.take_invalid() if self._worker is not None else set()
 
     def build_connector_worker_meta(self) -> KVConnectorWorkerMetadata | None:
-        ended = self._worker.take_stores_ended() if self._worker is not None else 0
-        return KvtierWorkerMetadata(ended) if ended else None
+        if self._worker is None:
+            return None
+        plan = self._plan()
+        told = KvtierWorkerMetadata(self._worker.take_stores_ended(), 0 if plan.idle else plan.step)
+        return told if told.stores_ended or told.step else None
 
     # ---- the scheduler ----
 
@@ -254,6 +259,8 @@ class KvtierConnector(KVConnectorBase_V1):
         told = connector_output.kv_connector_worker_meta
         if isinstance(told, KvtierWorkerMetadata):
             self._scheduler.stores_ended(told.stores_ended)
+            if told.step:
+                self._scheduler.step_ended(told.step)
 
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
         # The blocks may be free at once: who writes to them first waits for what is stored from them (flush).

@@ -2,9 +2,9 @@
 
 import logging
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kvtier._connection import NamespaceProperties
 from kvtier._operations import Hold, counted
@@ -26,26 +26,50 @@ _HOLD_SPARE_S = 5.0
 _PREFILL_TOKENS_MIN = 256
 """a step with fewer says nothing of how fast prompts are computed"""
 _PREFILL_FADING = 0.98
+_STEPS_AHEAD_MAX = 64
+"""more steps than any engine plans ahead"""
 _PAUSE_S = 1.0
 """how long nothing is looked up after a daemon did not answer in time"""
 _CLEAR_TIMEOUT_S = 10.0
 
 
+class _Step(NamedTuple):
+    """A step that the engine has planned, and not ended."""
+
+    number: int
+    tokens: int
+    planned_s: float
+    ended_tokens: int
+    """of all steps that had ended when it was planned"""
+
+
 class PrefillSpeed:
-    """How fast the engine has computed prompts, by the best of its steps; what it did long ago counts less and less."""
+    """How fast the engine has computed prompts, by the best of its steps; what it did long ago counts less and less.
+
+    Engines plan steps ahead of those that they compute: what lies between two plans is the time of no step. So a step counts
+    when it has ended, with all tokens of the steps that ended since it was planned.
+    """
 
     def __init__(self) -> None:
         self.tokens_per_s = 0.0
-        self._begun_s = 0.0
-        self._tokens = 0
+        self._planned: deque[_Step] = deque(maxlen=_STEPS_AHEAD_MAX)
+        self._ended_tokens = 0
 
-    def step(self, tokens: int, now_s: float) -> None:
-        """A step with so many tokens begins, and the one before has ended."""
-        if self._tokens >= _PREFILL_TOKENS_MIN and now_s > self._begun_s:
-            seen = self._tokens / (now_s - self._begun_s)
+    def planned(self, number: int, tokens: int, now_s: float) -> None:
+        """A step with so many tokens will be computed; numbers grow."""
+        self._planned.append(_Step(number, tokens, now_s, self._ended_tokens))
+
+    def ended(self, number: int, now_s: float) -> None:
+        """A step has been computed. When those before it were that nobody has told of, nobody knows."""
+        while self._planned and self._planned[0].number < number:
+            self._planned.popleft()
+        if not self._planned or self._planned[0].number != number:
+            return
+        step = self._planned.popleft()
+        self._ended_tokens += step.tokens
+        if step.tokens >= _PREFILL_TOKENS_MIN and now_s > step.planned_s:
+            seen = (self._ended_tokens - step.ended_tokens) / (now_s - step.planned_s)
             self.tokens_per_s = max(seen, self.tokens_per_s * _PREFILL_FADING)
-        self._begun_s = now_s
-        self._tokens = tokens
 
     def seconds(self, tokens: int) -> float:
         """How long these would take; endless while nothing is known."""
@@ -114,6 +138,7 @@ class Scheduler:
         self._clear_begun_s = 0.0
         self._refused = False
         self._speed = PrefillSpeed()
+        self._steps = 0
         self.observed: Counter[str] = Counter()
 
     # ---- which blocks can be loaded ----
@@ -325,8 +350,10 @@ class Scheduler:
         self._go_on_clearing()
         if self._searches:
             self._polled.poll()
-        self._speed.step(output.total_num_scheduled_tokens, time.monotonic())
-        plan = Plan(loads=self._loads, idle=output.total_num_scheduled_tokens == 0)
+        self._steps += 1
+        plan = Plan(self._steps, loads=self._loads, idle=output.total_num_scheduled_tokens == 0)
+        if not plan.idle:
+            self._speed.planned(plan.step, output.total_num_scheduled_tokens, time.monotonic())
         self._loads = []
         tokens = self._block_tokens
         written: list[int] = []
@@ -395,8 +422,9 @@ class Scheduler:
                 lora_name=None if adapter is None else adapter.lora_name,
                 extra_keys=self._extra_keys(request, range(begin * tokens, end * tokens + 1, tokens)),
             )
-        except TypeError as error:
-            _log.warning("blocks are kept without their tokens: %s", error)
+        except Exception as error:
+            # What it is made of is the engine's own, and changes with it; the blocks are worth more than their events.
+            _log.warning("blocks are kept without their tokens: %s: %s", type(error).__name__, error)
             self._annotates = False
             return None
         # Blocks of very many tokens, or images: their events would not fit, and the blocks are worth more.
@@ -406,6 +434,10 @@ class Scheduler:
         """Loads have ended in all ranks."""
         for request_id in request_ids:
             _release(self._loading.pop(request_id, []))
+
+    def step_ended(self, step: int) -> None:
+        """All ranks have computed a step."""
+        self._speed.ended(step, time.monotonic())
 
     def stores_ended(self, count: int) -> None:
         self._stores_under_way = max(0, self._stores_under_way - count)

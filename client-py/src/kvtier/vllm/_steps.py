@@ -22,6 +22,8 @@ class Transfer:
 class Plan:
     """What the workers do in one step of the engine."""
 
+    step: int = 0
+    """the step's number, from 1; 0: of no step"""
     loads: list[Transfer] = field(default_factory=list)
     stores: list[Transfer] = field(default_factory=list)
     reused: list[int] = field(default_factory=list)
