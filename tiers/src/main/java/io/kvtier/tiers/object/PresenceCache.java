@@ -36,6 +36,9 @@ public final class PresenceCache {
   /** After so many calls in a row that were not answered it is said that none is. */
   private static final int FAILURES_TOLD = 3;
 
+  /** Where nothing was asked for so long, nobody knows whether the store still does not answer. */
+  private static final long TROUBLE_NS_MAX = TimeUnit.MINUTES.toNanos(1);
+
   /**
    * What an entry takes of the heap: Caffeine's node with its key, its share of the table and of
    * the policy's sketch. Measured by the test, which fails where it is less than that.
@@ -78,7 +81,8 @@ public final class PresenceCache {
   private int underWay;
   private boolean beginning;
   private int failures;
-  private volatile String trouble = "";
+  private long failedNs;
+  private String trouble = "";
 
   /**
    * Knows nothing yet.
@@ -303,9 +307,14 @@ public final class PresenceCache {
     }
   }
 
-  /** Why the store did not answer the last question; empty where it did. */
+  /**
+   * Why the store has not answered for some questions in a row; empty where it has, or where it is
+   * some time ago that it was asked.
+   */
   public String trouble() {
-    return trouble;
+    synchronized (lock) {
+      return failures < FAILURES_TOLD || ticker.read() - failedNs > TROUBLE_NS_MAX ? "" : trouble;
+    }
   }
 
   /**
@@ -327,6 +336,7 @@ public final class PresenceCache {
         trouble = "";
       } else if (!(result instanceof StoreResult.Cancelled)) {
         trouble = result.words();
+        failedNs = ticker.read();
         if (++failures == FAILURES_TOLD) {
           LOG.warn(
               "{} does not answer: {}; until it does, what only it may have is not found",

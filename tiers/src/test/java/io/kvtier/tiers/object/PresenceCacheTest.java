@@ -138,12 +138,11 @@ final class PresenceCacheTest {
   }
 
   @Test
-  void trouble_isTheLastQuestionsAsLongAsNoneIsAnswered() {
+  void trouble_isTheLastOfSomeQuestionsInARowThatWereNotAnswered() {
     PresenceCache cache = cache(1 << 20, 2);
     assertEquals("", cache.trouble());
     cache.heard(new StoreResult.Unavailable("no route"));
-    assertEquals("no route", cache.trouble());
-    cache.heard(new StoreResult.Page(List.of(), false));
+    cache.heard(new StoreResult.Unavailable("no route"));
     assertEquals("", cache.trouble());
     cache.probe(key(1), "k1");
     store.next().call().end(new StoreResult.Unavailable("down"));
@@ -151,6 +150,22 @@ final class PresenceCacheTest {
     cache.probe(key(2), "k2");
     store.next().call().end(new StoreResult.Absent());
     assertEquals("", cache.trouble());
+    cache.heard(new StoreResult.Unavailable("no route"));
+    assertEquals("", cache.trouble());
+  }
+
+  @Test
+  void trouble_afterAMinuteWithoutQuestions_isForgotten() {
+    PresenceCache cache = cache(1 << 20, 2);
+    for (int i = 0; i < 3; i++) {
+      cache.heard(new StoreResult.Unavailable("no route"));
+    }
+    now += TimeUnit.SECONDS.toNanos(60);
+    assertEquals("no route", cache.trouble());
+    now += 1;
+    assertEquals("", cache.trouble());
+    cache.heard(new StoreResult.Unavailable("still none"));
+    assertEquals("still none", cache.trouble());
   }
 
   @Test
