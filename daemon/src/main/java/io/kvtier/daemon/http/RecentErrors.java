@@ -1,17 +1,24 @@
 package io.kvtier.daemon.http;
 
 import ch.qos.logback.classic.Level;
+import ch.qos.logback.classic.Logger;
 import ch.qos.logback.classic.LoggerContext;
 import ch.qos.logback.classic.spi.ILoggingEvent;
+import ch.qos.logback.classic.spi.IThrowableProxy;
 import ch.qos.logback.core.AppenderBase;
 import com.google.errorprone.annotations.concurrent.GuardedBy;
+import io.kvtier.daemon.log.BurstFilter;
 import io.vertx.core.json.JsonArray;
 import io.vertx.core.json.JsonObject;
 import java.time.Instant;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.Iterator;
+import java.util.List;
+import java.util.stream.Stream;
 import org.slf4j.LoggerFactory;
+import org.slf4j.Marker;
+import org.slf4j.helpers.FormattingTuple;
 
 /**
  * The last warnings and errors that the daemon logged, the newest first. The same one again is
@@ -42,7 +49,7 @@ final class RecentErrors extends AppenderBase<ILoggingEvent> {
   @GuardedBy("entriesLock")
   private final Deque<Entry> entries = new ArrayDeque<>();
 
-  /** Begins to listen to all that is logged. */
+  /** Begins to listen to all that is logged, and to what is left out of a burst. */
   static RecentErrors listen() {
     RecentErrors errors = new RecentErrors();
     errors.setName("recent-errors");
@@ -50,31 +57,62 @@ final class RecentErrors extends AppenderBase<ILoggingEvent> {
       errors.setContext(context);
       errors.start();
       context.getLogger(org.slf4j.Logger.ROOT_LOGGER_NAME).addAppender(errors);
+      burstFilters(context).forEach(filter -> filter.tellLeftOut(errors::leftOut));
     }
     return errors;
+  }
+
+  private static Stream<BurstFilter> burstFilters(LoggerContext context) {
+    return context.getTurboFilterList().stream()
+        .filter(BurstFilter.class::isInstance)
+        .map(BurstFilter.class::cast);
   }
 
   /** Listens no more. */
   void detach() {
     if (LoggerFactory.getILoggerFactory() instanceof LoggerContext context) {
       var _ = context.getLogger(org.slf4j.Logger.ROOT_LOGGER_NAME).detachAppender(this);
+      burstFilters(context).forEach(filter -> filter.tellLeftOut(null));
     }
     stop();
   }
 
   @Override
   protected void append(ILoggingEvent event) {
-    if (event.getLevel().isGreaterOrEqual(Level.WARN)) {
+    // Of a burst, each line was counted when it was left out.
+    if (isToNote(event.getLevel()) && !isSummary(event)) {
+      IThrowableProxy thrown = event.getThrowableProxy();
       String text = String.valueOf(event.getFormattedMessage());
-      if (event.getThrowableProxy() != null) {
-        text += ": " + event.getThrowableProxy().getMessage();
-      }
-      note(event.getLevel().toString(), source(event), text, event.getTimeStamp());
+      note(
+          event.getLevel().toString(),
+          source(event.getLoggerName()),
+          thrown == null ? text : text + ": " + thrown.getMessage(),
+          event.getTimeStamp());
     }
   }
 
-  private static String source(ILoggingEvent event) {
-    String logger = event.getLoggerName();
+  private void leftOut(Logger logger, Level level, FormattingTuple line) {
+    if (isToNote(level)) {
+      Throwable thrown = line.getThrowable();
+      String text = String.valueOf(line.getMessage());
+      note(
+          level.toString(),
+          source(logger.getName()),
+          thrown == null ? text : text + ": " + thrown.getMessage(),
+          System.currentTimeMillis());
+    }
+  }
+
+  private static boolean isToNote(Level level) {
+    return level.isGreaterOrEqual(Level.WARN);
+  }
+
+  private static boolean isSummary(ILoggingEvent event) {
+    List<Marker> markers = event.getMarkerList();
+    return markers != null && markers.contains(BurstFilter.SUMMARY);
+  }
+
+  private static String source(String logger) {
     return logger.substring(logger.lastIndexOf('.') + 1);
   }
 

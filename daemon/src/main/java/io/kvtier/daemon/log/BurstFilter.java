@@ -14,17 +14,30 @@ import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Marker;
 import org.slf4j.MarkerFactory;
+import org.slf4j.helpers.FormattingTuple;
+import org.slf4j.helpers.MessageFormatter;
 
 /**
  * Lets some lines of one cause through within a time, and leaves out the others; then it tells how
  * many those were. A cause is a line of the program: its logger and its text without what is put
  * into it. Errors always pass.
  */
-final class BurstFilter extends TurboFilter {
+public final class BurstFilter extends TurboFilter {
   /** Of the lines that tell what was left out. */
-  private static final Marker SUMMARY = MarkerFactory.getMarker("left-out");
+  public static final Marker SUMMARY = MarkerFactory.getMarker("left-out");
 
   private static final int CAUSES_MAX = 1024;
+
+  /** Hears of each line that is left out, on the thread that would have written it. */
+  @FunctionalInterface
+  public interface Listener {
+    /**
+     * A line is left out.
+     *
+     * @param line its text, and what was thrown
+     */
+    void leftOut(Logger logger, Level level, FormattingTuple line);
+  }
 
   private record Cause(Logger logger, String text) {}
 
@@ -45,8 +58,15 @@ final class BurstFilter extends TurboFilter {
   private final LongSupplier clock;
   private final Map<Cause, Burst> bursts = new LinkedHashMap<>();
   private @Nullable ScheduledExecutorService timer;
+  private volatile @Nullable Listener listener;
 
-  BurstFilter(int most, long timeNs, LongSupplier clock) {
+  /**
+   * A filter.
+   *
+   * @param most lines of a cause are written
+   * @param timeNs within this time
+   */
+  public BurstFilter(int most, long timeNs, LongSupplier clock) {
     this.most = most;
     this.timeNs = timeNs;
     this.clock = clock;
@@ -88,7 +108,23 @@ final class BurstFilter extends TurboFilter {
         parameters == null || parameters.length == 0 || !format.equals("{}")
             ? format
             : String.valueOf(parameters[0]);
-    return isToWrite(new Cause(logger, text), level) ? FilterReply.NEUTRAL : FilterReply.DENY;
+    if (isToWrite(new Cause(logger, text), level)) {
+      return FilterReply.NEUTRAL;
+    }
+    Listener hears = listener;
+    if (hears != null) {
+      FormattingTuple line = MessageFormatter.arrayFormat(format, parameters);
+      hears.leftOut(
+          logger,
+          level,
+          thrown == null ? line : new FormattingTuple(line.getMessage(), parameters, thrown));
+    }
+    return FilterReply.DENY;
+  }
+
+  /** Has someone hear of what is left out; null: nobody. */
+  public void tellLeftOut(@Nullable Listener hears) {
+    listener = hears;
   }
 
   private synchronized boolean isToWrite(Cause cause, Level level) {

@@ -11,6 +11,7 @@ import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.read.ListAppender;
 import io.vertx.core.json.JsonObject;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
@@ -62,6 +63,26 @@ final class BurstFilterTest {
     assertEquals(Level.WARN, written.list.getLast().getLevel());
     logger.warn("process {} refused", 8);
     assertEquals("process 8 refused", messages().getLast());
+  }
+
+  @Test
+  void linesThatAreLeftOut_areHeardOf() {
+    List<String> leftOut = new ArrayList<>();
+    filter.tellLeftOut((from, level, line) ->
+        leftOut.add(
+            from.getName() + " " + level + " " + line.getMessage() + " " + line.getThrowable()));
+    for (int i = 0; i < 3; i++) {
+      logger.warn("process {} refused", i, new IllegalStateException("why"));
+      logger.warn("no reason", new IllegalStateException("why"));
+    }
+    assertEquals(
+        List.of(
+            "io.kvtier.Test WARN process 2 refused java.lang.IllegalStateException: why",
+            "io.kvtier.Test WARN no reason java.lang.IllegalStateException: why"),
+        leftOut);
+    filter.tellLeftOut(null);
+    logger.warn("no reason");
+    assertEquals(2, leftOut.size());
   }
 
   @Test
