@@ -93,10 +93,10 @@ final class History {
   }
 
   /** Takes a sample; called once a second. */
-  void sample(long nowMs, long nowNs) {
-    fine.take(nowMs, nowNs, counters, latencies);
+  void sample(long nowNs) {
+    fine.take(nowNs, counters, latencies);
     if (untilCoarse == 0) {
-      coarse.take(nowMs, nowNs, counters, latencies);
+      coarse.take(nowNs, counters, latencies);
       untilCoarse = COARSE_SECONDS;
     }
     untilCoarse--;
@@ -114,11 +114,12 @@ final class History {
   }
 
   /**
-   * The samples of so many seconds up to now, oldest first.
+   * The samples of so many seconds up to now, oldest first. Their times are what the wall clock
+   * would have shown: one that is set in between moves them all, and changes no amount.
    *
    * @param step seconds between them; 0 for what suits
    */
-  Answer answer(int seconds, int step) {
+  Answer answer(int seconds, int step, long nowMs, long nowNs) {
     boolean isFine = seconds < FINE_SAMPLES && step < COARSE_SECONDS;
     Samples samples = isFine ? fine : coarse;
     int wanted = Math.max(step, Math.ceilDiv(seconds, POINTS_MAX));
@@ -126,7 +127,8 @@ final class History {
     int points =
         Math.max(
             0, Math.min(seconds / (stride * samples.seconds()), (samples.size() - 1) / stride));
-    return Answer.json(new Window(samples, stride, points).json().put("link_peaks", peaks()));
+    return Answer.json(
+        new Window(samples, stride, points, nowMs, nowNs).json().put("link_peaks", peaks()));
   }
 
   /** The highest rate of each link in any second since the start. */
@@ -141,7 +143,7 @@ final class History {
   }
 
   /** Every so manieth of the last samples. */
-  private record Window(Samples samples, int stride, int points) {
+  private record Window(Samples samples, int stride, int points, long nowMs, long nowNs) {
     private interface Figure {
       @Nullable Number at(int older, int younger);
     }
@@ -159,9 +161,9 @@ final class History {
       json.put("step_s", stride * samples.seconds());
       if (samples.size() > 0) {
         // When the first point's time began: they are not quite evenly far apart.
-        json.put("from_ms", samples.timeMs(points * stride));
+        json.put("from_ms", timeMs(points * stride));
       }
-      json.put("times_ms", series((older, younger) -> samples.timeMs(younger)));
+      json.put("times_ms", series((older, younger) -> timeMs(younger)));
       JsonObject rates = new JsonObject();
       for (Counter counter : RATES) {
         rates.put(counter.key(), rate(counter));
@@ -178,6 +180,10 @@ final class History {
       json.put("hit_ratio", hitRatios());
       json.put("latency", latencies());
       return json;
+    }
+
+    private long timeMs(int age) {
+      return nowMs - (nowNs - samples.timeNs(age)) / 1_000_000;
     }
 
     private JsonArray rate(Counter counter) {

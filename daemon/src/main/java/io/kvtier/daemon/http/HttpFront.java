@@ -165,7 +165,9 @@ public final class HttpFront implements AutoCloseable {
             Future.succeededFuture(
                 history.answer(
                     query.number("seconds", 1, History.SECONDS_MAX, 300),
-                    query.number("step", 1, History.STEP_MAX, 0))));
+                    query.number("step", 1, History.STEP_MAX, 0),
+                    System.currentTimeMillis(),
+                    System.nanoTime())));
   }
 
   /** Made when it is first asked for, as it takes half a second on a cold JVM. */
@@ -281,8 +283,8 @@ public final class HttpFront implements AutoCloseable {
   }
 
   private void tick() {
-    history.sample(System.currentTimeMillis(), System.nanoTime());
     long now = System.nanoTime();
+    history.sample(now);
     connections.entrySet().stream()
         .filter(each -> now - each.getValue() > STILL_NS_MAX)
         .map(Map.Entry::getKey)

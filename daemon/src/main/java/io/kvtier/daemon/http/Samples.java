@@ -17,7 +17,6 @@ final class Samples {
 
   private final int capacity;
   private final int seconds;
-  private final long[] timesMs;
   private final long[] timesNs;
   private final long[] values;
   private final long[] latencies;
@@ -32,7 +31,6 @@ final class Samples {
   Samples(int capacity, int seconds) {
     this.capacity = capacity;
     this.seconds = seconds;
-    timesMs = new long[capacity];
     timesNs = new long[capacity];
     values = new long[capacity * COUNTERS.length];
     latencies = new long[capacity * KINDS.length * FIGURES];
@@ -49,9 +47,8 @@ final class Samples {
 
   /** Takes one. */
   @SuppressWarnings("EnumOrdinal") // places in arrays of this class
-  void take(long nowMs, long nowNs, Counters counters, Latencies histograms) {
+  void take(long nowNs, Counters counters, Latencies histograms) {
     int place = (int) (taken % capacity);
-    timesMs[place] = nowMs;
     timesNs[place] = nowNs;
     for (int i = 0; i < COUNTERS.length; i++) {
       values[place * COUNTERS.length + i] = counters.get(COUNTERS[i]);
@@ -76,9 +73,9 @@ final class Samples {
     return (int) ((taken - 1 - age) % capacity);
   }
 
-  /** When a sample was taken, ms since the epoch; age 0 is the newest. */
-  long timeMs(int age) {
-    return timesMs[place(age)];
+  /** When a sample was taken, as {@link System#nanoTime} has it; age 0 is the newest. */
+  long timeNs(int age) {
+    return timesNs[place(age)];
   }
 
   /** A counter's value then. */
@@ -89,7 +86,7 @@ final class Samples {
 
   /** The time from an older sample to a younger, ns. */
   long elapsedNs(int older, int younger) {
-    return timesNs[place(younger)] - timesNs[place(older)];
+    return timeNs(younger) - timeNs(older);
   }
 
   /** How much a counter grew from an older sample to a younger, a second. */

@@ -25,12 +25,14 @@ final class HistoryTest {
   }
 
   private void sample() {
-    history.sample(second * 1000, second * 1_000_000_000L);
+    history.sample(second * 1_000_000_000L);
     second++;
   }
 
+  /** Asked with the newest sample. */
   private JsonObject answer(int seconds, int step) {
-    return history.answer(seconds, step).body().toJsonObject();
+    long now = second - 1;
+    return history.answer(seconds, step, now * 1000, now * 1_000_000_000L).body().toJsonObject();
   }
 
   @Test
@@ -62,14 +64,27 @@ final class HistoryTest {
   @Test
   void peaks_ofSampleThatCameSoonAfterALateOne_areOfAWholeSecond() {
     sample();
-    history.sample(1999, 1_999_000_000L);
+    history.sample(1_999_000_000L);
     set(Counter.SSD_READ_BYTES, 4000);
-    history.sample(2000, 2_000_000_000L);
+    history.sample(2_000_000_000L);
 
     // 4000 bytes within a millisecond, but also within the two seconds since the sample before.
     double peak = answer(1, 1).getJsonObject("link_peaks").getDouble("ssd_read");
 
     assertEquals(2000.0, peak);
+  }
+
+  @Test
+  void clockThatIsSet_movesAllTimesAndChangesNoAmount() {
+    sample();
+    sample();
+    sample();
+
+    // An hour later by the wall clock, though 2.5 s have passed since the first sample.
+    JsonObject answer = history.answer(2, 1, 3_600_000, 2_500_000_000L).body().toJsonObject();
+
+    assertEquals(3_597_500, answer.getLong("from_ms"));
+    assertEquals(new JsonArray().add(3_598_500).add(3_599_500), answer.getJsonArray("times_ms"));
   }
 
   @Test
