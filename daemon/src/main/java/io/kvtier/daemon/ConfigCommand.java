@@ -2,6 +2,7 @@ package io.kvtier.daemon;
 
 import io.kvtier.daemon.config.ConfigException;
 import io.kvtier.daemon.config.ConfigSource;
+import io.kvtier.daemon.config.ConfigText;
 import io.kvtier.daemon.config.LoadedConfig;
 import io.kvtier.daemon.config.LoadedConfig.Entry;
 import io.kvtier.daemon.config.MachineCheck;
@@ -124,7 +125,10 @@ final class ConfigCommand implements Runnable {
   static final class ShowCommand extends Reading {
     @Override
     void show(String name, LoadedConfig loaded) {
-      print(json ? ConfigText.json(loaded.entries()) : ConfigText.lines(loaded.entries(), false));
+      print(
+          json
+              ? ConfigText.json(loaded.entries()).encode()
+              : ConfigText.lines(loaded.entries(), false));
     }
   }
 
@@ -135,7 +139,7 @@ final class ConfigCommand implements Runnable {
     void show(String name, LoadedConfig loaded) {
       List<Entry> entries = loaded.entries().stream().filter(Entry::differs).toList();
       if (json) {
-        print(ConfigText.json(entries));
+        print(ConfigText.json(entries).encode());
       } else {
         print(
             entries.isEmpty()

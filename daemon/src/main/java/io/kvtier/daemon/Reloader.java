@@ -2,6 +2,7 @@ package io.kvtier.daemon;
 
 import io.kvtier.daemon.config.ConfigException;
 import io.kvtier.daemon.config.ConfigSource;
+import io.kvtier.daemon.config.ConfigText;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.config.LoadedConfig;
 import io.kvtier.daemon.config.MachineCheck;
@@ -76,7 +77,8 @@ final class Reloader implements AutoCloseable {
     return switch (String.join(" ", words)) {
       case "reload" -> begin();
       case "reload status" -> new OperatorAnswer(Status.OK, json(last));
-      case "config show" -> new OperatorAnswer(Status.OK, ConfigText.json(effective.entries()));
+      case "config show" ->
+          new OperatorAnswer(Status.OK, ConfigText.json(effective.entries()).encode());
       case "config source" -> new OperatorAnswer(Status.OK, sourceJson());
       default ->
           throw new IllegalArgumentException(

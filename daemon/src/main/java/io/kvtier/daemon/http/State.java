@@ -1,5 +1,6 @@
 package io.kvtier.daemon.http;
 
+import io.kvtier.daemon.config.ConfigText;
 import io.kvtier.daemon.config.LoadedConfig;
 import io.kvtier.daemon.index.Counters;
 import io.kvtier.protocol.Counter;
@@ -131,16 +132,7 @@ final class State {
   }
 
   Answer config() {
-    JsonArray all = new JsonArray();
-    for (LoadedConfig.Entry entry : settings.get()) {
-      all.add(
-          new JsonObject()
-              .put("key", entry.key())
-              .put("value", entry.value())
-              .put("default", entry.defaultValue())
-              .put("from", entry.from()));
-    }
-    return Answer.json(all);
+    return Answer.json(ConfigText.json(settings.get()));
   }
 
   private static void copy(JsonObject from, String field, JsonObject to) {

@@ -8,7 +8,7 @@ import java.util.List;
 /**
  * A part of the daemon that does not do what it is there for.
  *
- * @param part host, ssd/DEVICE, object/load, object/store, object/probe or gpu/NUMBER
+ * @param part ssd/DEVICE, object/load, object/store, object/probe or gpu/NUMBER
  */
 record Trouble(String part, String reason) {
   /** The parts that the index's report shows to be in trouble. */

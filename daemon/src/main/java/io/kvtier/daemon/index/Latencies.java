@@ -15,31 +15,42 @@ import org.jspecify.annotations.Nullable;
 public final class Latencies {
   /** What is timed. */
   public enum Kind {
-    GET("get", "from the request for blocks to their leases"),
-    RESERVE("reserve", "from the request for slots to the slots"),
-    COMMIT("commit", "from what was written to its being visible"),
-    OFFLOAD("offload", "from the request to copy blocks from a GPU to the copies"),
-    ONBOARD("onboard", "from the request to copy blocks to a GPU to the copies"),
-    LOAD_SSD("load_ssd", "a block read from SSD, in the pipeline"),
-    STORE_SSD("store_ssd", "a block written to SSD, in the pipeline"),
-    LOAD_OBJECT("load_object", "a block read from the object store, its wait included"),
-    STORE_OBJECT("store_object", "a block written to the object store, its wait included");
+    /** From the request for blocks to their leases. */
+    GET("get"),
+
+    /** From the request for slots to the slots. */
+    RESERVE("reserve"),
+
+    /** From what was written to its being visible. */
+    COMMIT("commit"),
+
+    /** From the request to copy blocks from a GPU to the copies. */
+    OFFLOAD("offload"),
+
+    /** From the request to copy blocks to a GPU to the copies. */
+    ONBOARD("onboard"),
+
+    /** A block read from SSD, in the pipeline. */
+    LOAD_SSD("load_ssd"),
+
+    /** A block written to SSD, in the pipeline. */
+    STORE_SSD("store_ssd"),
+
+    /** A block read from the object store, its wait included. */
+    LOAD_OBJECT("load_object"),
+
+    /** A block written to the object store, its wait included. */
+    STORE_OBJECT("store_object");
 
     private final String key;
-    private final String meaning;
 
-    Kind(String key, String meaning) {
+    Kind(String key) {
       this.key = key;
-      this.meaning = meaning;
     }
 
     /** The name in JSON and in metrics. */
     public String key() {
       return key;
-    }
-
-    public String meaning() {
-      return meaning;
     }
 
     /** What a request is timed as; null where it is not. */

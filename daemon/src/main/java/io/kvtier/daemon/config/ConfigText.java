@@ -1,4 +1,4 @@
-package io.kvtier.daemon;
+package io.kvtier.daemon.config;
 
 import io.kvtier.daemon.config.LoadedConfig.Entry;
 import io.vertx.core.json.JsonArray;
@@ -6,11 +6,11 @@ import io.vertx.core.json.JsonObject;
 import java.util.List;
 
 /** A configuration as text for people and for programs. */
-final class ConfigText {
+public final class ConfigText {
   private ConfigText() {}
 
   /** An array of keys. */
-  static String json(List<Entry> entries) {
+  public static JsonArray json(List<Entry> entries) {
     JsonArray all = new JsonArray();
     for (Entry entry : entries) {
       all.add(
@@ -20,11 +20,11 @@ final class ConfigText {
               .put("default", entry.defaultValue())
               .put("from", entry.from()));
     }
-    return all.encode();
+    return all;
   }
 
   /** A line for each key: its value, and where that comes from. */
-  static String lines(List<Entry> entries, boolean withDefaults) {
+  public static String lines(List<Entry> entries, boolean withDefaults) {
     int keys = entries.stream().mapToInt(entry -> entry.key().length()).max().orElse(0);
     int values = entries.stream().mapToInt(entry -> shown(entry.value()).length()).max().orElse(0);
     StringBuilder out = new StringBuilder();
