@@ -24,13 +24,22 @@ final class Gate {
     this.needed = hasTenants ? Role.ADMIN : Role.READ;
   }
 
+  /** Whether a request is of someone who may be told; asked of those that everybody may make. */
+  boolean isOpen(HttpServerRequest request) {
+    return mayKnow(callers.of(request.getHeader("Authorization")));
+  }
+
+  private boolean mayKnow(@Nullable Grant grant) {
+    return grant != null && grant.tenant() == Grant.NO_TENANT && grant.role().covers(needed);
+  }
+
   /** Why a request is not answered; null: it is. */
   @Nullable Answer refusal(HttpServerRequest request) {
     Grant grant = callers.of(request.getHeader("Authorization"));
     if (grant == null) {
       return Answer.problem(401, callers.refusal());
     }
-    if (grant.tenant() != Grant.NO_TENANT || !grant.role().covers(needed)) {
+    if (!mayKnow(grant)) {
       return Answer.problem(
           403,
           "this is about all tenants: a token of no tenant is needed, with the role "

@@ -43,8 +43,12 @@ final class Health {
     return Answer.json(isLive ? 200 : 503, body);
   }
 
-  /** That requests are answered, and what is wrong all the same. */
-  Future<Answer> ready() {
+  /**
+   * That requests are answered, and what is wrong all the same.
+   *
+   * @param withReasons not for anybody: a reason may be the words of the object store
+   */
+  Future<Answer> ready(boolean withReasons) {
     return reports
         .fresh()
         .map(report -> {
@@ -53,21 +57,24 @@ final class Health {
               new JsonObject()
                   .put("ready", true)
                   .put("degraded", !troubles.isEmpty())
-                  .put("troubles", json(troubles)));
+                  .put("troubles", json(troubles, withReasons)));
         })
-        .recover(silent ->
-            Future.succeededFuture(
-                Answer.json(
-                    503,
-                    new JsonObject()
-                        .put("ready", false)
-                        .put("reason", String.valueOf(silent.getMessage())))));
+        .recover(cause ->
+            cause instanceof ProblemException
+                ? Future.succeededFuture(
+                    Answer.json(
+                        503,
+                        new JsonObject()
+                            .put("ready", false)
+                            .put("reason", String.valueOf(cause.getMessage()))))
+                : Future.failedFuture(cause));
   }
 
-  static JsonArray json(List<Trouble> troubles) {
+  static JsonArray json(List<Trouble> troubles, boolean withReasons) {
     JsonArray all = new JsonArray();
     for (Trouble trouble : troubles) {
-      all.add(new JsonObject().put("part", trouble.part()).put("reason", trouble.reason()));
+      JsonObject one = new JsonObject().put("part", trouble.part());
+      all.add(withReasons ? one.put("reason", trouble.reason()) : one);
     }
     return all;
   }

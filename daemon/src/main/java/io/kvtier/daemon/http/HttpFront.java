@@ -79,6 +79,7 @@ public final class HttpFront implements AutoCloseable {
 
   private final Vertx vertx;
   private final String host;
+  private final Gate gate;
   private final Routes routes;
   private final RecentErrors errors = RecentErrors.listen();
   private final History history;
@@ -92,7 +93,8 @@ public final class HttpFront implements AutoCloseable {
   /** Starts to serve; throws naming the key to change when the port can't be had. */
   public HttpFront(KvtierdConfig.HttpConfig config, Environment environment) throws IOException {
     host = config.host();
-    routes = new Routes(new Gate(environment.callers(), environment.tenants() > 1));
+    gate = new Gate(environment.callers(), environment.tenants() > 1);
+    routes = new Routes(gate);
     vertx =
         Vertx.vertx(
             new VertxOptions()
@@ -144,7 +146,7 @@ public final class HttpFront implements AutoCloseable {
     new Dashboard().addTo(routes);
     // Those who watch add parameters of their own.
     routes.add("/healthz", request -> Future.succeededFuture(health.live()));
-    routes.add("/readyz", request -> health.ready());
+    routes.add("/readyz", request -> health.ready(gate.isOpen(request)));
     routes.addGuarded("/metrics", request -> metrics(environment, health, reports).scrape());
     List<String> none = List.of();
     Answer description = Answer.text("application/yaml", description());

@@ -57,7 +57,13 @@ final class MetricsPage implements AutoCloseable {
 
   /** A scrape; also of an index that does not answer, as then it matters. */
   Future<Answer> scrape() {
-    return reports.fresh().map(this::page).recover(silent -> Future.succeededFuture(page(null)));
+    return reports
+        .fresh()
+        .map(this::page)
+        .recover(cause ->
+            cause instanceof ProblemException
+                ? Future.succeededFuture(page(null))
+                : Future.failedFuture(cause));
   }
 
   private Answer page(IndexReports.@Nullable Report report) {

@@ -1,6 +1,7 @@
 package io.kvtier.daemon.http;
 
 import io.vertx.core.Future;
+import io.vertx.core.MultiMap;
 import io.vertx.core.http.HttpMethod;
 import io.vertx.core.http.HttpServerRequest;
 import io.vertx.core.http.HttpServerResponse;
@@ -57,7 +58,15 @@ final class Routes {
       String path,
       List<String> parameters,
       java.util.function.Function<Query, Future<Answer>> route) {
-    addGuarded(path, request -> route.apply(new Query(request.params(), parameters)));
+    addGuarded(path, request -> route.apply(new Query(decoded(request), parameters)));
+  }
+
+  private static MultiMap decoded(HttpServerRequest request) {
+    try {
+      return request.params();
+    } catch (IllegalArgumentException e) {
+      throw new ProblemException(400, "the query can't be decoded: " + e.getMessage());
+    }
   }
 
   /** Answers a request. */
@@ -79,9 +88,6 @@ final class Routes {
       return route.answer(request).recover(cause -> Future.succeededFuture(failed(path, cause)));
     } catch (ProblemException e) {
       return Future.succeededFuture(e.answer());
-    } catch (IllegalArgumentException e) {
-      return Future.succeededFuture(
-          Answer.problem(400, "the query can't be decoded: " + e.getMessage()));
     } catch (RuntimeException e) {
       return Future.succeededFuture(failed(path, e));
     }

@@ -52,7 +52,7 @@ final class State {
           copy(all, "object", status);
           List<Trouble> troubles = Trouble.of(all);
           status.put("degraded", !troubles.isEmpty());
-          status.put("troubles", Health.json(troubles));
+          status.put("troubles", Health.json(troubles, true));
           return Answer.json(status);
         });
   }
@@ -62,7 +62,10 @@ final class State {
     return reports
         .fresh()
         .map(report -> Answer.json(report.json().copy().put("balance", balance(report.json()))))
-        .recover(silent -> {
+        .recover(cause -> {
+          if (!(cause instanceof ProblemException)) {
+            return Future.failedFuture(cause);
+          }
           JsonObject all = new JsonObject().put("answers", false);
           JsonObject values = new JsonObject();
           for (Counter counter : Counter.values()) {
