@@ -68,6 +68,11 @@ record Report(JsonObject json) {
     return objects(json, "namespaces").stream().map(Namespace::new).toList();
   }
 
+  /** How many there are, of which not all may have been told. */
+  long namespacesTotal() {
+    return json.getLong("namespaces_total", namespaces().size());
+  }
+
   /** How many clients there are, but for the one that asks and the daemon's own remote front. */
   int otherClients() {
     long clients = sessions().stream().filter(session -> session.getLong("id", 0) != 0).count();

@@ -31,7 +31,7 @@ final class StatusCommand extends DaemonCommand {
         }
       }
       answer.add("sessions", report.otherClients());
-      answer.add("namespaces", report.namespaces().size());
+      answer.add("namespaces", report.namespacesTotal());
       answer.add("balance", report.balance());
       if (report.object() != null) {
         answer.add("object", report.object());
@@ -81,7 +81,7 @@ final class StatusCommand extends DaemonCommand {
             + counters.getOrDefault("hits_ssd", 0L)
             + counters.getOrDefault("hits_object", 0L);
     long asked = counters.getOrDefault("acquire_blocks", 0L);
-    line(pad("namespaces") + report.namespaces().size());
+    line(pad("namespaces") + report.namespacesTotal());
     line(pad("sessions") + report.otherClients());
     line(
         pad("hits")

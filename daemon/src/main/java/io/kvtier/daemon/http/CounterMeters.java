@@ -206,11 +206,6 @@ final class CounterMeters {
         Tags.empty());
   }
 
-  /** Whether a counter has another name here than in JSON. */
-  static boolean isNamed(Counter counter) {
-    return NAMES.containsKey(counter);
-  }
-
   private static boolean isGauge(Counter counter) {
     return counter.meaning().startsWith("gauge: ");
   }

@@ -5,8 +5,11 @@ import io.prometheus.metrics.model.snapshots.MetricSnapshots;
 import io.vertx.core.json.JsonObject;
 import java.util.ArrayList;
 import java.util.Comparator;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
@@ -19,7 +22,7 @@ final class ReportMetrics implements MultiCollector {
   /** The namespaces with most bytes have series of their own. */
   static final int NAMESPACES_MAX = 20;
 
-  private static final String OTHERS = "other";
+  private static final Owner OTHERS = new Owner("", "other");
 
   // Levels, among what else are counts.
   private static final Set<String> OBJECT_LEVELS = Set.of("keys_known", "deletions_waiting");
@@ -59,7 +62,7 @@ final class ReportMetrics implements MultiCollector {
       object(out, shown.getJsonObject("object"));
       Trouble.objects(shown, "gpus").forEach(gpu -> gpu(out, gpu));
       events(out, shown.getJsonObject("events"));
-      namespaces(out, Trouble.objects(shown, "namespaces"));
+      namespaces(out, Trouble.objects(shown, "namespaces"), shown.getLong("namespaces_total", 0L));
       Trouble.objects(shown, "tenants").forEach(tenant -> tenant(out, tenant));
       troubles(out, Trouble.of(shown));
     }
@@ -112,7 +115,7 @@ final class ReportMetrics implements MultiCollector {
     Long scrub = tier.getLong("scrub_bytes_per_second");
     if (scrub != null) {
       out.gauge(
-          "kvtier_scrub_limit_bytes",
+          "kvtier_scrub_limit_bytes_per_second",
           "The most that is read a second to verify what is stored; 0: nothing is",
           scrub);
     }
@@ -237,59 +240,68 @@ final class ReportMetrics implements MultiCollector {
     }
   }
 
-  /** A namespace's bytes by tier. */
-  private record Held(String name, long hostBlocks, long ssdBlocks, long blockBytes) {
+  /** Who a series is of. */
+  private record Owner(String tenant, String namespace) {}
+
+  /** What is held, by tier. */
+  private record Held(long hostBlocks, long ssdBlocks, long hostBytes, long ssdBytes) {
     private long bytes() {
-      return (hostBlocks + ssdBlocks) * blockBytes;
+      return hostBytes + ssdBytes;
+    }
+
+    private Held plus(Held other) {
+      return new Held(
+          hostBlocks + other.hostBlocks,
+          ssdBlocks + other.ssdBlocks,
+          hostBytes + other.hostBytes,
+          ssdBytes + other.ssdBytes);
     }
   }
 
-  private static void namespaces(Families out, List<JsonObject> namespaces) {
-    out.gauge("kvtier_namespaces", "Registered namespaces", namespaces.size());
-    List<Held> held = new ArrayList<>();
+  /** The largest on their own; one that is called like the rest is added to it. */
+  private static void namespaces(Families out, List<JsonObject> namespaces, long total) {
+    out.gauge("kvtier_namespaces", "Registered namespaces", (double) total);
+    Map<Owner, Held> all = new HashMap<>();
     for (JsonObject one : namespaces) {
-      held.add(
-          new Held(
-              one.getString("name"),
-              one.getLong("host_blocks", 0L),
-              one.getLong("ssd_blocks", 0L),
-              one.getLong("block_bytes", 0L)));
+      long hostBlocks = one.getLong("host_blocks", 0L);
+      long ssdBlocks = one.getLong("ssd_blocks", 0L);
+      long blockBytes = one.getLong("block_bytes", 0L);
+      all.merge(
+          new Owner(one.getString("tenant", ""), one.getString("name", "")),
+          new Held(hostBlocks, ssdBlocks, hostBlocks * blockBytes, ssdBlocks * blockBytes),
+          Held::plus);
     }
-    held.sort(Comparator.comparingLong(Held::bytes).reversed().thenComparing(Held::name));
-    int own = Math.min(held.size(), NAMESPACES_MAX);
-    for (Held one : held.subList(0, own)) {
-      // One that is called like the rest would be added to it twice.
-      String name = one.name.equals(OTHERS) ? OTHERS + " (a namespace)" : one.name;
-      namespace(
-          out,
-          name,
-          one.hostBlocks,
-          one.ssdBlocks,
-          one.blockBytes * one.hostBlocks,
-          one.blockBytes * one.ssdBlocks);
+    List<Map.Entry<Owner, Held>> sorted = new ArrayList<>(all.entrySet());
+    sorted.sort(
+        Map.Entry.<Owner, Held>comparingByValue(Comparator.comparingLong(Held::bytes).reversed())
+            .thenComparing(one -> one.getKey().tenant())
+            .thenComparing(one -> one.getKey().namespace()));
+    Map<Owner, Held> shown = new LinkedHashMap<>();
+    for (Map.Entry<Owner, Held> one : sorted) {
+      shown.merge(
+          shown.size() < NAMESPACES_MAX ? one.getKey() : OTHERS, one.getValue(), Held::plus);
     }
-    List<Held> rest = held.subList(own, held.size());
-    if (!rest.isEmpty()) {
-      namespace(
-          out,
-          OTHERS,
-          rest.stream().mapToLong(Held::hostBlocks).sum(),
-          rest.stream().mapToLong(Held::ssdBlocks).sum(),
-          rest.stream().mapToLong(one -> one.hostBlocks * one.blockBytes).sum(),
-          rest.stream().mapToLong(one -> one.ssdBlocks * one.blockBytes).sum());
-    }
+    shown.forEach((owner, held) -> {
+      String blocks = "Blocks of the namespaces with most bytes; of the others together";
+      String bytes = "Bytes of the namespaces with most; of the others together";
+      namespace(out, "kvtier_namespace_blocks", blocks, owner, "host", held.hostBlocks);
+      namespace(out, "kvtier_namespace_blocks", blocks, owner, "ssd", held.ssdBlocks);
+      namespace(out, "kvtier_namespace_bytes", bytes, owner, "host", held.hostBytes);
+      namespace(out, "kvtier_namespace_bytes", bytes, owner, "ssd", held.ssdBytes);
+    });
   }
 
   private static void namespace(
-      Families out, String name, long hostBlocks, long ssdBlocks, long hostBytes, long ssdBytes) {
-    String blocks = "Blocks of the namespaces with most bytes; of the others together";
+      Families out, String name, String help, Owner owner, String tier, long value) {
     out.gauge(
-        "kvtier_namespace_blocks", blocks, (double) hostBlocks, "namespace", name, "tier", "host");
-    out.gauge(
-        "kvtier_namespace_blocks", blocks, (double) ssdBlocks, "namespace", name, "tier", "ssd");
-    String bytes = "Bytes of the namespaces with most; of the others together";
-    out.gauge(
-        "kvtier_namespace_bytes", bytes, (double) hostBytes, "namespace", name, "tier", "host");
-    out.gauge("kvtier_namespace_bytes", bytes, (double) ssdBytes, "namespace", name, "tier", "ssd");
+        name,
+        help,
+        (double) value,
+        "namespace",
+        owner.namespace,
+        "tenant",
+        owner.tenant,
+        "tier",
+        tier);
   }
 }

@@ -42,12 +42,8 @@ final class State {
           for (String field : List.of("version", "pid", "generation", "uptime_s")) {
             status.put(field, all.getValue(field));
           }
-          long clients =
-              Trouble.objects(all, "sessions").stream()
-                  .filter(session -> session.getLong("id", 0L) != 0)
-                  .count();
-          status.put("sessions", clients);
-          status.put("namespaces", all.getJsonArray("namespaces").size());
+          status.put("sessions", counters.get(Counter.GAUGE_SESSIONS));
+          status.put("namespaces", all.getLong("namespaces_total"));
           status.put("balance", balance(all));
           copy(all, "object", status);
           List<Trouble> troubles = Trouble.of(all);
@@ -83,9 +79,11 @@ final class State {
           JsonObject tiers = new JsonObject();
           copy(report.json(), "tiers", tiers);
           copy(report.json(), "namespaces", tiers);
+          copy(report.json(), "namespaces_total", tiers);
           copy(report.json(), "object", tiers);
           copy(report.json(), "gpus", tiers);
           copy(report.json(), "tenants", tiers);
+          copy(report.json(), "tenants_total", tiers);
           return Answer.json(tiers);
         });
   }
@@ -104,6 +102,7 @@ final class State {
         .map(report -> {
           JsonObject json = new JsonObject();
           copy(report.json(), field, json);
+          copy(report.json(), field + "_total", json);
           return Answer.json(json);
         });
   }

@@ -74,6 +74,9 @@ public final class IndexAgent {
   /** So many transfers can be on their way to and from GPUs. */
   public static final int DEVICE_TRANSFERS = DeviceMoves.TRANSFERS;
 
+  /** What the daemon tells itself of its state need not fit into a ring. */
+  private static final int REPORT_BYTES_MAX = 4 << 20;
+
   private static final int REQUESTS_PER_ROUND = 64;
 
   /** A session's turn ends after so many bytes of requests: large batches take long. */
@@ -226,7 +229,7 @@ public final class IndexAgent {
           session.owner().released(session);
         }
         case Message.Report(Consumer<String> answer) ->
-            answer.accept(stats.json(null, RequestAdapter.STATS_BYTES_MAX));
+            answer.accept(stats.json(null, REPORT_BYTES_MAX));
         case Message.Command(String command, var answer) ->
             answer.complete(index.admin().run(command));
       }

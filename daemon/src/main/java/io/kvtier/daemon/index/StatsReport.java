@@ -7,7 +7,14 @@ import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.gpu.DevicePipeline;
 import io.kvtier.tiers.gpu.GpuReport;
 import io.kvtier.tiers.slots.SlotAllocator;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
 import java.util.Map;
+import java.util.Objects;
+import java.util.function.IntFunction;
+import java.util.function.IntPredicate;
+import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -23,6 +30,9 @@ final class StatsReport {
       String ssdDirectory,
       String ssdEngine,
       boolean directIo) {}
+
+  /** What is written behind the last entry of a list. */
+  private static final int LISTS_END_BYTES = 64;
 
   private final Identity identity;
   private final Index index;
@@ -44,9 +54,10 @@ final class StatsReport {
   }
 
   /**
-   * The object, of at most that many bytes: sessions are left out from the end when there are too
-   * many. Who is of a tenant is told of that tenant's namespaces and sessions only, unless it may
-   * administer the daemon.
+   * The object, of at most that many bytes: of namespaces those with fewest bytes are left out when
+   * there are too many, and sessions from the end; how many there are is told all the same. Who is
+   * of a tenant is told of that tenant's namespaces and sessions only, unless it may administer the
+   * daemon.
    *
    * @param asker null: the daemon itself, for operators
    */
@@ -89,16 +100,14 @@ final class StatsReport {
     }
     gpus(out);
     events(out);
-    out.append(",\"namespaces\":[");
-    list(out, bytesMax * 3 / 4, namespaces.end(), i -> namespace(asker, i));
+    IntPredicate isSeen = tenant -> maySee(asker, tenant);
+    list(out, "namespaces", bytesMax * 3 / 4, namespaceIds(isSeen), this::namespace);
     if (namespaces.tenants().count() > 1) {
-      out.append("],\"tenants\":[");
-      list(out, bytesMax - 64, namespaces.tenants().count(), i -> tenant(asker, i));
+      int[] tenants = IntStream.range(0, namespaces.tenants().count()).filter(isSeen).toArray();
+      list(out, "tenants", bytesMax - LISTS_END_BYTES, tenants, this::tenant);
     }
-    out.append("],\"sessions\":[");
-    list(out, bytesMax - 64, index.sessions().end(), i -> session(asker, i));
-    out.append("]}");
-    return out.toString();
+    list(out, "sessions", bytesMax - LISTS_END_BYTES, sessionPlaces(isSeen), this::session);
+    return out.append('}').toString();
   }
 
   private void latencies(StringBuilder out) {
@@ -183,23 +192,50 @@ final class StatsReport {
     }
   }
 
-  private interface Item {
-    String at(int i);
-  }
-
-  private static void list(StringBuilder out, int bytesMax, int count, Item item) {
-    String separator = "";
-    for (int i = 0; i < count; i++) {
-      String text = item.at(i);
-      if (!text.isEmpty()) {
-        // Names may take three bytes a character.
-        if (out.length() + 3 * text.length() > bytesMax) {
-          return;
-        }
-        out.append(separator).append(text);
-        separator = ",";
+  /** Those with most bytes first. */
+  private int[] namespaceIds(IntPredicate isSeen) {
+    List<Namespaces.Namespace> seen = new ArrayList<>();
+    for (int id = 0; id < namespaces.end(); id++) {
+      Namespaces.Namespace namespace = namespaces.byId(id);
+      if (namespace != null && isSeen.test(namespace.tenant())) {
+        seen.add(namespace);
       }
     }
+    seen.sort(Comparator.comparingLong(this::bytes).reversed());
+    return seen.stream().mapToInt(Namespaces.Namespace::id).toArray();
+  }
+
+  private long bytes(Namespaces.Namespace namespace) {
+    int id = namespace.id();
+    return namespace.blockBytes()
+        * (index.store().host().residentOf(id) + index.store().ssd().residentOf(id));
+  }
+
+  private int[] sessionPlaces(IntPredicate isSeen) {
+    return IntStream.range(0, index.sessions().end())
+        .filter(place -> {
+          Session session = index.sessions().at(place);
+          return session != null && isSeen.test(session.tenant());
+        })
+        .toArray();
+  }
+
+  /** As many as there is room for, and how many there are. */
+  private static void list(
+      StringBuilder out, String name, int bytesMax, int[] ids, IntFunction<String> item) {
+    out.append(",\"").append(name).append("_total\":").append(ids.length);
+    out.append(",\"").append(name).append("\":[");
+    String separator = "";
+    for (int id : ids) {
+      String text = item.apply(id);
+      // Names may take three bytes a character.
+      if (out.length() + 3 * text.length() > bytesMax) {
+        break;
+      }
+      out.append(separator).append(text);
+      separator = ",";
+    }
+    out.append(']');
   }
 
   private void tier(StringBuilder out, String name, TierLine line) {
@@ -238,13 +274,13 @@ final class StatsReport {
         || (asker.role() == Role.ADMIN && asker.tenant() == Grant.NO_TENANT);
   }
 
-  private String namespace(@Nullable Session asker, int id) {
-    Namespaces.Namespace namespace = namespaces.byId(id);
-    if (namespace == null || !maySee(asker, namespace.tenant())) {
-      return "";
-    }
+  private String namespace(int id) {
+    Namespaces.Namespace namespace = Objects.requireNonNull(namespaces.byId(id));
     StringBuilder out = new StringBuilder();
     out.append("{\"id\":").append(id).append(",\"name\":").append(quote(namespace.name()));
+    if (namespace.tenant() != Grant.NO_TENANT) {
+      out.append(",\"tenant\":").append(quote(namespaces.tenants().name(namespace.tenant())));
+    }
     out.append(",\"fingerprint\":").append(quote(namespace.fingerprint()));
     out.append(",\"block_bytes\":").append(namespace.blockBytes());
     out.append(",\"host_blocks\":").append(index.store().host().residentOf(id));
@@ -261,11 +297,8 @@ final class StatsReport {
     return out.append("}}").toString();
   }
 
-  private String session(@Nullable Session asker, int place) {
-    Session session = index.sessions().at(place);
-    if (session == null || !maySee(asker, session.tenant())) {
-      return "";
-    }
+  private String session(int place) {
+    Session session = Objects.requireNonNull(index.sessions().at(place));
     int[] held = new int[4];
     for (int hold = session.firstHold; hold != HoldTable.NONE; hold = index.holds().nextOf(hold)) {
       held[index.holds().kind(hold)] += index.holds().times(hold);
@@ -291,10 +324,7 @@ final class StatsReport {
         + "}";
   }
 
-  private String tenant(@Nullable Session asker, int tenant) {
-    if (!maySee(asker, tenant)) {
-      return "";
-    }
+  private String tenant(int tenant) {
     SlotAllocator host = index.store().host().slots();
     SlotAllocator ssd = index.store().ssd().slots();
     return "{\"name\":"

@@ -530,7 +530,9 @@ final class TierLine {
         continue;
       }
       counts[state(block).code()]++;
-      residents[directory.namespaceId(block)] += isResident(block) ? 1 : 0;
+      if (isResident(block)) {
+        residents[directory.namespaceId(block)]++;
+      }
       int slot = slot(block);
       if (slot != Directory.NONE) {
         used++;

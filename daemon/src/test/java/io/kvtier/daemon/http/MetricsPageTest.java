@@ -1,0 +1,196 @@
+package io.kvtier.daemon.http;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.daemon.index.Counters;
+import io.kvtier.daemon.index.Latencies;
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.DaemonRegionDescriptor;
+import io.kvtier.protocol.linux.Words;
+import io.micrometer.prometheusmetrics.PrometheusConfig;
+import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
+import io.vertx.core.Context;
+import io.vertx.core.Future;
+import io.vertx.core.Vertx;
+import io.vertx.core.json.JsonArray;
+import io.vertx.core.json.JsonObject;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.List;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** Metrics of reports that no daemon of the other tests makes. */
+@Timeout(120)
+final class MetricsPageTest {
+  private final Vertx vertx = Vertx.vertx();
+  private final Context loop = vertx.getOrCreateContext();
+  private final MemorySegment region =
+      Arena.ofAuto().allocate(DaemonRegionDescriptor.REGION_BYTES, 4096);
+  private final Counters counters = new Counters(region);
+
+  @AfterEach
+  void stop() throws Exception {
+    vertx.close().toCompletionStage().toCompletableFuture().get(60, TimeUnit.SECONDS);
+  }
+
+  /** A scrape while the index answers that. */
+  private String scraped(JsonObject report) throws Exception {
+    return on(
+            report,
+            reports -> {
+              MetricsPage page =
+                  new MetricsPage(
+                      "1", counters, new Latencies(), new Health(region, reports), reports);
+              return page.scrape().onComplete(done -> page.close());
+            })
+        .body()
+        .toString();
+  }
+
+  private interface Asked {
+    Future<Answer> of(IndexReports reports);
+  }
+
+  private Answer on(JsonObject report, Asked asked) throws Exception {
+    IndexReports reports =
+        new IndexReports(
+            answer -> {
+              answer.accept(report.encode());
+              return true;
+            },
+            () -> {},
+            loop);
+    return Future.<Future<Answer>>future(
+            promise -> loop.runOnContext(v -> promise.complete(asked.of(reports))))
+        .compose(answer -> answer)
+        .toCompletionStage()
+        .toCompletableFuture()
+        .get(60, TimeUnit.SECONDS);
+  }
+
+  private static JsonObject namespace(String tenant, String name, int blocks) {
+    JsonObject json = new JsonObject().put("name", name);
+    if (!tenant.isEmpty()) {
+      json.put("tenant", tenant);
+    }
+    return json.put("block_bytes", 10).put("host_blocks", blocks).put("ssd_blocks", 0);
+  }
+
+  private static JsonObject report(JsonArray namespaces) {
+    return new JsonObject()
+        .put("namespaces", namespaces)
+        .put("namespaces_total", namespaces.size());
+  }
+
+  private static List<String> lines(String page, String name) {
+    return page.lines().filter(line -> line.startsWith(name)).toList();
+  }
+
+  @Test
+  void namespaces_ofOneNameOfTwoTenants_areSeriesOfTheirOwn() throws Exception {
+    JsonArray namespaces =
+        new JsonArray()
+            .add(namespace("blue", "model", 3))
+            .add(namespace("green", "model", 2))
+            .add(namespace("", "model", 1));
+
+    String page = scraped(report(namespaces));
+
+    assertTrue(page.contains("kvtier_index_answering 1.0"), page);
+    assertEquals(
+        List.of(
+            "kvtier_namespace_blocks{namespace=\"model\",tenant=\"\",tier=\"host\"} 1.0",
+            "kvtier_namespace_blocks{namespace=\"model\",tenant=\"blue\",tier=\"host\"} 3.0",
+            "kvtier_namespace_blocks{namespace=\"model\",tenant=\"green\",tier=\"host\"} 2.0"),
+        lines(page, "kvtier_namespace_blocks").stream()
+            .filter(line -> line.contains("host"))
+            .sorted()
+            .toList());
+  }
+
+  @Test
+  void namespaces_calledLikeTheRest_areCountedWithIt() throws Exception {
+    JsonArray namespaces =
+        new JsonArray()
+            .add(namespace("", "other", 1000))
+            .add(namespace("", "other (a namespace)", 900))
+            .add(namespace("blue", "other", 800));
+    for (int i = 0; i < 30; i++) {
+      namespaces.add(namespace("", "model-" + i, 100 - i));
+    }
+
+    String page = scraped(report(namespaces));
+
+    int rest = 0;
+    for (int i = 17; i < 30; i++) {
+      rest += 100 - i;
+    }
+    List<String> series = lines(page, "kvtier_namespace_blocks");
+    assertEquals(2 * ReportMetrics.NAMESPACES_MAX, series.size(), page);
+    assertTrue(
+        series.contains(
+            "kvtier_namespace_blocks{namespace=\"other\",tenant=\"\",tier=\"host\"} "
+                + (1000.0 + rest)),
+        page);
+    assertTrue(page.contains("kvtier_namespaces 33.0"), page);
+  }
+
+  @Test
+  void scrape_thatIsADefect_failsAndIsNoSilentIndex() {
+    JsonObject nonsense = report(new JsonArray()).put("tiers", "none");
+
+    ExecutionException e = assertThrows(ExecutionException.class, () -> scraped(nonsense));
+
+    assertTrue(e.getCause() instanceof ClassCastException, e.toString());
+  }
+
+  @Test
+  void readyAndStats_thatAreDefects_failAndAreNoSilentIndex() {
+    JsonObject nonsense = report(new JsonArray()).put("tiers", "none");
+
+    assertThrows(
+        ExecutionException.class,
+        () -> on(nonsense, reports -> new Health(region, reports).ready(true)));
+    assertThrows(
+        ExecutionException.class,
+        () ->
+            on(
+                nonsense,
+                reports ->
+                    new State(java.nio.file.Path.of("s"), List::of, counters, reports).stats()));
+  }
+
+  /** Each has a value of its own, so that one which is missing, or there twice, is seen. */
+  @Test
+  void counters_areThereOnceEach() {
+    Set<Double> expected = new TreeSet<>();
+    for (Counter counter : Counter.values()) {
+      double value = 1000 + expected.size();
+      Words.putLongRelease(region, counter.offset(), (long) value);
+      expected.add(value);
+    }
+    PrometheusMeterRegistry registry = new PrometheusMeterRegistry(PrometheusConfig.DEFAULT);
+    CounterMeters.register(counters, registry);
+
+    List<String> series = registry.scrape().lines().filter(line -> !line.startsWith("#")).toList();
+
+    assertEquals(Counter.values().length, series.size(), series.toString());
+    assertEquals(
+        expected,
+        series.stream()
+            .map(line -> Double.valueOf(line.substring(line.lastIndexOf(' ') + 1)))
+            .collect(Collectors.toCollection(TreeSet::new)));
+    assertFalse(series.stream().anyMatch(line -> line.contains("_total_total")), series.toString());
+    registry.close();
+  }
+}

@@ -1,0 +1,81 @@
+package io.kvtier.daemon.index;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.Verb;
+import io.vertx.core.json.JsonArray;
+import io.vertx.core.json.JsonObject;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+
+/** The report of a daemon with more namespaces than a ring has room for. */
+final class StatsReportTest {
+  private static final int NAMESPACES = 1000;
+
+  /** Namespaces in the order of their numbers; the last one alone has a block. */
+  private static IndexHarness.Client filled(IndexHarness harness)
+      throws IOException, ProtocolViolation {
+    IndexHarness.Client client = harness.open(1 << 20);
+    int last = 0;
+    for (int i = 0; i < NAMESPACES; i++) {
+      IndexHarness.Answer answer = client.registerAs("model-" + i, IndexHarness.SLOT_BYTES);
+      assertEquals(Status.OK, answer.status());
+      last = (int) answer.value();
+    }
+    client.sendKey(Verb.RESERVE, last, 1);
+    client.sendIds(Verb.COMMIT, 0, 1, client.await().ids().getFirst());
+    assertEquals(Status.OK, client.await().first());
+    return client;
+  }
+
+  private static JsonObject first(JsonObject report) {
+    return report.getJsonArray("namespaces").getJsonObject(0);
+  }
+
+  @Test
+  void report_forOperators_hasAllNamespaces_thoseWithMostBytesFirst() throws Exception {
+    try (IndexHarness harness = new IndexHarness(8, IndexHarness.SLOT_BYTES)) {
+      IndexHarness.Client client = filled(harness);
+      List<String> told = new ArrayList<>();
+      assertTrue(harness.agent.offerReport(told::add));
+      int ignored = harness.agent.doWork();
+      JsonObject report = new JsonObject(told.getFirst());
+
+      assertEquals(NAMESPACES, report.getInteger("namespaces_total"));
+      assertEquals(NAMESPACES, report.getJsonArray("namespaces").size());
+      assertEquals("model-" + (NAMESPACES - 1), first(report).getString("name"));
+      assertEquals(1, first(report).getInteger("host_blocks"));
+      assertEquals(1, report.getInteger("sessions_total"));
+      harness.close(client);
+    }
+  }
+
+  @Test
+  void report_forAClient_isCutAndSaysOfHowMany() throws Exception {
+    try (IndexHarness harness = new IndexHarness(8, IndexHarness.SLOT_BYTES)) {
+      IndexHarness.Client client = filled(harness);
+      String text = client.stats();
+      JsonObject report = new JsonObject(text);
+      JsonArray namespaces = report.getJsonArray("namespaces");
+
+      assertTrue(text.length() <= RequestAdapter.STATS_BYTES_MAX, text.length() + " characters");
+      assertTrue(namespaces.size() < NAMESPACES, namespaces.size() + " namespaces");
+      assertEquals(NAMESPACES, report.getInteger("namespaces_total"));
+      assertEquals("model-" + (NAMESPACES - 1), first(report).getString("name"));
+      assertEquals(
+          namespaces.size(),
+          IntStream.range(0, namespaces.size())
+              .mapToObj(i -> namespaces.getJsonObject(i).getString("name"))
+              .distinct()
+              .count());
+      assertEquals(1, report.getJsonArray("sessions").size());
+      harness.close(client);
+    }
+  }
+}
