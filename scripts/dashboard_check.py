@@ -18,6 +18,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ HOSTILE_PROPERTY = "<b onmouseover=alert(3)>bf16</b>"
 PATIENCE_S = 90.0
 SCREENS = {"desktop": (1280, 800), "phone": (360, 740)}
 THEMES = ("light", "dark")
-STATES = ("empty", "loaded", "degraded", "locked")
+STATES = ("empty", "loaded", "degraded", "locked", "tenants")
 
 
 class Wrong(Exception):
@@ -39,6 +40,13 @@ class Wrong(Exception):
 def require(condition: object, words: str) -> None:
     if not condition:
         raise Wrong(words)
+
+
+def eventually(condition: Callable[[], object], words: str) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        require(time.monotonic() < end, words)
+        time.sleep(0.1)
 
 
 # ---- the browser
@@ -136,6 +144,8 @@ class Page:
         self.requests: list[str] = []
         self.complaints: list[str] = []
         self.dialogs: list[str] = []
+        self.held: list[str] = []
+        self._instead: dict[str, tuple[int, str] | None] = {}
         browser.listener = self._told
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
@@ -153,6 +163,45 @@ class Page:
         elif method == "Page.javascriptDialogOpening":
             self.dialogs.append(params["message"])
             threading.Thread(target=self.call, args=("Page.handleJavaScriptDialog",), kwargs={"accept": False}).start()
+        elif method == "Fetch.requestPaused":
+            threading.Thread(target=self._paused, args=(params,)).start()
+
+    def _paused(self, params: dict[str, Any]) -> None:
+        instead = next((one for path, one in self._instead.items() if path in params["request"]["url"]), None)
+        if instead is None:
+            self.held.append(params["requestId"])
+            return
+        status, body = instead
+        coded = base64.b64encode(body.encode()).decode()
+        self.call("Fetch.fulfillRequest", requestId=params["requestId"], responseCode=status, body=coded)
+
+    @contextmanager
+    def answering(self, path: str, instead: tuple[int, str] | None) -> Iterator[None]:
+        """Has requests for a path answered by another than the daemon; None: not before this is over."""
+        self._instead[path] = instead
+        self.call("Fetch.enable", patterns=[{"urlPattern": f"*{path}*"}])
+        try:
+            yield
+        finally:
+            for request in self.held:
+                self.call("Fetch.continueRequest", requestId=request)
+            self.held.clear()
+            self.call("Fetch.disable")
+            del self._instead[path]
+
+    def asked(self, path: str) -> int:
+        """How often the page has asked for a path."""
+        return sum(path in url for url in list(self.requests))
+
+    def round(self) -> None:
+        """Waits until the page has asked for everything anew, and shown it."""
+        # When the one after the next begins, the next is over.
+        wanted = self.asked("/api/v1/status") + 2
+        eventually(lambda: self.asked("/api/v1/status") >= wanted, "the page asks no more")
+
+    def drawn(self) -> None:
+        """Waits until what has changed is drawn."""
+        self.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
 
     def call(self, method: str, **params: object) -> dict[str, Any]:
         return self._browser.call(method, self._session, **params)
@@ -290,13 +339,15 @@ class Look:
         self._shots = shots
         self.pictures: list[Path] = []
 
-    def everywhere(self, state: str, complaints: bool = True) -> None:
+    def everywhere(self, state: str, complaints: bool = True, asks: bool = True) -> None:
         for screen, (width, height) in SCREENS.items():
             for theme in THEMES:
                 self._page.screen(width, height, screen == "phone")
                 self._page.theme(theme)
                 # The next answer draws at the new width.
-                time.sleep(2.5)
+                if asks:
+                    self._page.round()
+                self._page.drawn()
                 where = f"{state}, {theme}, {screen}"
                 self._holds(where, width)
                 path = self._shots / f"{state}-{theme}-{screen}.png"
@@ -327,7 +378,7 @@ class Look:
 class Daemon:
     """A real daemon, started for one state."""
 
-    def __init__(self, start: list[str], folder: Path, name: str, settings: dict[str, str]) -> None:
+    def __init__(self, start: list[str], folder: Path, name: str, settings: dict[str, str], config: str) -> None:
         self.folder = folder / name
         (self.folder / "ssd").mkdir(parents=True)
         self.socket = self.folder / "sock"
@@ -344,13 +395,19 @@ class Daemon:
             "grpc.enabled": "false",
             "http.port": "0",
         }
-        command = [*start, "--socket", str(self.socket)]
+        self.config = self.folder / "kvtier.yaml"
+        self.config.write_text(config or "# As it is by default.\n")
+        command = [*start, "--config", str(self.config), "--socket", str(self.socket)]
         for key, value in {**usual, **settings}.items():
             command += ["--set", f"{key}={value}"]
         environment = {**os.environ, "AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "nobody"}
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment)
-        self.url = self._address()
+        try:
+            self.url = self._address()
+        except BaseException:
+            self.stop()
+            raise
 
     def _address(self) -> str:
         end = time.monotonic() + PATIENCE_S
@@ -365,6 +422,19 @@ class Daemon:
     def api(self, path: str) -> Any:
         with urllib.request.urlopen(f"{self.url}/api/v1/{path}", timeout=10) as answer:
             return json.load(answer)
+
+    def rests(self) -> None:
+        """Waits until nothing moves any more."""
+        seen: list[object] = []
+
+        def is_still() -> bool:
+            counters = self.api("stats")["counters"]
+            moved = ("put_blocks", "demotions", "promotions", "object_stored", "object_fetched", "operations")
+            seen.append([counters[name] for name in moved])
+            time.sleep(0.4)
+            return len(seen) > 3 and all(one == seen[-1] for one in seen[-4:])
+
+        eventually(is_still, "the daemon does not come to rest")
 
     def signal(self, which: int) -> None:
         self._process.send_signal(which)
@@ -471,6 +541,37 @@ def check_empty(page: Page, look: Look, daemon: Daemon) -> None:
     )
     require(str(daemon.socket) in text_of(page, "#next"), "what to do next does not name the socket")
     look.everywhere("empty")
+    check_strange_answers(page)
+    check_range(page)
+
+
+def check_strange_answers(page: Page) -> None:
+    """What a proxy says is not taken for the index's word."""
+    for status, body, title, word in (
+        (502, "<html>bad gateway</html>", "This page can’t show", "status 502"),
+        (500, '{"detail": "a defect: x"}', "This page can’t show", "a defect: x"),
+        (200, "<html>please log in</html>", "This page can’t show", "SyntaxError"),
+        (503, '{"detail": "it has not answered"}', "Broken: the index does not answer", "it has not answered"),
+    ):
+        with page.answering("/api/v1/status", (status, body)):
+            page.until(
+                f"document.getElementById('verdict-lines').textContent.includes('{word}')",
+                f"an answer of status {status} is not told with its reason",
+            )
+            told = str(page.value(TITLE))
+            require(told.startswith(title), f"an answer of status {status} is told as '{told}'")
+    page.until(f"{TITLE}.startsWith('Empty')", "a daemon that answers again is not shown")
+    page.complaints = [one for one in page.complaints if "Failed to load" not in one]
+
+
+def check_range(page: Page) -> None:
+    """What is chosen while the page asks is shown next, also by one that is paused."""
+    page.call("Page.bringToFront")
+    with page.answering("/api/v1/stats", None):
+        eventually(lambda: page.held, "the page asks no more")
+        page.value("document.getElementById('pause').click(), document.querySelector('[data-range=\"900\"]').click()")
+    eventually(lambda: page.asked("seconds=900") > 0, "a range that was chosen during a request is not asked for")
+    page.value("document.querySelector('[data-range=\"300\"]').click(), document.getElementById('pause').click()")
 
 
 def check_loaded(page: Page, look: Look, daemon: Daemon, seconds: float) -> None:
@@ -484,8 +585,9 @@ def check_loaded(page: Page, look: Look, daemon: Daemon, seconds: float) -> None
             check_hover(page)
             check_keyboard(page)
         # At rest, what is shown must come to be what the API says.
-        time.sleep(4)
+        daemon.rests()
         check_values(page, daemon)
+        check_reload(page, daemon)
         check_names(page)
         check_motion(page)
         check_hidden(page)
@@ -495,7 +597,7 @@ def check_loaded(page: Page, look: Look, daemon: Daemon, seconds: float) -> None
 
 def check_values(page: Page, daemon: Daemon) -> None:
     page.screen(*SCREENS["desktop"], False)
-    time.sleep(5)
+    page.round()
     stats = daemon.api("stats")
     status = daemon.api("status")
     page.until(
@@ -543,7 +645,13 @@ def check_values(page: Page, daemon: Daemon) -> None:
     ):
         require([name, f"{stats['counters'][key]:,}"] in lost, f"{key} {stats['counters'][key]} is not in {lost}")
     history = daemon.api("history?seconds=300&step=5")
-    looked, hits = (sum(history["rates"][name]) for name in ("lookup_blocks", "lookup_hits"))
+    # Points are rates of times that are not quite as long: on a busy machine a sample comes late.
+    ends = [history["from_ms"], *history["times_ms"]]
+    spans = [end - begin for begin, end in pairwise(ends)]
+    looked, hits = (
+        sum(rate * span for rate, span in zip(history["rates"][name], spans, strict=True))
+        for name in ("lookup_blocks", "lookup_hits")
+    )
     said = re.search(r"([0-9.]+) % of looked-up blocks", text_of(page, "#verdict-title"))
     require(
         said and abs(float(said[1]) - 100 * hits / looked) <= 1.5,
@@ -551,6 +659,16 @@ def check_values(page: Page, daemon: Daemon) -> None:
     )
     whatif = page.value("document.querySelectorAll('#whatif svg').length")
     require(whatif == 2, f"{whatif} what-if curves are shown, expected one for each of host and SSD")
+
+
+def check_reload(page: Page, daemon: Daemon) -> None:
+    """A configuration that was read again is shown without the page being opened again."""
+    link = "[data-link=object_read]"
+    require("allowed" not in text_of(page, link), f"there is no limit, and the page says '{text_of(page, link)}'")
+    daemon.config.write_text("object: {load_bytes_per_second: 1.5GiB}\n")
+    daemon.signal(signal.SIGHUP)
+    page.until(f"document.querySelector('{link}').textContent.includes('allowed')", "a reload is not shown")
+    require("1.61 GB/s allowed" in text_of(page, link), f"1.5GiB is shown as '{text_of(page, link)}'")
 
 
 def check_names(page: Page) -> None:
@@ -614,7 +732,7 @@ def check_keyboard(page: Page) -> None:
         "[...document.querySelectorAll('[data-range]')].map((one) => one.ariaPressed).join() === 'false,false,true'",
         "1 h is not chosen",
     )
-    time.sleep(3)
+    eventually(lambda: page.asked("seconds=3600") > 0, "1 h is not asked for")
     page.value("document.querySelector('[data-range=\"300\"]').click()")
 
 
@@ -625,27 +743,29 @@ def check_motion(page: Page) -> None:
 
 
 def check_hidden(page: Page) -> None:
-    """A page that nobody sees asks for nothing; a paused one neither."""
+    """A page that nobody sees asks for nothing; a paused one neither: not within two of its rounds."""
     page.value("document.querySelector('#pause').click()")
     time.sleep(3)
     before = len(page.requests)
     time.sleep(5)
     require(len(page.requests) == before, "a paused page goes on asking")
     page.value("document.querySelector('#pause').click()")
-    time.sleep(3)
-    require(len(page.requests) > before, "a page that goes on does not ask")
+    eventually(lambda: len(page.requests) > before, "a page that goes on does not ask")
     page.value("Object.defineProperty(document, 'hidden', {configurable: true, get: () => true})")
     time.sleep(3)
     before = len(page.requests)
     time.sleep(5)
     require(len(page.requests) == before, "a hidden page goes on asking")
     page.value("delete document.hidden, document.dispatchEvent(new Event('visibilitychange'))")
-    time.sleep(2)
-    require(len(page.requests) > before, "a page that is seen again does not ask")
+    eventually(lambda: len(page.requests) > before, "a page that is seen again does not ask")
 
 
 def check_degraded(page: Page, look: Look, daemon: Daemon, seconds: float) -> None:
+    # The browser's clock is an hour ahead.
+    ahead = "const now = Date.now; Date.now = () => now() + 3600e3;"
+    script = page.call("Page.addScriptToEvaluateOnNewDocument", source=ahead)["identifier"]
     page.open(daemon.url)
+    page.call("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
     engines = Engines(daemon.socket)
     try:
         engines.work(seconds)
@@ -663,6 +783,9 @@ def check_degraded(page: Page, look: Look, daemon: Daemon, seconds: float) -> No
                 "does not answer" in text_of(page, "[data-tier=object]"), "the tier does not say what is wrong with it"
             )
             look.everywhere("degraded")
+            ages = [row[1] for row in rows_of(page, "#errors")]
+            old = [one for one in ages if "h " in one.partition(", ")[2]]
+            require(ages and not old, f"warnings of the last minute are said to be from {old or 'never'}")
     finally:
         engines.close()
 
@@ -689,8 +812,9 @@ def check_locked(page: Page, look: Look, daemon: Daemon, token: str) -> None:
     asks = "!document.getElementById('locked').hidden"
     page.until(asks, "the page does not ask for a token")
     require("asks for a token" in text_of(page, "#verdict"), f"the page says '{text_of(page, '#verdict')}'")
-    look.everywhere("locked", complaints=False)
-    for given, outcome in (("kvt_wrong", asks), (token, f"!({asks}) && {ANSWERED}")):
+    look.everywhere("locked", complaints=False, asks=False)
+    no_token = f"{asks} && document.getElementById('verdict').textContent.includes('That is no token')"
+    for given, outcome in (("kvt_wrong", asks), ("kvt_ключ", no_token), (token, f"!({asks}) && {ANSWERED}")):
         page.value(
             f"document.getElementById('token').value = {json.dumps(given)};"
             "document.getElementById('locked-form').requestSubmit(); true"
@@ -698,6 +822,17 @@ def check_locked(page: Page, look: Look, daemon: Daemon, token: str) -> None:
         page.until(outcome, f"'{given[:9]}...' is not taken as it should be")
     strange = [one for one in page.complaints if "401" not in one]
     require(not strange, f"locked: the console has {strange[:3]}")
+
+
+def check_tenants(page: Page, look: Look, daemon: Daemon) -> None:
+    """A daemon that some share, by who may see all of them."""
+    page.open(daemon.url)
+    page.until(ANSWERED, "the page of a daemon with tenants did not fill")
+    rows = {row[0]: row for row in rows_of(page, "#tenants")}
+    require(rows.keys() == {"(of no tenant)", "blue", "green"}, f"these tenants are shown: {rows}")
+    require("of 16.0 MiB" in rows["blue"][1] and "of 64.0 MiB" in rows["green"][2], f"their parts are shown as {rows}")
+    require("Not kept where there are tenants" in text_of(page, "#whatif"), f"what-if says '{text_of(page, '#whatif')}'")
+    look.everywhere("tenants")
 
 
 def make_token(kvtier: str, file: Path) -> str:
@@ -751,11 +886,17 @@ def main() -> int:
                         "object.s3.endpoint": "http://127.0.0.1:9",
                         "object.s3.bucket": "kv",
                     }
-                token = ""
+                token = config = ""
                 if state == "locked":
                     token = make_token(arguments.kvtier, folder / "tokens")
                     settings["access.tokens"] = str(folder / "tokens")
-                daemon = Daemon(start, folder, state, settings)
+                if state == "tenants":
+                    config = (
+                        "tenants: [{name: blue, host_bytes: 16MiB, ssd_bytes: 32MiB}, {name: green, host_bytes: 8MiB,"
+                        " ssd_bytes: 64MiB}]\n"
+                    )
+                    settings["access.without_token"] = "admin"
+                daemon = Daemon(start, folder, state, settings, config)
                 page = Page(browser)
                 look = Look(page, shots)
                 if state == "empty":
@@ -764,6 +905,8 @@ def main() -> int:
                     check_loaded(page, look, daemon, arguments.seconds)
                 elif state == "locked":
                     check_locked(page, look, daemon, token)
+                elif state == "tenants":
+                    check_tenants(page, look, daemon)
                 else:
                     check_degraded(page, look, daemon, arguments.seconds)
                     check_silent(page, look, daemon)

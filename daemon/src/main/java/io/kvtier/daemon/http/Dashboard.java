@@ -43,6 +43,7 @@ final class Dashboard {
     files.put("/", new File("index.html", "text/html; charset=utf-8"));
     files.put("/dashboard.css", new File("dashboard.css", "text/css; charset=utf-8"));
     files.put("/dashboard.js", new File("dashboard.js", "text/javascript; charset=utf-8"));
+    files.put("/charts.js", new File("charts.js", "text/javascript; charset=utf-8"));
     files.put("/dashboard.svg", new File("dashboard.svg", "image/svg+xml"));
     return files;
   }

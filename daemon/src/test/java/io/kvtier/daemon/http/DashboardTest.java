@@ -7,7 +7,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.Daemon;
 import io.kvtier.daemon.config.ConfigLoader;
-import java.io.IOException;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -34,6 +33,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 @Timeout(120)
 final class DashboardTest {
   private static final Pattern REFERENCE = Pattern.compile("(?:src|href)=\"([^\"]*)\"");
+  private static final Pattern IMPORTED = Pattern.compile("from '\\.(/[a-z.]*)'");
   private static final Pattern ASKED = Pattern.compile("ask\\([`'](/[a-z0-9/]*)");
 
   @TempDir private static Path directory;
@@ -82,6 +82,7 @@ final class DashboardTest {
         "/ | text/html; charset=utf-8",
         "/dashboard.css | text/css; charset=utf-8",
         "/dashboard.js | text/javascript; charset=utf-8",
+        "/charts.js | text/javascript; charset=utf-8",
         "/dashboard.svg | image/svg+xml",
       })
   void file_hasItsTypeAndTheHeadersThatKeepOthersOut(String path, String type) throws Exception {
@@ -140,7 +141,7 @@ final class DashboardTest {
   }
 
   @ParameterizedTest
-  @ValueSource(strings = {"/", "/dashboard.css", "/dashboard.js", "/dashboard.svg"})
+  @ValueSource(strings = {"/", "/dashboard.css", "/dashboard.js", "/charts.js", "/dashboard.svg"})
   void file_namesNoOtherHost(String path) throws Exception {
     String text =
         send(request(path))
@@ -185,8 +186,21 @@ final class DashboardTest {
   }
 
   @Test
-  void script_writesNoMarkup() throws IOException, InterruptedException {
-    String script = HTTP.send(request("/dashboard.js").build(), BodyHandlers.ofString()).body();
+  void script_importsWhatIsServed() throws Exception {
+    Matcher imported = IMPORTED.matcher(send(request("/dashboard.js")).body());
+
+    Set<String> paths = new TreeSet<>();
+    while (imported.find()) {
+      paths.add(imported.group(1));
+    }
+    assertEquals(Set.of("/charts.js"), paths);
+    assertServed(paths);
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"/dashboard.js", "/charts.js"})
+  void script_writesNoMarkup(String path) throws Exception {
+    String script = send(request(path)).body();
 
     for (String sink : List.of("innerHTML", "outerHTML", "insertAdjacent", "document.write")) {
       assertFalse(script.contains(sink), sink);

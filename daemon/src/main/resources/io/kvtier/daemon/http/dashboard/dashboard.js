@@ -1,77 +1,18 @@
-'use strict';
-
 // The dashboard: asks the daemon's own API every two seconds and shows what it says. Whatever comes from there is put
 // on the page as text, never as markup: names of sessions and namespaces are what clients chose.
 
-// ---- numbers for people
+import {
+  NONE, SPACE, number, scaled, bytes, byteRate, rate, blockRate, percent, latency, duration, clock, sum, byId,
+  element, drawn, setText, table, renew, none, Chart, isGap, spark,
+} from './charts.js';
 
-const NONE = '–';
+// ---- what series come to
 
-/** Between a number and its unit, which stay on one line. */
-const SPACE = '\u00a0';
-
-function number(value, digits = 0) {
-  return value.toLocaleString('en', {minimumFractionDigits: digits, maximumFractionDigits: digits});
-}
-
-/** Three figures that count, in the unit that suits; units go up by `step`. */
-function scaled(value, step, units) {
-  let at = 0;
-  while (Math.abs(value) >= step && at < units.length - 1) {
-    value /= step;
-    at++;
-  }
-  const digits = at === 0 || Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2;
-  return number(value, digits) + SPACE + units[at];
-}
-
-const bytes = (value) => scaled(value, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB']);
-const byteRate = (value) => scaled(value, 1000, ['B/s', 'kB/s', 'MB/s', 'GB/s', 'TB/s']);
-
-function rate(value) {
-  if (value === 0) {
-    return '0';
-  }
-  return value < 10 ? number(value, 1) : number(value);
-}
-
-const blockRate = (value) => rate(value) + ' blocks/s';
-
-function percent(share) {
-  const value = 100 * share;
-  return (value > 0 && value < 10 ? number(value, 1) : number(value)) + SPACE + '%';
-}
-
-function latency(ns) {
-  if (ns === null || ns === undefined) {
-    return NONE;
-  }
-  return scaled(ns, 1000, ['ns', 'µs', 'ms', 's']);
-}
-
-function duration(seconds) {
-  const parts = [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's']];
-  const first = parts.findIndex(([length]) => seconds >= length);
-  if (first < 0) {
-    return '0 s';
-  }
-  const [length, unit] = parts[first];
-  const text = Math.floor(seconds / length) + SPACE + unit;
-  const rest = first + 1 < parts.length ? Math.floor((seconds % length) / parts[first + 1][0]) : 0;
-  return rest > 0 ? text + ' ' + rest + SPACE + parts[first + 1][1] : text;
-}
-
-function clock(ms, withSeconds = true) {
-  return new Date(ms).toLocaleTimeString('en-GB', withSeconds ? {} : {hour: '2-digit', minute: '2-digit'});
-}
-
-/** A size of the configuration, such as 100MiB, in bytes; 0 where there is no limit. */
+/** A size of the configuration, such as 1.5GiB, in bytes; 0 where there is no limit. */
 function configuredBytes(text) {
-  const match = /^(\d+)\s*([KMGT]i)?B?$/.exec(text || '');
-  return match ? Number(match[1]) * 1024 ** ' KMGT'.indexOf((match[2] || ' ')[0]) : 0;
+  const match = /^(\d+(?:\.\d+)?)\s*(?:([KMGT])iB|B)?$/.exec(text || '');
+  return match ? Number(match[1]) * 1024 ** ' KMGT'.indexOf(match[2] || ' ') : 0;
 }
-
-const sum = (values) => values.reduce((total, value) => total + (value || 0), 0);
 
 /** The mean of the newest points of a series, of about ten seconds. */
 function recent(history, series) {
@@ -90,423 +31,6 @@ function overTime(history, series) {
 }
 
 const total = (history, name) => overTime(history, history.rates[name]);
-
-// ---- the page's parts
-
-const byId = (id) => document.getElementById(id);
-
-/** An element; what is not a node becomes text. */
-function element(tag, attributes, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes || {})) {
-    made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
-
-function drawn(tag, attributes, ...children) {
-  const made = document.createElementNS('http://www.w3.org/2000/svg', tag);
-  for (const [name, value] of Object.entries(attributes || {})) {
-    made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
-
-function setText(node, text) {
-  // Not touched where nothing changed: screen readers would say it again.
-  if (node.textContent !== text) {
-    node.textContent = text;
-  }
-}
-
-/**
- * A table. Columns: {title, says: more words, kind: 'number' | 'short' | 'text', extra: hidden on a phone}; a row is an array of
- * texts or nodes, the first of which names it.
- */
-function table(caption, columns, rows, asCards) {
-  const head = element('tr', {});
-  for (const column of columns) {
-    const cell = element('th', {scope: 'col', class: classes(column)}, column.title);
-    if (column.says) {
-      cell.title = column.says;
-    }
-    head.append(cell);
-  }
-  const body = element('tbody', {});
-  for (const row of rows) {
-    const line = element('tr', {});
-    row.forEach((value, i) => {
-      const cell = i === 0
-        ? element('th', {scope: 'row'}, value)
-        : element('td', {class: classes(columns[i]), 'data-label': columns[i].title}, value);
-      line.append(cell);
-    });
-    body.append(line);
-  }
-  return element(
-    'table', {class: asCards ? 'cards' : ''},
-    element('caption', {class: 'unseen'}, caption), element('thead', {}, head), body);
-}
-
-function classes(column) {
-  return [column.kind || '', column.extra ? 'extra' : ''].join(' ').trim();
-}
-
-/** Puts new content in place; what had the focus, or was scrolled, keeps it. */
-function renew(place, ...children) {
-  const held = place.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
-  const scrolled = place.querySelector('.scroll');
-  const top = scrolled ? scrolled.scrollTop : 0;
-  place.replaceChildren(...children);
-  if (held !== undefined) {
-    const again = [...place.querySelectorAll('[data-key]')].find((one) => one.dataset.key === held);
-    if (again) {
-      again.focus({preventScroll: true});
-    }
-  }
-  const scrollsNow = place.querySelector('.scroll');
-  if (scrollsNow) {
-    scrollsNow.scrollTop = top;
-  }
-}
-
-const none = (text) => element('p', {class: 'none'}, text);
-
-// ---- charts
-
-/**
- * Curves over a common x, as SVG, with axes, a legend that shows the newest values, and the values under the pointer or,
- * by the arrow keys, under the cursor.
- *
- * What it shows: {x, xKind: 'time' | 'log', xText, series: [{name, tone, values, dashed, dots}], stacked, sumName (of what is
- * stacked), yKind: 'linear' | 'log', yMax, yText, tipText, mark (an x), nothing (why there is none)}; a value that is null is a
- * gap.
- */
-class Chart {
-  constructor(place, label) {
-    this.legend = element('ul', {class: 'legend'});
-    this.box = element('div', {
-      class: 'chart', tabindex: '0', role: 'group',
-      'aria-label': label + '. A chart: the left and right arrow keys read its values.',
-    });
-    this.spoken = element('p', {class: 'unseen', 'aria-live': 'polite'});
-    this.at = null;
-    place.append(this.legend, this.box, this.spoken);
-    this.box.addEventListener('pointermove', (event) => this.point(event));
-    this.box.addEventListener('pointerdown', (event) => this.point(event));
-    this.box.addEventListener('pointerleave', () => this.leave());
-    this.box.addEventListener('blur', () => this.leave());
-    this.box.addEventListener('keydown', (event) => this.key(event));
-    new ResizeObserver(() => this.draw()).observe(this.box);
-  }
-
-  show(what) {
-    this.what = what;
-    this.draw();
-  }
-
-  // Where things stand, in pixels.
-
-  measure() {
-    this.width = this.box.clientWidth;
-    this.height = this.box.clientHeight;
-    this.left = 52;
-    this.right = 8;
-    this.top = 8;
-    this.bottom = 22;
-    const {x, xKind, series, stacked, yKind, yMax} = this.what;
-    const log = xKind === 'log';
-    this.xOf = log ? Math.log : (value) => value;
-    this.xMin = this.xOf(x[0]);
-    this.xMax = this.xOf(x[x.length - 1]);
-    const all = series.flatMap((one) => one.values.filter((value) => value !== null));
-    let most = Math.max(0, ...all);
-    if (stacked) {
-      most = Math.max(0, ...x.map((_, i) => sum(series.map((one) => one.values[i]))));
-    }
-    if (yKind === 'log') {
-      const above = all.filter((value) => value > 0);
-      this.yMin = 10 ** Math.floor(Math.log10(Math.min(1e6, ...above)));
-      this.yMax = 10 ** Math.ceil(Math.log10(Math.max(this.yMin * 10, ...above)));
-      this.ticks = [];
-      const decades = Math.round(Math.log10(this.yMax / this.yMin));
-      for (let i = 0; i <= decades; i += Math.ceil(decades / 6)) {
-        this.ticks.push(this.yMin * 10 ** i);
-      }
-    } else {
-      this.yMin = 0;
-      const step = tickStep(yMax || most || 1);
-      this.yMax = yMax || step * Math.ceil((most || 1) / step);
-      this.ticks = [];
-      for (let value = 0; value <= this.yMax * 1.001; value += step) {
-        this.ticks.push(value);
-      }
-    }
-  }
-
-  px(i) {
-    const span = this.xMax - this.xMin;
-    const share = span > 0 ? (this.xOf(this.what.x[i]) - this.xMin) / span : 0.5;
-    return this.left + share * (this.width - this.left - this.right);
-  }
-
-  py(value) {
-    const span = this.height - this.top - this.bottom;
-    const share = this.what.yKind === 'log'
-      ? Math.log(Math.max(value, this.yMin) / this.yMin) / Math.log(this.yMax / this.yMin)
-      : value / this.yMax;
-    return this.height - this.bottom - Math.min(1, Math.max(0, share)) * span;
-  }
-
-  draw() {
-    if (!this.what) {
-      return;
-    }
-    const {x, series, nothing} = this.what;
-    if (x.length < 2 || !series.some((one) => one.values.some((value) => value !== null)) || nothing) {
-      this.box.replaceChildren(element('div', {class: 'nothing'}, nothing || 'Nothing to show yet.'));
-      this.plot = null;
-      this.legend.replaceChildren();
-      return;
-    }
-    this.measure();
-    if (this.width < 80 || this.height < 60) {
-      return;
-    }
-    this.plot = drawn('svg', {viewBox: `0 0 ${this.width} ${this.height}`, 'aria-hidden': 'true'});
-    this.axes();
-    if (this.what.stacked) {
-      this.areas();
-    } else {
-      series.forEach((one) => this.curve(one));
-    }
-    this.cross = drawn('g', {});
-    this.plot.append(this.cross);
-    this.tip = element('div', {class: 'tip', hidden: ''});
-    this.box.replaceChildren(this.plot, this.tip);
-    this.follow();
-  }
-
-  axes() {
-    for (const tick of this.ticks) {
-      const y = Math.round(this.py(tick)) + 0.5;
-      this.plot.append(
-        drawn('line', {class: 'gridline', x1: this.left, x2: this.width - this.right, y1: y, y2: y}),
-        drawn('text', {x: this.left - 6, y: y + 4, 'text-anchor': 'end'}, this.what.yText(tick)));
-    }
-    const base = this.height - this.bottom + 0.5;
-    this.plot.append(drawn('line', {class: 'axis', x1: this.left, x2: this.width - this.right, y1: base, y2: base}));
-    const {x, xKind, xText, mark} = this.what;
-    const places = xKind === 'log' ? x.map((_, i) => i) : timeTicks(x, this.width);
-    for (const i of places) {
-      const at = this.px(i);
-      const isLast = at > this.width - 30;
-      const isFirst = at < this.left + 16;
-      this.plot.append(
-        drawn('line', {class: 'axis', x1: at, x2: at, y1: base, y2: base + 4}),
-        drawn(
-          'text', {x: at, y: this.height - 5, 'text-anchor': isLast ? 'end' : isFirst ? 'start' : 'middle'}, xText(x[i])));
-    }
-    if (mark !== undefined && x.includes(mark)) {
-      const at = this.px(x.indexOf(mark));
-      this.plot.append(drawn('line', {class: 'mark', x1: at, x2: at, y1: this.top, y2: base}));
-    }
-  }
-
-  curve(one) {
-    if (!one.dots) {
-      let path = '';
-      let pen = 'M';
-      one.values.forEach((value, i) => {
-        if (value === null) {
-          pen = 'M';
-          return;
-        }
-        path += `${pen}${this.px(i).toFixed(1)} ${this.py(value).toFixed(1)}`;
-        pen = 'L';
-      });
-      this.plot.append(drawn('path', {class: `curve c-${one.tone}${one.dashed ? ' dashed' : ''}`, d: path}));
-    }
-    one.values.forEach((value, i) => {
-      const isAlone = value !== null && isGap(one.values[i - 1]) && isGap(one.values[i + 1]);
-      if (value !== null && (one.dots || isAlone || this.what.xKind === 'log')) {
-        this.plot.append(drawn('circle', {class: `dot c-${one.tone}`, cx: this.px(i), cy: this.py(value), r: one.dots ? 4 : 3}));
-      }
-    });
-  }
-
-  /** Each series on top of those before it; where there is none, there is a gap. */
-  areas() {
-    const below = this.what.x.map(() => 0);
-    for (const one of this.what.series) {
-      const above = below.map((value, i) => value + (one.values[i] || 0));
-      let run = [];
-      const flush = () => {
-        if (run.length > 0) {
-          const points = run.length > 1 ? run : [run[0], run[0]];
-          const there = points.map((i) => `${this.px(i).toFixed(1)} ${this.py(above[i]).toFixed(1)}`);
-          const back = points.map((i) => `${this.px(i).toFixed(1)} ${this.py(below[i]).toFixed(1)}`).reverse();
-          this.plot.append(drawn('path', {class: `area c-${one.tone}`, d: 'M' + there.concat(back).join('L') + 'Z'}));
-        }
-        run = [];
-      };
-      one.values.forEach((value, i) => {
-        if (value === null) {
-          flush();
-        } else {
-          run.push(i);
-        }
-      });
-      flush();
-      above.forEach((value, i) => {
-        below[i] = value;
-      });
-    }
-  }
-
-  // What is under the pointer.
-
-  point(event) {
-    if (!this.plot) {
-      return;
-    }
-    const at = event.clientX - this.box.getBoundingClientRect().left;
-    let nearest = 0;
-    this.what.x.forEach((_, i) => {
-      if (Math.abs(this.px(i) - at) < Math.abs(this.px(nearest) - at)) {
-        nearest = i;
-      }
-    });
-    // From the end: the curve moves on under a pointer that rests.
-    this.at = this.what.x.length - 1 - nearest;
-    this.follow();
-  }
-
-  leave() {
-    this.at = null;
-    this.follow();
-  }
-
-  key(event) {
-    if (!this.plot) {
-      return;
-    }
-    const last = this.what.x.length - 1;
-    const now = this.at === null ? 0 : this.at;
-    const next = {
-      ArrowLeft: this.at === null ? 0 : now + 1, ArrowRight: now - 1, Home: last, End: 0, Escape: null,
-    }[event.key];
-    if (next === undefined) {
-      return;
-    }
-    event.preventDefault();
-    this.at = next === null ? null : Math.min(last, Math.max(0, next));
-    this.follow();
-    if (this.at !== null) {
-      const i = last - this.at;
-      setText(
-        this.spoken,
-        [this.what.xText(this.what.x[i], true), ...this.what.series.map((one) => `${one.name} ${this.valueText(one, i)}`)].join(', '));
-    }
-  }
-
-  valueText(one, i) {
-    const value = one.values[i];
-    return value === null || value === undefined ? NONE : (this.what.tipText || this.what.yText)(value);
-  }
-
-  sumText(i) {
-    const values = this.what.series.map((one) => one.values[i]);
-    return values.every(isGap) ? NONE : (this.what.tipText || this.what.yText)(sum(values));
-  }
-
-  follow() {
-    if (!this.plot) {
-      return;
-    }
-    const {x, series} = this.what;
-    const isShown = this.at !== null && this.at < x.length;
-    const i = isShown ? x.length - 1 - this.at : x.length - 1;
-    this.legend.replaceChildren(...series.map((one) => element(
-      'li', {class: `c-${one.tone}`}, this.swatch(one), one.name,
-      ...(this.what.xKind === 'log' ? [] : [element('b', {}, this.valueText(one, x.length - 1))]))));
-    if (this.what.sumName) {
-      this.legend.append(element('li', {}, this.what.sumName, element('b', {}, this.sumText(x.length - 1))));
-    }
-    this.cross.replaceChildren();
-    this.tip.hidden = !isShown;
-    if (!isShown) {
-      return;
-    }
-    const at = this.px(i);
-    this.cross.append(drawn('line', {class: 'cross', x1: at, x2: at, y1: this.top, y2: this.height - this.bottom}));
-    let below = 0;
-    for (const one of series) {
-      if (!isGap(one.values[i])) {
-        below = this.what.stacked ? below + one.values[i] : one.values[i];
-        this.cross.append(drawn('circle', {class: `dot c-${one.tone}`, cx: at, cy: this.py(below), r: 3.5}));
-      }
-    }
-    const list = element('dl', {});
-    for (const one of series) {
-      list.append(
-        element('span', {class: `c-${one.tone}`}, this.swatch(one)), element('dt', {}, one.name),
-        element('dd', {}, this.valueText(one, i)));
-    }
-    if (this.what.sumName) {
-      list.append(element('span', {}), element('dt', {}, this.what.sumName), element('dd', {}, this.sumText(i)));
-    }
-    this.tip.replaceChildren(element('div', {class: 'muted'}, this.what.xText(x[i], true)), list);
-    const space = this.width - this.tip.offsetWidth;
-    const beside = at + 10 <= space ? at + 10 : at - 10 - this.tip.offsetWidth;
-    this.tip.style.left = Math.max(0, Math.min(space, beside)) + 'px';
-  }
-
-  swatch(one) {
-    const kind = one.dots ? ' dot' : this.what.stacked ? '' : one.dashed ? ' dashed' : ' line';
-    return element('span', {class: 'swatch' + kind, 'aria-hidden': 'true'});
-  }
-}
-
-const isGap = (value) => value === null || value === undefined;
-
-/** Of four or five ticks up to a value, how far apart they are: 1, 2 or 5 of a power of ten. */
-function tickStep(most) {
-  const rough = most / 4;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  return power * [1, 2, 5, 10].find((one) => one * power >= rough * 0.999);
-}
-
-/** Some points, evenly far apart, the last of them the newest. */
-function timeTicks(x, width) {
-  const wanted = Math.max(2, Math.min(6, Math.floor(width / 110)));
-  const places = [];
-  for (let i = 0; i < wanted; i++) {
-    places.push(Math.round((i * (x.length - 1)) / (wanted - 1)));
-  }
-  return [...new Set(places)];
-}
-
-/** A small curve without axes. */
-function spark(values, tone, most) {
-  const width = 110;
-  const height = 34;
-  const points = values.map((value, i) => {
-    const x = values.length > 1 ? (i * width) / (values.length - 1) : width;
-    return `${x.toFixed(1)} ${(height - 2 - (most > 0 ? (value / most) * (height - 4) : 0)).toFixed(1)}`;
-  });
-  const svg = drawn('svg', {
-    class: `spark c-${tone}`, viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: 'none', 'aria-hidden': 'true',
-  });
-  if (points.length > 1) {
-    svg.append(
-      drawn('path', {class: 'area', d: `M0 ${height}L${points.join('L')}L${width} ${height}Z`}),
-      drawn('path', {d: 'M' + points.join('L')}));
-  }
-  return svg;
-}
 
 // ---- what it means
 
@@ -532,7 +56,6 @@ function spanText(history) {
 function partText(part) {
   const [tier, which] = part.split('/');
   return {
-    host: 'Host memory',
     ssd: `SSD device ${which}`,
     gpu: `GPU ${which}`,
     object: {load: 'Object store, loads', store: 'Object store, stores', probe: 'Object store, lookups'}[which],
@@ -760,8 +283,7 @@ function showStack({stats, status, recentHistory}) {
     flow(true, 'stored by engines', now(rates.put_blocks), putBytes(recentHistory), 'put'),
     flow(false, 'loaded by engines', now(rates.hits_host) + now(rates.hits_ssd) + now(rates.hits_object), now(links.host_read), 'get'));
   rows.push(tierBox(
-    'host', TIER_NAMES.host, fillOf(host), [`${number(host.slots_resident)} blocks`, host.slots_in_flight > 0 ? `${number(host.slots_in_flight)} in flight` : '', `policy ${host.policy}`],
-    troubleOf(status, 'host')));
+    'host', TIER_NAMES.host, fillOf(host), [`${number(host.slots_resident)} blocks`, host.slots_in_flight > 0 ? `${number(host.slots_in_flight)} in flight` : '', `policy ${host.policy}`], ''));
   if (ssd) {
     between(
       flow(true, 'demoted', now(rates.demotions), now(links.ssd_write), 'demote'),
@@ -926,6 +448,11 @@ function showEvictions({stats, history}) {
 
 function showWhatIf({stats, whatIf}) {
   const place = byId('whatif');
+  if (stats.tenants) {
+    charts.whatIf = {};
+    renew(place, none('Not kept where there are tenants: each has a part of every tier to itself, and no shadow is of a part.'));
+    return;
+  }
   const tiers = stats.tiers.map((tier) => [tier, whatIf.filter((one) => one.tier === tier.tier && one.references > 0)]).filter(([, all]) => all.length > 0);
   if (tiers.length === 0) {
     const isAuto = stats.tiers.some((tier) => tier.policy.startsWith('auto'));
@@ -1002,24 +529,37 @@ function showSessions({stats}) {
 }
 
 function showNamespaces({stats}) {
-  setText(byId('namespaces-count'), number(stats.namespaces.length));
-  const byUse = [...stats.namespaces].sort((a, b) => b.host_blocks + b.ssd_blocks - a.host_blocks - a.ssd_blocks);
+  setText(byId('namespaces-count'), number(stats.namespaces_total));
   const inTier = (blocks, each) => blocks === 0 ? '0' : `${number(blocks)} · ${bytes(blocks * each)}`;
-  const rows = byUse.slice(0, ROWS_MAX).map((one) => [
-    one.name, bytes(one.block_bytes), inTier(one.host_blocks, one.block_bytes), inTier(one.ssd_blocks, one.block_bytes),
+  const tenants = stats.tenants ? [{title: 'Tenant'}] : [];
+  // The first have most bytes.
+  const rows = stats.namespaces.slice(0, ROWS_MAX).map((one) => [
+    one.name, ...tenants.map(() => one.tenant || NONE), bytes(one.block_bytes), inTier(one.host_blocks, one.block_bytes), inTier(one.ssd_blocks, one.block_bytes),
     Object.entries(one.properties).filter(([key]) => key !== 'name').map(([key, value]) => `${key}=${value}`).join(', ') || NONE,
   ]);
   renew(byId('namespaces'), rows.length === 0 ? none('No client has registered one.') : scrolling(rows, table('Namespaces', [
-    {title: 'Name'}, {title: 'Block', kind: 'number'}, {title: 'In memory', kind: 'number'}, {title: 'On SSD', kind: 'number'},
+    {title: 'Name'}, ...tenants, {title: 'Block', kind: 'number'}, {title: 'In memory', kind: 'number'}, {title: 'On SSD', kind: 'number'},
     {title: 'Properties', kind: 'text'},
   ], rows, true)));
 }
 
-function showErrors({errors, nowMs}) {
+/** What each tenant has of the tiers; they are told only to those who may see all of them. */
+function showTenants({stats}) {
+  const tenants = stats.tenants || [];
+  byId('tenants-panel').hidden = tenants.length === 0;
+  setText(byId('tenants-count'), number(stats.tenants_total || 0));
+  const part = (one, tier) => one[`${tier}_bytes_capacity`] === 0 ? NONE : `${bytes(one[`${tier}_bytes_used`])} of ${bytes(one[`${tier}_bytes_capacity`])}`;
+  const rows = tenants.slice(0, ROWS_MAX).map((one) => [one.name || '(of no tenant)', part(one, 'host'), part(one, 'ssd'), number(one.blocks)]);
+  renew(byId('tenants'), scrolling(rows, table('Tenants', [
+    {title: 'Name'}, {title: 'In memory', kind: 'number'}, {title: 'On SSD', kind: 'number'}, {title: 'Blocks', kind: 'number'},
+  ], rows, true)));
+}
+
+function showErrors({errors, daemonMs}) {
   const rows = errors.map((one) => {
     const last = Date.parse(one.last);
     const level = element('span', {class: `level ${one.level === 'ERROR' ? 'ERROR' : 'WARN'}`}, one.level === 'ERROR' ? 'error' : 'warning');
-    return [level, `${clock(last)}, ${duration(Math.max(0, (nowMs - last) / 1000))} ago`, number(one.count), one.source, one.text];
+    return [level, `${clock(last)}, ${duration(Math.max(0, (daemonMs - last) / 1000))} ago`, number(one.count), one.source, one.text];
   });
   renew(byId('errors'), rows.length === 0 ? none('None since the start.') : scrolling(rows, table('Recent warnings and errors', [
     {title: 'Level'}, {title: 'Last', kind: 'short'}, {title: 'Times', kind: 'number'}, {title: 'From', kind: 'short'}, {title: 'What', kind: 'text'},
@@ -1031,7 +571,7 @@ function showAll(data) {
   byId('content').setAttribute('aria-busy', 'false');
   showVerdict(verdictOf({...data, history: data.recentHistory}));
   showIdentity(data);
-  for (const show of [showTiles, showStack, showHits, showLinks, showLatency, showEvictions, showWhatIf, showSessions, showNamespaces, showErrors]) {
+  for (const show of [showTiles, showStack, showHits, showLinks, showLatency, showEvictions, showWhatIf, showSessions, showTenants, showNamespaces, showErrors]) {
     show(data);
   }
 }
@@ -1041,9 +581,10 @@ function showAll(data) {
 const EVERY_MS = 2000;
 const PATIENCE_MS = 5000;
 const RECENT_S = 300;
+const SLOW_ROUNDS = 5;
 const STEPS = {300: 5, 900: 10, 3600: 30};
 
-/** The daemon answered, but not with what was asked for. */
+/** The daemon answered that its index does not. */
 class Refused extends Error {}
 
 /** It tells only those who have a right to it. */
@@ -1062,34 +603,40 @@ async function ask(path) {
   } catch (error) {
     throw new Silent(String(error));
   }
-  const body = JSON.parse(text);
   if (response.status === 401 || response.status === 403) {
-    throw new Locked(body.detail);
+    throw new Locked(reasonOf(text) || `status ${response.status}`);
+  }
+  if (response.status === 503) {
+    throw new Refused(reasonOf(text) || 'status 503');
   }
   if (!response.ok) {
-    throw new Refused(body.detail || body.reason || `status ${response.status}`);
+    throw new Error(`${path} is answered by status ${response.status}: ${reasonOf(text) || 'without a reason'}`);
   }
-  return body;
+  return JSON.parse(text);
 }
 
-const state = {range: RECENT_S, isPaused: false, timer: 0, isAsking: false, lastMs: 0, silentSinceMs: 0, slow: {}, shown: null, token: '', isLocked: false};
+/** Why a request was not answered, as the daemon says it; empty where who answered is another, such as a proxy. */
+function reasonOf(text) {
+  try {
+    const body = JSON.parse(text);
+    return body.detail || body.reason || '';
+  } catch {
+    return '';
+  }
+}
+
+const state = {range: RECENT_S, isPaused: false, timer: 0, isAsking: false, isAskedAgain: false, lastMs: 0, silentSinceMs: 0, slow: {}, shown: null, token: '', isLocked: false};
 
 const historyOf = (seconds) => ask(`/api/v1/history?seconds=${seconds}&step=${STEPS[seconds]}`);
 
-/** What changes slowly is asked for now and then: another daemon has another generation. */
+/** What changes slowly is asked for now and then; another daemon has another generation. */
 async function slowParts(generation) {
-  const slow = state.slow;
-  if (slow.generation !== generation) {
-    const settings = await ask('/api/v1/config');
-    slow.config = Object.fromEntries(settings.map(({key, value}) => [key, value]));
-    slow.generation = generation;
-    slow.round = 0;
+  if (state.slow.generation !== generation || state.slow.rounds >= SLOW_ROUNDS) {
+    const [settings, whatIf] = await Promise.all([ask('/api/v1/config'), ask('/api/v1/whatif')]);
+    state.slow = {generation, rounds: 0, config: Object.fromEntries(settings.map(({key, value}) => [key, value])), whatIf};
   }
-  if (slow.round % 5 === 0) {
-    slow.whatIf = await ask('/api/v1/whatif');
-  }
-  slow.round++;
-  return slow;
+  state.slow.rounds++;
+  return state.slow;
 }
 
 async function gather() {
@@ -1101,7 +648,9 @@ async function gather() {
   }
   const history = range === RECENT_S ? recentHistory : await historyOf(range);
   const {config, whatIf} = await slowParts(status.generation);
-  return {status, stats, recentHistory, history, errors, config, whatIf, nowMs: Date.now()};
+  // How long ago something was is a matter of the daemon's clock: that of this machine may be another.
+  const daemonMs = recentHistory.times_ms.at(-1) ?? Date.now();
+  return {status, stats, recentHistory, history, errors, config, whatIf, daemonMs, nowMs: Date.now()};
 }
 
 /** Asks for a token, and then the daemon no more until there is one: it counts calls without a right. */
@@ -1140,7 +689,12 @@ async function silent(error) {
 }
 
 async function round() {
-  if (state.isAsking || state.isLocked) {
+  if (state.isLocked) {
+    return;
+  }
+  if (state.isAsking) {
+    // What is being asked for may not be what is wanted now.
+    state.isAskedAgain = true;
     return;
   }
   state.isAsking = true;
@@ -1160,7 +714,10 @@ async function round() {
   }
   state.isAsking = false;
   showFreshness();
-  if (!state.isPaused && !state.isLocked && !document.hidden) {
+  if (state.isAskedAgain) {
+    state.isAskedAgain = false;
+    round();
+  } else if (!state.isPaused && !state.isLocked && !document.hidden) {
     state.timer = setTimeout(round, EVERY_MS);
   }
 }
@@ -1233,9 +790,15 @@ function begin() {
   });
   byId('locked-form').addEventListener('submit', (event) => {
     event.preventDefault();
-    state.token = byId('token').value.trim();
-    state.isLocked = false;
+    const given = byId('token').value.trim();
     byId('token').value = '';
+    if (!/^[\x21-\x7e]+$/.test(given)) {
+      // No header could have it: the browser would refuse to ask at all.
+      locked(new Locked('That is no token: expected a word such as kvt_..., of letters without accents, digits, - and _.'));
+      return;
+    }
+    state.token = given;
+    state.isLocked = false;
     byId('locked').hidden = true;
     round();
   });
