@@ -114,6 +114,20 @@ def test_annotations_are_kept_with_the_blocks(daemon: GpuDaemon, client: Client)
             region.put(keys_of(2, seed=99), [0, 1], annotations=[None, bytes(2049)])
 
 
+def test_annotations_that_fail_leave_the_copies_to_who_asked_for_them(
+    daemon: GpuDaemon, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object, **more: object) -> None:
+        raise KeyError("the namespace is not registered any more")
+
+    tensors = Tensors(daemon, "unannotated", seed=26)
+    with tensors.region(client, "unannotated") as region:
+        monkeypatch.setattr("kvtier._operations.annotation_requests", fail)
+        keys = keys_of(4, seed=26)
+        # Raised, it would look as if no copy had begun, and what the copies wait for were free.
+        assert region.put(keys, range(4), annotations=[b"a"] * 4).wait(60) == [OK] * 4
+
+
 def test_more_keys_than_a_request_takes(daemon: GpuDaemon, client: Client) -> None:
     tensors = Tensors(daemon, "many", layers=2, blocks=4096, tokens=1, heads=1, dim=16, seed=6)
     with tensors.region(client, "many") as region:

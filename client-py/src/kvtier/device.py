@@ -294,7 +294,11 @@ class DeviceRegion:
             Verb.OFFLOAD, keys, block_ids, layers, event, timeout, parent, depth, priority, group, False
         )
         if annotations is not None:
-            self._annotate(copying, keys, annotations, timeout, priority, group)
+            try:
+                self._annotate(copying, keys, annotations, timeout, priority, group)
+            except Exception:
+                # The copies have begun: whoever called must get to know when they are over.
+                _log.warning("blocks are kept without their annotations", exc_info=True)
         return copying
 
     def _annotate(
