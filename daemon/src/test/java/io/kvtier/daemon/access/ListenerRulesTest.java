@@ -10,6 +10,7 @@ import io.kvtier.protocol.access.Role;
 import java.io.IOException;
 import java.nio.file.Path;
 import org.jspecify.annotations.Nullable;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -32,6 +33,11 @@ class ListenerRulesTest {
   @ValueSource(strings = {"127.0.0.1", "127.8.8.8", "::1", "localhost"})
   void require_loopback_needsNothing(String host) {
     assertDoesNotThrow(() -> ListenerRules.require("grpc", host, null, ANYBODY));
+  }
+
+  @Test
+  void require_nameWithoutAddress_isRefused() {
+    assertTrue(refusal("no-such-host.invalid", null, ANYBODY).contains("no address is known"));
   }
 
   @ParameterizedTest
