@@ -92,7 +92,12 @@ public final class HttpFront implements AutoCloseable {
   /** Starts to serve; throws naming the key to change when the port can't be had. */
   public HttpFront(KvtierdConfig.HttpConfig config, Environment environment) throws IOException {
     host = config.host();
-    routes = new Routes(new Gate(environment.callers(), environment.tenants() > 1));
+    routes =
+        new Routes(
+            new Gate(
+                environment.callers(),
+                environment.tenants() > 1,
+                environment.counters()::countRefusal));
     vertx =
         Vertx.vertx(
             new VertxOptions()
