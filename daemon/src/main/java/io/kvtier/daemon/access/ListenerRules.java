@@ -47,6 +47,11 @@ public final class ListenerRules {
     }
   }
 
+  /** Where a listener listens, in words that go into a URL: addresses of IPv6 are in brackets. */
+  public static String address(String host, int port) {
+    return (host.indexOf(':') < 0 ? host : "[" + host + "]") + ":" + port;
+  }
+
   private static boolean isLoopback(String section, String host) throws IOException {
     try {
       for (InetAddress address : InetAddress.getAllByName(host)) {

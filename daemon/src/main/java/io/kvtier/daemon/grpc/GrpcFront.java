@@ -1,6 +1,7 @@
 package io.kvtier.daemon.grpc;
 
 import io.kvtier.daemon.access.Callers;
+import io.kvtier.daemon.access.ListenerRules;
 import io.kvtier.daemon.access.ServerTls;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.index.Counters;
@@ -234,7 +235,7 @@ public final class GrpcFront implements AutoCloseable {
 
   /** Where it listens: the host as configured, and the port that was had. */
   public String address() {
-    return (host.indexOf(':') < 0 ? host : "[" + host + "]") + ":" + port();
+    return ListenerRules.address(host, port());
   }
 
   /** The port that was had. */

@@ -73,8 +73,7 @@ final class IndexReportsTest {
 
   @Test
   void fresh_afterALateAnswer_isAnsweredAgain() throws Exception {
-    IndexReports late =
-        new IndexReports(questions::add, () -> {}, loop, 600_000_000_000L, 50);
+    IndexReports late = new IndexReports(questions::add, () -> {}, loop, 600_000_000_000L, 50);
     String ignored = failureOf(begin(late::fresh));
     questions.getFirst().accept("{\"n\":1}");
 
