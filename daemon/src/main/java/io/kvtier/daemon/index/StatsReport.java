@@ -27,19 +27,12 @@ final class StatsReport {
   private final Identity identity;
   private final Index index;
   private final IndexAgent.Context context;
-  private final IndexAgent.Limits limits;
   private final Namespaces namespaces;
 
-  StatsReport(
-      Identity identity,
-      Index index,
-      IndexAgent.Context context,
-      IndexAgent.Limits limits,
-      Namespaces namespaces) {
+  StatsReport(Identity identity, Index index, IndexAgent.Context context, Namespaces namespaces) {
     this.identity = identity;
     this.index = index;
     this.context = context;
-    this.limits = limits;
     this.namespaces = namespaces;
   }
 
@@ -50,7 +43,7 @@ final class StatsReport {
    *
    * @param asker null: the daemon itself, for operators
    */
-  String json(@Nullable Session asker, int bytesMax) {
+  String json(@Nullable Grant asker, int bytesMax) {
     index.publishGauges();
     StringBuilder out = new StringBuilder(4096);
     out.append("{\"version\":").append(quote(identity.version));
@@ -58,6 +51,7 @@ final class StatsReport {
     out.append(",\"generation\":\"").append(Long.toHexString(identity.generation)).append('"');
     out.append(",\"uptime_s\":")
         .append((context.clock().getAsLong() - identity.startNs) / 1_000_000_000L);
+    out.append(",\"draining\":").append(index.drains());
     out.append(",\"counters\":{");
     String separator = "";
     for (Counter counter : Counter.values()) {
@@ -79,7 +73,7 @@ final class StatsReport {
       out.append(",\"directory\":").append(quote(identity.ssdDirectory));
       out.append(",\"engine\":").append(quote(identity.ssdEngine));
       out.append(",\"direct_io\":").append(identity.directIo);
-      out.append(",\"scrub_bytes_per_second\":").append(limits.scrubBytesPerSecond());
+      out.append(",\"scrub_bytes_per_second\":").append(index.store().scrubBytesPerSecond());
       devices(out);
       out.append('}');
     }
@@ -232,19 +226,22 @@ final class StatsReport {
     out.append(']');
   }
 
-  private boolean maySee(@Nullable Session asker, int tenant) {
+  private boolean maySee(@Nullable Grant asker, int tenant) {
     return asker == null
         || asker.tenant() == tenant
         || (asker.role() == Role.ADMIN && asker.tenant() == Grant.NO_TENANT);
   }
 
-  private String namespace(@Nullable Session asker, int id) {
+  private String namespace(@Nullable Grant asker, int id) {
     Namespaces.Namespace namespace = namespaces.byId(id);
     if (namespace == null || !maySee(asker, namespace.tenant())) {
       return "";
     }
     StringBuilder out = new StringBuilder();
     out.append("{\"id\":").append(id).append(",\"name\":").append(quote(namespace.name()));
+    if (namespace.tenant() != Grant.NO_TENANT) {
+      out.append(",\"tenant\":").append(quote(namespaces.tenants().name(namespace.tenant())));
+    }
     out.append(",\"fingerprint\":").append(quote(namespace.fingerprint()));
     out.append(",\"block_bytes\":").append(namespace.blockBytes());
     out.append(",\"host_blocks\":").append(index.store().host().residentOf(id));
@@ -261,7 +258,7 @@ final class StatsReport {
     return out.append("}}").toString();
   }
 
-  private String session(@Nullable Session asker, int place) {
+  private String session(@Nullable Grant asker, int place) {
     Session session = index.sessions().at(place);
     if (session == null || !maySee(asker, session.tenant())) {
       return "";
@@ -291,7 +288,7 @@ final class StatsReport {
         + "}";
   }
 
-  private String tenant(@Nullable Session asker, int tenant) {
+  private String tenant(@Nullable Grant asker, int tenant) {
     if (!maySee(asker, tenant)) {
       return "";
     }

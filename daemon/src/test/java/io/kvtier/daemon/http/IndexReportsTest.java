@@ -31,6 +31,10 @@ final class IndexReportsTest {
   private final List<Consumer<String>> questions = new CopyOnWriteArrayList<>();
   private final IndexReports reports = new IndexReports(questions::add, () -> {}, loop);
 
+  /** The same, where a slow machine must not make a difference. */
+  private final IndexReports patient =
+      new IndexReports(questions::add, () -> {}, loop, 600_000_000_000L, 60_000);
+
   @AfterEach
   void stop() throws Exception {
     vertx.close().toCompletionStage().toCompletableFuture().get(60, TimeUnit.SECONDS);
@@ -69,12 +73,32 @@ final class IndexReportsTest {
 
   @Test
   void fresh_afterALateAnswer_isAnsweredAgain() throws Exception {
-    String ignored = failureOf(begin(reports::fresh));
+    IndexReports late = new IndexReports(questions::add, () -> {}, loop, 600_000_000_000L, 50);
+    String ignored = failureOf(begin(late::fresh));
     questions.getFirst().accept("{\"n\":1}");
 
-    JsonObject report = onLoop(reports::fresh).json();
+    JsonObject report = onLoop(late::fresh).json();
 
     assertEquals(1, report.getInteger("n"), ignored);
+  }
+
+  @Test
+  void fresh_reportThatIsNoJson_failsAtOnceAndTheNextIsAsked() throws Exception {
+    Future<?> asked = begin(patient::fresh);
+    while (questions.isEmpty()) {
+      Thread.onSpinWait();
+    }
+    questions.getFirst().accept("{\"n\":");
+
+    String failure = failureOf(asked);
+
+    assertTrue(failure.contains("is no JSON"), failure);
+    Future<IndexReports.Report> again = begin(patient::fresh);
+    while (questions.size() < 2) {
+      Thread.onSpinWait();
+    }
+    questions.get(1).accept("{\"n\":2}");
+    again.toCompletionStage().toCompletableFuture().get(30, TimeUnit.SECONDS);
   }
 
   @Test
@@ -94,7 +118,7 @@ final class IndexReportsTest {
   @Test
   void readyz_withAFencedDevice_isReadyAndDegraded() throws Exception {
     try (Arena arena = Arena.ofShared()) {
-      Health health = new Health(region(arena, System.nanoTime()), reports);
+      Health health = new Health(region(arena, System.nanoTime()), patient);
       Future<Answer> asked = begin(health::ready);
       while (questions.isEmpty()) {
         Thread.onSpinWait();
@@ -103,7 +127,8 @@ final class IndexReportsTest {
           .getFirst()
           .accept(
               """
-              {"tiers": [{"tier": "ssd", "devices": [{"device": 0, "state": "open"},
+              {"draining": true,
+               "tiers": [{"tier": "ssd", "devices": [{"device": 0, "state": "open"},
                                                      {"device": 1, "state": "fenced"}]}],
                "object": {"takes_loads": false, "load_trouble": "connection refused",
                           "probe_trouble": "", "takes_stores": true, "store_trouble": ""},
@@ -116,6 +141,7 @@ final class IndexReportsTest {
       assertEquals(
           """
           {"ready":true,"degraded":true,"troubles":[\
+          {"part":"puts/drain","reason":"new blocks are refused until 'kvtier drain --off'"},\
           {"part":"ssd/1","reason":"the device is fenced after errors, and tried again soon"},\
           {"part":"object/load","reason":"the object store does not answer: connection refused"},\
           {"part":"gpu/2","reason":"a copy failed"}]}\
