@@ -63,11 +63,12 @@ public final class ListenerRules {
     } catch (UnknownHostException e) {
       // It may be known a moment later, and then not be loopback.
       throw new IOException(
-          section
-              + ".host is '"
+          "can't listen on '"
               + host
-              + "': no address is known for this name; expected a name or an address of this machine,"
-              + " such as 127.0.0.1",
+              + "' ("
+              + section
+              + ".host): no address is known for this name; expected a name or an address of this"
+              + " machine, such as 127.0.0.1",
           e);
     }
   }
