@@ -219,6 +219,12 @@ class DeviceRegion:
 
     When the daemon was restarted, the region is registered again in the background; until then its calls answer
     UNAVAILABLE.
+
+    UNAVAILABLE does not say that the memory may be used again: the session has ended, and nobody is left to say when the
+    copies are over that the daemon had begun. A daemon that lives hears of the end, begins no more, and is through with
+    the others in the milliseconds that they take; those of one that was killed end with its process. Only where its
+    process hangs, or its GPU does, can bytes come later, without a bound: who can't rule that out uses the memory again
+    when that process has ended.
     """
 
     def __init__(self, namespace: Namespace, spec: RegionSpec, name: str = "") -> None:

@@ -37,7 +37,7 @@ final class NamespacesCommand extends DaemonCommand {
             }
           });
       table.row(
-          namespace.name(),
+          namespace.fullName(),
           namespace.fingerprint(),
           Units.bytes(namespace.blockBytes()),
           properties.toString());

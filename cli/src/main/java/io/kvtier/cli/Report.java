@@ -34,6 +34,12 @@ record Report(JsonObject json) {
       return json.getString("name", "");
     }
 
+    /** Its name, behind its tenant's where it has one: so operators' commands name it. */
+    String fullName() {
+      String tenant = json.getString("tenant", "");
+      return tenant.isEmpty() ? name() : tenant + "/" + name();
+    }
+
     /** What its blocks are stored under, on SSD and in the object store. */
     String fingerprint() {
       return json.getString("fingerprint", "");

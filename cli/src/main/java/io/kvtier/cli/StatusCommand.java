@@ -50,6 +50,9 @@ final class StatusCommand extends DaemonCommand {
             + ", up "
             + Units.seconds(json.getLong("uptime_s", 0)));
     line("socket      " + client.socket());
+    if (json.getBoolean("draining", false)) {
+      line(pad("drained") + "new blocks are refused until 'kvtier drain --off'");
+    }
     for (Report.Tier tier : report.tiers()) {
       long used = tier.number("bytes_used");
       long capacity = tier.number("bytes_capacity");

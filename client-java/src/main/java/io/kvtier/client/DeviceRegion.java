@@ -13,6 +13,13 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>A region belongs to a session: after a restart of the daemon its calls answer UNAVAILABLE, and
  * it is to be registered anew.
+ *
+ * <p>UNAVAILABLE does not say that the memory may be used again: the session has ended, also by
+ * {@link KvtierClient#close}, and nobody is left to say when the copies are over that the daemon
+ * had begun. A daemon that lives hears of the end, begins no more, and is through with the others
+ * in the milliseconds that they take; those of one that was killed end with its process. Only where
+ * its process hangs, or its GPU does, can bytes come later, without a bound: who can't rule that
+ * out uses the memory again when that process has ended.
  */
 public final class DeviceRegion {
   private final Operations operations;

@@ -293,7 +293,7 @@ public final class Daemon implements AutoCloseable {
                       limits.leaseNs(),
                       config.grpc().usesTls() ? tls : null,
                       callers,
-                      tenants.count())));
+                      tenants)));
     }
     if (config.http().enabled()) {
       http =

@@ -101,12 +101,23 @@ final class Reloader implements AutoCloseable {
     }
     long number = before.number + 1;
     last = new Outcome(number, true, List.of(), List.of(), "");
-    thread.execute(() -> {
-      manager.reloading();
-      last = reload(number);
-      manager.reloaded();
-    });
+    thread.execute(() -> carryOut(number));
     return new OperatorAnswer(Status.OK, "{\"number\":" + number + "}");
+  }
+
+  /** However it goes, it ends: else there could be no other. */
+  private void carryOut(long number) {
+    Outcome outcome = new Outcome(number, false, List.of(), List.of(), "the daemon's log says why");
+    try {
+      manager.reloading();
+      outcome = reload(number);
+    } catch (RuntimeException e) {
+      LOG.error("the configuration was not read to its end", e);
+      outcome = new Outcome(number, false, List.of(), List.of(), "a defect of the daemon's: " + e);
+    } finally {
+      last = outcome;
+      manager.reloaded();
+    }
   }
 
   private Outcome reload(long number) {
@@ -133,8 +144,12 @@ final class Reloader implements AutoCloseable {
         } else {
           restart.add(words);
         }
-      } catch (IOException | IllegalStateException e) {
+      } catch (IOException e) {
         problems.add(key + ": " + e.getMessage());
+      } catch (RuntimeException e) {
+        // The keys behind it are done all the same, and this one is tried again by the next.
+        LOG.error("{} could not be changed", key, e);
+        problems.add(key + ": " + e);
       }
     }
     effective = now.taking(applied, next);

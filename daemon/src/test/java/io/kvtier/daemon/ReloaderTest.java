@@ -28,7 +28,7 @@ final class ReloaderTest {
   @TempDir private Path folder;
 
   /** Notes what it is told to do. */
-  private static final class Notes implements Reloader.Live {
+  private static class Notes implements Reloader.Live {
     private final List<String> told = Collections.synchronizedList(new ArrayList<>());
 
     @Override
@@ -111,6 +111,27 @@ final class ReloaderTest {
       assertTrue(
           reloader.run(List.of("config", "show")).text().contains("\"value\":\"sieve\""),
           "what is in force");
+    }
+  }
+
+  @Test
+  void reload_defectInApplying_isToldAndTheNextOneRuns() throws IOException, ConfigException {
+    Path file = folder.resolve("k.yaml");
+    Files.writeString(file, "host:\n  policy: lru\n");
+    ConfigSource source = new ConfigSource(file, Map.of(), List.of());
+    Notes notes =
+        new Notes() {
+          @Override
+          public void changePeers(List<String> users, List<String> groups) {
+            throw new NumberFormatException("for input " + users);
+          }
+        };
+    try (Reloader reloader = new Reloader(source, source.load(), notes)) {
+      Files.writeString(file, "host:\n  policy: sieve\nsocket:\n  users: [nonsense]\n");
+      JsonObject first = reload(reloader);
+      assertTrue(first.getString("problem").startsWith("socket.users: "), first::encode);
+      assertEquals(List.of("host.policy: lru -> sieve"), list(first, "applied"));
+      assertEquals(2, reload(reloader).getInteger("number"));
     }
   }
 

@@ -21,6 +21,9 @@ public final class EvictionPolicies {
     }
   }
 
+  /** Beyond so many ids a policy's memory grows in proportion. */
+  private static final int MEASURED_IDS_MAX = 1 << 18;
+
   private EvictionPolicies() {}
 
   /** The names, sorted. */
@@ -45,5 +48,27 @@ public final class EvictionPolicies {
     EvictionPolicy policy = provider.create(setup);
     setup.requireAllUsed(asked.name());
     return policy;
+  }
+
+  /**
+   * How much memory {@link #create} would take, in bytes, without taking as much: measured at
+   * smaller sizes where there are many ids. {@code auto} in a small tier may take a third less.
+   *
+   * @throws IllegalArgumentException naming what is wrong with the specification
+   */
+  public static long estimateBytes(String specification, int blocksMax, int capacityBlocks) {
+    if (blocksMax <= MEASURED_IDS_MAX) {
+      return create(specification, blocksMax, capacityBlocks).metadataBytes();
+    }
+    double share = (double) capacityBlocks / blocksMax;
+    long large = bytesOf(specification, MEASURED_IDS_MAX, share);
+    long half = bytesOf(specification, MEASURED_IDS_MAX / 2, share);
+    double bytesPerId = (large - half) / (MEASURED_IDS_MAX / 2.0);
+    return large + (long) (bytesPerId * (blocksMax - MEASURED_IDS_MAX));
+  }
+
+  private static long bytesOf(String specification, int blocksMax, double share) {
+    int capacity = Math.clamp(Math.round(share * blocksMax), 1, blocksMax);
+    return create(specification, blocksMax, capacity).metadataBytes();
   }
 }

@@ -37,6 +37,18 @@ final class EvictionPoliciesTest {
     assertEquals(0, EvictionPolicies.create(specification, 8, 8).size());
   }
 
+  @ParameterizedTest
+  @CsvSource({"lru", "arc", "tinylfu", "forecast", "lineage/s3fifo", "auto"})
+  void estimateBytes_moreThanIsMeasured_isWhatItTakes(String specification) {
+    int blocks = 1 << 20;
+    for (int capacity : new int[] {blocks, blocks / 8}) {
+      double taken = EvictionPolicies.create(specification, blocks, capacity).metadataBytes();
+      long estimate = EvictionPolicies.estimateBytes(specification, blocks, capacity);
+      assertTrue(
+          estimate > 0.9 * taken && estimate < 1.6 * taken, estimate + " instead of " + taken);
+    }
+  }
+
   @Test
   void create_noBlocks_isRefused() {
     assertThrows(IllegalArgumentException.class, () -> EvictionPolicies.create("lru", 8, 9));

@@ -25,7 +25,9 @@ public enum Counter {
   LEASES_EXPIRED("leases_expired", "leases ended by their time limit"),
   SESSIONS_OPENED("sessions_opened", "sessions ever opened"),
   SESSIONS_ENDED_BAD("sessions_ended_bad", "sessions ended for a protocol violation"),
-  SESSIONS_REFUSED("sessions_refused", "connections refused"),
+  SESSIONS_REFUSED(
+      "sessions_refused",
+      "connections, remote calls and HTTP requests not let in: nobody known, or too many"),
   HOST_READ_BYTES("host_read_bytes", "bytes of blocks leased from the host tier"),
   HOST_WRITTEN_BYTES("host_written_bytes", "bytes of blocks made resident in the host tier"),
   SSD_READ_BYTES("ssd_read_bytes", "bytes read from SSD"),

@@ -6,6 +6,7 @@ import io.kvtier.protocol.access.Role;
  * What a caller was found to be.
  *
  * @param name whose it is, for logs
+ * @param role NONE for one who may not even connect
  * @param tenant the number of the tenant whose blocks it sees; 0 is the one of all who have none
  */
 public record Grant(String name, Role role, int tenant) {

@@ -22,7 +22,7 @@ public final class ListenerRules {
   public static void require(
       String section, String host, @Nullable TlsConfig tls, AccessConfig access)
       throws IOException {
-    if (isLoopback(host)) {
+    if (isLoopback(section, host)) {
       return;
     }
     if (tls == null) {
@@ -47,7 +47,12 @@ public final class ListenerRules {
     }
   }
 
-  private static boolean isLoopback(String host) throws IOException {
+  /** Where a listener listens, in words that go into a URL: addresses of IPv6 are in brackets. */
+  public static String address(String host, int port) {
+    return (host.indexOf(':') < 0 ? host : "[" + host + "]") + ":" + port;
+  }
+
+  private static boolean isLoopback(String section, String host) throws IOException {
     try {
       for (InetAddress address : InetAddress.getAllByName(host)) {
         if (!address.isLoopbackAddress()) {
@@ -56,8 +61,15 @@ public final class ListenerRules {
       }
       return !host.isEmpty();
     } catch (UnknownHostException e) {
-      // The listener says so itself, in its own words.
-      return true;
+      // It may be known a moment later, and then not be loopback.
+      throw new IOException(
+          "can't listen on '"
+              + host
+              + "' ("
+              + section
+              + ".host): no address is known for this name; expected a name or an address of this"
+              + " machine, such as 127.0.0.1",
+          e);
     }
   }
 }

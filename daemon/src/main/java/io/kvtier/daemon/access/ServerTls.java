@@ -39,16 +39,28 @@ public final class ServerTls {
   private static final Logger LOG = LoggerFactory.getLogger(ServerTls.class);
   private static final long LOOK_EVERY_NS = 1_000_000_000L;
   private static final List<String> PROTOCOLS = List.of("TLSv1.3", "TLSv1.2");
-  private static final String ALIAS = "kvtier";
 
+  /**
+   * What was read at one time.
+   *
+   * @param alias by which a handshake gets certificate and key of the same
+   */
   private record Loaded(
-      List<X509Certificate> chain, PrivateKey key, @Nullable X509ExtendedTrustManager trust) {}
+      String alias,
+      List<X509Certificate> chain,
+      PrivateKey key,
+      @Nullable X509ExtendedTrustManager trust) {}
 
   private final TlsConfig config;
   private final LongSupplier clock;
   private volatile Loaded loaded;
+
+  /** Of handshakes that chose it before it was replaced: they take a moment, not two looks. */
+  private volatile Loaded before;
+
   private volatile long lookAgainNs;
   private List<FileStamp> stamps;
+  private int loads;
 
   /**
    * Reads the files.
@@ -64,6 +76,7 @@ public final class ServerTls {
     this.clock = clock;
     stamps = stamps();
     loaded = load();
+    before = loaded;
     lookAgainNs = clock.getAsLong() + LOOK_EVERY_NS;
   }
 
@@ -104,7 +117,9 @@ public final class ServerTls {
       return;
     }
     try {
-      loaded = load();
+      Loaded next = load();
+      before = loaded;
+      loaded = next;
       LOG.info(
           "new connections get the certificate of '{}' until {}",
           config.certificate(),
@@ -128,7 +143,8 @@ public final class ServerTls {
               + "'");
     }
     Path clientCa = config.clientCa();
-    return new Loaded(List.of(chain), key, clientCa == null ? null : trust(clientCa));
+    return new Loaded(
+        "kvtier-" + loads++, List.of(chain), key, clientCa == null ? null : trust(clientCa));
   }
 
   private static boolean isPair(X509Certificate certificate, PrivateKey key) {
@@ -175,13 +191,14 @@ public final class ServerTls {
   }
 
   /** The key, as it is now. */
-  private final class Keys extends X509ExtendedKeyManager {
+  final class Keys extends X509ExtendedKeyManager {
     @Override
     public @Nullable String chooseEngineServerAlias(
         String keyType, Principal @Nullable [] issuers, @Nullable SSLEngine engine) {
-      String algorithm = now().key.getAlgorithm();
+      Loaded chosen = now();
+      String algorithm = chosen.key.getAlgorithm();
       // TLS 1.2 names kinds of key exchange, such as EC_EC, 1.3 kinds of keys.
-      return keyType.startsWith(algorithm) || algorithm.startsWith("Ed") ? ALIAS : null;
+      return keyType.startsWith(algorithm) || algorithm.startsWith("Ed") ? chosen.alias : null;
     }
 
     @Override
@@ -192,17 +209,22 @@ public final class ServerTls {
 
     @Override
     public X509Certificate[] getCertificateChain(String alias) {
-      return loaded.chain.toArray(X509Certificate[]::new);
+      return of(alias).chain.toArray(X509Certificate[]::new);
     }
 
     @Override
     public PrivateKey getPrivateKey(String alias) {
-      return loaded.key;
+      return of(alias).key;
     }
 
     @Override
     public String[] getServerAliases(String keyType, Principal @Nullable [] issuers) {
-      return new String[] {ALIAS};
+      return new String[] {loaded.alias};
+    }
+
+    private Loaded of(String alias) {
+      Loaded replaced = before;
+      return alias.equals(replaced.alias) ? replaced : loaded;
     }
 
     @Override

@@ -38,6 +38,7 @@ final class TokenFile {
   private volatile Map<String, Entry> byId;
   private volatile long lookAgainNs;
   private FileStamp stamp;
+  private String problem = "";
 
   /**
    * Reads the file.
@@ -129,12 +130,18 @@ final class TokenFile {
     if (now.equals(stamp)) {
       return;
     }
-    stamp = now;
     try {
       byId = read();
+      stamp = now;
+      problem = "";
       LOG.info("{} tokens in '{}'", byId.size(), file);
     } catch (IOException e) {
-      LOG.error("the tokens before stay valid: {}", e.getMessage());
+      // Looked at again: what is mended by other permissions alone has the same stamp.
+      String found = String.valueOf(e.getMessage());
+      if (!found.equals(problem)) {
+        problem = found;
+        LOG.error("the tokens before stay valid: {}", found);
+      }
     }
   }
 }

@@ -1,39 +1,53 @@
 package io.kvtier.daemon.config;
 
+import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
+import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.tiers.files.ByteSize;
 import java.io.IOException;
 import java.nio.file.FileStore;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.ToLongFunction;
 import org.jspecify.annotations.Nullable;
 
 /** Holds a configuration to the machine it is for: memory and disks have to be that large. */
 public final class MachineCheck {
+  /** So many ids of policies always fit: the sizes of more are measured, which takes a moment. */
+  private static final long POLICY_IDS_GIVEN = 1 << 21;
+
+  private static final int HEAP_SHARE = 8;
+  private static final int SLOT_BYTES_MIN = 4096;
+
   private final long memoryBytes;
   private final String memoryName;
+  private final long heapBytes;
 
   /**
    * A check against a machine.
    *
    * @param memoryBytes all memory that the daemon may have
    * @param memoryName what sets that
+   * @param heapBytes what of it the Java heap may take
    */
-  MachineCheck(long memoryBytes, String memoryName) {
+  MachineCheck(long memoryBytes, String memoryName, long heapBytes) {
     this.memoryBytes = memoryBytes;
     this.memoryName = memoryName;
+    this.heapBytes = heapBytes;
   }
 
   /** Of this machine, and the control group that this process is in. */
   public static MachineCheck ofThisMachine() {
     long machine = MachineMemory.totalBytes();
     long group = MachineMemory.groupBytes();
+    long heap = Runtime.getRuntime().maxMemory();
     return group > 0 && group < machine
-        ? new MachineCheck(group, "the control group's memory.max")
-        : new MachineCheck(machine, "this machine's memory");
+        ? new MachineCheck(group, "the control group's memory.max", heap)
+        : new MachineCheck(machine, "this machine's memory", heap);
   }
 
   /** Refuses what can't be; names each key, where it stands, and what would do. */
@@ -47,12 +61,75 @@ public final class MachineCheck {
   List<String> problems(LoadedConfig loaded) {
     List<String> problems = new ArrayList<>();
     KvtierdConfig config = loaded.config();
-    memory(loaded, config, problems);
+    long policies = policyBytes(config);
+    heap(loaded, config, policies, problems);
+    memory(loaded, config, policies, problems);
     disks(loaded, config, problems);
     return problems;
   }
 
-  private void memory(LoadedConfig loaded, KvtierdConfig config, List<String> problems) {
+  /** What the eviction policies take: each tenant has one in each tier where it has space. */
+  private static long policyBytes(KvtierdConfig config) {
+    int blocks = config.limits().blocksMax();
+    List<Long> host = shares(config, config.host().bytes(), TenantConfig::hostBytes);
+    List<Long> ssd = shares(config, config.ssd().bytes(), TenantConfig::ssdBytes);
+    long ids =
+        (host.stream().filter(bytes -> bytes > 0).count()
+                + ssd.stream().filter(bytes -> bytes > 0).count())
+            * blocks;
+    return ids <= POLICY_IDS_GIVEN
+        ? 0
+        : policyBytes(config.host().policy(), blocks, host)
+            + policyBytes(config.ssd().policy(), blocks, ssd);
+  }
+
+  /** What each has of a tier: the tenants, and last all who are of none. */
+  private static List<Long> shares(
+      KvtierdConfig config, long bytes, ToLongFunction<TenantConfig> bytesOf) {
+    List<Long> shares = new ArrayList<>();
+    long left = bytes;
+    for (TenantConfig tenant : config.tenants()) {
+      shares.add(bytesOf.applyAsLong(tenant));
+      left -= bytesOf.applyAsLong(tenant);
+    }
+    shares.add(left);
+    return shares;
+  }
+
+  private static long policyBytes(String policy, int blocks, List<Long> shares) {
+    long sum = 0;
+    Map<Integer, Long> measured = new HashMap<>();
+    for (long bytes : shares) {
+      if (bytes > 0) {
+        int capacity = Math.clamp(bytes / SLOT_BYTES_MIN, 1, blocks);
+        sum +=
+            measured.computeIfAbsent(
+                capacity, most -> EvictionPolicies.estimateBytes(policy, blocks, most));
+      }
+    }
+    return sum;
+  }
+
+  /** A heap that is too small would end the daemon at its start, or at any time later. */
+  private void heap(
+      LoadedConfig loaded, KvtierdConfig config, long policies, List<String> problems) {
+    if (policies > heapBytes - heapBytes / HEAP_SHARE) {
+      int tenants = config.tenants().size();
+      problems.add(
+          problem(
+              loaded,
+              "limits.blocks",
+              "less, or a larger Java heap (KVTIERD_JAVA_OPTS=-Xmx...): the eviction policies"
+                  + (tenants > 0 ? " of " + tenants + " tenants, and of all others," : "")
+                  + " (host.policy, ssd.policy) take "
+                  + ByteSize.words(policies)
+                  + ", and the heap is "
+                  + ByteSize.words(heapBytes)));
+    }
+  }
+
+  private void memory(
+      LoadedConfig loaded, KvtierdConfig config, long policies, List<String> problems) {
     if (memoryBytes <= 0) {
       return;
     }
@@ -71,7 +148,7 @@ public final class MachineCheck {
     }
     Map<String, Long> parts = new LinkedHashMap<>();
     parts.put("host.bytes", host);
-    parts.put("limits.blocks", 80L * config.limits().blocksMax());
+    parts.put("limits.blocks", 80L * config.limits().blocksMax() + policies);
     parts.put(
         "limits.annotation_bytes",
         config.limits().annotationBytes() * (config.host().keepNs() > 0 ? 2 : 1));

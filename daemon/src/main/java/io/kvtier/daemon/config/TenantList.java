@@ -43,12 +43,21 @@ final class TenantList {
       requireOnce(seen, "name", tenant.name());
       tenant.users().forEach(user -> requireOnce(seen, "user", user));
       tenant.groups().forEach(group -> requireOnce(seen, "group", group));
-      host += tenant.hostBytes();
-      ssd += tenant.ssdBytes();
+      host = sum("host_bytes", host, tenant.hostBytes());
+      ssd = sum("ssd_bytes", ssd, tenant.ssdBytes());
     }
     requireFits("host_bytes", host, "host.bytes", space.hostBytes);
     requireFits("ssd_bytes", ssd, "ssd.bytes", space.ssdBytes);
     return List.copyOf(tenants);
+  }
+
+  private static long sum(String key, long sum, long more) {
+    try {
+      return Math.addExact(sum, more);
+    } catch (ArithmeticException e) {
+      throw new IllegalArgumentException(
+          "all " + key + " together to be less than " + ByteSize.words(Long.MAX_VALUE), e);
+    }
   }
 
   private static void requireOnce(Set<String> seen, String kind, String name) {
@@ -82,7 +91,10 @@ final class TenantList {
                 + key
                 + "'");
       }
-      words.put(key, word.substring(equals + 1));
+      if (words.put(key, word.substring(equals + 1)) != null) {
+        throw new IllegalArgumentException(
+            "each key of a tenant once: '" + key + "' is there twice in '" + item.strip() + "'");
+      }
     }
     String name = words.getOrDefault("name", "");
     if (!TokenLine.isName(name)) {

@@ -17,12 +17,10 @@ import io.vertx.core.http.impl.HttpServerConnection;
 import io.vertx.grpc.common.GrpcStatus;
 import java.io.IOException;
 import java.util.ArrayList;
-import java.util.Collections;
 import java.util.HashMap;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -52,23 +50,39 @@ final class FrontLoop extends VerticleBase {
     }
   }
 
+  /** A call that was refused, and whose client has not ended it. */
+  private record Refused(GrpcStream stream, long sinceNs) {
+    /** Whether it is over now; it is broken off when it waits for too long. */
+    private boolean isOver(long nowNs, long stallNs) {
+      if (nowNs - sinceNs > stallNs) {
+        stream.resetUnlessOver();
+      }
+      return stream.isOver();
+    }
+  }
+
   private final GrpcFront.Shared shared;
   private final HttpServerOptions options;
   private final Map<HttpConnection, Peer> peers = new HashMap<>();
   private final @Nullable TenantFront[] tenants;
-  private final Set<Call<?>> calls = Collections.newSetFromMap(new IdentityHashMap<>());
+
+  /** With the tenant of each. */
+  private final IdentityHashMap<Call<?>, Integer> calls = new IdentityHashMap<>();
 
   private final HeadSpace headSpace = new HeadSpace();
 
   /** Calls that are over, but not all of their bytes are written. */
   private final List<Call<?>> lingering = new ArrayList<>();
 
+  /** Calls whose refusal waits for their clients' end. */
+  private final List<Refused> refused = new ArrayList<>();
+
   private @Nullable HttpServer server;
 
   FrontLoop(GrpcFront.Shared shared, HttpServerOptions options) {
     this.shared = shared;
     this.options = options;
-    this.tenants = new TenantFront[shared.daemon().tenants()];
+    this.tenants = new TenantFront[shared.daemon().tenants().count()];
   }
 
   @Override
@@ -137,35 +151,47 @@ final class FrontLoop extends VerticleBase {
     }
     GrpcStream stream = new GrpcStream(request, shared.messageBytesMax(), headSpace);
     Peer peer = peers.get(request.connection());
-    if (peer != null) {
-      peer.usedNs = System.nanoTime();
-      peer.hasCalled = true;
-      if (!shared.peers().mayCall(peer.address)) {
-        stream.refuse(
-            GrpcStatus.RESOURCE_EXHAUSTED, "too many calls a second (grpc.calls_per_second)");
-        return;
-      }
+    if (peer != null && !shared.peers().mayCall(peer.address)) {
+      refuse(
+          stream, GrpcStatus.RESOURCE_EXHAUSTED, "too many calls a second (grpc.calls_per_second)");
+      return;
     }
     Grant grant = shared.daemon().callers().of(request.getHeader("authorization"));
     if (grant == null) {
-      shared.daemon().counters().countRefusal();
-      stream.refuse(GrpcStatus.UNAUTHENTICATED, shared.daemon().callers().refusal());
+      refuse(stream, GrpcStatus.UNAUTHENTICATED, shared.daemon().callers().refusal());
       return;
+    }
+    if (peer != null) {
+      // Not before: a connection on which nobody is let in is of no use.
+      peer.usedNs = System.nanoTime();
+      peer.hasCalled = true;
     }
     TenantFront front = frontOf(grant.tenant());
     TenantFront.Method method = front == null ? null : front.method(request.path());
     if (front == null) {
-      stream.refuse(
-          GrpcStatus.UNAVAILABLE, "the index takes no session for this tenant: try again");
+      refuse(
+          stream, GrpcStatus.UNAVAILABLE, "the index takes no session for this tenant: try again");
     } else if (method == null) {
-      stream.refuse(GrpcStatus.UNIMPLEMENTED, "no method " + request.path());
+      answer(stream, GrpcStatus.UNIMPLEMENTED, "no method " + request.path());
     } else if (!VerbRoles.mayCall(grant.role(), method.verb())) {
-      shared.daemon().counters().countRefusal();
-      stream.refuse(
+      refuse(
+          stream,
           GrpcStatus.PERMISSION_DENIED,
           VerbRoles.refusal(request.path(), grant.role(), method.verb()));
     } else {
-      begin(front.begin(method, stream));
+      begin(grant.tenant(), front.begin(method, stream, grant.role()));
+    }
+  }
+
+  /** Lets a call not in: that counts among the daemon's refusals. */
+  private void refuse(GrpcStream stream, GrpcStatus status, String why) {
+    shared.daemon().counters().countRefusal();
+    answer(stream, status, why);
+  }
+
+  private void answer(GrpcStream stream, GrpcStatus status, String why) {
+    if (!stream.refuse(status, why)) {
+      refused.add(new Refused(stream, System.nanoTime()));
     }
   }
 
@@ -182,10 +208,11 @@ final class FrontLoop extends VerticleBase {
     return front;
   }
 
-  private void begin(Call<?> call) {
-    boolean isTooMany = !shared.begin(carriesBytes(call));
-    calls.add(call);
+  private void begin(int tenant, Call<?> call) {
+    boolean isTooMany = !shared.begin(tenant, carriesBytes(call));
+    calls.put(call, tenant);
     if (isTooMany) {
+      shared.daemon().counters().countRefusal();
       call.fail(GrpcStatus.RESOURCE_EXHAUSTED, "too many calls at once: try again");
     }
     call.start();
@@ -196,8 +223,9 @@ final class FrontLoop extends VerticleBase {
   }
 
   private void ended(Call<?> call) {
-    if (calls.remove(call)) {
-      shared.end(carriesBytes(call));
+    Integer tenant = calls.remove(call);
+    if (tenant != null) {
+      shared.end(tenant, carriesBytes(call));
       if (call.holdsAfterEnd()) {
         lingering.add(call);
       }
@@ -256,9 +284,12 @@ final class FrontLoop extends VerticleBase {
   private void checkTime() {
     long now = System.nanoTime();
     if (!calls.isEmpty()) {
-      for (Call<?> call : calls.toArray(Call<?>[]::new)) {
+      for (Call<?> call : calls.keySet().toArray(Call<?>[]::new)) {
         call.checkTime(now);
       }
+    }
+    if (!refused.isEmpty()) {
+      refused.removeIf(one -> one.isOver(now, shared.daemon().stallNs()));
     }
     if (!lingering.isEmpty()) {
       lingering.removeIf(call -> !call.holdsAfterEnd());

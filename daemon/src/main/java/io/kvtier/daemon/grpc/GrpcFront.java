@@ -1,10 +1,12 @@
 package io.kvtier.daemon.grpc;
 
 import io.kvtier.daemon.access.Callers;
+import io.kvtier.daemon.access.ListenerRules;
 import io.kvtier.daemon.access.ServerTls;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.index.Counters;
 import io.kvtier.daemon.index.IndexAgent;
+import io.kvtier.daemon.index.Tenants;
 import io.kvtier.tiers.host.SlabStore;
 import io.vertx.core.DeploymentOptions;
 import io.vertx.core.Future;
@@ -22,7 +24,6 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
@@ -35,11 +36,6 @@ import org.slf4j.LoggerFactory;
  */
 public final class GrpcFront implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(GrpcFront.class);
-  private static final int CALLS_MAX = 1024;
-
-  /** Get and Put: a Put may have a stream's window and a message in the heap. */
-  private static final int BYTE_CALLS_MAX = 64;
-
   private static final int STREAMS_PER_CONNECTION_MAX = 256;
   private static final int STREAM_WINDOW_BYTES = 1 << 20;
   private static final int CONNECTION_WINDOW_BYTES = 8 << 20;
@@ -58,7 +54,7 @@ public final class GrpcFront implements AutoCloseable {
    *
    * @param stallNs how long a call may wait for a client that neither sends nor takes bytes
    * @param tls null where the port has none
-   * @param tenants how many there are, with the one of all who have none
+   * @param tenants whose calls get a share of all each
    */
   public record Environment(
       String version,
@@ -69,7 +65,7 @@ public final class GrpcFront implements AutoCloseable {
       long stallNs,
       @Nullable ServerTls tls,
       Callers callers,
-      int tenants) {}
+      Tenants tenants) {}
 
   /** What the event loops share; from any thread. */
   static final class Shared {
@@ -78,15 +74,17 @@ public final class GrpcFront implements AutoCloseable {
     private final List<Namespaces> namespaces;
     private final PeerLimits peers;
     private final List<FrontLoop> loops = new CopyOnWriteArrayList<>();
-    private final AtomicInteger calls = new AtomicInteger();
-    private final AtomicInteger byteCalls = new AtomicInteger();
+    private final CallLimits calls;
 
     private Shared(Environment daemon, KvtierdConfig.GrpcConfig config) {
       this.daemon = daemon;
       this.chunkBytes = config.chunkBytes();
+      this.calls = new CallLimits(daemon.tenants());
       this.peers = new PeerLimits(config.limits(), System::nanoTime);
       this.namespaces =
-          IntStream.range(0, daemon.tenants()).mapToObj(tenant -> new Namespaces()).toList();
+          IntStream.range(0, daemon.tenants().count())
+              .mapToObj(tenant -> new Namespaces())
+              .toList();
     }
 
     Environment daemon() {
@@ -111,16 +109,12 @@ public final class GrpcFront implements AutoCloseable {
     }
 
     /** Counts a call, which must {@link #end}; false when there are too many. */
-    boolean begin(boolean carriesBytes) {
-      boolean isTooMany = calls.getAndIncrement() >= CALLS_MAX;
-      return !(carriesBytes && byteCalls.getAndIncrement() >= BYTE_CALLS_MAX) && !isTooMany;
+    boolean begin(int tenant, boolean carriesBytes) {
+      return calls.begin(tenant, carriesBytes);
     }
 
-    void end(boolean carriesBytes) {
-      calls.getAndDecrement();
-      if (carriesBytes) {
-        byteCalls.getAndDecrement();
-      }
+    void end(int tenant, boolean carriesBytes) {
+      calls.end(tenant, carriesBytes);
     }
 
     /** Has every loop's session forget a namespace. */
@@ -241,7 +235,7 @@ public final class GrpcFront implements AutoCloseable {
 
   /** Where it listens: the host as configured, and the port that was had. */
   public String address() {
-    return host + ":" + port();
+    return ListenerRules.address(host, port());
   }
 
   /** The port that was had. */

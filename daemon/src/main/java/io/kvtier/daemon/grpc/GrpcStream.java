@@ -68,6 +68,7 @@ final class GrpcStream {
   private boolean unreadable;
   private boolean headSent;
   private long discarded;
+  private boolean over;
 
   GrpcStream(HttpServerRequest request, int messageBytesMax, HeadSpace headSpace) {
     this.request = request;
@@ -328,21 +329,41 @@ final class GrpcStream {
   /**
    * Refuses a call of which nothing is to be read. The answer waits for the client's end, as an
    * earlier one would have its stream reset, and so many resets look like an attack; but not for
-   * more than a message.
+   * more than a message. Who calls this bounds how long it may wait.
+   *
+   * @return whether the call is over
    */
-  void refuse(GrpcStatus status, String why) {
+  boolean refuse(GrpcStatus status, String why) {
     if (request.isEnded()) {
       end(status, why);
-      return;
+      over = true;
+      return true;
     }
-    request.exceptionHandler(e -> {});
-    request.endHandler(v -> end(status, why));
+    request.exceptionHandler(e -> over = true);
+    request.endHandler(v -> {
+      over = true;
+      end(status, why);
+    });
     request.handler(bytes -> {
       discarded += bytes.length();
       if (discarded > messageBytesMax) {
-        reset();
+        resetUnlessOver();
       }
     });
+    return false;
+  }
+
+  /** Whether a call that was refused has been answered, or is gone. */
+  boolean isOver() {
+    return over;
+  }
+
+  /** Breaks a call off that was refused, and waits still. */
+  void resetUnlessOver() {
+    if (!over) {
+      over = true;
+      reset();
+    }
   }
 
   /** Breaks the stream off. */

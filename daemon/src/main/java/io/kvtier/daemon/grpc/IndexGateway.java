@@ -70,7 +70,8 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
   /**
    * Opens the session.
    *
-   * @param tenant whose blocks it sees; what each caller may is found out before it is asked
+   * @param tenant whose blocks it sees; what each caller may is found out before it is asked, and
+   *     where the answer depends on it, the request says it
    */
   IndexGateway(IndexAgent index, Runnable indexBell, int slabs, int tenant, Context loop)
       throws IOException {
@@ -89,7 +90,7 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
             "gRPC",
             (int) ProcessHandle.current().pid(),
             SocketPaths.uid(),
-            new Grant("gRPC", Role.ADMIN, tenant),
+            new Grant("gRPC", Role.WRITE, tenant),
             region,
             slabs,
             this);

@@ -2,12 +2,14 @@ package io.kvtier.daemon.grpc;
 
 import com.google.protobuf.ByteString;
 import io.kvtier.daemon.index.Counters;
+import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.v1.BlockResult;
 import io.kvtier.protocol.v1.BlocksResponse;
 import io.kvtier.protocol.v1.CancelRequest;
@@ -264,9 +266,13 @@ final class KvtierService {
     call.respond(OutcomeResponse.newBuilder().setOutcome(Wire.ok()).build());
   }
 
+  private static long administers(UnaryCall<?, ?> call) {
+    return call.role() == Role.ADMIN ? IndexAgent.STATS_FOR_ADMIN : 0;
+  }
+
   void stats(UnaryCall<StatsRequest, StatsResponse> call, StatsRequest message) {
     call.ask(
-        IndexRequest.plain(Verb.STATS, 0, 0, call.deadlineNs()),
+        IndexRequest.plain(Verb.STATS, 0, administers(call), call.deadlineNs()),
         answer -> {
           StatsResponse.Builder response = StatsResponse.newBuilder();
           if (answer.status() == Status.OK) {

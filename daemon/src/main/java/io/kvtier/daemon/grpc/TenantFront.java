@@ -3,6 +3,7 @@ package io.kvtier.daemon.grpc;
 import com.google.protobuf.MessageLite;
 import com.google.protobuf.Parser;
 import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.v1.BlocksResponse;
 import io.kvtier.protocol.v1.CancelRequest;
 import io.kvtier.protocol.v1.CountResponse;
@@ -32,7 +33,7 @@ import org.jspecify.annotations.Nullable;
 final class TenantFront implements AutoCloseable {
   /** Makes a call of a method. */
   private interface Maker {
-    Call<?> begin(RemoteConnection connection, GrpcStream stream);
+    Call<?> begin(RemoteConnection connection, GrpcStream stream, Role caller);
   }
 
   /**
@@ -60,12 +61,16 @@ final class TenantFront implements AutoCloseable {
     return methods.get(path);
   }
 
-  /** Makes a call of a method. */
-  Call<?> begin(Method method, GrpcStream stream) {
+  /**
+   * Makes a call of a method.
+   *
+   * @param caller what the caller may
+   */
+  Call<?> begin(Method method, GrpcStream stream, Role caller) {
     RemoteConnection connection =
         connections.computeIfAbsent(
             stream.connection(), c -> new RemoteConnection(gateway, namespaces));
-    return method.maker.begin(connection, stream);
+    return method.maker.begin(connection, stream, caller);
   }
 
   /** Whether a connection has nothing going on here, and holds nothing. */
@@ -146,11 +151,11 @@ final class TenantFront implements AutoCloseable {
     add(
         Verb.ACQUIRE,
         KvtierGrpcService.Get,
-        (connection, stream) -> new GetCall(environment, connection, stream));
+        (connection, stream, caller) -> new GetCall(environment, connection, stream));
     add(
         Verb.RESERVE,
         KvtierGrpcService.Put,
-        (connection, stream) -> new PutCall(environment, connection, stream));
+        (connection, stream, caller) -> new PutCall(environment, connection, stream));
   }
 
   private static OutcomeResponse outcomeOnly(Outcome outcome) {
@@ -190,8 +195,8 @@ final class TenantFront implements AutoCloseable {
     add(
         verb,
         method,
-        (connection, stream) ->
-            new UnaryCall<>(environment, connection, stream, parser, refusal, handler));
+        (connection, stream, caller) ->
+            new UnaryCall<>(environment, connection, stream, caller, parser, refusal, handler));
   }
 
   private void add(Verb verb, ServiceMethod<?, ?> method, Maker maker) {

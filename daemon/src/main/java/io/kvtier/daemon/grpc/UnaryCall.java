@@ -4,6 +4,7 @@ import com.google.protobuf.InvalidProtocolBufferException;
 import com.google.protobuf.MessageLite;
 import com.google.protobuf.Parser;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.v1.Outcome;
 import io.vertx.grpc.common.GrpcStatus;
 import java.util.function.Consumer;
@@ -21,13 +22,20 @@ final class UnaryCall<Q, R extends MessageLite> extends Call<R> {
   private final Parser<Q> parser;
   private final Function<Outcome, R> refusal;
   private final Method<Q, R> method;
+  private final Role role;
   private @Nullable Q message;
   private long correlationId;
 
+  /**
+   * A call.
+   *
+   * @param role of the caller
+   */
   UnaryCall(
       Environment environment,
       RemoteConnection connection,
       GrpcStream stream,
+      Role role,
       Parser<Q> parser,
       Function<Outcome, R> refusal,
       Method<Q, R> method) {
@@ -35,6 +43,12 @@ final class UnaryCall<Q, R extends MessageLite> extends Call<R> {
     this.parser = parser;
     this.refusal = refusal;
     this.method = method;
+    this.role = role;
+  }
+
+  /** What the caller may. */
+  Role role() {
+    return role;
   }
 
   @Override

@@ -13,14 +13,17 @@ import org.jspecify.annotations.Nullable;
 final class Gate {
   private final Callers callers;
   private final Role needed;
+  private final Runnable onRefusal;
 
   /**
    * A gate.
    *
    * @param hasTenants whether there are any besides the one of all who have none
+   * @param onRefusal counts those who are not let in
    */
-  Gate(Callers callers, boolean hasTenants) {
+  Gate(Callers callers, boolean hasTenants, Runnable onRefusal) {
     this.callers = callers;
+    this.onRefusal = onRefusal;
     this.needed = hasTenants ? Role.ADMIN : Role.READ;
   }
 
@@ -37,9 +40,11 @@ final class Gate {
   @Nullable Answer refusal(HttpServerRequest request) {
     Grant grant = callers.of(request.getHeader("Authorization"));
     if (grant == null) {
+      onRefusal.run();
       return Answer.problem(401, callers.refusal());
     }
     if (!mayKnow(grant)) {
+      onRefusal.run();
       return Answer.problem(
           403,
           "this is about all tenants: a token of no tenant is needed, with the role "

@@ -1,6 +1,7 @@
 package io.kvtier.daemon.http;
 
 import io.kvtier.daemon.access.Callers;
+import io.kvtier.daemon.access.ListenerRules;
 import io.kvtier.daemon.access.ServerTls;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.config.LoadedConfig;
@@ -93,7 +94,11 @@ public final class HttpFront implements AutoCloseable {
   /** Starts to serve; throws naming the key to change when the port can't be had. */
   public HttpFront(KvtierdConfig.HttpConfig config, Environment environment) throws IOException {
     host = config.host();
-    gate = new Gate(environment.callers(), environment.tenants() > 1);
+    gate =
+        new Gate(
+            environment.callers(),
+            environment.tenants() > 1,
+            environment.counters()::countRefusal);
     routes = new Routes(gate);
     vertx =
         Vertx.vertx(
@@ -266,7 +271,7 @@ public final class HttpFront implements AutoCloseable {
 
   /** Where it listens: the host as configured, and the port that was had. */
   public String address() {
-    return (host.indexOf(':') < 0 ? host : "[" + host + "]") + ":" + server.actualPort();
+    return ListenerRules.address(host, server.actualPort());
   }
 
   // ---- connections and requests, on the event loop

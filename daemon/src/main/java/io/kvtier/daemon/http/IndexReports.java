@@ -3,6 +3,7 @@ package io.kvtier.daemon.http;
 import io.vertx.core.Context;
 import io.vertx.core.Future;
 import io.vertx.core.Promise;
+import io.vertx.core.json.DecodeException;
 import io.vertx.core.json.JsonObject;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.function.Consumer;
@@ -32,6 +33,8 @@ final class IndexReports {
   private final Predicate<Consumer<String>> index;
   private final Runnable indexBell;
   private final Context loop;
+  private final long freshNs;
+  private final long timeoutMs;
   private @Nullable Report last;
   private @Nullable Promise<Report> awaited;
   private boolean isAsked;
@@ -44,6 +47,23 @@ final class IndexReports {
    * @param indexBell wakes it
    */
   IndexReports(Predicate<Consumer<String>> index, Runnable indexBell, Context loop) {
+    this(index, indexBell, loop, FRESH_NS, TIMEOUT_MS);
+  }
+
+  /**
+   * The same.
+   *
+   * @param freshNs how long a report is given to others
+   * @param timeoutMs how long the index may take
+   */
+  IndexReports(
+      Predicate<Consumer<String>> index,
+      Runnable indexBell,
+      Context loop,
+      long freshNs,
+      long timeoutMs) {
+    this.freshNs = freshNs;
+    this.timeoutMs = timeoutMs;
     this.index = index;
     this.indexBell = indexBell;
     this.loop = loop;
@@ -52,7 +72,7 @@ final class IndexReports {
   /** A report that is fresh; fails with 503 when the index does not answer. */
   Future<Report> fresh() {
     Report known = last;
-    if (known != null && System.nanoTime() - known.atNs < FRESH_NS) {
+    if (known != null && System.nanoTime() - known.atNs < freshNs) {
       return Future.succeededFuture(known);
     }
     Promise<Report> promise = awaited;
@@ -60,7 +80,7 @@ final class IndexReports {
       promise = Promise.promise();
       awaited = promise;
       Promise<Report> mine = promise;
-      long timer = loop.owner().setTimer(TIMEOUT_MS, t -> fail(mine));
+      long timer = loop.owner().setTimer(timeoutMs, t -> fail(mine));
       mine.future().onComplete(done -> loop.owner().cancelTimer(timer));
       ask();
     }
@@ -89,18 +109,25 @@ final class IndexReports {
 
   private void take(String json, long beganNs, long nowNs) {
     isAsked = false;
-    Report report = new Report(new JsonObject(json), nowNs - beganNs, nowNs);
-    last = report;
     Promise<Report> promise = awaited;
     awaited = null;
-    if (promise != null) {
-      promise.complete(report);
+    try {
+      Report report = new Report(new JsonObject(json), nowNs - beganNs, nowNs);
+      last = report;
+      if (promise != null) {
+        promise.tryComplete(report);
+      }
+    } catch (DecodeException e) {
+      LOG.error("the index's report is no JSON", e);
+      if (promise != null) {
+        promise.tryFail(new ProblemException(500, "the index's report is no JSON: see the log"));
+      }
     }
   }
 
   private void fail(Promise<Report> promise) {
     if (promise.tryFail(
-        new ProblemException(503, "the index has not answered within " + TIMEOUT_MS + " ms"))) {
+        new ProblemException(503, "the index has not answered within " + timeoutMs + " ms"))) {
       awaited = null;
     }
   }

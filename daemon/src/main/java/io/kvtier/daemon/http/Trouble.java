@@ -8,12 +8,16 @@ import java.util.List;
 /**
  * A part of the daemon that does not do what it is there for.
  *
- * @param part ssd/DEVICE, object/load, object/store, object/probe or gpu/NUMBER
+ * @param part ssd/DEVICE, object/load, object/store, object/probe or gpu/NUMBER, and puts/drain
+ *     where an operator wants it so
  */
 record Trouble(String part, String reason) {
   /** The parts that the index's report shows to be in trouble. */
   static List<Trouble> of(JsonObject report) {
     List<Trouble> troubles = new ArrayList<>();
+    if (report.getBoolean("draining", false)) {
+      troubles.add(new Trouble("puts/drain", "new blocks are refused until 'kvtier drain --off'"));
+    }
     for (JsonObject tier : objects(report, "tiers")) {
       for (JsonObject device : objects(tier, "devices")) {
         String state = device.getString("state", "open");

@@ -1,6 +1,5 @@
 package io.kvtier.daemon.index;
 
-import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.trace.TraceRecorder;
 import io.kvtier.protocol.Status;
 import java.io.IOException;
@@ -44,7 +43,12 @@ final class Admin {
     others.put(word, operator);
   }
 
-  OperatorAnswer run(String command) {
+  /**
+   * Does what a command says.
+   *
+   * @param tenant of the operator
+   */
+  OperatorAnswer run(String command, int tenant) {
     String[] words = command.strip().split("\\s+", -1);
     if ((words.length == 2 || words.length == 3) && words[0].equals("policy")) {
       return setPolicy(words[1].toLowerCase(Locale.ROOT), words.length == 2 ? "" : words[2]);
@@ -59,14 +63,14 @@ final class Admin {
       return stopRecording();
     }
     if (words.length >= 3 && words[0].equals("object") && words[1].equals("remove-namespace")) {
-      return removeNamespace(command.strip().split("\\s+", 3)[2]);
+      return removeNamespace(tenant, command.strip().split("\\s+", 3)[2]);
     }
     if (words.length >= 2 && words[0].equals("object")) {
       return object(List.of(words).subList(1, words.length));
     }
     ObjectParts.Operator other = others.get(words[0]);
     OperatorAnswer answer =
-        other == null ? upkeep.run(List.of(words)) : operate(other, List.of(words));
+        other == null ? upkeep.run(List.of(words), tenant) : operate(other, List.of(words));
     return answer == null ? OperatorAnswer.wrong("'" + command.strip() + "': " + USAGE) : answer;
   }
 
@@ -83,15 +87,16 @@ final class Admin {
   }
 
   /** By its name, if this daemon knows it, or by its fingerprint, which it need not know. */
-  private OperatorAnswer removeNamespace(String which) {
-    Namespaces.Namespace named = namespaces.byName(Grant.NO_TENANT, which);
+  private OperatorAnswer removeNamespace(int tenant, String which) {
+    Namespaces.Namespace named = namespaces.byOperator(tenant, which);
     boolean isFingerprint = FINGERPRINT.matcher(which).matches();
     if (named == null && !isFingerprint && store.objects().isConfigured()) {
       return new OperatorAnswer(
           Status.MISS,
           "this daemon knows no namespace '"
               + which
-              + "': kvtier tiers shows those that it knows, kvtier object du the fingerprints of"
+              + "': kvtier tiers shows those that it knows (a tenant's is named TENANT/NAME), kvtier"
+              + " object du the fingerprints of"
               + " all that are in the store");
     }
     return object(

@@ -85,6 +85,8 @@ final class BlockStore implements Mover.Listener {
     this.directory = context.directory();
     EventRing ring = context.events();
     this.events = ring == null ? null : new EventTap(ring, directory);
+    IntUnaryOperator recordsOf =
+        tenant -> namespaces.tenants().shareOf(directory.blocksMax(), tenant);
     this.hostRows = new HostRows(directory, namespaces, context.hostSlots(), context.hostLedger());
     this.host =
         new TierLine(
@@ -94,7 +96,9 @@ final class BlockStore implements Mover.Listener {
             context.hostPolicy(),
             this::blockBytes,
             hostRows,
-            events);
+            events,
+            recordsOf,
+            HeapRoom::left);
     this.ssd =
         new TierLine(
             TierLine.SSD,
@@ -103,7 +107,9 @@ final class BlockStore implements Mover.Listener {
             context.ssdPolicy(),
             this::blockBytes,
             new SsdRows(),
-            events);
+            events,
+            recordsOf,
+            HeapRoom::left);
     this.ingestion = new Ingestion(new SsdTarget(), directory, host, context.ssdAdmission());
     directory.watch(this::recount);
     this.objects = new ObjectLine(context.objects(), directory, namespaces, events);
@@ -765,6 +771,11 @@ final class BlockStore implements Mover.Listener {
     scrubber.change(bytesPerSecond);
   }
 
+  /** The rate of reading in the background, as it is now. */
+  long scrubBytesPerSecond() {
+    return scrubber.bytesPerSecond();
+  }
+
   /** Another amount that may be written to SSD in a day. */
   void changeBudget(long bytesPerDay) {
     budget.change(bytesPerDay);
@@ -899,17 +910,32 @@ final class BlockStore implements Mover.Listener {
 
   /**
    * Makes room in the directory by forgetting the block of a tenant that would leave the lowest
-   * tier next.
+   * tier next. Where the lowest is empty, as there are fewer records than slots, it is the host
+   * tier's: written to SSD first, it would need its record all the same.
    *
    * @return false when nothing can go, or not yet
    */
   private boolean forgetOne(int tenant) {
-    if (hasSsd(tenant)) {
-      int victim = ssd.victim(tenant, onlyOnSsd);
-      return victim != EvictionPolicy.NONE && evictFromSsd(victim);
+    int onSsd = hasSsd(tenant) ? ssd.victim(tenant, onlyOnSsd) : EvictionPolicy.NONE;
+    if (onSsd != EvictionPolicy.NONE) {
+      return evictFromSsd(onSsd);
     }
     int victim = host.victim(tenant, anyOnHost);
-    return victim != EvictionPolicy.NONE && evictFromHost(victim);
+    return victim != EvictionPolicy.NONE && forgetOnHost(victim);
+  }
+
+  private boolean forgetOnHost(int block) {
+    if (objectMoves.wantsEvicted(block)) {
+      // Started, or to be started when another is done, or what stands in the way has gone.
+      boolean ignored = objectMoves.startUpload(block, true);
+      return false;
+    }
+    boolean isBelow = ssd.isResident(block);
+    dropHostCopy(block);
+    if (isBelow) {
+      dropSsdCopy(block);
+    }
+    return true;
   }
 
   /** Tells who waits for a block to be in a lower tier. */

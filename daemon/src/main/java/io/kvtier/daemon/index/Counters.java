@@ -33,7 +33,7 @@ public final class Counters {
     return Words.getLongAcquire(region, counter.offset());
   }
 
-  /** A connection was refused; from any thread. */
+  /** A connection, a call or a request was not let in; from any thread. */
   public void countRefusal() {
     refused.incrementAndGet();
   }

@@ -22,7 +22,11 @@ import org.jspecify.annotations.Nullable;
  * the directory.
  */
 public final class EventRing implements AutoCloseable {
-  /** A namespace, for who reads records that name it. */
+  /**
+   * A namespace, for who reads records that name it.
+   *
+   * @param name with its tenant before a slash, if it has one
+   */
   public record Name(String name, Map<String, String> properties) {}
 
   /** Of the ring, for removals only. */

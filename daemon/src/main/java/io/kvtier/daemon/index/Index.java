@@ -96,7 +96,7 @@ final class Index implements BlockStore.Listener {
   }
 
   /** Whether no new blocks are taken. */
-  private boolean drains() {
+  boolean drains() {
     return upkeep.drains();
   }
 
@@ -223,7 +223,7 @@ final class Index implements BlockStore.Listener {
   }
 
   private void admin(Session session, Request request) throws ProtocolViolation {
-    OperatorAnswer answer = admin.run(textOf(request));
+    OperatorAnswer answer = admin.run(textOf(request), session.tenant());
     session.completeText(
         request.verb.code(),
         answer.status(),

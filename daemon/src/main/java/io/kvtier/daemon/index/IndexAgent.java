@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.daemon.access.Grant;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.ProtocolViolation;
@@ -77,6 +78,12 @@ public final class IndexAgent {
   /** What the daemon tells itself of its state need not fit into a ring. */
   private static final int REPORT_BYTES_MAX = 4 << 20;
 
+  /**
+   * The argument of a STATS that a session of the daemon's own sends for a caller with the role
+   * admin. In a client's it means nothing.
+   */
+  public static final long STATS_FOR_ADMIN = 1;
+
   private static final int REQUESTS_PER_ROUND = 64;
 
   /** A session's turn ends after so many bytes of requests: large batches take long. */
@@ -122,7 +129,6 @@ public final class IndexAgent {
                 context.directIo),
             index,
             context,
-            limits,
             namespaces);
     adapter = new RequestAdapter(index, limits, stats);
     counters.set(Counter.GAUGE_HOST_BYTES_CAPACITY, context.hostSlots.bytesCapacity());
@@ -219,7 +225,7 @@ public final class IndexAgent {
       switch (message) {
         case Message.Open(Session session) -> {
           if (!index.sessions().open(session)) {
-            index.sessions().end(session, Status.BUSY, "too many sessions (limit sessions.max)");
+            index.sessions().end(session, Status.BUSY, "too many sessions (limits.sessions)");
             session.owner().released(session);
           }
         }
@@ -231,7 +237,7 @@ public final class IndexAgent {
         case Message.Report(Consumer<String> answer) ->
             answer.accept(stats.json(null, REPORT_BYTES_MAX));
         case Message.Command(String command, var answer) ->
-            answer.complete(index.admin().run(command));
+            answer.complete(index.admin().run(command, Grant.NO_TENANT));
       }
     }
     return work;

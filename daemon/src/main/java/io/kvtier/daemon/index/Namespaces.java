@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.daemon.access.Grant;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
@@ -85,6 +86,39 @@ final class Namespaces {
 
   @Nullable Namespace byName(int tenant, String name) {
     return byName.get(new Name(tenant, name));
+  }
+
+  /**
+   * A name that says whose it is, for who deals with those of all: {@code TENANT/NAME} of a
+   * tenant's. One of nobody's is its name, behind a slash where that would read as a tenant's.
+   */
+  String fullName(Namespace namespace) {
+    String name = namespace.name();
+    return namespace.tenant() != Grant.NO_TENANT
+        ? tenants.name(namespace.tenant()) + "/" + name
+        : tenantIn(name) < 0 ? name : "/" + name;
+  }
+
+  /** The namespace of such a name. */
+  @Nullable Namespace byFullName(String fullName) {
+    int tenant = tenantIn(fullName);
+    Namespace ofTenant =
+        tenant < 0 ? null : byName(tenant, fullName.substring(fullName.indexOf('/') + 1));
+    return ofTenant == null ? byName(Grant.NO_TENANT, fullName) : ofTenant;
+  }
+
+  /**
+   * The namespace that an operator means: one of a tenant has only its tenant's to name, another
+   * those of all, by their full names.
+   */
+  @Nullable Namespace byOperator(int tenant, String name) {
+    return tenant == Grant.NO_TENANT ? byFullName(name) : byName(tenant, name);
+  }
+
+  /** The tenant that a name begins with; nobody's name is empty. -1 where there is none. */
+  private int tenantIn(String name) {
+    int slash = name.indexOf('/');
+    return slash < 0 || tenants.count() == 1 ? -1 : tenants.number(name.substring(0, slash));
   }
 
   /** The namespace with a fingerprint, as it is stored with blocks. */

@@ -1,11 +1,14 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.daemon.access.Grant;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.BitSet;
 import java.util.Map;
 import java.util.function.Consumer;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * How namespaces come and go: which there can be, and what they get in the tiers. Where there are
@@ -13,6 +16,7 @@ import org.jspecify.annotations.Nullable;
  * else one client could use up all that there can be.
  */
 final class Registry {
+  private static final Logger LOG = LoggerFactory.getLogger(Registry.class);
   private static final long LOOK_EVERY_NS = 100_000_000;
 
   private final Directory directory;
@@ -20,6 +24,7 @@ final class Registry {
   private final BlockStore store;
   private final LongSupplier clock;
   private final Consumer<BitSet> users;
+  private final BitSet warned = new BitSet();
   private long lookAgainNs;
 
   /**
@@ -62,7 +67,11 @@ final class Registry {
     }
     SlotAllocator slots = store.host().slots();
     if (slots.regionsOfPart(tenant) == 0) {
-      return "no memory of this daemon is left for those who are of no tenant (tenants, host.bytes)";
+      return tenant == Grant.NO_TENANT
+          ? "no memory of this daemon is left for those who are of no tenant (tenants, host.bytes)"
+          : "tenant "
+              + namespaces.tenants().name(tenant)
+              + " has no memory (host_bytes of tenants)";
     }
     if (blockBytes <= 0 || blockBytes > slots.regionBytes() || blockBytes > Integer.MAX_VALUE) {
       return "block_bytes is "
@@ -126,6 +135,32 @@ final class Registry {
     store.ssd().slots().forgetClasses(ssdClasses);
   }
 
+  /** Slots without records for what could be in them stay empty; who pays for them may ask why. */
+  private void warnOfFewRecords(Namespaces.Namespace added) {
+    int tenant = added.tenant();
+    int records = namespaces.tenants().shareOf(directory.blocksMax(), tenant);
+    long slots = slotsFor(store.host().slots(), tenant, added.hostClass());
+    if (added.ssdClass() != SlotAllocator.NONE) {
+      slots += slotsFor(store.ssd().slots(), tenant, added.ssdClass());
+    }
+    if (records < slots && !warned.get(tenant)) {
+      warned.set(tenant);
+      LOG.warn(
+          "there is room for {} blocks of namespace '{}', and limits.blocks lets {} have {} of"
+              + " them: raise it, or some of the space stays empty",
+          slots,
+          added.name(),
+          tenant == Grant.NO_TENANT
+              ? "those of no tenant"
+              : "tenant " + namespaces.tenants().name(tenant),
+          records);
+    }
+  }
+
+  private static long slotsFor(SlotAllocator slots, int tenant, int sizeClass) {
+    return (long) slots.regionsOfPart(tenant) * slots.slotsPerRegion(sizeClass);
+  }
+
   /** Adds a namespace that there can be. */
   Namespaces.Namespace add(
       int tenant, String name, long blockBytes, Map<String, String> properties) {
@@ -138,9 +173,10 @@ final class Registry {
             store.host().slots().sizeClass(tenant, blockBytes),
             store.ssdClassFor(tenant, blockBytes));
     directory.setNamespace(added.id(), added.high(), tenant);
+    warnOfFewRecords(added);
     EventTap events = store.events();
     if (events != null) {
-      events.name(added.id(), added.name(), added.properties());
+      events.name(added.id(), namespaces.fullName(added), added.properties());
     }
     return added;
   }

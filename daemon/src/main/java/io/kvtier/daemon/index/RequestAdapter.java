@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.access.VerbRoles;
 import io.kvtier.protocol.AnnotationDescriptor;
 import io.kvtier.protocol.CompletionDescriptor;
@@ -8,7 +9,9 @@ import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.slots.SlotAllocator;
 import java.lang.foreign.MemorySegment;
 
 /**
@@ -146,7 +149,7 @@ final class RequestAdapter {
           verb.code(),
           Status.OK,
           request.correlationId,
-          stats.json(session, STATS_BYTES_MAX - 64),
+          stats.json(asker(session), STATS_BYTES_MAX - 64),
           STATS_BYTES_MAX);
     } else if (needsNamespace(verb) && !session.isRegistered(request.namespaceId)) {
       index
@@ -162,6 +165,16 @@ final class RequestAdapter {
       index.handle(session, request);
     }
     return true;
+  }
+
+  /**
+   * Who asks for the state: the session, or the remote caller that a session of the daemon's own
+   * asks for, whose role stands in the request.
+   */
+  private Grant asker(Session session) {
+    return session.id() == SlotAllocator.DAEMON && request.argument == IndexAgent.STATS_FOR_ADMIN
+        ? new Grant(session.name(), Role.ADMIN, session.tenant())
+        : session.grant();
   }
 
   private static int countMax(Verb verb) {

@@ -21,6 +21,7 @@ final class Scrubber {
   private final Directory directory;
   private final TierLine ssd;
   private final Mover mover;
+  private long bytesPerSecond;
   private double bytesPerNs;
   private MemorySegment memory = MemorySegment.NULL;
   private int cursor;
@@ -37,12 +38,18 @@ final class Scrubber {
     this.directory = directory;
     this.ssd = ssd;
     this.mover = mover;
-    this.bytesPerNs = bytesPerSecond / 1e9;
+    change(bytesPerSecond);
   }
 
   /** Another rate from now on. */
-  void change(long bytesPerSecond) {
+  final void change(long bytesPerSecond) {
+    this.bytesPerSecond = bytesPerSecond;
     bytesPerNs = bytesPerSecond / 1e9;
+  }
+
+  /** The rate. */
+  long bytesPerSecond() {
+    return bytesPerSecond;
   }
 
   /** Whether it would go on by itself. */

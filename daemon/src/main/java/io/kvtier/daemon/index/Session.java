@@ -110,6 +110,10 @@ public final class Session extends HoldTable.Holder {
     return peerUser;
   }
 
+  Grant grant() {
+    return grant;
+  }
+
   Role role() {
     return grant.role();
   }

@@ -37,19 +37,12 @@ final class StatsReport {
   private final Identity identity;
   private final Index index;
   private final IndexAgent.Context context;
-  private final IndexAgent.Limits limits;
   private final Namespaces namespaces;
 
-  StatsReport(
-      Identity identity,
-      Index index,
-      IndexAgent.Context context,
-      IndexAgent.Limits limits,
-      Namespaces namespaces) {
+  StatsReport(Identity identity, Index index, IndexAgent.Context context, Namespaces namespaces) {
     this.identity = identity;
     this.index = index;
     this.context = context;
-    this.limits = limits;
     this.namespaces = namespaces;
   }
 
@@ -61,7 +54,7 @@ final class StatsReport {
    *
    * @param asker null: the daemon itself, for operators
    */
-  String json(@Nullable Session asker, int bytesMax) {
+  String json(@Nullable Grant asker, int bytesMax) {
     index.publishGauges();
     StringBuilder out = new StringBuilder(4096);
     out.append("{\"version\":").append(quote(identity.version));
@@ -69,6 +62,7 @@ final class StatsReport {
     out.append(",\"generation\":\"").append(Long.toHexString(identity.generation)).append('"');
     out.append(",\"uptime_s\":")
         .append((context.clock().getAsLong() - identity.startNs) / 1_000_000_000L);
+    out.append(",\"draining\":").append(index.drains());
     out.append(",\"counters\":{");
     String separator = "";
     for (Counter counter : Counter.values()) {
@@ -90,7 +84,7 @@ final class StatsReport {
       out.append(",\"directory\":").append(quote(identity.ssdDirectory));
       out.append(",\"engine\":").append(quote(identity.ssdEngine));
       out.append(",\"direct_io\":").append(identity.directIo);
-      out.append(",\"scrub_bytes_per_second\":").append(limits.scrubBytesPerSecond());
+      out.append(",\"scrub_bytes_per_second\":").append(index.store().scrubBytesPerSecond());
       devices(out);
       out.append('}');
     }
@@ -268,7 +262,7 @@ final class StatsReport {
     out.append(']');
   }
 
-  private boolean maySee(@Nullable Session asker, int tenant) {
+  private boolean maySee(@Nullable Grant asker, int tenant) {
     return asker == null
         || asker.tenant() == tenant
         || (asker.role() == Role.ADMIN && asker.tenant() == Grant.NO_TENANT);

@@ -5,11 +5,13 @@ import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.policies.EvictionPolicy.Removal;
 import io.kvtier.policies.EvictionPolicy.VictimFilter;
 import io.kvtier.policies.WhatIf;
+import io.kvtier.tiers.files.ByteSize;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.Arrays;
 import java.util.List;
 import java.util.function.IntConsumer;
 import java.util.function.IntUnaryOperator;
+import java.util.function.LongUnaryOperator;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -38,6 +40,8 @@ final class TierLine {
   private final IntUnaryOperator bytesOf;
   private final Rows rows;
   private final @Nullable EventTap events;
+  private final IntUnaryOperator recordsOfPart;
+  private final LongUnaryOperator heapLeft;
   private final int[] evictable;
   private final int[] held = new int[HELD_MAX];
   private final VictimFilter near = this::isNear;
@@ -77,6 +81,8 @@ final class TierLine {
    * @param policyName an eviction policy's specification
    * @param bytesOf the length of a block
    * @param events told of what comes and goes; null for nobody
+   * @param recordsOfPart the most blocks that a part can have, whatever its slots
+   * @param heapLeft how much of the Java heap is left where so much is wanted, in bytes
    */
   TierLine(
       int tier,
@@ -85,7 +91,9 @@ final class TierLine {
       String policyName,
       IntUnaryOperator bytesOf,
       Rows rows,
-      @Nullable EventTap events) {
+      @Nullable EventTap events,
+      IntUnaryOperator recordsOfPart,
+      LongUnaryOperator heapLeft) {
     this.tier = tier;
     this.directory = directory;
     this.slots = slots;
@@ -93,6 +101,8 @@ final class TierLine {
     this.bytesOf = bytesOf;
     this.rows = rows;
     this.events = events;
+    this.recordsOfPart = recordsOfPart;
+    this.heapLeft = heapLeft;
     evictable = new int[slots.classesMax()];
     evictableOfPart = new int[slots.parts()];
     drainMayGoOn = new boolean[slots.parts()];
@@ -103,11 +113,19 @@ final class TierLine {
   private EvictionPolicy[] newPolicies(String name) {
     EvictionPolicy[] made = new EvictionPolicy[slots.parts()];
     for (int part = 0; part < made.length; part++) {
-      long slotsMax = slots.slotsMax() / Math.max(1, slots.regions()) * slots.regionsOfPart(part);
-      int capacity = Math.clamp(slotsMax, 1, directory.blocksMax());
-      made[part] = EvictionPolicies.create(name, directory.blocksMax(), capacity);
+      made[part] = EvictionPolicies.create(name, ids(part), capacity(part));
     }
     return made;
+  }
+
+  /** A part without regions never has a block; the others' blocks can have any number. */
+  private int ids(int part) {
+    return slots.regionsOfPart(part) == 0 ? 1 : directory.blocksMax();
+  }
+
+  private int capacity(int part) {
+    long slotsMax = slots.slotsMax() / Math.max(1, slots.regions()) * slots.regionsOfPart(part);
+    return Math.clamp(Math.min(slotsMax, recordsOfPart.applyAsInt(part)), 1, ids(part));
   }
 
   /** The policy of a block that has a slot. */
@@ -147,9 +165,11 @@ final class TierLine {
    * Another policy takes over, and is told of the blocks in the order in which they would have
    * left. Nothing else changes.
    *
-   * @throws IllegalArgumentException when there is no such policy
+   * @throws IllegalArgumentException when there is no such policy, or no memory for it: nothing has
+   *     changed then
    */
   void swapPolicy(String name) {
+    requireMemory(name);
     EvictionPolicy[] next = newPolicies(name);
     for (int part = 0; part < next.length; part++) {
       EvictionPolicy into = next[part];
@@ -157,6 +177,26 @@ final class TierLine {
     }
     System.arraycopy(next, 0, policies, 0, next.length);
     policyName = name;
+  }
+
+  /** Two stand beside each other until the blocks have moved; the heap's end is the daemon's. */
+  private void requireMemory(String name) {
+    long needed = 0;
+    for (int part = 0; part < policies.length; part++) {
+      needed += EvictionPolicies.estimateBytes(name, ids(part), capacity(part));
+    }
+    long left = heapLeft.applyAsLong(needed);
+    if (needed > left) {
+      throw new IllegalArgumentException(
+          "policy "
+              + name
+              + " takes "
+              + ByteSize.words(needed)
+              + " beside the one there is, and the Java heap has "
+              + ByteSize.words(left)
+              + " left: start the daemon with more (KVTIERD_JAVA_OPTS=-Xmx...), or with fewer"
+              + " limits.blocks");
+    }
   }
 
   private void insert(EvictionPolicy into, int block) {

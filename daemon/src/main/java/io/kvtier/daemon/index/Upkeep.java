@@ -1,6 +1,5 @@
 package io.kvtier.daemon.index;
 
-import io.kvtier.daemon.access.Grant;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
 import java.lang.foreign.Arena;
@@ -49,8 +48,12 @@ final class Upkeep {
     }
   }
 
-  /** Does what the words say; null where they are not for it. */
-  @Nullable OperatorAnswer run(List<String> words) {
+  /**
+   * Does what the words say; null where they are not for it.
+   *
+   * @param tenant of the operator
+   */
+  @Nullable OperatorAnswer run(List<String> words, int tenant) {
     return switch (words.getFirst()) {
       case "set" -> words.size() == 3 ? set(words.get(1), words.get(2)) : null;
       case "evict" -> words.size() == 2 ? evict(words.get(1)) : null;
@@ -58,6 +61,7 @@ final class Upkeep {
       case "inspect", "pin", "unpin" ->
           words.size() >= 4
               ? withBlock(
+                  tenant,
                   words.getFirst(),
                   words.get(1),
                   words.get(2),
@@ -113,12 +117,14 @@ final class Upkeep {
     return OperatorAnswer.done(drains ? "new blocks are refused" : "new blocks are taken");
   }
 
-  private OperatorAnswer withBlock(String verb, String group, String hex, String name) {
-    Namespaces.Namespace namespace = namespaces.byName(Grant.NO_TENANT, name);
+  private OperatorAnswer withBlock(int tenant, String verb, String group, String hex, String name) {
+    Namespaces.Namespace namespace = namespaces.byOperator(tenant, name);
     if (namespace == null) {
       return new OperatorAnswer(
           Status.MISS,
-          "this daemon knows no namespace '" + name + "': kvtier namespaces shows them");
+          "this daemon knows no namespace '"
+              + name
+              + "': kvtier namespaces shows them; a tenant's is named TENANT/NAME");
     }
     byte[] bytes;
     int number;

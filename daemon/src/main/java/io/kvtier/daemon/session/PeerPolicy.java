@@ -12,6 +12,9 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.function.Function;
 
 /**
  * Who may open a session, and what it may: root and the daemon's own user may everything, the users
@@ -27,6 +30,7 @@ public final class PeerPolicy {
       Map<Integer, Integer> tenantOfGroup) {}
 
   private final int ownUser;
+  private final Function<PeerCredentials, List<Integer>> groupsOf;
   private final List<TenantConfig> tenants;
   private volatile Rules rules;
 
@@ -38,7 +42,22 @@ public final class PeerPolicy {
    */
   public PeerPolicy(int ownUser, SocketConfig socket, List<TenantConfig> tenants)
       throws IOException {
+    this(ownUser, socket, tenants, PeerPolicy::groupsOf);
+  }
+
+  /**
+   * The same.
+   *
+   * @param groupsOf a peer's groups, all of them
+   */
+  PeerPolicy(
+      int ownUser,
+      SocketConfig socket,
+      List<TenantConfig> tenants,
+      Function<PeerCredentials, List<Integer>> groupsOf)
+      throws IOException {
     this.ownUser = ownUser;
+    this.groupsOf = groupsOf;
     this.tenants = List.copyOf(tenants);
     this.rules = rules(socket.users(), socket.groups());
   }
@@ -60,24 +79,26 @@ public final class PeerPolicy {
       number++;
       for (String user : tenant.users()) {
         int id = resolve(user, Path.of("/etc/passwd"), "user", "tenants");
-        made.tenantOfUser.put(id, number);
+        putOnce(made.tenantOfUser, id, number, user, "user", "tenants");
         made.users.put(id, Role.WRITE);
       }
       for (String group : tenant.groups()) {
         int id = resolve(group, Path.of("/etc/group"), "group", "tenants");
-        made.tenantOfGroup.put(id, number);
+        putOnce(made.tenantOfGroup, id, number, group, "group", "tenants");
         made.groups.put(id, Role.WRITE);
       }
     }
-    put(made.users, userItems, Path.of("/etc/passwd"), "user");
-    put(made.groups, groupItems, Path.of("/etc/group"), "group");
+    // What stands there goes before what a tenant's users may.
+    made.users.putAll(roles(userItems, Path.of("/etc/passwd"), "user"));
+    made.groups.putAll(roles(groupItems, Path.of("/etc/group"), "group"));
     made.users.put(0, Role.ADMIN);
     made.users.put(ownUser, Role.ADMIN);
     return made;
   }
 
-  private static void put(Map<Integer, Role> roles, List<String> items, Path database, String kind)
+  private static Map<Integer, Role> roles(List<String> items, Path database, String kind)
       throws IOException {
+    Map<Integer, Role> roles = new HashMap<>();
     String key = "socket." + kind + "s";
     for (String item : items) {
       int colon = item.indexOf(':');
@@ -87,27 +108,49 @@ public final class PeerPolicy {
             key + " has '" + item + "', expected a role behind the colon: read, write or admin");
       }
       String name = colon < 0 ? item : item.substring(0, colon);
-      roles.put(resolve(name, database, kind, key), role);
+      putOnce(roles, resolve(name, database, kind, key), role, name, kind, key);
+    }
+    return roles;
+  }
+
+  /** One of whom two things are said, once by name and once by number, is not guessed about. */
+  private static <T> void putOnce(
+      Map<Integer, T> what, int id, T value, String name, String kind, String key)
+      throws IOException {
+    if (what.put(id, value) != null) {
+      throw new IOException(
+          key
+              + " names "
+              + kind
+              + " '"
+              + name
+              + "' twice, its number being "
+              + Integer.toUnsignedString(id)
+              + ": expected each once");
     }
   }
 
   private static int resolve(String name, Path database, String kind, String key)
       throws IOException {
-    if (!name.isEmpty() && name.chars().allMatch(Character::isDigit)) {
-      return number(name);
+    if (!name.isEmpty() && name.chars().allMatch(c -> c >= '0' && c <= '9')) {
+      return number(name, key + " has '" + name + "'");
     }
     for (String line : Files.readAllLines(database)) {
       String[] fields = line.split(":", -1);
       if (fields.length > 2 && fields[0].equals(name)) {
-        return number(fields[2]);
+        return number(fields[2], database + " has " + kind + " '" + name + "' as " + fields[2]);
       }
     }
     throw new IOException(key + " names " + kind + " '" + name + "', which is not in " + database);
   }
 
   /** Ids take all 32 bits; the kernel's records hold them as ints. */
-  private static int number(String id) {
-    return Integer.parseUnsignedInt(id);
+  private static int number(String id, String where) throws IOException {
+    try {
+      return Integer.parseUnsignedInt(id);
+    } catch (NumberFormatException e) {
+      throw new IOException(where + ", expected a name or a number from 0 to 4294967295", e);
+    }
   }
 
   /** What a peer may; its supplementary groups count. Of role NONE where it may not connect. */
@@ -116,18 +159,51 @@ public final class PeerPolicy {
     String name = "user " + Integer.toUnsignedString(peer.uid());
     Role role = now.users.get(peer.uid());
     Integer tenant = now.tenantOfUser.get(peer.uid());
-    if ((role == null && !now.groups.isEmpty())
-        || (tenant == null && !now.tenantOfGroup.isEmpty())) {
+    // Who runs the daemon is of no tenant for being in a tenant's group.
+    boolean isOfGroups = tenant == null && peer.uid() != 0 && peer.uid() != ownUser;
+    if ((role == null && !now.groups.isEmpty()) || (isOfGroups && !now.tenantOfGroup.isEmpty())) {
+      List<Integer> groups = groupsOf.apply(peer);
       Role ofGroups = Role.NONE;
-      for (int group : groupsOf(peer)) {
+      for (int group : groups) {
         Role one = now.groups.getOrDefault(group, Role.NONE);
         ofGroups = one.covers(ofGroups) ? one : ofGroups;
-        tenant = tenant == null ? now.tenantOfGroup.get(group) : tenant;
       }
       role = role == null ? ofGroups : role;
+      Set<Integer> ofTenants = isOfGroups ? tenantsOf(now, groups) : Set.of();
+      tenant = ofTenants.isEmpty() ? tenant : ofTenants.iterator().next();
+      if (ofTenants.size() > 1) {
+        return new Grant(name, Role.NONE, Grant.NO_TENANT);
+      }
     }
     return new Grant(
         name, role == null ? Role.NONE : role, tenant == null ? Grant.NO_TENANT : tenant);
+  }
+
+  /** Why a peer may not connect, in words. */
+  public String refusal(PeerCredentials peer) {
+    Rules now = rules;
+    String user = "user " + Integer.toUnsignedString(peer.uid());
+    Set<Integer> ofTenants = tenantsOf(now, groupsOf.apply(peer));
+    if (!now.tenantOfUser.containsKey(peer.uid()) && ofTenants.size() > 1) {
+      List<String> names =
+          ofTenants.stream().map(number -> tenants.get(number - 1).name()).toList();
+      return user
+          + " is in groups of several tenants, "
+          + String.join(" and ", names)
+          + ": name it among the users of one of them (tenants)";
+    }
+    return user + " may not use this daemon: add it to socket.users, or its group to socket.groups";
+  }
+
+  private static Set<Integer> tenantsOf(Rules rules, List<Integer> groups) {
+    Set<Integer> found = new TreeSet<>();
+    for (int group : groups) {
+      Integer tenant = rules.tenantOfGroup.get(group);
+      if (tenant != null) {
+        found.add(tenant);
+      }
+    }
+    return found;
   }
 
   private static List<Integer> groupsOf(PeerCredentials peer) {
@@ -138,7 +214,7 @@ public final class PeerPolicy {
         if (line.startsWith("Groups:")) {
           for (String group : line.substring("Groups:".length()).trim().split("\\s+", -1)) {
             if (!group.isEmpty()) {
-              all.add(number(group));
+              all.add(number(group, "the kernel"));
             }
           }
         }

@@ -253,12 +253,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
     }
     Grant grant = environment.peers.grantOf(connection.peer);
     if (grant.role() == Role.NONE) {
-      refuse(
-          connection,
-          Status.DENIED,
-          "user "
-              + connection.peer.uid()
-              + " may not use this daemon: add it to socket.users, or its group to socket.groups");
+      refuse(connection, Status.DENIED, environment.peers.refusal(connection.peer));
       return;
     }
     if (bySession.size() >= environment.sessionsMax) {

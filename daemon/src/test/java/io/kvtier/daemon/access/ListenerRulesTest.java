@@ -1,6 +1,7 @@
 package io.kvtier.daemon.access;
 
 import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -10,6 +11,7 @@ import io.kvtier.protocol.access.Role;
 import java.io.IOException;
 import java.nio.file.Path;
 import org.jspecify.annotations.Nullable;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -32,6 +34,17 @@ class ListenerRulesTest {
   @ValueSource(strings = {"127.0.0.1", "127.8.8.8", "::1", "localhost"})
   void require_loopback_needsNothing(String host) {
     assertDoesNotThrow(() -> ListenerRules.require("grpc", host, null, ANYBODY));
+  }
+
+  @Test
+  void address_ofIpv6_isInBrackets() {
+    assertEquals("[::1]:7077", ListenerRules.address("::1", 7077));
+    assertEquals("127.0.0.1:7077", ListenerRules.address("127.0.0.1", 7077));
+  }
+
+  @Test
+  void require_nameWithoutAddress_isRefused() {
+    assertTrue(refusal("no-such-host.invalid", null, ANYBODY).contains("no address is known"));
   }
 
   @ParameterizedTest

@@ -114,6 +114,21 @@ class TokenFileTest {
   }
 
   @Test
+  void grantOf_permissionsMended_isReadThoughNothingElseChanged() throws IOException {
+    Token before = Token.make(RANDOM);
+    Token after = Token.make(RANDOM);
+    TokenFile tokens = open(line(before, Role.READ, "", null));
+    Files.writeString(file, line(after, Role.WRITE, "", null) + "\n#\n");
+    Files.setPosixFilePermissions(file, PosixFilePermissions.fromString("rw-rw-rw-"));
+    look();
+    assertNotNull(tokens.grantOf(before.secretText()));
+    Files.setPosixFilePermissions(file, PosixFilePermissions.fromString("rw-------"));
+    look();
+    assertNull(tokens.grantOf(before.secretText()));
+    assertNotNull(tokens.grantOf(after.secretText()));
+  }
+
+  @Test
   void open_wrongLine_namesItAndTellsNoHash() {
     Token token = Token.make(RANDOM);
     String right = line(token, Role.READ, "", null);
@@ -130,6 +145,28 @@ class TokenFileTest {
       String message = String.valueOf(refused.getMessage());
       assertTrue(message.contains("line 2"), message);
       assertFalse(message.contains(hash.substring(40)), message);
+    }
+  }
+
+  @Test
+  void open_secretInTheWrongPlace_isNotToldInAnyPart() {
+    Token token = Token.make(RANDOM);
+    String secret = token.secretText();
+    String right = line(token, Role.READ, "blue", null);
+    for (String wrong :
+        List.of(
+            right.replace("id=" + token.id(), "id=" + secret),
+            right.replace("name=somebody", "name=" + secret + "!"),
+            right.replace("role=read", "role=" + secret),
+            right.replace("tenant=blue", "tenant=" + secret + "!"),
+            right.replace("tenant=blue", "tenant=" + secret),
+            right.replace("expires=never", "expires=" + secret),
+            right + " " + secret + "=x",
+            secret)) {
+      IOException refused = assertThrows(IOException.class, () -> open(wrong), wrong);
+      for (Throwable e = refused; e != null; e = e.getCause()) {
+        assertFalse(String.valueOf(e.getMessage()).contains(secret.substring(17)), e::toString);
+      }
     }
   }
 

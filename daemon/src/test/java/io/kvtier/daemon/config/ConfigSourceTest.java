@@ -111,7 +111,7 @@ final class ConfigSourceTest {
       throws ConfigException, IOException {
     Path file = file("host:\n  bytes: 64GiB\n");
     List<String> problems =
-        new MachineCheck(8 * GIB, "this machine's memory").problems(load(file, Map.of()));
+        new MachineCheck(8 * GIB, "this machine's memory", GIB).problems(load(file, Map.of()));
     assertEquals(
         List.of(
             file
@@ -125,11 +125,30 @@ final class ConfigSourceTest {
     LoadedConfig loaded =
         new ConfigSource(null, Map.of(), List.of("host.bytes=7GiB", "limits.annotation_bytes=1GiB"))
             .load();
-    List<String> problems = new MachineCheck(8 * GIB, "the group's memory.max").problems(loaded);
+    List<String> problems =
+        new MachineCheck(8 * GIB, "the group's memory.max", GIB).problems(loaded);
     assertEquals(1, problems.size(), problems.toString());
     assertTrue(problems.getFirst().startsWith("--set: host.bytes is '7GiB'"), problems.toString());
     assertTrue(problems.getFirst().contains("limits.annotation_bytes 2 GiB"), problems.getFirst());
-    assertEquals(List.of(), new MachineCheck(16 * GIB, "memory").problems(loaded));
+    assertEquals(List.of(), new MachineCheck(16 * GIB, "memory", GIB).problems(loaded));
+  }
+
+  @Test
+  void machine_policiesOfTenantsBeyondTheHeap_areTold() throws ConfigException {
+    StringBuilder tenants = new StringBuilder("tenants=");
+    for (int i = 0; i < 15; i++) {
+      tenants.append(i == 0 ? "" : ",").append("name=t").append(i).append(" host_bytes=64MiB");
+    }
+    List<String> settings =
+        List.of("host.bytes=1GiB", "host.policy=forecast", "ssd.bytes=0", tenants.toString());
+    LoadedConfig loaded = new ConfigSource(null, Map.of(), settings).load();
+    List<String> problems = new MachineCheck(1L << 50, "memory", GIB / 4).problems(loaded);
+    assertEquals(1, problems.size(), problems.toString());
+    assertTrue(problems.getFirst().contains("limits.blocks is '"), problems.getFirst());
+    assertTrue(problems.getFirst().contains("of 15 tenants, and of all others,"), "whose");
+    assertEquals(List.of(), new MachineCheck(1L << 50, "memory", 8 * GIB).problems(loaded));
+    LoadedConfig alone = new ConfigSource(null, Map.of(), settings.subList(0, 3)).load();
+    assertEquals(List.of(), new MachineCheck(1L << 50, "memory", GIB / 4).problems(alone));
   }
 
   @Test
@@ -140,7 +159,7 @@ final class ConfigSourceTest {
                 Map.of(),
                 List.of("ssd.bytes=1024TiB", "ssd.directory=" + folder.resolve("not/yet")))
             .load();
-    List<String> problems = new MachineCheck(1L << 50, "memory").problems(loaded);
+    List<String> problems = new MachineCheck(1L << 50, "memory", GIB).problems(loaded);
     assertEquals(1, problems.size(), problems.toString());
     assertTrue(problems.getFirst().contains("the whole file system is no larger"), "why");
     assertTrue(problems.getFirst().contains(folder.toString()), "where");

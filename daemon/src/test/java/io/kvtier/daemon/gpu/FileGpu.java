@@ -57,6 +57,7 @@ public final class FileGpu implements Gpu, GpuDriver {
   private long nextHandle = 1;
   private boolean isFailed;
   private int contexts;
+  private boolean holds;
 
   /**
    * A GPU.
@@ -222,6 +223,21 @@ public final class FileGpu implements Gpu, GpuDriver {
     }
   }
 
+  /** From now on nothing that is put into streams is done, until {@link #letGo}. */
+  public synchronized void hold() {
+    holds = true;
+  }
+
+  /** What was held is done, and what comes. */
+  public synchronized void letGo() {
+    holds = false;
+  }
+
+  /** How much stands in streams and is not done. */
+  public synchronized int waiting() {
+    return works.size();
+  }
+
   /** How many mappings are open. */
   public synchronized int mappings() {
     return opened.size();
@@ -289,7 +305,9 @@ public final class FileGpu implements Gpu, GpuDriver {
       return word.get(ValueLayout.JAVA_INT, 0) == 1;
     }
     long now = System.nanoTime();
-    for (Work work = works.peek(); work != null && work.notBeforeNs <= now; work = works.peek()) {
+    for (Work work = works.peek();
+        work != null && work.notBeforeNs <= now && !holds;
+        work = works.peek()) {
       works.remove().what.run();
     }
     Integer wanted = recorded.get(event.handle());

@@ -2,6 +2,7 @@ package io.kvtier.daemon.grpc;
 
 import static java.util.Objects.requireNonNull;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -19,6 +20,8 @@ import io.kvtier.protocol.v1.KeysRequest;
 import io.kvtier.protocol.v1.LookupResponse;
 import io.kvtier.protocol.v1.RegisterRequest;
 import io.kvtier.protocol.v1.RegisterResponse;
+import io.kvtier.protocol.v1.StatsRequest;
+import io.kvtier.protocol.v1.StatsResponse;
 import io.kvtier.protocol.v1.StatusCode;
 import io.vertx.core.Context;
 import io.vertx.core.Future;
@@ -27,9 +30,12 @@ import io.vertx.core.Vertx;
 import io.vertx.core.buffer.Buffer;
 import io.vertx.core.http.HttpClient;
 import io.vertx.core.http.HttpClientOptions;
+import io.vertx.core.http.HttpClientRequest;
+import io.vertx.core.http.HttpConnection;
 import io.vertx.core.http.HttpMethod;
 import io.vertx.core.http.HttpVersion;
 import io.vertx.core.http.RequestOptions;
+import io.vertx.core.http.StreamResetException;
 import io.vertx.core.net.PemKeyCertOptions;
 import io.vertx.core.net.PemTrustOptions;
 import java.io.IOException;
@@ -48,6 +54,8 @@ import java.util.Arrays;
 import java.util.EnumMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
@@ -148,6 +156,11 @@ final class GrpcAccessTest {
 
   private Called call(HttpClient client, String method, @Nullable Token token, byte[] message)
       throws Exception {
+    return await(begin(client, method, token, message));
+  }
+
+  private Future<Called> begin(
+      HttpClient client, String method, @Nullable Token token, byte[] message) {
     RequestOptions options =
         new RequestOptions()
             .setMethod(HttpMethod.POST)
@@ -175,7 +188,7 @@ final class GrpcAccessTest {
                           early == null ? response.getTrailer("grpc-status") : early, body);
                     }))
             .onComplete(called));
-    return await(called.future());
+    return called.future();
   }
 
   private String status(HttpClient client, String method, @Nullable Token token) throws Exception {
@@ -260,6 +273,45 @@ final class GrpcAccessTest {
     assertEquals(StatusCode.STATUS_NAMESPACE_UNKNOWN, other.getOutcome().getStatus());
   }
 
+  private String stats(HttpClient client, @Nullable Token token) throws Exception {
+    return ask(
+            client,
+            requireNonNull(token),
+            "Stats",
+            StatsRequest.getDefaultInstance(),
+            StatsResponse.getDefaultInstance())
+        .getJson();
+  }
+
+  @Test
+  void stats_everyRoleAndTenant_tellWhatEachMaySee() throws Exception {
+    start();
+    HttpClient client = newClient(new HttpClientOptions());
+    Map<String, Token> owners = new TreeMap<>();
+    owners.put("of-blue", ofBlue);
+    owners.put("of-green", ofGreen);
+    owners.put("of-nobody", requireNonNull(tokens.get(Role.WRITE)));
+    for (Map.Entry<String, Token> owner : owners.entrySet()) {
+      RegisterRequest model =
+          RegisterRequest.newBuilder().setName(owner.getKey()).setBlockBytes(4096).build();
+      ask(client, owner.getValue(), "Register", model, RegisterResponse.getDefaultInstance());
+    }
+    assertEquals(List.of("of-blue"), namesIn(stats(client, ofBlue), owners.keySet()));
+    assertEquals(List.of("of-green"), namesIn(stats(client, ofGreen), owners.keySet()));
+    for (Role role : List.of(Role.READ, Role.WRITE)) {
+      String told = stats(client, tokens.get(role));
+      assertEquals(List.of("of-nobody"), namesIn(told, owners.keySet()), "as " + role);
+      assertFalse(told.contains("\"blue\""), "as " + role);
+    }
+    String all = stats(client, tokens.get(Role.ADMIN));
+    assertEquals(List.copyOf(owners.keySet()), namesIn(all, owners.keySet()));
+    assertTrue(all.contains("\"blue\""));
+  }
+
+  private static List<String> namesIn(String stats, Set<String> names) {
+    return names.stream().filter(name -> stats.contains("\"" + name + "\"")).toList();
+  }
+
   // ---- TLS
 
   private HttpClientOptions tls(TestCertificates certificates, @Nullable String name) {
@@ -341,15 +393,76 @@ final class GrpcAccessTest {
   void callsPerSecond_beyond_areRefusedUnread() throws Exception {
     start("grpc.calls_per_second=20");
     HttpClient client = newClient(new HttpClientOptions());
-    List<String> statuses = new ArrayList<>();
+    assertEquals(OK, status(client, "Ping", tokens.get(Role.READ)));
+    // All at once: one after the other, a slow machine would stay below the limit.
+    List<Future<Called>> calls = new ArrayList<>();
     for (int i = 0; i < 200; i++) {
-      statuses.add(status(client, "Ping", tokens.get(Role.READ)));
-      if (statuses.contains(RESOURCE_EXHAUSTED)) {
-        break;
+      calls.add(begin(client, "Ping", tokens.get(Role.READ), new byte[0]));
+    }
+    List<String> statuses = new ArrayList<>();
+    for (Future<Called> call : calls) {
+      statuses.add(await(call).status());
+    }
+    assertTrue(statuses.contains(OK), "nobody was let in");
+    assertTrue(statuses.contains(RESOURCE_EXHAUSTED), "200 calls were taken at once");
+    assertTrue(refusals() > 0, "they are not counted");
+  }
+
+  private long refusals() throws Exception {
+    long end = System.nanoTime() + 20_000_000_000L;
+    long count = 0;
+    HttpClient client = newClient(new HttpClientOptions());
+    while (count == 0 && System.nanoTime() < end) {
+      byte[] empty = StatsRequest.getDefaultInstance().toByteArray();
+      Called called = call(client, "Stats", tokens.get(Role.READ), empty);
+      // This one may be among too many, too.
+      if (called.status().equals(OK)) {
+        StatsResponse told =
+            StatsResponse.parseFrom(called.body().slice(5, called.body().length()).getBytes());
+        count = told.getCountersOrDefault("sessions_refused", 0);
       }
     }
-    assertEquals(OK, statuses.getFirst());
-    assertTrue(statuses.contains(RESOURCE_EXHAUSTED), "200 calls were taken at once");
+    return count;
+  }
+
+  @Test
+  void connectionOnWhichNobodyWasLetIn_endsLikeOneThatNeverCalled() throws Exception {
+    start("grpc.first_call=1s", "grpc.idle=300s");
+    HttpClient client = newClient(new HttpClientOptions());
+    Promise<Void> ended = Promise.promise();
+    HttpConnection connection =
+        await(
+            client
+                .request(new RequestOptions().setHost("127.0.0.1").setPort(port).setURI("/"))
+                .map(HttpClientRequest::connection));
+    connection.closeHandler(v -> ended.complete());
+    assertEquals(UNAUTHENTICATED, status(client, "Ping", null));
+    await(ended.future());
+  }
+
+  @Test
+  void refusedCallThatNeverEnds_isBrokenOff() throws Exception {
+    start("limits.lease=1s");
+    HttpClient client = newClient(new HttpClientOptions());
+    assertEquals(OK, status(client, "Ping", tokens.get(Role.READ)));
+    RequestOptions options =
+        new RequestOptions()
+            .setMethod(HttpMethod.POST)
+            .setHost("127.0.0.1")
+            .setPort(port)
+            .setURI(PATH + "Ping")
+            .putHeader("content-type", "application/grpc");
+    // A first byte, and then neither more nor an end.
+    Future<?> answer =
+        client
+            .request(options)
+            .compose(request -> {
+              request.setChunked(true);
+              return request.write(Buffer.buffer(new byte[1])).compose(v -> request.response());
+            });
+    StreamResetException reset = assertThrows(StreamResetException.class, () -> await(answer));
+    assertEquals(8, reset.getCode());
+    assertEquals(OK, status(client, "Ping", tokens.get(Role.READ)), "on the same connection");
   }
 
   @Test

@@ -151,6 +151,23 @@ final class HttpAccessTest {
   }
 
   @Test
+  void requestsNotLetIn_areCountedAsRefused() throws Exception {
+    long before = refused();
+    assertEquals(401, get("/metrics", "").statusCode());
+    assertEquals(403, get("/metrics", bearer("blue")).statusCode());
+    long end = System.nanoTime() + 20_000_000_000L;
+    while (refused() < before + 2) {
+      assertTrue(System.nanoTime() < end, "they are not counted");
+    }
+  }
+
+  private static long refused() throws Exception {
+    return new JsonObject(get("/api/v1/stats", bearer("admin")).body())
+        .getJsonObject("counters")
+        .getLong("sessions_refused");
+  }
+
+  @Test
   void health_needsNoToken() throws Exception {
     assertEquals(200, get("/healthz", "").statusCode());
     assertEquals(200, get("/readyz", "").statusCode());

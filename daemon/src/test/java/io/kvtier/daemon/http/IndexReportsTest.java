@@ -32,6 +32,10 @@ final class IndexReportsTest {
   private final BlockingQueue<Consumer<String>> questions = new LinkedBlockingQueue<>();
   private final IndexReports reports = new IndexReports(questions::add, () -> {}, loop);
 
+  /** The same, where a slow machine must not make a difference. */
+  private final IndexReports patient =
+      new IndexReports(questions::add, () -> {}, loop, 600_000_000_000L, 60_000);
+
   @AfterEach
   void stop() throws Exception {
     vertx.close().toCompletionStage().toCompletableFuture().get(60, TimeUnit.SECONDS);
@@ -74,14 +78,26 @@ final class IndexReportsTest {
 
   @Test
   void fresh_afterALateAnswer_isAnsweredAgain() throws Exception {
-    String ignored = failureOf(begin(reports::fresh));
-    Future<IndexReports.Report> asked = begin(reports::fresh);
+    IndexReports late = new IndexReports(questions::add, () -> {}, loop, 600_000_000_000L, 50);
+    String ignored = failureOf(begin(late::fresh));
     question().accept("{\"n\":1}");
 
-    JsonObject report =
-        asked.toCompletionStage().toCompletableFuture().get(30, TimeUnit.SECONDS).json();
+    JsonObject report = onLoop(late::fresh).json();
 
     assertEquals(1, report.getInteger("n"), ignored);
+  }
+
+  @Test
+  void fresh_reportThatIsNoJson_failsAtOnceAndTheNextIsAsked() throws Exception {
+    Future<?> asked = begin(patient::fresh);
+    question().accept("{\"n\":");
+
+    String failure = failureOf(asked);
+
+    assertTrue(failure.contains("is no JSON"), failure);
+    Future<IndexReports.Report> again = begin(patient::fresh);
+    question().accept("{\"n\":2}");
+    again.toCompletionStage().toCompletableFuture().get(30, TimeUnit.SECONDS);
   }
 
   @Test
@@ -101,12 +117,13 @@ final class IndexReportsTest {
   /** The answer of a daemon with trouble in each of its parts. */
   private String readyInTrouble(boolean withReasons) throws Exception {
     try (Arena arena = Arena.ofShared()) {
-      Health health = new Health(region(arena, System.nanoTime()), reports);
+      Health health = new Health(region(arena, System.nanoTime()), patient);
       Future<Answer> asked = begin(() -> health.ready(withReasons));
       question()
           .accept(
               """
-              {"tiers": [{"tier": "ssd", "devices": [{"device": 0, "state": "open"},
+              {"draining": true,
+               "tiers": [{"tier": "ssd", "devices": [{"device": 0, "state": "open"},
                                                      {"device": 1, "state": "fenced"}]}],
                "object": {"takes_loads": false, "load_trouble": "connection refused",
                           "probe_trouble": "", "takes_stores": true, "store_trouble": ""},
@@ -123,6 +140,7 @@ final class IndexReportsTest {
     assertEquals(
         """
         {"ready":true,"degraded":true,"troubles":[\
+        {"part":"puts/drain","reason":"new blocks are refused until 'kvtier drain --off'"},\
         {"part":"ssd/1","reason":"the device is fenced after errors, and tried again soon"},\
         {"part":"object/load","reason":"the object store does not answer: connection refused"},\
         {"part":"gpu/2","reason":"a copy failed"}]}\
@@ -135,7 +153,7 @@ final class IndexReportsTest {
     assertEquals(
         """
         {"ready":true,"degraded":true,"troubles":[\
-        {"part":"ssd/1"},{"part":"object/load"},{"part":"gpu/2"}]}\
+        {"part":"puts/drain"},{"part":"ssd/1"},{"part":"object/load"},{"part":"gpu/2"}]}\
         """,
         readyInTrouble(false));
   }

@@ -43,7 +43,8 @@ final class RoutesTest {
   }
 
   private static Routes routes() throws Exception {
-    return new Routes(new Gate(new Callers(new AccessConfig(null, Role.READ), List.of("")), false));
+    Callers callers = new Callers(new AccessConfig(null, Role.READ), List.of(""));
+    return new Routes(new Gate(callers, false, () -> {}));
   }
 
   @ParameterizedTest

@@ -40,13 +40,60 @@ class BlockStoreTest {
   private static IndexHarness harness(int files, Status ofStores, String admission)
       throws IOException {
     return new IndexHarness(
-        2,
-        SLOTS,
-        0,
-        new IndexHarness.InlinePipeline(Checksums::run),
-        files,
-        new IndexHarness.InlinePipeline(transfer -> transfer.status = ofStores),
-        admission);
+        settings(2)
+            .ssd(files, new IndexHarness.InlinePipeline(transfer -> transfer.status = ofStores))
+            .admission(admission));
+  }
+
+  private static IndexHarness.Settings settings(int slabs) {
+    return new IndexHarness.Settings(slabs, SLOTS)
+        .checksums(new IndexHarness.InlinePipeline(Checksums::run), 0);
+  }
+
+  @Test
+  void put_fewerRecordsThanSlots_coldestGoes() throws IOException, ProtocolViolation {
+    for (int files : new int[] {0, 2}) {
+      try (IndexHarness harness =
+          new IndexHarness(
+              settings(2)
+                  .blocks(SLOTS)
+                  .ssd(
+                      files,
+                      new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK)))) {
+        IndexHarness.Client client = harness.open();
+        client.register();
+        for (int key = 0; key < 4 * SLOTS; key++) {
+          client.put(key, CHECKSUM);
+          harness.agent.checkInvariants();
+        }
+        assertEquals(Status.OK, client.ask(Verb.LOOKUP, 3 * SLOTS));
+        assertEquals(Status.MISS, client.ask(Verb.LOOKUP, 3 * SLOTS - 1));
+      }
+    }
+  }
+
+  @Test
+  void stats_drained_sayIt() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = new IndexHarness(settings(2))) {
+      IndexHarness.Client client = harness.open(1 << 20);
+      assertTrue(client.stats().contains("\"draining\":false,"));
+      assertEquals(Status.OK, client.admin("drain on"));
+      assertTrue(client.stats().contains("\"draining\":true,"));
+    }
+  }
+
+  @Test
+  void stats_rateOfReadingChanged_isTheOneInForce() throws IOException, ProtocolViolation {
+    try (IndexHarness harness =
+        new IndexHarness(
+            settings(2)
+                .ssd(2, new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK))
+                .scrubbing(4096))) {
+      IndexHarness.Client client = harness.open(1 << 20);
+      assertTrue(client.stats().contains("\"scrub_bytes_per_second\":4096,"));
+      assertEquals(Status.OK, client.admin("set ssd.scrub_bytes_per_second 12345"));
+      assertTrue(client.stats().contains("\"scrub_bytes_per_second\":12345,"));
+    }
   }
 
   @Test
@@ -305,15 +352,7 @@ class BlockStoreTest {
           stores[1]++;
           transfer.status = Status.OK;
         });
-    try (IndexHarness harness =
-        new IndexHarness(
-            2,
-            SLOTS,
-            0,
-            new IndexHarness.InlinePipeline(Checksums::run),
-            4,
-            List.of(failing, sound),
-            "evicted")) {
+    try (IndexHarness harness = new IndexHarness(settings(2).ssd(4, failing, sound))) {
       IndexHarness.Client client = harness.open();
       client.register();
       int blocks = 2 * SLOTS + 60;
@@ -335,9 +374,7 @@ class BlockStoreTest {
     IndexHarness.InlinePipeline ssd =
         new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
     ssd.holdsForgets = true;
-    try (IndexHarness harness =
-        new IndexHarness(
-            2, SLOTS, 0, new IndexHarness.InlinePipeline(Checksums::run), 4, ssd, "all")) {
+    try (IndexHarness harness = new IndexHarness(settings(2).ssd(4, ssd).admission("all"))) {
       IndexHarness.Client client = harness.open();
       client.register();
       client.put(1, CHECKSUM);
@@ -390,9 +427,7 @@ class BlockStoreTest {
           @Override
           public void close() {}
         };
-    try (IndexHarness harness =
-        new IndexHarness(
-            2, SLOTS, 0, new IndexHarness.InlinePipeline(Checksums::run), 1, watched, "all")) {
+    try (IndexHarness harness = new IndexHarness(settings(2).ssd(1, watched).admission("all"))) {
       IndexHarness.Client client = harness.open();
       client.register();
       for (int key = 0; key < 3 * SLOTS; key++) {
@@ -418,9 +453,7 @@ class BlockStoreTest {
     IndexHarness.InlinePipeline ssd =
         new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
     ssd.holdsForgets = true;
-    try (IndexHarness harness =
-        new IndexHarness(
-            4, SLOTS, 0, new IndexHarness.InlinePipeline(Checksums::run), 1, ssd, "all")) {
+    try (IndexHarness harness = new IndexHarness(settings(4).ssd(1, ssd).admission("all"))) {
       IndexHarness.Client client = harness.open();
       client.register();
       for (int key = 0; key < 2 * SLOTS; key++) {

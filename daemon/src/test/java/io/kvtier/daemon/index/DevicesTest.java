@@ -113,8 +113,7 @@ class DevicesTest {
   }
 
   private IndexHarness harness(FileGpu gpu) throws IOException {
-    Pipeline none = new IndexHarness.NoPipeline();
-    return new IndexHarness(1, SLOTS, 0, checksums, 0, List.of(none), "evicted", gpu, null);
+    return new IndexHarness(new IndexHarness.Settings(1, SLOTS).checksums(checksums, 0).gpu(gpu));
   }
 
   private static void work(IndexHarness harness, int rounds) {
@@ -175,9 +174,8 @@ class DevicesTest {
   }
 
   @Test
-  void close_inMidCopy_slotAndRegionStayUntilTheCopyIsBack()
-      throws IOException, ProtocolViolation, InterruptedException {
-    FileGpu gpu = new FileGpu(folder, 300);
+  void close_inMidCopy_slotAndRegionStayUntilTheCopyIsBack() throws IOException, ProtocolViolation {
+    FileGpu gpu = new FileGpu(folder, 0);
     checksums.isOpen = true;
     try (IndexHarness harness = harness(gpu)) {
       IndexHarness.Client stays = harness.open();
@@ -185,15 +183,15 @@ class DevicesTest {
       IndexHarness.Client client = harness.open();
       client.register();
       int region = client.registerRegion(region());
+      gpu.hold();
       client.sendBlock(Verb.OFFLOAD, region, 0, 0, 7, 2);
       client.sendBlock(Verb.OFFLOAD, region, 1, 0, 8, 3);
-      work(harness, 2);
-      // The GPU has them in hand.
-      Thread.sleep(50);
+      workUntil(harness, () -> gpu.waiting() > 0);
       assertTrue(harness.agent.offerClose(client.session));
       work(harness, 5);
       assertEquals(1, gpu.mappings(), "closed under a copy");
       assertEquals(Status.PENDING, stays.ask(Verb.LOOKUP, 7));
+      gpu.letGo();
       workUntil(harness, () -> gpu.mappings() == 0 && harness.agent.isIdle());
       assertEquals(Status.MISS, stays.ask(Verb.LOOKUP, 8), "half a block stayed");
       assertEquals(0, slotsInUse(harness, stays));
@@ -219,14 +217,20 @@ class DevicesTest {
 
   @Test
   void unregister_copiesUnderWay_isAnsweredWhenTheyAreOver() throws IOException, ProtocolViolation {
-    FileGpu gpu = new FileGpu(folder, 100);
+    FileGpu gpu = new FileGpu(folder, 0);
     checksums.isOpen = true;
     try (IndexHarness harness = harness(gpu)) {
       IndexHarness.Client client = harness.open();
       client.register();
       int region = client.registerRegion(region());
+      gpu.hold();
       client.sendBlock(Verb.OFFLOAD, region, 0, 0, 7, 2);
+      workUntil(harness, () -> gpu.waiting() > 0);
       client.send(Verb.UNREGISTER_REGION, 0, region, 0);
+      work(harness, 5);
+      assertFalse(client.hasAnswer());
+      assertEquals(1, gpu.mappings(), "closed under a copy");
+      gpu.letGo();
       assertEquals(Verb.OFFLOAD, client.await().verb());
       assertEquals(Verb.UNREGISTER_REGION, client.await().verb());
       assertEquals(0, gpu.mappings());

@@ -59,15 +59,10 @@ class EventsTest {
 
   private static IndexHarness harness(EventRing ring) throws IOException {
     return new IndexHarness(
-        2,
-        SLOTS,
-        IndexHarness.SLOT_BYTES,
-        new IndexHarness.InlinePipeline(Checksums::run),
-        2,
-        List.of(new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK)),
-        "evicted",
-        null,
-        ring);
+        new IndexHarness.Settings(2, SLOTS)
+            .checksums(new IndexHarness.InlinePipeline(Checksums::run), IndexHarness.SLOT_BYTES)
+            .ssd(2, new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK))
+            .events(ring));
   }
 
   private static byte[] annotation(long key, int padding) throws IOException {

@@ -139,88 +139,89 @@ final class IndexHarness implements AutoCloseable {
   /** What its clock says. */
   long nowNs = NOW_NS;
 
-  /** An index with one slab of that many slots of 4 KiB, whose pipeline takes nothing. */
+  /** What an index is made of; by default one slab, pipelines that take nothing, and no SSD. */
+  static final class Settings {
+    private final int slabs;
+    private final int slots;
+    private int blocks;
+    private int inlineChecksumBytes;
+    private long scrubBytesPerSecond;
+    private Pipeline checksums = new NoPipeline();
+    private int files;
+    private List<Pipeline> ssd = List.of(new NoPipeline());
+    private String admission = "evicted";
+    private @Nullable GpuDriver gpu;
+    private @Nullable EventRing events;
+    private List<TenantConfig> tenants = List.of();
+
+    /** Slabs, each of that many slots of 4 KiB. */
+    Settings(int slabs, int slots) {
+      this.slabs = slabs;
+      this.slots = slots;
+      this.blocks = Math.max(64, 4 * slabs * slots);
+    }
+
+    /** The most records of blocks. */
+    Settings blocks(int most) {
+      blocks = most;
+      return this;
+    }
+
+    /** Checksums are made by a pipeline, but for those of blocks up to that length. */
+    Settings checksums(Pipeline pipeline, int inlineBytes) {
+      checksums = pipeline;
+      inlineChecksumBytes = inlineBytes;
+      return this;
+    }
+
+    /** Files of as many slots of 8 KiB as a slab has, on devices, each with its pipeline. */
+    Settings ssd(int count, Pipeline... pipelines) {
+      files = count;
+      ssd = List.of(pipelines);
+      return this;
+    }
+
+    Settings admission(String name) {
+      admission = name;
+      return this;
+    }
+
+    Settings scrubbing(long bytesPerSecond) {
+      scrubBytesPerSecond = bytesPerSecond;
+      return this;
+    }
+
+    Settings gpu(GpuDriver driver) {
+      gpu = driver;
+      return this;
+    }
+
+    /** Tells what becomes of its blocks. */
+    Settings events(EventRing ring) {
+      events = ring;
+      return this;
+    }
+
+    /** Tenants, whose bytes are slabs and files. */
+    Settings tenants(TenantConfig... configured) {
+      tenants = List.of(configured);
+      return this;
+    }
+  }
+
+  /** An index with one slab, whose pipeline takes nothing. */
   IndexHarness(int slots, int inlineChecksumBytes) throws IOException {
-    this(1, slots, inlineChecksumBytes, new NoPipeline(), 0, new NoPipeline(), "evicted");
+    this(new Settings(1, slots).checksums(new NoPipeline(), inlineChecksumBytes));
   }
 
-  /** An index with slabs of slots of 4 KiB, and files of slots of 8 KiB. */
-  IndexHarness(
-      int slabCount,
-      int slots,
-      int inlineChecksumBytes,
-      Pipeline checksums,
-      int files,
-      Pipeline ssdTransfers,
-      String admission)
-      throws IOException {
-    this(slabCount, slots, inlineChecksumBytes, checksums, files, List.of(ssdTransfers), admission);
-  }
-
-  /** The same on several SSD devices. */
-  IndexHarness(
-      int slabCount,
-      int slots,
-      int inlineChecksumBytes,
-      Pipeline checksums,
-      int files,
-      List<Pipeline> ssdPipelines,
-      String admission)
-      throws IOException {
-    this(
-        slabCount,
-        slots,
-        inlineChecksumBytes,
-        checksums,
-        files,
-        ssdPipelines,
-        admission,
-        null,
-        null);
-  }
-
-  /** The same, with a GPU or without, which tells what becomes of its blocks, or not. */
-  IndexHarness(
-      int slabCount,
-      int slots,
-      int inlineChecksumBytes,
-      Pipeline checksums,
-      int files,
-      List<Pipeline> ssdPipelines,
-      String admission,
-      @Nullable GpuDriver gpu,
-      @Nullable EventRing events)
-      throws IOException {
-    this(
-        slabCount,
-        slots,
-        inlineChecksumBytes,
-        checksums,
-        files,
-        ssdPipelines,
-        admission,
-        gpu,
-        events,
-        List.of());
-  }
-
-  /** The same with tenants, whose bytes are in slabs and files. */
-  IndexHarness(
-      int slabCount,
-      int slots,
-      int inlineChecksumBytes,
-      Pipeline checksums,
-      int files,
-      List<Pipeline> ssdPipelines,
-      String admission,
-      @Nullable GpuDriver gpu,
-      @Nullable EventRing events,
-      List<TenantConfig> tenantConfigs)
-      throws IOException {
+  IndexHarness(Settings settings) throws IOException {
+    int slabCount = settings.slabs;
+    int blocks = settings.blocks;
+    List<TenantConfig> tenantConfigs = settings.tenants;
+    GpuDriver gpu = settings.gpu;
     Tenants tenants = Tenants.of(tenantConfigs);
-    int blocks = Math.max(64, 4 * slabCount * slots);
     directory = new Directory(blocks, 1, 1 << 20);
-    long slabBytes = (long) slots * SLOT_BYTES;
+    long slabBytes = (long) settings.slots * SLOT_BYTES;
     try (Descriptor memory = SharedMemory.create("harness-slabs", slabCount * slabBytes)) {
       slabs = SharedMemory.map(memory, slabCount * slabBytes, true, arena);
     }
@@ -262,19 +263,21 @@ final class IndexHarness implements AutoCloseable {
                 new SlotAllocator(
                     tenants
                         .regions(
-                            tenantConfigs.stream().map(TenantConfig::ssdBytes).toList(), files, 1)
+                            tenantConfigs.stream().map(TenantConfig::ssdBytes).toList(),
+                            settings.files,
+                            1)
                         .toArray(),
                     tenants.count(),
                     2 * slabBytes,
                     SLOT_BYTES,
-                    ssdPipelines.size()),
+                    settings.ssd.size()),
                 "lru",
                 "lru",
-                admission,
+                settings.admission,
                 i -> slabs.asSlice(i * slabBytes, slabBytes),
-                checksums,
+                settings.checksums,
                 new NoLedger(),
-                ssdPipelines,
+                settings.ssd,
                 "",
                 "",
                 false,
@@ -282,7 +285,7 @@ final class IndexHarness implements AutoCloseable {
                 gpus,
                 counters,
                 latencies,
-                events,
+                settings.events,
                 tenants),
             new IndexAgent.Limits(
                 4,
@@ -292,9 +295,9 @@ final class IndexHarness implements AutoCloseable {
                 blocks,
                 8,
                 8,
-                inlineChecksumBytes,
+                settings.inlineChecksumBytes,
                 0,
-                0,
+                settings.scrubBytesPerSecond,
                 0,
                 30_000_000_000L,
                 600_000_000_000L,

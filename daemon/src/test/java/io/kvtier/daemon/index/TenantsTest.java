@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import static java.util.Objects.requireNonNull;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -15,6 +16,7 @@ import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Pipeline;
 import java.io.IOException;
 import java.util.List;
+import java.util.Map;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
@@ -28,19 +30,16 @@ class TenantsTest {
 
   /** Blue has one slab and one file of four, green two and two, the others the last. */
   private static IndexHarness harness(int files, Pipeline ssd) throws IOException {
-    return new IndexHarness(
-        4,
-        SLOTS,
-        IndexHarness.SLOT_BYTES,
-        new IndexHarness.InlinePipeline(Checksums::run),
-        files,
-        List.of(ssd),
-        "evicted",
-        null,
-        null,
-        List.of(
+    return new IndexHarness(settings(files, ssd));
+  }
+
+  private static IndexHarness.Settings settings(int files, Pipeline ssd) {
+    return new IndexHarness.Settings(4, SLOTS)
+        .checksums(new IndexHarness.InlinePipeline(Checksums::run), IndexHarness.SLOT_BYTES)
+        .ssd(files, ssd)
+        .tenants(
             new TenantConfig("blue", List.of(), List.of(), 1, Math.min(1, files), 1),
-            new TenantConfig("green", List.of(), List.of(), 2, Math.min(2, files), 2)));
+            new TenantConfig("green", List.of(), List.of(), 2, Math.min(2, files), 2));
   }
 
   private static IndexHarness memory() throws IOException {
@@ -115,6 +114,45 @@ class TenantsTest {
       assertFalse(blue.hasAnswer(), "it got a slot of another tenant's");
       harness.nowNs += 10_000_000_000L;
       assertEquals(Status.DEADLINE, blue.await().first());
+    }
+  }
+
+  @Test
+  void put_recordsUsedUpBeforeMemory_ownColdestGoes() throws IOException, ProtocolViolation {
+    for (int files : new int[] {0, 4}) {
+      Pipeline ssd = new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
+      // Blue may have 4 records, and has 8 slots.
+      try (IndexHarness harness = new IndexHarness(settings(files, ssd).blocks(16))) {
+        IndexHarness.Client blue = harness.open(RING, BLUE);
+        IndexHarness.Client green = harness.open(RING, GREEN);
+        int ofBlue = register(blue);
+        int ofGreen = register(green);
+        assertEquals(Status.OK, put(green, ofGreen, 1));
+        for (int key = 0; key < 5 * SLOTS; key++) {
+          assertEquals(Status.OK, put(blue, ofBlue, key), "key " + key + ", files " + files);
+          assertEquals(Status.OK, ask(blue, Verb.LOOKUP, ofBlue, key));
+          harness.agent.checkInvariants();
+        }
+        assertEquals(4, there(blue, ofBlue, 5 * SLOTS));
+        assertEquals(Status.OK, ask(green, Verb.LOOKUP, ofGreen, 1));
+      }
+    }
+  }
+
+  @Test
+  void put_recordsUsedUpByWhatIsHeld_isBusyUntilItIsNot() throws IOException, ProtocolViolation {
+    Pipeline ssd = new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
+    try (IndexHarness harness = new IndexHarness(settings(4, ssd).blocks(16))) {
+      IndexHarness.Client blue = harness.open(RING, BLUE);
+      int namespace = register(blue);
+      for (int key = 0; key < 4; key++) {
+        assertEquals(Status.OK, put(blue, namespace, key));
+        assertEquals(Status.OK, ask(blue, Verb.PIN, namespace, key));
+      }
+      assertEquals(Status.BUSY, put(blue, namespace, 99));
+      assertEquals(Status.OK, ask(blue, Verb.UNPIN, namespace, 2));
+      assertEquals(Status.OK, put(blue, namespace, 99));
+      assertEquals(Status.MISS, ask(blue, Verb.LOOKUP, namespace, 2));
     }
   }
 
@@ -208,6 +246,49 @@ class TenantsTest {
       }
       assertTrue(refused > 100, refused + " of 256 were refused");
       assertEquals(Status.OK, put(modest, ofModest, 1));
+    }
+  }
+
+  @Test
+  void events_namespacesOfTenants_haveTheirTenantsInTheirNames() throws Exception {
+    try (EventRing ring = new EventRing(1 << 16);
+        IndexHarness harness =
+            new IndexHarness(settings(0, new IndexHarness.NoPipeline()).events(ring))) {
+      Map<String, Grant> owners = Map.of("blue/model", BLUE, "green/model", GREEN, "model", OTHERS);
+      for (Map.Entry<String, Grant> owner : owners.entrySet()) {
+        int id = register(harness.open(RING, owner.getValue()));
+        assertEquals(owner.getKey(), requireNonNull(ring.name(id)).name());
+      }
+      // Nobody's that would pass for a tenant's does not.
+      IndexHarness.Client other = harness.open(RING, OTHERS);
+      int id = (int) other.registerAs("blue/model", IndexHarness.SLOT_BYTES).value();
+      assertEquals("/blue/model", requireNonNull(ring.name(id)).name());
+    }
+  }
+
+  @Test
+  void admin_ofNoTenant_namesTenantsBlocksToo() throws Exception {
+    try (IndexHarness harness = memory()) {
+      IndexHarness.Client blue = harness.open(RING, BLUE);
+      assertEquals(Status.OK, put(blue, register(blue), 1));
+      IndexHarness.Client all = harness.open(1 << 20, Grant.ALL);
+      assertEquals(Status.MISS, all.admin("inspect 0 0100000000000000 model"));
+      assertEquals(Status.OK, all.admin("inspect 0 0100000000000000 blue/model"));
+      assertEquals(Status.OK, all.admin("pin 0 0100000000000000 blue/model"));
+      assertEquals(Status.OK, all.admin("unpin 0 0100000000000000 blue/model"));
+      assertEquals(Status.MISS, all.admin("inspect 0 0100000000000000 green/model"));
+      IndexHarness.Client ofBlue = harness.open(1 << 20, new Grant("b", Role.ADMIN, 1));
+      assertEquals(Status.OK, ofBlue.admin("inspect 0 0100000000000000 model"));
+      harness.close(ofBlue);
+      IndexHarness.Client ofGreen = harness.open(1 << 20, new Grant("g", Role.ADMIN, 2));
+      assertEquals(Status.MISS, ofGreen.admin("inspect 0 0100000000000000 blue/model"));
+      harness.close(ofGreen);
+      // Nobody's namespace does not hide a tenant's.
+      IndexHarness.Client other = harness.open(RING, OTHERS);
+      int misleading = (int) other.registerAs("blue/model", IndexHarness.SLOT_BYTES).value();
+      assertEquals(Status.OK, put(other, misleading, 2));
+      assertEquals(Status.OK, all.admin("inspect 0 0100000000000000 blue/model"));
+      assertEquals(Status.OK, all.admin("inspect 0 0200000000000000 /blue/model"));
     }
   }
 

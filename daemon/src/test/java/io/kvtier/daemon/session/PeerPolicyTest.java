@@ -21,7 +21,7 @@ class PeerPolicyTest {
   private static final List<TenantConfig> TENANTS =
       List.of(
           new TenantConfig("blue", List.of("2001"), List.of("3001"), 0, 0, 1),
-          new TenantConfig("green", List.of("2002"), List.of(), 0, 0, 1));
+          new TenantConfig("green", List.of("2002"), List.of("3002"), 0, 0, 1));
 
   private static PeerPolicy policy(List<String> users, List<String> groups) throws IOException {
     return new PeerPolicy(OWN, new SocketConfig(Path.of("x"), users, groups, 0), TENANTS);
@@ -62,6 +62,59 @@ class PeerPolicyTest {
     assertEquals(new Grant("user 9", Role.WRITE, 1), grant(policy, 9, 3001));
     assertEquals(new Grant("user 2002", Role.READ, 2), grant(policy, 2002, 7));
     assertEquals(Grant.NO_TENANT, grant(policy, OWN, 7).tenant());
+  }
+
+  @Test
+  void policy_idBeyond32Bits_namesItAndChangesNothing() throws IOException {
+    for (String wrong : List.of("4294967296", "99999999999999999999", "4294967296:read")) {
+      IOException refused =
+          assertThrows(IOException.class, () -> policy(List.of(wrong), List.of()), wrong);
+      String message = String.valueOf(refused.getMessage());
+      assertTrue(message.contains("socket.users has '" + wrong.split(":", -1)[0] + "'"), message);
+    }
+    PeerPolicy policy = policy(List.of("11"), List.of());
+    assertThrows(IOException.class, () -> policy.change(List.of("12"), List.of("4294967296")));
+    assertEquals(Role.WRITE, grant(policy, 11, 7).role());
+    assertEquals(Role.NONE, grant(policy, 12, 7).role());
+  }
+
+  @Test
+  void grantOf_groupsOfTwoTenants_isRefusedInWords() throws IOException {
+    TenantConfig blue = new TenantConfig("blue", List.of(), List.of("3001"), 0, 0, 1);
+    TenantConfig green = new TenantConfig("green", List.of("2002"), List.of("3002"), 0, 0, 1);
+    PeerPolicy policy =
+        new PeerPolicy(
+            OWN,
+            new SocketConfig(Path.of("x"), List.of("9:admin"), List.of(), 0),
+            List.of(blue, green),
+            peer -> List.of(peer.gid(), 3002, 7));
+    PeerCredentials both = new PeerCredentials(PROCESS, 9, 3001);
+    assertEquals(Role.NONE, policy.grantOf(both).role());
+    assertTrue(
+        policy.refusal(both).contains("user 9 is in groups of several tenants, blue and green"));
+    assertEquals(2, grant(policy, 9, 8).tenant());
+    assertEquals(2, grant(policy, 2002, 3001).tenant(), "its own name says it");
+    assertEquals(new Grant("user " + OWN, Role.ADMIN, 0), grant(policy, OWN, 3001));
+    assertTrue(
+        policy(List.of(), List.of())
+            .refusal(new PeerCredentials(PROCESS, 9, 7))
+            .contains("user 9 may not use this daemon"));
+  }
+
+  @Test
+  void policy_sameIdTwice_isRefused() {
+    IOException refused =
+        assertThrows(IOException.class, () -> policy(List.of("root:read", "0:admin"), List.of()));
+    assertTrue(
+        String.valueOf(refused.getMessage()).contains("socket.users names user '0' twice"),
+        refused::getMessage);
+    List<TenantConfig> twice =
+        List.of(
+            new TenantConfig("blue", List.of("root"), List.of(), 0, 0, 1),
+            new TenantConfig("green", List.of("0"), List.of(), 0, 0, 1));
+    assertThrows(
+        IOException.class,
+        () -> new PeerPolicy(OWN, new SocketConfig(Path.of("x"), List.of(), List.of(), 0), twice));
   }
 
   @Test

@@ -21,6 +21,7 @@ public final class Token {
   static final int SALT_BYTES = 16;
   private static final int ID_CHARS = 2 * ID_BYTES;
   private static final Pattern SHAPE = Pattern.compile("kvt_[0-9a-f]{12}_[A-Za-z0-9_-]{43}");
+  private static final Pattern BEGINNING = Pattern.compile("kvt_[0-9a-f]{12}_");
 
   private final String text;
 
@@ -39,6 +40,11 @@ public final class Token {
             + HexFormat.of().formatHex(id)
             + "_"
             + Base64.getUrlEncoder().withoutPadding().encodeToString(secret));
+  }
+
+  /** Whether there is something in a text that looks like a token, whole or cut short. */
+  static boolean isIn(String text) {
+    return BEGINNING.matcher(text).find();
   }
 
   /** A token as its bearer sends it; null for what can't be one. */

@@ -59,6 +59,7 @@ public record TokenLine(
     }
   }
 
+  private static final int SHOWN_MAX = 24;
   private static final String NAME_RULE = "[A-Za-z0-9][A-Za-z0-9._@-]{0,63}";
 
   /** What may stand for a name of a token or a tenant. */
@@ -85,6 +86,11 @@ public record TokenLine(
    * @throws IllegalArgumentException with what is wrong with it, in words that tell no hash
    */
   public static TokenLine parse(String line) {
+    if (Token.isIn(line)) {
+      throw new IllegalArgumentException(
+          "there is a token itself in this line, which has to have its salted hash only: make"
+              + " another with kvtier token make, as this one has been written down");
+    }
     Map<String, String> words = new HashMap<>();
     for (String word : line.strip().split("\\s+", -1)) {
       int equals = word.indexOf('=');
@@ -99,18 +105,19 @@ public record TokenLine(
     Role role = Role.ofWord(roleWord);
     if (role == null || role == Role.NONE) {
       throw new IllegalArgumentException(
-          "role is '" + roleWord + "', expected read, write or admin");
+          "role is " + shown(roleWord) + ", expected read, write or admin");
     }
     String tenant = words.getOrDefault("tenant", "");
     words.remove("tenant");
     if (!tenant.isEmpty() && !isName(tenant)) {
-      throw new IllegalArgumentException("tenant is '" + tenant + "', expected a tenant's name");
+      throw new IllegalArgumentException(
+          "tenant is " + shown(tenant) + ", expected a tenant's name");
     }
     Instant expires = expires(words.remove("expires"));
     String hash = required(words, "sha256", ".*", "");
     if (!words.isEmpty()) {
       throw new IllegalArgumentException(
-          "unknown word '" + words.keySet().iterator().next() + "='");
+          "unknown word " + shown(words.keySet().iterator().next() + "="));
     }
     try {
       return new TokenLine(id, name, role, tenant, expires, Salted.parse(hash));
@@ -126,9 +133,16 @@ public record TokenLine(
       throw new IllegalArgumentException("there is no " + key + "=");
     }
     if (!value.matches(rule)) {
-      throw new IllegalArgumentException(key + " is '" + value + "', expected " + what);
+      throw new IllegalArgumentException(key + " is " + shown(value) + ", expected " + what);
     }
     return value;
+  }
+
+  /** A word in the wrong place may be a secret, or a hash: only what is too short for that. */
+  private static String shown(String text) {
+    return text.length() <= SHOWN_MAX
+        ? "'" + text + "'"
+        : "something else of " + text.length() + " characters";
   }
 
   private static @Nullable Instant expires(@Nullable String text) {
@@ -138,8 +152,9 @@ public record TokenLine(
     try {
       return Instant.parse(text);
     } catch (DateTimeException e) {
+      // Without the cause, whose message quotes the text.
       throw new IllegalArgumentException(
-          "expires is '" + text + "', expected a time such as 2027-01-31T00:00:00Z, or never", e);
+          "expires is " + shown(text) + ", expected a time such as 2027-01-31T00:00:00Z, or never");
     }
   }
 
