@@ -95,7 +95,8 @@ final class StateOverHttpTest {
       assertEquals("blue", blue.getString("name"));
       assertEquals(4 << 20, blue.getInteger("host_bytes_capacity"));
       assertFalse(
-          stats.getJsonArray("namespaces").getJsonObject(0).containsKey("tenant"), "it is nobody's");
+          stats.getJsonArray("namespaces").getJsonObject(0).containsKey("tenant"),
+          "it is nobody's");
 
       // Else a schema that takes everything would show nothing.
       blue.put("blocks", "many");
