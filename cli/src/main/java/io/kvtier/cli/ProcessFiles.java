@@ -7,6 +7,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.StringJoiner;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
@@ -56,11 +57,27 @@ final class ProcessFiles {
     Path folder = Path.of("/proc", Long.toString(pid));
     StringBuilder process = new StringBuilder();
     OF_PROCESS.forEach(name -> section(process, name, text(folder.resolve(name))));
-    section(process, "cmdline", text(folder.resolve("cmdline")).replace('\0', ' '));
+    section(process, "cmdline", commandLine(text(folder.resolve("cmdline"))));
     String environment = text(folder.resolve("environ"));
     section(
         process, "environment", environment(List.of(environment.split("\0", -1)).stream(), files));
     files.add("process.txt", process.toString());
+  }
+
+  /** The words of a process without secrets: each by itself, as a value may have blanks. */
+  static String commandLine(String words) {
+    StringJoiner shown = new StringJoiner(" ");
+    for (String word : words.split("\0", -1)) {
+      String option = word.startsWith("--set=") ? "--set=" : "";
+      int equals = word.indexOf('=', option.length());
+      shown.add(
+          equals < 0
+              ? word
+              : word.substring(0, equals + 1)
+                  + Secrets.hide(
+                      word.substring(option.length(), equals), word.substring(equals + 1)));
+    }
+    return shown.toString();
   }
 
   /** The daemon's own variables; what is secret of the others is noted. */

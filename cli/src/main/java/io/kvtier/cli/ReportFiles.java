@@ -1,5 +1,6 @@
 package io.kvtier.cli;
 
+import com.eclipsesource.json.Json;
 import io.kvtier.protocol.Secrets;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -41,6 +42,8 @@ final class ReportFiles implements AutoCloseable {
   void hide(String secret) {
     if (secret.length() >= SECRET_CHARS_MIN) {
       secrets.add(secret);
+      String inJson = Json.value(secret).toString();
+      secrets.add(inJson.substring(1, inJson.length() - 1));
     }
   }
 
