@@ -195,6 +195,8 @@ final class OperatorTest {
       }
       assertEquals(Status.OK, putOne(client, "drained", 2));
       assertTrue(run("flush", "--namespace", "drained").out().contains("ok"), "flush");
+      assertEquals(
+          "ok", Json.parse(run("flush", "--json").out()).asObject().getString("detail", ""));
     }
   }
 

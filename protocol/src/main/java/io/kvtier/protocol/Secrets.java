@@ -144,10 +144,10 @@ public final class Secrets {
   }
 
   /**
-   * Where the value ends that begins there: at its closing quote; in JSON at the next key; otherwise
-   * at the line's end, as secrets have blanks and commas. Where no sign stands between name and
-   * value, a value is one word, and only behind an option, or where it looks like no word of a
-   * sentence.
+   * Where the value ends that begins there: at its closing quote; in JSON at the next key;
+   * otherwise at the line's end, as secrets have blanks and commas. Where no sign stands between
+   * name and value, a value is one word, and only behind an option, or where it looks like no word
+   * of a sentence.
    */
   private static int endOfValue(String text, Matcher named, int begin) {
     int newline = text.indexOf('\n', begin);
