@@ -4,7 +4,6 @@ import io.kvtier.daemon.config.ConfigException;
 import io.kvtier.daemon.config.ConfigSource;
 import io.kvtier.daemon.config.LoadedConfig;
 import io.kvtier.daemon.config.LoadedConfig.Entry;
-import io.kvtier.daemon.config.MachineCheck;
 import io.vertx.core.json.JsonObject;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -61,7 +60,9 @@ final class ConfigCommand implements Runnable {
 
     @Option(
         names = "--elsewhere",
-        description = "The file is for another machine: this one's memory and disks don't matter.")
+        description =
+            "The file is for another machine: this one's memory, disks and users don't"
+                + " matter.")
     private boolean elsewhere;
 
     @Option(names = "--json", description = "Answers in JSON.")
@@ -75,9 +76,7 @@ final class ConfigCommand implements Runnable {
       String name = path == null ? "the default configuration" : path.toString();
       try {
         LoadedConfig loaded = ConfigSource.of(path, settings).load();
-        if (!elsewhere) {
-          MachineCheck.ofThisMachine().require(loaded);
-        }
+        StartCheck.require(loaded, !elsewhere);
         show(name, loaded);
         return 0;
       } catch (ConfigException e) {

@@ -3,7 +3,6 @@ package io.kvtier.daemon;
 import io.kvtier.daemon.config.ConfigException;
 import io.kvtier.daemon.config.ConfigSource;
 import io.kvtier.daemon.config.LoadedConfig;
-import io.kvtier.daemon.config.MachineCheck;
 import io.kvtier.daemon.doctor.Doctor;
 import io.kvtier.daemon.doctor.Finding;
 import io.kvtier.tiers.gpu.CudaDriver;
@@ -81,7 +80,7 @@ final class DoctorCommand implements Callable<Integer> {
     try {
       LoadedConfig loaded = ConfigSource.of(path, settings).load();
       try {
-        MachineCheck.ofThisMachine().require(loaded);
+        StartCheck.require(loaded, true);
         findings.add(new Finding("configuration", Finding.Level.PASS, name + " is right", ""));
       } catch (ConfigException e) {
         findings.add(wrong(e));

@@ -4,7 +4,6 @@ import io.kvtier.daemon.config.ConfigException;
 import io.kvtier.daemon.config.ConfigSource;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.config.LoadedConfig;
-import io.kvtier.daemon.config.MachineCheck;
 import io.kvtier.daemon.index.OperatorAnswer;
 import io.kvtier.daemon.log.DaemonLog;
 import io.kvtier.protocol.Status;
@@ -123,7 +122,7 @@ final class Reloader implements AutoCloseable {
     LoadedConfig next;
     try {
       next = source.load();
-      MachineCheck.ofThisMachine().require(next);
+      StartCheck.require(next, true);
     } catch (ConfigException e) {
       LOG.warn("the configuration was not read again, nothing has changed: {}", e.getMessage());
       return new Outcome(number, false, List.of(), List.of(), String.valueOf(e.getMessage()));

@@ -147,6 +147,12 @@ final class ReloaderTest {
       assertTrue(status.getString("problem").contains(file + ", line 3"), status::encode);
       assertEquals(List.of(), notes.told);
 
+      // Right by itself, and nothing that could be started here.
+      Files.writeString(file, "host:\n  policy: sieve\nsocket:\n  users: [nosuch-user]\n");
+      status = reload(reloader);
+      assertTrue(status.getString("problem").contains("nosuch-user"), status::encode);
+      assertEquals(List.of(), notes.told);
+
       Files.writeString(file, "host:\n  policy: fifo\n");
       JsonObject refused = reload(reloader);
       assertEquals("host.policy: there is no such tier", refused.getString("problem"));

@@ -92,7 +92,7 @@ public final class ConfigLoader {
     source.settings().forEach(setting -> loader.set(setting, "--set", known));
     KvtierdConfig config = loader.build();
     if (!loader.problems.isEmpty()) {
-      throw exception(loader.problems);
+      throw ConfigException.of(loader.problems);
     }
     return new LoadedConfig(config, loader.values, loader.defaults);
   }
@@ -109,17 +109,6 @@ public final class ConfigLoader {
     } else {
       problems.add(where + ": " + known.problem(key));
     }
-  }
-
-  /** All mistakes in one message: it goes to logs and answers, so it is without secrets. */
-  static ConfigException exception(List<String> problems) {
-    return new ConfigException(
-        Secrets.hideInText(
-            problems.size() == 1
-                ? problems.getFirst()
-                : problems.size()
-                    + " mistakes in the configuration:\n  "
-                    + String.join("\n", problems).replace("\n", "\n  ")));
   }
 
   /** The embedded configuration file. */
@@ -162,9 +151,23 @@ public final class ConfigLoader {
     int mode = get("socket.mode", v -> Integer.parseInt(v, 8), "an octal file mode such as 0660");
     return new KvtierdConfig.SocketConfig(
         path.toString().isEmpty() ? SocketPaths.defaultPath() : path,
-        list("socket.users"),
-        list("socket.groups"),
+        peers("socket.users"),
+        peers("socket.groups"),
         mode);
+  }
+
+  /** Names, some with a role behind a colon. Whether there are such users, the machine tells. */
+  private List<String> peers(String key) {
+    List<String> peers = list(key);
+    for (String peer : peers) {
+      int colon = peer.indexOf(':');
+      require(
+          key,
+          colon != 0 && (colon < 0 || Role.ofWord(peer.substring(colon + 1)) != null),
+          "names or numbers, and behind a colon the role of one that has another than write: read,"
+              + " write or admin");
+    }
+    return mistaken.contains(key) ? List.of() : peers;
   }
 
   private KvtierdConfig.HostConfig host() {

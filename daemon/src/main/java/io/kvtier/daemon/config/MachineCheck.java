@@ -50,15 +50,8 @@ public final class MachineCheck {
         : new MachineCheck(machine, "this machine's memory", heap);
   }
 
-  /** Refuses what can't be; names each key, where it stands, and what would do. */
-  public void require(LoadedConfig loaded) throws ConfigException {
-    List<String> problems = problems(loaded);
-    if (!problems.isEmpty()) {
-      throw ConfigLoader.exception(problems);
-    }
-  }
-
-  List<String> problems(LoadedConfig loaded) {
+  /** What can't be; names each key, where it stands, and what would do. */
+  public List<String> problems(LoadedConfig loaded) {
     List<String> problems = new ArrayList<>();
     KvtierdConfig config = loaded.config();
     long policies = policyBytes(config);
