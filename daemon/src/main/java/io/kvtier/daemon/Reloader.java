@@ -55,6 +55,7 @@ final class Reloader implements AutoCloseable {
   private final ExecutorService thread =
       Executors.newSingleThreadExecutor(
           Thread.ofPlatform().daemon().name("kvtier-reload").factory());
+  private boolean again;
   private volatile LoadedConfig effective;
   private volatile Outcome last = new Outcome(0, false, List.of(), List.of(), "");
 
@@ -114,6 +115,22 @@ final class Reloader implements AutoCloseable {
     } finally {
       last = outcome;
       manager.reloaded();
+      goOn();
+    }
+  }
+
+  /**
+   * The same for who waits for no answer: while it is being read, it is read once more behind that,
+   * as the file may have changed since.
+   */
+  synchronized void beginOrRepeat() {
+    again = begin().status() == Status.BUSY;
+  }
+
+  private synchronized void goOn() {
+    if (again && !thread.isShutdown()) {
+      again = false;
+      var _ = begin();
     }
   }
 
@@ -150,9 +167,16 @@ final class Reloader implements AutoCloseable {
       }
     }
     effective = now.taking(applied, next);
-    appliedWords.forEach(words -> LOG.info("changed {}", words));
-    restart.forEach(words -> LOG.warn("needs a restart of the daemon: {}", words));
-    problems.forEach(words -> LOG.warn("could not be changed: {}", words));
+    // A line for all: of many lines of one cause the log leaves some out.
+    if (!appliedWords.isEmpty()) {
+      LOG.info("changed {}", String.join("; ", appliedWords));
+    }
+    if (!restart.isEmpty()) {
+      LOG.warn("needs a restart of the daemon: {}", String.join("; ", restart));
+    }
+    if (!problems.isEmpty()) {
+      LOG.warn("could not be changed: {}", String.join("; ", problems));
+    }
     LOG.info(
         "configuration read again: {} changed, {} need a restart, {} could not be changed",
         appliedWords.size(),
