@@ -189,7 +189,12 @@ final class Reloader implements AutoCloseable {
   private boolean apply(String key, KvtierdConfig config) throws IOException {
     switch (key) {
       case "host.policy" -> command("policy host " + config.host().policy());
-      case "ssd.policy" -> command("policy ssd " + config.ssd().policy());
+      case "ssd.policy" -> {
+        // Without the tier there is nothing to swap: the next start takes it with the tier.
+        if (effective.config().ssd().bytes() > 0) {
+          command("policy ssd " + config.ssd().policy());
+        }
+      }
       case "ssd.admission" -> command("admission ssd " + config.ssd().admission());
       case "object.admission" -> command("admission object " + config.object().admission());
       case "ssd.scrub_bytes_per_second" ->

@@ -142,6 +142,21 @@ final class ReloaderTest {
   }
 
   @Test
+  void reload_policyOfATierThatThereIsNot_isTaken() throws IOException, ConfigException {
+    Path file = Files.writeString(folder.resolve("k.yaml"), "ssd: {bytes: 0}\n");
+    ConfigSource source = new ConfigSource(file, Map.of(), List.of());
+    Notes notes = new Notes();
+    try (Reloader reloader = new Reloader(source, source.load(), notes)) {
+      Files.writeString(file, "ssd: {bytes: 0, policy: fifo}\n");
+      JsonObject status = reload(reloader);
+      assertEquals("", status.getString("problem"));
+      assertEquals(List.of("ssd.policy: lru -> fifo"), list(status, "applied"));
+      assertEquals(List.of(), notes.told);
+      assertEquals(List.of(), list(reload(reloader), "applied"));
+    }
+  }
+
+  @Test
   void reload_manyKeysThatNeedARestart_areAllInTheLog() throws IOException, ConfigException {
     Path file = Files.writeString(folder.resolve("k.yaml"), "host:\n  policy: lru\n");
     ConfigSource source = new ConfigSource(file, Map.of(), List.of());
