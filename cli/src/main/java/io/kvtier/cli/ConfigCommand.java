@@ -55,7 +55,7 @@ final class ConfigCommand implements Runnable {
       List<String> words = new ArrayList<>(List.of("config", spec.name()));
       words.addAll(options);
       words.addAll(files);
-      KvtierdProcess.Ran ran = KvtierdProcess.run(words);
+      Program.Ran ran = KvtierdProcess.run(words);
       PrintWriter out = spec.commandLine().getOut();
       out.print(ran.out());
       out.flush();

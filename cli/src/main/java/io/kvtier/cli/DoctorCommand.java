@@ -95,7 +95,7 @@ final class DoctorCommand implements Callable<Integer> {
     }
     settings.forEach(setting -> words.addAll(List.of("--set", setting)));
     try {
-      KvtierdProcess.Ran ran = KvtierdProcess.run(words);
+      Program.Ran ran = KvtierdProcess.run(words);
       Json.parse(lastLine(ran.out())).asArray().forEach(findings::add);
     } catch (Failure e) {
       add(findings, "program", "fail", String.valueOf(e.getMessage()), "");

@@ -6,16 +6,16 @@ import java.io.RandomAccessFile;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.List;
 import java.util.StringJoiner;
-import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /** What the kernel knows of the daemon's process and of the machine, for a report. */
 final class ProcessFiles {
   private static final int LOG_BYTES = 512 << 10;
-  private static final int PROGRAM_S = 20;
+  private static final Duration LIMIT = Duration.ofSeconds(20);
 
   private static final List<String> OF_PROCESS = List.of("limits", "status", "cgroup", "io");
 
@@ -145,18 +145,12 @@ final class ProcessFiles {
   /** What a program prints; why not, where it can't be run. */
   static String output(String... command) {
     try {
-      Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
-      process.getOutputStream().close();
-      String text = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-      if (!process.waitFor(PROGRAM_S, TimeUnit.SECONDS)) {
-        process.destroy();
-      }
-      return text;
+      Program.Ran ran = Program.run(LIMIT, command);
+      return ran.out()
+          + ran.err()
+          + (ran.isInTime() ? "" : command[0] + " was ended after " + LIMIT.toSeconds() + " s");
     } catch (IOException e) {
       return command[0] + " can't be run: " + e.getMessage();
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-      return command[0] + " was interrupted";
     }
   }
 

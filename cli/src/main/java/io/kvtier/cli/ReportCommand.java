@@ -152,7 +152,7 @@ final class ReportCommand implements Callable<Integer> {
           config == null
               ? List.of("config", "show", "--json", "--elsewhere")
               : List.of("config", "show", "--json", "--elsewhere", config.toString());
-      KvtierdProcess.Ran ran = KvtierdProcess.run(words);
+      Program.Ran ran = KvtierdProcess.run(words);
       files.add("config.json", ran.out() + ran.err());
     } catch (Failure e) {
       files.add("config.json", String.valueOf(e.getMessage()));
