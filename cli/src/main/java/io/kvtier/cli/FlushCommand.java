@@ -15,7 +15,7 @@ import picocli.CommandLine.Option;
     name = "flush",
     description =
         "Copies what is only in memory to the tier below it, and waits until it is there. Nothing"
-            + " leaves memory. Only root and the daemon's user may for all namespaces.",
+            + " leaves memory. Needs the role admin for all namespaces.",
     footer = {"", "Ends with 0 when all is below memory, with 1 otherwise."})
 class FlushCommand extends DaemonCommand {
   @Option(
