@@ -147,7 +147,9 @@ final class DoctorTest {
     try {
       List<Finding> findings =
           find(
-              "ssd.bytes=256MiB", "ssd.directory=" + place.resolve("a") + "," + place.resolve("b"));
+              "ssd.bytes=256MiB",
+              "ssd.file_bytes=64MiB",
+              "ssd.directory=" + place.resolve("a") + "," + place.resolve("b"));
       assertFails(one(findings, "disk space"), "256 MiB, in 2 directories", "lower ssd.bytes");
     } finally {
       unmount(place);
