@@ -296,6 +296,8 @@ final class OperatorTest {
     Ran ran = run("doctor");
     assertTrue(ran.out().contains("process " + daemon().pid() + " answers"), ran.toString());
     assertTrue(ran.out().contains("k.yaml is right"), ran.toString());
+    // What stands in the daemon's environment alone.
+    assertTrue(ran.out().contains("limits.sessions is 64"), ran.toString());
     Ran without =
         runAlone("doctor", "--json", "--socket", folder().resolve("none.sock").toString());
     assertTrue(without.out().contains("no daemon: there is no socket"), without.toString());
@@ -319,6 +321,37 @@ final class OperatorTest {
   }
 
   @Test
+  void report_withoutADaemon_saysWhoseConfigurationItHolds() throws IOException {
+    Path archive = folder().resolve("without.tar.gz");
+    Path file =
+        Files.writeString(
+            folder().resolve("alone.yaml"),
+            "object: {s3: {proxy: 'http://joe:" + SECRET + "@proxy:3128'}}\n");
+    Ran ran =
+        runAlone(
+            "report",
+            "--socket",
+            folder().resolve("none.sock").toString(),
+            "--config",
+            file.toString(),
+            archive.toString());
+    assertEquals(0, ran.exitCode(), ran.toString());
+    String text = textOf(archive);
+    assertTrue(text.contains("/config-of-file.json"), ran.toString());
+    assertFalse(text.contains("/config.json"), "nothing is told to be in force");
+    assertTrue(text.contains("alone.yaml', by --config of this command"), "the source");
+    assertTrue(text.contains("host.slab_bytes"), "the keys");
+    assertFalse(text.contains(SECRET), "a secret");
+  }
+
+  private static String textOf(Path archive) throws IOException {
+    try (GZIPInputStream in =
+        new GZIPInputStream(new ByteArrayInputStream(Files.readAllBytes(archive)))) {
+      return new String(in.readAllBytes(), StandardCharsets.UTF_8);
+    }
+  }
+
+  @Test
   void report_holdsWhatIsNeededAndNoSecret() throws IOException {
     Path log = folder().resolve("daemon.log");
     Files.writeString(
@@ -332,11 +365,7 @@ final class OperatorTest {
     assertEquals(0, ran.exitCode(), ran.toString());
     assertEquals(
         "rw-------", PosixFilePermissions.toString(Files.getPosixFilePermissions(archive)));
-    String text;
-    try (GZIPInputStream in =
-        new GZIPInputStream(new ByteArrayInputStream(Files.readAllBytes(archive)))) {
-      text = new String(in.readAllBytes(), StandardCharsets.UTF_8);
-    }
+    String text = textOf(archive);
     for (String held :
         List.of(
             "status.json",

@@ -17,6 +17,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
@@ -87,15 +88,18 @@ final class DoctorCommand implements Callable<Integer> {
   static JsonArray findings(@Nullable Path socket, @Nullable Path config, List<String> settings) {
     JsonArray findings = new JsonArray();
     List<String> words = new ArrayList<>(List.of("doctor", "--json"));
+    Map<String, String> environment = System.getenv();
     try (KvtierClient client = client(socket)) {
-      daemon(findings, client, words, config == null && settings.isEmpty());
+      if (daemon(findings, client, words, config == null && settings.isEmpty())) {
+        environment = environmentOf(findings, client.daemon());
+      }
     }
     if (config != null) {
       words.addAll(List.of("--config", config.toString()));
     }
     settings.forEach(setting -> words.addAll(List.of("--set", setting)));
     try {
-      Program.Ran ran = KvtierdProcess.run(words);
+      Program.Ran ran = KvtierdProcess.run(environment, words);
       Json.parse(lastLine(ran.out())).asArray().forEach(findings::add);
     } catch (Failure e) {
       add(findings, "program", "fail", String.valueOf(e.getMessage()), "");
@@ -103,6 +107,23 @@ final class DoctorCommand implements Callable<Integer> {
       add(findings, "program", "fail", "kvtierd doctor did not answer as it should", "");
     }
     return findings;
+  }
+
+  /** Of the daemon whose configuration is looked at: part of that stands there. */
+  private static Map<String, String> environmentOf(JsonArray findings, @Nullable DaemonInfo info) {
+    Map<String, String> environment =
+        info == null ? null : new RunningDaemon(info.pid()).environment();
+    if (environment != null) {
+      return environment;
+    }
+    add(
+        findings,
+        "environment",
+        "warn",
+        "this user may not see the daemon's: its settings (KVTIERD_...) and credentials (AWS_...)"
+            + " are taken from here, and may be others",
+        "ask as root or as the daemon's user");
+    return System.getenv();
   }
 
   /** Without what libraries may say before it. */
@@ -120,14 +141,18 @@ final class DoctorCommand implements Callable<Integer> {
     return builder.build();
   }
 
-  /** Whether it answers, is of this version, and whose configuration it has. */
-  private static void daemon(
+  /**
+   * Whether it answers, is of this version, and what configuration it has.
+   *
+   * @return whether its configuration is to be looked at
+   */
+  private static boolean daemon(
       JsonArray findings, KvtierClient client, List<String> words, boolean takesItsConfiguration) {
     PingResult ping = client.blocking().ping();
     DaemonInfo info = client.daemon();
     if (ping.status() == Status.UNAVAILABLE || info == null) {
       unreachable(findings, client.socket(), ping);
-      return;
+      return false;
     }
     if (ping.status() != Status.OK) {
       Optional<Duration> age = client.sinceHeartbeat();
@@ -167,7 +192,9 @@ final class DoctorCommand implements Callable<Integer> {
         isSame ? "" : "restart the daemon after an upgrade, or upgrade the other");
     if (takesItsConfiguration && ping.status() == Status.OK) {
       source(client, words);
+      return true;
     }
+    return false;
   }
 
   /** The words that it was started with; left out where this user may not ask. */

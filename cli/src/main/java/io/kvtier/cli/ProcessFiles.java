@@ -130,7 +130,8 @@ final class ProcessFiles {
         "short-iso");
   }
 
-  private static String tail(Path path) {
+  /** The end of a file. */
+  static String tail(Path path) {
     try (RandomAccessFile file = new RandomAccessFile(path.toFile(), "r")) {
       long length = file.length();
       byte[] bytes = new byte[(int) Math.min(LOG_BYTES, length)];
