@@ -62,7 +62,7 @@ final class OperatorTest {
             + Path.of(System.getProperty("java.home"), "bin", "java")
             + "' --enable-native-access=ALL-UNNAMED -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -cp '"
             + DaemonProcess.classPath()
-            + "' io.kvtier.daemon.Kvtierd \"$@\" 2>/dev/null\n");
+            + "' io.kvtier.daemon.Kvtierd \"$@\"\n");
     Files.setPosixFilePermissions(kvtierd, PosixFilePermissions.fromString("rwx------"));
     System.setProperty("kvtier.kvtierd", kvtierd.toString());
     writeConfig("policy: lru");
@@ -286,6 +286,11 @@ final class OperatorTest {
     Path file = Files.writeString(folder().resolve("bad.yaml"), "host:\n  byts: 1GiB\n");
     Ran checked = runAlone("config", "check", file.toString());
     assertEquals(2, checked.exitCode(), checked.toString());
+    assertTrue(
+        checked
+            .err()
+            .contains(file + ", line 2: unknown key 'host.byts'; did you mean 'host.bytes'?"),
+        checked.err());
     Ran shown = runAlone("config", "diff", "--set", "ssd.bytes=0");
     assertEquals(0, shown.exitCode(), shown.toString());
     assertTrue(shown.out().contains("the default is 4GiB"), shown.out());

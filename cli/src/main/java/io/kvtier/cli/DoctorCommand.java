@@ -39,6 +39,7 @@ import picocli.CommandLine.Spec;
     footer = {"", "Ends with 0, or with 1 where a line says fail."})
 final class DoctorCommand implements Callable<Integer> {
   private static final Duration TIMEOUT = Duration.ofSeconds(3);
+  private static final Path INSTALLED = Path.of("/etc/kvtier/kvtier.yaml");
 
   @Spec private CommandSpec spec;
 
@@ -197,7 +198,7 @@ final class DoctorCommand implements Callable<Integer> {
     return false;
   }
 
-  /** The words that it was started with; left out where this user may not ask. */
+  /** The words that it was started with; where this user may not ask, the installed file. */
   private static void source(KvtierClient client, List<String> words) {
     TextResult source = client.blocking().admin("config source");
     if (source.status() == Status.OK) {
@@ -209,6 +210,8 @@ final class DoctorCommand implements Callable<Integer> {
       if (parsed.get("settings") instanceof JsonArray all) {
         all.forEach(setting -> words.addAll(List.of("--set", setting.asString())));
       }
+    } else if (Files.exists(INSTALLED)) {
+      words.addAll(List.of("--config", INSTALLED.toString()));
     }
   }
 

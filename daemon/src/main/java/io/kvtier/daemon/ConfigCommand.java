@@ -30,7 +30,12 @@ import picocli.CommandLine.Spec;
     })
 final class ConfigCommand implements Runnable {
   /** Where the packages have it. */
-  static final Path INSTALLED = Path.of("/etc/kvtier/kvtier.yaml");
+  private static final Path INSTALLED = Path.of("/etc/kvtier/kvtier.yaml");
+
+  /** The file that was named, else the installed one, if there is one. */
+  static @Nullable Path chosen(@Nullable Path file) {
+    return file == null && Files.exists(INSTALLED) ? INSTALLED : file;
+  }
 
   @Spec private CommandSpec spec;
 
@@ -72,7 +77,7 @@ final class ConfigCommand implements Runnable {
 
     @Override
     public final Integer call() {
-      Path path = file == null && Files.exists(INSTALLED) ? INSTALLED : file;
+      Path path = chosen(file);
       String name = path == null ? "the default configuration" : path.toString();
       try {
         LoadedConfig loaded = ConfigSource.of(path, settings).load();

@@ -9,7 +9,6 @@ import io.kvtier.tiers.gpu.CudaDriver;
 import io.vertx.core.json.JsonArray;
 import io.vertx.core.json.JsonObject;
 import java.io.PrintWriter;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -72,10 +71,8 @@ final class DoctorCommand implements Callable<Integer> {
 
   /** What is looked at; the defaults where the configuration can't be used. */
   private LoadedConfig load(List<Finding> findings) {
-    Path path =
-        file == null && settings.isEmpty() && Files.exists(ConfigCommand.INSTALLED)
-            ? ConfigCommand.INSTALLED
-            : file;
+    // A running daemon without a file has none, whatever is installed.
+    Path path = daemonPid == 0 ? ConfigCommand.chosen(file) : file;
     String name = path == null ? "the defaults" : path.toString();
     try {
       LoadedConfig loaded = ConfigSource.of(path, settings).load();
