@@ -23,31 +23,39 @@ public record DiskShare(List<Path> directories, Path existing, FileStore store, 
     Map<Object, List<Path>> byDevice = new LinkedHashMap<>();
     for (Path directory : ssd.directories()) {
       Path existing = existing(directory);
-      try {
-        if (existing != null) {
-          Object device = Files.getAttribute(existing, "unix:dev");
-          byDevice.computeIfAbsent(device, _ -> new ArrayList<>()).add(directory);
-        }
-      } catch (IOException | UnsupportedOperationException e) {
-        // What can't be asked is not judged: the start will tell.
-        continue;
+      Object device = existing == null ? null : device(existing);
+      if (device != null) {
+        byDevice.computeIfAbsent(device, _ -> new ArrayList<>()).add(directory);
       }
     }
     List<DiskShare> shares = new ArrayList<>();
     long each = ssd.bytes() / ssd.directories().size();
     for (List<Path> directories : byDevice.values()) {
       Path existing = existing(directories.getFirst());
-      try {
-        if (existing != null) {
-          FileStore store = Files.getFileStore(existing);
-          shares.add(
-              new DiskShare(List.copyOf(directories), existing, store, each * directories.size()));
-        }
-      } catch (IOException e) {
-        continue;
+      FileStore store = existing == null ? null : store(existing);
+      if (existing != null && store != null) {
+        shares.add(
+            new DiskShare(List.copyOf(directories), existing, store, each * directories.size()));
       }
     }
     return shares;
+  }
+
+  /** Null for what can't be asked; it is not judged: the start will tell. */
+  private static @Nullable Object device(Path existing) {
+    try {
+      return Files.getAttribute(existing, "unix:dev");
+    } catch (IOException | UnsupportedOperationException e) {
+      return null;
+    }
+  }
+
+  private static @Nullable FileStore store(Path existing) {
+    try {
+      return Files.getFileStore(existing);
+    } catch (IOException e) {
+      return null;
+    }
   }
 
   /** The folder, or the nearest above it that there is. */
