@@ -244,6 +244,46 @@ def compress(folder: Path) -> None:
         path.unlink()
 
 
+# What an operator reads, all in one folder.
+DOCUMENTS = (
+    "SECURITY.md",
+    "docs/OPERATING.md",
+    "docs/policies.md",
+    "docs/object-store.md",
+    "docs/events.md",
+    "config/kvtier.yaml",
+)
+LINK = re.compile(r"!?\[([^\]]*)\]\((?![a-z]+:)([^)#\s]+)(#[^)]*)?\)")
+
+
+def documents(root: Path, folder: Path) -> None:
+    """Copies what an operator reads; a link to what is not among it becomes its text."""
+    names = {Path(document).name for document in DOCUMENTS}
+
+    def link(found: re.Match[str]) -> str:
+        text, target, anchor = found.groups()
+        name = Path(target).name
+        return f"[{text}]({name}{anchor or ''})" if name in names else text
+
+    for document in DOCUMENTS:
+        source = root / document
+        text = source.read_text(encoding="utf-8")
+        (folder / source.name).write_text(LINK.sub(link, text) if source.suffix == ".md" else text, encoding="utf-8")
+
+
+def links(folder: Path) -> None:
+    """Fails where a document of a folder links to what is not there."""
+    seen = 0
+    for document in sorted(folder.glob("*.md")):
+        for found in LINK.finditer(document.read_text(encoding="utf-8")):
+            seen += 1
+            if not (folder / found.group(2)).exists():
+                fail(f"{document} links to {found.group(2)}, which is not there")
+    if not seen:
+        fail(f"{folder} has no document with a link")
+    print(f"{seen} links")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers(dest="command", required=True)
@@ -258,9 +298,14 @@ def main() -> None:
     one.add_argument("name")
     one = commands.add_parser("compress")
     one.add_argument("folder", type=Path)
+    one = commands.add_parser("documents")
+    one.add_argument("root", type=Path)
+    one.add_argument("folder", type=Path)
+    one = commands.add_parser("links")
+    one.add_argument("folder", type=Path)
     arguments = vars(parser.parse_args())
     command = arguments.pop("command")
-    {"stage": stage, "tar": tar, "compress": compress}[command](**arguments)
+    {"stage": stage, "tar": tar, "compress": compress, "documents": documents, "links": links}[command](**arguments)
 
 
 if __name__ == "__main__":

@@ -404,7 +404,7 @@ def test_gc_holdsTheCap_andDuCounts(nodes: list[Node]) -> None:
     counted = json.loads(a.kvtier("object", "du", "--json").stdout)
     assert counted["state"] == "done"
     assert counted["namespaces"][0]["objects"] == 100
-    collected = a.kvtier("object", "gc", "--json")
+    collected = a.kvtier("object", "gc", "--yes", "--json")
     assert collected.returncode == 0, collected.stderr
     report = json.loads(collected.stdout)
     assert report["left"]["bytes"] <= 10 << 20
@@ -419,7 +419,7 @@ def test_putAgainAfterGc_isKept(nodes: list[Node]) -> None:
     a.put(range(BLOCKS))
     assert a.found(range(BLOCKS)) == list(range(BLOCKS))
     time.sleep(1.1)  # the store tells times in seconds
-    assert a.kvtier("object", "gc").returncode == 0
+    assert a.kvtier("object", "gc", "--yes").returncode == 0
     dropped = a.count("dropped")
     gone = [number for number in range(BLOCKS) if number not in a.found(range(number, number + 1))]
     assert len(gone) > 100
@@ -454,11 +454,13 @@ def test_verify_findsTheDamagedObject(nodes: list[Node], server: AnyS3) -> None:
     content_of_it = bytearray(damaged.read_bytes())
     content_of_it[100_000] ^= 1
     damaged.write_bytes(content_of_it)
+    asked = a.kvtier("object", "verify", "--delete")
+    assert asked.returncode == 2 and "Add --yes" in asked.stderr
     found = a.kvtier("object", "verify", "--json")
     assert found.returncode == 1
     report = json.loads(found.stdout)
     assert report["corrupt"]["objects"] == 1 and len(report["corrupt_names"]) == 1
-    a.kvtier("object", "verify", "--delete")
+    a.kvtier("object", "verify", "--delete", "--yes")
     assert a.kvtier("object", "verify").returncode == 0
     a.restart()
     assert len(a.found(range(10))) == 9
@@ -486,15 +488,15 @@ def test_removeNamespace_byItsName_othersStay(nodes: list[Node]) -> None:
     a.put(range(10))
     assert other.put([key(0)], [content(0)]) == [Status.OK]
     a.await_stored(11)
-    unknown = a.kvtier("object", "remove-namespace", "nobodys")
+    unknown = a.kvtier("object", "remove-namespace", "nobodys", "--yes")
     assert unknown.returncode == 1 and "knows no namespace 'nobodys'" in unknown.stderr
-    assert a.kvtier("object", "remove-namespace", "the others").returncode == 0
+    assert a.kvtier("object", "remove-namespace", "the others", "--yes").returncode == 0
     counted = json.loads(a.kvtier("object", "du", "--json").stdout)["namespaces"]
     assert [(one["name"], one["objects"]) for one in counted] == [("objects", 10)]
     shown = json.loads(a.kvtier("tiers", "--json").stdout)
     assert counted[0]["namespace"] in [one["fingerprint"] for one in shown["namespaces"]]
     assert shown["object"]["store"].startswith("s3://")
-    assert a.kvtier("object", "remove-namespace", counted[0]["namespace"]).returncode == 0
+    assert a.kvtier("object", "remove-namespace", counted[0]["namespace"], "--yes").returncode == 0
     assert "objects" not in a.kvtier("object", "du").stdout
 
 

@@ -76,7 +76,9 @@ final class CommandLineTest {
       assertTrue(Pattern.compile("shown +[0-9a-f]{32} ").matcher(tiers.out()).find(), tiers::out);
 
       assertEquals(2, run("object").exitCode());
-      assertEquals(1, run("object", "gc").exitCode(), "there is no object tier");
+      assertEquals(2, run("object", "gc").exitCode(), "nobody is there to be asked");
+      assertEquals(2, run("object", "remove-namespace", "n").exitCode());
+      assertEquals(1, run("object", "gc", "--yes").exitCode(), "there is no object tier");
 
       Ran stats = run("stats", "--json");
       assertEquals(0, stats.exitCode());

@@ -62,7 +62,7 @@ final class OperatorTest {
             + Path.of(System.getProperty("java.home"), "bin", "java")
             + "' --enable-native-access=ALL-UNNAMED -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -cp '"
             + DaemonProcess.classPath()
-            + "' io.kvtier.daemon.Kvtierd \"$@\" 2>/dev/null\n");
+            + "' io.kvtier.daemon.Kvtierd \"$@\"\n");
     Files.setPosixFilePermissions(kvtierd, PosixFilePermissions.fromString("rwx------"));
     System.setProperty("kvtier.kvtierd", kvtierd.toString());
     writeConfig("policy: lru");
@@ -195,6 +195,8 @@ final class OperatorTest {
       }
       assertEquals(Status.OK, putOne(client, "drained", 2));
       assertTrue(run("flush", "--namespace", "drained").out().contains("ok"), "flush");
+      assertEquals(
+          "ok", Json.parse(run("flush", "--json").out()).asObject().getString("detail", ""));
     }
   }
 
@@ -284,6 +286,11 @@ final class OperatorTest {
     Path file = Files.writeString(folder().resolve("bad.yaml"), "host:\n  byts: 1GiB\n");
     Ran checked = runAlone("config", "check", file.toString());
     assertEquals(2, checked.exitCode(), checked.toString());
+    assertTrue(
+        checked
+            .err()
+            .contains(file + ", line 2: unknown key 'host.byts'; did you mean 'host.bytes'?"),
+        checked.err());
     Ran shown = runAlone("config", "diff", "--set", "ssd.bytes=0");
     assertEquals(0, shown.exitCode(), shown.toString());
     assertTrue(shown.out().contains("the default is 4GiB"), shown.out());
@@ -294,6 +301,8 @@ final class OperatorTest {
     Ran ran = run("doctor");
     assertTrue(ran.out().contains("process " + daemon().pid() + " answers"), ran.toString());
     assertTrue(ran.out().contains("k.yaml is right"), ran.toString());
+    // What stands in the daemon's environment alone.
+    assertTrue(ran.out().contains("limits.sessions is 64"), ran.toString());
     Ran without =
         runAlone("doctor", "--json", "--socket", folder().resolve("none.sock").toString());
     assertTrue(without.out().contains("no daemon: there is no socket"), without.toString());
@@ -317,6 +326,37 @@ final class OperatorTest {
   }
 
   @Test
+  void report_withoutADaemon_saysWhoseConfigurationItHolds() throws IOException {
+    Path archive = folder().resolve("without.tar.gz");
+    Path file =
+        Files.writeString(
+            folder().resolve("alone.yaml"),
+            "object: {s3: {proxy: 'http://joe:" + SECRET + "@proxy:3128'}}\n");
+    Ran ran =
+        runAlone(
+            "report",
+            "--socket",
+            folder().resolve("none.sock").toString(),
+            "--config",
+            file.toString(),
+            archive.toString());
+    assertEquals(0, ran.exitCode(), ran.toString());
+    String text = textOf(archive);
+    assertTrue(text.contains("/config-of-file.json"), ran.toString());
+    assertFalse(text.contains("/config.json"), "nothing is told to be in force");
+    assertTrue(text.contains("alone.yaml', by --config of this command"), "the source");
+    assertTrue(text.contains("host.slab_bytes"), "the keys");
+    assertFalse(text.contains(SECRET), "a secret");
+  }
+
+  private static String textOf(Path archive) throws IOException {
+    try (GZIPInputStream in =
+        new GZIPInputStream(new ByteArrayInputStream(Files.readAllBytes(archive)))) {
+      return new String(in.readAllBytes(), StandardCharsets.UTF_8);
+    }
+  }
+
+  @Test
   void report_holdsWhatIsNeededAndNoSecret() throws IOException {
     Path log = folder().resolve("daemon.log");
     Files.writeString(
@@ -330,11 +370,7 @@ final class OperatorTest {
     assertEquals(0, ran.exitCode(), ran.toString());
     assertEquals(
         "rw-------", PosixFilePermissions.toString(Files.getPosixFilePermissions(archive)));
-    String text;
-    try (GZIPInputStream in =
-        new GZIPInputStream(new ByteArrayInputStream(Files.readAllBytes(archive)))) {
-      text = new String(in.readAllBytes(), StandardCharsets.UTF_8);
-    }
+    String text = textOf(archive);
     for (String held :
         List.of(
             "status.json",

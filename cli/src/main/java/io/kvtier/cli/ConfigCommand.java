@@ -55,7 +55,7 @@ final class ConfigCommand implements Runnable {
       List<String> words = new ArrayList<>(List.of("config", spec.name()));
       words.addAll(options);
       words.addAll(files);
-      KvtierdProcess.Ran ran = KvtierdProcess.run(words);
+      Program.Ran ran = KvtierdProcess.run(words);
       PrintWriter out = spec.commandLine().getOut();
       out.print(ran.out());
       out.flush();
@@ -93,8 +93,8 @@ final class ConfigCommand implements Runnable {
   @Command(
       name = "running",
       description =
-          "Shows what a running daemon has in force, with what was reloaded. Only root and the"
-              + " daemon's user may.")
+          "Shows what a running daemon has in force, with what was reloaded. Needs the"
+              + " role admin.")
   static final class Running extends DaemonCommand {
     @Override
     int run(KvtierClient client) {

@@ -94,8 +94,16 @@ abstract class DaemonCommand implements Callable<Integer> {
     };
   }
 
-  /** A namespace by its name; refuses one that the daemon does not know. */
+  /**
+   * A namespace by its name; refuses one that the daemon does not know, and a tenant's, which can't
+   * be reached from here: a registration would make one of the same name for no tenant.
+   */
   static Namespace known(KvtierClient client, Report report, String name) {
+    Report.Namespace known = known(report, name);
+    return client.namespace(known.name(), known.blockBytes(), known.properties());
+  }
+
+  static Report.Namespace known(Report report, String name) {
     Report.Namespace known = report.namespace(name);
     if (known == null) {
       String names =
@@ -110,7 +118,17 @@ abstract class DaemonCommand implements Callable<Integer> {
               + "'; it knows "
               + (names.isEmpty() ? "none" : names));
     }
-    return client.namespace(known.name(), known.blockBytes(), known.properties());
+    if (!known.tenant().isEmpty()) {
+      throw new Failure(
+          Failure.NEGATIVE,
+          "namespace '"
+              + name
+              + "' is of tenant '"
+              + known.tenant()
+              + "', whose own users alone can name it; flush and drain without --namespace are for"
+              + " all tenants");
+    }
+    return known;
   }
 
   boolean isJson() {

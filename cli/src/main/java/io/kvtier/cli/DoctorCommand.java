@@ -17,6 +17,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
@@ -38,6 +39,7 @@ import picocli.CommandLine.Spec;
     footer = {"", "Ends with 0, or with 1 where a line says fail."})
 final class DoctorCommand implements Callable<Integer> {
   private static final Duration TIMEOUT = Duration.ofSeconds(3);
+  private static final Path INSTALLED = Path.of("/etc/kvtier/kvtier.yaml");
 
   @Spec private CommandSpec spec;
 
@@ -87,15 +89,18 @@ final class DoctorCommand implements Callable<Integer> {
   static JsonArray findings(@Nullable Path socket, @Nullable Path config, List<String> settings) {
     JsonArray findings = new JsonArray();
     List<String> words = new ArrayList<>(List.of("doctor", "--json"));
+    Map<String, String> environment = System.getenv();
     try (KvtierClient client = client(socket)) {
-      daemon(findings, client, words, config == null && settings.isEmpty());
+      if (daemon(findings, client, words, config == null && settings.isEmpty())) {
+        environment = environmentOf(findings, client.daemon());
+      }
     }
     if (config != null) {
       words.addAll(List.of("--config", config.toString()));
     }
     settings.forEach(setting -> words.addAll(List.of("--set", setting)));
     try {
-      KvtierdProcess.Ran ran = KvtierdProcess.run(words);
+      Program.Ran ran = KvtierdProcess.run(environment, words);
       Json.parse(lastLine(ran.out())).asArray().forEach(findings::add);
     } catch (Failure e) {
       add(findings, "program", "fail", String.valueOf(e.getMessage()), "");
@@ -103,6 +108,23 @@ final class DoctorCommand implements Callable<Integer> {
       add(findings, "program", "fail", "kvtierd doctor did not answer as it should", "");
     }
     return findings;
+  }
+
+  /** Of the daemon whose configuration is looked at: part of that stands there. */
+  private static Map<String, String> environmentOf(JsonArray findings, @Nullable DaemonInfo info) {
+    Map<String, String> environment =
+        info == null ? null : new RunningDaemon(info.pid()).environment();
+    if (environment != null) {
+      return environment;
+    }
+    add(
+        findings,
+        "environment",
+        "warn",
+        "this user may not see the daemon's: its settings (KVTIERD_...) and credentials (AWS_...)"
+            + " are taken from here, and may be others",
+        "ask as root or as the daemon's user");
+    return System.getenv();
   }
 
   /** Without what libraries may say before it. */
@@ -120,14 +142,18 @@ final class DoctorCommand implements Callable<Integer> {
     return builder.build();
   }
 
-  /** Whether it answers, is of this version, and whose configuration it has. */
-  private static void daemon(
+  /**
+   * Whether it answers, is of this version, and what configuration it has.
+   *
+   * @return whether its configuration is to be looked at
+   */
+  private static boolean daemon(
       JsonArray findings, KvtierClient client, List<String> words, boolean takesItsConfiguration) {
     PingResult ping = client.blocking().ping();
     DaemonInfo info = client.daemon();
     if (ping.status() == Status.UNAVAILABLE || info == null) {
       unreachable(findings, client.socket(), ping);
-      return;
+      return false;
     }
     if (ping.status() != Status.OK) {
       Optional<Duration> age = client.sinceHeartbeat();
@@ -167,10 +193,12 @@ final class DoctorCommand implements Callable<Integer> {
         isSame ? "" : "restart the daemon after an upgrade, or upgrade the other");
     if (takesItsConfiguration && ping.status() == Status.OK) {
       source(client, words);
+      return true;
     }
+    return false;
   }
 
-  /** The words that it was started with; left out where this user may not ask. */
+  /** The words that it was started with; where this user may not ask, the installed file. */
   private static void source(KvtierClient client, List<String> words) {
     TextResult source = client.blocking().admin("config source");
     if (source.status() == Status.OK) {
@@ -182,6 +210,8 @@ final class DoctorCommand implements Callable<Integer> {
       if (parsed.get("settings") instanceof JsonArray all) {
         all.forEach(setting -> words.addAll(List.of("--set", setting.asString())));
       }
+    } else if (Files.exists(INSTALLED)) {
+      words.addAll(List.of("--config", INSTALLED.toString()));
     }
   }
 

@@ -11,7 +11,7 @@ import picocli.CommandLine.Option;
     description = {
       "Makes the daemon ready to be stopped: it takes no new blocks any more (puts end with"
           + " NOT_ADMITTED), and what is only in memory is written to the tier below. Reads go on.",
-      "It stays so until 'drain --off' or the daemon's end. Only root and the daemon's user may."
+      "It stays so until 'drain --off' or the daemon's end. Needs the role admin."
     },
     footer = {"", "Ends with 0 when all is below memory, with 1 otherwise."})
 final class DrainCommand extends FlushCommand {

@@ -13,7 +13,7 @@ import picocli.CommandLine.Option;
     description = {
       "Has blocks leave the host tier, in the order in which they would have left anyway: to the"
           + " tier below where it admits them.",
-      "What clients hold stays. Only root and the daemon's user may."
+      "What clients hold stays. Needs the role admin."
     })
 final class EvictCommand extends DaemonCommand {
   private static final int AT_ONCE = 1024;

@@ -15,7 +15,7 @@ import picocli.CommandLine.Command;
     description = {
       "All that the daemon knows of a block: where its copies are and in what state, its checksum,"
           + " how often it was used, who holds it.",
-      "Changes nothing. Only root and the daemon's user may."
+      "Changes nothing. Needs the role admin."
     },
     footer = {"", "Ends with 0 when every block is there, with 1 otherwise."})
 final class InspectCommand extends KeyedCommand {

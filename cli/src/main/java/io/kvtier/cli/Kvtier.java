@@ -1,5 +1,7 @@
 package io.kvtier.cli;
 
+import io.kvtier.client.KvtierException;
+import io.kvtier.protocol.Status;
 import java.io.PrintWriter;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -44,7 +46,11 @@ import picocli.CommandLine.UnmatchedArgumentException;
       DoctorCommand.class,
       ReportCommand.class
     },
-    footer = {"", "Exit codes: 0 done, 1 a negative answer, 2 wrong usage, 3 no daemon."})
+    footer = {
+      "",
+      "Exit codes: 0 done, 1 a negative answer, 2 wrong usage, 3 no daemon.",
+      "Role admin have root, the daemon's user, and whom socket.users or socket.groups give it."
+    })
 public final class Kvtier implements Runnable {
   /** The version of the jar. */
   static final class Version implements IVersionProvider {
@@ -82,12 +88,10 @@ public final class Kvtier implements Runnable {
   static CommandLine commandLine() {
     CommandLine commandLine = new CommandLine(new Kvtier());
     commandLine.setExecutionExceptionHandler((e, failed, parsed) -> {
-      if (e instanceof Failure failure) {
-        failed.getErr().println("kvtier: " + failure.getMessage());
-        failed.getErr().flush();
-        return failure.exitCode();
-      }
-      throw e;
+      int exitCode = exitCode(e);
+      failed.getErr().println("kvtier: " + e.getMessage());
+      failed.getErr().flush();
+      return exitCode;
     });
     commandLine.setParameterExceptionHandler((e, arguments) -> {
       CommandLine failed = e.getCommandLine();
@@ -101,6 +105,16 @@ public final class Kvtier implements Runnable {
       return failed.getCommandSpec().exitCodeOnInvalidInput();
     });
     return commandLine;
+  }
+
+  /** Of what ends a command with words; anything else is a defect, and is thrown on. */
+  static int exitCode(Exception e) throws Exception {
+    return switch (e) {
+      case Failure failure -> failure.exitCode();
+      case KvtierException refused ->
+          refused.status() == Status.UNAVAILABLE ? Failure.NO_DAEMON : Failure.NEGATIVE;
+      default -> throw e;
+    };
   }
 
   @Override

@@ -2,14 +2,12 @@ package io.kvtier.cli;
 
 import java.io.File;
 import java.io.IOException;
-import java.io.InputStream;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.TimeUnit;
+import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -23,44 +21,36 @@ final class KvtierdProcess {
   /** The same for who runs the command inside another program. */
   static final String PROPERTY = "kvtier.kvtierd";
 
-  private static final long TIMEOUT_S = 120;
-  private static final File NULL = new File("/dev/null");
-
-  /** How a run ended, and what it printed. */
-  record Ran(int exitCode, String out, String err) {}
+  private static final Duration LIMIT = Duration.ofMinutes(2);
 
   private KvtierdProcess() {}
 
   /** Runs it, and waits. */
-  static Ran run(List<String> arguments) {
-    List<String> command = new ArrayList<>();
-    command.add(program());
-    command.addAll(arguments);
-    try {
-      Process process =
-          new ProcessBuilder(command).redirectInput(ProcessBuilder.Redirect.from(NULL)).start();
-      CompletableFuture<String> err =
-          CompletableFuture.supplyAsync(() -> text(process.getErrorStream()));
-      String out = text(process.getInputStream());
-      if (!process.waitFor(TIMEOUT_S, TimeUnit.SECONDS)) {
-        process.destroy();
-        throw new Failure(Failure.NEGATIVE, "'" + command.getFirst() + "' does not end");
-      }
-      return new Ran(process.exitValue(), out, err.join());
-    } catch (IOException e) {
-      throw new Failure(
-          Failure.NEGATIVE, "'" + command.getFirst() + "' can't be run: " + e.getMessage());
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-      throw new Failure(Failure.NEGATIVE, "interrupted");
-    }
+  static Program.Ran run(List<String> arguments) {
+    return run(System.getenv(), arguments);
   }
 
-  private static String text(InputStream in) {
-    try (in) {
-      return new String(in.readAllBytes(), StandardCharsets.UTF_8);
+  /** The same with another environment. */
+  static Program.Ran run(Map<String, String> environment, List<String> arguments) {
+    String program = program();
+    List<String> command = new ArrayList<>();
+    command.add(program);
+    command.addAll(arguments);
+    try {
+      Program.Ran ran = Program.run(LIMIT, environment, command);
+      if (!ran.isInTime()) {
+        throw new Failure(
+            Failure.NEGATIVE,
+            "'"
+                + program
+                + "' did not end within "
+                + LIMIT.toSeconds()
+                + " s; it said: "
+                + ran.err());
+      }
+      return ran;
     } catch (IOException e) {
-      return "";
+      throw new Failure(Failure.NEGATIVE, "'" + program + "' can't be run: " + e.getMessage());
     }
   }
 

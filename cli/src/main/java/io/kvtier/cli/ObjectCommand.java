@@ -12,6 +12,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
 
@@ -37,6 +38,8 @@ final class ObjectCommand extends DaemonCommand {
   private static final List<String> TASKS =
       List.of("gc", "du", "verify", "remove-namespace", "status", "cancel");
   private static final long LOOK_NS = TimeUnit.MILLISECONDS.toNanos(250);
+
+  @Mixin private Confirmation confirmation;
 
   @Parameters(
       index = "0",
@@ -73,6 +76,7 @@ final class ObjectCommand extends DaemonCommand {
     if (isLook && (!what.isEmpty() || delete)) {
       throw new Failure(Failure.USAGE, "status takes no further words");
     }
+    confirm();
     if (!isLook) {
       String begun = begin(client);
       if (noWait || task.equals("cancel")) {
@@ -91,6 +95,17 @@ final class ObjectCommand extends DaemonCommand {
       show(report);
     }
     return isLook || isWell(report) ? 0 : Failure.NEGATIVE;
+  }
+
+  /** Before what deletes; wrong words are the daemon's to explain. */
+  private void confirm() {
+    if (task.equals("remove-namespace") && !what.isEmpty()) {
+      confirmation.require("Delete all blocks of namespace '" + what + "', of all nodes");
+    } else if (task.equals("gc") && what.isEmpty()) {
+      confirmation.require("Delete what the store has beyond object.bytes, and of dead nodes");
+    } else if (task.equals("verify") && delete) {
+      confirmation.require("Delete what is found damaged");
+    }
   }
 
   /** Whether the task came to its end, and found nothing damaged. */

@@ -13,8 +13,8 @@ import picocli.CommandLine.Command;
     description = {
       "Keeps blocks from being evicted from the tiers that they are in, until 'unpin', their"
           + " deletion, or the daemon's end. Counted.",
-      "Pins take room from everything else: see how many there are with 'inspect'. Only root and"
-          + " the daemon's user may."
+      "Pins take room from everything else: see how many there are with 'inspect'. Needs the"
+          + " role admin."
     })
 class PinCommand extends KeyedCommand {
   /** Lets them go again. */

@@ -6,15 +6,16 @@ import java.io.RandomAccessFile;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.List;
-import java.util.concurrent.TimeUnit;
+import java.util.StringJoiner;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /** What the kernel knows of the daemon's process and of the machine, for a report. */
 final class ProcessFiles {
   private static final int LOG_BYTES = 512 << 10;
-  private static final int PROGRAM_S = 20;
+  private static final Duration LIMIT = Duration.ofSeconds(20);
 
   private static final List<String> OF_PROCESS = List.of("limits", "status", "cgroup", "io");
 
@@ -56,11 +57,27 @@ final class ProcessFiles {
     Path folder = Path.of("/proc", Long.toString(pid));
     StringBuilder process = new StringBuilder();
     OF_PROCESS.forEach(name -> section(process, name, text(folder.resolve(name))));
-    section(process, "cmdline", text(folder.resolve("cmdline")).replace('\0', ' '));
+    section(process, "cmdline", commandLine(text(folder.resolve("cmdline"))));
     String environment = text(folder.resolve("environ"));
     section(
         process, "environment", environment(List.of(environment.split("\0", -1)).stream(), files));
     files.add("process.txt", process.toString());
+  }
+
+  /** The words of a process without secrets: each by itself, as a value may have blanks. */
+  static String commandLine(String words) {
+    StringJoiner shown = new StringJoiner(" ");
+    for (String word : words.split("\0", -1)) {
+      String option = word.startsWith("--set=") ? "--set=" : "";
+      int equals = word.indexOf('=', option.length());
+      shown.add(
+          equals < 0
+              ? word
+              : word.substring(0, equals + 1)
+                  + Secrets.hide(
+                      word.substring(option.length(), equals), word.substring(equals + 1)));
+    }
+    return shown.toString();
   }
 
   /** The daemon's own variables; what is secret of the others is noted. */
@@ -113,7 +130,8 @@ final class ProcessFiles {
         "short-iso");
   }
 
-  private static String tail(Path path) {
+  /** The end of a file. */
+  static String tail(Path path) {
     try (RandomAccessFile file = new RandomAccessFile(path.toFile(), "r")) {
       long length = file.length();
       byte[] bytes = new byte[(int) Math.min(LOG_BYTES, length)];
@@ -128,18 +146,12 @@ final class ProcessFiles {
   /** What a program prints; why not, where it can't be run. */
   static String output(String... command) {
     try {
-      Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
-      process.getOutputStream().close();
-      String text = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-      if (!process.waitFor(PROGRAM_S, TimeUnit.SECONDS)) {
-        process.destroy();
-      }
-      return text;
+      Program.Ran ran = Program.run(LIMIT, command);
+      return ran.out()
+          + ran.err()
+          + (ran.isInTime() ? "" : command[0] + " was ended after " + LIMIT.toSeconds() + " s");
     } catch (IOException e) {
       return command[0] + " can't be run: " + e.getMessage();
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-      return command[0] + " was interrupted";
     }
   }
 

@@ -13,7 +13,7 @@ import picocli.CommandLine.Command;
     description = {
       "Has the daemon read its configuration again, as SIGHUP does: what can change while it runs"
           + " changes, the rest is told.",
-      "A configuration with a mistake changes nothing. Only root and the daemon's user may."
+      "A configuration with a mistake changes nothing. Needs the role admin."
     },
     footer = {"", "Ends with 0, or with 1 where something was refused."})
 final class ReloadCommand extends DaemonCommand {

@@ -45,6 +45,11 @@ record Report(JsonObject json) {
       return json.getString("fingerprint", "");
     }
 
+    /** Whose it is; empty for nobody's. */
+    String tenant() {
+      return json.getString("tenant", "");
+    }
+
     long blockBytes() {
       return json.getLong("block_bytes", 0);
     }
@@ -89,13 +94,18 @@ record Report(JsonObject json) {
     return objects(json, "sessions");
   }
 
+  /** The namespace of a name; one that is a tenant's only where there is no other. */
   @Nullable Namespace namespace(String name) {
+    Namespace ofTenant = null;
     for (Namespace namespace : namespaces()) {
       if (namespace.name().equals(name)) {
-        return namespace;
+        if (namespace.tenant().isEmpty()) {
+          return namespace;
+        }
+        ofTenant = namespace;
       }
     }
-    return null;
+    return ofTenant;
   }
 
   Map<String, Long> counters() {

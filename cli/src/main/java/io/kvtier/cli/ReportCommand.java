@@ -1,7 +1,9 @@
 package io.kvtier.cli;
 
+import com.eclipsesource.json.Json;
 import com.eclipsesource.json.JsonArray;
 import com.eclipsesource.json.JsonObject;
+import com.eclipsesource.json.ParseException;
 import com.eclipsesource.json.WriterConfig;
 import io.kvtier.client.DaemonInfo;
 import io.kvtier.client.KvtierClient;
@@ -16,6 +18,7 @@ import java.time.Duration;
 import java.time.LocalDateTime;
 import java.time.ZoneId;
 import java.time.format.DateTimeFormatter;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
@@ -132,13 +135,14 @@ final class ReportCommand implements Callable<Integer> {
       if (answers) {
         files.add("stats.json", client.blocking().stats().text());
       }
-      configuration(files, client, answers);
+      configuration(files, client, answers, info);
       threads(files, client, answers, info);
       return info == null ? 0 : info.pid();
     }
   }
 
-  private void configuration(ReportFiles files, KvtierClient client, boolean answers)
+  private void configuration(
+      ReportFiles files, KvtierClient client, boolean answers, @Nullable DaemonInfo info)
       throws IOException {
     if (answers) {
       TextResult shown = client.blocking().admin("config show");
@@ -147,15 +151,36 @@ final class ReportCommand implements Callable<Integer> {
         return;
       }
     }
+    files.add(
+        "config-of-file.json",
+        configurationOfFile(info == null ? null : new RunningDaemon(info.pid()))
+            .toString(WriterConfig.PRETTY_PRINT));
+  }
+
+  /** What a file says now, which no daemon has told to be in force; with the source. */
+  private JsonObject configurationOfFile(@Nullable RunningDaemon daemon) {
+    List<String> words = new ArrayList<>(List.of("config", "show", "--json", "--elsewhere"));
+    Map<String, String> environment = daemon == null ? null : daemon.environment();
+    List<String> started = daemon == null ? null : daemon.configuration();
+    JsonObject json = new JsonObject();
+    if (config != null) {
+      words.add(config.toString());
+      json.add("source", "'" + config + "', by --config of this command");
+    } else if (started != null) {
+      words.addAll(started);
+      json.add("source", "the file and the settings that the daemon was started with, read now");
+    } else {
+      json.add("source", "the installed file, or the defaults: there is no daemon to ask");
+    }
+    json.add("environment", environment == null ? "of this command" : "of the daemon");
     try {
-      List<String> words =
-          config == null
-              ? List.of("config", "show", "--json", "--elsewhere")
-              : List.of("config", "show", "--json", "--elsewhere", config.toString());
-      KvtierdProcess.Ran ran = KvtierdProcess.run(words);
-      files.add("config.json", ran.out() + ran.err());
-    } catch (Failure e) {
-      files.add("config.json", String.valueOf(e.getMessage()));
+      Program.Ran ran =
+          KvtierdProcess.run(environment == null ? System.getenv() : environment, words);
+      return ran.isWell()
+          ? json.add("keys", Json.parse(ran.out().strip()))
+          : json.add("problem", ran.out() + ran.err());
+    } catch (Failure | ParseException e) {
+      return json.add("problem", String.valueOf(e.getMessage()));
     }
   }
 
@@ -166,9 +191,8 @@ final class ReportCommand implements Callable<Integer> {
     if (told != null && told.status() == Status.OK) {
       files.add("threads.txt", told.text());
     } else if (info != null) {
-      // Also of a daemon that hangs, where there is a JDK.
-      files.add(
-          "threads.txt", ProcessFiles.output("jcmd", Long.toString(info.pid()), "Thread.print"));
+      // Before the log is read: they may be written there.
+      files.add("threads.txt", new RunningDaemon(info.pid()).threads());
     }
   }
 }

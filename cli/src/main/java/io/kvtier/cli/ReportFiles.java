@@ -1,18 +1,18 @@
 package io.kvtier.cli;
 
+import com.eclipsesource.json.Json;
 import io.kvtier.protocol.Secrets;
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
-import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
 /** The files of a report, in a folder of its own until they are packed; each without secrets. */
@@ -20,7 +20,7 @@ final class ReportFiles implements AutoCloseable {
   /** A shorter value stands in too many places by chance. */
   private static final int SECRET_CHARS_MIN = 6;
 
-  private static final long PACK_S = 60;
+  private static final Duration PACK_LIMIT = Duration.ofMinutes(1);
 
   private final Path root;
   private final Path folder;
@@ -41,6 +41,8 @@ final class ReportFiles implements AutoCloseable {
   void hide(String secret) {
     if (secret.length() >= SECRET_CHARS_MIN) {
       secrets.add(secret);
+      String inJson = Json.value(secret).toString();
+      secrets.add(inJson.substring(1, inJson.length() - 1));
     }
   }
 
@@ -68,26 +70,21 @@ final class ReportFiles implements AutoCloseable {
     }
     Files.createFile(
         target, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------")));
-    Process tar =
-        new ProcessBuilder(
-                "tar",
-                "-C",
-                root.toString(),
-                "-czf",
-                target.toString(),
-                "--",
-                folder.getFileName().toString())
-            .redirectErrorStream(true)
-            .start();
-    String said = new String(tar.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-    try {
-      if (!tar.waitFor(PACK_S, TimeUnit.SECONDS) || tar.exitValue() != 0) {
-        tar.destroy();
-        throw new IOException("tar did not pack it: " + said.strip());
-      }
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-      throw new IOException("interrupted", e);
+    Program.Ran tar =
+        Program.run(
+            PACK_LIMIT,
+            "tar",
+            "-C",
+            root.toString(),
+            "-czf",
+            target.toString(),
+            "--",
+            folder.getFileName().toString());
+    if (!tar.isWell()) {
+      throw new IOException(
+          "tar did not "
+              + (tar.isInTime() ? "pack it: " : "end within " + PACK_LIMIT.toSeconds() + " s: ")
+              + tar.err().strip());
     }
   }
 

@@ -1,5 +1,6 @@
 package io.kvtier.cli;
 
+import com.eclipsesource.json.JsonObject;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.access.Token;
 import io.kvtier.protocol.access.TokenLine;
@@ -8,9 +9,13 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.GroupPrincipal;
+import java.nio.file.attribute.PosixFileAttributeView;
+import java.nio.file.attribute.PosixFileAttributes;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.security.SecureRandom;
 import java.time.DateTimeException;
@@ -31,7 +36,8 @@ import picocli.CommandLine.Spec;
     name = "token",
     mixinStandardHelpOptions = true,
     description = {
-      "Makes tokens for network callers, and lines for the file of access.tokens, which holds their",
+      "Makes tokens for network callers, and lines for the file of access.tokens, which holds"
+          + " their",
       "hashes. The daemon reads the file again when it changes: delete a line to revoke its token."
     },
     subcommands = {TokenCommand.MakeCommand.class, TokenCommand.HashCommand.class})
@@ -76,8 +82,23 @@ final class TokenCommand implements Runnable {
         description = "A date, a time such as 2027-01-31T00:00:00Z, days such as 90d, or never.")
     private String expires = "never";
 
-    final CommandSpec spec() {
-      return spec;
+    @Option(names = "--json", description = "Answers in JSON.")
+    private boolean json;
+
+    /** Answers with one text, or in JSON with more around it. */
+    final void answer(String text, JsonObject inJson) {
+      spec.commandLine().getOut().println(json ? inJson.toString() : text);
+      spec.commandLine().getOut().flush();
+    }
+
+    /** What is no part of the answer. */
+    final void say(String text) {
+      spec.commandLine().getErr().println(text);
+      spec.commandLine().getErr().flush();
+    }
+
+    final boolean isJson() {
+      return json;
     }
 
     final TokenLine line(Token token) {
@@ -142,23 +163,23 @@ final class TokenCommand implements Runnable {
       Token token = Token.make(new SecureRandom());
       String line = line(token).text();
       Path target = file;
-      if (target == null) {
-        spec().commandLine().getErr().println(line);
-        spec().commandLine().getErr().flush();
-      } else {
+      if (target != null) {
         append(target, line);
+      } else if (!isJson()) {
+        say(line);
       }
-      spec().commandLine().getOut().println(token.secretText());
-      spec().commandLine().getOut().flush();
+      JsonObject json = new JsonObject().add("token", token.secretText()).add("line", line);
+      answer(token.secretText(), target == null ? json : json.add("file", target.toString()));
       return 0;
     }
 
-    private static void append(Path file, String line) {
+    private void append(Path file, String line) {
       try {
         try {
           Files.createFile(
               file,
               PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-r-----")));
+          handOver(file);
         } catch (FileAlreadyExistsException e) {
           // One more line in it.
         }
@@ -168,6 +189,28 @@ final class TokenCommand implements Runnable {
       } catch (IOException e) {
         throw new Failure(
             Failure.NEGATIVE, "'" + file + "' can't be written, and no token is made: " + e);
+      }
+    }
+
+    /** A new file gets its folder's group, which may be the daemon's; what root has is told. */
+    private void handOver(Path file) throws IOException {
+      Path folder = file.toAbsolutePath().getParent();
+      PosixFileAttributeView view = Files.getFileAttributeView(file, PosixFileAttributeView.class);
+      GroupPrincipal group =
+          Files.readAttributes(folder == null ? file : folder, PosixFileAttributes.class).group();
+      try {
+        view.setGroup(group);
+      } catch (FileSystemException e) {
+        // It has the group of who makes it.
+      }
+      PosixFileAttributes made = view.readAttributes();
+      if (made.owner().getName().equals("root") && made.group().getName().equals("root")) {
+        say(
+            "'"
+                + file
+                + "' can be read by root alone: make it readable for the daemon's user, such as"
+                + " with chgrp kvtier "
+                + file);
       }
     }
   }
@@ -190,8 +233,8 @@ final class TokenCommand implements Runnable {
             Failure.USAGE,
             "the input is no token, as 'kvtier token make' makes them: one line, kvt_...");
       }
-      spec().commandLine().getOut().println(line(token).text());
-      spec().commandLine().getOut().flush();
+      String line = line(token).text();
+      answer(line, new JsonObject().add("line", line));
       return 0;
     }
   }

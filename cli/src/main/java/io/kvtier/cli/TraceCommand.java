@@ -29,7 +29,8 @@ final class TraceCommand implements Runnable {
       name = "record",
       description = {
         "Begins to record every lookup: its time, and its keys mixed with a salt that is not kept.",
-        "The file is compressed; the daemon writes it."
+        "The file is compressed; the daemon writes it, where its user may. As a service it has a"
+            + " /tmp of its own and may write below /var/lib/kvtier: take that."
       })
   static final class RecordCommand extends DaemonCommand {
     @Parameters(paramLabel = "FILE", description = "A file that is not there yet.")

@@ -2,12 +2,16 @@ package io.kvtier.cli;
 
 import static io.kvtier.cli.Ran.run;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.eclipsesource.json.Json;
+import io.kvtier.client.KvtierClient;
+import io.kvtier.client.KvtierException;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
@@ -35,6 +39,26 @@ final class KvtierTest {
       assertTrue(ran.err().contains(socket), ran.err());
       assertTrue(ran.err().contains("start kvtierd"), ran.err());
     }
+  }
+
+  @Test
+  void exitCode_ofWhatTheDaemonRefuses_isTold() throws Exception {
+    try (KvtierClient client =
+        KvtierClient.builder()
+            .socket(folder.resolve("none.sock"))
+            .timeout(Duration.ofMillis(1))
+            .build()) {
+      assertEquals(
+          3,
+          Kvtier.exitCode(
+              assertThrows(
+                  KvtierException.class,
+                  () -> {
+                    var _ = client.connect();
+                  })));
+    }
+    IllegalStateException defect = new IllegalStateException("a defect");
+    assertEquals(defect, assertThrows(Exception.class, () -> Kvtier.exitCode(defect)));
   }
 
   @Test

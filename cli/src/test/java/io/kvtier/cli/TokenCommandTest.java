@@ -3,7 +3,10 @@ package io.kvtier.cli;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import com.eclipsesource.json.Json;
+import com.eclipsesource.json.JsonObject;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.access.Token;
 import io.kvtier.protocol.access.TokenLine;
@@ -39,6 +42,32 @@ class TokenCommandTest {
     assertTrue(TokenLine.parse(lines.get(0)).accepts(token(first.out()), Instant.now()));
     assertTrue(TokenLine.parse(lines.get(1)).accepts(token(second.out()), Instant.now()));
     assertFalse(TokenLine.parse(lines.get(0)).accepts(token(second.out()), Instant.now()));
+  }
+
+  @Test
+  void make_newFile_hasItsFoldersGroup() throws Exception {
+    assumeTrue(System.getProperty("user.name").equals("root"), "only root can give files away");
+    Files.setAttribute(folder, "unix:gid", 7);
+    Path file = folder.resolve("tokens");
+    Ran ran = Ran.run("token", "make", "--name=a", "--role=read", "--file=" + file);
+    assertEquals(0, ran.exitCode(), ran.err());
+    assertEquals(7, Files.getAttribute(file, "unix:gid"));
+    assertEquals("", ran.err());
+
+    Files.setAttribute(folder, "unix:gid", 0);
+    Path ofRoot = folder.resolve("of-root");
+    Ran told = Ran.run("token", "make", "--name=a", "--role=read", "--file=" + ofRoot);
+    assertEquals(0, told.exitCode(), told.err());
+    assertTrue(told.err().contains("chgrp kvtier " + ofRoot), told.err());
+  }
+
+  @Test
+  void make_json_isOneObject() {
+    Ran ran = Ran.run("token", "make", "--name=a", "--role=read", "--json");
+    JsonObject made = Json.parse(ran.out()).asObject();
+    TokenLine line = TokenLine.parse(made.getString("line", ""));
+    assertTrue(line.accepts(token(made.getString("token", "")), Instant.now()));
+    assertEquals("", ran.err());
   }
 
   @Test

@@ -164,6 +164,14 @@ public final class BlockingClient {
         operations.plain(Verb.FLUSH, namespace, options, null), Operations::valueResult);
   }
 
+  /**
+   * Completes when every block accepted before, of whatever namespace and tenant, is in the tier
+   * below memory; for root and the daemon's user.
+   */
+  public ValueResult flushAll(Options options) {
+    return operations.await(operations.flushAll(options, null), Operations::valueResult);
+  }
+
   /** A holder of one lease at a time, for the shortest way to a block. */
   public BlockLease newLease() {
     return new BlockLease(operations);

@@ -222,18 +222,41 @@ final class Operations {
       @Nullable Consumer<Batch> whenDone) {
     Session session = connector.current();
     if (session == null) {
-      Connector.Problem problem = connector.problem();
-      return local(verb, 0, problem.status(), problem.text(), whenDone);
+      return noSession(verb, whenDone);
     }
-    Request request = new Request(verb, deadlineNs(options));
-    request.priority = options.priority().code();
+    int id = 0;
     if (namespace != null) {
       Namespace.Registration registration = namespace.registration(session);
       if (registration.status() != Status.OK) {
         return local(verb, 0, registration.status(), registration.detail(), whenDone);
       }
-      request.namespaceId = registration.id();
+      id = registration.id();
     }
+    return plain(session, verb, id, options, whenDone);
+  }
+
+  /** FLUSH of all namespaces, those of tenants among them. */
+  Batch flushAll(Options options, @Nullable Consumer<Batch> whenDone) {
+    Session session = connector.current();
+    return session == null
+        ? noSession(Verb.FLUSH, whenDone)
+        : plain(session, Verb.FLUSH, RequestDescriptor.NAMESPACE_ALL, options, whenDone);
+  }
+
+  private Batch noSession(Verb verb, @Nullable Consumer<Batch> whenDone) {
+    Connector.Problem problem = connector.problem();
+    return local(verb, 0, problem.status(), problem.text(), whenDone);
+  }
+
+  private Batch plain(
+      Session session,
+      Verb verb,
+      int namespaceId,
+      Options options,
+      @Nullable Consumer<Batch> whenDone) {
+    Request request = new Request(verb, deadlineNs(options));
+    request.priority = options.priority().code();
+    request.namespaceId = namespaceId;
     Batch batch = new Batch(session, 0, Protocol.KEYS_MAX, whenDone);
     session.submit(request, batch, 0, true);
     wakeFor(batch);

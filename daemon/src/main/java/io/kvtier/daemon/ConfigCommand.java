@@ -5,7 +5,6 @@ import io.kvtier.daemon.config.ConfigSource;
 import io.kvtier.daemon.config.ConfigText;
 import io.kvtier.daemon.config.LoadedConfig;
 import io.kvtier.daemon.config.LoadedConfig.Entry;
-import io.kvtier.daemon.config.MachineCheck;
 import io.vertx.core.json.JsonObject;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -32,7 +31,12 @@ import picocli.CommandLine.Spec;
     })
 final class ConfigCommand implements Runnable {
   /** Where the packages have it. */
-  static final Path INSTALLED = Path.of("/etc/kvtier/kvtier.yaml");
+  private static final Path INSTALLED = Path.of("/etc/kvtier/kvtier.yaml");
+
+  /** The file that was named, else the installed one, if there is one. */
+  static @Nullable Path chosen(@Nullable Path file) {
+    return file == null && Files.exists(INSTALLED) ? INSTALLED : file;
+  }
 
   @Spec private CommandSpec spec;
 
@@ -62,7 +66,9 @@ final class ConfigCommand implements Runnable {
 
     @Option(
         names = "--elsewhere",
-        description = "The file is for another machine: this one's memory and disks don't matter.")
+        description =
+            "The file is for another machine: this one's memory, disks and users don't"
+                + " matter.")
     private boolean elsewhere;
 
     @Option(names = "--json", description = "Answers in JSON.")
@@ -72,13 +78,11 @@ final class ConfigCommand implements Runnable {
 
     @Override
     public final Integer call() {
-      Path path = file == null && Files.exists(INSTALLED) ? INSTALLED : file;
+      Path path = chosen(file);
       String name = path == null ? "the default configuration" : path.toString();
       try {
         LoadedConfig loaded = ConfigSource.of(path, settings).load();
-        if (!elsewhere) {
-          MachineCheck.ofThisMachine().require(loaded);
-        }
+        StartCheck.require(loaded, !elsewhere);
         show(name, loaded);
         return 0;
       } catch (ConfigException e) {

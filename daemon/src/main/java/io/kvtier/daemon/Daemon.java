@@ -345,7 +345,7 @@ public final class Daemon implements AutoCloseable {
   /** Reads the configuration again, in the background; the log tells what came of it. */
   void reload() {
     if (reloader != null) {
-      var _ = reloader.begin();
+      reloader.beginOrRepeat();
     }
   }
 

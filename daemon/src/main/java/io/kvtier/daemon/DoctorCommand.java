@@ -3,14 +3,12 @@ package io.kvtier.daemon;
 import io.kvtier.daemon.config.ConfigException;
 import io.kvtier.daemon.config.ConfigSource;
 import io.kvtier.daemon.config.LoadedConfig;
-import io.kvtier.daemon.config.MachineCheck;
 import io.kvtier.daemon.doctor.Doctor;
 import io.kvtier.daemon.doctor.Finding;
 import io.kvtier.tiers.gpu.CudaDriver;
 import io.vertx.core.json.JsonArray;
 import io.vertx.core.json.JsonObject;
 import java.io.PrintWriter;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -73,15 +71,13 @@ final class DoctorCommand implements Callable<Integer> {
 
   /** What is looked at; the defaults where the configuration can't be used. */
   private LoadedConfig load(List<Finding> findings) {
-    Path path =
-        file == null && settings.isEmpty() && Files.exists(ConfigCommand.INSTALLED)
-            ? ConfigCommand.INSTALLED
-            : file;
+    // A running daemon without a file has none, whatever is installed.
+    Path path = daemonPid == 0 ? ConfigCommand.chosen(file) : file;
     String name = path == null ? "the defaults" : path.toString();
     try {
       LoadedConfig loaded = ConfigSource.of(path, settings).load();
       try {
-        MachineCheck.ofThisMachine().require(loaded);
+        StartCheck.require(loaded, true);
         findings.add(new Finding("configuration", Finding.Level.PASS, name + " is right", ""));
       } catch (ConfigException e) {
         findings.add(wrong(e));

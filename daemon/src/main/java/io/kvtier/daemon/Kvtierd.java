@@ -5,7 +5,6 @@ import io.kvtier.daemon.config.ConfigLoader;
 import io.kvtier.daemon.config.ConfigSource;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.config.LoadedConfig;
-import io.kvtier.daemon.config.MachineCheck;
 import io.kvtier.daemon.log.DaemonLog;
 import io.kvtier.tiers.files.ByteSize;
 import io.kvtier.tiers.gpu.CudaDriver;
@@ -125,7 +124,7 @@ public final class Kvtierd implements Callable<Integer> {
     LoadedConfig loaded;
     try {
       loaded = source.load();
-      MachineCheck.ofThisMachine().require(loaded);
+      StartCheck.require(loaded, true);
     } catch (ConfigException e) {
       System.err.println("kvtierd: " + e.getMessage());
       return 2;

@@ -5,7 +5,6 @@ import io.kvtier.daemon.config.ConfigSource;
 import io.kvtier.daemon.config.ConfigText;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.config.LoadedConfig;
-import io.kvtier.daemon.config.MachineCheck;
 import io.kvtier.daemon.index.OperatorAnswer;
 import io.kvtier.daemon.log.DaemonLog;
 import io.kvtier.protocol.Status;
@@ -57,6 +56,7 @@ final class Reloader implements AutoCloseable {
   private final ExecutorService thread =
       Executors.newSingleThreadExecutor(
           Thread.ofPlatform().daemon().name("kvtier-reload").factory());
+  private boolean again;
   private volatile LoadedConfig effective;
   private volatile Outcome last = new Outcome(0, false, List.of(), List.of(), "");
 
@@ -117,6 +117,22 @@ final class Reloader implements AutoCloseable {
     } finally {
       last = outcome;
       manager.reloaded();
+      goOn();
+    }
+  }
+
+  /**
+   * The same for who waits for no answer: while it is being read, it is read once more behind that,
+   * as the file may have changed since.
+   */
+  synchronized void beginOrRepeat() {
+    again = begin().status() == Status.BUSY;
+  }
+
+  private synchronized void goOn() {
+    if (again && !thread.isShutdown()) {
+      again = false;
+      var _ = begin();
     }
   }
 
@@ -125,7 +141,7 @@ final class Reloader implements AutoCloseable {
     LoadedConfig next;
     try {
       next = source.load();
-      MachineCheck.ofThisMachine().require(next);
+      StartCheck.require(next, true);
     } catch (ConfigException e) {
       LOG.warn("the configuration was not read again, nothing has changed: {}", e.getMessage());
       return new Outcome(number, false, List.of(), List.of(), String.valueOf(e.getMessage()));
@@ -153,9 +169,16 @@ final class Reloader implements AutoCloseable {
       }
     }
     effective = now.taking(applied, next);
-    appliedWords.forEach(words -> LOG.info("changed {}", words));
-    restart.forEach(words -> LOG.warn("needs a restart of the daemon: {}", words));
-    problems.forEach(words -> LOG.warn("could not be changed: {}", words));
+    // A line for all: of many lines of one cause the log leaves some out.
+    if (!appliedWords.isEmpty()) {
+      LOG.info("changed {}", String.join("; ", appliedWords));
+    }
+    if (!restart.isEmpty()) {
+      LOG.warn("needs a restart of the daemon: {}", String.join("; ", restart));
+    }
+    if (!problems.isEmpty()) {
+      LOG.warn("could not be changed: {}", String.join("; ", problems));
+    }
     LOG.info(
         "configuration read again: {} changed, {} need a restart, {} could not be changed",
         appliedWords.size(),
@@ -168,7 +191,12 @@ final class Reloader implements AutoCloseable {
   private boolean apply(String key, KvtierdConfig config) throws IOException {
     switch (key) {
       case "host.policy" -> command("policy host " + config.host().policy());
-      case "ssd.policy" -> command("policy ssd " + config.ssd().policy());
+      case "ssd.policy" -> {
+        // Without the tier there is nothing to swap: the next start takes it with the tier.
+        if (effective.config().ssd().bytes() > 0) {
+          command("policy ssd " + config.ssd().policy());
+        }
+      }
       case "ssd.admission" -> command("admission ssd " + config.ssd().admission());
       case "object.admission" -> command("admission object " + config.object().admission());
       case "ssd.scrub_bytes_per_second" ->

@@ -1,6 +1,7 @@
 package io.kvtier.daemon;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.tiers.gpu.GpuProbe;
@@ -51,6 +52,37 @@ final class ConfigCommandTest {
     Ran elsewhere = run("config", "check", "--elsewhere", file.toString());
     assertEquals(0, elsewhere.exitCode(), elsewhere.err());
     assertTrue(elsewhere.out().contains("is right; 1 keys differ"), elsewhere.out());
+  }
+
+  @Test
+  void check_whatCouldNotStart_isRefusedWithItsPlace() throws IOException {
+    Path file =
+        Files.writeString(
+            folder.resolve("k.yaml"),
+            "socket: {users: [nosuch-user], groups: [nosuch-group]}\ngrpc:\n  host: 0.0.0.0\n");
+    Ran here = run("config", "check", file.toString());
+    assertEquals(2, here.exitCode());
+    assertTrue(
+        here.err().contains(file + ", line 1: socket.users names user 'nosuch-user'"), here.err());
+    assertTrue(here.err().contains(file + ", line 3: grpc.host is '0.0.0.0'"), here.err());
+    // Users are of a machine, what a listener needs is not.
+    Ran elsewhere = run("config", "check", "--elsewhere", file.toString());
+    assertEquals(2, elsewhere.exitCode());
+    assertTrue(elsewhere.err().contains("grpc.host is '0.0.0.0'"), elsewhere.err());
+    assertFalse(elsewhere.err().contains("nosuch"), elsewhere.err());
+    Ran without =
+        run("config", "check", file.toString(), "--elsewhere", "--set", "grpc.enabled=false");
+    assertEquals(0, without.exitCode(), without.err());
+  }
+
+  @Test
+  void check_roleThatThereIsNot_isRefusedEverywhere() throws IOException {
+    Path file = Files.writeString(folder.resolve("k.yaml"), "socket: {users: ['root:reed']}\n");
+    Ran ran = run("config", "check", "--elsewhere", file.toString());
+    assertEquals(2, ran.exitCode());
+    assertTrue(
+        ran.err().contains(file + ", line 1: socket.users is '[root:reed]', expected names"),
+        ran.err());
   }
 
   @Test

@@ -4,6 +4,10 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import ch.qos.logback.classic.Level;
+import ch.qos.logback.classic.Logger;
+import ch.qos.logback.classic.spi.ILoggingEvent;
+import ch.qos.logback.core.read.ListAppender;
 import io.kvtier.daemon.config.ConfigException;
 import io.kvtier.daemon.config.ConfigSource;
 import io.kvtier.daemon.index.OperatorAnswer;
@@ -17,10 +21,12 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.slf4j.LoggerFactory;
 
 /** What a reload does, and what it leaves to a restart. */
 @Timeout(value = 60, unit = TimeUnit.SECONDS)
@@ -127,11 +133,90 @@ final class ReloaderTest {
           }
         };
     try (Reloader reloader = new Reloader(source, source.load(), notes)) {
-      Files.writeString(file, "host:\n  policy: sieve\nsocket:\n  users: [nonsense]\n");
+      Files.writeString(file, "host:\n  policy: sieve\nsocket:\n  users: [daemon]\n");
       JsonObject first = reload(reloader);
       assertTrue(first.getString("problem").startsWith("socket.users: "), first::encode);
       assertEquals(List.of("host.policy: lru -> sieve"), list(first, "applied"));
       assertEquals(2, reload(reloader).getInteger("number"));
+    }
+  }
+
+  @Test
+  void reload_policyOfATierThatThereIsNot_isTaken() throws IOException, ConfigException {
+    Path file = Files.writeString(folder.resolve("k.yaml"), "ssd: {bytes: 0}\n");
+    ConfigSource source = new ConfigSource(file, Map.of(), List.of());
+    Notes notes = new Notes();
+    try (Reloader reloader = new Reloader(source, source.load(), notes)) {
+      Files.writeString(file, "ssd: {bytes: 0, policy: fifo}\n");
+      JsonObject status = reload(reloader);
+      assertEquals("", status.getString("problem"));
+      assertEquals(List.of("ssd.policy: lru -> fifo"), list(status, "applied"));
+      assertEquals(List.of(), notes.told);
+      assertEquals(List.of(), list(reload(reloader), "applied"));
+    }
+  }
+
+  @Test
+  void reload_manyKeysThatNeedARestart_areAllInTheLog() throws IOException, ConfigException {
+    Path file = Files.writeString(folder.resolve("k.yaml"), "host:\n  policy: lru\n");
+    ConfigSource source = new ConfigSource(file, Map.of(), List.of());
+    ListAppender<ILoggingEvent> lines = new ListAppender<>();
+    Logger log = (Logger) LoggerFactory.getLogger(Reloader.class);
+    lines.start();
+    log.addAppender(lines);
+    try (Reloader reloader = new Reloader(source, source.load(), new Notes())) {
+      Files.writeString(
+          file,
+          """
+          host: {bytes: 128MiB, free_target: 0.01}
+          limits: {blocks: 1024, sessions: 9, operations: 9, holds: 99, lease: 1s, deadline: 1s}
+          """);
+      assertEquals(8, list(reload(reloader), "restart").size());
+    } finally {
+      log.detachAppender(lines);
+    }
+    List<String> warnings =
+        lines.list.stream()
+            .filter(line -> line.getLevel() == Level.WARN)
+            .map(ILoggingEvent::getFormattedMessage)
+            .toList();
+    // Of one cause the log writes five.
+    assertEquals(1, warnings.size(), warnings::toString);
+    assertTrue(warnings.getFirst().contains("limits.deadline: "), warnings::toString);
+  }
+
+  @Test
+  void beginOrRepeat_whileItIsRead_isReadOnceMore()
+      throws IOException, ConfigException, InterruptedException {
+    Path file = Files.writeString(folder.resolve("k.yaml"), "host:\n  policy: lru\n");
+    ConfigSource source = new ConfigSource(file, Map.of(), List.of());
+    CountDownLatch begun = new CountDownLatch(1);
+    CompletableFuture<OperatorAnswer> answer = new CompletableFuture<>();
+    List<String> told = Collections.synchronizedList(new ArrayList<>());
+    Reloader.Live slow =
+        new Notes() {
+          @Override
+          public CompletableFuture<OperatorAnswer> command(String command) {
+            told.add(command);
+            begun.countDown();
+            return answer;
+          }
+        };
+    try (Reloader reloader = new Reloader(source, source.load(), slow)) {
+      Files.writeString(file, "host:\n  policy: sieve\n");
+      reloader.beginOrRepeat();
+      begun.await();
+      Files.writeString(file, "host:\n  policy: s3fifo\n");
+      reloader.beginOrRepeat();
+      reloader.beginOrRepeat();
+      answer.complete(new OperatorAnswer(Status.OK, "done"));
+      JsonObject status = new JsonObject(reloader.run(List.of("reload", "status")).text());
+      while (status.getBoolean("running") || status.getLong("number") < 2) {
+        Thread.onSpinWait();
+        status = new JsonObject(reloader.run(List.of("reload", "status")).text());
+      }
+      assertEquals(2, status.getLong("number"));
+      assertEquals(List.of("policy host sieve", "policy host s3fifo"), told);
     }
   }
 
@@ -145,6 +230,12 @@ final class ReloaderTest {
       Files.writeString(file, "host:\n  policy: sieve\n  byts: 1GiB\n");
       JsonObject status = reload(reloader);
       assertTrue(status.getString("problem").contains(file + ", line 3"), status::encode);
+      assertEquals(List.of(), notes.told);
+
+      // Right by itself, and nothing that could be started here.
+      Files.writeString(file, "host:\n  policy: sieve\nsocket:\n  users: [nosuch-user]\n");
+      status = reload(reloader);
+      assertTrue(status.getString("problem").contains("nosuch-user"), status::encode);
       assertEquals(List.of(), notes.told);
 
       Files.writeString(file, "host:\n  policy: fifo\n");

@@ -76,6 +76,9 @@ public final class RequestDescriptor {
   public static final int PRIORITY_NORMAL = 1;
   public static final int PRIORITY_LOW = 2;
 
+  /** Instead of a namespace id, FLUSH: all namespaces of all tenants. An id is never so large. */
+  public static final int NAMESPACE_ALL = Integer.MAX_VALUE;
+
   private RequestDescriptor() {}
 
   /** The bytes that one key takes in a body. */

@@ -4,6 +4,7 @@ import io.kvtier.protocol.access.Token;
 import io.kvtier.protocol.access.TokenLine;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.AccessDeniedException;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
@@ -99,6 +100,15 @@ final class TokenFile {
             "access.tokens '" + file + "' has more than 1 MiB; is it the right file?");
       }
       return Files.readAllLines(file, StandardCharsets.UTF_8);
+    } catch (AccessDeniedException e) {
+      throw new IOException(
+          "access.tokens '"
+              + file
+              + "' can't be read by user '"
+              + System.getProperty("user.name")
+              + "', who runs the daemon: give it the file, such as with chgrp and chmod g+r, and"
+              + " its folders",
+          e);
     } catch (NoSuchFileException e) {
       throw new IOException(
           "access.tokens '"

@@ -5,6 +5,7 @@ import io.kvtier.daemon.config.KvtierdConfig.EventConsumer;
 import io.kvtier.daemon.config.KvtierdConfig.EventForm;
 import io.kvtier.policies.AdmissionPolicies;
 import io.kvtier.policies.EvictionPolicies;
+import io.kvtier.protocol.Secrets;
 import io.kvtier.protocol.SocketPaths;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.codec.BlockCodecs;
@@ -19,6 +20,7 @@ import io.kvtier.tiers.ssd.SsdEngine;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.URI;
+import java.net.URISyntaxException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
@@ -30,6 +32,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.function.Function;
+import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -89,7 +92,7 @@ public final class ConfigLoader {
     source.settings().forEach(setting -> loader.set(setting, "--set", known));
     KvtierdConfig config = loader.build();
     if (!loader.problems.isEmpty()) {
-      throw exception(loader.problems);
+      throw ConfigException.of(loader.problems);
     }
     return new LoadedConfig(config, loader.values, loader.defaults);
   }
@@ -106,16 +109,6 @@ public final class ConfigLoader {
     } else {
       problems.add(where + ": " + known.problem(key));
     }
-  }
-
-  /** All mistakes in one message. */
-  static ConfigException exception(List<String> problems) {
-    return new ConfigException(
-        problems.size() == 1
-            ? problems.getFirst()
-            : problems.size()
-                + " mistakes in the configuration:\n  "
-                + String.join("\n", problems).replace("\n", "\n  "));
   }
 
   /** The embedded configuration file. */
@@ -158,9 +151,23 @@ public final class ConfigLoader {
     int mode = get("socket.mode", v -> Integer.parseInt(v, 8), "an octal file mode such as 0660");
     return new KvtierdConfig.SocketConfig(
         path.toString().isEmpty() ? SocketPaths.defaultPath() : path,
-        list("socket.users"),
-        list("socket.groups"),
+        peers("socket.users"),
+        peers("socket.groups"),
         mode);
+  }
+
+  /** Names, some with a role behind a colon. Whether there are such users, the machine tells. */
+  private List<String> peers(String key) {
+    List<String> peers = list(key);
+    for (String peer : peers) {
+      int colon = peer.indexOf(':');
+      require(
+          key,
+          colon != 0 && (colon < 0 || Role.ofWord(peer.substring(colon + 1)) != null),
+          "names or numbers, and behind a colon the role of one that has another than write: read,"
+              + " write or admin");
+    }
+    return mistaken.contains(key) ? List.of() : peers;
   }
 
   private KvtierdConfig.HostConfig host() {
@@ -367,7 +374,7 @@ public final class ConfigLoader {
         "object.s3.bucket",
         !text("object.s3.bucket").isEmpty(),
         "the name of a bucket, where object.store is s3");
-    URI endpoint = uri("object.s3.endpoint");
+    URI endpoint = uri("object.s3.endpoint", S3Options::isEndpoint, S3Options.ENDPOINT_FORM);
     S3Options.Addressing addressing =
         get(
             "object.s3.addressing",
@@ -390,7 +397,7 @@ public final class ConfigLoader {
           checksums,
           Duration.ofNanos(duration("object.s3.connect_timeout")),
           Duration.ofNanos(duration("object.s3.idle_timeout")),
-          uri("object.s3.proxy"),
+          uri("object.s3.proxy", S3Options::isProxy, S3Options.PROXY_FORM),
           number("object.s3.connections", 1, 65536));
     } catch (IllegalArgumentException e) {
       problems.add(value(values, "object.store").where() + ": object.s3: " + e.getMessage());
@@ -398,9 +405,21 @@ public final class ConfigLoader {
     }
   }
 
-  private @Nullable URI uri(String key) {
+  /** An address of a form; null where there is none, or a mistaken one. */
+  private @Nullable URI uri(String key, Predicate<URI> isOfForm, String form) {
     String text = text(key);
-    return text.isEmpty() ? null : get(key, URI::create, "a URI such as http://localhost:9000");
+    URI uri = text.isEmpty() ? null : get(key, ConfigLoader::parsedUri, form);
+    require(key, uri == null || isOfForm.test(uri), form);
+    return mistaken.contains(key) ? null : uri;
+  }
+
+  /** The exception of the parser's own holds the address, and that a password. */
+  private static URI parsedUri(String text) {
+    try {
+      return new URI(text);
+    } catch (URISyntaxException e) {
+      throw new IllegalArgumentException(e.getReason() + " at index " + e.getIndex());
+    }
   }
 
   private static S3Options.Addressing addressing(String text, boolean hasEndpoint) {
@@ -754,7 +773,7 @@ public final class ConfigLoader {
   /** Notes what is wrong with a key, and gives it its default. */
   private void mistake(String key, String expected) {
     Value value = value(values, key);
-    String text = value.toString().trim();
+    String text = Secrets.hide(key, value.toString().trim());
     // Where nobody has set it, there is no line to look at: another key asks for it.
     problems.add(
         value.equals(value(defaults, key))

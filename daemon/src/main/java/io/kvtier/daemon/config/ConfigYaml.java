@@ -83,14 +83,14 @@ final class ConfigYaml {
           .composeString(text)
           .ifPresent(yaml::root);
     } catch (MarkedYamlEngineException e) {
+      // Its place, and no snippet of the text: a secret may stand there.
       Optional<Mark> mark = e.getProblemMark().or(e::getContextMark);
       problems.add(
           mark.map(at -> name + ", line " + (at.getLine() + 1) + ", column " + (at.getColumn() + 1))
                   .orElse(name)
               + ": not valid YAML: "
               + (e.getContext() == null ? "" : e.getContext() + ", ")
-              + e.getProblem()
-              + mark.map(at -> "\n" + at.createSnippet(4, 75)).orElse(""));
+              + e.getProblem());
     } catch (YamlEngineException e) {
       problems.add(name + ": not valid YAML: " + e.getMessage());
     }
@@ -208,9 +208,10 @@ final class ConfigYaml {
     return Tag.NULL.equals(node.getTag());
   }
 
+  /** Without the text: the file of a key is read here, too, where it is given by mistake. */
   private static String describe(Node node) {
     return switch (node) {
-      case ScalarNode scalar -> "'" + scalar.getValue() + "'";
+      case ScalarNode _ -> "a text without a key";
       case SequenceNode _ -> "a list";
       default -> "a section";
     };

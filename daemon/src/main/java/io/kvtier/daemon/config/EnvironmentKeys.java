@@ -14,9 +14,8 @@ import java.util.TreeMap;
 final class EnvironmentKeys {
   static final String PREFIX = "KVTIERD_";
 
-  /** What starts the process, and is no key. */
-  private static final Set<String> OTHERS =
-      Set.of("KVTIERD_JAVA_OPTS", "KVTIERD_JAVA_HOME", "KVTIERD_HOME", "KVTIERD_OPTS");
+  /** What starts the process reads it, and it is no key. */
+  private static final String JAVA_OPTIONS = "KVTIERD_JAVA_OPTS";
 
   private final Map<String, String> keys = new LinkedHashMap<>();
 
@@ -42,7 +41,7 @@ final class EnvironmentKeys {
   Map<String, String> settings(Map<String, String> environment) {
     Map<String, String> settings = new TreeMap<>();
     environment.forEach((variable, value) -> {
-      if (variable.startsWith(PREFIX) && !OTHERS.contains(variable)) {
+      if (variable.startsWith(PREFIX) && !variable.equals(JAVA_OPTIONS)) {
         String key = keys.get(variable);
         settings.put(variable, (key == null ? meant(variable) : key) + "=" + value);
       }

@@ -5,15 +5,12 @@ import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.tiers.files.ByteSize;
 import java.io.IOException;
 import java.nio.file.FileStore;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.ToLongFunction;
-import org.jspecify.annotations.Nullable;
 
 /** Holds a configuration to the machine it is for: memory and disks have to be that large. */
 public final class MachineCheck {
@@ -50,15 +47,8 @@ public final class MachineCheck {
         : new MachineCheck(machine, "this machine's memory", heap);
   }
 
-  /** Refuses what can't be; names each key, where it stands, and what would do. */
-  public void require(LoadedConfig loaded) throws ConfigException {
-    List<String> problems = problems(loaded);
-    if (!problems.isEmpty()) {
-      throw ConfigLoader.exception(problems);
-    }
-  }
-
-  List<String> problems(LoadedConfig loaded) {
+  /** What can't be; names each key, where it stands, and what would do. */
+  public List<String> problems(LoadedConfig loaded) {
     List<String> problems = new ArrayList<>();
     KvtierdConfig config = loaded.config();
     long policies = policyBytes(config);
@@ -188,28 +178,9 @@ public final class MachineCheck {
     if (ssd.bytes() == 0) {
       return;
     }
-    // Directories of one file system share it.
-    Map<Object, Long> wanted = new LinkedHashMap<>();
-    Map<Object, FileStore> stores = new LinkedHashMap<>();
-    Map<Object, Path> places = new LinkedHashMap<>();
-    for (Path directory : ssd.directories()) {
-      Path existing = existing(directory);
-      if (existing == null) {
-        continue;
-      }
-      try {
-        Object device = Files.getAttribute(existing, "unix:dev");
-        wanted.merge(device, ssd.bytes() / ssd.directories().size(), Long::sum);
-        stores.putIfAbsent(device, Files.getFileStore(existing));
-        places.putIfAbsent(device, directory);
-      } catch (IOException | UnsupportedOperationException e) {
-        wanted.remove(directory); // What can't be asked is not judged: the start will tell.
-      }
-    }
-    wanted.forEach((device, bytes) -> {
-      FileStore store = stores.get(device);
-      long total = store == null ? 0 : total(store);
-      if (total > 0 && bytes > total) {
+    for (DiskShare share : DiskShare.of(ssd)) {
+      long total = total(share.store());
+      if (total > 0 && share.bytes() > total) {
         problems.add(
             problem(
                 loaded,
@@ -217,11 +188,11 @@ public final class MachineCheck {
                 "at most "
                     + ByteSize.words(total)
                     + " in '"
-                    + places.get(device)
+                    + share.directories().getFirst()
                     + "': the whole file system is no larger; lower it, or choose another"
                     + " ssd.directory"));
       }
-    });
+    }
   }
 
   private static long total(FileStore store) {
@@ -230,14 +201,6 @@ public final class MachineCheck {
     } catch (IOException e) {
       return 0;
     }
-  }
-
-  private static @Nullable Path existing(Path directory) {
-    Path path = directory.toAbsolutePath();
-    while (path != null && !Files.exists(path)) {
-      path = path.getParent();
-    }
-    return path;
   }
 
   private static String problem(LoadedConfig loaded, String key, String expected) {

@@ -1,5 +1,6 @@
 package io.kvtier.daemon.doctor;
 
+import io.kvtier.daemon.config.DiskShare;
 import io.kvtier.daemon.config.KvtierdConfig.SsdConfig;
 import io.kvtier.protocol.linux.DirectFile;
 import io.kvtier.protocol.linux.IoUring;
@@ -9,12 +10,10 @@ import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.nio.file.FileStore;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import org.jspecify.annotations.Nullable;
 
 /** Each directory of the SSD tier, and how it is read and written. */
 final class DiskChecks {
@@ -38,8 +37,8 @@ final class DiskChecks {
     findings.add(ioUring());
     for (Path directory : config.directories()) {
       findings.add(directIo(directory));
-      findings.add(space(directory));
     }
+    DiskShare.of(config).forEach(share -> findings.add(space(share)));
     return findings;
   }
 
@@ -65,7 +64,7 @@ final class DiskChecks {
 
   private Finding directIo(Path directory) {
     String check = "direct IO";
-    Path existing = existing(directory);
+    Path existing = DiskShare.existing(directory);
     if (existing == null || !Files.isDirectory(existing) || !Files.isWritable(existing)) {
       return Finding.fail(
           check,
@@ -107,33 +106,30 @@ final class DiskChecks {
     }
   }
 
-  private Finding space(Path directory) {
+  private Finding space(DiskShare share) {
     String check = "disk space";
-    Path existing = existing(directory);
-    long share = config.bytes() / config.directories().size();
-    if (existing == null) {
-      return Finding.fail(check, "'" + directory + "' is nowhere", "choose another ssd.directory");
-    }
     try {
-      FileStore store = Files.getFileStore(existing);
-      long taken = taken(directory);
-      long free = store.getUsableSpace() + taken;
+      long usable = share.store().getUsableSpace();
+      long taken = share.directories().stream().mapToLong(DiskChecks::taken).sum();
       String what =
           "'"
-              + existing
+              + share.existing()
               + "' has "
-              + ByteSize.words(store.getUsableSpace())
+              + ByteSize.words(usable)
               + " free"
               + (taken > 0 ? ", and " + ByteSize.words(taken) + " taken by the tier" : "")
               + "; the tier's share is "
-              + ByteSize.words(share);
-      if (store.getTotalSpace() > 0 && share > free && !isRunning) {
+              + ByteSize.words(share.bytes())
+              + (share.directories().size() > 1
+                  ? ", in " + share.directories().size() + " directories"
+                  : "");
+      if (share.store().getTotalSpace() > 0 && share.bytes() > usable + taken && !isRunning) {
         return Finding.fail(
             check, what, "lower ssd.bytes, free space, or choose another ssd.directory");
       }
       return Finding.pass(check, what);
     } catch (IOException e) {
-      return Finding.warn(check, "'" + existing + "' tells no size: " + e.getMessage(), "");
+      return Finding.warn(check, "'" + share.existing() + "' tells no size: " + e.getMessage(), "");
     }
   }
 
@@ -149,14 +145,5 @@ final class DiskChecks {
       }
     }
     return bytes;
-  }
-
-  /** The folder, or the nearest above it that there is. */
-  static @Nullable Path existing(Path folder) {
-    Path path = folder.toAbsolutePath();
-    while (path != null && !Files.exists(path)) {
-      path = path.getParent();
-    }
-    return path;
   }
 }

@@ -38,6 +38,9 @@ public final class Doctor {
     if (daemonPid == 0 && config.grpc().enabled()) {
       findings.add(machine.grpcPort());
     }
+    if (daemonPid == 0 && config.http().enabled()) {
+      findings.add(machine.httpPort());
+    }
     if (config.ssd().bytes() > 0) {
       findings.addAll(new DiskChecks(config.ssd(), daemonPid != 0).findings());
     }

@@ -1,8 +1,10 @@
 package io.kvtier.daemon.doctor;
 
+import io.kvtier.daemon.config.DiskShare;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.config.MachineMemory;
 import io.kvtier.daemon.grpc.GrpcFront;
+import io.kvtier.daemon.http.HttpFront;
 import io.kvtier.tiers.files.ByteSize;
 import java.io.IOException;
 import java.nio.file.FileStore;
@@ -90,7 +92,7 @@ final class MachineChecks {
             ? Path.of("/dev/shm")
             : config.host().directory();
     String check = "shared memory";
-    Path existing = DiskChecks.existing(folder);
+    Path existing = DiskShare.existing(folder);
     if (existing == null || !Files.isWritable(existing)) {
       return Finding.fail(
           check,
@@ -218,15 +220,29 @@ final class MachineChecks {
   }
 
   Finding grpcPort() {
+    KvtierdConfig.GrpcConfig grpc = config.grpc();
+    return port("gRPC", "grpc", grpc.host(), grpc.port(), () -> GrpcFront.requirePort(grpc));
+  }
+
+  Finding httpPort() {
+    KvtierdConfig.HttpConfig http = config.http();
+    return port("HTTP", "http", http.host(), http.port(), () -> HttpFront.requirePort(http));
+  }
+
+  /** Throws where a port can't be had. */
+  private interface PortCheck {
+    void run() throws IOException;
+  }
+
+  private static Finding port(String name, String section, String host, int port, PortCheck check) {
     try {
-      GrpcFront.requirePort(config.grpc());
-      return Finding.pass(
-          "gRPC port", config.grpc().host() + ":" + config.grpc().port() + " is free");
+      check.run();
+      return Finding.pass(name + " port", host + ":" + port + " is free");
     } catch (IOException e) {
       return Finding.fail(
-          "gRPC port",
+          name + " port",
           String.valueOf(e.getMessage()),
-          "choose another grpc.port, or end who has it");
+          "choose another " + section + ".port, or end who has it");
     }
   }
 }

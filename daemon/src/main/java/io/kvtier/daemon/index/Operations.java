@@ -83,7 +83,7 @@ final class Operations {
   /** Notes the namespaces that operations under way are about. */
   void noteInUse(BitSet ids) {
     for (Operation operation : pool) {
-      if (operation.active) {
+      if (operation.active && operation.namespaceId != RequestDescriptor.NAMESPACE_ALL) {
         ids.set(operation.namespaceId);
       }
     }

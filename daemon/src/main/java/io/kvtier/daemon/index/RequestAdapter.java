@@ -151,6 +151,8 @@ final class RequestAdapter {
           request.correlationId,
           stats.json(asker(session), STATS_BYTES_MAX - 64),
           STATS_BYTES_MAX);
+    } else if (verb == Verb.FLUSH && request.namespaceId == RequestDescriptor.NAMESPACE_ALL) {
+      flushAll(session);
     } else if (needsNamespace(verb) && !session.isRegistered(request.namespaceId)) {
       index
           .writer()
@@ -175,6 +177,21 @@ final class RequestAdapter {
     return session.id() == SlotAllocator.DAEMON && request.argument == IndexAgent.STATS_FOR_ADMIN
         ? new Grant(session.name(), Role.ADMIN, session.tenant())
         : session.grant();
+  }
+
+  /** Of all tenants: for who may see them all. */
+  private void flushAll(Session session) throws ProtocolViolation {
+    if (session.role() == Role.ADMIN && session.tenant() == Grant.NO_TENANT) {
+      index.handle(session, request);
+    } else {
+      index
+          .writer()
+          .refuse(
+              session,
+              request,
+              Status.DENIED,
+              "FLUSH of all namespaces needs role admin, and no tenant");
+    }
   }
 
   private static int countMax(Verb verb) {

@@ -1,6 +1,7 @@
 package io.kvtier.daemon.index;
 
 import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import java.util.HashMap;
@@ -69,7 +70,7 @@ final class Scans {
       int block = operation.cursor;
       if (directory.isUsed(block)
           && directory.isLinked(block)
-          && directory.namespaceId(block) == operation.namespaceId
+          && isOf(operation, block)
           && store.canBeDeleted(block)) {
         if (operation.verb == Verb.CLEAR) {
           // Nothing of the namespace is stored until its objects have gone.
@@ -95,6 +96,11 @@ final class Scans {
         operations.complete(operations.sessionOf(operation), operation);
       }
     }
+  }
+
+  private boolean isOf(Operation operation, int block) {
+    return operation.namespaceId == RequestDescriptor.NAMESPACE_ALL
+        || directory.namespaceId(block) == operation.namespaceId;
   }
 
   private void stop(Operation operation) {

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeFalse;
 
 import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.access.Token;
@@ -48,6 +49,17 @@ class TokenFileTest {
 
   private void look() {
     clockNs += 2_000_000_000L;
+  }
+
+  @Test
+  void open_fileThatTheUserMayNotRead_saysWhoIsToHaveIt() throws IOException {
+    assumeFalse(System.getProperty("user.name").equals("root"), "root may read everything");
+    Files.createFile(
+        file, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("---------")));
+    IOException e =
+        assertThrows(
+            IOException.class, () -> new TokenFile(file, TENANTS, () -> now, () -> clockNs));
+    assertTrue(String.valueOf(e.getMessage()).contains("can't be read by user"), e.getMessage());
   }
 
   @Test

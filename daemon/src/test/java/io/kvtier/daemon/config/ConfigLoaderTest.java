@@ -52,9 +52,11 @@ class ConfigLoaderTest {
         "host.bytes=lots | expected a size such as 512MiB",
         "host.policy=mru | no eviction policy is named 'mru'; there are",
         "host.free_target=0.9 | expected 0 to 0.25",
-        "limits.lease=30 | it has no unit, the units are ns, us, ms, s, min and h; did you mean 30s?",
+        "limits.lease=30 | it has no unit, the units are ns, us, ms, s, min and h; did you mean"
+            + " 30s?",
         "limits.lease=0s | more than 0",
-        "host.bytes=1GB | unknown unit 'GB', the units are B, KiB, MiB, GiB and TiB; did you mean 1GiB?",
+        "host.bytes=1GB | unknown unit 'GB', the units are B, KiB, MiB, GiB and TiB; did you mean"
+            + " 1GiB?",
         "copy.inline_bytes=32k | did you mean 32KiB?",
         "host.bytes=10MiB | a multiple of host.slab_bytes (64 MiB), such as 64MiB",
         "bytes=1GiB | did you mean 'host.bytes' or 'ssd.bytes' or 'object.bytes'?",
@@ -165,7 +167,7 @@ class ConfigLoaderTest {
         assertThrows(ConfigException.class, () -> ConfigLoader.load(null, settings));
     assertTrue(
         String.valueOf(error.getMessage())
-            .contains("'" + endpoint + "' is not of the form http[s]://host[:port], with a port"),
+            .contains("'" + endpoint + "', expected the form http[s]://host[:port], with a port"),
         error.getMessage());
   }
 
@@ -213,11 +215,13 @@ class ConfigLoaderTest {
   @CsvSource(
       delimiter = '|',
       value = {
-        "'host: 1' | k.yaml, line 1: 'host' is a section: expected one of its keys, such as 'host.bytes'",
+        "'host: 1' | k.yaml, line 1: 'host' is a section: expected one of its keys, such as"
+            + " 'host.bytes'",
         "'host: {bytes: {min: 1}}' | k.yaml, line 1: 'host.bytes' is a key: expected its value",
         "'host: {bytes: [1GiB]}' | host.bytes is '[1GiB]', expected one value, not a list",
         "'host: {policy: lru, policy: fifo}' | host.policy stands there already at k.yaml, line 1",
-        "'host: {bytes: 128MiB}\nhost: {bytes: 1GiB}' | k.yaml, line 2: host.bytes stands there already",
+        "'host: {bytes: 128MiB}\n"
+            + "host: {bytes: 1GiB}' | k.yaml, line 2: host.bytes stands there already",
         "'- host' | expected sections such as 'host:', found a list",
         "'a: &a {b: *a}' | unknown section 'a'",
         "'host:\n\tbytes: 1GiB' | k.yaml, line 2, column 1: not valid YAML",
@@ -236,6 +240,32 @@ class ConfigLoaderTest {
     assertEquals(1L << 30, config.host().bytes());
     assertEquals(0600, config.socket().mode());
     assertEquals(List.of("ann", "7"), config.socket().users());
+  }
+
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "object: {store: s3, s3: {bucket: b, proxy: 'http://joe:hunter2@proxy'}}",
+        "object: {store: s3, s3: {bucket: b, proxy: 'http://joe:p ss@hunter2@proxy:3128'}}",
+        "object: {store: s3, s3: {bucket: b, proxy: 'joe:hunter2@proxy:3128'}}",
+        "object: {store: s3, s3: {bucket: b, endpoint: 'http://joe:hunter2@s3:9000'}}",
+        "object: {encryption: {key_file: /k, key_command: [fetch, --pin, hunter2]}}",
+        "object: {encryption: {key_file: /k, key_command: 'fetch, hunter2'}}",
+        "object:\n  encryption:\n    key_command: [fetch, hunter2\nhost:\n  bytes: 1GiB",
+        "hunter2",
+        "object: {s3: {proxi: 'http://joe:hunter2@proxy:3128'}, proxy: 'joe:hunter2@x:1'}",
+      })
+  void load_mistake_tellsNoSecret(String yaml) throws IOException {
+    String problems = problemsOf(yaml);
+    assertFalse(problems.contains("hunter2"), problems);
+    assertTrue(problems.contains("k.yaml"), problems);
+  }
+
+  @Test
+  void load_mistakenSettings_tellNoSecret() throws IOException {
+    String problems =
+        problemsOf("", "object.s3.proxy:http://joe:hunter2@p:1", "object.password hunter2");
+    assertFalse(problems.contains("hunter2"), problems);
   }
 
   @Test

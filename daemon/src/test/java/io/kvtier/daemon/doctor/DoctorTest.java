@@ -43,7 +43,8 @@ final class DoctorTest {
                 "socket.path=" + folder.resolve("k.sock"),
                 "host.bytes=64MiB",
                 "ssd.bytes=0",
-                "grpc.enabled=false"));
+                "grpc.enabled=false",
+                "http.enabled=false"));
     all.addAll(List.of(settings));
     try {
       return new Doctor(
@@ -140,6 +141,22 @@ final class DoctorTest {
   }
 
   @Test
+  void ssdDirectories_thatShareAFileSystem_haveToFitTogether()
+      throws IOException, InterruptedException {
+    Path place = mounted("size=200m");
+    try {
+      List<Finding> findings =
+          find(
+              "ssd.bytes=256MiB",
+              "ssd.file_bytes=64MiB",
+              "ssd.directory=" + place.resolve("a") + "," + place.resolve("b"));
+      assertFails(one(findings, "disk space"), "256 MiB, in 2 directories", "lower ssd.bytes");
+    } finally {
+      unmount(place);
+    }
+  }
+
+  @Test
   void sharedMemory_full_isWarnedOf() throws IOException, InterruptedException {
     Path place = mounted("size=1m");
     try {
@@ -170,6 +187,16 @@ final class DoctorTest {
           one(find("grpc.enabled=true", "grpc.port=" + taken.getLocalPort()), "gRPC port"),
           String.valueOf(taken.getLocalPort()),
           "grpc.port");
+    }
+  }
+
+  @Test
+  void httpPort_thatIsTaken_fails() throws IOException {
+    try (ServerSocket taken = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+      assertFails(
+          one(find("http.enabled=true", "http.port=" + taken.getLocalPort()), "HTTP port"),
+          String.valueOf(taken.getLocalPort()),
+          "http.port");
     }
   }
 

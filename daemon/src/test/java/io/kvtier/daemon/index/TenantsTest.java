@@ -9,6 +9,7 @@ import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.access.Role;
@@ -219,6 +220,26 @@ class TenantsTest {
       }
       assertEquals(before, there(modest, ofModest, 2 * SLOTS));
       assertTrue(there(greedy, ofGreedy, 20 * SLOTS) <= 4 * SLOTS);
+    }
+  }
+
+  @Test
+  void flushAll_byAnOperator_writesTheBlocksOfEachTenant() throws IOException, ProtocolViolation {
+    try (IndexHarness harness =
+        harness(4, new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK))) {
+      IndexHarness.Client operator = harness.open(RING, Grant.ALL);
+      for (Grant grant : List.of(OTHERS, BLUE, GREEN)) {
+        IndexHarness.Client client = harness.open(RING, grant);
+        int namespace = register(client);
+        assertEquals(Status.OK, put(client, namespace, 1));
+        client.send(Verb.FLUSH, RequestDescriptor.NAMESPACE_ALL, 0, 0);
+        assertEquals(Status.DENIED, client.await().status());
+      }
+      operator.send(Verb.FLUSH, RequestDescriptor.NAMESPACE_ALL, 0, 0);
+      IndexHarness.Answer flushed = operator.await();
+      assertEquals(Status.OK, flushed.status());
+      assertEquals(3, flushed.value());
+      harness.agent.checkInvariants();
     }
   }
 

@@ -30,6 +30,14 @@ public record S3Options(
     int connectionsMax) {
   private static final int PORT_MAX = 65535;
 
+  /** What is right for an endpoint. Credentials don't stand in it: the address is shown. */
+  public static final String ENDPOINT_FORM =
+      "the form http[s]://host[:port], with a port from 1 to " + PORT_MAX;
+
+  /** What is right for a proxy. */
+  public static final String PROXY_FORM =
+      "the form http[s]://[user:password@]host:port, with a port from 1 to " + PORT_MAX;
+
   /** Where the bucket stands in a request. */
   public enum Addressing {
     /** {@code https://host/bucket/name}. */
@@ -75,24 +83,12 @@ public record S3Options(
       throw new IllegalArgumentException(
           "an S3 store needs a region: us-east-1 will do for most servers that are not AWS's");
     }
-    if (endpoint != null
-        && (endpoint.getHost() == null
-            || !isWeb(endpoint)
-            || !hasPort(endpoint)
-            || hasMore(endpoint.getPath()))) {
-      throw new IllegalArgumentException(
-          "the endpoint '"
-              + endpoint
-              + "' is not of the form http[s]://host[:port], with a port from 1 to "
-              + PORT_MAX);
+    // Addresses hold passwords: they are not in the messages.
+    if (endpoint != null && !isEndpoint(endpoint)) {
+      throw new IllegalArgumentException("expected an endpoint of " + ENDPOINT_FORM);
     }
-    if (proxy != null
-        && (proxy.getHost() == null || proxy.getPort() < 0 || !hasPort(proxy) || !isWeb(proxy))) {
-      throw new IllegalArgumentException(
-          "the proxy '"
-              + proxy
-              + "' is not of the form http[s]://[user:password@]host:port, with a port from 1 to "
-              + PORT_MAX);
+    if (proxy != null && !isProxy(proxy)) {
+      throw new IllegalArgumentException("expected a proxy of " + PROXY_FORM);
     }
     if (connectionsMax < 1) {
       throw new IllegalArgumentException(
@@ -126,6 +122,20 @@ public record S3Options(
   public String describe() {
     String at = endpoint == null ? region : endpoint.toString();
     return "s3://" + bucket + '/' + prefix + " at " + at;
+  }
+
+  /** Whether an address is of {@link #ENDPOINT_FORM}. */
+  public static boolean isEndpoint(URI uri) {
+    return uri.getHost() != null
+        && isWeb(uri)
+        && hasPort(uri)
+        && !hasMore(uri.getPath())
+        && uri.getRawUserInfo() == null;
+  }
+
+  /** Whether an address is of {@link #PROXY_FORM}. */
+  public static boolean isProxy(URI uri) {
+    return uri.getHost() != null && uri.getPort() >= 0 && hasPort(uri) && isWeb(uri);
   }
 
   private static boolean isWeb(URI uri) {
