@@ -14,6 +14,8 @@ import json
 import os
 import random
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -68,15 +70,14 @@ class Chores(threading.Thread):
 
     def _reload(self) -> bool:
         dice = self._random
-        self._world.write_configuration(scrub=dice.choice((4, 16, 64)), level=dice.choice(("info", "info", "debug")))
-        try:
-            self._world.reload()
-        except (OSError, AssertionError):
-            return False
-        return True
+        self._world.write_configuration(scrub=dice.choice((4, 16, 64)), level=dice.choice(("info", "info", "warn")))
+        return self._world.reload()
 
     def _command(self, *words: str) -> bool:
-        return self._world.command(*words).returncode == 0
+        try:
+            return self._world.command(*words).returncode == 0
+        except subprocess.TimeoutExpired:
+            return False
 
     def close(self) -> None:
         self._end.set()
@@ -222,7 +223,7 @@ class Soak:
             "chores": dict(self.chores.done),
             "chores_refused": dict(self.chores.refused),
             "http_polls": self.poller.polls,
-            "http_unanswered": self.poller.unanswered,
+            "http_unanswered": dict(self.poller.unanswered),
             "daemon_starts": self.world.life,
             "longest_life_s": rows[-1]["life_s"] if rows else 0,
             **{f"{name}_first_last": ends(name) for name in SERIES},
@@ -287,6 +288,8 @@ def main(arguments: Iterable[str] | None = None) -> int:
     print(f"soak: seed {seed}, {minutes:g} minutes", file=sys.stderr)
     os.environ |= {"AWS_ACCESS_KEY_ID": "soak", "AWS_SECRET_ACCESS_KEY": "soak"}
     folder = Path(tempfile.mkdtemp(prefix="kvtier-soak-", dir=options.folder))
+    # A mounted disk and other processes are not left behind.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
     world = World(folder, seed)
     soak = Soak(world, folder)
     code = 0

@@ -87,11 +87,20 @@ class Work(threading.Thread):
     _REST_S = 0.05
 
     def __init__(
-        self, name: str, command: list[str], accounts: list[Account], log: Path, stalls: Stalls, seed: str, garbled: Callable[[], bool]
+        self,
+        name: str,
+        command: list[str],
+        accounts: list[Account],
+        log: Path,
+        stalls: Stalls,
+        seed: str,
+        garbled: Callable[[], bool],
+        reads_fail: Callable[[], bool],
     ) -> None:
         """
         Args:
             garbled: whether a wire of this client lies at present.
+            reads_fail: whether a disk does not read at present.
         """
         super().__init__(name=name, daemon=True)
         self.accounts = accounts
@@ -102,6 +111,7 @@ class Work(threading.Thread):
         self._log = log
         self._stalls = stalls
         self._garbled = garbled
+        self._reads_fail = reads_fail
         self._random = random.Random(f"{seed}/{name}")
         self._hand = Hand(command, log, stalls)
         self._may_work = threading.Event()
@@ -142,7 +152,7 @@ class Work(threading.Thread):
     def ask(self, account: Account, verb: str, numbers: list[int]) -> list[str] | None:
         """One question and its answer; a client that died is started again."""
         asked = account.ask(verb, numbers)
-        garbled = self._garbled()
+        garbled, reads_fail = self._garbled(), self._reads_fail()
         try:
             text = self._hand.ask(f"{verb} {account.space.name} {','.join(map(str, numbers))}")
         except Hang as hang:
@@ -156,7 +166,7 @@ class Work(threading.Thread):
         elif text is None:
             self._hand.close()
             self._hand = Hand(self._command, self._log, self._stalls)
-        account.answer(asked, statuses, wrong, garbled or self._garbled())
+        account.answer(asked, statuses, wrong, garbled or self._garbled(), reads_fail or self._reads_fail())
         return statuses
 
     @staticmethod

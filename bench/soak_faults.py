@@ -19,8 +19,8 @@ _SLOT_KEY_OFFSET = 48
 _SLOT_STORED_BYTES_OFFSET = 96
 _OBJECT_MAGIC = b"KVTIEROB"
 _OBJECT_KEY_OFFSET = 64
-GARBLED_S = 12.0
-"""For so long after a wire lied, what is asked over it may have been garbled."""
+SETTLES_S = 2.0
+"""For so long after a fault, answers may still come of it."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Fault:
 
 
 def _kill_daemon(world: World, dice: random.Random) -> None:
-    world.daemon.kill()
+    world.end_daemon()
     time.sleep(dice.choice((0.0, 0.0, 1.0)))
     world.start_daemon(**_settings(dice))
 
@@ -47,13 +47,13 @@ def _kill_daemon(world: World, dice: random.Random) -> None:
 def _kill_daemon_and_memory(world: World, dice: random.Random) -> None:
     for _, account in world.accounts():
         account.memory_goes()
-    world.daemon.kill()
+    world.end_daemon()
     world.daemon.kill_keeper()
     world.start_daemon(**_settings(dice))
 
 
 def _stop_daemon(world: World, dice: random.Random) -> None:
-    world.daemon.kill(signal.SIGTERM)
+    world.end_daemon(signal.SIGTERM)
     world.start_daemon(**_settings(dice))
 
 
@@ -96,7 +96,7 @@ def _grpc(mode: str) -> Callable[[World, random.Random], None]:
         world.grpc_wire.mode = mode
         time.sleep(dice.uniform(0.5, 3.0))
         world.grpc_wire.mode = "pass"
-        world.garbled_until = time.monotonic() + GARBLED_S
+        world.garbled_until = time.monotonic() + SETTLES_S
 
     return strike
 
@@ -111,9 +111,11 @@ def _disk_full(world: World, dice: random.Random) -> None:
 
 
 def _disk_eio(world: World, dice: random.Random) -> None:
+    world.reads_fail_until = float("inf")
     world.disk.fail()
     time.sleep(dice.uniform(0.3, 3.0))
     world.disk.mend()
+    world.reads_fail_until = time.monotonic() + SETTLES_S
 
 
 def _disk_slow(world: World, dice: random.Random) -> None:

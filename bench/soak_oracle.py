@@ -75,16 +75,19 @@ class Account:
             flushed = [number for number, state in self._states.items() if state is State.ACCEPTED] if verb == "flush" else []
             return Asked(verb, before, flushed, self._memory)
 
-    def answer(self, asked: "Asked", statuses: list[str] | None, wrong: dict[int, int], garbled: bool) -> None:
+    def answer(self, asked: "Asked", statuses: list[str] | None, wrong: dict[int, int], garbled: bool = False, reads_fail: bool = False) -> None:
         """What came of it.
 
         Args:
             statuses: None when client or daemon died over it.
             garbled: whether a wire may have changed question or answer.
+            reads_fail: whether a disk may have answered with an error: what can't be read is given up.
         """
         with self._lock:
             if statuses is None:
                 self.seen.unanswered += 1
+                if asked.verb == "get" and reads_fail:
+                    self._damaged.update(number for number, before in asked.before.items() if before in PRESENT)
                 return
             self.seen.statuses.update(f"{asked.verb} {status}" for status in statuses)
             odd = WIRE_ODD.intersection(statuses)
@@ -104,6 +107,8 @@ class Account:
                     self._delete(number, status)
                 else:
                     self._got(number, before, status)
+                    if reads_fail and status != "OK" and before in PRESENT:
+                        self._damaged.add(number)
 
     def _put(self, number: int, before: State, status: str, memory: int) -> None:
         if status in ("OK", "EXISTS"):

@@ -5,6 +5,7 @@ import os
 import re
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ class Poller(threading.Thread):
     def __init__(self, world: World) -> None:
         super().__init__(name="poller", daemon=True)
         self.polls = 0
-        self.unanswered = 0
+        self.unanswered: Counter[str] = Counter()
         self._world = world
         self._end = threading.Event()
 
@@ -33,8 +34,8 @@ class Poller(threading.Thread):
                 try:
                     self._world.http(path)
                     self.polls += 1
-                except OSError:
-                    self.unanswered += 1
+                except OSError as error:
+                    self.unanswered.update([str(error)])
 
     def close(self) -> None:
         self._end.set()

@@ -42,7 +42,9 @@ class World:
         self.seed = seed
         self.stalls = Stalls()
         self.garbled_until = 0.0
+        self.reads_fail_until = 0.0
         self.ended_by_itself: list[str] = []
+        self.is_ready = False
         self.life = 0
         self.began = 0.0
         self.server = S3Server(folder / "s3")
@@ -127,23 +129,32 @@ class World:
     def _client(self, name: str, command: list[str], accounts: list[Account], garbled: Callable[[], bool] = lambda: False) -> None:
         spaces = [str(account.space) for account in accounts]
         log = self.folder / f"{name}.log"
-        self.works.append(Work(name, [*command, *spaces], accounts, log, self.stalls, self.seed, garbled))
+        self.works.append(Work(name, [*command, *spaces], accounts, log, self.stalls, self.seed, garbled, self.reads_fail))
 
     def grpc_lies(self) -> bool:
         """Whether bytes of gRPC are or were just garbled."""
         return time.monotonic() < self.garbled_until
+
+    def reads_fail(self) -> bool:
+        """Whether the disk fails or has just failed."""
+        return time.monotonic() < self.reads_fail_until
 
     def start_daemon(self, **changed: str) -> None:
         self.life += 1
         self.daemon.spawn(**changed)
         self.daemon.wait_ready()
         self.began = time.monotonic()
+        self.is_ready = True
+
+    def end_daemon(self, number: int = signal.SIGKILL) -> None:
+        self.is_ready = False
+        self.daemon.kill(number)
 
     def look_after_daemon(self) -> None:
         """Starts it again where it has ended without being told to, and notes that."""
         if not self.daemon.is_alive():
             self.ended_by_itself.append(self.daemon.log_end()[-1500:])
-            self.daemon.kill(0)
+            self.end_daemon()
             self.start_daemon()
 
     def http(self, path: str) -> bytes:
@@ -160,8 +171,11 @@ class World:
         except (OSError, ValueError):
             return None
 
-    def reload(self) -> None:
-        self.daemon.send_signal(signal.SIGHUP)
+    def reload(self) -> bool:
+        """Asks a daemon that is ready to read its configuration again; whether there is one."""
+        if self.is_ready:
+            self.daemon.send_signal(signal.SIGHUP)
+        return self.is_ready
 
     def accounts(self) -> list[tuple[Work, Account]]:
         return [(work, account) for work in self.works for account in work.accounts]

@@ -17,7 +17,7 @@ def account() -> Account:
 
 
 def put(account: Account, numbers: list[int], status: str = "OK") -> None:
-    account.answer(account.ask("put", numbers), [status] * len(numbers), {}, garbled=False)
+    account.answer(account.ask("put", numbers), [status] * len(numbers), {})
 
 
 def test_accepted_andMissing_isLost(account: Account) -> None:
@@ -33,14 +33,14 @@ def test_accepted_andMissing_isLost(account: Account) -> None:
 def test_refused_orUnanswered_isNotPromised(account: Account) -> None:
     put(account, [1], "BUSY")
     asked = account.ask("put", [2])
-    account.answer(asked, None, {}, garbled=False)
+    account.answer(asked, None, {})
     assert account.live() == []
     assert account.seen.unanswered == 1
 
 
 def test_memoryGoes_onlyWhatWasFlushedIsPromised(account: Account) -> None:
     put(account, [1])
-    account.answer(account.ask("flush", []), ["OK"], {}, garbled=False)
+    account.answer(account.ask("flush", []), ["OK"], {})
     put(account, [2])
     account.memory_goes()
     assert account.live() == [1]
@@ -50,8 +50,8 @@ def test_memoryGoes_betweenQuestionAndAnswer_isNotPromised(account: Account) -> 
     put(account, [1])
     asked_put, asked_flush = account.ask("put", [2]), account.ask("flush", [])
     account.memory_goes()
-    account.answer(asked_put, ["OK"], {}, garbled=False)
-    account.answer(asked_flush, ["OK"], {}, garbled=False)
+    account.answer(asked_put, ["OK"], {})
+    account.answer(asked_flush, ["OK"], {})
     assert account.live() == []
 
 
@@ -59,7 +59,7 @@ def test_flush_coversWhatWasAcceptedBeforeIt(account: Account) -> None:
     put(account, [1])
     asked = account.ask("flush", [])
     put(account, [2])
-    account.answer(asked, ["OK"], {}, garbled=False)
+    account.answer(asked, ["OK"], {})
     account.memory_goes()
     assert account.live() == [1]
 
@@ -75,17 +75,17 @@ def test_damaged_mayBeLost_untilItIsFound(account: Account) -> None:
 
 def test_deleted_andFound_isBack(account: Account) -> None:
     put(account, [1])
-    account.answer(account.ask("delete", [1]), ["OK"], {}, garbled=False)
-    account.answer(account.ask("get", [1]), ["MISS"], {}, garbled=False)
+    account.answer(account.ask("delete", [1]), ["OK"], {})
+    account.answer(account.ask("get", [1]), ["MISS"], {})
     assert account.seen.deleted_back == 0
-    account.answer(account.ask("get", [1]), ["OK"], {}, garbled=False)
+    account.answer(account.ask("get", [1]), ["OK"], {})
     assert account.seen.deleted_back == 1
 
 
 def test_answersThatShouldNotBe_areFindings_unlessTheWireLied(account: Account) -> None:
     account.answer(account.ask("get", [1]), ["INTERNAL"], {}, garbled=True)
     assert account.seen.findings == []
-    account.answer(account.ask("get", [1]), ["INTERNAL"], {}, garbled=False)
+    account.answer(account.ask("get", [1]), ["INTERNAL"], {})
     assert account.seen.findings == ["client/space: get was answered with INTERNAL"]
 
 
@@ -105,3 +105,13 @@ def test_content_dependsOnNothingButTheKey(block_bytes: int) -> None:
     assert content.wrong_bytes(one, damaged, 1) == 0
     damaged[1 + block_bytes // 2] ^= 1
     assert content.wrong_bytes(one, damaged, 1) == 1
+
+
+def test_notReadFromAFailingDisk_mayBeLost(account: Account) -> None:
+    put(account, [1, 2, 3])
+    account.answer(account.ask("get", [1]), ["MISS"], {}, reads_fail=True)
+    account.answer(account.ask("get", [2]), ["MISS"], {})
+    account.answer(account.ask("get", [3]), ["OK"], {}, reads_fail=True)
+    for number in (1, 2, 3):
+        account.missing(number, "now")
+    assert (account.seen.lost_to_damage, account.seen.accepted_lost) == (1, 2)
