@@ -115,7 +115,7 @@ class Soak:
                 time.sleep(rest_s * self._random.uniform(0.3, 1.0))
                 self.samples.take_when_due()
                 self._strike(queue.pop(0) if queue else self._choose(self.minutes() / minutes))
-                self.world.look_after_daemon()
+                self.world.look_after()
                 self._say()
                 if time.monotonic() > next_check:
                     self.check(f"after fault {len(self.struck)}")
@@ -165,7 +165,9 @@ class Soak:
             while left:
                 missed = self._found(work, account, left)
                 # What failed on its way, or was told to be missing by a store that lied, may come yet.
-                if missed and (len(missed) == len(left)) and time.monotonic() > deadline:
+                if len(missed) < len(left):
+                    deadline = time.monotonic() + FOUND_WITHIN_S
+                elif missed and time.monotonic() > deadline:
                     for number in missed:
                         account.missing(number, when)
                     break
@@ -298,7 +300,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     try:
         soak.run(minutes, options.rest, options.check, options.first)
         figures = soak.figures()
-    except (Broken, RuntimeError) as broken:
+    except (Broken, RuntimeError, OSError) as broken:
         print(f"soak: {broken}", file=sys.stderr)
         code, figures = 3, soak.figures()
     finally:

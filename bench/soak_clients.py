@@ -16,6 +16,8 @@ HANG_S = 60.0
 """What takes longer hangs, whatever the machine does; time in which the machine itself stood still does not count."""
 
 BATCH = 12
+DEATHS_MAX = 5
+"""A client that dies more often in a row, and never answers, does not work at all."""
 
 
 class Stalls:
@@ -105,7 +107,7 @@ class Work(threading.Thread):
         super().__init__(name=name, daemon=True)
         self.accounts = accounts
         self.hangs: list[str] = []
-        self.kills = 0
+        self._deaths = 0
         self.failure: BaseException | None = None
         self._command = command
         self._log = log
@@ -159,11 +161,15 @@ class Work(threading.Thread):
             self.hangs.append(f"{self.name}: {hang}")
             text = None
         statuses, wrong = self._parse(text) if text is not None else (None, {})
+        self._deaths = 0 if text is not None else self._deaths
         if statuses is not None and "UNANSWERED" in statuses:
             if not garbled and not self._garbled():
                 self.hangs.append(f"{self.name}: a {verb} was never answered")
             statuses = None
         elif text is None:
+            self._deaths += 1
+            if self._deaths > DEATHS_MAX:
+                raise RuntimeError(f"client {self.name} dies again and again; its log is {self._log}")
             self._hand.close()
             self._hand = Hand(self._command, self._log, self._stalls)
         account.answer(asked, statuses, wrong, garbled or self._garbled(), reads_fail or self._reads_fail())
@@ -177,7 +183,6 @@ class Work(threading.Thread):
 
     def kill(self) -> None:
         """Ends the client's process with SIGKILL, whatever it does."""
-        self.kills += 1
         self._hand.kill()
 
     def pause(self) -> None:

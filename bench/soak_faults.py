@@ -201,6 +201,14 @@ def _hostile_client(world: World, dice: random.Random) -> None:
             raw.close()
 
 
+def _clock_jump(world: World, dice: random.Random) -> None:
+    world.clock.shift(dice.choice((-86_400, -3600, -5, 5, 3600, 86_400)))
+    time.sleep(dice.uniform(0.5, 3.0))
+    # Mostly back; else the clock stays wrong until the next jump, over starts of the daemon.
+    if dice.random() < 0.7:
+        world.clock.shift(0)
+
+
 def _s3_faults() -> list[Fault]:
     modes: dict[str, str | int] = {
         "reset": "reset",
@@ -236,11 +244,13 @@ FAULTS = [
     Fault("disk_corrupt", 4, _damage_disk),
     Fault("object_corrupt", 3, _damage_object),
     Fault("hostile_client", 4, _hostile_client),
+    Fault("clock_jump", 3, _clock_jump),
 ]
 
 
 def missing_faults(world: World) -> dict[str, str]:
     """The faults that can't be had here, with the reasons."""
     missing = {f"disk_{name}": reason for name, reason in world.disk.missing.items()}
-    missing["clock_jump"] = "setting the clock would set it for everybody on this machine"
+    if world.clock.missing is not None:
+        missing["clock_jump"] = world.clock.missing
     return missing

@@ -14,6 +14,7 @@ from typing import Any
 
 from s3_server import BUCKET, BadDay, S3Server, free_port, java_home
 from soak_clients import CALL_TIMEOUT_S, Stalls, Work
+from soak_clock import Clock
 from soak_content import Space
 from soak_disk import make_disk
 from soak_oracle import Account
@@ -49,6 +50,7 @@ class World:
         self.began = 0.0
         self.server = S3Server(folder / "s3")
         self.disk = make_disk(folder / "disk", DISK_BYTES)
+        self.clock = Clock(folder)
         self.s3_wire = BadDay(self.server.address)
         grpc_port, self.http_port = free_port(), free_port()
         self.grpc_wire = BadDay(("127.0.0.1", grpc_port))
@@ -62,7 +64,6 @@ class World:
             self.configuration,
             host__bytes="64MiB",
             ssd__bytes="256MiB",
-            # Some loops of their own, so that faults meet blocks on their way.
             limits__blocks="65536",
             grpc__enabled="true",
             grpc__port=str(grpc_port),
@@ -79,6 +80,7 @@ class World:
             object__load_timeout="3s",
             object__store_timeout="5s",
         )
+        self.daemon.environment = self.clock.environment
         self.works: list[Work] = []
 
     def write_configuration(self, host: str = "auto", ssd: str = "auto", scrub: int = 16, level: str = "info") -> None:
@@ -107,7 +109,8 @@ class World:
         self.server.start()
         self.start_daemon()
         java = f"{java_home()}/bin/java"
-        classes = f"{REPOSITORY}/bench/target/classes:{REPOSITORY}/bench/target/lib/*"
+        jar = next((REPOSITORY / "bench" / "target").glob("kvtier-bench-*.jar"))
+        classes = f"{jar}:{REPOSITORY}/bench/target/lib/*"
         hand = [java, "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--enable-native-access=ALL-UNNAMED"]
         hand += ["-cp", classes, "io.kvtier.bench.soak.SoakHand"]
         large, small, odd = Space("large", 96 << 10), Space("small", 16 << 10), Space("odd", 40_000)
@@ -149,6 +152,13 @@ class World:
     def end_daemon(self, number: int = signal.SIGKILL) -> None:
         self.is_ready = False
         self.daemon.kill(number)
+
+    def look_after(self) -> None:
+        """An error where a client does not work any more; the daemon is seen to."""
+        for work in self.works:
+            if work.failure is not None:
+                raise RuntimeError(f"client {work.name} failed: {work.failure}") from work.failure
+        self.look_after_daemon()
 
     def look_after_daemon(self) -> None:
         """Starts it again where it has ended without being told to, and notes that."""

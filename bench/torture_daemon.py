@@ -32,6 +32,7 @@ class Daemon:
         self.log = folder / "daemon.log"
         self._directories = [folder / f"ssd{number}" for number in range(directories)] if isinstance(directories, int) else directories
         self._configuration = configuration
+        self.environment: dict[str, str] = {}
         self._process: subprocess.Popen[str] | None = None
         self.settings = {
             "host.bytes": "32MiB",
@@ -58,7 +59,7 @@ class Daemon:
         for name, value in settings.items():
             command += ["--set", f"{name}={value}"]
         with self.log.open("a") as log:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ | self.environment)
 
     def wait_ready(self) -> None:
         assert self._process is not None and self._process.stdout is not None
