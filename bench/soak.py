@@ -97,6 +97,7 @@ class Soak:
         self._random = random.Random(f"{world.seed}/faults")
         self._began = time.monotonic()
         self.missing = missing_faults(world)
+        self._ends = False
         self._faults = [fault for fault in FAULTS if fault.name not in self.missing]
 
     def minutes(self) -> float:
@@ -111,7 +112,7 @@ class Soak:
         next_check = time.monotonic() + check_every_s
         queue: list[Fault] = [fault for fault in self._faults if fault.name in only]
         try:
-            while self.minutes() < minutes or queue:
+            while (self.minutes() < minutes or queue) and not self._ends:
                 time.sleep(rest_s * self._random.uniform(0.3, 1.0))
                 self.samples.take_when_due()
                 self._strike(queue.pop(0) if queue else self._choose(self.minutes() / minutes))
@@ -126,6 +127,10 @@ class Soak:
         finally:
             self.chores.close()
             self.poller.close()
+
+    def end_early(self) -> None:
+        """No more faults; the last check and the figures come."""
+        self._ends = True
 
     def _choose(self, part: float) -> Fault:
         possible = [fault for fault in self._faults if not (fault.kills_daemon and QUIET_FROM < part < QUIET_TO)]
@@ -191,8 +196,8 @@ class Soak:
 
     def sums(self) -> dict[str, int]:
         """The clients' figures in all."""
-        names = ("accepted", "hits", "misses", "deleted", "refused", "unanswered", "checked")
-        names += ("wrong_bytes", "accepted_lost", "lost_to_damage", "deleted_back")
+        names = ["accepted", "hits", "misses", "deleted", "refused", "unanswered", "checked"]
+        names += ["wrong_bytes", "accepted_lost", "lost_to_damage", "deleted_back"]
         seen = [account.seen for _, account in self.world.accounts()]
         return {name: sum(getattr(one, name) for one in seen) for name in names}
 
@@ -272,7 +277,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
         prog="soak",
         description="Runs a daemon with all its tiers and clients, breaks something every few seconds, and holds it to its promises.",
         epilog="Exit codes: 0 every promise was kept, 1 one was broken, 2 wrong usage, 3 it could not be run. The folder of a run "
-        "that found something is kept.",
+        "that found something is kept. SIGTERM ends it early, with the last check and the figures.",
     )
     parser.add_argument("--hours", metavar="H", type=_positive, help="how long faults strike")
     parser.add_argument("--minutes", metavar="M", type=_positive, help="the same, added to the hours (default: 5, without --hours)")
@@ -290,10 +295,10 @@ def main(arguments: Iterable[str] | None = None) -> int:
     print(f"soak: seed {seed}, {minutes:g} minutes", file=sys.stderr)
     os.environ |= {"AWS_ACCESS_KEY_ID": "soak", "AWS_SECRET_ACCESS_KEY": "soak"}
     folder = Path(tempfile.mkdtemp(prefix="kvtier-soak-", dir=options.folder))
-    # A mounted disk and other processes are not left behind.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
     world = World(folder, seed)
     soak = Soak(world, folder)
+    # A mounted disk and other processes are not left behind, and what was seen is told.
+    signal.signal(signal.SIGTERM, lambda number, frame: soak.end_early())
     code = 0
     for name, reason in soak.missing.items():
         print(f"soak: without {name}: {reason}", file=sys.stderr)

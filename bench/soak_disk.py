@@ -125,7 +125,7 @@ class LoopDisk(Disk):
 
     def _detach(self) -> None:
         subprocess.run(["losetup", "--detach", self._device], check=False)
-        self._image.unlink()
+        self._image.unlink(missing_ok=True)
 
     def close(self) -> None:
         subprocess.run(["umount", "--lazy", str(self.folder)], check=False)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from raw_session import Raw, fuzzed
 from soak_content import key
+from soak_oracle import Account
 from soak_world import World
 
 _PAGE_BYTES = 4096
@@ -137,7 +138,7 @@ def _damage_disk(world: World, dice: random.Random) -> None:
         world.daemon.send_signal(signal.SIGCONT)
 
 
-def _damage_slot(file: Path, dice: random.Random, known: "dict[bytes, Callable[[], bool]]") -> None:
+def _damage_slot(file: Path, dice: random.Random, known: dict[bytes, tuple[Account, int]]) -> None:
     with file.open("r+b") as slots:
         data = slots.read()
         places = [at for at in range(0, len(data), _PAGE_BYTES) if data.startswith(_SLOT_MAGIC, at)]
@@ -145,8 +146,7 @@ def _damage_slot(file: Path, dice: random.Random, known: "dict[bytes, Callable[[
             return
         at = dice.choice(places)
         one = data[at + _SLOT_KEY_OFFSET : at + _SLOT_KEY_OFFSET + 32]
-        if one in known:
-            known[one]()
+        _note_damage(known, one)
         stored = struct.unpack_from("<I", data, at + _SLOT_STORED_BYTES_OFFSET)[0]
         place = at + dice.choice((_SLOT_KEY_OFFSET, _PAGE_BYTES + dice.randrange(max(1, stored))))
         slots.seek(place)
@@ -165,8 +165,7 @@ def _damage_object(world: World, dice: random.Random) -> None:
             if not data.startswith(_OBJECT_MAGIC):
                 continue
             one = bytes(data[_OBJECT_KEY_OFFSET : _OBJECT_KEY_OFFSET + 32])
-            if one in known:
-                known[one]()
+            _note_damage(known, one)
             data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
             with file.open("r+b") as object_file:
                 object_file.write(data)
@@ -174,13 +173,15 @@ def _damage_object(world: World, dice: random.Random) -> None:
             pass  # deleted in the meantime
 
 
-def _promised(world: World) -> "dict[bytes, Callable[[], bool]]":
-    """What notes the damage, by the blocks' keys."""
-    return {
-        key(world.seed, account.space.name, number): lambda account=account, number=number: account.damage(number)
-        for _, account in world.accounts()
-        for number in account.live()
-    }
+def _promised(world: World) -> dict[bytes, tuple[Account, int]]:
+    """The blocks that must be there, by their keys."""
+    return {key(world.seed, account.space.name, number): (account, number) for _, account in world.accounts() for number in account.live()}
+
+
+def _note_damage(known: dict[bytes, tuple[Account, int]], one: bytes) -> None:
+    if one in known:
+        account, number = known[one]
+        account.damage(number)
 
 
 def _hostile_client(world: World, dice: random.Random) -> None:

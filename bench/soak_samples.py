@@ -110,9 +110,10 @@ def plot(rows: list[dict[str, Any]], faults: list[tuple[float, str]], title: str
     """The samples as SVG: a panel each, with the starts of the daemon as lines and faults as ticks."""
     width, height, left, right, gap = 900, 90, 130, 20, 26
     panels = [name for name in SERIES if any(name in row for row in rows)]
-    end = max([row["minute"] for row in rows] + [minute for minute, _ in faults] + [0.01])
+    end: float = max([row["minute"] for row in rows] + [minute for minute, _ in faults] + [0.01])
 
     def x(minute: float) -> float:
+        """Where a moment lies."""
         return left + (width - left - right) * minute / end
 
     parts = [

@@ -49,7 +49,7 @@ import java.util.zip.CRC32C;
  */
 final class GrpcHand implements Hand {
   private static final int MESSAGE_BYTES_MAX = 8 << 20;
-  private static final Duration GRACE = Duration.ofSeconds(10);
+  private static final Duration GRACE = Duration.ofSeconds(50);
   private static final byte[] NOTHING = {};
   private static final String STATUS_PREFIX = "STATUS_";
 
