@@ -1,4 +1,4 @@
-"""The daemon that scripts/torture kills."""
+"""The daemon that scripts/torture and scripts/soak kill."""
 
 import contextlib
 import os
@@ -20,12 +20,19 @@ READY_TIMEOUT_S = 300.0
 class Daemon:
     """A daemon of this checkout, with small tiers in a folder of its own."""
 
-    def __init__(self, folder: Path, directories: int, **settings: str) -> None:
-        """Settings are named with two underscores in place of the dot."""
+    def __init__(self, folder: Path, directories: int | list[Path], configuration: Path | None = None, **settings: str) -> None:
+        """
+        Args:
+            directories: those of the SSD tier; a number has so many made in the folder.
+            configuration: a file for the keys that are not among the settings.
+            settings: named with two underscores in place of the dot.
+        """
         self.folder = folder
         self.socket_path = folder / "kvtier.sock"
         self.log = folder / "daemon.log"
-        self._directories = [folder / f"ssd{number}" for number in range(directories)]
+        self._directories = [folder / f"ssd{number}" for number in range(directories)] if isinstance(directories, int) else directories
+        self._configuration = configuration
+        self.environment: dict[str, str] = {}
         self._process: subprocess.Popen[str] | None = None
         self.settings = {
             "host.bytes": "32MiB",
@@ -47,10 +54,12 @@ class Daemon:
         for directory in self._directories:
             directory.mkdir(exist_ok=True)
         command = [str(REPOSITORY / "scripts" / "kvtierd"), "--socket", str(self.socket_path)]
+        if self._configuration is not None:
+            command += ["--config", str(self._configuration)]
         for name, value in settings.items():
             command += ["--set", f"{name}={value}"]
         with self.log.open("a") as log:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ | self.environment)
 
     def wait_ready(self) -> None:
         assert self._process is not None and self._process.stdout is not None
@@ -76,6 +85,16 @@ class Daemon:
 
     def log_end(self) -> str:
         return self.log.read_text()[-3000:] if self.log.exists() else ""
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def send_signal(self, number: int) -> None:
+        """A signal that it goes on after."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def is_alive(self) -> bool:
         return self._process is not None and self._process.poll() is None

@@ -1,99 +1,17 @@
-"""An S3 server for the tests, and a proxy before it that makes what servers do on bad days."""
+"""An S3 server for the tests: one of their own, or one that is there already."""
 
-import os
-import signal
-import socket
-import socketserver
-import subprocess
-import threading
-import time
-import urllib.error
+import sys
 import urllib.parse
-import urllib.request
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY, eventually
+from conftest import REPOSITORY
 
-BUCKET = "blocks"
+sys.path.insert(0, str(REPOSITORY / "bench"))
 
+from s3_server import BUCKET, BadDay, S3Server  # noqa: E402
 
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
-class S3Server:
-    """s3proxy over a folder, which outlives it."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._port = _free_port()
-        self._process: subprocess.Popen[bytes] | None = None
-        (folder / "objects").mkdir(parents=True)
-
-    @property
-    def address(self) -> tuple[str, int]:
-        return ("127.0.0.1", self._port)
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
-
-    def start(self) -> None:
-        configuration = self._folder / "s3proxy.conf"
-        configuration.write_text(
-            f"s3proxy.endpoint={self.endpoint}\n"
-            "s3proxy.authorization=none\n"
-            "jclouds.provider=filesystem-nio2\n"
-            "jclouds.identity=test\n"
-            "jclouds.credential=test\n"
-            f"jclouds.filesystem.basedir={self._folder / 'objects'}\n"
-        )
-        logging = self._folder / "s3proxy-logback.xml"
-        logging.write_text('<configuration><root level="OFF"/></configuration>')
-        java = subprocess.run(
-            ["bash", "-c", '. scripts/lib.sh && find_jdk25 && echo "$JAVA_HOME"'],
-            cwd=REPOSITORY,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-        self._process = subprocess.Popen(
-            [
-                f"{java}/bin/java",
-                "-Xmx512m",
-                f"-Dlogback.configurationFile={logging}",
-                "-cp",
-                f"{REPOSITORY}/bench/target/lib/*",
-                "org.gaul.s3proxy.Main",
-                "--properties",
-                str(configuration),
-            ],
-            stdout=subprocess.DEVNULL,
-        )
-        assert eventually(self._make_bucket, 60), "the S3 server did not start"
-
-    def _make_bucket(self) -> bool:
-        try:
-            urllib.request.urlopen(urllib.request.Request(f"{self.endpoint}/{BUCKET}", method="PUT"))
-        except urllib.error.HTTPError:
-            return True  # it is there already
-        except urllib.error.URLError:
-            return False
-        return True
-
-    def kill(self) -> None:
-        if self._process is not None:
-            os.kill(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            self._process = None
-
-    def objects(self) -> list[Path]:
-        """The files of whole objects."""
-        return [one for one in (self._folder / "objects" / BUCKET).rglob("*") if one.is_file()]
+__all__ = ["BUCKET", "AnyS3", "BadDay", "ElsewhereS3", "S3Server"]
 
 
 class ElsewhereS3:
@@ -110,79 +28,3 @@ class ElsewhereS3:
 
 
 AnyS3 = S3Server | ElsewhereS3
-
-
-class BadDay(socketserver.ThreadingTCPServer):
-    """Passes connections on to a server, or does what ``mode`` says with what they ask.
-
-    Modes: ``pass``; ``reset``; ``stall`` (takes the request and is silent); ``slow`` (half a second before each
-    answer); ``truncate`` (closes amid the answer); ``corrupt`` (turns a bit of what is sent back); a number: that status.
-    """
-
-    allow_reuse_address = True
-    daemon_threads = True
-
-    def __init__(self, server: tuple[str, int]) -> None:
-        super().__init__(("127.0.0.1", 0), _Connection)
-        self.server = server
-        self.mode: str | int = "pass"
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class _Connection(socketserver.BaseRequestHandler):
-    server: BadDay
-
-    def handle(self) -> None:
-        try:
-            self._handle()
-        except OSError:
-            pass
-
-    def _handle(self) -> None:
-        with socket.create_connection(self.server.server) as upstream:
-            answers = threading.Thread(target=self._answers, args=(upstream,), daemon=True)
-            answers.start()
-            while data := self.request.recv(1 << 16):
-                mode = self.server.mode
-                if mode == "reset":
-                    self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-                    break
-                if mode == "stall":
-                    continue
-                if isinstance(mode, int):
-                    reason = f"<Error><Code>Test{mode}</Code><Message>as it was told to</Message></Error>".encode()
-                    self.request.sendall(
-                        b"HTTP/1.1 %d Test\r\nContent-Type: application/xml\r\nContent-Length: %d\r\n"
-                        b"Connection: close\r\n\r\n%s" % (mode, len(reason), reason)
-                    )
-                    # What is still coming of a body is taken, so that the answer is not lost with a reset.
-                    self.request.settimeout(1)
-                    self.request.shutdown(socket.SHUT_WR)
-                    while self.request.recv(1 << 16):
-                        pass
-                    break
-                upstream.sendall(data)
-            upstream.shutdown(socket.SHUT_RDWR)
-            answers.join(5)
-
-    def _answers(self, upstream: socket.socket) -> None:
-        try:
-            while data := upstream.recv(1 << 16):
-                mode = self.server.mode
-                if mode == "slow":
-                    time.sleep(0.5)
-                if mode == "truncate" and len(data) > 2000:
-                    self.request.sendall(data[: len(data) // 2])
-                    break
-                if mode == "corrupt" and len(data) > 8000:
-                    turned = bytearray(data)
-                    turned[len(data) // 2] ^= 4
-                    data = bytes(turned)
-                self.request.sendall(data)
-            self.request.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass

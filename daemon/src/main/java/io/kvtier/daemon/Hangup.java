@@ -2,6 +2,7 @@ package io.kvtier.daemon;
 
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Proxy;
+import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -13,10 +14,38 @@ import org.slf4j.LoggerFactory;
 final class Hangup {
   private static final Logger LOG = LoggerFactory.getLogger(Hangup.class);
 
+  private @Nullable Runnable task;
+  private boolean isMissed;
+
   private Hangup() {}
 
-  /** Runs something at each hang-up, on a thread of the JVM's. */
-  static void each(Runnable task) {
+  /** Hears hang-ups from now on: until then each ends the process. */
+  static Hangup hear() {
+    Hangup hangup = new Hangup();
+    hangup.install();
+    return hangup;
+  }
+
+  /**
+   * Runs something at each hang-up, on a thread of the JVM's; here and now, too, if there has been
+   * one already.
+   */
+  synchronized void each(Runnable newTask) {
+    task = newTask;
+    if (isMissed) {
+      newTask.run();
+    }
+  }
+
+  private synchronized void heard() {
+    if (task == null) {
+      isMissed = true;
+    } else {
+      task.run();
+    }
+  }
+
+  private void install() {
     try {
       Class<?> signal = Class.forName("sun.misc.Signal");
       Class<?> handler = Class.forName("sun.misc.SignalHandler");
@@ -27,7 +56,7 @@ final class Hangup {
               (proxy, method, arguments) ->
                   switch (method.getName()) {
                     case "handle" -> {
-                      task.run();
+                      heard();
                       yield null;
                     }
                     case "equals" ->

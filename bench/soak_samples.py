@@ -1,0 +1,145 @@
+"""What the daemon takes of the machine, noted every minute, and its plot."""
+
+import json
+import os
+import re
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from soak_world import World
+
+_METRIC = re.compile(r"^(\w+)(\{[^}]*\})? ([-+.\dEeNaInf]+)$", re.MULTILINE)
+_POLLED = ("/api/v1/status", "/api/v1/history?seconds=300&step=5", "/api/v1/tiers", "/api/v1/errors", "/metrics")
+MIB = 1 << 20
+
+
+class Poller(threading.Thread):
+    """Asks for what a dashboard asks for, as often as it does."""
+
+    _REST_S = 2.0
+
+    def __init__(self, world: World) -> None:
+        super().__init__(name="poller", daemon=True)
+        self.polls = 0
+        self.unanswered: Counter[str] = Counter()
+        self._world = world
+        self._end = threading.Event()
+
+    def run(self) -> None:
+        while not self._end.wait(self._REST_S):
+            for path in _POLLED:
+                try:
+                    self._world.http(path)
+                    self.polls += 1
+                except OSError as error:
+                    self.unanswered.update([str(error)])
+
+    def close(self) -> None:
+        self._end.set()
+        self.join(30)
+
+
+class Samples:
+    """A line of JSON every minute."""
+
+    def __init__(self, world: World, file: Path) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self._world = world
+        self._file = file
+        self._began = time.monotonic()
+        self._next_s = 0.0
+
+    def take_when_due(self, every_s: float = 60.0) -> None:
+        elapsed_s = time.monotonic() - self._began
+        if elapsed_s >= self._next_s:
+            self._next_s = elapsed_s + every_s
+            self.take()
+
+    def take(self) -> None:
+        pid = self._world.daemon.pid
+        try:
+            row = {
+                "minute": round((time.monotonic() - self._began) / 60, 2),
+                "life": self._world.life,
+                "life_s": round(time.monotonic() - self._world.began),
+                "descriptors": len(os.listdir(f"/proc/{pid}/fd")),
+                **_of_status(Path(f"/proc/{pid}/status").read_text()),
+                **_of_metrics(self._world.http("/metrics").decode()),
+            }
+        except OSError:
+            return  # it is not there or does not answer at present; the next sample will have it
+        self.rows.append(row)
+        with self._file.open("a") as lines:
+            lines.write(json.dumps(row) + "\n")
+
+    def longest_life(self) -> list[dict[str, Any]]:
+        """The samples of the daemon that lived longest, without those of its first minute."""
+        lives: dict[int, list[dict[str, Any]]] = {}
+        for row in self.rows:
+            lives.setdefault(row["life"], []).append(row)
+        longest = max(lives.values(), key=lambda rows: rows[-1]["life_s"], default=[])
+        return [row for row in longest if row["life_s"] >= 60] or longest
+
+
+def _of_status(text: str) -> dict[str, float]:
+    fields = dict(line.split(":", 1) for line in text.splitlines())
+    mib = {name: round(int(fields[name].split()[0]) / 1024, 1) for name in ("VmRSS", "RssAnon", "RssShmem")}
+    return {"threads": int(fields["Threads"]), "rss_mib": mib["VmRSS"], "rss_anon_mib": mib["RssAnon"], "rss_shared_mib": mib["RssShmem"]}
+
+
+def _of_metrics(text: str) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    for name, labels, value in _METRIC.findall(text):
+        if name == "jvm_memory_used_bytes":
+            name = "heap_mib" if 'area="heap"' in labels else "nonheap_mib"
+        elif name == "jvm_buffer_memory_used_bytes":
+            name = "direct_mib" if 'id="direct"' in labels else "mapped_mib"
+        else:
+            continue
+        sums[name] = sums.get(name, 0.0) + float(value) / MIB
+    return {name: round(value, 1) for name, value in sums.items()}
+
+
+SERIES = ("descriptors", "threads", "rss_mib", "rss_anon_mib", "heap_mib", "nonheap_mib", "direct_mib", "mapped_mib")
+
+
+def plot(rows: list[dict[str, Any]], faults: list[tuple[float, str]], title: str) -> str:
+    """The samples as SVG: a panel each, with the starts of the daemon as lines and faults as ticks."""
+    width, height, left, right, gap = 900, 90, 130, 20, 26
+    panels = [name for name in SERIES if any(name in row for row in rows)]
+    end: float = max([row["minute"] for row in rows] + [minute for minute, _ in faults] + [0.01])
+
+    def x(minute: float) -> float:
+        """Where a moment lies."""
+        return left + (width - left - right) * minute / end
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{len(panels) * (height + gap) + 90}" font-family="sans-serif" font-size="12">',
+        '<rect width="100%" height="100%" fill="white"/>',
+        f'<text x="{left}" y="20" font-size="15">{title}</text>',
+    ]
+    for place, name in enumerate(panels):
+        top = 36 + place * (height + gap)
+        points = [(row["minute"], row["life"], row[name]) for row in rows if name in row]
+        most = max(value for _, _, value in points) * 1.1 or 1.0
+        parts.append(f'<rect x="{left}" y="{top}" width="{width - left - right}" height="{height}" fill="none" stroke="#ccc"/>')
+        parts.append(f'<text x="{left - 8}" y="{top + 14}" text-anchor="end">{name}</text>')
+        parts.append(f'<text x="{left - 8}" y="{top + 30}" text-anchor="end" fill="#666">0 to {most:,.0f}</text>')
+        for life in sorted({life for _, life, _ in points}):
+            line = " ".join(f"{x(minute):.1f},{top + height - height * value / most:.1f}" for minute, at, value in points if at == life)
+            parts.append(f'<polyline points="{line}" fill="none" stroke="#06c" stroke-width="1.5"/>')
+            parts += [
+                f'<circle cx="{x(minute):.1f}" cy="{top + height - height * value / most:.1f}" r="1.8" fill="#06c"/>'
+                for minute, at, value in points
+                if at == life
+            ]
+    bottom = 36 + len(panels) * (height + gap)
+    for minute, name in faults:
+        colour = "#c00" if "daemon" in name and name != "freeze_daemon" else "#999"
+        parts.append(f'<line x1="{x(minute):.1f}" x2="{x(minute):.1f}" y1="{bottom}" y2="{bottom + 14}" stroke="{colour}"/>')
+    parts.append(f'<text x="{left - 8}" y="{bottom + 12}" text-anchor="end">faults</text>')
+    parts.append(f'<text x="{left}" y="{bottom + 36}" fill="#666">0 to {end:.1f} minutes; red: the daemon is started anew, and a new line begins</text>')
+    return "\n".join([*parts, "</svg>", ""])

@@ -1,0 +1,40 @@
+package io.kvtier.daemon;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+
+/** Real signals to this process, which without a handler would end it. */
+class HangupTest {
+  private static final int HANG_S = 20;
+
+  private static void hangUp() throws IOException, InterruptedException {
+    long self = ProcessHandle.current().pid();
+    assertEquals(0, new ProcessBuilder("kill", "-HUP", Long.toString(self)).start().waitFor());
+  }
+
+  @Test
+  void each_runsAtEachHangup() throws Exception {
+    Semaphore runs = new Semaphore(0);
+    Hangup.hear().each(runs::release);
+    for (int i = 0; i < 2; i++) {
+      hangUp();
+      assertTrue(runs.tryAcquire(HANG_S, TimeUnit.SECONDS));
+    }
+  }
+
+  @Test
+  void each_afterAHangup_runsAtOnce() throws Exception {
+    Hangup hangup = Hangup.hear();
+    hangUp();
+    // Which thread of the JVM's hears it, and when, is its own affair.
+    Semaphore runs = new Semaphore(0);
+    Thread.sleep(100);
+    hangup.each(runs::release);
+    assertTrue(runs.tryAcquire(HANG_S, TimeUnit.SECONDS));
+  }
+}
