@@ -237,6 +237,20 @@ def test_oneThatHoldsMuch_isAnsweredSoonAllTheSame(daemon: Daemon) -> None:
     assert min(unpin_s) < 0.1 and min(delete_s) < 0.3
 
 
+def test_crowdThatSaysNothing_makesRoom(daemon: Daemon) -> None:
+    """Those who connect and say nothing take few descriptors, and leave for those who say hello."""
+    before = len(os.listdir(f"/proc/{daemon.pid}/fd"))
+    with bystander(daemon, "crowd-bystander") as client:
+        silent = []
+        for _ in range(700):
+            silent.append(connect(daemon))
+        Raw(daemon).close()
+        assert eventually(lambda: len(os.listdir(f"/proc/{daemon.pid}/fd")) < before + 300, 4), "those who came first are still there"
+        for channel in silent:
+            channel.close()
+        assert eventually(lambda: client.counters()["sessions"] == 1)
+
+
 def test_outOfDescriptors_waitsQuietly_andGoesOn(fresh_daemon: Daemon) -> None:
     with bystander(fresh_daemon, "descriptors-bystander"):
         used = max(int(name) for name in os.listdir(f"/proc/{fresh_daemon.pid}/fd"))

@@ -26,6 +26,7 @@ import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -54,16 +55,26 @@ public final class ConfigLoader {
   private static final long KEY_COMMAND_NS = 30_000_000_000L;
 
   private final Map<String, Value> values;
-  private final Map<String, Value> defaults;
+  private final Map<String, Value> defaults = Embedded.VALUES;
   private final Set<String> mistaken = new HashSet<>();
   private final List<String> problems = new ArrayList<>();
 
   private ConfigLoader() {
-    defaults = ConfigYaml.parse(defaults(), "the defaults", null, problems);
-    if (!problems.isEmpty()) {
-      throw new IllegalStateException(problems.toString());
-    }
     values = new LinkedHashMap<>(defaults);
+  }
+
+  /** The embedded defaults: they are read once. */
+  private static final class Embedded {
+    static final Map<String, Value> VALUES = read();
+
+    private static Map<String, Value> read() {
+      List<String> problems = new ArrayList<>();
+      Map<String, Value> read = ConfigYaml.parse(defaults(), "the defaults", null, problems);
+      if (!problems.isEmpty()) {
+        throw new IllegalStateException(problems.toString());
+      }
+      return Collections.unmodifiableMap(read);
+    }
   }
 
   /**

@@ -178,26 +178,43 @@ final class ConfigYaml {
     if (node instanceof SequenceNode sequence) {
       List<String> items = new ArrayList<>();
       for (Node item : sequence.getValue()) {
-        if (item instanceof ScalarNode scalar) {
-          items.add(scalar.getValue());
-        } else if (item instanceof MappingNode map) {
+        if (item instanceof MappingNode map) {
           items.add(words(map));
         } else {
-          problems.add(where(item) + ": expected a name in the list, found " + describe(item));
+          addName(items, item);
         }
       }
       return new Value(null, items, where);
     }
-    return new Value(
-        node instanceof ScalarNode scalar && !isNull(node) ? scalar.getValue() : "", null, where);
+    return new Value(text(node), null, where);
   }
 
-  /** A map in a list, as words of {@code key=value}, the items of a list in it joined by '+'. */
+  private static String text(Node node) {
+    return node instanceof ScalarNode scalar && !isNull(node) ? scalar.getValue() : "";
+  }
+
+  private void addName(List<String> names, Node node) {
+    if (node instanceof ScalarNode scalar) {
+      names.add(scalar.getValue());
+    } else {
+      problems.add(where(node) + ": expected a name in the list, found " + describe(node));
+    }
+  }
+
+  /**
+   * A map in a list, as words of {@code key=value}, the names of a list in it joined by '+'. Deeper
+   * it does not go: a map that an alias puts into itself has no end.
+   */
   private String words(MappingNode map) {
     StringJoiner words = new StringJoiner(" ");
     for (NodeTuple entry : map.getValue()) {
-      Value value = value(entry.getValueNode());
-      String text = value.items() == null ? value.text() : String.join("+", value.items());
+      Node node = entry.getValueNode();
+      String text = text(node);
+      if (node instanceof SequenceNode sequence) {
+        List<String> names = new ArrayList<>();
+        sequence.getValue().forEach(item -> addName(names, item));
+        text = String.join("+", names);
+      }
       words.add(
           entry.getKeyNode() instanceof ScalarNode scalar ? scalar.getValue() + "=" + text : "");
     }

@@ -164,7 +164,10 @@ final class FrontLoop extends VerticleBase {
     if (peer != null) {
       // Not before: a connection on which nobody is let in is of no use.
       peer.usedNs = System.nanoTime();
-      peer.hasCalled = true;
+      if (!peer.hasCalled) {
+        peer.hasCalled = true;
+        keep(request.connection());
+      }
     }
     TenantFront front = frontOf(grant.tenant());
     TenantFront.Method method = front == null ? null : front.method(request.path());
@@ -192,6 +195,13 @@ final class FrontLoop extends VerticleBase {
   private void answer(GrpcStream stream, GrpcStatus status, String why) {
     if (!stream.refuse(status, why)) {
       refused.add(new Refused(stream, System.nanoTime()));
+    }
+  }
+
+  /** A connection that somebody called by is not given up for a newcomer. */
+  private void keep(HttpConnection connection) {
+    if (connection instanceof HttpServerConnection served) {
+      shared.connections().keep(served.channelHandlerContext().channel());
     }
   }
 
@@ -235,10 +245,7 @@ final class FrontLoop extends VerticleBase {
   private void connected(HttpConnection connection) {
     String address = connection.remoteAddress().hostAddress();
     Peer peer = new Peer(address == null ? "" : address);
-    if (!shared.peers().connect(peer.address)) {
-      cut(connection);
-      return;
-    }
+    shared.peers().connect(peer.address);
     if (connection instanceof HttpServerConnection served) {
       tune(served.channelHandlerContext());
     }

@@ -1,6 +1,8 @@
 package io.kvtier.daemon.grpc;
 
 import io.kvtier.daemon.access.Callers;
+import io.kvtier.daemon.access.ConnectionTable;
+import io.kvtier.daemon.access.GuardedTransport;
 import io.kvtier.daemon.access.ListenerRules;
 import io.kvtier.daemon.access.ServerTls;
 import io.kvtier.daemon.config.KvtierdConfig;
@@ -73,6 +75,7 @@ public final class GrpcFront implements AutoCloseable {
     private final int chunkBytes;
     private final List<Namespaces> namespaces;
     private final PeerLimits peers;
+    private final ConnectionTable connections;
     private final List<FrontLoop> loops = new CopyOnWriteArrayList<>();
     private final CallLimits calls;
 
@@ -81,6 +84,8 @@ public final class GrpcFront implements AutoCloseable {
       this.chunkBytes = config.chunkBytes();
       this.calls = new CallLimits(daemon.tenants());
       this.peers = new PeerLimits(config.limits(), System::nanoTime);
+      this.connections =
+          new ConnectionTable(config.limits().connections(), config.limits().connectionsPerPeer());
       this.namespaces =
           IntStream.range(0, daemon.tenants().count())
               .mapToObj(tenant -> new Namespaces())
@@ -108,6 +113,10 @@ public final class GrpcFront implements AutoCloseable {
       return peers;
     }
 
+    ConnectionTable connections() {
+      return connections;
+    }
+
     /** Counts a call, which must {@link #end}; false when there are too many. */
     boolean begin(int tenant, boolean carriesBytes) {
       return calls.begin(tenant, carriesBytes);
@@ -132,7 +141,7 @@ public final class GrpcFront implements AutoCloseable {
     host = config.host();
     shared = new Shared(environment, config);
     vertx =
-        Vertx.vertx(
+        GuardedTransport.newVertx(
             new VertxOptions()
                 .setEventLoopPoolSize(config.threads())
                 .setWorkerPoolSize(1)
@@ -141,7 +150,8 @@ public final class GrpcFront implements AutoCloseable {
                 .setFileSystemOptions(
                     new FileSystemOptions()
                         .setFileCachingEnabled(false)
-                        .setClassPathResolvingEnabled(false)));
+                        .setClassPathResolvingEnabled(false)),
+            shared.connections());
     HttpServerOptions options =
         new HttpServerOptions()
             .setHost(config.host())

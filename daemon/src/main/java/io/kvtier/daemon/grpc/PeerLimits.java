@@ -6,8 +6,8 @@ import java.util.Map;
 import java.util.function.LongSupplier;
 
 /**
- * How many connections and calls there may be, in all and from one address. Callers of one address
- * can't tell from it what others do. From any thread.
+ * How many calls there may be from one address, and for how long a connection may be of no use.
+ * Callers of one address can't tell from it what others do. From any thread.
  */
 final class PeerLimits {
   private static final double NS_PER_S = 1e9;
@@ -22,38 +22,27 @@ final class PeerLimits {
   private final ListenerLimits limits;
   private final LongSupplier clock;
   private final Map<String, Usage> byAddress = new HashMap<>();
-  private int connections;
 
   PeerLimits(ListenerLimits limits, LongSupplier clock) {
     this.limits = limits;
     this.clock = clock;
   }
 
-  /** Counts a connection, which must {@link #disconnect}; false when there are too many. */
-  synchronized boolean connect(String address) {
-    Usage known = byAddress.get(address);
-    int ofPeer = known == null ? 0 : known.connections;
-    boolean isTooMany =
-        connections >= limits.connections()
-            || (limits.connectionsPerPeer() > 0 && ofPeer >= limits.connectionsPerPeer());
-    if (isTooMany) {
-      return false;
+  /** Counts a connection, which must {@link #disconnect}. */
+  synchronized void connect(String address) {
+    Usage usage = byAddress.get(address);
+    if (usage == null) {
+      usage = new Usage();
+      usage.callsLeft = limits.callsPerSecond();
+      usage.countedNs = clock.getAsLong();
+      byAddress.put(address, usage);
     }
-    connections++;
-    if (known == null) {
-      known = new Usage();
-      known.callsLeft = limits.callsPerSecond();
-      known.countedNs = clock.getAsLong();
-      byAddress.put(address, known);
-    }
-    known.connections++;
-    return true;
+    usage.connections++;
   }
 
   synchronized void disconnect(String address) {
     Usage usage = byAddress.get(address);
     if (usage != null) {
-      connections--;
       usage.connections--;
     }
   }

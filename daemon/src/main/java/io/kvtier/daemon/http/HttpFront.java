@@ -1,6 +1,8 @@
 package io.kvtier.daemon.http;
 
 import io.kvtier.daemon.access.Callers;
+import io.kvtier.daemon.access.ConnectionTable;
+import io.kvtier.daemon.access.GuardedTransport;
 import io.kvtier.daemon.access.ListenerRules;
 import io.kvtier.daemon.access.ServerTls;
 import io.kvtier.daemon.config.KvtierdConfig;
@@ -8,6 +10,7 @@ import io.kvtier.daemon.config.LoadedConfig;
 import io.kvtier.daemon.index.Counters;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.Latencies;
+import io.netty.channel.Channel;
 import io.netty.handler.codec.http.TooLongHttpHeaderException;
 import io.netty.handler.codec.http.TooLongHttpLineException;
 import io.vertx.core.Context;
@@ -20,6 +23,7 @@ import io.vertx.core.http.HttpServer;
 import io.vertx.core.http.HttpServerOptions;
 import io.vertx.core.http.HttpServerRequest;
 import io.vertx.core.http.HttpVersion;
+import io.vertx.core.http.impl.HttpServerConnection;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.foreign.MemorySegment;
@@ -45,8 +49,8 @@ import org.slf4j.LoggerFactory;
  */
 public final class HttpFront implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(HttpFront.class);
-  private static final int CONNECTIONS_MAX = 256;
-  private static final int BACKLOG = 128;
+  private static final int CONNECTIONS_MAX = 1024;
+  private static final int BACKLOG = 1024;
   private static final int LINE_BYTES_MAX = 4 << 10;
   private static final int HEADER_BYTES_MAX = 16 << 10;
 
@@ -88,6 +92,8 @@ public final class HttpFront implements AutoCloseable {
   /** When something last happened on each connection, ns. */
   private final Map<HttpConnection, Long> connections = new HashMap<>();
 
+  private final ConnectionTable table = new ConnectionTable(CONNECTIONS_MAX, 0);
+
   private final HttpServer server;
   private @Nullable MetricsPage metrics;
 
@@ -101,7 +107,7 @@ public final class HttpFront implements AutoCloseable {
             environment.counters()::countRefusal);
     routes = new Routes(gate);
     vertx =
-        Vertx.vertx(
+        GuardedTransport.newVertx(
             new VertxOptions()
                 .setEventLoopPoolSize(1)
                 .setWorkerPoolSize(1)
@@ -110,7 +116,8 @@ public final class HttpFront implements AutoCloseable {
                 .setFileSystemOptions(
                     new FileSystemOptions()
                         .setFileCachingEnabled(false)
-                        .setClassPathResolvingEnabled(false)));
+                        .setClassPathResolvingEnabled(false)),
+            table);
     Context loop = vertx.getOrCreateContext();
     history = new History(environment.counters(), environment.latencies());
     addRoutes(environment, loop);
@@ -277,16 +284,16 @@ public final class HttpFront implements AutoCloseable {
   // ---- connections and requests, on the event loop
 
   private void connected(HttpConnection connection) {
-    if (connections.size() >= CONNECTIONS_MAX) {
-      var _ = connection.close();
-      return;
-    }
     connections.put(connection, System.nanoTime());
     connection.closeHandler(v -> connections.remove(connection));
   }
 
   private void moved(HttpConnection connection) {
     connections.computeIfPresent(connection, (known, before) -> System.nanoTime());
+  }
+
+  private static Channel channel(HttpConnection connection) {
+    return ((HttpServerConnection) connection).channelHandlerContext().channel();
   }
 
   private void tick() {
@@ -301,6 +308,7 @@ public final class HttpFront implements AutoCloseable {
 
   private void requested(HttpServerRequest request) {
     moved(request.connection());
+    table.keep(channel(request.connection()));
     var _ = routes.answer(request).onSuccess(answer -> write(request, answer));
   }
 
@@ -325,6 +333,7 @@ public final class HttpFront implements AutoCloseable {
         Routes.write(request, answer)
             .onComplete(done -> {
               moved(connection);
+              table.release(channel(connection));
               if (done.failed()) {
                 LOG.debug("an answer was not taken", done.cause());
               }

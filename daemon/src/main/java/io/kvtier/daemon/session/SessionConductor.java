@@ -26,6 +26,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayDeque;
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import org.jspecify.annotations.Nullable;
@@ -46,6 +47,12 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   private static final long CLOSE_MS = 5_000;
   private static final int ACCEPT_PAUSE_MS = 100;
   private static final long ACCEPT_PAUSE_NS = ACCEPT_PAUSE_MS * 1_000_000L;
+
+  /** Those who connect without end shall not keep the thread from those who have. */
+  private static final int ACCEPTS_PER_ROUND = 64;
+
+  /** The most connections that have not said hello: a newcomer takes the place of the oldest. */
+  private static final int SILENT_MAX = 256;
 
   /** What a session needs of the daemon. */
   public record Environment(
@@ -95,6 +102,10 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   private final EventFd bell;
   private final Map<Long, Connection> connections = new HashMap<>();
   private final Map<Long, Connection> bySession = new HashMap<>();
+
+  /** Those who have not said hello, by their tags, in the order in which they came. */
+  private final Map<Long, Connection> silent = new LinkedHashMap<>();
+
   private final ConcurrentLinkedQueue<Notice> notices = new ConcurrentLinkedQueue<>();
   private final ArrayDeque<Connection> closing = new ArrayDeque<>();
   private final Thread thread;
@@ -171,19 +182,33 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
 
   private void acceptAll() {
     try {
-      for (UnixSocket socket = listener.accept(); socket != null; socket = listener.accept()) {
-        try {
-          Connection connection = new Connection(nextTag++, socket, socket.peerCredentials());
-          epoll.add(socket.descriptor(), Epoll.IN, connection.tag);
-          connections.put(connection.tag, connection);
-        } catch (IOException e) {
-          LOG.warn("a connection could not be taken: {}", e.getMessage());
-          socket.close();
+      for (int i = 0; i < ACCEPTS_PER_ROUND; i++) {
+        UnixSocket socket = listener.accept();
+        if (socket == null) {
+          return;
         }
+        take(socket);
       }
     } catch (IOException e) {
       LOG.warn("connections can't be accepted for a while: {}", e.getMessage());
       pauseListening();
+    }
+  }
+
+  private void take(UnixSocket socket) {
+    try {
+      Connection connection = new Connection(nextTag++, socket, socket.peerCredentials());
+      epoll.add(socket.descriptor(), Epoll.IN, connection.tag);
+      connections.put(connection.tag, connection);
+      if (silent.size() >= SILENT_MAX) {
+        Connection oldest = silent.values().iterator().next();
+        LOG.info("process {} said nothing, and others wait", oldest.peer.pid());
+        disconnect(oldest);
+      }
+      silent.put(connection.tag, connection);
+    } catch (IOException e) {
+      LOG.warn("a connection could not be taken: {}", e.getMessage());
+      socket.close();
     }
   }
 
@@ -333,6 +358,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       }
       connection.session = session;
       connection.tenant = grant.tenant();
+      silent.remove(connection.tag);
       bySession.put(id, connection);
       environment.indexBell.run();
       connection.socket.send(
@@ -480,6 +506,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
 
   private void forget(Connection connection) {
     connections.remove(connection.tag);
+    silent.remove(connection.tag);
     Session session = connection.session;
     if (session != null) {
       bySession.remove(session.id());
@@ -501,11 +528,13 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
 
   private void dropSilentConnections() {
     long now = System.nanoTime();
-    for (Connection connection : connections.values().toArray(Connection[]::new)) {
-      if (connection.session == null && now - connection.acceptedNs > HELLO_TIMEOUT_NS) {
-        LOG.info("process {} connected and said nothing", connection.peer.pid());
-        disconnect(connection);
+    while (!silent.isEmpty()) {
+      Connection oldest = silent.values().iterator().next();
+      if (now - oldest.acceptedNs <= HELLO_TIMEOUT_NS) {
+        return;
       }
+      LOG.info("process {} connected and said nothing", oldest.peer.pid());
+      disconnect(oldest);
     }
   }
 

@@ -224,6 +224,7 @@ class ConfigLoaderTest {
             + "host: {bytes: 1GiB}' | k.yaml, line 2: host.bytes stands there already",
         "'- host' | expected sections such as 'host:', found a list",
         "'a: &a {b: *a}' | unknown section 'a'",
+        "'tenants: [&a {name: blue, users: [*a]}]' | k.yaml, line 1: expected a name in the list, found a section",
         "'host:\n\tbytes: 1GiB' | k.yaml, line 2, column 1: not valid YAML",
         "'host: [1,' | k.yaml, line 1, column 10: not valid YAML",
       })

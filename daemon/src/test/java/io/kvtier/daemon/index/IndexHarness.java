@@ -369,6 +369,11 @@ final class IndexHarness implements AutoCloseable {
     @Override
     public void released(Session ended) {}
 
+    /** The session's memory, to be written as no client of ours would. */
+    MemorySegment memory() {
+      return segment;
+    }
+
     /** Why the index cut the session off; OK: it did not. */
     Status endReason() {
       return endReason;

@@ -1,0 +1,127 @@
+package io.kvtier.daemon.access;
+
+import io.netty.channel.Channel;
+import io.netty.channel.socket.SocketChannel;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.LinkedHashSet;
+import java.util.Map;
+import java.util.Set;
+
+/**
+ * The connections of a listener, from the moment that they are accepted: before they have said
+ * anything. There are so many at most, in all and from one address; beyond that a newcomer takes
+ * the place of the one that has been of no use for longest, so that those who only connect can lock
+ * nobody out. From any thread.
+ */
+public final class ConnectionTable {
+  /** So many may be on their way out at once: who comes faster than they go is refused. */
+  private static final int LEAVING_MAX = 1024;
+
+  /** What comes from one address. */
+  private static final class Peer {
+    final String address;
+    int connections;
+    final Set<Channel> idle = new LinkedHashSet<>();
+
+    Peer(String address) {
+      this.address = address;
+    }
+  }
+
+  private final int connectionsMax;
+  private final int perAddressMax;
+  private final Map<Channel, Peer> peers = new HashMap<>();
+  private final Map<String, Peer> byAddress = new HashMap<>();
+
+  /** Those of no use, in the order in which they came, or were last of use. */
+  private final Set<Channel> idle = new LinkedHashSet<>();
+
+  private int leaving;
+
+  /**
+   * Without any.
+   *
+   * @param connectionsMax in all
+   * @param perAddressMax of these, from one address; 0: all
+   */
+  public ConnectionTable(int connectionsMax, int perAddressMax) {
+    this.connectionsMax = connectionsMax;
+    this.perAddressMax = perAddressMax == 0 ? connectionsMax : perAddressMax;
+  }
+
+  /** Takes a new connection in, until it is closed; false when it is to be closed at once. */
+  boolean admit(SocketChannel connection) {
+    var remote = connection.remoteAddress();
+    if (remote == null) {
+      return false; // gone already
+    }
+    String address = remote.getAddress().getHostAddress();
+    Channel leaves = null;
+    synchronized (this) {
+      Peer known = byAddress.get(address);
+      Set<Channel> full = null;
+      if (known != null && known.connections >= perAddressMax) {
+        full = known.idle;
+      } else if (peers.size() >= connectionsMax) {
+        full = idle;
+      }
+      if (full != null) {
+        Iterator<Channel> oldest = full.iterator();
+        leaves = oldest.hasNext() ? oldest.next() : null;
+        // One that no event loop has taken yet came just now: they come faster than they are taken.
+        if (leaves == null || leaving >= LEAVING_MAX || !leaves.isRegistered()) {
+          return false;
+        }
+        forget(leaves);
+        leaving++;
+      }
+      Peer peer = byAddress.computeIfAbsent(address, Peer::new);
+      peer.connections++;
+      peer.idle.add(connection);
+      peers.put(connection, peer);
+      idle.add(connection);
+    }
+    connection.closeFuture().addListener(closed -> closed(connection));
+    if (leaves != null) {
+      var _ = leaves.close();
+    }
+    return true;
+  }
+
+  private synchronized void closed(Channel connection) {
+    if (!forget(connection)) {
+      leaving--;
+    }
+  }
+
+  private boolean forget(Channel connection) {
+    Peer peer = peers.remove(connection);
+    if (peer == null) {
+      return false;
+    }
+    idle.remove(connection);
+    peer.idle.remove(connection);
+    peer.connections--;
+    if (peer.connections == 0) {
+      byAddress.remove(peer.address);
+    }
+    return true;
+  }
+
+  /** The connection is of use from now on: it leaves for no newcomer. */
+  public synchronized void keep(Channel connection) {
+    Peer peer = peers.get(connection);
+    if (peer != null && idle.remove(connection)) {
+      peer.idle.remove(connection);
+    }
+  }
+
+  /** The connection was of use until now: of those that are of none it leaves last. */
+  public synchronized void release(Channel connection) {
+    Peer peer = peers.get(connection);
+    if (peer != null && idle.add(connection)) {
+      peer.idle.add(connection);
+    }
+  }
+}
