@@ -142,7 +142,8 @@ public final class Kvtierd implements Callable<Integer> {
       throws IOException {
     KvtierdConfig config = loaded.config();
     ServiceManager manager = ServiceManager.of(System.getenv(), ProcessHandle.current().pid());
-    // Taking over memory and SSD may take a while, and whoever edits the file knows nothing of that.
+    // Taking over memory and SSD may take a while, and whoever edits the file knows nothing of
+    // that.
     Hangup hangup = Hangup.hear();
     Daemon daemon = new Daemon(config, gpus, live -> new Reloader(source, loaded, live, manager));
     hangup.each(daemon::reload);

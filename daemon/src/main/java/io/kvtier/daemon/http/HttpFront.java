@@ -102,9 +102,7 @@ public final class HttpFront implements AutoCloseable {
     host = config.host();
     gate =
         new Gate(
-            environment.callers(),
-            environment.tenants() > 1,
-            environment.counters()::countRefusal);
+            environment.callers(), environment.tenants() > 1, environment.counters()::countRefusal);
     routes = new Routes(gate);
     vertx =
         GuardedTransport.newVertx(
