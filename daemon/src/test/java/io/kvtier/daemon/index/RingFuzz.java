@@ -75,13 +75,10 @@ public final class RingFuzz {
   public static void fuzzerTestOneInput(byte[] input) throws IOException, ProtocolViolation {
     try (IndexHarness harness =
         new IndexHarness(
-            2,
-            SLOTS,
-            0,
-            new IndexHarness.InlinePipeline(Checksums::run),
-            2,
-            new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK),
-            "all")) {
+            new IndexHarness.Settings(2, SLOTS)
+                .checksums(new IndexHarness.InlinePipeline(Checksums::run), 0)
+                .ssd(2, new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK))
+                .admission("all"))) {
       IndexHarness.Client bystander = harness.open(RING_BYTES, WRITER);
       bystander.register();
       new RingFuzz(harness, input).run();
