@@ -172,7 +172,8 @@ class Work(threading.Thread):
             if self._deaths > DEATHS_MAX:
                 raise RuntimeError(f"client {self.name} dies again and again; its log is {self._log}")
             self._hand.close()
-            self._hand = Hand(self._command, self._log, self._stalls)
+            if not self._ends:
+                self._hand = Hand(self._command, self._log, self._stalls)
         account.answer(asked, statuses, wrong, garbled or self._garbled(), reads_fail or self._reads_fail())
         return statuses
 

@@ -14,6 +14,9 @@ from soak_content import key
 from soak_oracle import Account
 from soak_world import World
 
+from kvtier import _protocol as protocol
+from kvtier._protocol import Verb
+
 _PAGE_BYTES = 4096
 _SLOT_MAGIC = b"KVTIERBK"
 _SLOT_KEY_OFFSET = 48
@@ -194,7 +197,10 @@ def _hostile_client(world: World, dice: random.Random) -> None:
         try:
             namespace = raw.register("hostile")
             for _ in range(dice.randrange(1, 60)):
-                raw.offer(fuzzed(dice, namespace, []))
+                request = fuzzed(dice, namespace, [])
+                # It is of root, and may: what it clears in others' namespaces is gone by right.
+                if request[protocol.REQUEST_VERB_OFFSET] != Verb.CLEAR:
+                    raw.offer(request)
             raw.socket.send(dice.randbytes(dice.randrange(64)))
         except (OSError, AssertionError):
             pass  # its session was ended, as it should be
