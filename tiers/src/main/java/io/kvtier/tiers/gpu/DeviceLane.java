@@ -3,6 +3,7 @@ package io.kvtier.tiers.gpu;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.transfer.IdleWorkers;
 import io.kvtier.tiers.transfer.Joining;
+import java.util.Arrays;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
 import org.jctools.queues.atomic.SpscAtomicArrayQueue;
@@ -27,6 +28,7 @@ final class DeviceLane implements AutoCloseable {
   private final @Nullable DeviceTransfer[] submitted;
   private final Consumer<Copy> onCopied = this::copied;
   private final IdleWorkers idle = new IdleWorkers(1);
+  private final long[] calibrated;
   private final Thread thread;
   private volatile boolean running = true;
   private volatile long bytes;
@@ -57,6 +59,7 @@ final class DeviceLane implements AutoCloseable {
     offered = new SpscAtomicArrayQueue<>(Math.max(4, poolSize));
     finished = new SpscAtomicArrayQueue<>(Math.max(4, poolSize));
     submitted = new DeviceTransfer[poolSize];
+    calibrated = Arrays.stream(CopyStrategy.values()).mapToLong(engine::bytesBy).toArray();
     thread = Thread.ofPlatform().daemon().name(name).unstarted(this::run);
   }
 
@@ -91,6 +94,12 @@ final class DeviceLane implements AutoCloseable {
 
   long bytes() {
     return bytes;
+  }
+
+  /** How much was copied by a strategy, beside what calibrated them. */
+  @SuppressWarnings("EnumOrdinal") // a place in an array of this class
+  long bytesBy(CopyStrategy strategy) {
+    return engine.bytesBy(strategy) - calibrated[strategy.ordinal()];
   }
 
   long errors() {
