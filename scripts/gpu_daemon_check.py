@@ -788,12 +788,16 @@ class Check:
             return model(ids[:, tokens:], past_key_values=cache, use_cache=True, logits_to_keep=1).logits
 
         timed(next_token, 6)
-        _, first_time = timed(next_token)
-        first_time = first_time.clone()
         decode_ms, before = timed(next_token)
         before = before.clone()
         same = lambda a, b: torch.equal(a.view(torch.int16), b.view(torch.int16))
-        self.row(f"ttft_{tokens}_same_logits_without_a_restore", float(same(first_time, before)), "")
+
+        def share(what: object, times: int = 10) -> float:
+            """How often it comes to the same logits."""
+            return sum(same(before, what()) for _ in range(times)) / times
+
+        alone = share(next_token)
+        self.row(f"ttft_{tokens}_same_logits_without_a_restore", alone, "of 10")
         # Each layer's keys and values are [1, heads, tokens, dim], so a block has a run a head, 4 KiB, in each of 64 tensors.
         tensors = [tensor for pair in kept for tensor in pair]
         blocks = tokens // 16
@@ -830,30 +834,48 @@ class Check:
                 all_ok(copying, name)
                 return logits
 
+            def token_beside_a_get() -> torch.Tensor:
+                """Nothing is waited for: what is written is what is there."""
+                copying = region.get(keys, range(blocks))
+                logits = next_token()
+                all_ok(copying, name)
+                return logits
+
             self.quiet(client)
             timed(get)
+            beside = share(token_beside_a_get)
+            self.row(f"ttft_{tokens}_same_logits_beside_a_get_of_the_same_bytes", beside, "of 10")
             figures = [("prefill", prefill_ms), ("put", put_ms), ("decode_one", decode_ms)]
             copies = [tensor.clone() for tensor in tensors]
             for way, restore in (("get_then_token", get_and_first_token), ("token_behind_layers", first_token_behind_the_layers)):
-                for tensor in tensors:
-                    tensor.zero_()
-                milliseconds, after = timed(restore, 5)
-                figures.append((way, milliseconds))
+                times, right = [], 0
+                for _ in range(6):
+                    for tensor in tensors:
+                        tensor.zero_()
+                    milliseconds, after = timed(restore, 1)
+                    times.append(milliseconds)
+                    right += same(before, after)
+                    # Sums in another order differ in the last bits; a layer computed from zeros differs in all.
+                    if ((after - before).float().norm() > 0.05 * before.float().norm()).item():
+                        raise Failure(f"{tokens} tokens: {way} came to other logits: a layer was computed before it was there")
+                figures.append((way, statistics.median(times[1:])))
                 wrong = [index for index, (a, b) in enumerate(zip(copies, tensors)) if not same(a, b)]
                 if wrong:
                     raise Failure(f"{tokens} tokens: other bits in {len(wrong)} of {len(tensors)} tensors: {wrong[:8]}")
-                self.row(f"ttft_{tokens}_same_logits_{way}", float(same(before, after)), "")
-                if not same(before, after) and same(first_time, before):
-                    self.problems.append(f"{tokens} tokens: other logits after {way}, of which no bit is another")
+                self.row(f"ttft_{tokens}_same_logits_{way}", right / 6, "of 6")
+                if right < 6 and alone == beside == 1:
+                    self.problems.append(f"{tokens} tokens: other logits after {way} in {6 - right} of 6, of which no bit is another")
             del copies
             get_ms, _ = timed(get, 5)
-            begun = time.perf_counter()
-            copying = region.get(keys, range(blocks))
-            while copying.layers_done() == 0 and not copying.done():
-                pass
-            figures.append(("get_first_layer", (time.perf_counter() - begun) * 1e3))
-            all_ok(copying, name)
-            figures.append(("get", get_ms))
+            first_ms = []
+            for _ in range(5):
+                begun = time.perf_counter()
+                copying = region.get(keys, range(blocks))
+                while copying.layers_done() == 0 and not copying.done():
+                    pass
+                first_ms.append((time.perf_counter() - begun) * 1e3)
+                all_ok(copying, name)
+            figures += [("get_first_layer", statistics.median(first_ms)), ("get", get_ms)]
             for row, value in figures:
                 self.row(f"ttft_{tokens}_{row}", value, "ms")
             moved = blocks * namespace.block_bytes

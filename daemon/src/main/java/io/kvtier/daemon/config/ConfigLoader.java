@@ -49,7 +49,7 @@ public final class ConfigLoader {
 
   /** What comes from a GPU takes several, and the machine is the engine's, too. */
   private static final int COPY_THREADS_AUTO =
-      Math.clamp(Runtime.getRuntime().availableProcessors() / 2, 1, 8);
+      Math.clamp(Runtime.getRuntime().availableProcessors() * 2 / 3, 1, 12);
 
   // Second tries of requests to the object store: each first one pays for a tenth of one, and so
   // many are saved.

@@ -42,9 +42,9 @@ class ConfigLoaderTest {
   }
 
   @Test
-  void load_copyThreads_halfOfTheProcessorsUnlessSaid() throws ConfigException {
-    int half = Runtime.getRuntime().availableProcessors() / 2;
-    assertEquals(Math.clamp(half, 1, 8), ConfigLoader.load(null, List.of()).copy().threads());
+  void load_copyThreads_twoThirdsOfTheProcessorsUnlessSaid() throws ConfigException {
+    int most = Runtime.getRuntime().availableProcessors() * 2 / 3;
+    assertEquals(Math.clamp(most, 1, 12), ConfigLoader.load(null, List.of()).copy().threads());
     assertEquals(3, ConfigLoader.load(null, List.of("copy.threads=3")).copy().threads());
   }
 

@@ -18,6 +18,9 @@ public final class Calibration {
   private static final int MANY_BLOCKS = 16;
   private static final int ROUNDS = 4;
 
+  /** No further round once those of a strategy have taken this long: they vary less then, too. */
+  private static final long ROUNDS_NS = 4_000_000;
+
   /** Until the strategies' code is compiled: what is cold favours those that have little of it. */
   private static final long WARM_UP_NS = 100_000_000;
 
@@ -86,8 +89,12 @@ public final class Calibration {
       if (strategy != CopyStrategy.BATCH || hasBatchCopies) {
         engine.use(StrategyTable.only(strategy));
         // The best round: whatever else the machine does makes others slower, and none faster.
+        long start = System.nanoTime();
         double rate = rate(copies);
-        for (int round = 0; round < ROUNDS && HOPELESS * rate > fastest; round++) {
+        for (int round = 0; round < ROUNDS; round++) {
+          if (HOPELESS * rate < fastest || System.nanoTime() - start > ROUNDS_NS) {
+            break;
+          }
           rate = Math.max(rate, rate(copies));
         }
         rates.put(strategy, rate);

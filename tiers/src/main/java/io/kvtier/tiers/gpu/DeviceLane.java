@@ -18,6 +18,12 @@ final class DeviceLane implements AutoCloseable {
   private static final long NAP_NS = 10_000;
   private static final long CLOSE_MS = 5_000;
 
+  /**
+   * So many transfers are taken between two looks at the GPU, which would have nothing to do while
+   * the runs of hundreds are computed.
+   */
+  private static final int BEGINS_MAX = 4;
+
   private final Gpu gpu;
   private final CopyEngine engine;
   private final PinnedSlabs slabs;
@@ -127,7 +133,11 @@ final class DeviceLane implements AutoCloseable {
   /** One round; returns how much was done. */
   int doWork() {
     int work = 0;
-    for (DeviceTransfer one = offered.poll(); one != null; one = offered.poll()) {
+    while (work < BEGINS_MAX) {
+      DeviceTransfer one = offered.poll();
+      if (one == null) {
+        break;
+      }
       begin(one);
       work++;
     }
