@@ -47,6 +47,10 @@ public final class ConfigLoader {
   private static final String DEFAULTS = "/kvtier.yaml";
   private static final long MIB = 1L << 20;
 
+  /** What comes from a GPU takes several, and the machine is the engine's, too. */
+  private static final int COPY_THREADS_AUTO =
+      Math.clamp(Runtime.getRuntime().availableProcessors() * 2 / 3, 1, 12);
+
   // Second tries of requests to the object store: each first one pays for a tenth of one, and so
   // many are saved.
   private static final double RETRIES_SHARE = 0.1;
@@ -508,9 +512,19 @@ public final class ConfigLoader {
 
   private KvtierdConfig.CopyConfig copy() {
     return new KvtierdConfig.CopyConfig(
-        number("copy.threads", 1, 256),
+        copyThreads(),
         number("copy.queue_depth", 1, 65536),
         (int) size("copy.inline_bytes", 0, 1L << 30));
+  }
+
+  private int copyThreads() {
+    int threads =
+        get(
+            "copy.threads",
+            text -> text.equals("auto") ? COPY_THREADS_AUTO : Integer.parseInt(text),
+            "auto or a whole number");
+    require("copy.threads", threads >= 1 && threads <= 256, "auto, or a number from 1 to 256");
+    return threads;
   }
 
   private KvtierdConfig.LimitsConfig limits() {

@@ -10,6 +10,7 @@ import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
 import java.util.function.IntFunction;
@@ -162,6 +163,12 @@ final class StatsReport {
       out.append(",\"offloaded_bytes\":").append(gpu.offloadedBytes());
       out.append(",\"onboarded_bytes\":").append(gpu.onboardedBytes());
       out.append(",\"errors\":").append(gpu.errors());
+      gpu.bytesByStrategy()
+          .forEach((strategy, bytes) ->
+              out.append(",\"")
+                  .append(strategy.name().toLowerCase(Locale.ROOT))
+                  .append("_bytes\":")
+                  .append(bytes));
       out.append(",\"fence\":").append(fence == null ? "null" : quote(fence)).append('}');
       separator = ",";
     }

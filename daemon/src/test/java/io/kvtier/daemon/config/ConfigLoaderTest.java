@@ -41,6 +41,13 @@ class ConfigLoaderTest {
     assertEquals(4, config.host().slabs());
   }
 
+  @Test
+  void load_copyThreads_twoThirdsOfTheProcessorsUnlessSaid() throws ConfigException {
+    int most = Runtime.getRuntime().availableProcessors() * 2 / 3;
+    assertEquals(Math.clamp(most, 1, 12), ConfigLoader.load(null, List.of()).copy().threads());
+    assertEquals(3, ConfigLoader.load(null, List.of("copy.threads=3")).copy().threads());
+  }
+
   @ParameterizedTest
   @CsvSource(
       delimiter = '|',
@@ -58,6 +65,8 @@ class ConfigLoaderTest {
         "host.bytes=1GB | unknown unit 'GB', the units are B, KiB, MiB, GiB and TiB; did you mean"
             + " 1GiB?",
         "copy.inline_bytes=32k | did you mean 32KiB?",
+        "copy.threads=0 | expected auto, or a number from 1 to 256",
+        "copy.threads=half | expected auto or a whole number",
         "host.bytes=10MiB | a multiple of host.slab_bytes (64 MiB), such as 64MiB",
         "bytes=1GiB | did you mean 'host.bytes' or 'ssd.bytes' or 'object.bytes'?",
         "host=1GiB | is a section: expected one of its keys, such as 'host.bytes'",

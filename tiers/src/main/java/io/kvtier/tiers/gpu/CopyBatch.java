@@ -37,6 +37,7 @@ final class CopyBatch {
   private final int[] runLengths;
   private int runs;
   private int bytes;
+  private int copiedBytes;
   private int longest;
 
   /** Whose runs are in this batch, or some of them. */
@@ -86,6 +87,7 @@ final class CopyBatch {
     kernelIsOver = false;
     runs = 0;
     bytes = 0;
+    copiedBytes = 0;
     longest = 0;
     copies.clear();
   }
@@ -121,6 +123,7 @@ final class CopyBatch {
       runLengths[runs] = length;
       runs++;
       bytes = start + length;
+      copiedBytes += length;
       longest = Math.max(longest, length);
       copy.nextByte += length;
       if (length == left) {
@@ -172,6 +175,11 @@ final class CopyBatch {
         gpu.record(done, direct);
       }
     }
+  }
+
+  /** The bytes of all its runs. */
+  int copiedBytes() {
+    return copiedBytes;
   }
 
   boolean isStaged() {

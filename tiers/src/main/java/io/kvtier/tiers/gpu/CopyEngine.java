@@ -128,6 +128,11 @@ public final class CopyEngine implements AutoCloseable {
     return fence == null && lane.isWaiting();
   }
 
+  /** How much was copied by a strategy so far; for any thread. */
+  public long bytesBy(CopyStrategy strategy) {
+    return lane.launchedBytes(strategy);
+  }
+
   /** Why nothing is copied any more; null: it is. */
   public @Nullable String fence() {
     return fence;

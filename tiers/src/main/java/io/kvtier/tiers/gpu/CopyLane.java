@@ -9,6 +9,7 @@ import java.util.IdentityHashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.atomic.AtomicLongArray;
 import java.util.function.Consumer;
 import java.util.function.LongSupplier;
 
@@ -34,9 +35,11 @@ final class CopyLane {
   private final ArrayDeque<CopyBatch> launched;
   private final ArrayDeque<Copy> ready;
   private final List<Copy> waiting = new ArrayList<>();
+  private final AtomicLongArray launchedBytes = new AtomicLongArray(CopyStrategy.values().length);
   private boolean gpuIsBusy;
   private int kernelsInTime;
   private long readyBytes;
+  private long underWayBytes;
   private int inFlight;
 
   /**
@@ -125,6 +128,7 @@ final class CopyLane {
       CopyBatch batch = batches.next();
       if (batch.isDone()) {
         batches.remove();
+        underWayBytes -= batch.copiedBytes();
         for (Copy copy : batch.copies) {
           copy.batches--;
           if (copy.batches == 0 && copy.isAllTaken()) {
@@ -163,10 +167,18 @@ final class CopyLane {
     return count;
   }
 
+  /** What was given to the GPU by a strategy so far; for any thread. */
+  @SuppressWarnings("EnumOrdinal") // a place in an array of this class
+  long launchedBytes(CopyStrategy strategy) {
+    return launchedBytes.get(strategy.ordinal());
+  }
+
+  @SuppressWarnings("EnumOrdinal") // a place in an array of this class
   private void launch(StrategyTable strategies) {
     // On a busy GPU one staged batch at a time shows whether it still is.
     boolean busy = gpuIsBusy && hasStagedBatch();
-    long backlog = readyBytes;
+    // With what the GPU has in hand: little at a time, again and again, is much.
+    long backlog = readyBytes + underWayBytes;
     CopyStrategy strategy = choose(strategies, ready.element(), backlog, busy);
     CopyBatch batch = free.remove();
     batch.begin(strategy);
@@ -180,7 +192,9 @@ final class CopyLane {
       ready.remove();
       readyBytes -= copy.runs.totalBytes();
     }
+    underWayBytes += batch.copiedBytes();
     batch.launch(kernels, staged, direct);
+    launchedBytes.getAndAdd(strategy.ordinal(), batch.copiedBytes());
   }
 
   private boolean hasStagedBatch() {
@@ -227,6 +241,7 @@ final class CopyLane {
     ready.clear();
     waiting.clear();
     readyBytes = 0;
+    underWayBytes = 0;
     inFlight -= all.size();
     for (Copy copy : all) {
       copy.status = Status.IO_ERROR;

@@ -3,6 +3,7 @@ package io.kvtier.tiers.gpu;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.transfer.IdleWorkers;
 import io.kvtier.tiers.transfer.Joining;
+import java.util.Arrays;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
 import org.jctools.queues.atomic.SpscAtomicArrayQueue;
@@ -17,6 +18,12 @@ final class DeviceLane implements AutoCloseable {
   private static final long NAP_NS = 10_000;
   private static final long CLOSE_MS = 5_000;
 
+  /**
+   * So many transfers are taken between two looks at the GPU, which would have nothing to do while
+   * the runs of hundreds are computed.
+   */
+  private static final int BEGINS_MAX = 4;
+
   private final Gpu gpu;
   private final CopyEngine engine;
   private final PinnedSlabs slabs;
@@ -27,6 +34,7 @@ final class DeviceLane implements AutoCloseable {
   private final @Nullable DeviceTransfer[] submitted;
   private final Consumer<Copy> onCopied = this::copied;
   private final IdleWorkers idle = new IdleWorkers(1);
+  private final long[] calibrated;
   private final Thread thread;
   private volatile boolean running = true;
   private volatile long bytes;
@@ -57,6 +65,7 @@ final class DeviceLane implements AutoCloseable {
     offered = new SpscAtomicArrayQueue<>(Math.max(4, poolSize));
     finished = new SpscAtomicArrayQueue<>(Math.max(4, poolSize));
     submitted = new DeviceTransfer[poolSize];
+    calibrated = Arrays.stream(CopyStrategy.values()).mapToLong(engine::bytesBy).toArray();
     thread = Thread.ofPlatform().daemon().name(name).unstarted(this::run);
   }
 
@@ -93,6 +102,12 @@ final class DeviceLane implements AutoCloseable {
     return bytes;
   }
 
+  /** How much was copied by a strategy, beside what calibrated them. */
+  @SuppressWarnings("EnumOrdinal") // a place in an array of this class
+  long bytesBy(CopyStrategy strategy) {
+    return engine.bytesBy(strategy) - calibrated[strategy.ordinal()];
+  }
+
   long errors() {
     return errors;
   }
@@ -118,7 +133,11 @@ final class DeviceLane implements AutoCloseable {
   /** One round; returns how much was done. */
   int doWork() {
     int work = 0;
-    for (DeviceTransfer one = offered.poll(); one != null; one = offered.poll()) {
+    while (work < BEGINS_MAX) {
+      DeviceTransfer one = offered.poll();
+      if (one == null) {
+        break;
+      }
       begin(one);
       work++;
     }

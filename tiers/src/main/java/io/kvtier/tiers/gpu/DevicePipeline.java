@@ -1,5 +1,7 @@
 package io.kvtier.tiers.gpu;
 
+import java.util.EnumMap;
+import java.util.Map;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
@@ -76,7 +78,16 @@ public final class DevicePipeline implements AutoCloseable {
         offloads.bytes(),
         onboards.bytes(),
         offloads.errors() + onboards.errors(),
+        byStrategy(),
         fence());
+  }
+
+  private Map<CopyStrategy, Long> byStrategy() {
+    Map<CopyStrategy, Long> bytes = new EnumMap<>(CopyStrategy.class);
+    for (CopyStrategy strategy : CopyStrategy.values()) {
+      bytes.put(strategy, offloads.bytesBy(strategy) + onboards.bytesBy(strategy));
+    }
+    return bytes;
   }
 
   Gpu gpu() {

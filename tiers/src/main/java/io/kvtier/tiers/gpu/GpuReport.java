@@ -1,5 +1,6 @@
 package io.kvtier.tiers.gpu;
 
+import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -7,6 +8,7 @@ import org.jspecify.annotations.Nullable;
  *
  * @param stagingBytes the device memory that both copy engines take
  * @param contextBytes what the driver took on the device to begin with; -1: not known
+ * @param bytesByStrategy how much was copied how, in both directions
  * @param fence why nothing is copied any more; null: it is
  */
 public record GpuReport(
@@ -17,4 +19,5 @@ public record GpuReport(
     long offloadedBytes,
     long onboardedBytes,
     long errors,
+    Map<CopyStrategy, Long> bytesByStrategy,
     @Nullable String fence) {}

@@ -279,6 +279,43 @@ final class CopyEngineTest {
   }
 
   @Test
+  void submit_littleBehindMuchThatIsUnderWay_isCopiedAsMuchIs() {
+    FakeGpu gpu = new FakeGpu(1);
+    StrategyTable table =
+        new StrategyTable(
+            List.of(
+                new StrategyTable.Measured(512, 1 << 10, Map.of(CopyStrategy.PLAIN, 1.0)),
+                new StrategyTable.Measured(512, 8 << 10, Map.of(CopyStrategy.STAGED, 1.0))),
+            1);
+    CopyEngine engine = new CopyEngine(gpu, CopyDirection.OFFLOAD, SMALL, table);
+    MemorySegment memory = arena.allocate(2L * 8192, 16);
+    gpu.holdsKernels = true;
+    // 8 KiB, and then 1 KiB by itself.
+    assertTrue(engine.submit(copies(memory, 16)));
+    engine.poll(_ -> {});
+    assertTrue(engine.submit(copies(memory, 2)));
+    engine.poll(_ -> {});
+    assertEquals(9 << 10, engine.bytesBy(CopyStrategy.STAGED));
+    gpu.holdsKernels = false;
+    drain(engine, _ -> {});
+    assertTrue(engine.submit(copies(memory, 2)));
+    drain(engine, _ -> {});
+    assertEquals(9 << 10, engine.bytesBy(CopyStrategy.STAGED));
+    assertEquals(1 << 10, engine.bytesBy(CopyStrategy.PLAIN));
+    engine.close();
+  }
+
+  /** One copy of runs of 512 bytes, between the halves of a memory; apart from one another. */
+  private static Copy copies(MemorySegment memory, int runs) {
+    long half = memory.byteSize() / 2;
+    Copy copy = new Copy();
+    for (int i = 0; i < runs; i++) {
+      copy.runs.addApart(memory.address() + half + i * 512L, memory.address() + i * 512L, 512);
+    }
+    return copy;
+  }
+
+  @Test
   void calibrate_anyGpu_measuresAllThatThereIs() {
     FakeGpu gpu = new FakeGpu(1);
     CopyEngine engine =

@@ -1,0 +1,75 @@
+package io.kvtier.tiers.gpu;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.protocol.Status;
+import io.kvtier.tiers.gpu.DeviceRegionSpec.TensorPlace;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+/** One direction of a GPU, its rounds made by the test. */
+final class DeviceLaneTest {
+  private static final int BLOCKS = 32;
+  private static final TensorShape SHAPE =
+      TensorShape.contiguous("CBNHD", List.of(2L, (long) BLOCKS, 4L, 2L, 8L), 2);
+  private static final KvLayout LAYOUT =
+      new KvLayout(1, BLOCKS, 4, BlockOrder.LCND, List.of(KvPart.of("kv", SHAPE)));
+
+  @Test
+  void doWork_manyTransfersOffered_keepsTheGpuBusyWhileItTakesThem() {
+    FakeGpu gpu = new FakeGpu(1);
+    long tensor = gpu.allocate(SHAPE.spanBytes());
+    DeviceRegionSpec spec =
+        new DeviceRegionSpec(
+            FakeGpu.UUID,
+            LAYOUT,
+            List.of(new TensorPlace(gpu.share(tensor, SHAPE.spanBytes()), 0)));
+    DeviceRegion region =
+        assertInstanceOf(RegionResult.Opened.class, DeviceRegion.open(gpu, spec)).region();
+    try (Arena arena = Arena.ofShared()) {
+      MemorySegment slab = arena.allocate((long) BLOCKS * LAYOUT.blockBytes(), 16);
+      CopyEngine engine =
+          new CopyEngine(
+              gpu,
+              CopyDirection.OFFLOAD,
+              new CopyOptions(2, 4096, 64, 4, 2, BLOCKS),
+              StrategyTable.only(CopyStrategy.STAGED));
+      DeviceLane lane =
+          new DeviceLane(
+              "lane", gpu, engine, new PinnedSlabs(_ -> slab, 1), BLOCKS, () -> {}, _ -> {});
+      for (int block = 0; block < BLOCKS; block++) {
+        assertTrue(lane.offer(transfer(region, block)));
+      }
+      assertTrue(lane.doWork() > 0);
+      assertTrue(gpu.kernels > 0, "the GPU has nothing to do yet");
+      assertTrue(engine.inFlight() < BLOCKS, "all were taken before the GPU had anything to do");
+
+      List<DeviceTransfer> finished = new ArrayList<>();
+      for (int round = 0; finished.size() < BLOCKS && round < 100_000; round++) {
+        int ignored = lane.doWork();
+        ignored = lane.collect(finished::add);
+      }
+      assertEquals(BLOCKS, finished.size());
+      finished.forEach(one -> assertEquals(Status.OK, one.status));
+      engine.close();
+    }
+    region.close();
+    gpu.close();
+  }
+
+  private static DeviceTransfer transfer(DeviceRegion region, int block) {
+    DeviceTransfer transfer = new DeviceTransfer(block);
+    transfer.begin();
+    transfer.region = region;
+    transfer.layers = Span.all(1);
+    transfer.count = 1;
+    transfer.targets[0] = block;
+    transfer.offsets[0] = (long) block * LAYOUT.blockBytes();
+    return transfer;
+  }
+}
