@@ -204,9 +204,16 @@ class Soak:
     def findings(self) -> list[str]:
         """All that should not be, in words."""
         found = [finding for _, account in self.world.accounts() for finding in account.seen.findings]
+        if self.sums()["accepted_lost"] > self._lost_to_outages():
+            found += [lost for _, account in self.world.accounts() for lost in account.seen.lost]
         found += [hang for work in self.world.works for hang in work.hangs]
         found += [f"the daemon ended by itself; its log ended with\n{words}" for words in self.world.ended_by_itself]
         return found
+
+    def _lost_to_outages(self) -> int:
+        """How many lost blocks the daemons have counted as dropped, where the store was away: then what falls out is."""
+        was_away = any(name.startswith("s3_") or name == "kill_s3" for _, name in self.struck)
+        return min(self.sums()["accepted_lost"], self.poller.dropped()) if was_away else 0
 
     def figures(self) -> dict[str, Any]:
         rows = self.samples.longest_life()
@@ -223,6 +230,9 @@ class Soak:
             "faults_by_kind": dict(sorted(Counter(name for _, name in self.struck).items())),
             "faults_missing": self.missing,
             **self.sums(),
+            "accepted_lost": self.sums()["accepted_lost"] - self._lost_to_outages(),
+            "lost_to_outages": self._lost_to_outages(),
+            "dropped_by_daemons": self.poller.dropped(),
             "checks": self.checks,
             "hangs": sum(len(work.hangs) for work in self.world.works),
             "daemon_ended_by_itself": len(self.world.ended_by_itself),

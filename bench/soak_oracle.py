@@ -28,6 +28,7 @@ class Seen:
     checked: int = 0
     statuses: Counter[str] = field(default_factory=Counter)
     findings: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
 
 
 class Account:
@@ -168,7 +169,7 @@ class Account:
                 self.seen.lost_to_damage += 1
                 return
             self.seen.accepted_lost += 1
-            self.seen.findings.append(f"{self}/{number} ({state.name}) is missing {when}")
+            self.seen.lost.append(f"{self}/{number} ({state.name}) is missing {when}")
 
     def forget(self) -> None:
         """Drops what need not be known any more: blocks deleted long ago."""

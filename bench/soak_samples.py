@@ -27,9 +27,22 @@ class Poller(threading.Thread):
         self.unanswered: Counter[str] = Counter()
         self._world = world
         self._end = threading.Event()
+        self._dropped: dict[int, int] = {}
+
+    def dropped(self) -> int:
+        """The blocks that the daemons say they have dropped, as far as they could still say it."""
+        return sum(self._dropped.values())
+
+    def _note_dropped(self) -> None:
+        life = self._world.life
+        try:
+            self._dropped[life] = json.loads(self._world.http("/api/v1/stats"))["counters"]["dropped"]
+        except (OSError, ValueError, KeyError):
+            pass  # it is not there or does not answer at present
 
     def run(self) -> None:
         while not self._end.wait(self._REST_S):
+            self._note_dropped()
             for path in _POLLED:
                 try:
                     self._world.http(path)

@@ -26,7 +26,7 @@ def test_accepted_andMissing_isLost(account: Account) -> None:
     account.missing(2, "now")
     assert account.seen.accepted == 2
     assert account.seen.accepted_lost == 1
-    assert "client/space/2 (ACCEPTED) is missing now" in account.seen.findings[0]
+    assert "client/space/2 (ACCEPTED) is missing now" in account.seen.lost[0]
     assert account.live() == [1]
 
 
