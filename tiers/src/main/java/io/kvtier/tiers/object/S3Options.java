@@ -83,12 +83,12 @@ public record S3Options(
       throw new IllegalArgumentException(
           "an S3 store needs a region: us-east-1 will do for most servers that are not AWS's");
     }
-    // Addresses hold passwords: they are not in the messages.
     if (endpoint != null && !isEndpoint(endpoint)) {
-      throw new IllegalArgumentException("expected an endpoint of " + ENDPOINT_FORM);
+      throw new IllegalArgumentException(
+          "expected an endpoint of " + ENDPOINT_FORM + unlike(endpoint));
     }
     if (proxy != null && !isProxy(proxy)) {
-      throw new IllegalArgumentException("expected a proxy of " + PROXY_FORM);
+      throw new IllegalArgumentException("expected a proxy of " + PROXY_FORM + unlike(proxy));
     }
     if (connectionsMax < 1) {
       throw new IllegalArgumentException(
@@ -99,6 +99,11 @@ public record S3Options(
           "timeouts are longer than nothing: connect " + connectTimeout + ", idle " + idleTimeout);
     }
     prefix = ObjectNames.checkPrefix(prefix);
+  }
+
+  /** The address that was given, where no password can be in it. */
+  private static String unlike(URI given) {
+    return given.toString().contains("@") ? "" : ", not '" + given + "'";
   }
 
   /** A bucket with all else as it is when nothing is said. */

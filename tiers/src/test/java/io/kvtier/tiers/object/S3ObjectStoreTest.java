@@ -1,6 +1,7 @@
 package io.kvtier.tiers.object;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -108,6 +109,11 @@ final class S3ObjectStoreTest extends ObjectStoreContract {
   void options_thatCannotWork_areRefusedByName() {
     assertRefused("ftp://host", () -> S3Options.of(URI.create("ftp://host"), "r", "b"));
     assertRefused("http://host/path", () -> S3Options.of(URI.create("http://host/path"), "r", "b"));
+    IllegalArgumentException secret =
+        assertThrows(
+            IllegalArgumentException.class,
+            () -> S3Options.of(URI.create("http://joe:hunter2@host"), "r", "b"));
+    assertFalse(String.valueOf(secret.getMessage()).contains("hunter2"), secret.getMessage());
     assertRefused("bucket", () -> S3Options.of(null, "r", " "));
     assertRefused("region", () -> S3Options.of(null, "", "b"));
     assertRefused("AES256", () -> new S3Options.Writing("AES256", "key", ""));
