@@ -107,7 +107,7 @@ GUARDS = [
         10,
         "other addresses than loopback need TLS",
         "daemon/src/main/java/io/kvtier/daemon/access/ListenerRules.java",
-        "if (isLoopback(host)) {",
+        "if (isLoopback(section, host)) {",
         'if (!Boolean.getBoolean("never")) {',
         "wound10_openDoors",
     ),

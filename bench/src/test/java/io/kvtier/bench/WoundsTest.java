@@ -291,14 +291,14 @@ final class WoundsTest {
                 "ssd.bytes=32MiB",
                 "ssd.file_bytes=8MiB",
                 "ssd.policy=s3fifo",
-                "limits.blocks=2000");
+                "limits.blocks=600");
         KvtierClient client = open()) {
       Namespace namespace = namespace(client);
       put(client, namespace, 0, 1000);
       long metadata = counter(client, "index_bytes");
       put(client, namespace, 1000, 3000);
       assertTrue(counter(client, "dropped") > 2000, "far more than there is room for was put");
-      assertTrue(counter(client, "blocks") <= 2000);
+      assertTrue(counter(client, "blocks") <= 600);
       assertEquals(metadata, counter(client, "index_bytes"), "ghosts have a bound");
       assertTrue(counter(client, "host_bytes_capacity") <= 16 << 20);
       assertTrue(counter(client, "host_bytes_used") <= 16 << 20);
