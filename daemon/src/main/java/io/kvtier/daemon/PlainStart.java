@@ -1,5 +1,6 @@
 package io.kvtier.daemon;
 
+import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -65,9 +66,13 @@ record PlainStart(@Nullable Path config, List<String> settings) {
         }
       }
     }
-    if (socket != null) {
-      settings.add("socket.path=" + Path.of(socket));
+    try {
+      if (socket != null) {
+        settings.add("socket.path=" + Path.of(socket));
+      }
+      return new PlainStart(config == null ? null : Path.of(config), settings);
+    } catch (InvalidPathException e) {
+      return null; // of letters that the locale does not have
     }
-    return new PlainStart(config == null ? null : Path.of(config), settings);
   }
 }
