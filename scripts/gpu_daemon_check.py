@@ -933,7 +933,9 @@ def be_engine(arguments: argparse.Namespace) -> None:
     try:
         with Client(arguments.socket, name=f"engine-{number}", timeout=60) as client:
             pool = Pool(gpu, "CBNHD", layers=8, blocks=128, tokens=16, heads=8, dim=64)
-            with pool.region(client, "engines") as region:
+            # Each has a namespace of its own: who ends first clears what others are about to get.
+            name = f"engine-{number}"
+            with pool.region(client, name) as region:
                 end = time.monotonic() + arguments.seconds
                 turn = 0
                 while time.monotonic() < end:
@@ -950,7 +952,7 @@ def be_engine(arguments: argparse.Namespace) -> None:
                         view[:, :64].random_(0, 256)
                     gpu.wait()
                     compared += 64
-            client.namespace("engines", block_bytes=pool.block_bytes).clear()
+            client.namespace(name, block_bytes=pool.block_bytes).clear()
         print(f"ok {compared}", flush=True)
     except Exception as error:
         print(f"{type(error).__name__}: {error}", flush=True)
