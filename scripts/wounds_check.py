@@ -65,10 +65,10 @@ GUARDS = [
     ),
     Guard(
         5,
-        "records have a limit",
-        INDEX + "BlockStore.java",
-        "boolean isFull = directory.recordsOfTenant(tenant) >= max;",
-        "boolean isFull = false;",
+        "the SSD tier's files have as many bytes as it may take",
+        "daemon/src/main/java/io/kvtier/daemon/config/KvtierdConfig.java",
+        "return (int) (bytes / (engine == SsdEngine.ROCKSDB ? 2 : 1) / fileBytes);",
+        "return 8 + (int) (bytes / (engine == SsdEngine.ROCKSDB ? 2 : 1) / fileBytes);",
         "wound05_capsThatAreNotCaps",
     ),
     Guard(
