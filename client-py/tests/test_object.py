@@ -300,6 +300,24 @@ def test_serverKilled_getsAreMisses_localTiersGoOn_andItComesBack(folder: Path) 
         server.kill()
 
 
+def test_storeThatRefusesForATime_hasTheBlocksLater(folder: Path, server: AnyS3) -> None:
+    """As one does whose credentials have expired, until they are renewed."""
+    proxy = BadDay(server.address)
+    node = Node(folder / "a", proxy.endpoint, folder.name)
+    node.start()
+    try:
+        proxy.mode = 403
+        node.put(range(10))
+        assert eventually(lambda: node.count("object_errors") >= 1)
+        proxy.mode = "pass"
+        assert eventually(lambda: node.namespace.flush(timeout=30).status is Status.OK, 60)
+        assert node.count("object_stored") >= 10
+    finally:
+        node.stop()
+        proxy.shutdown()
+        proxy.server_close()
+
+
 @pytest.mark.parametrize("mode", ["reset", "stall", "truncate", "corrupt", 403, 404, 412, 429, 500, 503])
 def test_badDay_getsAreMisses_neverWrongBytes_andItPasses(folder: Path, server: AnyS3, mode: str | int) -> None:
     proxy = BadDay(server.address)

@@ -4,12 +4,16 @@ import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.object.PresenceCache.Presence;
 import java.lang.foreign.MemorySegment;
+import java.util.function.LongSupplier;
 
 /**
  * How blocks come from the object tier, and how they get there: from the host tier as its admission
  * policy says, and from SSD when they fall out of that. Confined to the index.
  */
 final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
+  /** How long after a refusal the refused blocks are not offered again. */
+  private static final long REFUSAL_NS = 10_000_000_000L;
+
   private final BlockStore store;
   private final ObjectLine objects;
   private final Directory directory;
@@ -18,6 +22,8 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
   private final Counters counters;
   private final Ingestion ingestion;
   private final ObjectLine.Finder finder = this::found;
+  private final LongSupplier clock;
+  private long refusedNs;
 
   ObjectMoves(BlockStore store, ObjectLine objects, IndexAgent.Context context) {
     this.store = store;
@@ -26,6 +32,7 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
     host = store.host();
     ssd = store.ssd();
     counters = context.counters();
+    clock = context.clock();
     ObjectParts parts = context.objects();
     ingestion = new Ingestion(this, directory, host, parts == null ? "all" : parts.admission());
   }
@@ -142,8 +149,19 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
 
   @Override
   public boolean lacks(int block) {
-    return !directory.has(
-        Directory.FLAG_OBJECT | Directory.FLAG_UPLOADING | Directory.FLAG_REFUSED, block);
+    return !directory.has(Directory.FLAG_OBJECT | Directory.FLAG_UPLOADING, block)
+        && !isRefused(block);
+  }
+
+  /**
+   * Whether the store refused the block a short while ago. Asked again at every eviction, it would
+   * stand in the way of others; never asked again, it would be lost when a store refuses only for a
+   * time, as one does whose credentials have expired. So all that were refused are asked for again
+   * a while after the last refusal of any.
+   */
+  boolean isRefused(int block) {
+    return directory.has(Directory.FLAG_REFUSED, block)
+        && clock.getAsLong() - refusedNs < REFUSAL_NS;
   }
 
   @Override
@@ -236,14 +254,16 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
   }
 
   private void stored(int block, Status status) {
+    directory.set(Directory.FLAG_REFUSED, block, status == Status.DENIED);
+    if (status == Status.DENIED) {
+      refusedNs = clock.getAsLong();
+    }
     if (status == Status.OK) {
       counters.add(Counter.OBJECT_STORED, 1);
       counters.add(Counter.OBJECT_WRITTEN_BYTES, store.blockBytes(block));
       objects.know(block, directory.isLinked(block));
     } else if (status != Status.CORRUPT) {
       counters.add(Counter.OBJECT_ERRORS, 1);
-      // Asked again at every eviction, it would stand in the way of others for ever.
-      directory.set(Directory.FLAG_REFUSED, block, status == Status.DENIED);
     }
   }
 

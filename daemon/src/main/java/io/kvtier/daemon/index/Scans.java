@@ -145,7 +145,7 @@ final class Scans {
   /** The same of the object tier. */
   private boolean flushToObject(Operation operation, int block) {
     ObjectMoves objects = store.objectMoves();
-    if (directory.has(Directory.FLAG_REFUSED, block)) {
+    if (objects.isRefused(block)) {
       operation.outcome = Status.IO_ERROR;
       return true;
     }
