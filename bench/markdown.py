@@ -2,6 +2,7 @@
 
 import json
 import sys
+from typing import Any
 
 
 def amount(value: float | None) -> str:
@@ -12,16 +13,20 @@ def amount(value: float | None) -> str:
     return f"{value:,.0f}"
 
 
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """A line a row, under two of head."""
+    lines = ["| what | value | unit | limit in the same run | its value | ratio |", "| --- | ---: | --- | --- | ---: | ---: |"]
+    for row in rows:
+        limit_name = row.get("limit_name") or ""
+        cells = (row["name"], amount(row["value"]), row["unit"], limit_name, amount(row.get("limit")), amount(row.get("ratio")))
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
 def main() -> None:
     for name in sys.argv[1:]:
         with open(name, encoding="utf-8") as file:
-            rows = json.load(file)
-        print("| what | value | unit | limit in the same run | its value | ratio |")
-        print("| --- | ---: | --- | --- | ---: | ---: |")
-        for row in rows:
-            limit_name = row.get("limit_name") or ""
-            cells = (row["name"], amount(row["value"]), row["unit"], limit_name, amount(row.get("limit")), amount(row.get("ratio")))
-            print("| " + " | ".join(cells) + " |")
+            print("\n".join(table(json.load(file))))
         print()
 
 

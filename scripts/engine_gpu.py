@@ -61,14 +61,23 @@ class Server:
 
 
 class Runs:
-    def __init__(self, out: Path, work: Path, lens: str) -> None:
+    def __init__(self, out: Path, work: Path, arguments: argparse.Namespace) -> None:
         self.out = out
         self.work = work
-        self.lens = lens
+        self.lens = arguments.lens
+        self.reps = arguments.reps
+        self.host = arguments.host
+        self.turn = 0
         self.found: dict[str, Any] = {}
 
-    def ttft(self, name: str, kv: dict[str, Any] | None, lens: str = "", timeout_s: float = 100) -> None:
+    def begin(self) -> None:
+        """A part that comes again does not take the place of what it found before."""
+        self.turn += 1
+
+    def ttft(self, name: str, kv: dict[str, Any] | None, lens: str = "", timeout_s: float = 160) -> None:
+        name = f"{self.turn}-{name}"
         command = [sys.executable, str(HERE / "engine" / "ttft.py"), "--out", str(self.out / f"{name}.json"), "--lens", lens or self.lens]
+        command += ["--reps", str(self.reps)]
         if kv:
             command += ["--kv", json.dumps(kv)]
         begun = time.monotonic()
@@ -128,7 +137,7 @@ class Runs:
 
     def kvtier(self) -> None:
         """An engine, and a second one that finds what the first has computed: its cold prompts are restored."""
-        daemon = self.daemon("kvtierd", "22GiB", "0")
+        daemon = self.daemon("kvtierd", self.host, "0")
         try:
             self.ttft("kvtier", kvtier(self.work / "sock"))
             self.ttft("kvtier-second-engine", kvtier(self.work / "sock"))
@@ -175,12 +184,15 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--lens", default="8192,32768")
-    parser.add_argument("--only", default=",".join(parts))
+    parser.add_argument("--only", default=",".join(parts), help="in this order; one may come again")
+    parser.add_argument("--reps", type=int, default=5, help="prompts of each length, of whose times the median is taken")
+    parser.add_argument("--host", default="40GiB", help="kvtier's memory: as much as all prompts take, and twice 33,000 tokens")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="kvtier-") as work:
-        runs = Runs(arguments.out, Path(work), arguments.lens)
+        runs = Runs(arguments.out, Path(work), arguments)
         for part in arguments.only.split(","):
+            runs.begin()
             try:
                 getattr(runs, part)()
             except Exception as error:

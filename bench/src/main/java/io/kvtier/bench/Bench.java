@@ -28,6 +28,7 @@ import picocli.CommandLine.Spec;
       Bench.DemotionCommand.class,
       Bench.ObjectCommand.class,
       Bench.TenantsCommand.class,
+      Bench.ScalingCommand.class,
       Bench.PeerCommand.class,
       Bench.TcpPeerCommand.class
     })
@@ -76,7 +77,7 @@ public final class Bench implements Runnable {
   static final class DirectoryCommand extends Measuring {
     @Override
     void measure(Report report, boolean quick) throws Exception {
-      new DirectoryBench(quick).run(report);
+      new DirectoryBench(10_000_000, quick).run(report);
     }
   }
 
@@ -229,6 +230,46 @@ public final class Bench implements Runnable {
     @Override
     void measure(Report report, boolean quick) throws Exception {
       new TenantsScenario(Setup.ofProperties(quick)).run(report);
+    }
+  }
+
+  @Command(
+      name = "scaling",
+      description = "How the cost grows: with clients, blocks, block sizes and SSD directories.")
+  static final class ScalingCommand extends Measuring {
+    private enum Axis {
+      CLIENTS,
+      BLOCKS,
+      SIZES,
+      DIRECTORIES
+    }
+
+    @Option(
+        names = "--only",
+        split = ",",
+        paramLabel = "AXIS",
+        description = "Not all, but: clients, blocks, sizes, directories.")
+    private List<Axis> only = List.of(Axis.values());
+
+    @Option(
+        names = "--directory",
+        paramLabel = "DIR",
+        description = "On the disk to measure; default: target/ of the checkout. Takes 10 GiB.")
+    private @Nullable Path directory;
+
+    @Override
+    void measure(Report report, boolean quick) throws Exception {
+      Setup setup = Setup.ofProperties(quick);
+      Path parent = directory == null ? setup.root().resolve("target") : directory;
+      ScalingScenario scaling = new ScalingScenario(setup);
+      for (Axis axis : only) {
+        switch (axis) {
+          case CLIENTS -> scaling.clients(report);
+          case BLOCKS -> scaling.blocks(report);
+          case SIZES -> scaling.sizes(report);
+          case DIRECTORIES -> new DemotionScenario(setup, parent).directories(report);
+        }
+      }
     }
   }
 

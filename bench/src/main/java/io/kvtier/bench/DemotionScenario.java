@@ -1,5 +1,7 @@
 package io.kvtier.bench;
 
+import static java.util.stream.Collectors.joining;
+
 import io.kvtier.client.BatchResult;
 import io.kvtier.client.Keys;
 import io.kvtier.client.KvtierClient;
@@ -17,6 +19,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.SplittableRandom;
+import java.util.stream.IntStream;
 
 /**
  * Three times as many blocks as the host tier holds, put as fast as a client can: the SSD tier must
@@ -25,6 +28,7 @@ import java.util.SplittableRandom;
  */
 final class DemotionScenario {
   private static final String[] ADMISSIONS = {"evicted", "all"};
+  private static final int[] DIRECTORIES = {1, 2, 4, 8};
   private static final int BLOCK_BYTES = 1 << 20;
   private static final int BLOCKS = 3072;
   private static final int BATCH = 32;
@@ -55,30 +59,50 @@ final class DemotionScenario {
     }
   }
 
+  /** The ways of admission, in one directory. */
   void run(Report report) throws Exception {
+    within((folder, fio) -> {
+      for (String admission : ADMISSIONS) {
+        run(report, "demotion_" + admission, admission, List.of(folder.resolve(admission)), fio);
+      }
+    });
+  }
+
+  /** The blocks striped over several directories: of one disk here, so none is a gain. */
+  void directories(Report report) throws Exception {
+    within((folder, fio) -> {
+      for (int count : DIRECTORIES) {
+        List<Path> directories =
+            IntStream.range(0, count).mapToObj(i -> folder.resolve(count + "-" + i)).toList();
+        run(report, "scaling_directories_" + count, "all", directories, fio);
+      }
+    });
+  }
+
+  private interface Part {
+    void run(Path folder, Fio fio) throws Exception;
+  }
+
+  private void within(Part part) throws Exception {
     Path folder =
         Files.createTempDirectory(Files.createDirectories(parent), "kvtier-bench-demotion-");
     try {
-      Fio fio = new Fio(folder.resolve("fio.dat"), FIO_BYTES);
-      for (String admission : ADMISSIONS) {
-        Path ssd = folder.resolve(admission);
-        run(report, admission, ssd, fio);
-        SsdScenario.delete(ssd);
-      }
+      part.run(folder, new Fio(folder.resolve("fio.dat"), FIO_BYTES));
     } finally {
       SsdScenario.delete(folder);
       arena.close();
     }
   }
 
-  private void run(Report report, String admission, Path folder, Fio fio) throws Exception {
+  private void run(Report report, String name, String admission, List<Path> directories, Fio fio)
+      throws Exception {
     Rounds rounds;
     try (DaemonProcess daemon =
             new DaemonProcess(
                 setup.root(),
                 HOST_BYTES,
                 "ssd.bytes=" + SSD_BYTES,
-                "ssd.directory=" + folder,
+                "ssd.directory=" + directories.stream().map(Path::toString).collect(joining(",")),
                 "ssd.admission=" + admission);
         KvtierClient client = daemon.connect()) {
       Namespace namespace = client.namespace("bench-demotion", BLOCK_BYTES, Map.of());
@@ -105,13 +129,16 @@ final class DemotionScenario {
     for (String what : new String[] {"put", "stored"}) {
       report.add(
           new Row(
-              "demotion_" + admission + "_" + what + "_gbps",
+              name + "_" + what + "_gbps",
               rounds.median(what),
               "GB/s",
               limit,
               rounds.median("fio")));
     }
-    report.add(Row.plain("demotion_" + admission + "_get_gbps", rounds.median("get"), "GB/s"));
+    report.add(Row.plain(name + "_get_gbps", rounds.median("get"), "GB/s"));
+    for (Path directory : directories) {
+      SsdScenario.delete(directory);
+    }
   }
 
   private static double gbps(long begun) {

@@ -10,34 +10,44 @@ import java.lang.foreign.ValueLayout;
 import java.util.SplittableRandom;
 
 /**
- * The daemon's directory and its LRU order with ten million blocks, against a chain of dependent
- * loads through memory of the same size and kind: what one random access to it must cost.
+ * The daemon's directory and its LRU order with so many blocks, against a chain of dependent loads
+ * through memory of the same size and kind: what one random access to it must cost.
  */
 final class DirectoryBench {
-  private static final int ENTRIES = 10_000_000;
   private static final int QUERIES = 1 << 16;
+  private static final String RANDOM = "random_access_ns";
   private static final int BATCH = 256;
   private static final int NAMESPACE = 1;
   private static final int LINE_BYTES = Directory.RECORD_BYTES;
   private static final double MIB = 1 << 20;
   private static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG;
 
+  private final int entries;
+  private final String name;
   private final int rounds;
   private final SplittableRandom random = new SplittableRandom(1);
   private long sink;
 
-  DirectoryBench(boolean quick) {
+  /**
+   * Measures nothing yet.
+   *
+   * @param entries a power of ten from a thousand on
+   */
+  DirectoryBench(int entries, boolean quick) {
+    this.entries = entries;
+    this.name =
+        "directory_" + (entries < 1_000_000 ? entries / 1000 + "K" : entries / 1_000_000 + "M");
     this.rounds = quick ? 5 : 21;
   }
 
   void run(Report report) throws Exception {
     long memoryBefore = memoryBytes();
-    try (Directory directory = new Directory(ENTRIES, random.nextLong());
+    try (Directory directory = new Directory(entries, random.nextLong());
         Arena arena = Arena.ofShared()) {
-      LruPolicy policy = new LruPolicy(ENTRIES);
+      LruPolicy policy = new LruPolicy(entries);
       MemorySegment key = arena.allocate(BenchKeys.KEY_BYTES, 8);
       long started = System.nanoTime();
-      for (int i = 0; i < ENTRIES; i++) {
+      for (int i = 0; i < entries; i++) {
         randomKey(key, 0, i);
         if (directory.find(NAMESPACE, 0, BenchKeys.KEY_BYTES, key, 0) != Directory.NONE) {
           throw new IllegalStateException("key " + i + " is there before it was inserted");
@@ -45,7 +55,7 @@ final class DirectoryBench {
         int block = directory.insertSought(NAMESPACE, 0, BenchKeys.KEY_BYTES);
         policy.onInsert(block, 4096, BenchKeys.mix(i), 0, LruPolicy.NO_PARENT);
       }
-      double insertNs = (System.nanoTime() - started) / (double) ENTRIES;
+      double insertNs = (System.nanoTime() - started) / (double) entries;
       long memoryTaken = memoryBytes() - memoryBefore;
 
       MemorySegment chain = chain(directory.metadataBytes(), arena);
@@ -58,50 +68,40 @@ final class DirectoryBench {
               into -> {
                 for (int i = 0; i < QUERIES; i++) {
                   long at = (long) i * BenchKeys.KEY_BYTES;
-                  randomKey(hits, at, random.nextInt(ENTRIES));
-                  randomKey(misses, at, ENTRIES + (long) random.nextInt(ENTRIES));
+                  randomKey(hits, at, random.nextInt(entries));
+                  randomKey(misses, at, entries + (long) random.nextInt(entries));
                 }
-                into.add("random_access_ns", chase(chain));
-                into.add("directory_10M_find_hit_ns", find(directory, hits, QUERIES));
-                into.add("random_access_ns", chase(chain));
-                into.add("directory_10M_find_miss_ns", find(directory, misses, 0));
-                into.add("directory_10M_lookup_256_us", lookup(directory, hits));
-                into.add("directory_10M_lru_hit_ns", touch(policy));
+                into.add(RANDOM, chase(chain));
+                into.add(name + "_find_hit_ns", find(directory, hits, QUERIES));
+                into.add(RANDOM, chase(chain));
+                into.add(name + "_find_miss_ns", find(directory, misses, 0));
+                into.add(name + "_lookup_256_us", lookup(directory, hits));
+                into.add(name + "_lru_hit_ns", touch(policy));
               });
 
       double metadata = directory.metadataBytes() + policy.metadataBytes();
       report.add(
           new Row(
-              "directory_10M_bytes_per_entry",
-              metadata / ENTRIES,
+              name + "_bytes_per_entry",
+              metadata / entries,
               "B",
               "the record alone, one cache line",
               LINE_BYTES));
       report.add(
           new Row(
-              "directory_10M_memory_MiB",
+              name + "_memory_MiB",
               memoryTaken / MIB,
               "MiB",
               "what directory and policy say they take",
               metadata / MIB));
-      report.add(
-          new Row(
-              "directory_10M_insert_ns",
-              insertNs,
-              "ns",
-              "random_access_ns",
-              measured.median("random_access_ns")));
-      report.add(measured.row("directory_10M_find_hit_ns", "ns", "random_access_ns"));
-      report.add(measured.row("directory_10M_find_miss_ns", "ns", "random_access_ns"));
+      report.add(new Row(name + "_insert_ns", insertNs, "ns", RANDOM, measured.median(RANDOM)));
+      report.add(measured.row(name + "_find_hit_ns", "ns", RANDOM));
+      report.add(measured.row(name + "_find_miss_ns", "ns", RANDOM));
       report.add(
           measured.row(
-              "directory_10M_lookup_256_us",
-              "us",
-              "256 x random_access_ns",
-              "random_access_ns",
-              ns -> ns * BATCH / 1000));
-      report.add(measured.row("directory_10M_lru_hit_ns", "ns", "random_access_ns"));
-      report.add(Row.plain("random_access_ns", measured.median("random_access_ns"), "ns"));
+              name + "_lookup_256_us", "us", "256 x " + RANDOM, RANDOM, ns -> ns * BATCH / 1000));
+      report.add(measured.row(name + "_lru_hit_ns", "ns", RANDOM));
+      report.add(Row.plain(name + "_" + RANDOM, measured.median(RANDOM), "ns"));
       if (sink == 42) {
         throw new IllegalStateException("no computation may be left out");
       }
@@ -188,7 +188,7 @@ final class DirectoryBench {
   private double touch(LruPolicy policy) {
     int[] blocks = new int[QUERIES];
     for (int i = 0; i < QUERIES; i++) {
-      blocks[i] = random.nextInt(ENTRIES);
+      blocks[i] = random.nextInt(entries);
     }
     long started = System.nanoTime();
     for (int block : blocks) {
