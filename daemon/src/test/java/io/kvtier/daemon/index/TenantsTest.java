@@ -314,6 +314,60 @@ class TenantsTest {
   }
 
   @Test
+  void admin_ofATenant_hasOnlyItsOwnBlocksAndNamespaces() throws Exception {
+    StubObjects objects = new StubObjects();
+    try (IndexHarness harness =
+        new IndexHarness(
+            settings(4, new IndexHarness.NoPipeline()).objects(objects.parts("evicted")))) {
+      IndexHarness.Client green = harness.open(RING, GREEN);
+      assertEquals(Status.OK, put(green, register(green), 1));
+      IndexHarness.Client all = harness.open(1 << 20, Grant.ALL);
+      String ofGreen = fingerprint(all, "green");
+      IndexHarness.Client blue = harness.open(1 << 20, new Grant("b", Role.ADMIN, 1));
+      int ofBlue = register(blue);
+      assertEquals(Status.OK, put(blue, ofBlue, 1));
+      for (String command :
+          List.of(
+              "object remove-namespace " + ofGreen,
+              "object gc",
+              "object du",
+              "object cancel",
+              "drain on",
+              "evict 1",
+              "set ssd.scrub_bytes_per_second 1",
+              "policy host fifo",
+              "admission ssd all",
+              "trace record 1 /tmp/never-written",
+              "trace stop",
+              "reload",
+              "config show",
+              "threads",
+              "nonsense")) {
+        assertEquals(Status.DENIED, blue.admin(command), command);
+      }
+      assertEquals(Status.MISS, blue.admin("object remove-namespace green/model"));
+      assertEquals(Status.MISS, blue.admin("object remove-namespace blue/model"));
+      assertEquals(List.of(), objects.commands);
+      assertEquals(Status.OK, blue.admin("object remove-namespace model"));
+      assertEquals(List.of("remove-namespace " + fingerprint(blue, "blue")), objects.commands);
+      for (String verb : List.of("inspect", "pin", "unpin")) {
+        assertEquals(Status.OK, blue.admin(verb + " 0 0100000000000000 model"));
+      }
+      assertEquals(Status.OK, all.admin("object remove-namespace " + ofGreen));
+      assertEquals(Status.OK, all.admin("policy host fifo"));
+    }
+  }
+
+  /** Of the namespace that a tenant has. */
+  private static String fingerprint(IndexHarness.Client asker, String tenant)
+      throws ProtocolViolation {
+    String before = "\"tenant\":\"" + tenant + "\",\"fingerprint\":\"";
+    String stats = asker.stats();
+    int at = stats.indexOf(before) + before.length();
+    return stats.substring(at, at + 32);
+  }
+
+  @Test
   void stats_ofATenant_tellOfItsOwnNamespacesOnly() throws IOException, ProtocolViolation {
     try (IndexHarness harness = memory()) {
       IndexHarness.Client blue = harness.open(1 << 20, BLUE);
