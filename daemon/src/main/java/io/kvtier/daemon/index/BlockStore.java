@@ -990,7 +990,7 @@ final class BlockStore implements Mover.Listener {
     }
     budget.advance(nowNs);
     ingestion.advance();
-    objectMoves.ingestion().advance();
+    objectMoves.advance();
     objects.advance();
     host.drain(evictFromHost);
     ssd.drain(evictFromSsd);

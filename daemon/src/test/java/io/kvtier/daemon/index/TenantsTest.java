@@ -368,6 +368,32 @@ class TenantsTest {
   }
 
   @Test
+  void flush_tenantWithoutSsdWhereOthersHaveSome_writesToTheObjectTier() throws Exception {
+    StubObjects objects = new StubObjects();
+    Pipeline ssd = new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
+    try (IndexHarness harness =
+        new IndexHarness(
+            new IndexHarness.Settings(4, SLOTS)
+                .checksums(new IndexHarness.NoPipeline(), IndexHarness.SLOT_BYTES)
+                .ssd(1, ssd)
+                .objects(objects.parts("evicted"))
+                .tenants(
+                    new TenantConfig("blue", List.of(), List.of(), 1, 0, 1),
+                    new TenantConfig("green", List.of(), List.of(), 2, 1, 2)))) {
+      for (Grant grant : List.of(BLUE, GREEN)) {
+        IndexHarness.Client client = harness.open(RING, grant);
+        int namespace = register(client);
+        assertEquals(Status.OK, put(client, namespace, 1));
+        client.send(Verb.FLUSH, namespace, 0, 0);
+        IndexHarness.Answer flushed = client.await();
+        assertEquals(Status.OK, flushed.status());
+        assertEquals(1, flushed.value(), grant.name());
+      }
+      assertEquals(1, objects.asked, "green's block is on SSD");
+    }
+  }
+
+  @Test
   void stats_ofATenant_tellOfItsOwnNamespacesOnly() throws IOException, ProtocolViolation {
     try (IndexHarness harness = memory()) {
       IndexHarness.Client blue = harness.open(1 << 20, BLUE);
