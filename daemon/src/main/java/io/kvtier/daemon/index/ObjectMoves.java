@@ -62,7 +62,7 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
       return Directory.NONE;
     }
     int block =
-        store.insertSought(namespace, group, keyBytes, presence == Presence.PRESENT);
+        store.records().insertSought(namespace, group, keyBytes, presence == Presence.PRESENT);
     if (block == Directory.NONE) {
       return Directory.NONE;
     }

@@ -7,14 +7,19 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
+import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.access.Role;
+import io.kvtier.tiers.ledger.LedgerEntry;
+import io.kvtier.tiers.ledger.LedgerLeg;
+import io.kvtier.tiers.ledger.MemoryLedger;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Pipeline;
+import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
 import java.util.List;
 import java.util.Map;
@@ -154,6 +159,57 @@ class TenantsTest {
       assertEquals(Status.OK, ask(blue, Verb.UNPIN, namespace, 2));
       assertEquals(Status.OK, put(blue, namespace, 99));
       assertEquals(Status.MISS, ask(blue, Verb.LOOKUP, namespace, 2));
+    }
+  }
+
+  /** The rows of an earlier start without tenants, on the last file, which is nobody's still. */
+  private static MemoryLedger rowsOfNobody(int rows) throws IOException {
+    Namespaces.Namespace namespace =
+        new Namespaces(Tenants.NONE)
+            .add(0, "model", IndexHarness.SLOT_BYTES, Map.of("name", "model"), 0, 0);
+    MemoryLedger ledger = new MemoryLedger(new MemoryLedger.Medium());
+    ledger.recordNamespace(
+        0, LedgerLeg.fingerprint(namespace.high(), namespace.low()), namespace.text());
+    for (int i = 0; i < rows; i++) {
+      LedgerEntry entry = new LedgerEntry();
+      entry.key[0] = (byte) i;
+      entry.keyBytes = Long.BYTES;
+      entry.namespaceHigh = namespace.high();
+      entry.namespaceLow = namespace.low();
+      entry.length = IndexHarness.SLOT_BYTES;
+      entry.generation = i;
+      ledger.record(Transfer.place(3, 2L * IndexHarness.SLOT_BYTES * i), entry);
+    }
+    ledger.commit(false);
+    return ledger;
+  }
+
+  @Test
+  void put_recordsOfAnEarlierStartBeyondTheShare_makeRoomForATenant() throws Exception {
+    Pipeline ssd = new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
+    // Nobody may have 4 records, blue 4, green 8.
+    try (IndexHarness harness = new IndexHarness(settings(4, ssd).blocks(16))) {
+      harness.agent.recover(List.of(rowsOfNobody(SLOTS)), 0);
+      assertEquals(SLOTS, harness.counters.get(Counter.FOUND_SSD));
+      IndexHarness.Client green = harness.open(RING, GREEN);
+      int ofGreen = register(green);
+      for (int key = 0; key < 8; key++) {
+        assertEquals(Status.OK, put(green, ofGreen, key));
+      }
+      IndexHarness.Client blue = harness.open(RING, BLUE);
+      int ofBlue = register(blue);
+      for (int key = 0; key < 4; key++) {
+        assertEquals(Status.OK, put(blue, ofBlue, key), "key " + key);
+      }
+      assertEquals(4, there(blue, ofBlue, 4));
+      assertEquals(8, there(green, ofGreen, 8));
+      IndexHarness.Client other = harness.open(RING, OTHERS);
+      int ofNobody = register(other);
+      for (int key = 0; key < SLOTS; key++) {
+        Status expected = key < 4 ? Status.MISS : Status.OK;
+        assertEquals(expected, ask(other, Verb.LOOKUP, ofNobody, key), "the coldest go");
+      }
+      harness.agent.checkInvariants();
     }
   }
 
