@@ -85,7 +85,10 @@ public final class GrpcFront implements AutoCloseable {
       this.calls = new CallLimits(daemon.tenants());
       this.peers = new PeerLimits(config.limits(), System::nanoTime);
       this.connections =
-          new ConnectionTable(config.limits().connections(), config.limits().connectionsPerPeer());
+          new ConnectionTable(
+              config.limits().connections(),
+              config.limits().connectionsPerPeer(),
+              daemon.counters()::countRefusal);
       this.namespaces =
           IntStream.range(0, daemon.tenants().count())
               .mapToObj(tenant -> new Namespaces())
