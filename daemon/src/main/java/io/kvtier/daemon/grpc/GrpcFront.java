@@ -120,13 +120,8 @@ public final class GrpcFront implements AutoCloseable {
       return connections;
     }
 
-    /** Counts a call, which must {@link #end}; false when there are too many. */
-    boolean begin(int tenant, boolean carriesBytes) {
-      return calls.begin(tenant, carriesBytes);
-    }
-
-    void end(int tenant, boolean carriesBytes) {
-      calls.end(tenant, carriesBytes);
+    CallLimits calls() {
+      return calls;
     }
 
     /** Has every loop's session forget a namespace. */
