@@ -4,7 +4,9 @@ import io.netty.channel.Channel;
 import io.netty.channel.socket.SocketChannel;
 import java.util.HashMap;
 import java.util.Iterator;
+import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 
@@ -31,11 +33,12 @@ public final class ConnectionTable {
 
   private final int connectionsMax;
   private final int perAddressMax;
+  private final Runnable onRefusal;
   private final Map<Channel, Peer> peers = new HashMap<>();
   private final Map<String, Peer> byAddress = new HashMap<>();
 
-  /** Those of no use, in the order in which they came, or were last of use. */
-  private final Set<Channel> idle = new LinkedHashSet<>();
+  /** Those of no use, in the order in which they came or were last of use, and when that was. */
+  private final Map<Channel, Long> idle = new LinkedHashMap<>();
 
   private int leaving;
 
@@ -44,9 +47,11 @@ public final class ConnectionTable {
    *
    * @param connectionsMax in all
    * @param perAddressMax of these, from one address; 0: all
+   * @param onRefusal told of each that is turned away or put out for another; from any thread
    */
-  public ConnectionTable(int connectionsMax, int perAddressMax) {
+  public ConnectionTable(int connectionsMax, int perAddressMax, Runnable onRefusal) {
     this.connectionsMax = connectionsMax;
+    this.onRefusal = onRefusal;
     this.perAddressMax = perAddressMax == 0 ? connectionsMax : perAddressMax;
   }
 
@@ -64,11 +69,12 @@ public final class ConnectionTable {
       if (known != null && known.connections >= perAddressMax) {
         full = known.idle;
       } else if (peers.size() >= connectionsMax) {
-        full = idle;
+        full = idle.keySet();
       }
       if (full != null) {
         Iterator<Channel> oldest = full.iterator();
         leaves = oldest.hasNext() ? oldest.next() : null;
+        onRefusal.run();
         // One that no event loop has taken yet came just now: they come faster than they are taken.
         if (leaves == null || leaving >= LEAVING_MAX || !leaves.isRegistered()) {
           return false;
@@ -80,7 +86,7 @@ public final class ConnectionTable {
       peer.connections++;
       peer.idle.add(connection);
       peers.put(connection, peer);
-      idle.add(connection);
+      idle.put(connection, System.nanoTime());
     }
     connection.closeFuture().addListener(closed -> closed(connection));
     if (leaves != null) {
@@ -112,16 +118,27 @@ public final class ConnectionTable {
   /** The connection is of use from now on: it leaves for no newcomer. */
   public synchronized void keep(Channel connection) {
     Peer peer = peers.get(connection);
-    if (peer != null && idle.remove(connection)) {
+    if (peer != null && idle.remove(connection) != null) {
       peer.idle.remove(connection);
     }
   }
 
-  /** The connection was of use until now: of those that are of none it leaves last. */
-  public synchronized void release(Channel connection) {
+  /** The connection is of use just now: of those that may leave it is the last. */
+  public synchronized void touch(Channel connection) {
     Peer peer = peers.get(connection);
-    if (peer != null && idle.add(connection)) {
+    if (peer != null && idle.remove(connection) != null) {
+      idle.put(connection, System.nanoTime());
+      peer.idle.remove(connection);
       peer.idle.add(connection);
     }
+  }
+
+  /** Those that may leave and have been of no use for longer than that. */
+  public synchronized List<Channel> idleFor(long ns) {
+    long now = System.nanoTime();
+    return idle.entrySet().stream()
+        .takeWhile(each -> now - each.getValue() > ns)
+        .map(Map.Entry::getKey)
+        .toList();
   }
 }

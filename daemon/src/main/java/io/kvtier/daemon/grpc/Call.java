@@ -4,6 +4,7 @@ import com.google.protobuf.InvalidProtocolBufferException;
 import com.google.protobuf.MessageLite;
 import io.kvtier.protocol.Status;
 import io.vertx.core.Future;
+import io.vertx.core.http.HttpConnection;
 import io.vertx.grpc.common.GrpcStatus;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
@@ -25,14 +26,20 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
   /** The same for one that waits for the index, which answers at the deadline, however busy. */
   private static final long INDEX_GRACE_NS = 5_000_000_000L;
 
-  /** What calls need of the event loop that they are confined to. */
+  /**
+   * What calls need of the event loop that they are confined to.
+   *
+   * @param onEnd told of a call that is over
+   * @param onHeld told of one that is, and whose answer waits for its client's end
+   */
   record Environment(
       IndexGateway gateway,
       Namespaces namespaces,
       IntFunction<MemorySegment> slabs,
       int chunkBytes,
       long stallNs,
-      Consumer<Call<?>> onEnd) {
+      Consumer<Call<?>> onEnd,
+      Consumer<Call<?>> onHeld) {
 
     /** The size of a namespace's blocks, in bytes; the index knows the namespace then. */
     int blockBytes(int namespaceId) throws RefusedException {
@@ -194,7 +201,8 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
       how.run();
     } else {
       answer = how;
-      resume();
+      stream.dropRest();
+      environment.onHeld.accept(this);
     }
   }
 
@@ -211,6 +219,23 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
   /** Sends what was added; completes when its bytes are on their way, or never will be. */
   final Future<Void> flushed() {
     return stream.flush();
+  }
+
+  /** Whether no answer waits for the client's end. */
+  final boolean isAnswered() {
+    return answer == null;
+  }
+
+  /** Breaks off a call whose answer waits for the client's end. */
+  final void dropAnswer() {
+    if (answer != null) {
+      answer = null;
+      stream.reset();
+    }
+  }
+
+  final HttpConnection httpConnection() {
+    return stream.connection();
   }
 
   private void end() {

@@ -13,6 +13,9 @@ final class CallLimits {
   /** Get and Put: a Put may have a stream's window and a message in the heap. */
   private static final int BYTE_CALLS_MAX = 64;
 
+  /** So many a tenant has in any case: engines get several blocks at once. */
+  private static final int BYTE_CALLS_MIN = 8;
+
   private final Tenants tenants;
   private final AtomicIntegerArray calls;
   private final AtomicIntegerArray byteCalls;
@@ -23,12 +26,25 @@ final class CallLimits {
     this.byteCalls = new AtomicIntegerArray(tenants.count());
   }
 
-  /** Counts a call, which must {@link #end}; false when there are too many. */
+  /** Counts a call, which must {@link #end}; false, and nothing is counted, when it is too many. */
   boolean begin(int tenant, boolean carriesBytes) {
-    boolean isTooMany = calls.getAndIncrement(tenant) >= tenants.shareOf(CALLS_MAX, tenant);
-    return !(carriesBytes
-            && byteCalls.getAndIncrement(tenant) >= tenants.shareOf(BYTE_CALLS_MAX, tenant))
-        && !isTooMany;
+    if (!take(calls, tenant, tenants.shareOf(CALLS_MAX, tenant))) {
+      return false;
+    }
+    int bytesMax = Math.max(BYTE_CALLS_MIN, tenants.shareOf(BYTE_CALLS_MAX, tenant));
+    if (carriesBytes && !take(byteCalls, tenant, bytesMax)) {
+      calls.getAndDecrement(tenant);
+      return false;
+    }
+    return true;
+  }
+
+  private static boolean take(AtomicIntegerArray counts, int tenant, int max) {
+    if (counts.getAndIncrement(tenant) < max) {
+      return true;
+    }
+    counts.getAndDecrement(tenant);
+    return false;
   }
 
   void end(int tenant, boolean carriesBytes) {

@@ -34,6 +34,10 @@ final class FrontLoop extends VerticleBase {
   private static final Logger LOG = LoggerFactory.getLogger(FrontLoop.class);
   private static final long TIME_CHECK_MS = 100;
   private static final long PEER_CHECK_MS = 1000;
+
+  /** So many refusals may wait for their clients' end on a connection on which nobody called. */
+  private static final int HELD_UNKNOWN_MAX = 16;
+
   private static final int READ_BYTES_MIN = 1 << 10;
   private static final int READ_BYTES_INITIAL = 8 << 10;
   private static final int READ_BYTES_MAX = 256 << 10;
@@ -43,21 +47,11 @@ final class FrontLoop extends VerticleBase {
   private static final class Peer {
     final String address;
     long usedNs = System.nanoTime();
+    final HeldAnswers held = new HeldAnswers();
     boolean hasCalled;
 
     Peer(String address) {
       this.address = address;
-    }
-  }
-
-  /** A call that was refused, and whose client has not ended it. */
-  private record Refused(GrpcStream stream, long sinceNs) {
-    /** Whether it is over now; it is broken off when it waits for too long. */
-    private boolean isOver(long nowNs, long stallNs) {
-      if (nowNs - sinceNs > stallNs) {
-        stream.resetUnlessOver();
-      }
-      return stream.isOver();
     }
   }
 
@@ -73,9 +67,6 @@ final class FrontLoop extends VerticleBase {
 
   /** Calls that are over, but not all of their bytes are written. */
   private final List<Call<?>> lingering = new ArrayList<>();
-
-  /** Calls whose refusal waits for their clients' end. */
-  private final List<Refused> refused = new ArrayList<>();
 
   private @Nullable HttpServer server;
 
@@ -110,7 +101,8 @@ final class FrontLoop extends VerticleBase {
             daemon.slabs()::mapping,
             shared.chunkBytes(),
             daemon.stallNs(),
-            this::ended);
+            this::ended,
+            this::held);
     return new TenantFront(
         environment,
         new KvtierService(
@@ -151,50 +143,86 @@ final class FrontLoop extends VerticleBase {
     }
     GrpcStream stream = new GrpcStream(request, shared.messageBytesMax(), headSpace);
     Peer peer = peers.get(request.connection());
-    if (peer != null && !shared.peers().mayCall(peer.address)) {
+    if (peer == null) {
+      stream.reset(); // of a connection that has gone
+      return;
+    }
+    if (!shared.peers().mayCall(peer.address)) {
       refuse(
-          stream, GrpcStatus.RESOURCE_EXHAUSTED, "too many calls a second (grpc.calls_per_second)");
+          peer,
+          stream,
+          GrpcStatus.RESOURCE_EXHAUSTED,
+          "too many calls a second (grpc.calls_per_second)");
       return;
     }
     Grant grant = shared.daemon().callers().of(request.getHeader("authorization"));
     if (grant == null) {
-      refuse(stream, GrpcStatus.UNAUTHENTICATED, shared.daemon().callers().refusal());
+      refuse(peer, stream, GrpcStatus.UNAUTHENTICATED, shared.daemon().callers().refusal());
       return;
     }
-    if (peer != null) {
-      // Not before: a connection on which nobody is let in is of no use.
-      peer.usedNs = System.nanoTime();
-      if (!peer.hasCalled) {
-        peer.hasCalled = true;
-        keep(request.connection());
-      }
+    // Not before: a connection on which nobody is let in is of no use.
+    peer.usedNs = System.nanoTime();
+    if (!peer.hasCalled) {
+      peer.hasCalled = true;
+      keep(request.connection());
     }
     TenantFront front = frontOf(grant.tenant());
     TenantFront.Method method = front == null ? null : front.method(request.path());
     if (front == null) {
       refuse(
-          stream, GrpcStatus.UNAVAILABLE, "the index takes no session for this tenant: try again");
+          peer,
+          stream,
+          GrpcStatus.UNAVAILABLE,
+          "the index takes no session for this tenant: try again");
     } else if (method == null) {
-      answer(stream, GrpcStatus.UNIMPLEMENTED, "no method " + request.path());
+      answer(
+          peer,
+          stream,
+          GrpcStatus.UNIMPLEMENTED,
+          "no method " + request.path(),
+          shared.messageBytesMax());
     } else if (!VerbRoles.mayCall(grant.role(), method.verb())) {
       refuse(
+          peer,
           stream,
           GrpcStatus.PERMISSION_DENIED,
           VerbRoles.refusal(request.path(), grant.role(), method.verb()));
+    } else if (!shared.calls().begin(grant.tenant(), method.carriesBytes())) {
+      shared.daemon().counters().countRefusal();
+      answer(
+          peer,
+          stream,
+          GrpcStatus.RESOURCE_EXHAUSTED,
+          "too many calls at once: try again",
+          GrpcStream.ANY_BYTES);
     } else {
-      begin(grant.tenant(), front.begin(method, stream, grant.role()));
+      Call<?> call = front.begin(method, stream, grant.role());
+      calls.put(call, grant.tenant());
+      call.start();
     }
   }
 
   /** Lets a call not in: that counts among the daemon's refusals. */
-  private void refuse(GrpcStream stream, GrpcStatus status, String why) {
+  private void refuse(Peer peer, GrpcStream stream, GrpcStatus status, String why) {
     shared.daemon().counters().countRefusal();
-    answer(stream, status, why);
+    answer(peer, stream, status, why, shared.messageBytesMax());
   }
 
-  private void answer(GrpcStream stream, GrpcStatus status, String why) {
-    if (!stream.refuse(status, why)) {
-      refused.add(new Refused(stream, System.nanoTime()));
+  private void answer(Peer peer, GrpcStream stream, GrpcStatus status, String why, long bytesMax) {
+    if (stream.refuse(status, why, bytesMax)) {
+      return;
+    }
+    peer.held.add(stream::isOver, stream::resetUnlessOver, System.nanoTime());
+    if (!peer.hasCalled && peer.held.count() >= HELD_UNKNOWN_MAX) {
+      cut(stream.connection());
+    }
+  }
+
+  /** A call is over, and its answer waits for its client's end. */
+  private void held(Call<?> call) {
+    Peer peer = peers.get(call.httpConnection());
+    if (peer != null) {
+      peer.held.add(call::isAnswered, call::dropAnswer, System.nanoTime());
     }
   }
 
@@ -218,16 +246,6 @@ final class FrontLoop extends VerticleBase {
     return front;
   }
 
-  private void begin(int tenant, Call<?> call) {
-    boolean isTooMany = !shared.begin(tenant, carriesBytes(call));
-    calls.put(call, tenant);
-    if (isTooMany) {
-      shared.daemon().counters().countRefusal();
-      call.fail(GrpcStatus.RESOURCE_EXHAUSTED, "too many calls at once: try again");
-    }
-    call.start();
-  }
-
   private static boolean carriesBytes(Call<?> call) {
     return !(call instanceof UnaryCall);
   }
@@ -235,7 +253,7 @@ final class FrontLoop extends VerticleBase {
   private void ended(Call<?> call) {
     Integer tenant = calls.remove(call);
     if (tenant != null) {
-      shared.end(tenant, carriesBytes(call));
+      shared.calls().end(tenant, carriesBytes(call));
       if (call.holdsAfterEnd()) {
         lingering.add(call);
       }
@@ -245,15 +263,12 @@ final class FrontLoop extends VerticleBase {
   private void connected(HttpConnection connection) {
     String address = connection.remoteAddress().hostAddress();
     Peer peer = new Peer(address == null ? "" : address);
-    shared.peers().connect(peer.address);
     if (connection instanceof HttpServerConnection served) {
       tune(served.channelHandlerContext());
     }
     peers.put(connection, peer);
     connection.closeHandler(v -> {
-      if (peers.remove(connection) != null) {
-        shared.peers().disconnect(peer.address);
-      }
+      peers.remove(connection);
       for (TenantFront front : tenants) {
         if (front != null) {
           front.closed(connection);
@@ -295,9 +310,13 @@ final class FrontLoop extends VerticleBase {
         call.checkTime(now);
       }
     }
-    if (!refused.isEmpty()) {
-      refused.removeIf(one -> one.isOver(now, shared.daemon().stallNs()));
-    }
+    long waitNsMax = shared.daemon().stallNs();
+    // What is broken off may end its connection.
+    peers.values().stream()
+        .map(peer -> peer.held)
+        .filter(held -> held.count() > 0)
+        .toList()
+        .forEach(held -> held.checkTime(now, waitNsMax));
     if (!lingering.isEmpty()) {
       lingering.removeIf(call -> !call.holdsAfterEnd());
       for (Call<?> call : lingering.toArray(Call<?>[]::new)) {

@@ -85,7 +85,10 @@ public final class GrpcFront implements AutoCloseable {
       this.calls = new CallLimits(daemon.tenants());
       this.peers = new PeerLimits(config.limits(), System::nanoTime);
       this.connections =
-          new ConnectionTable(config.limits().connections(), config.limits().connectionsPerPeer());
+          new ConnectionTable(
+              config.limits().connections(),
+              config.limits().connectionsPerPeer(),
+              daemon.counters()::countRefusal);
       this.namespaces =
           IntStream.range(0, daemon.tenants().count())
               .mapToObj(tenant -> new Namespaces())
@@ -117,13 +120,8 @@ public final class GrpcFront implements AutoCloseable {
       return connections;
     }
 
-    /** Counts a call, which must {@link #end}; false when there are too many. */
-    boolean begin(int tenant, boolean carriesBytes) {
-      return calls.begin(tenant, carriesBytes);
-    }
-
-    void end(int tenant, boolean carriesBytes) {
-      calls.end(tenant, carriesBytes);
+    CallLimits calls() {
+      return calls;
     }
 
     /** Has every loop's session forget a namespace. */

@@ -32,6 +32,10 @@ import org.jspecify.annotations.Nullable;
  */
 final class GrpcStream {
   private static final int PREFIX_BYTES = 5;
+
+  /** For a caller who has a right to call: what it sends on is no more than it may. */
+  static final long ANY_BYTES = Long.MAX_VALUE;
+
   private static final String CONTENT_TYPE = "application/grpc";
   private static final int TIMEOUT_DIGITS_MAX = 8;
 
@@ -328,12 +332,13 @@ final class GrpcStream {
 
   /**
    * Refuses a call of which nothing is to be read. The answer waits for the client's end, as an
-   * earlier one would have its stream reset, and so many resets look like an attack; but not for
-   * more than a message. Who calls this bounds how long it may wait.
+   * earlier one would have its stream reset, and so many resets look like an attack. Who calls this
+   * bounds how long it may wait.
    *
+   * @param bytesMax for how many bytes more it waits
    * @return whether the call is over
    */
-  boolean refuse(GrpcStatus status, String why) {
+  boolean refuse(GrpcStatus status, String why, long bytesMax) {
     if (request.isEnded()) {
       end(status, why);
       over = true;
@@ -346,11 +351,18 @@ final class GrpcStream {
     });
     request.handler(bytes -> {
       discarded += bytes.length();
-      if (discarded > messageBytesMax) {
+      if (discarded > bytesMax) {
         resetUnlessOver();
       }
     });
     return false;
+  }
+
+  /** Drops what comes from now on, but for its end: the answer is known, and waits for that. */
+  void dropRest() {
+    unreadable = true;
+    partial = null;
+    resume();
   }
 
   /** Whether a call that was refused has been answered, or is gone. */

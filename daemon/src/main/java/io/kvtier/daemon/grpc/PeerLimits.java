@@ -12,9 +12,8 @@ import java.util.function.LongSupplier;
 final class PeerLimits {
   private static final double NS_PER_S = 1e9;
 
-  /** One address: its connections, and the calls it has left. */
+  /** One address, and the calls it has left. */
   private static final class Usage {
-    int connections;
     double callsLeft;
     long countedNs;
   }
@@ -28,44 +27,26 @@ final class PeerLimits {
     this.clock = clock;
   }
 
-  /** Counts a connection, which must {@link #disconnect}. */
-  synchronized void connect(String address) {
-    Usage usage = byAddress.get(address);
-    if (usage == null) {
-      usage = new Usage();
-      usage.callsLeft = limits.callsPerSecond();
-      usage.countedNs = clock.getAsLong();
-      byAddress.put(address, usage);
-    }
-    usage.connections++;
-  }
-
-  synchronized void disconnect(String address) {
-    Usage usage = byAddress.get(address);
-    if (usage != null) {
-      usage.connections--;
-    }
-  }
-
-  /** Forgets addresses from which nobody is connected, when they have all their calls again. */
+  /** Forgets addresses that have all their calls again. */
   synchronized void sweep() {
     long now = clock.getAsLong();
-    byAddress
-        .values()
-        .removeIf(usage -> usage.connections == 0 && now - usage.countedNs > 2 * NS_PER_S);
+    byAddress.values().removeIf(usage -> now - usage.countedNs > NS_PER_S);
   }
 
-  /** Whether another call from an address, which is connected, is to be read. */
+  /** Whether another call from an address is to be read. */
   boolean mayCall(String address) {
     if (limits.callsPerSecond() == 0) {
       return true;
     }
     synchronized (this) {
+      long now = clock.getAsLong();
       Usage usage = byAddress.get(address);
       if (usage == null) {
-        return false;
+        usage = new Usage();
+        usage.callsLeft = limits.callsPerSecond();
+        usage.countedNs = now;
+        byAddress.put(address, usage);
       }
-      long now = clock.getAsLong();
       double earned = (now - usage.countedNs) / NS_PER_S * limits.callsPerSecond();
       usage.countedNs = now;
       usage.callsLeft = Math.min(limits.callsPerSecond(), usage.callsLeft + earned);

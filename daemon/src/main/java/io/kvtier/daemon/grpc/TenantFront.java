@@ -41,7 +41,12 @@ final class TenantFront implements AutoCloseable {
    *
    * @param verb by which it is known who may call it
    */
-  record Method(Verb verb, Maker maker) {}
+  record Method(Verb verb, Maker maker) {
+    /** Whether it moves blocks' bytes. */
+    boolean carriesBytes() {
+      return verb == Verb.ACQUIRE || verb == Verb.RESERVE;
+    }
+  }
 
   private final IndexGateway gateway;
   private final Namespaces namespaces;

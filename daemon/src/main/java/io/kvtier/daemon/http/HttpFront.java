@@ -32,9 +32,7 @@ import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
@@ -89,17 +87,14 @@ public final class HttpFront implements AutoCloseable {
   private final RecentErrors errors = RecentErrors.listen();
   private final History history;
 
-  /** When something last happened on each connection, ns. */
-  private final Map<HttpConnection, Long> connections = new HashMap<>();
-
-  private final ConnectionTable table = new ConnectionTable(CONNECTIONS_MAX, 0);
-
+  private final ConnectionTable table;
   private final HttpServer server;
   private @Nullable MetricsPage metrics;
 
   /** Starts to serve; throws naming the key to change when the port can't be had. */
   public HttpFront(KvtierdConfig.HttpConfig config, Environment environment) throws IOException {
     host = config.host();
+    table = new ConnectionTable(CONNECTIONS_MAX, 0, environment.counters()::countRefusal);
     gate =
         new Gate(
             environment.callers(), environment.tenants() > 1, environment.counters()::countRefusal);
@@ -136,7 +131,6 @@ public final class HttpFront implements AutoCloseable {
     server =
         vertx
             .createHttpServer(options)
-            .connectionHandler(this::connected)
             .invalidRequestHandler(this::mistaken)
             .requestHandler(this::requested);
     try {
@@ -281,32 +275,20 @@ public final class HttpFront implements AutoCloseable {
 
   // ---- connections and requests, on the event loop
 
-  private void connected(HttpConnection connection) {
-    connections.put(connection, System.nanoTime());
-    connection.closeHandler(v -> connections.remove(connection));
-  }
-
-  private void moved(HttpConnection connection) {
-    connections.computeIfPresent(connection, (known, before) -> System.nanoTime());
-  }
-
-  private static Channel channel(HttpConnection connection) {
-    return ((HttpServerConnection) connection).channelHandlerContext().channel();
+  /** It moves: of all connections it is the last to leave for another, or for standing still. */
+  private void touch(HttpConnection connection) {
+    table.touch(((HttpServerConnection) connection).channelHandlerContext().channel());
   }
 
   private void tick() {
-    long now = System.nanoTime();
-    history.sample(now);
-    connections.entrySet().stream()
-        .filter(each -> now - each.getValue() > STILL_NS_MAX)
-        .map(Map.Entry::getKey)
-        .toList()
-        .forEach(HttpConnection::close);
+    history.sample(System.nanoTime());
+    for (Channel still : table.idleFor(STILL_NS_MAX)) {
+      var _ = still.close();
+    }
   }
 
   private void requested(HttpServerRequest request) {
-    moved(request.connection());
-    table.keep(channel(request.connection()));
+    touch(request.connection());
     var _ = routes.answer(request).onSuccess(answer -> write(request, answer));
   }
 
@@ -330,8 +312,7 @@ public final class HttpFront implements AutoCloseable {
     var _ =
         Routes.write(request, answer)
             .onComplete(done -> {
-              moved(connection);
-              table.release(channel(connection));
+              touch(connection);
               if (done.failed()) {
                 LOG.debug("an answer was not taken", done.cause());
               }

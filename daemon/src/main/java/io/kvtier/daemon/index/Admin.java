@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.trace.TraceRecorder;
 import io.kvtier.protocol.Status;
 import java.io.IOException;
@@ -12,6 +13,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
@@ -22,6 +24,9 @@ final class Admin {
           + " 'admission TIER NAME', where TIER is ssd or object, 'trace record REQUESTS FILE',"
           + " 'trace stop', 'object TASK', "
           + Upkeep.USAGE;
+
+  /** What names a block, and so can only be of the operator's tenant. */
+  private static final Set<String> OF_A_BLOCK = Set.of("inspect", "pin", "unpin");
 
   private static final Pattern FINGERPRINT = Pattern.compile("[0-9a-f]{32}/?");
 
@@ -44,12 +49,23 @@ final class Admin {
   }
 
   /**
-   * Does what a command says.
+   * Does what a command says. An operator of a tenant has only what names something of its tenant's
+   * done or told: all else is of the daemon, which others share.
    *
    * @param tenant of the operator
    */
   OperatorAnswer run(String command, int tenant) {
     String[] words = command.strip().split("\\s+", -1);
+    boolean isRemoval =
+        words.length >= 3 && words[0].equals("object") && words[1].equals("remove-namespace");
+    if (tenant != Grant.NO_TENANT && !isRemoval && !OF_A_BLOCK.contains(words[0])) {
+      return new OperatorAnswer(
+          Status.DENIED,
+          "'"
+              + command.strip()
+              + "' is for operators of no tenant: of this tenant's own there are inspect, pin, unpin"
+              + " and object remove-namespace NAME");
+    }
     if ((words.length == 2 || words.length == 3) && words[0].equals("policy")) {
       return setPolicy(words[1].toLowerCase(Locale.ROOT), words.length == 2 ? "" : words[2]);
     }
@@ -62,7 +78,7 @@ final class Admin {
     if (words.length == 2 && words[0].equals("trace") && words[1].equals("stop")) {
       return stopRecording();
     }
-    if (words.length >= 3 && words[0].equals("object") && words[1].equals("remove-namespace")) {
+    if (isRemoval) {
       return removeNamespace(tenant, command.strip().split("\\s+", 3)[2]);
     }
     if (words.length >= 2 && words[0].equals("object")) {
@@ -88,9 +104,15 @@ final class Admin {
 
   /** By its name, if this daemon knows it, or by its fingerprint, which it need not know. */
   private OperatorAnswer removeNamespace(int tenant, String which) {
+    if (!store.objects().isConfigured()) {
+      return object(List.of("remove-namespace", which));
+    }
     Namespaces.Namespace named = namespaces.byOperator(tenant, which);
+    if (tenant != Grant.NO_TENANT) {
+      return removeOwn(named, which);
+    }
     boolean isFingerprint = FINGERPRINT.matcher(which).matches();
-    if (named == null && !isFingerprint && store.objects().isConfigured()) {
+    if (named == null && !isFingerprint) {
       return new OperatorAnswer(
           Status.MISS,
           "this daemon knows no namespace '"
@@ -101,6 +123,22 @@ final class Admin {
     }
     return object(
         List.of("remove-namespace", named == null || isFingerprint ? which : named.fingerprint()));
+  }
+
+  /** Whose a fingerprint is can't be told where the daemon does not know it: by name only. */
+  private OperatorAnswer removeOwn(Namespaces.@Nullable Namespace named, String which) {
+    if (named != null) {
+      return object(List.of("remove-namespace", named.fingerprint()));
+    }
+    return FINGERPRINT.matcher(which).matches()
+        ? new OperatorAnswer(
+            Status.DENIED,
+            "'" + which + "' is a fingerprint: an operator of a tenant gives a namespace's name")
+        : new OperatorAnswer(
+            Status.MISS,
+            "this tenant has no namespace '"
+                + which
+                + "' that the daemon knows: kvtier namespaces shows those that it has");
   }
 
   /** The recording under way, if there is one. */

@@ -1,7 +1,6 @@
 package io.kvtier.daemon.index;
 
 import io.kvtier.policies.EvictionPolicy;
-import io.kvtier.policies.EvictionPolicy.VictimFilter;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
@@ -73,8 +72,7 @@ final class BlockStore implements Mover.Listener {
   private final IntConsumer evictFromHost = this::evictFromHost;
   private final IntConsumer evictFromSsd = this::evictFromSsd;
   private final IntUnaryOperator tiersOf = this::tiersOf;
-  private final VictimFilter onlyOnSsd;
-  private final VictimFilter anyOnHost;
+  private final Records records;
   private final @Nullable EventTap events;
 
   BlockStore(
@@ -128,8 +126,7 @@ final class BlockStore implements Mover.Listener {
     checksumBacklog = new ClassQueues(classes, 1, limits.holdsMax());
     auditBacklog = new ClassQueues(classes, 1, limits.holdsMax());
     promotions = new ClassQueues(classes, RequestDescriptor.PRIORITY_LOW + 1, limits.holdsMax());
-    onlyOnSsd = block -> ssd.isEvictable(block) && host.state(block) == CopyState.NONE;
-    anyOnHost = host::isEvictable;
+    records = new Records(this, directory, namespaces.tenants());
   }
 
   /** The rows of the SSD tier: a store's pipeline writes them, the index has them forgotten. */
@@ -871,7 +868,7 @@ final class BlockStore implements Mover.Listener {
    *
    * @return true when the copy is dropped
    */
-  private boolean evictFromSsd(int block) {
+  boolean evictFromSsd(int block) {
     if (host.state(block) == CopyState.NONE && objectMoves.wantsEvicted(block)) {
       boolean ignored = objectMoves.startSpill(block);
       return false;
@@ -890,52 +887,9 @@ final class BlockStore implements Mover.Listener {
     settle(block);
   }
 
-  /**
-   * Adds a record for the block whose key was sought last, and not found. Where there can be no
-   * more, of all or of its tenant, one of the tenant's own goes.
-   *
-   * @param isWanted whether another may go for it
-   * @return its id, or {@link Directory#NONE}
-   */
-  int insertSought(Namespaces.Namespace namespace, int group, int keyBytes, boolean isWanted) {
-    int tenant = namespace.tenant();
-    int max = namespaces.tenants().shareOf(directory.blocksMax(), tenant);
-    boolean isFull = directory.recordsOfTenant(tenant) >= max;
-    int block = isFull ? Directory.NONE : directory.insertSought(namespace.id(), group, keyBytes);
-    if (block == Directory.NONE && isWanted && forgetOne(tenant)) {
-      block = directory.insertSought(namespace.id(), group, keyBytes);
-    }
-    return block;
-  }
-
-  /**
-   * Makes room in the directory by forgetting the block of a tenant that would leave the lowest
-   * tier next. Where the lowest is empty, as there are fewer records than slots, it is the host
-   * tier's: written to SSD first, it would need its record all the same.
-   *
-   * @return false when nothing can go, or not yet
-   */
-  private boolean forgetOne(int tenant) {
-    int onSsd = hasSsd(tenant) ? ssd.victim(tenant, onlyOnSsd) : EvictionPolicy.NONE;
-    if (onSsd != EvictionPolicy.NONE) {
-      return evictFromSsd(onSsd);
-    }
-    int victim = host.victim(tenant, anyOnHost);
-    return victim != EvictionPolicy.NONE && forgetOnHost(victim);
-  }
-
-  private boolean forgetOnHost(int block) {
-    if (objectMoves.wantsEvicted(block)) {
-      // Started, or to be started when another is done, or what stands in the way has gone.
-      boolean ignored = objectMoves.startUpload(block, true);
-      return false;
-    }
-    boolean isBelow = ssd.isResident(block);
-    dropHostCopy(block);
-    if (isBelow) {
-      dropSsdCopy(block);
-    }
-    return true;
+  /** The records of blocks, of which tenants have their shares. */
+  Records records() {
+    return records;
   }
 
   /** Tells who waits for a block to be in a lower tier. */
@@ -990,10 +944,11 @@ final class BlockStore implements Mover.Listener {
     }
     budget.advance(nowNs);
     ingestion.advance();
-    objectMoves.ingestion().advance();
+    objectMoves.advance();
     objects.advance();
     host.drain(evictFromHost);
     ssd.drain(evictFromSsd);
+    records.trim();
     boolean ssdTakes = lanes.isAnyOpen();
     boolean objectsTake = objects.takesStores();
     for (int sizeClass = 0; sizeClass < classes; sizeClass++) {

@@ -53,7 +53,7 @@ public final class Directory implements AutoCloseable {
   /** The block was deleted while it was on its way to an object, which is to go, too. */
   static final int FLAG_DELETED = 128;
 
-  /** The object store did not have the block when it was last asked to. */
+  /** The object store would not have the block a short while ago, and is not asked again yet. */
   static final int FLAG_REFUSED = 256;
 
   /** All bytes of the host copy are in its slot; its checksum is still to be made. */

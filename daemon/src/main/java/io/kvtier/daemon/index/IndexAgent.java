@@ -75,8 +75,11 @@ public final class IndexAgent {
   /** So many transfers can be on their way to and from GPUs. */
   public static final int DEVICE_TRANSFERS = DeviceMoves.TRANSFERS;
 
-  /** What the daemon tells itself of its state need not fit into a ring. */
-  private static final int REPORT_BYTES_MAX = 4 << 20;
+  /**
+   * What the daemon tells itself of its state need not fit into a ring; but it is made on the
+   * index's thread, several times a second while somebody watches.
+   */
+  static final int REPORT_BYTES_MAX = 512 << 10;
 
   /**
    * The argument of a STATS that a session of the daemon's own sends for a caller with the role

@@ -11,8 +11,11 @@ import java.util.function.LongSupplier;
  * policy says, and from SSD when they fall out of that. Confined to the index.
  */
 final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
-  /** How long after a refusal the refused blocks are not offered again. */
-  private static final long REFUSAL_NS = 10_000_000_000L;
+  /** How long after its refusal a block is not offered again. */
+  private static final long REFUSAL_MS = 10_000;
+
+  /** So many are kept from being offered again; of more, the first to be refused is sooner. */
+  private static final int REFUSALS_MAX = 1 << 16;
 
   private final BlockStore store;
   private final ObjectLine objects;
@@ -23,7 +26,9 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
   private final Ingestion ingestion;
   private final ObjectLine.Finder finder = this::found;
   private final LongSupplier clock;
-  private long refusedNs;
+
+  /** The refused blocks in the order of their refusals, each with its time in ms. */
+  private final LongQueue refusals = new LongQueue(REFUSALS_MAX);
 
   ObjectMoves(BlockStore store, ObjectLine objects, IndexAgent.Context context) {
     this.store = store;
@@ -56,7 +61,8 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
     if (presence == Presence.ABSENT || !objects.isOpen() || !store.mayPromote()) {
       return Directory.NONE;
     }
-    int block = store.insertSought(namespace, group, keyBytes, presence == Presence.PRESENT);
+    int block =
+        store.records().insertSought(namespace, group, keyBytes, presence == Presence.PRESENT);
     if (block == Directory.NONE) {
       return Directory.NONE;
     }
@@ -149,19 +155,40 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
 
   @Override
   public boolean lacks(int block) {
-    return !directory.has(Directory.FLAG_OBJECT | Directory.FLAG_UPLOADING, block)
-        && !isRefused(block);
+    return !directory.has(
+        Directory.FLAG_OBJECT | Directory.FLAG_UPLOADING | Directory.FLAG_REFUSED, block);
   }
 
   /**
-   * Whether the store refused the block a short while ago. Asked again at every eviction, it would
-   * stand in the way of others; never asked again, it would be lost when a store refuses only for a
-   * time, as one does whose credentials have expired. So all that were refused are asked for again
-   * a while after the last refusal of any.
+   * The store refused a block. Offered again at every eviction, it would stand in the way of
+   * others; never offered again, it would be lost when a store refuses only for a time, as one does
+   * whose credentials have expired.
    */
-  boolean isRefused(int block) {
-    return directory.has(Directory.FLAG_REFUSED, block)
-        && clock.getAsLong() - refusedNs < REFUSAL_NS;
+  private void refused(int block) {
+    if (refusals.isFull()) {
+      endRefusal();
+    }
+    directory.set(Directory.FLAG_REFUSED, block, true);
+    var _ = refusals.offer(nowMs() << Integer.SIZE | block);
+  }
+
+  /** The number may be another block's meanwhile: that one is offered sooner, at worst. */
+  private void endRefusal() {
+    directory.set(Directory.FLAG_REFUSED, (int) refusals.poll(), false);
+  }
+
+  /** Milliseconds in 32 bits: far more than a refusal lasts. */
+  private long nowMs() {
+    return clock.getAsLong() / 1_000_000 & 0xffff_ffffL;
+  }
+
+  /** Goes on with what was admitted early, and has blocks offered again after a while. */
+  void advance() {
+    while (refusals.size() > 0
+        && (int) nowMs() - (int) (refusals.peek() >>> Integer.SIZE) >= REFUSAL_MS) {
+      endRefusal();
+    }
+    ingestion.advance();
   }
 
   @Override
@@ -219,7 +246,7 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
     objects.uploadEnded(block);
     boolean isLeaving = host.state(block) == CopyState.LEAVING;
     stored(block, status);
-    if (!ssd.isConfigured()) {
+    if (!store.hasSsdClass(block)) {
       store.tellStored(block, isLeaving ? Status.MISS : status);
     }
     if (status == Status.CORRUPT && host.isResident(block)) {
@@ -254,9 +281,10 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
   }
 
   private void stored(int block, Status status) {
-    directory.set(Directory.FLAG_REFUSED, block, status == Status.DENIED);
     if (status == Status.DENIED) {
-      refusedNs = clock.getAsLong();
+      refused(block);
+    } else {
+      directory.set(Directory.FLAG_REFUSED, block, false);
     }
     if (status == Status.OK) {
       counters.add(Counter.OBJECT_STORED, 1);

@@ -118,7 +118,7 @@ final class Puts {
       int place,
       Namespaces.Namespace namespace,
       long parent) {
-    int block = store.insertSought(namespace, request.group, request.keyBytes, true);
+    int block = store.records().insertSought(namespace, request.group, request.keyBytes, true);
     if (block == Directory.NONE) {
       busy(operation, place);
       return;

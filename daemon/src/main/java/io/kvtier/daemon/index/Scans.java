@@ -121,11 +121,13 @@ final class Scans {
     if (!store.host().isResident(block)) {
       return true;
     }
-    if (!store.ssd().isConfigured() && store.objects().isConfigured()) {
-      return flushToObject(operation, block);
+    if (storeWaiters.isFull()) {
+      // Begun now, it could end before this operation waits for it, and would be begun once more.
+      return false;
     }
     if (!store.hasSsdClass(block)) {
-      return true;
+      // Its tenant may have no space on SSD where others have some.
+      return !store.objects().isConfigured() || flushToObject(operation, block);
     }
     CopyState ssd = store.ssd().state(block);
     if (ssd == CopyState.NONE && !store.startStore(block, false)) {
@@ -142,21 +144,23 @@ final class Scans {
     return true;
   }
 
-  /** The same of the object tier. */
+  /**
+   * The same of the object tier. It is asked also for a block that it refused a while ago: what
+   * stood in the way may be mended.
+   */
   private boolean flushToObject(Operation operation, int block) {
     ObjectMoves objects = store.objectMoves();
-    if (objects.isRefused(block)) {
-      operation.outcome = Status.IO_ERROR;
+    if (directory.has(Directory.FLAG_OBJECT, block)) {
       return true;
     }
-    if (objects.lacks(block) && !objects.start(block)) {
+    if (!directory.has(Directory.FLAG_UPLOADING, block) && !objects.start(block)) {
       if (objects.mayStartSoon()) {
         return false;
       }
       operation.outcome = Status.IO_ERROR;
       return true;
     }
-    return !directory.has(Directory.FLAG_UPLOADING, block) || storeWaiters.add(operation, block);
+    return storeWaiters.add(operation, block);
   }
 
   /** A write to a lower tier is over: who waits for it is told. */

@@ -9,6 +9,7 @@ import io.kvtier.tiers.gpu.GpuReport;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.ArrayList;
 import java.util.Comparator;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -188,7 +189,8 @@ final class StatsReport {
     String separator = before;
     for (Map.Entry<String, Object> field : fields.entrySet()) {
       out.append(separator).append(quote(field.getKey())).append(':');
-      out.append(field.getValue() instanceof String text ? quote(text) : field.getValue());
+      Object value = field.getValue();
+      out.append(value instanceof String text ? quote(text) : ascii(String.valueOf(value)));
       separator = ",";
     }
   }
@@ -229,8 +231,7 @@ final class StatsReport {
     String separator = "";
     for (int id : ids) {
       String text = item.apply(id);
-      // Names may take three bytes a character.
-      if (out.length() + 3 * text.length() > bytesMax) {
+      if (out.length() + text.length() > bytesMax) {
         break;
       }
       out.append(separator).append(text);
@@ -343,6 +344,7 @@ final class StatsReport {
         + "}";
   }
 
+  /** In ASCII: what is written has as many bytes as characters, and can't be cut within one. */
   private static String quote(String text) {
     StringBuilder out = new StringBuilder(text.length() + 2).append('"');
     for (int i = 0; i < text.length(); i++) {
@@ -350,13 +352,32 @@ final class StatsReport {
       if (c == '"' || c == '\\') {
         out.append('\\').append(c);
       } else if (c < ' ') {
-        out.append("\\u00")
-            .append(Character.forDigit(c >> 4, 16))
-            .append(Character.forDigit(c & 15, 16));
+        escape(out, c);
       } else {
         out.append(c);
       }
     }
-    return out.append('"').toString();
+    return ascii(out.append('"').toString());
+  }
+
+  /** JSON whose texts, and so it all, are in ASCII. */
+  private static String ascii(String json) {
+    if (json.chars().allMatch(c -> c <= '~')) {
+      return json;
+    }
+    StringBuilder out = new StringBuilder(2 * json.length());
+    for (int i = 0; i < json.length(); i++) {
+      char c = json.charAt(i);
+      if (c > '~') {
+        escape(out, c);
+      } else {
+        out.append(c);
+      }
+    }
+    return out.toString();
+  }
+
+  private static void escape(StringBuilder out, char c) {
+    out.append("\\u").append(HexFormat.of().toHexDigits(c));
   }
 }

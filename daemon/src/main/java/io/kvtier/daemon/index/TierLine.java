@@ -47,6 +47,7 @@ final class TierLine {
   private final VictimFilter near = this::isNear;
   private final VictimFilter ofClass = this::isOfClass;
   private final VictimFilter foreign = this::isForeign;
+  private final VictimFilter onlyHere = this::isOnlyHere;
   private final EvictionPolicy[] policies;
   private final int[] evictableOfPart;
   private String policyName;
@@ -432,12 +433,16 @@ final class TierLine {
         victim = policy.victim(ofClass, Integer.MAX_VALUE);
       }
     }
-    // What is found held at the cold end is not cold: else every search would pass it again.
+    warmHeld(policy);
+    return victim;
+  }
+
+  /** What is found held at the cold end is not cold: else every search would pass it again. */
+  private void warmHeld(EvictionPolicy policy) {
     for (int i = 0; i < heldCount; i++) {
       policy.onHit(held[i]);
     }
     heldCount = 0;
-    return victim;
   }
 
   private void drainForeign(int part, int looks) {
@@ -448,6 +453,26 @@ final class TierLine {
         drainRegionOf(other);
       }
     }
+  }
+
+  /**
+   * The next block of a part to leave, near the cold end, among those that stand in this tier only.
+   * One that stands above as well is used there, and this tier's policy does not hear of it: so it
+   * is found here at the cold end, and is not cold.
+   */
+  int victimOnlyHere(int part) {
+    heldCount = 0;
+    int victim = policies[part].victim(onlyHere, HELD_MAX);
+    warmHeld(policies[part]);
+    return victim;
+  }
+
+  private boolean isOnlyHere(int block) {
+    boolean isAbove = directory.state(HOST, block) != CopyState.NONE;
+    if (isAbove && heldCount < held.length) {
+      held[heldCount++] = block;
+    }
+    return !isAbove && isEvictable(block);
   }
 
   /** The next block of a part to leave among those that a filter accepts, near the cold end. */

@@ -159,6 +159,11 @@ final class WaiterTable {
     return false;
   }
 
+  /** Whether nobody else could wait. */
+  boolean isFull() {
+    return freeHead == NONE;
+  }
+
   int size() {
     return size;
   }

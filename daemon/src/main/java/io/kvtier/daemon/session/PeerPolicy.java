@@ -14,7 +14,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
-import java.util.function.Function;
 
 /**
  * Who may open a session, and what it may: root and the daemon's own user may everything, the users
@@ -30,7 +29,6 @@ public final class PeerPolicy {
       Map<Integer, Integer> tenantOfGroup) {}
 
   private final int ownUser;
-  private final Function<PeerCredentials, List<Integer>> groupsOf;
   private final List<TenantConfig> tenants;
   private volatile Rules rules;
 
@@ -42,22 +40,7 @@ public final class PeerPolicy {
    */
   public PeerPolicy(int ownUser, SocketConfig socket, List<TenantConfig> tenants)
       throws IOException {
-    this(ownUser, socket, tenants, PeerPolicy::groupsOf);
-  }
-
-  /**
-   * The same.
-   *
-   * @param groupsOf a peer's groups, all of them
-   */
-  PeerPolicy(
-      int ownUser,
-      SocketConfig socket,
-      List<TenantConfig> tenants,
-      Function<PeerCredentials, List<Integer>> groupsOf)
-      throws IOException {
     this.ownUser = ownUser;
-    this.groupsOf = groupsOf;
     this.tenants = List.copyOf(tenants);
     this.rules = rules(socket.users(), socket.groups());
   }
@@ -161,8 +144,12 @@ public final class PeerPolicy {
     Integer tenant = now.tenantOfUser.get(peer.uid());
     // Who runs the daemon is of no tenant for being in a tenant's group.
     boolean isOfGroups = tenant == null && peer.uid() != 0 && peer.uid() != ownUser;
+    if (isOfGroups && isTenantUnknown(now, peer)) {
+      // As one of no tenant it would have the blocks of others.
+      return new Grant(name, Role.NONE, Grant.NO_TENANT);
+    }
     if ((role == null && !now.groups.isEmpty()) || (isOfGroups && !now.tenantOfGroup.isEmpty())) {
-      List<Integer> groups = groupsOf.apply(peer);
+      List<Integer> groups = groupsOf(peer);
       Role ofGroups = Role.NONE;
       for (int group : groups) {
         Role one = now.groups.getOrDefault(group, Role.NONE);
@@ -183,7 +170,12 @@ public final class PeerPolicy {
   public String refusal(PeerCredentials peer) {
     Rules now = rules;
     String user = "user " + Integer.toUnsignedString(peer.uid());
-    Set<Integer> ofTenants = tenantsOf(now, groupsOf.apply(peer));
+    if (!now.tenantOfUser.containsKey(peer.uid()) && isTenantUnknown(now, peer)) {
+      return user
+          + " may be in a group of a tenant's, and the kernel does not tell its groups"
+          + " (SO_PEERGROUPS): name it among the users of its tenant (tenants)";
+    }
+    Set<Integer> ofTenants = tenantsOf(now, groupsOf(peer));
     if (!now.tenantOfUser.containsKey(peer.uid()) && ofTenants.size() > 1) {
       List<String> names =
           ofTenants.stream().map(number -> tenants.get(number - 1).name()).toList();
@@ -206,21 +198,16 @@ public final class PeerPolicy {
     return found;
   }
 
+  private static boolean isTenantUnknown(Rules rules, PeerCredentials peer) {
+    return peer.groups() == null && !rules.tenantOfGroup.isEmpty();
+  }
+
   private static List<Integer> groupsOf(PeerCredentials peer) {
     List<Integer> all = new ArrayList<>();
     all.add(peer.gid());
-    try {
-      for (String line : Files.readAllLines(Path.of("/proc/" + peer.pid() + "/status"))) {
-        if (line.startsWith("Groups:")) {
-          for (String group : line.substring("Groups:".length()).trim().split("\\s+", -1)) {
-            if (!group.isEmpty()) {
-              all.add(number(group, "the kernel"));
-            }
-          }
-        }
-      }
-    } catch (IOException e) {
-      // The peer has gone already.
+    List<Integer> supplementary = peer.groups();
+    if (supplementary != null) {
+      all.addAll(supplementary);
     }
     return all;
   }

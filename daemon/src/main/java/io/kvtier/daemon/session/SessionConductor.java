@@ -202,6 +202,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       connections.put(connection.tag, connection);
       if (silent.size() >= SILENT_MAX) {
         Connection oldest = silent.values().iterator().next();
+        environment.counters.countRefusal();
         LOG.info("process {} said nothing, and others wait", oldest.peer.pid());
         disconnect(oldest);
       }

@@ -1,11 +1,13 @@
 package io.kvtier.daemon.grpc;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
 import io.kvtier.daemon.index.Tenants;
 import java.util.List;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
 class CallLimitsTest {
@@ -20,7 +22,6 @@ class CallLimitsTest {
     while (limits.begin(tenant, carriesBytes)) {
       taken++;
     }
-    limits.end(tenant, carriesBytes); // the one that was refused is counted, too
     return taken;
   }
 
@@ -33,8 +34,26 @@ class CallLimitsTest {
     assertTrue(limits.begin(1, false), "calls without bytes go on");
     assertFalse(limits.begin(1, true));
     limits.end(1, true);
-    limits.end(1, true);
     assertTrue(limits.begin(1, true));
+  }
+
+  @Test
+  void begin_manyTenants_eachHasAFewWithBytes() {
+    List<TenantConfig> many =
+        IntStream.range(0, 63)
+            .mapToObj(i -> new TenantConfig("t" + i, List.of(), List.of(), 0, 0, 1))
+            .toList();
+    assertEquals(8, taken(new CallLimits(Tenants.of(many)), 7, true));
+  }
+
+  @Test
+  void begin_refused_countsForNothing() {
+    CallLimits limits = new CallLimits(Tenants.NONE);
+    assertEquals(64, taken(limits, 0, true));
+    for (int i = 0; i < 5000; i++) {
+      assertFalse(limits.begin(0, true));
+    }
+    assertEquals(1024 - 64, taken(limits, 0, false));
   }
 
   @Test

@@ -474,6 +474,58 @@ final class GrpcAccessTest {
     assertEquals(OK, status(client, "Ping", tokens.get(Role.READ)), "on the same connection");
   }
 
+  /** Begins a call that says nothing more; fails when it is broken off, or its connection is. */
+  private Future<?> beginAndSayNothing(HttpClient client, @Nullable Token token) {
+    RequestOptions options =
+        new RequestOptions()
+            .setMethod(HttpMethod.POST)
+            .setHost("127.0.0.1")
+            .setPort(port)
+            .setURI(PATH + "Put")
+            .putHeader("content-type", "application/grpc");
+    if (token != null) {
+      options.putHeader("authorization", "Bearer " + token.secretText());
+    }
+    Promise<Void> ended = Promise.promise();
+    loop.runOnContext(v ->
+        client
+            .request(options)
+            .compose(request -> {
+              request.setChunked(true);
+              return request.write(Buffer.buffer(new byte[1])).compose(w -> request.response());
+            })
+            .<Void>mapEmpty()
+            .onComplete(ended));
+    return ended.future();
+  }
+
+  @Test
+  void manyRefusedCallsThatNeverEnd_endAConnectionOnWhichNobodyWasLetIn() throws Exception {
+    start("limits.lease=10min", "grpc.first_call=10min");
+    HttpClient stranger = newClient(new HttpClientOptions());
+    HttpConnection connection = connection(stranger, port);
+    Promise<Void> closed = Promise.promise();
+    connection.closeHandler(v -> closed.complete());
+    for (int i = 0; i < 10; i++) {
+      var _ = beginAndSayNothing(stranger, null);
+    }
+    assertEquals(UNAUTHENTICATED, status(stranger, "Ping", null), "some may wait");
+    assertFalse(closed.future().isComplete());
+    for (int i = 0; i < 10; i++) {
+      var _ = beginAndSayNothing(stranger, null);
+    }
+    await(closed.future());
+    // Somebody who was let in has as many as there are streams.
+    HttpClient known = newClient(new HttpClientOptions());
+    assertEquals(OK, status(known, "Ping", tokens.get(Role.READ)));
+    HttpConnection before = connection(known, port);
+    for (int i = 0; i < 40; i++) {
+      var _ = beginAndSayNothing(known, null);
+    }
+    assertEquals(OK, status(known, "Ping", tokens.get(Role.READ)));
+    assertSame(before, connection(known, port));
+  }
+
   @Test
   void connectionsThatNeverCall_endByThemselvesAndDisturbNobody() throws Exception {
     start("grpc.first_call=2s", "grpc.connections=600", "grpc.connections_per_peer=0");
@@ -541,6 +593,7 @@ final class GrpcAccessTest {
       }
       assertEquals(OK, status(known, "Ping", tokens.get(Role.READ)));
       assertSame(before, connection(known, port), "one that was of use stays");
+      assertTrue(refusals() > 0, "those that left are not counted");
     } finally {
       for (Socket socket : silent) {
         socket.close();

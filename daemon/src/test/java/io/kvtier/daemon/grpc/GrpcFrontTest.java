@@ -1043,6 +1043,11 @@ final class GrpcFrontTest {
       Future<PutResponse> response = request.response().compose(r -> r.last());
       request.write(header(keys(namespace, 5, 1), 0));
       request.write(chunk(0, bytes(5, LARGE_BYTES), 0, CHUNK_BYTES));
+      // Refused for what it begins with; its client does not end it.
+      GrpcClientRequest<PutRequest, PutResponse> refused = beginPut();
+      refused.exceptionHandler(e -> {});
+      Future<PutResponse> refusal = refused.response().compose(r -> r.last());
+      refused.write(chunk(0, bytes(5, LARGE_BYTES), 0, CHUNK_BYTES));
       GrpcClientRequest<GetRequest, GetResponse> get =
           await(grpc.request(address, KvtierGrpcClient.Get));
       get.exceptionHandler(e -> {});
@@ -1051,11 +1056,47 @@ final class GrpcFrontTest {
       notRead.exceptionHandler(e -> {});
       notRead.pause();
 
-      eventually(response::isComplete);
+      eventually(() -> response.isComplete() && refusal.isComplete());
 
       assertTrue(response.failed());
+      assertTrue(refusal.failed());
       assertNothingHeld();
     }
+  }
+
+  @Test
+  void put_refusedBeforeItsEnd_isToldWhyHoweverMuchItSends() {
+    int namespace = register("a", LARGE_BYTES);
+    GrpcClientRequest<PutRequest, PutResponse> request = beginPut();
+    Future<PutResponse> response = request.response().compose(r -> r.last());
+    for (int i = 0; i < 4; i++) {
+      // The header is missing.
+      chunks(0, bytes(i, LARGE_BYTES)).forEach(request::write);
+    }
+    request.end();
+    assertEquals(StatusCode.STATUS_INVALID_ARGUMENT, await(response).getOutcome().getStatus());
+    put(namespace, 0, 1, LARGE_BYTES);
+  }
+
+  @Test
+  void put_beyondTheCallsAtOnce_isToldSoHoweverMuchItSends() {
+    int namespace = register("a", LARGE_BYTES);
+    List<GrpcClientRequest<PutRequest, PutResponse>> others = new ArrayList<>();
+    for (int i = 0; i < 64; i++) {
+      GrpcClientRequest<PutRequest, PutResponse> other = beginPut();
+      other.exceptionHandler(e -> {});
+      other.write(header(keys(namespace, i, 1), 0));
+      others.add(other);
+    }
+    assertEquals(0, await(client.lookup(keysRequest(namespace, 0, 1))).getLeadingRun());
+    GrpcClientRequest<PutRequest, PutResponse> request = beginPut();
+    request.write(header(keys(namespace, 70, 1), 0));
+    chunks(0, bytes(70, LARGE_BYTES)).forEach(request::write);
+    request.end();
+    GrpcClientResponse<PutRequest, PutResponse> response = await(request.response());
+    await(response.end().otherwiseEmpty());
+    assertEquals(GrpcStatus.RESOURCE_EXHAUSTED, response.status());
+    others.forEach(GrpcClientRequest::cancel);
   }
 
   @Test

@@ -20,8 +20,6 @@ class PeerLimitsTest {
   @Test
   void mayCall_asManyAtOnceAsASecondGives_thenAtThatRate() {
     PeerLimits limits = limits(10, 10, 4);
-    limits.connect("a");
-    limits.connect("b");
     for (int i = 0; i < 4; i++) {
       assertTrue(limits.mayCall("a"), "call " + i);
     }
@@ -38,24 +36,29 @@ class PeerLimitsTest {
   }
 
   @Test
-  void mayCall_connectedAnew_hasNoMoreCallsForIt() {
-    PeerLimits limits = limits(10, 10, 1);
-    limits.connect("a");
-    assertTrue(limits.mayCall("a"));
-    limits.disconnect("a");
+  void mayCall_afterASweep_hasNoMoreCallsForIt() {
+    PeerLimits limits = limits(10, 10, 4);
+    for (int i = 0; i < 4; i++) {
+      assertTrue(limits.mayCall("a"));
+    }
     limits.sweep();
-    limits.connect("a");
     assertFalse(limits.mayCall("a"));
-    limits.disconnect("a");
-    nowNs += 3 * SECOND;
+    nowNs += SECOND;
     limits.sweep();
-    assertFalse(limits.mayCall("a"), "nobody is connected from there");
+    for (int i = 0; i < 4; i++) {
+      assertTrue(limits.mayCall("a"));
+    }
+    nowNs += SECOND + 1;
+    limits.sweep();
+    for (int i = 0; i < 4; i++) {
+      assertTrue(limits.mayCall("a"));
+    }
+    assertFalse(limits.mayCall("a"));
   }
 
   @Test
   void mayCall_withoutARate_hasNoLimit() {
     PeerLimits limits = limits(3, 2, 0);
-    limits.connect("c");
     for (int i = 0; i < 1000; i++) {
       assertTrue(limits.mayCall("c"));
     }

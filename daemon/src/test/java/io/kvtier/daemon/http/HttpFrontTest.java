@@ -19,7 +19,9 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.net.InetSocketAddress;
 import java.net.Socket;
+import java.net.SocketException;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -397,6 +399,64 @@ final class HttpFrontTest {
       }
     }
     eventually(() -> isServed());
+  }
+
+  @Test
+  void tooManyConnections_oneThatTakesNoAnswersLeavesForNewcomers() throws Exception {
+    List<Socket> sockets = new ArrayList<>();
+    byte[] requests =
+        "GET /dashboard.js HTTP/1.1\r\nHost: x\r\n\r\n"
+            .repeat((32 << 20) / get("/dashboard.js").body().length())
+            .getBytes(StandardCharsets.US_ASCII);
+    try (Socket deaf = new Socket()) {
+      deaf.setReceiveBufferSize(4096);
+      deaf.connect(new InetSocketAddress(uri("/").getHost(), uri("/").getPort()));
+      deaf.setSoTimeout(10_000);
+      // The daemon takes no more of them when nobody takes its answers.
+      Thread asker =
+          Thread.ofVirtual()
+              .start(() -> {
+                try {
+                  deaf.getOutputStream().write(requests);
+                } catch (IOException e) {
+                  // As it is closed.
+                }
+              });
+      int[] waiting = {0};
+      eventually(() -> {
+        int before = waiting[0];
+        waiting[0] = available(deaf);
+        return waiting[0] > 0 && waiting[0] == before;
+      });
+      for (int i = 0; i < 1500; i++) {
+        sockets.add(connect());
+      }
+      eventually(() -> isNewcomerServed());
+      byte[] taken = new byte[1 << 16];
+      boolean isOpen = true;
+      try {
+        while (isOpen) {
+          isOpen = deaf.getInputStream().read(taken) >= 0;
+        }
+      } catch (SocketException e) {
+        isOpen = false;
+      }
+      assertFalse(isOpen);
+      asker.join();
+    } finally {
+      for (Socket socket : sockets) {
+        socket.close();
+      }
+    }
+    eventually(() -> isServed());
+  }
+
+  private static int available(Socket socket) {
+    try {
+      return socket.getInputStream().available();
+    } catch (IOException e) {
+      throw new AssertionError(e);
+    }
   }
 
   private static boolean isNewcomerServed() {

@@ -73,6 +73,37 @@ class BlockStoreTest {
   }
 
   @Test
+  void put_fewerRecordsThanSlots_whatIsUsedInMemoryIsNotColdOnSsd() throws Exception {
+    int hot = SLOTS - 2;
+    int cold = 2 * SLOTS;
+    // All is on SSD as well, and what is hot came there first.
+    try (IndexHarness harness =
+        new IndexHarness(
+            settings(1)
+                .blocks(hot + cold)
+                .ssd(4, new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK))
+                .admission("all"))) {
+      IndexHarness.Client client = harness.open(1 << 20);
+      client.register();
+      for (int key = 0; key < hot + cold + SLOTS; key++) {
+        client.put(key, CHECKSUM);
+        rounds(harness);
+        for (int used = 0; used < Math.min(key, hot); used++) {
+          client.sendKeys(Verb.ACQUIRE, used, 1);
+          IndexHarness.Answer leased = client.work();
+          assertEquals(Status.OK, leased.first(), "hot " + used + " after " + key);
+          client.sendIds(Verb.RELEASE, 0, 1, leased.ids().getFirst());
+          assertEquals(Status.OK, client.work().first());
+        }
+      }
+      for (int key = 0; key < hot + cold + SLOTS; key++) {
+        Status expected = key >= hot && key < hot + SLOTS ? Status.MISS : Status.OK;
+        assertEquals(expected, client.ask(Verb.LOOKUP, key), "key " + key);
+      }
+    }
+  }
+
+  @Test
   void stats_drained_sayIt() throws IOException, ProtocolViolation {
     try (IndexHarness harness = new IndexHarness(settings(2))) {
       IndexHarness.Client client = harness.open(1 << 20);

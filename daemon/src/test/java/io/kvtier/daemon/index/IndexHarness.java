@@ -153,6 +153,7 @@ final class IndexHarness implements AutoCloseable {
     private @Nullable GpuDriver gpu;
     private @Nullable EventRing events;
     private List<TenantConfig> tenants = List.of();
+    private @Nullable ObjectParts objects;
 
     /** Slabs, each of that many slots of 4 KiB. */
     Settings(int slabs, int slots) {
@@ -199,6 +200,12 @@ final class IndexHarness implements AutoCloseable {
     /** Tells what becomes of its blocks. */
     Settings events(EventRing ring) {
       events = ring;
+      return this;
+    }
+
+    /** An object tier. */
+    Settings objects(ObjectParts parts) {
+      objects = parts;
       return this;
     }
 
@@ -281,7 +288,7 @@ final class IndexHarness implements AutoCloseable {
                 "",
                 "",
                 false,
-                null,
+                settings.objects,
                 gpus,
                 counters,
                 latencies,
@@ -530,7 +537,7 @@ final class IndexHarness implements AutoCloseable {
       byte[] text = words.getBytes(StandardCharsets.UTF_8);
       long[] body = new long[(text.length + 7) / 8];
       for (int i = 0; i < text.length; i++) {
-        body[i / 8] |= (long) text[i] << (i % 8 * 8);
+        body[i / 8] |= (text[i] & 0xffL) << (i % 8 * 8);
       }
       send(verb, 0, argument, text.length, body);
     }

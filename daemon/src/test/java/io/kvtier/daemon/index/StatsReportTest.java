@@ -57,6 +57,41 @@ final class StatsReportTest {
   }
 
   @Test
+  void report_ofMoreNamespacesThanItHasRoomFor_isCutAndSaysOfHowMany() throws Exception {
+    try (IndexHarness harness = new IndexHarness(8, IndexHarness.SLOT_BYTES)) {
+      IndexHarness.Client client = harness.open(1 << 20);
+      for (int i = 0; i < 4 * NAMESPACES; i++) {
+        assertEquals(Status.OK, client.registerAs("model-" + i, IndexHarness.SLOT_BYTES).status());
+      }
+      List<String> told = new ArrayList<>();
+      assertTrue(harness.agent.offerReport(told::add));
+      int ignored = harness.agent.doWork();
+      JsonObject report = new JsonObject(told.getFirst());
+
+      assertTrue(told.getFirst().length() <= IndexAgent.REPORT_BYTES_MAX);
+      assertTrue(report.getJsonArray("namespaces").size() >= NAMESPACES);
+      assertEquals(4 * NAMESPACES, report.getInteger("namespaces_total"));
+      assertEquals(1, report.getJsonArray("sessions").size());
+    }
+  }
+
+  @Test
+  void report_namesBeyondAscii_areWhole() throws Exception {
+    try (IndexHarness harness = new IndexHarness(8, IndexHarness.SLOT_BYTES)) {
+      IndexHarness.Client client = harness.open(1 << 20);
+      String name = "\u6a21\u578b\ud83d\ude00".repeat(50) + "\u007f\"-";
+      for (int i = 0; i < 200; i++) {
+        IndexHarness.Answer answer = client.registerAs(name + i, IndexHarness.SLOT_BYTES);
+        assertEquals(Status.OK, answer.status());
+      }
+      JsonObject report = new JsonObject(client.stats());
+      assertTrue(first(report).getString("name").startsWith(name));
+      assertEquals(200, report.getInteger("namespaces_total"));
+      assertEquals(1, report.getInteger("sessions_total"));
+    }
+  }
+
+  @Test
   void report_forAClient_isCutAndSaysOfHowMany() throws Exception {
     try (IndexHarness harness = new IndexHarness(8, IndexHarness.SLOT_BYTES)) {
       IndexHarness.Client client = filled(harness);

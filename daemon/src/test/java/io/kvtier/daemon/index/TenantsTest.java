@@ -7,14 +7,19 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
+import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.access.Role;
+import io.kvtier.tiers.ledger.LedgerEntry;
+import io.kvtier.tiers.ledger.LedgerLeg;
+import io.kvtier.tiers.ledger.MemoryLedger;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Pipeline;
+import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
 import java.util.List;
 import java.util.Map;
@@ -154,6 +159,57 @@ class TenantsTest {
       assertEquals(Status.OK, ask(blue, Verb.UNPIN, namespace, 2));
       assertEquals(Status.OK, put(blue, namespace, 99));
       assertEquals(Status.MISS, ask(blue, Verb.LOOKUP, namespace, 2));
+    }
+  }
+
+  /** The rows of an earlier start without tenants, on the last file, which is nobody's still. */
+  private static MemoryLedger rowsOfNobody(int rows) throws IOException {
+    Namespaces.Namespace namespace =
+        new Namespaces(Tenants.NONE)
+            .add(0, "model", IndexHarness.SLOT_BYTES, Map.of("name", "model"), 0, 0);
+    MemoryLedger ledger = new MemoryLedger(new MemoryLedger.Medium());
+    ledger.recordNamespace(
+        0, LedgerLeg.fingerprint(namespace.high(), namespace.low()), namespace.text());
+    for (int i = 0; i < rows; i++) {
+      LedgerEntry entry = new LedgerEntry();
+      entry.key[0] = (byte) i;
+      entry.keyBytes = Long.BYTES;
+      entry.namespaceHigh = namespace.high();
+      entry.namespaceLow = namespace.low();
+      entry.length = IndexHarness.SLOT_BYTES;
+      entry.generation = i;
+      ledger.record(Transfer.place(3, 2L * IndexHarness.SLOT_BYTES * i), entry);
+    }
+    ledger.commit(false);
+    return ledger;
+  }
+
+  @Test
+  void put_recordsOfAnEarlierStartBeyondTheShare_makeRoomForATenant() throws Exception {
+    Pipeline ssd = new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
+    // Nobody may have 4 records, blue 4, green 8.
+    try (IndexHarness harness = new IndexHarness(settings(4, ssd).blocks(16))) {
+      harness.agent.recover(List.of(rowsOfNobody(SLOTS)), 0);
+      assertEquals(SLOTS, harness.counters.get(Counter.FOUND_SSD));
+      IndexHarness.Client green = harness.open(RING, GREEN);
+      int ofGreen = register(green);
+      for (int key = 0; key < 8; key++) {
+        assertEquals(Status.OK, put(green, ofGreen, key));
+      }
+      IndexHarness.Client blue = harness.open(RING, BLUE);
+      int ofBlue = register(blue);
+      for (int key = 0; key < 4; key++) {
+        assertEquals(Status.OK, put(blue, ofBlue, key), "key " + key);
+      }
+      assertEquals(4, there(blue, ofBlue, 4));
+      assertEquals(8, there(green, ofGreen, 8));
+      IndexHarness.Client other = harness.open(RING, OTHERS);
+      int ofNobody = register(other);
+      for (int key = 0; key < SLOTS; key++) {
+        Status expected = key < 4 ? Status.MISS : Status.OK;
+        assertEquals(expected, ask(other, Verb.LOOKUP, ofNobody, key), "the coldest go");
+      }
+      harness.agent.checkInvariants();
     }
   }
 
@@ -310,6 +366,86 @@ class TenantsTest {
       assertEquals(Status.OK, put(other, misleading, 2));
       assertEquals(Status.OK, all.admin("inspect 0 0100000000000000 blue/model"));
       assertEquals(Status.OK, all.admin("inspect 0 0200000000000000 /blue/model"));
+    }
+  }
+
+  @Test
+  void admin_ofATenant_hasOnlyItsOwnBlocksAndNamespaces() throws Exception {
+    StubObjects objects = new StubObjects();
+    try (IndexHarness harness =
+        new IndexHarness(
+            settings(4, new IndexHarness.NoPipeline()).objects(objects.parts("evicted")))) {
+      IndexHarness.Client green = harness.open(RING, GREEN);
+      assertEquals(Status.OK, put(green, register(green), 1));
+      IndexHarness.Client all = harness.open(1 << 20, Grant.ALL);
+      String ofGreen = fingerprint(all, "green");
+      IndexHarness.Client blue = harness.open(1 << 20, new Grant("b", Role.ADMIN, 1));
+      int ofBlue = register(blue);
+      assertEquals(Status.OK, put(blue, ofBlue, 1));
+      for (String command :
+          List.of(
+              "object remove-namespace " + ofGreen,
+              "object gc",
+              "object du",
+              "object cancel",
+              "drain on",
+              "evict 1",
+              "set ssd.scrub_bytes_per_second 1",
+              "policy host fifo",
+              "admission ssd all",
+              "trace record 1 /tmp/never-written",
+              "trace stop",
+              "reload",
+              "config show",
+              "threads",
+              "nonsense")) {
+        assertEquals(Status.DENIED, blue.admin(command), command);
+      }
+      assertEquals(Status.MISS, blue.admin("object remove-namespace green/model"));
+      assertEquals(Status.MISS, blue.admin("object remove-namespace blue/model"));
+      assertEquals(List.of(), objects.commands);
+      assertEquals(Status.OK, blue.admin("object remove-namespace model"));
+      assertEquals(List.of("remove-namespace " + fingerprint(blue, "blue")), objects.commands);
+      for (String verb : List.of("inspect", "pin", "unpin")) {
+        assertEquals(Status.OK, blue.admin(verb + " 0 0100000000000000 model"));
+      }
+      assertEquals(Status.OK, all.admin("object remove-namespace " + ofGreen));
+      assertEquals(Status.OK, all.admin("policy host fifo"));
+    }
+  }
+
+  /** Of the namespace that a tenant has. */
+  private static String fingerprint(IndexHarness.Client asker, String tenant)
+      throws ProtocolViolation {
+    String before = "\"tenant\":\"" + tenant + "\",\"fingerprint\":\"";
+    String stats = asker.stats();
+    int at = stats.indexOf(before) + before.length();
+    return stats.substring(at, at + 32);
+  }
+
+  @Test
+  void flush_tenantWithoutSsdWhereOthersHaveSome_writesToTheObjectTier() throws Exception {
+    StubObjects objects = new StubObjects();
+    Pipeline ssd = new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
+    try (IndexHarness harness =
+        new IndexHarness(
+            new IndexHarness.Settings(4, SLOTS)
+                .checksums(new IndexHarness.NoPipeline(), IndexHarness.SLOT_BYTES)
+                .ssd(1, ssd)
+                .objects(objects.parts("evicted"))
+                .tenants(
+                    new TenantConfig("blue", List.of(), List.of(), 1, 0, 1),
+                    new TenantConfig("green", List.of(), List.of(), 2, 1, 2)))) {
+      for (Grant grant : List.of(BLUE, GREEN)) {
+        IndexHarness.Client client = harness.open(RING, grant);
+        int namespace = register(client);
+        assertEquals(Status.OK, put(client, namespace, 1));
+        client.send(Verb.FLUSH, namespace, 0, 0);
+        IndexHarness.Answer flushed = client.await();
+        assertEquals(Status.OK, flushed.status());
+        assertEquals(1, flushed.value(), grant.name());
+      }
+      assertEquals(1, objects.asked, "green's block is on SSD");
     }
   }
 

@@ -28,7 +28,7 @@ class PeerPolicyTest {
   }
 
   private static Grant grant(PeerPolicy policy, int user, int group) {
-    return policy.grantOf(new PeerCredentials(PROCESS, user, group));
+    return policy.grantOf(new PeerCredentials(PROCESS, user, group, List.of()));
   }
 
   @Test
@@ -86,19 +86,48 @@ class PeerPolicyTest {
         new PeerPolicy(
             OWN,
             new SocketConfig(Path.of("x"), List.of("9:admin"), List.of(), 0),
-            List.of(blue, green),
-            peer -> List.of(peer.gid(), 3002, 7));
-    PeerCredentials both = new PeerCredentials(PROCESS, 9, 3001);
+            List.of(blue, green));
+    PeerCredentials both = new PeerCredentials(PROCESS, 9, 3001, List.of(3002, 7));
     assertEquals(Role.NONE, policy.grantOf(both).role());
     assertTrue(
         policy.refusal(both).contains("user 9 is in groups of several tenants, blue and green"));
-    assertEquals(2, grant(policy, 9, 8).tenant());
-    assertEquals(2, grant(policy, 2002, 3001).tenant(), "its own name says it");
+    assertEquals(2, policy.grantOf(new PeerCredentials(PROCESS, 9, 8, List.of(3002))).tenant());
+    PeerCredentials named = new PeerCredentials(PROCESS, 2002, 3001, List.of(3002));
+    assertEquals(2, policy.grantOf(named).tenant(), "its own name says it");
     assertEquals(new Grant("user " + OWN, Role.ADMIN, 0), grant(policy, OWN, 3001));
     assertTrue(
         policy(List.of(), List.of())
-            .refusal(new PeerCredentials(PROCESS, 9, 7))
+            .refusal(new PeerCredentials(PROCESS, 9, 7, List.of()))
             .contains("user 9 may not use this daemon"));
+  }
+
+  @Test
+  void grantOf_processThatHasGone_isOfItsGroupsTenant() throws IOException {
+    PeerPolicy policy = policy(List.of("9"), List.of("3002:read"));
+    PeerCredentials gone = new PeerCredentials(0, 9, 7, List.of(8, 3001));
+    assertEquals(new Grant("user 9", Role.WRITE, 1), policy.grantOf(gone));
+    PeerCredentials other = new PeerCredentials(0, 10, 7, List.of(3002));
+    assertEquals(new Grant("user 10", Role.READ, 2), policy.grantOf(other));
+  }
+
+  @Test
+  void grantOf_groupsThatTheKernelDoesNotTell_isRefusedInWordsWhereTenantsAreByGroup()
+      throws IOException {
+    PeerPolicy policy = policy(List.of("9", "2001:read"), List.of());
+    PeerCredentials unknown = new PeerCredentials(PROCESS, 9, 3001, null);
+    assertEquals(Role.NONE, policy.grantOf(unknown).role());
+    assertTrue(policy.refusal(unknown).contains("SO_PEERGROUPS"), policy.refusal(unknown));
+    // Who is named needs no group.
+    assertEquals(1, policy.grantOf(new PeerCredentials(PROCESS, 2001, 7, null)).tenant());
+    assertEquals(Role.ADMIN, policy.grantOf(new PeerCredentials(PROCESS, OWN, 7, null)).role());
+    TenantConfig byUser = new TenantConfig("blue", List.of("2001"), List.of(), 0, 0, 1);
+    PeerPolicy byUsers =
+        new PeerPolicy(
+            OWN,
+            new SocketConfig(Path.of("x"), List.of("9"), List.of("7:read"), 0),
+            List.of(byUser));
+    assertEquals(Role.WRITE, byUsers.grantOf(unknown).role());
+    assertEquals(Role.READ, byUsers.grantOf(new PeerCredentials(PROCESS, 8, 7, null)).role());
   }
 
   @Test

@@ -16,6 +16,7 @@ public final class Errno {
   public static final int ENOSPC = 28;
   public static final int EROFS = 30;
   public static final int EPIPE = 32;
+  public static final int ERANGE = 34;
   public static final int ENOSYS = 38;
   public static final int EOPNOTSUPP = 95;
   public static final int EADDRINUSE = 98;
@@ -42,6 +43,7 @@ public final class Errno {
       case ENOSPC -> "ENOSPC (28): no space left on device";
       case EROFS -> "EROFS (30): read-only file system";
       case EPIPE -> "EPIPE (32): broken pipe";
+      case ERANGE -> "ERANGE (34): more than there is room for";
       case ENOSYS -> "ENOSYS (38): not in this kernel, or barred by a seccomp filter";
       case EOPNOTSUPP -> "EOPNOTSUPP (95): not supported";
       case EADDRINUSE -> "EADDRINUSE (98): address in use";

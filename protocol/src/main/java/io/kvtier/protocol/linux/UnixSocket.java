@@ -13,11 +13,12 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
  * A Unix socket of type {@code SOCK_SEQPACKET}: whole messages in order, with descriptors attached
- * ({@code SCM_RIGHTS}) and the peer's credentials ({@code SO_PEERCRED}).
+ * ({@code SCM_RIGHTS}) and the peer's credentials ({@code SO_PEERCRED}, {@code SO_PEERGROUPS}).
  */
 public final class UnixSocket implements AutoCloseable {
   private static final int AF_UNIX = 1;
@@ -30,6 +31,7 @@ public final class UnixSocket implements AutoCloseable {
   private static final int SO_PEERCRED = 17;
   private static final int SO_RCVTIMEO = 20;
   private static final int SO_SNDTIMEO = 21;
+  private static final int SO_PEERGROUPS = 59;
   // Linux 6.16.
   private static final int SO_PASSRIGHTS = 83;
   private static final int MSG_NOSIGNAL = 0x4000;
@@ -41,6 +43,8 @@ public final class UnixSocket implements AutoCloseable {
   private static final short POLLRDHUP = 0x2000;
   // POLLERR, POLLHUP, POLLNVAL and POLLRDHUP.
   private static final int POLL_GONE = 0x8 | 0x10 | 0x20 | 0x2000;
+  // As many ids as most have; the kernel says where there are more.
+  private static final int GROUPS_BYTES = 64 * 4;
   // struct pollfd: i32 fd, i16 events, i16 revents.
   private static final int POLLFD_BYTES = 8;
   // struct sockaddr_un: u16 family, char path[108].
@@ -54,8 +58,13 @@ public final class UnixSocket implements AutoCloseable {
   /** The most descriptors that one message carries here. */
   public static final int DESCRIPTORS_MAX = 16;
 
-  /** Who is at the other end. */
-  public record PeerCredentials(int pid, int uid, int gid) {}
+  /**
+   * Who is at the other end, as it was when it connected.
+   *
+   * @param pid 0 where it is of another PID namespace
+   * @param groups its supplementary groups; null where the kernel does not tell
+   */
+  public record PeerCredentials(int pid, int uid, int gid, @Nullable List<Integer> groups) {}
 
   /** A received message; the receiver owns the descriptors. */
   @SuppressWarnings("ArrayRecordComponent") // messages are never compared
@@ -251,11 +260,35 @@ public final class UnixSocket implements AutoCloseable {
         throw Libc.failure("getsockopt", "SO_PEERCRED");
       }
       return new PeerCredentials(
-          ucred.get(JAVA_INT, 0), ucred.get(JAVA_INT, 4), ucred.get(JAVA_INT, 8));
+          ucred.get(JAVA_INT, 0),
+          ucred.get(JAVA_INT, 4),
+          ucred.get(JAVA_INT, 8),
+          peerGroups(arena));
     } catch (IOException e) {
       throw e;
     } catch (Throwable t) {
       throw Libc.defect(t);
+    }
+  }
+
+  /** Of the socket itself: the process may have gone, and its number be another's. */
+  private @Nullable List<Integer> peerGroups(Arena arena) throws Throwable {
+    int bytes = GROUPS_BYTES;
+    while (true) {
+      MemorySegment ids = arena.allocate(bytes, 4);
+      MemorySegment length = arena.allocateFrom(JAVA_INT, bytes);
+      if ((int)
+              Libc.GETSOCKOPT.invokeExact(
+                  Libc.capture(), descriptor.number(), SOL_SOCKET, SO_PEERGROUPS, ids, length)
+          == 0) {
+        return IntStream.of(ids.asSlice(0, length.get(JAVA_INT, 0)).toArray(JAVA_INT))
+            .boxed()
+            .toList();
+      }
+      if (Libc.errno() != Errno.ERANGE || length.get(JAVA_INT, 0) <= bytes) {
+        return null;
+      }
+      bytes = length.get(JAVA_INT, 0);
     }
   }
 
