@@ -49,7 +49,10 @@ import org.slf4j.LoggerFactory;
  */
 public final class HttpFront implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(HttpFront.class);
-  private static final int CONNECTIONS_MAX = 1024;
+
+  /** The most connections, beside those on their way out. */
+  public static final int CONNECTIONS_MAX = 1024;
+
   private static final int BACKLOG = 1024;
   private static final int LINE_BYTES_MAX = 4 << 10;
   private static final int HEADER_BYTES_MAX = 16 << 10;
