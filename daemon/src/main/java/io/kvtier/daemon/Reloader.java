@@ -144,7 +144,7 @@ final class Reloader implements AutoCloseable {
     LoadedConfig next;
     try {
       next = source.load();
-      StartCheck.require(next, true);
+      StartCheck.requireChange(next, now);
     } catch (ConfigException e) {
       LOG.warn("the configuration was not read again, nothing has changed: {}", e.getMessage());
       return new Outcome(number, false, List.of(), List.of(), String.valueOf(e.getMessage()));

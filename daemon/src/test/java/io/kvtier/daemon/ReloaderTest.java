@@ -184,6 +184,29 @@ final class ReloaderTest {
     assertEquals(false, status.getBoolean("running"), status::encode);
   }
 
+  /** As where the resolver is down: the listener was found when the daemon was started. */
+  @Test
+  void reload_listenersNameUnknownByNow_mattersOnlyToListeners()
+      throws IOException, ConfigException {
+    Path file = Files.writeString(folder.resolve("k.yaml"), "host: {policy: lru}\n");
+    ConfigSource source =
+        new ConfigSource(file, Map.of(), List.of("grpc.host=no-such-host.invalid"));
+    Notes notes = new Notes();
+    try (Reloader reloader = new Reloader(source, source.load(), notes)) {
+      Files.writeString(file, "host: {policy: sieve}\n");
+      JsonObject status = reload(reloader);
+      assertEquals("", status.getString("problem"));
+      assertEquals(List.of("host.policy: lru -> sieve"), list(status, "applied"));
+
+      for (String other : List.of("grpc: {port: 7076}", "access: {without_token: read}")) {
+        Files.writeString(file, "host: {policy: s3fifo}\n" + other + "\n");
+        status = reload(reloader);
+        assertTrue(status.getString("problem").contains("no-such-host.invalid"), status::encode);
+      }
+      assertEquals(List.of("policy host sieve"), notes.told);
+    }
+  }
+
   @Test
   void reload_policyOfATierThatThereIsNot_isTaken() throws IOException, ConfigException {
     Path file = Files.writeString(folder.resolve("k.yaml"), "ssd: {bytes: 0}\n");

@@ -28,6 +28,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.lang.foreign.MemorySegment;
 import java.net.BindException;
+import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
@@ -100,8 +101,13 @@ public final class HttpFront implements AutoCloseable {
   private final HttpServer server;
   private @Nullable MetricsPage metrics;
 
-  /** Starts to serve; throws naming the key to change when the port can't be had. */
-  public HttpFront(KvtierdConfig.HttpConfig config, Environment environment) throws IOException {
+  /**
+   * Starts to serve; throws naming the key to change when the port can't be had.
+   *
+   * @param address what the configuration's host stands for
+   */
+  public HttpFront(KvtierdConfig.HttpConfig config, InetAddress address, Environment environment)
+      throws IOException {
     host = config.host();
     gate =
         new Gate(
@@ -124,7 +130,7 @@ public final class HttpFront implements AutoCloseable {
     addRoutes(environment, loop);
     HttpServerOptions options =
         new HttpServerOptions()
-            .setHost(config.host())
+            .setHost(address.getHostAddress())
             .setPort(config.port())
             .setAcceptBacklog(BACKLOG)
             .setHttp2ClearTextEnabled(false)
