@@ -544,7 +544,8 @@ def test_stats_tell_of_each_gpu(daemon: GpuDaemon, client: Client) -> None:
         assert after["uuid"] == UUID
         assert after["offloaded_bytes"] - before["offloaded_bytes"] == 4 * tensors.block_bytes
         assert after["onboarded_bytes"] - before["onboarded_bytes"] == 4 * tensors.block_bytes
-        ways = ("plain_bytes", "batch_bytes", "staged_bytes", "kernel_bytes")
-        assert sum(after[way] - before[way] for way in ways) == 8 * tensors.block_bytes
+        ways = ("plain", "batch", "staged", "kernel")
+        copied = [after["copied_bytes"][way] - before["copied_bytes"][way] for way in ways]
+        assert sum(copied) == 8 * tensors.block_bytes
         assert after["regions"] == 1
         assert after["staging_bytes"] == 64 << 20

@@ -131,15 +131,23 @@ final class ProcessFiles {
   }
 
   /** The end of a file. */
-  static String tail(Path path) {
+  private static String tail(Path path) {
+    try {
+      return tail(path, 0);
+    } catch (IOException e) {
+      return "'" + path + "' can't be read: " + e.getMessage();
+    }
+  }
+
+  /** The end of a file, from a place at the earliest; from its beginning where it is shorter. */
+  static String tail(Path path, long from) throws IOException {
     try (RandomAccessFile file = new RandomAccessFile(path.toFile(), "r")) {
       long length = file.length();
-      byte[] bytes = new byte[(int) Math.min(LOG_BYTES, length)];
+      long written = from <= length ? length - from : length;
+      byte[] bytes = new byte[(int) Math.min(LOG_BYTES, written)];
       file.seek(length - bytes.length);
       file.readFully(bytes);
       return new String(bytes, StandardCharsets.UTF_8);
-    } catch (IOException e) {
-      return "'" + path + "' can't be read: " + e.getMessage();
     }
   }
 

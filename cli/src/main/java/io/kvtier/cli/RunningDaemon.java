@@ -21,7 +21,9 @@ final class RunningDaemon {
 
   private static final Duration QUIT_LIMIT = Duration.ofSeconds(20);
   private static final long LOOK_MS = 50;
-  private static final int LOOKS = 100;
+
+  /** Until a JVM has most likely written to what can't be read here. */
+  private static final long UNSEEN_MS = 1000;
 
   /** The last line of what a JVM writes at SIGQUIT, but for its heap. */
   private static final String LAST_LINE = "JNI global refs";
@@ -78,8 +80,10 @@ final class RunningDaemon {
       if (!List.of("--config", "--set", "--socket").contains(option)) {
         continue;
       }
-      String value =
-          equals >= 0 ? word.substring(equals + 1) : i + 1 < words.size() ? words.get(++i) : "";
+      if (equals < 0 && i + 1 == words.size()) {
+        break; // nothing is told by an option without its value
+      }
+      String value = equals >= 0 ? word.substring(equals + 1) : words.get(++i);
       switch (option) {
         case "--config" -> told.addFirst(value);
         case "--set" -> told.addAll(List.of("--set", value));
@@ -118,15 +122,17 @@ final class RunningDaemon {
       return "process " + pid + " is no kvtierd that this user may ask";
     }
     try {
+      Path output = Path.of("/proc", Long.toString(pid), "fd", "1").toRealPath();
+      boolean isFile = Files.isRegularFile(output);
+      long before = isFile ? Files.size(output) : 0;
       Program.Ran kill = Program.run(QUIT_LIMIT, "kill", "-QUIT", Long.toString(pid));
       if (!kill.isWell()) {
         return "SIGQUIT was not sent: " + kill.err();
       }
-      Path output = Path.of("/proc", Long.toString(pid), "fd", "1").toRealPath();
-      if (Files.isRegularFile(output)) {
-        return writtenTo(output);
+      if (isFile) {
+        return writtenTo(output, before);
       }
-      Thread.sleep(LOOK_MS * LOOKS / 5);
+      Thread.sleep(UNSEEN_MS);
     } catch (IOException e) {
       return "the threads could not be asked for: " + e.getMessage();
     } catch (InterruptedException e) {
@@ -136,11 +142,14 @@ final class RunningDaemon {
         + " the journal for a service; see the end of log.txt";
   }
 
-  private static String writtenTo(Path output) throws InterruptedException {
-    String text = ProcessFiles.tail(output);
-    for (int look = 0; look < LOOKS && !text.contains(LAST_LINE); look++) {
+  /** What has been written behind a place; what stands before it is of another time. */
+  private static String writtenTo(Path output, long before)
+      throws IOException, InterruptedException {
+    long start = System.nanoTime();
+    String text = ProcessFiles.tail(output, before);
+    while (!text.contains(LAST_LINE) && System.nanoTime() - start < QUIT_LIMIT.toNanos()) {
       Thread.sleep(LOOK_MS);
-      text = ProcessFiles.tail(output);
+      text = ProcessFiles.tail(output, before);
     }
     return text;
   }

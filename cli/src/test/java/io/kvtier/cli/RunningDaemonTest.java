@@ -2,12 +2,14 @@ package io.kvtier.cli;
 
 import static java.util.Objects.requireNonNull;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
@@ -43,10 +45,12 @@ final class RunningDaemonTest {
         new ProcessBuilder(
                 JAVA.toString(), source.toString(), "kvtierd", "--config", "/k.yaml", "--set=a.b=c")
             .redirectErrorStream(true)
-            .redirectOutput(out.toFile());
+            .redirectOutput(ProcessBuilder.Redirect.appendTo(out.toFile()));
     builder.environment().putAll(Map.of("KVTIERD_HOST_BYTES", "7GiB", "AWS_PROFILE", "cache"));
     process = builder.start();
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
     while (!Files.readString(out).contains("up")) {
+      assertTrue(process.isAlive() && System.nanoTime() < end, Files.readString(out));
       Thread.sleep(20);
     }
   }
@@ -71,9 +75,22 @@ final class RunningDaemonTest {
     assertEquals(
         List.of("/f", "--set", "x=y=z", "--set", "socket.path=/s"),
         RunningDaemon.configuration(
-            List.of("kvtierd", "--set", "x=y=z", "--socket", "/s", "--config=/f", "--set")
-                .subList(0, 6)));
+            List.of("kvtierd", "--set", "x=y=z", "--socket", "/s", "--config=/f")));
+    assertEquals(
+        List.of("--set", "x=y"),
+        RunningDaemon.configuration(List.of("kvtierd", "--set", "x=y", "--set")),
+        "an option without its value is none");
     assertNull(new RunningDaemon(ProcessHandle.current().pid() + (1L << 22)).configuration());
+  }
+
+  @Test
+  void threadsByQuit_behindAnOlderDump_areThoseOfNow() throws IOException {
+    Path out = folder.resolve("out");
+    Files.writeString(
+        out, "Full thread dump of yesterday\nJNI global refs: 1\n", StandardOpenOption.APPEND);
+    String threads = new RunningDaemon(process.pid()).threadsByQuit();
+    assertTrue(threads.contains("\"main\""), threads);
+    assertFalse(threads.contains("yesterday"), threads);
   }
 
   @Test

@@ -1,7 +1,6 @@
 package io.kvtier.daemon;
 
 import io.kvtier.daemon.access.Callers;
-import io.kvtier.daemon.access.ListenerRules;
 import io.kvtier.daemon.access.ServerTls;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.events.EventPublisher;
@@ -37,6 +36,7 @@ import io.kvtier.tiers.transfer.ThreadedPipeline;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.net.InetAddress;
 import java.nio.file.Path;
 import java.security.SecureRandom;
 import java.util.ArrayDeque;
@@ -104,20 +104,11 @@ public final class Daemon implements AutoCloseable {
     SecureRandom random = new SecureRandom();
     long generation = random.nextLong();
     SocketPlace place = keep(SocketPlace.take(config.socket().path()));
+    StartCheck.Listeners listeners = StartCheck.listeners(config);
     if (config.grpc().enabled()) {
-      ListenerRules.require(
-          "grpc",
-          config.grpc().host(),
-          config.grpc().usesTls() ? config.tls() : null,
-          config.access());
       GrpcFront.requirePort(config.grpc());
     }
     if (config.http().enabled()) {
-      ListenerRules.require(
-          "http",
-          config.http().host(),
-          config.http().usesTls() ? config.tls() : null,
-          config.access());
       HttpFront.requirePort(config.http());
     }
     KvtierdConfig.HostConfig host = config.host();
@@ -279,11 +270,13 @@ public final class Daemon implements AutoCloseable {
     Words.putIntRelease(region, DaemonRegionDescriptor.READY_OFFSET, 1);
     indexRunner.start();
     conductor.start();
-    if (config.grpc().enabled()) {
+    InetAddress grpcAddress = listeners.grpc();
+    if (grpcAddress != null) {
       grpc =
           keep(
               new GrpcFront(
                   config.grpc(),
+                  grpcAddress,
                   new GrpcFront.Environment(
                       VERSION,
                       index,
@@ -295,11 +288,13 @@ public final class Daemon implements AutoCloseable {
                       callers,
                       tenants)));
     }
-    if (config.http().enabled()) {
+    InetAddress httpAddress = listeners.http();
+    if (httpAddress != null) {
       http =
           keep(
               new HttpFront(
                   config.http(),
+                  httpAddress,
                   new HttpFront.Environment(
                       VERSION,
                       config.socket().path(),

@@ -146,7 +146,6 @@ public final class Kvtierd implements Callable<Integer> {
     // that.
     Hangup hangup = Hangup.hear();
     Daemon daemon = new Daemon(config, gpus, live -> new Reloader(source, loaded, live, manager));
-    hangup.each(daemon::reload);
     CountDownLatch stopped = new CountDownLatch(1);
     Runtime.getRuntime()
         .addShutdownHook(
@@ -185,7 +184,7 @@ public final class Kvtierd implements Callable<Integer> {
       ready.append(", events on ").append(events);
     }
     System.out.println(ready);
-    manager.ready(ready.substring("kvtierd ".length()));
+    serve(manager, hangup, ready.substring("kvtierd ".length()), daemon::reload);
     manager.watch(daemon::progress);
     try {
       stopped.await();
@@ -193,5 +192,14 @@ public final class Kvtierd implements Callable<Integer> {
       Thread.currentThread().interrupt();
     }
     return 0;
+  }
+
+  /**
+   * Tells the service manager that the daemon serves, and only then reads the configuration again:
+   * what a reload tells at its end, the manager would take for the end of the start.
+   */
+  static void serve(ServiceManager manager, Hangup hangup, String status, Runnable reload) {
+    manager.ready(status);
+    hangup.each(reload);
   }
 }

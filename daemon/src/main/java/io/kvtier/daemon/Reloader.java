@@ -99,6 +99,9 @@ final class Reloader implements AutoCloseable {
     if (before.running) {
       return new OperatorAnswer(Status.BUSY, "the configuration is being read just now");
     }
+    if (thread.isShutdown()) {
+      return new OperatorAnswer(Status.UNAVAILABLE, "the daemon stops");
+    }
     long number = before.number + 1;
     last = new Outcome(number, true, List.of(), List.of(), "");
     thread.execute(() -> carryOut(number));
@@ -107,11 +110,11 @@ final class Reloader implements AutoCloseable {
 
   /** However it goes, it ends: else there could be no other. */
   private void carryOut(long number) {
-    Outcome outcome = new Outcome(number, false, List.of(), List.of(), "the daemon's log says why");
+    Outcome outcome = new Outcome(number, false, List.of(), List.of(), "");
     try {
       manager.reloading();
       outcome = reload(number);
-    } catch (RuntimeException e) {
+    } catch (Throwable e) {
       LOG.error("the configuration was not read to its end", e);
       outcome = new Outcome(number, false, List.of(), List.of(), "a defect of the daemon's: " + e);
     } finally {
@@ -130,7 +133,7 @@ final class Reloader implements AutoCloseable {
   }
 
   private synchronized void goOn() {
-    if (again && !thread.isShutdown()) {
+    if (again) {
       again = false;
       var _ = begin();
     }
@@ -141,7 +144,7 @@ final class Reloader implements AutoCloseable {
     LoadedConfig next;
     try {
       next = source.load();
-      StartCheck.require(next, true);
+      StartCheck.requireChange(next, now);
     } catch (ConfigException e) {
       LOG.warn("the configuration was not read again, nothing has changed: {}", e.getMessage());
       return new Outcome(number, false, List.of(), List.of(), String.valueOf(e.getMessage()));
@@ -251,7 +254,7 @@ final class Reloader implements AutoCloseable {
   }
 
   @Override
-  public void close() {
+  public synchronized void close() {
     thread.shutdownNow();
   }
 }

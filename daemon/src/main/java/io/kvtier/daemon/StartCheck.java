@@ -3,6 +3,8 @@ package io.kvtier.daemon;
 import io.kvtier.daemon.access.ListenerRules;
 import io.kvtier.daemon.config.ConfigException;
 import io.kvtier.daemon.config.KvtierdConfig;
+import io.kvtier.daemon.config.KvtierdConfig.AccessConfig;
+import io.kvtier.daemon.config.KvtierdConfig.TlsConfig;
 import io.kvtier.daemon.config.LoadedConfig;
 import io.kvtier.daemon.config.MachineCheck;
 import io.kvtier.daemon.session.PeerPolicy;
@@ -11,6 +13,8 @@ import java.io.IOException;
 import java.net.InetAddress;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Whether a daemon could be started with a configuration that was read, as far as that can be told
@@ -21,6 +25,36 @@ final class StartCheck {
   private static final List<String> KEYS =
       List.of("socket.users", "socket.groups", "tenants", "grpc.host", "http.host");
 
+  /** With the listeners' own, the sections on which it depends who could reach them. */
+  private static final List<String> LISTENER_SECTIONS = List.of("tls.", "access.");
+
+  /**
+   * Where others than the socket's peers are listened to; null where they are not.
+   *
+   * @param grpc what {@code grpc.host} stands for
+   * @param http what {@code http.host} stands for
+   */
+  record Listeners(@Nullable InetAddress grpc, @Nullable InetAddress http) {}
+
+  /** A listener as it is configured; {@code tls} is null where it has none. */
+  private record Listener(String section, boolean enabled, String host, @Nullable TlsConfig tls) {
+    static Listener grpc(KvtierdConfig config) {
+      KvtierdConfig.GrpcConfig grpc = config.grpc();
+      return new Listener(
+          "grpc", grpc.enabled(), grpc.host(), grpc.usesTls() ? config.tls() : null);
+    }
+
+    static Listener http(KvtierdConfig config) {
+      KvtierdConfig.HttpConfig http = config.http();
+      return new Listener(
+          "http", http.enabled(), http.host(), http.usesTls() ? config.tls() : null);
+    }
+
+    @Nullable InetAddress require(AccessConfig access) throws IOException {
+      return enabled ? ListenerRules.require(section, host, tls, access) : null;
+    }
+  }
+
   private StartCheck() {}
 
   /**
@@ -29,41 +63,65 @@ final class StartCheck {
    * @param isHere false: the configuration is another machine's, of which this one can't tell
    */
   static void require(LoadedConfig loaded, boolean isHere) throws ConfigException {
+    List<String> problems = isHere ? machineProblems(loaded) : new ArrayList<>();
+    Stream.of(Listener.grpc(loaded.config()), Listener.http(loaded.config()))
+        .filter(listener -> isHere || isAddress(listener.host))
+        .forEach(listener -> addProblem(loaded, listener, problems));
+    refuse(problems);
+  }
+
+  /**
+   * The same of a daemon that runs with another configuration. Its listeners stay as they are: they
+   * are judged where what is about them has changed, and do not have to be found again by a name
+   * that nobody can tell just now.
+   */
+  static void requireChange(LoadedConfig next, LoadedConfig now) throws ConfigException {
+    List<String> problems = machineProblems(next);
+    List<String> changed = next.changedFrom(now);
+    Stream.of(Listener.grpc(next.config()), Listener.http(next.config()))
+        .filter(listener -> changed.stream().anyMatch(key -> isAbout(listener, key)))
+        .forEach(listener -> addProblem(next, listener, problems));
+    refuse(problems);
+  }
+
+  private static boolean isAbout(Listener listener, String key) {
+    return key.startsWith(listener.section + ".")
+        || LISTENER_SECTIONS.stream().anyMatch(key::startsWith);
+  }
+
+  /**
+   * Where a daemon listens.
+   *
+   * @throws IOException where it may not, naming the keys to change
+   */
+  static Listeners listeners(KvtierdConfig config) throws IOException {
+    return new Listeners(
+        Listener.grpc(config).require(config.access()),
+        Listener.http(config).require(config.access()));
+  }
+
+  private static List<String> machineProblems(LoadedConfig loaded) {
+    List<String> problems = new ArrayList<>(MachineCheck.ofThisMachine().problems(loaded));
     KvtierdConfig config = loaded.config();
-    List<String> problems = new ArrayList<>();
-    if (isHere) {
-      problems.addAll(MachineCheck.ofThisMachine().problems(loaded));
-      try {
-        var _ = new PeerPolicy(SocketPaths.uid(), config.socket(), config.tenants());
-      } catch (IOException e) {
-        problems.add(problem(loaded, e));
-      }
+    try {
+      var _ = new PeerPolicy(SocketPaths.uid(), config.socket(), config.tenants());
+    } catch (IOException e) {
+      problems.add(problem(loaded, e));
     }
-    if (config.grpc().enabled()) {
-      listener(loaded, isHere, "grpc", config.grpc().host(), config.grpc().usesTls(), problems);
-    }
-    if (config.http().enabled()) {
-      listener(loaded, isHere, "http", config.http().host(), config.http().usesTls(), problems);
-    }
-    if (!problems.isEmpty()) {
-      throw ConfigException.of(problems);
+    return problems;
+  }
+
+  private static void addProblem(LoadedConfig loaded, Listener listener, List<String> problems) {
+    try {
+      var _ = listener.require(loaded.config().access());
+    } catch (IOException e) {
+      problems.add(problem(loaded, e));
     }
   }
 
-  private static void listener(
-      LoadedConfig loaded,
-      boolean isHere,
-      String section,
-      String host,
-      boolean usesTls,
-      List<String> problems) {
-    KvtierdConfig config = loaded.config();
-    try {
-      if (isHere || isAddress(host)) {
-        ListenerRules.require(section, host, usesTls ? config.tls() : null, config.access());
-      }
-    } catch (IOException e) {
-      problems.add(problem(loaded, e));
+  private static void refuse(List<String> problems) throws ConfigException {
+    if (!problems.isEmpty()) {
+      throw ConfigException.of(problems);
     }
   }
 

@@ -4,6 +4,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
@@ -36,5 +38,18 @@ class HangupTest {
     Thread.sleep(100);
     hangup.each(runs::release);
     assertTrue(runs.tryAcquire(HANG_S, TimeUnit.SECONDS));
+  }
+
+  @Test
+  void serve_hangupDuringTheStart_isReadBehindReady() throws Exception {
+    Hangup hangup = Hangup.hear();
+    hangUp();
+    Thread.sleep(100);
+    BlockingQueue<String> told = new LinkedBlockingQueue<>();
+    ServiceManager manager = new ServiceManager(told::add, 0);
+    Kvtierd.serve(manager, hangup, "ready on k.sock", manager::reloading);
+    assertEquals("READY=1\nSTATUS=ready on k.sock", told.poll(HANG_S, TimeUnit.SECONDS));
+    String next = String.valueOf(told.poll(HANG_S, TimeUnit.SECONDS));
+    assertTrue(next.startsWith("RELOADING=1"), next);
   }
 }

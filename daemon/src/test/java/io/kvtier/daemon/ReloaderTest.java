@@ -142,6 +142,72 @@ final class ReloaderTest {
   }
 
   @Test
+  void reload_error_isToldAndLoggedAndTheNextOneRuns() throws IOException, ConfigException {
+    Path file = Files.writeString(folder.resolve("k.yaml"), "host:\n  policy: lru\n");
+    ConfigSource source = new ConfigSource(file, Map.of(), List.of());
+    Notes notes =
+        new Notes() {
+          @Override
+          public CompletableFuture<OperatorAnswer> command(String command) {
+            throw new AssertionError("no such command");
+          }
+        };
+    ListAppender<ILoggingEvent> lines = new ListAppender<>();
+    Logger log = (Logger) LoggerFactory.getLogger(Reloader.class);
+    lines.start();
+    log.addAppender(lines);
+    try (Reloader reloader = new Reloader(source, source.load(), notes)) {
+      Files.writeString(file, "host:\n  policy: sieve\n");
+      JsonObject status = reload(reloader);
+      assertTrue(status.getString("problem").contains("no such command"), status::encode);
+      assertEquals(2, reload(reloader).getInteger("number"));
+    } finally {
+      log.detachAppender(lines);
+    }
+    assertTrue(
+        lines.list.stream()
+            .anyMatch(line ->
+                line.getLevel() == Level.ERROR
+                    && line.getThrowableProxy() != null
+                    && "no such command".equals(line.getThrowableProxy().getMessage())),
+        lines.list::toString);
+  }
+
+  @Test
+  void begin_whileTheDaemonStops_isRefusedAndNothingRuns() throws IOException, ConfigException {
+    ConfigSource source = new ConfigSource(null, Map.of(), List.of());
+    Reloader reloader = new Reloader(source, source.load(), new Notes());
+    reloader.close();
+    reloader.beginOrRepeat();
+    assertEquals(Status.UNAVAILABLE, reloader.run(List.of("reload")).status());
+    JsonObject status = new JsonObject(reloader.run(List.of("reload", "status")).text());
+    assertEquals(false, status.getBoolean("running"), status::encode);
+  }
+
+  /** As where the resolver is down: the listener was found when the daemon was started. */
+  @Test
+  void reload_listenersNameUnknownByNow_mattersOnlyToListeners()
+      throws IOException, ConfigException {
+    Path file = Files.writeString(folder.resolve("k.yaml"), "host: {policy: lru}\n");
+    ConfigSource source =
+        new ConfigSource(file, Map.of(), List.of("grpc.host=no-such-host.invalid"));
+    Notes notes = new Notes();
+    try (Reloader reloader = new Reloader(source, source.load(), notes)) {
+      Files.writeString(file, "host: {policy: sieve}\n");
+      JsonObject status = reload(reloader);
+      assertEquals("", status.getString("problem"));
+      assertEquals(List.of("host.policy: lru -> sieve"), list(status, "applied"));
+
+      for (String other : List.of("grpc: {port: 7076}", "access: {without_token: read}")) {
+        Files.writeString(file, "host: {policy: s3fifo}\n" + other + "\n");
+        status = reload(reloader);
+        assertTrue(status.getString("problem").contains("no-such-host.invalid"), status::encode);
+      }
+      assertEquals(List.of("policy host sieve"), notes.told);
+    }
+  }
+
+  @Test
   void reload_policyOfATierThatThereIsNot_isTaken() throws IOException, ConfigException {
     Path file = Files.writeString(folder.resolve("k.yaml"), "ssd: {bytes: 0}\n");
     ConfigSource source = new ConfigSource(file, Map.of(), List.of());

@@ -18,7 +18,7 @@ import java.util.Set;
  */
 public final class ConnectionTable {
   /** So many may be on their way out at once: who comes faster than they go is refused. */
-  private static final int LEAVING_MAX = 1024;
+  public static final int LEAVING_MAX = 1024;
 
   /** What comes from one address. */
   private static final class Peer {

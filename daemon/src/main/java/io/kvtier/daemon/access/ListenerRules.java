@@ -5,6 +5,7 @@ import io.kvtier.daemon.config.KvtierdConfig.TlsConfig;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.UnknownHostException;
+import java.util.Arrays;
 import org.jspecify.annotations.Nullable;
 
 /** What a listener must have before others than this machine's programs may reach it. */
@@ -17,13 +18,16 @@ public final class ListenerRules {
    *
    * @param section of the listener in the configuration, such as {@code grpc}
    * @param tls null where the listener has none
-   * @throws IOException naming the keys to change
+   * @return where to listen: who asks another resolver for the name, or this one again, may get an
+   *     address that was not judged
+   * @throws IOException naming the keys to change, of which the first word is {@code SECTION.host}
    */
-  public static void require(
+  public static InetAddress require(
       String section, String host, @Nullable TlsConfig tls, AccessConfig access)
       throws IOException {
-    if (isLoopback(section, host)) {
-      return;
+    InetAddress[] addresses = addresses(section, host);
+    if (!host.isEmpty() && Arrays.stream(addresses).allMatch(InetAddress::isLoopbackAddress)) {
+      return addresses[0];
     }
     if (tls == null) {
       throw new IOException(
@@ -45,6 +49,7 @@ public final class ListenerRules {
               + section
               + ".host to 127.0.0.1");
     }
+    return addresses[0];
   }
 
   /** Where a listener listens, in words that go into a URL: addresses of IPv6 are in brackets. */
@@ -52,23 +57,17 @@ public final class ListenerRules {
     return (host.indexOf(':') < 0 ? host : "[" + host + "]") + ":" + port;
   }
 
-  private static boolean isLoopback(String section, String host) throws IOException {
+  private static InetAddress[] addresses(String section, String host) throws IOException {
     try {
-      for (InetAddress address : InetAddress.getAllByName(host)) {
-        if (!address.isLoopbackAddress()) {
-          return false;
-        }
-      }
-      return !host.isEmpty();
+      return InetAddress.getAllByName(host);
     } catch (UnknownHostException e) {
       // It may be known a moment later, and then not be loopback.
       throw new IOException(
-          "can't listen on '"
+          section
+              + ".host is '"
               + host
-              + "' ("
-              + section
-              + ".host): no address is known for this name; expected a name or an address of this"
-              + " machine, such as 127.0.0.1",
+              + "', for which no address is known; expected a name or an address of this machine,"
+              + " such as 127.0.0.1",
           e);
     }
   }

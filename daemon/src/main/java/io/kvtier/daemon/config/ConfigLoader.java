@@ -11,20 +11,12 @@ import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.files.ByteSize;
 import io.kvtier.tiers.gpu.CopyOptions;
-import io.kvtier.tiers.ledger.PresenceLedger;
-import io.kvtier.tiers.object.KeySource;
-import io.kvtier.tiers.object.ObjectPipelineOptions;
-import io.kvtier.tiers.object.PresenceCache;
-import io.kvtier.tiers.object.S3Options;
 import io.kvtier.tiers.ssd.SsdEngine;
 import java.io.IOException;
 import java.io.InputStream;
-import java.net.URI;
-import java.net.URISyntaxException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashSet;
@@ -33,7 +25,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.function.Function;
-import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -50,13 +41,6 @@ public final class ConfigLoader {
   /** What comes from a GPU takes several, and the machine is the engine's, too. */
   private static final int COPY_THREADS_AUTO =
       Math.clamp(Runtime.getRuntime().availableProcessors() * 2 / 3, 1, 12);
-
-  // Second tries of requests to the object store: each first one pays for a tenth of one, and so
-  // many are saved.
-  private static final double RETRIES_SHARE = 0.1;
-  private static final int RETRIES_SAVED = 20;
-
-  private static final long KEY_COMMAND_NS = 30_000_000_000L;
 
   private final Map<String, Value> values;
   private final Map<String, Value> defaults = Embedded.VALUES;
@@ -147,7 +131,7 @@ public final class ConfigLoader {
         socket(),
         host(),
         ssd(),
-        object(),
+        new ObjectSection(this).read(),
         gpu(),
         copy(),
         limits(),
@@ -243,218 +227,7 @@ public final class ConfigLoader {
         number("ssd.queue_depth", 1, 65536));
   }
 
-  private KvtierdConfig.ObjectConfig object() {
-    long present = duration("object.present_for");
-    long absent = duration("object.absent_for");
-    requireAtMost("object.absent_for", absent, "object.present_for", present);
-    return new KvtierdConfig.ObjectConfig(
-        objectPlace(),
-        admission("object.admission"),
-        objectBytes(),
-        new KvtierdConfig.ObjectCare(
-            duration("object.gc_every"),
-            duration("object.gc_grace"),
-            number("object.gc_calls_per_second", 1, 1_000_000),
-            get("object.uses_every", ConfigLoader::orNever, "a duration such as 5min, or 0")),
-        get("object.node", ConfigLoader::nodeName, "letters, digits, '.', '_' or '-'"),
-        text("object.directory").isEmpty()
-            ? SocketPaths.defaultDataDirectory().resolve("object")
-            : get("object.directory", Path::of, "a path"),
-        ledgerBytes(),
-        duration("object.ledger_age"),
-        objectEncryption(),
-        objectPipeline(),
-        size("object.presence_bytes", PresenceCache.BYTES_PER_KEY, 1L << 40),
-        present,
-        absent,
-        number("object.probes", 1, 4096),
-        duration("object.probe_timeout"),
-        size("object.spill_bytes", 0, 1L << 40));
-  }
-
-  private static String nodeName(String text) {
-    if (!text.matches("[A-Za-z0-9_-]?[A-Za-z0-9._-]*")) {
-      throw new IllegalArgumentException();
-    }
-    return text;
-  }
-
-  private long objectBytes() {
-    long bytes = size("object.bytes", 0, 1L << 60);
-    long largest = Units.bytes(text("host.slab_bytes"));
-    require(
-        "object.bytes",
-        bytes == 0 || bytes >= largest || mistaken.contains("host.slab_bytes"),
-        "0, or at least host.slab_bytes ("
-            + ByteSize.words(largest)
-            + "): the size of the largest block that there can be");
-    return bytes;
-  }
-
-  private long ledgerBytes() {
-    long bytes = size("object.ledger_bytes", 0, 1L << 40);
-    require(
-        "object.ledger_bytes",
-        bytes == 0 || bytes >= PresenceLedger.BYTES_MIN,
-        "0, or at least " + ByteSize.words(PresenceLedger.BYTES_MIN));
-    return bytes;
-  }
-
-  private KvtierdConfig.@Nullable ObjectEncryption objectEncryption() {
-    String file = text("object.encryption.key_file");
-    List<String> command = list("object.encryption.key_command");
-    List<KeySource> older = new ArrayList<>();
-    for (String one : list("object.encryption.read_key_files")) {
-      older.add(new KeySource.KeyFile(path("object.encryption.read_key_files", one)));
-    }
-    boolean readsUnencrypted =
-        get("object.encryption.read_unencrypted", ConfigLoader::bool, "true or false");
-    require(
-        "object.encryption.key_command",
-        file.isEmpty() || command.isEmpty(),
-        "nothing, where there is object.encryption.key_file");
-    if (file.isEmpty() && command.isEmpty()) {
-      require(
-          "object.encryption.read_key_files",
-          older.isEmpty(),
-          "nothing, where there is no key to write with (key_file or key_command)");
-      return null;
-    }
-    KeySource key =
-        file.isEmpty()
-            ? new KeySource.KeyCommand(command, KEY_COMMAND_NS)
-            : new KeySource.KeyFile(path("object.encryption.key_file", file));
-    return new KvtierdConfig.ObjectEncryption(key, List.copyOf(older), readsUnencrypted);
-  }
-
-  private ObjectPipelineOptions objectPipeline() {
-    int callsMax = number("object.calls_max", 1, 4096);
-    int calls = number("object.calls", 1, 4096);
-    int callsMin = number("object.calls_min", 1, 4096);
-    requireAtMost("object.calls", calls, "object.calls_max", callsMax);
-    requireAtMost("object.calls_min", callsMin, "object.calls", calls);
-    if (mistaken.contains("object.calls") || mistaken.contains("object.calls_min")) {
-      callsMin = 1;
-      calls = 1;
-    }
-    String codec = text("object.codec");
-    var _ = get("object.codec", BlockCodecs::create, "none, zstd or planes, with /LEVEL if wanted");
-    return new ObjectPipelineOptions(
-        number("object.queue_depth", 2, 65536),
-        number("object.threads", 1, 256),
-        mistaken.contains("object.codec") ? text("object.codec") : codec,
-        duration("object.load_timeout"),
-        duration("object.store_timeout"),
-        calls,
-        callsMin,
-        callsMax,
-        size("object.load_bytes_per_second", 0, 1L << 50),
-        size("object.store_bytes_per_second", 0, 1L << 50),
-        get("object.hedge_after", ConfigLoader::orNever, "a duration such as 200ms, or 0"),
-        new ObjectPipelineOptions.Breaker(
-            number("object.breaker_failures", 1, 1 << 20),
-            duration("object.breaker_open"),
-            duration("object.breaker_open_max")),
-        new ObjectPipelineOptions.Retry(
-            number("object.tries", 1, 100),
-            duration("object.retry_rest"),
-            duration("object.retry_rest_max"),
-            RETRIES_SHARE,
-            RETRIES_SAVED));
-  }
-
-  private KvtierdConfig.ObjectPlace objectPlace() {
-    return switch (get("object.store", ConfigLoader::objectStore, "none, s3 or folder")) {
-      case "s3" -> new KvtierdConfig.ObjectPlace.S3(s3());
-      case "folder" -> {
-        require(
-            "object.folder",
-            !text("object.folder").isEmpty(),
-            "the path of a folder, where object.store is folder");
-        yield new KvtierdConfig.ObjectPlace.Folder(get("object.folder", Path::of, "a path"));
-      }
-      default -> new KvtierdConfig.ObjectPlace.None();
-    };
-  }
-
-  private static String objectStore(String text) {
-    if (!List.of("none", "s3", "folder").contains(text)) {
-      throw new IllegalArgumentException();
-    }
-    return text;
-  }
-
-  private S3Options s3() {
-    require(
-        "object.s3.bucket",
-        !text("object.s3.bucket").isEmpty(),
-        "the name of a bucket, where object.store is s3");
-    URI endpoint = uri("object.s3.endpoint", S3Options::isEndpoint, S3Options.ENDPOINT_FORM);
-    S3Options.Addressing addressing =
-        get(
-            "object.s3.addressing",
-            text -> addressing(text, endpoint != null),
-            "auto, path or virtual");
-    S3Options.ChecksumMode checksums =
-        get("object.s3.checksums", ConfigLoader::checksums, "when_required or when_supported");
-    try {
-      return new S3Options(
-          endpoint,
-          text("object.s3.region"),
-          mistaken.contains("object.s3.bucket") ? "mistaken" : text("object.s3.bucket"),
-          text("object.s3.prefix"),
-          addressing,
-          text("object.s3.profile"),
-          new S3Options.Writing(
-              text("object.s3.encryption"),
-              text("object.s3.kms_key"),
-              text("object.s3.storage_class")),
-          checksums,
-          Duration.ofNanos(duration("object.s3.connect_timeout")),
-          Duration.ofNanos(duration("object.s3.idle_timeout")),
-          uri("object.s3.proxy", S3Options::isProxy, S3Options.PROXY_FORM),
-          number("object.s3.connections", 1, 65536));
-    } catch (IllegalArgumentException e) {
-      problems.add(value(values, "object.store").where() + ": object.s3: " + e.getMessage());
-      return S3Options.of(null, "us-east-1", "mistaken");
-    }
-  }
-
-  /** An address of a form; null where there is none, or a mistaken one. */
-  private @Nullable URI uri(String key, Predicate<URI> isOfForm, String form) {
-    String text = text(key);
-    URI uri = text.isEmpty() ? null : get(key, ConfigLoader::parsedUri, form);
-    require(key, uri == null || isOfForm.test(uri), form);
-    return mistaken.contains(key) ? null : uri;
-  }
-
-  /** The exception of the parser's own holds the address, and that a password. */
-  private static URI parsedUri(String text) {
-    try {
-      return new URI(text);
-    } catch (URISyntaxException e) {
-      throw new IllegalArgumentException(e.getReason() + " at index " + e.getIndex());
-    }
-  }
-
-  private static S3Options.Addressing addressing(String text, boolean hasEndpoint) {
-    return switch (text) {
-      case "auto" -> hasEndpoint ? S3Options.Addressing.PATH : S3Options.Addressing.VIRTUAL;
-      case "path" -> S3Options.Addressing.PATH;
-      case "virtual" -> S3Options.Addressing.VIRTUAL;
-      default -> throw new IllegalArgumentException();
-    };
-  }
-
-  private static S3Options.ChecksumMode checksums(String text) {
-    return switch (text) {
-      case "when_required" -> S3Options.ChecksumMode.WHEN_REQUIRED;
-      case "when_supported" -> S3Options.ChecksumMode.WHEN_SUPPORTED;
-      default -> throw new IllegalArgumentException();
-    };
-  }
-
-  private static long orNever(String text) {
+  static long orNever(String text) {
     return text.equals("0") ? 0 : Units.nanoseconds(text);
   }
 
@@ -474,7 +247,7 @@ public final class ConfigLoader {
     };
   }
 
-  private Path path(String key, String text) {
+  Path path(String key, String text) {
     try {
       return Path.of(text);
     } catch (InvalidPathException e) {
@@ -764,7 +537,7 @@ public final class ConfigLoader {
     };
   }
 
-  private static boolean bool(String text) {
+  static boolean bool(String text) {
     return switch (text) {
       case "true" -> true;
       case "false" -> false;
@@ -786,7 +559,7 @@ public final class ConfigLoader {
     return value;
   }
 
-  private String text(String key) {
+  String text(String key) {
     String text = value(values, key).text();
     if (text == null) {
       mistake(key, "one value, not a list");
@@ -811,7 +584,16 @@ public final class ConfigLoader {
     values.put(key, value(defaults, key));
   }
 
-  private <T> T get(String key, Function<String, T> parser, String expected) {
+  boolean isMistaken(String key) {
+    return mistaken.contains(key);
+  }
+
+  /** Notes what is wrong where a key stands, and with more than that. */
+  void addProblem(String key, String words) {
+    problems.add(value(values, key).where() + ": " + words);
+  }
+
+  <T> T get(String key, Function<String, T> parser, String expected) {
     try {
       return parser.apply(text(key));
     } catch (IllegalArgumentException e) {
@@ -823,7 +605,7 @@ public final class ConfigLoader {
     }
   }
 
-  private void require(String key, boolean holds, String expected) {
+  void require(String key, boolean holds, String expected) {
     if (!holds && !mistaken.contains(key)) {
       mistake(key, expected);
     }
@@ -843,14 +625,14 @@ public final class ConfigLoader {
     }
   }
 
-  private void requireAtMost(String key, long value, String limitKey, long limit) {
+  void requireAtMost(String key, long value, String limitKey, long limit) {
     require(key, value > 0, "more than 0");
     if (!mistaken.contains(limitKey)) {
       require(key, value <= limit, "at most " + limitKey + " (" + text(limitKey) + ")");
     }
   }
 
-  private String admission(String key) {
+  String admission(String key) {
     String admission = text(key);
     try {
       var _ = AdmissionPolicies.create(admission, 1);
@@ -870,7 +652,7 @@ public final class ConfigLoader {
     return policy;
   }
 
-  private long size(String key, long min, long max) {
+  long size(String key, long min, long max) {
     long bytes = get(key, Units::bytes, "a size such as 512MiB or 4GiB");
     require(
         key,
@@ -879,17 +661,17 @@ public final class ConfigLoader {
     return bytes;
   }
 
-  private long duration(String key) {
+  long duration(String key) {
     return get(key, Units::nanoseconds, "a duration such as 250ms or 30s");
   }
 
-  private int number(String key, int min, int max) {
+  int number(String key, int min, int max) {
     int number = get(key, Integer::parseInt, "a whole number");
     require(key, number >= min && number <= max, "a number from " + min + " to " + max);
     return number;
   }
 
-  private List<String> list(String key) {
+  List<String> list(String key) {
     Value value = value(values, key);
     if (value.items() != null) {
       return List.copyOf(value.items());

@@ -214,6 +214,8 @@ final class ConfigYaml {
         List<String> names = new ArrayList<>();
         sequence.getValue().forEach(item -> addName(names, item));
         text = String.join("+", names);
+      } else if (!(node instanceof ScalarNode)) {
+        problems.add(where(node) + ": expected a name or a list of names, found " + describe(node));
       }
       words.add(
           entry.getKeyNode() instanceof ScalarNode scalar ? scalar.getValue() + "=" + text : "");

@@ -17,8 +17,15 @@ public final class MachineCheck {
   /** So many ids of policies always fit: the sizes of more are measured, which takes a moment. */
   private static final long POLICY_IDS_GIVEN = 1 << 21;
 
-  private static final int HEAP_SHARE = 8;
+  /** Of the heap, requests, answers and what is garbage only later need one part in so many. */
+  private static final int HEAP_RESERVED_SHARE = 8;
+
   private static final int SLOT_BYTES_MIN = 4096;
+
+  /** What each block takes, and what the policies take for it where that is not measured. */
+  private static final long BLOCK_BYTES = 64;
+
+  private static final long POLICY_BLOCK_BYTES = 16;
 
   private final long memoryBytes;
   private final String memoryName;
@@ -47,6 +54,11 @@ public final class MachineCheck {
         : new MachineCheck(machine, "this machine's memory", heap);
   }
 
+  /** What of a Java heap may be used for something that stays. */
+  public static long heapFor(long heapBytes) {
+    return heapBytes - heapBytes / HEAP_RESERVED_SHARE;
+  }
+
   /** What can't be; names each key, where it stands, and what would do. */
   public List<String> problems(LoadedConfig loaded) {
     List<String> problems = new ArrayList<>();
@@ -58,40 +70,41 @@ public final class MachineCheck {
     return problems;
   }
 
-  /** What the eviction policies take: each tenant has one in each tier where it has space. */
+  /**
+   * What the eviction policies take: each tenant has one in each tier where it has space. 0 where
+   * that is little, and not measured.
+   */
   private static long policyBytes(KvtierdConfig config) {
-    int blocks = config.limits().blocksMax();
     List<Long> host = shares(config, config.host().bytes(), TenantConfig::hostBytes);
     List<Long> ssd = shares(config, config.ssd().bytes(), TenantConfig::ssdBytes);
     long ids =
         (host.stream().filter(bytes -> bytes > 0).count()
                 + ssd.stream().filter(bytes -> bytes > 0).count())
-            * blocks;
+            * config.limits().blocksMax();
     return ids <= POLICY_IDS_GIVEN
         ? 0
-        : policyBytes(config.host().policy(), blocks, host)
-            + policyBytes(config.ssd().policy(), blocks, ssd);
+        : policyBytes(config, config.host().policy(), host)
+            + policyBytes(config, config.ssd().policy(), ssd);
   }
 
-  /** What each has of a tier: the tenants, and last all who are of none. */
+  /** What each has of a tier, by its number: first all who are of no tenant. */
   private static List<Long> shares(
       KvtierdConfig config, long bytes, ToLongFunction<TenantConfig> bytesOf) {
     List<Long> shares = new ArrayList<>();
-    long left = bytes;
-    for (TenantConfig tenant : config.tenants()) {
-      shares.add(bytesOf.applyAsLong(tenant));
-      left -= bytesOf.applyAsLong(tenant);
-    }
-    shares.add(left);
+    config.tenants().forEach(tenant -> shares.add(bytesOf.applyAsLong(tenant)));
+    shares.addFirst(bytes - shares.stream().mapToLong(Long::longValue).sum());
     return shares;
   }
 
-  private static long policyBytes(String policy, int blocks, List<Long> shares) {
+  private static long policyBytes(KvtierdConfig config, String policy, List<Long> shares) {
+    int blocks = config.limits().blocksMax();
+    TenantShares records = TenantShares.of(config.tenants());
     long sum = 0;
     Map<Integer, Long> measured = new HashMap<>();
-    for (long bytes : shares) {
-      if (bytes > 0) {
-        int capacity = Math.clamp(bytes / SLOT_BYTES_MIN, 1, blocks);
+    for (int tenant = 0; tenant < shares.size(); tenant++) {
+      if (shares.get(tenant) > 0) {
+        int capacity =
+            Math.clamp(shares.get(tenant) / SLOT_BYTES_MIN, 1, records.shareOf(blocks, tenant));
         sum +=
             measured.computeIfAbsent(
                 capacity, most -> EvictionPolicies.estimateBytes(policy, blocks, most));
@@ -103,7 +116,7 @@ public final class MachineCheck {
   /** A heap that is too small would end the daemon at its start, or at any time later. */
   private void heap(
       LoadedConfig loaded, KvtierdConfig config, long policies, List<String> problems) {
-    if (policies > heapBytes - heapBytes / HEAP_SHARE) {
+    if (policies > heapFor(heapBytes)) {
       int tenants = config.tenants().size();
       problems.add(
           problem(
@@ -138,7 +151,10 @@ public final class MachineCheck {
     }
     Map<String, Long> parts = new LinkedHashMap<>();
     parts.put("host.bytes", host);
-    parts.put("limits.blocks", 80L * config.limits().blocksMax() + policies);
+    long blocks = config.limits().blocksMax();
+    parts.put(
+        "limits.blocks",
+        BLOCK_BYTES * blocks + (policies > 0 ? policies : POLICY_BLOCK_BYTES * blocks));
     parts.put(
         "limits.annotation_bytes",
         config.limits().annotationBytes() * (config.host().keepNs() > 0 ? 2 : 1));

@@ -1,5 +1,6 @@
 package io.kvtier.daemon.doctor;
 
+import io.kvtier.daemon.access.ConnectionTable;
 import io.kvtier.daemon.config.DiskShare;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.config.MachineMemory;
@@ -22,7 +23,6 @@ final class MachineChecks {
   // A session takes a socket, an eventfd, its region and its slabs' descriptors in flight.
   private static final long FILES_A_SESSION = 4;
   private static final long FILES_BASE = 256;
-  private static final long FILES_FEW = 1024;
 
   /** No build of this program is older. */
   private static final Instant EARLIEST = Instant.parse("2026-01-01T00:00:00Z");
@@ -35,9 +35,14 @@ final class MachineChecks {
   private final ProcessLimits limits;
 
   MachineChecks(KvtierdConfig config, long daemonPid) {
+    this(config, daemonPid, new ProcessLimits(daemonPid));
+  }
+
+  /** The same with given limits. */
+  MachineChecks(KvtierdConfig config, long daemonPid, ProcessLimits limits) {
     this.config = config;
     this.daemonPid = daemonPid;
-    this.limits = new ProcessLimits(daemonPid);
+    this.limits = limits;
   }
 
   Finding kernel() {
@@ -163,13 +168,16 @@ final class MachineChecks {
   Finding openFiles() {
     long most = limits.soft("Max open files");
     long sessions = config.limits().sessionsMax();
-    long wanted = FILES_BASE + FILES_A_SESSION * sessions + config.ssd().files();
+    int connections = connectionsMax();
+    long wanted = FILES_BASE + FILES_A_SESSION * sessions + config.ssd().files() + connections;
     String what =
         "limit "
             + (most == ProcessLimits.UNLIMITED ? "unlimited" : String.valueOf(most))
             + of(daemonPid)
             + ", limits.sessions is "
-            + sessions;
+            + sessions
+            + ", and of network connections there may be "
+            + connections;
     String cure =
         "set LimitNOFILE="
             + Math.max(65536, wanted)
@@ -178,9 +186,18 @@ final class MachineChecks {
     if (most < Math.min(FILES_BASE, wanted)) {
       return Finding.fail("open files", what + ": too few to start", cure);
     }
-    return most < wanted && most <= FILES_FEW
-        ? Finding.warn("open files", what + ": too few for so many sessions", cure)
+    return most < wanted
+        ? Finding.warn(
+            "open files", what + ": too few for so many, which take " + wanted + " in all", cure)
         : Finding.pass("open files", what);
+  }
+
+  /** Of both listeners, with those on their way out. */
+  private int connectionsMax() {
+    KvtierdConfig.GrpcConfig grpc = config.grpc();
+    int most = grpc.enabled() ? grpc.limits().connections() + ConnectionTable.LEAVING_MAX : 0;
+    most += config.http().enabled() ? HttpFront.CONNECTIONS_MAX + ConnectionTable.LEAVING_MAX : 0;
+    return most;
   }
 
   Finding socketFolder() {

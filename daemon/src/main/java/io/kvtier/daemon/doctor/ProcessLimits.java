@@ -13,7 +13,12 @@ final class ProcessLimits {
 
   /** Of a process; 0 for this one. Another user's can't be read: then this one's are. */
   ProcessLimits(long pid) {
-    lines = read(pid);
+    this(read(pid));
+  }
+
+  /** As a kernel has told them. */
+  ProcessLimits(List<String> lines) {
+    this.lines = lines;
   }
 
   private static List<String> read(long pid) {

@@ -19,6 +19,7 @@ import io.vertx.core.http.Http2Settings;
 import io.vertx.core.http.HttpServerOptions;
 import java.io.IOException;
 import java.net.BindException;
+import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.util.List;
@@ -134,8 +135,13 @@ public final class GrpcFront implements AutoCloseable {
   private final String host;
   private final Shared shared;
 
-  /** Starts to serve; throws naming the key to change when the port can't be had. */
-  public GrpcFront(KvtierdConfig.GrpcConfig config, Environment environment) throws IOException {
+  /**
+   * Starts to serve; throws naming the key to change when the port can't be had.
+   *
+   * @param address what the configuration's host stands for
+   */
+  public GrpcFront(KvtierdConfig.GrpcConfig config, InetAddress address, Environment environment)
+      throws IOException {
     host = config.host();
     shared = new Shared(environment, config);
     vertx =
@@ -152,7 +158,7 @@ public final class GrpcFront implements AutoCloseable {
             shared.connections());
     HttpServerOptions options =
         new HttpServerOptions()
-            .setHost(config.host())
+            .setHost(address.getHostAddress())
             .setPort(config.port() == 0 ? ANY_PORT : config.port())
             .setTcpKeepAlive(true)
             .setInitialSettings(

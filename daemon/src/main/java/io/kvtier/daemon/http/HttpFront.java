@@ -28,6 +28,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.lang.foreign.MemorySegment;
 import java.net.BindException;
+import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
@@ -47,7 +48,10 @@ import org.slf4j.LoggerFactory;
  */
 public final class HttpFront implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(HttpFront.class);
-  private static final int CONNECTIONS_MAX = 1024;
+
+  /** The most connections, beside those on their way out. */
+  public static final int CONNECTIONS_MAX = 1024;
+
   private static final int BACKLOG = 1024;
   private static final int LINE_BYTES_MAX = 4 << 10;
   private static final int HEADER_BYTES_MAX = 16 << 10;
@@ -91,8 +95,13 @@ public final class HttpFront implements AutoCloseable {
   private final HttpServer server;
   private @Nullable MetricsPage metrics;
 
-  /** Starts to serve; throws naming the key to change when the port can't be had. */
-  public HttpFront(KvtierdConfig.HttpConfig config, Environment environment) throws IOException {
+  /**
+   * Starts to serve; throws naming the key to change when the port can't be had.
+   *
+   * @param address what the configuration's host stands for
+   */
+  public HttpFront(KvtierdConfig.HttpConfig config, InetAddress address, Environment environment)
+      throws IOException {
     host = config.host();
     table = new ConnectionTable(CONNECTIONS_MAX, 0, environment.counters()::countRefusal);
     gate =
@@ -116,7 +125,7 @@ public final class HttpFront implements AutoCloseable {
     addRoutes(environment, loop);
     HttpServerOptions options =
         new HttpServerOptions()
-            .setHost(config.host())
+            .setHost(address.getHostAddress())
             .setPort(config.port())
             .setAcceptBacklog(BACKLOG)
             .setHttp2ClearTextEnabled(false)

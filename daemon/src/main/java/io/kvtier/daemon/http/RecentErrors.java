@@ -16,9 +16,11 @@ import java.util.Deque;
 import java.util.Iterator;
 import java.util.List;
 import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
 import org.slf4j.LoggerFactory;
 import org.slf4j.Marker;
 import org.slf4j.helpers.FormattingTuple;
+import org.slf4j.helpers.MessageFormatter;
 
 /**
  * The last warnings and errors that the daemon logged, the newest first. The same one again is
@@ -49,6 +51,9 @@ final class RecentErrors extends AppenderBase<ILoggingEvent> {
   @GuardedBy("entriesLock")
   private final Deque<Entry> entries = new ArrayDeque<>();
 
+  /** One and the same: the filter is told to forget this one, and no other. */
+  private final BurstFilter.Listener leftOut = this::noteLeftOut;
+
   /** Begins to listen to all that is logged, and to what is left out of a burst. */
   static RecentErrors listen() {
     RecentErrors errors = new RecentErrors();
@@ -57,7 +62,7 @@ final class RecentErrors extends AppenderBase<ILoggingEvent> {
       errors.setContext(context);
       errors.start();
       context.getLogger(org.slf4j.Logger.ROOT_LOGGER_NAME).addAppender(errors);
-      burstFilters(context).forEach(filter -> filter.tellLeftOut(errors::leftOut));
+      burstFilters(context).forEach(filter -> filter.tellLeftOut(errors.leftOut));
     }
     return errors;
   }
@@ -72,7 +77,7 @@ final class RecentErrors extends AppenderBase<ILoggingEvent> {
   void detach() {
     if (LoggerFactory.getILoggerFactory() instanceof LoggerContext context) {
       var _ = context.getLogger(org.slf4j.Logger.ROOT_LOGGER_NAME).detachAppender(this);
-      burstFilters(context).forEach(filter -> filter.tellLeftOut(null));
+      burstFilters(context).forEach(filter -> filter.tellNoMore(leftOut));
     }
     stop();
   }
@@ -91,14 +96,20 @@ final class RecentErrors extends AppenderBase<ILoggingEvent> {
     }
   }
 
-  private void leftOut(Logger logger, Level level, FormattingTuple line) {
+  private void noteLeftOut(
+      Logger logger,
+      Level level,
+      String format,
+      Object @Nullable [] parameters,
+      @Nullable Throwable thrown) {
     if (isToNote(level)) {
-      Throwable thrown = line.getThrowable();
+      FormattingTuple line = MessageFormatter.arrayFormat(format, parameters);
+      Throwable cause = thrown == null ? line.getThrowable() : thrown;
       String text = String.valueOf(line.getMessage());
       note(
           level.toString(),
           source(logger.getName()),
-          thrown == null ? text : text + ": " + thrown.getMessage(),
+          cause == null ? text : text + ": " + cause.getMessage(),
           System.currentTimeMillis());
     }
   }

@@ -86,28 +86,12 @@ final class BlockStore implements Mover.Listener {
     IntUnaryOperator recordsOf =
         tenant -> namespaces.tenants().shareOf(directory.blocksMax(), tenant);
     this.hostRows = new HostRows(directory, namespaces, context.hostSlots(), context.hostLedger());
+    TierLine.Common common =
+        new TierLine.Common(directory, this::blockBytes, events, recordsOf, HeapRoom::left);
     this.host =
-        new TierLine(
-            TierLine.HOST,
-            directory,
-            context.hostSlots(),
-            context.hostPolicy(),
-            this::blockBytes,
-            hostRows,
-            events,
-            recordsOf,
-            HeapRoom::left);
+        new TierLine(TierLine.HOST, common, context.hostSlots(), context.hostPolicy(), hostRows);
     this.ssd =
-        new TierLine(
-            TierLine.SSD,
-            directory,
-            context.ssdSlots(),
-            context.ssdPolicy(),
-            this::blockBytes,
-            new SsdRows(),
-            events,
-            recordsOf,
-            HeapRoom::left);
+        new TierLine(TierLine.SSD, common, context.ssdSlots(), context.ssdPolicy(), new SsdRows());
     this.ingestion = new Ingestion(new SsdTarget(), directory, host, context.ssdAdmission());
     directory.watch(this::recount);
     this.objects = new ObjectLine(context.objects(), directory, namespaces, events);

@@ -4,6 +4,7 @@ import io.kvtier.daemon.access.Grant;
 import io.kvtier.policies.WhatIf;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.access.Role;
+import io.kvtier.tiers.gpu.CopyStrategy;
 import io.kvtier.tiers.gpu.DevicePipeline;
 import io.kvtier.tiers.gpu.GpuReport;
 import io.kvtier.tiers.slots.SlotAllocator;
@@ -164,13 +165,14 @@ final class StatsReport {
       out.append(",\"offloaded_bytes\":").append(gpu.offloadedBytes());
       out.append(",\"onboarded_bytes\":").append(gpu.onboardedBytes());
       out.append(",\"errors\":").append(gpu.errors());
-      gpu.bytesByStrategy()
-          .forEach((strategy, bytes) ->
-              out.append(",\"")
-                  .append(strategy.name().toLowerCase(Locale.ROOT))
-                  .append("_bytes\":")
-                  .append(bytes));
-      out.append(",\"fence\":").append(fence == null ? "null" : quote(fence)).append('}');
+      out.append(",\"copied_bytes\":{");
+      String comma = "";
+      for (Map.Entry<CopyStrategy, Long> each : gpu.bytesByStrategy().entrySet()) {
+        String strategy = each.getKey().name().toLowerCase(Locale.ROOT);
+        out.append(comma).append(quote(strategy)).append(':').append(each.getValue());
+        comma = ",";
+      }
+      out.append("},\"fence\":").append(fence == null ? "null" : quote(fence)).append('}');
       separator = ",";
     }
     out.append(']');

@@ -2,6 +2,7 @@ package io.kvtier.daemon.index;
 
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
+import io.kvtier.daemon.config.TenantShares;
 import java.util.Arrays;
 import java.util.List;
 
@@ -13,16 +14,14 @@ import java.util.List;
  */
 public final class Tenants {
   /** Everybody is of no tenant. */
-  public static final Tenants NONE = new Tenants(List.of(""), new int[] {1});
+  public static final Tenants NONE = new Tenants(List.of(""), TenantShares.of(List.of()));
 
   private final List<String> names;
-  private final int[] weights;
-  private final long weightSum;
+  private final TenantShares shares;
 
-  private Tenants(List<String> names, int[] weights) {
+  private Tenants(List<String> names, TenantShares shares) {
     this.names = names;
-    this.weights = weights;
-    this.weightSum = Arrays.stream(weights).sum();
+    this.shares = shares;
   }
 
   /** Those of the configuration, in its order. */
@@ -31,14 +30,11 @@ public final class Tenants {
       return NONE;
     }
     String[] names = new String[configured.size() + 1];
-    int[] weights = new int[configured.size() + 1];
     names[Grant.NO_TENANT] = "";
-    weights[Grant.NO_TENANT] = 1;
     for (int i = 0; i < configured.size(); i++) {
       names[i + 1] = configured.get(i).name();
-      weights[i + 1] = configured.get(i).weight();
     }
-    return new Tenants(List.of(names), weights);
+    return new Tenants(List.of(names), TenantShares.of(configured));
   }
 
   /** Whose the regions of a tier are. */
@@ -92,7 +88,7 @@ public final class Tenants {
 
   /** How many there are, with the one of those who have none. */
   public int count() {
-    return weights.length;
+    return shares.count();
   }
 
   /** Their names, each at its number; the first is empty. */
@@ -111,8 +107,6 @@ public final class Tenants {
 
   /** How many of something limited a tenant may have: its share by weight, and one at least. */
   public int shareOf(int limit, int tenant) {
-    return weights.length == 1
-        ? limit
-        : Math.max(1, (int) ((long) limit * weights[tenant] / weightSum));
+    return shares.shareOf(limit, tenant);
   }
 }

@@ -8,7 +8,9 @@ import io.kvtier.policies.WhatIf;
 import io.kvtier.tiers.files.ByteSize;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.function.IntConsumer;
 import java.util.function.IntUnaryOperator;
 import java.util.function.LongUnaryOperator;
@@ -77,33 +79,38 @@ final class TierLine {
   }
 
   /**
-   * An empty tier.
+   * What all tiers have in common.
    *
-   * @param policyName an eviction policy's specification
    * @param bytesOf the length of a block
    * @param events told of what comes and goes; null for nobody
    * @param recordsOfPart the most blocks that a part can have, whatever its slots
    * @param heapLeft how much of the Java heap is left where so much is wanted, in bytes
    */
-  TierLine(
-      int tier,
+  record Common(
       Directory directory,
-      SlotAllocator slots,
-      String policyName,
       IntUnaryOperator bytesOf,
-      Rows rows,
       @Nullable EventTap events,
       IntUnaryOperator recordsOfPart,
-      LongUnaryOperator heapLeft) {
+      LongUnaryOperator heapLeft) {}
+
+  /** What a part's policy is made for. */
+  private record PolicySize(int ids, int capacity) {}
+
+  /**
+   * An empty tier.
+   *
+   * @param policyName an eviction policy's specification
+   */
+  TierLine(int tier, Common common, SlotAllocator slots, String policyName, Rows rows) {
     this.tier = tier;
-    this.directory = directory;
+    this.directory = common.directory();
     this.slots = slots;
     this.policyName = policyName;
-    this.bytesOf = bytesOf;
+    this.bytesOf = common.bytesOf();
     this.rows = rows;
-    this.events = events;
-    this.recordsOfPart = recordsOfPart;
-    this.heapLeft = heapLeft;
+    this.events = common.events();
+    this.recordsOfPart = common.recordsOfPart();
+    this.heapLeft = common.heapLeft();
     evictable = new int[slots.classesMax()];
     evictableOfPart = new int[slots.parts()];
     drainMayGoOn = new boolean[slots.parts()];
@@ -114,19 +121,19 @@ final class TierLine {
   private EvictionPolicy[] newPolicies(String name) {
     EvictionPolicy[] made = new EvictionPolicy[slots.parts()];
     for (int part = 0; part < made.length; part++) {
-      made[part] = EvictionPolicies.create(name, ids(part), capacity(part));
+      PolicySize size = policySize(part);
+      made[part] = EvictionPolicies.create(name, size.ids(), size.capacity());
     }
     return made;
   }
 
   /** A part without regions never has a block; the others' blocks can have any number. */
-  private int ids(int part) {
-    return slots.regionsOfPart(part) == 0 ? 1 : directory.blocksMax();
-  }
-
-  private int capacity(int part) {
-    long slotsMax = slots.slotsMax() / Math.max(1, slots.regions()) * slots.regionsOfPart(part);
-    return Math.clamp(Math.min(slotsMax, recordsOfPart.applyAsInt(part)), 1, ids(part));
+  private PolicySize policySize(int part) {
+    int regions = slots.regionsOfPart(part);
+    int ids = regions == 0 ? 1 : directory.blocksMax();
+    long slotsMax = slots.slotsMax() / Math.max(1, slots.regions()) * regions;
+    return new PolicySize(
+        ids, Math.clamp(Math.min(slotsMax, recordsOfPart.applyAsInt(part)), 1, ids));
   }
 
   /** The policy of a block that has a slot. */
@@ -182,9 +189,14 @@ final class TierLine {
 
   /** Two stand beside each other until the blocks have moved; the heap's end is the daemon's. */
   private void requireMemory(String name) {
+    // An estimate makes policies to measure: with many parts of a size, once is enough.
+    Map<PolicySize, Long> estimates = new HashMap<>();
     long needed = 0;
     for (int part = 0; part < policies.length; part++) {
-      needed += EvictionPolicies.estimateBytes(name, ids(part), capacity(part));
+      needed +=
+          estimates.computeIfAbsent(
+              policySize(part),
+              size -> EvictionPolicies.estimateBytes(name, size.ids(), size.capacity()));
     }
     long left = heapLeft.applyAsLong(needed);
     if (needed > left) {

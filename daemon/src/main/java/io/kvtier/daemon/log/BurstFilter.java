@@ -10,12 +10,11 @@ import java.util.Map;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Marker;
 import org.slf4j.MarkerFactory;
-import org.slf4j.helpers.FormattingTuple;
-import org.slf4j.helpers.MessageFormatter;
 
 /**
  * Lets some lines of one cause through within a time, and leaves out the others; then it tells how
@@ -32,11 +31,15 @@ public final class BurstFilter extends TurboFilter {
   @FunctionalInterface
   public interface Listener {
     /**
-     * A line is left out.
-     *
-     * @param line its text, and what was thrown
+     * A line is left out; what it would have said is for the listener to put together, if it wants
+     * to know.
      */
-    void leftOut(Logger logger, Level level, FormattingTuple line);
+    void leftOut(
+        Logger logger,
+        Level level,
+        String format,
+        Object @Nullable [] parameters,
+        @Nullable Throwable thrown);
   }
 
   private record Cause(Logger logger, String text) {}
@@ -58,7 +61,7 @@ public final class BurstFilter extends TurboFilter {
   private final LongSupplier clock;
   private final Map<Cause, Burst> bursts = new LinkedHashMap<>();
   private @Nullable ScheduledExecutorService timer;
-  private volatile @Nullable Listener listener;
+  private final AtomicReference<@Nullable Listener> listener = new AtomicReference<>();
 
   /**
    * A filter.
@@ -111,20 +114,21 @@ public final class BurstFilter extends TurboFilter {
     if (isToWrite(new Cause(logger, text), level)) {
       return FilterReply.NEUTRAL;
     }
-    Listener hears = listener;
+    Listener hears = listener.get();
     if (hears != null) {
-      FormattingTuple line = MessageFormatter.arrayFormat(format, parameters);
-      hears.leftOut(
-          logger,
-          level,
-          thrown == null ? line : new FormattingTuple(line.getMessage(), parameters, thrown));
+      hears.leftOut(logger, level, format, parameters, thrown);
     }
     return FilterReply.DENY;
   }
 
-  /** Has someone hear of what is left out; null: nobody. */
-  public void tellLeftOut(@Nullable Listener hears) {
-    listener = hears;
+  /** Has someone hear of what is left out, in the place of whoever did so far. */
+  public void tellLeftOut(Listener hears) {
+    listener.set(hears);
+  }
+
+  /** Has someone hear no more of it; where another does by now, nothing changes. */
+  public void tellNoMore(Listener heard) {
+    var _ = listener.compareAndSet(heard, null);
   }
 
   private synchronized boolean isToWrite(Cause cause, Level level) {

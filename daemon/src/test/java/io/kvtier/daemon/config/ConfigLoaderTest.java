@@ -234,6 +234,7 @@ class ConfigLoaderTest {
         "'- host' | expected sections such as 'host:', found a list",
         "'a: &a {b: *a}' | unknown section 'a'",
         "'tenants: [&a {name: blue, users: [*a]}]' | k.yaml, line 1: expected a name in the list, found a section",
+        "'tenants:\n - name: blue\n   users: {alice}' | k.yaml, line 3: expected a name or a list of names, found a section",
         "'host:\n\tbytes: 1GiB' | k.yaml, line 2, column 1: not valid YAML",
         "'host: [1,' | k.yaml, line 1, column 10: not valid YAML",
       })

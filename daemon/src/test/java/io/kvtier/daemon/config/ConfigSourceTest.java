@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.config.LoadedConfig.Entry;
+import io.kvtier.policies.EvictionPolicies;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -149,6 +150,36 @@ final class ConfigSourceTest {
     assertEquals(List.of(), new MachineCheck(1L << 50, "memory", 8 * GIB).problems(loaded));
     LoadedConfig alone = new ConfigSource(null, Map.of(), settings.subList(0, 3)).load();
     assertEquals(List.of(), new MachineCheck(1L << 50, "memory", GIB / 4).problems(alone));
+  }
+
+  /** None of many has more records than its share, however much memory it has. */
+  @Test
+  void machine_policiesOfManyTenantsWithMuchMemory_areThoseOfTheirShares() throws ConfigException {
+    StringBuilder tenants = new StringBuilder("tenants=");
+    for (int i = 0; i < 63; i++) {
+      tenants.append(i == 0 ? "" : ",").append("name=t").append(i).append(" host_bytes=16GiB");
+    }
+    LoadedConfig loaded =
+        new ConfigSource(
+                null,
+                Map.of(),
+                List.of(
+                    "host.bytes=1024GiB",
+                    "host.slab_bytes=1GiB",
+                    "host.policy=forecast",
+                    "ssd.bytes=0",
+                    "limits.blocks=8388608",
+                    tenants.toString()))
+            .load();
+    long needed = 64 * EvictionPolicies.estimateBytes("forecast", 8388608, 8388608 / 64);
+    long heap = (long) (needed * 1.05 * 8 / 7);
+    assertEquals(List.of(), new MachineCheck(1L << 50, "memory", heap).problems(loaded));
+    assertEquals(1, new MachineCheck(1L << 50, "memory", needed).problems(loaded).size());
+    // The measured policies, and not another 16 bytes a block for them.
+    long rest =
+        1024 * GIB + 64 * 8388608L + needed + 2 * loaded.config().limits().annotationBytes();
+    assertEquals(List.of(), new MachineCheck(rest, "memory", heap).problems(loaded));
+    assertEquals(1, new MachineCheck(rest - 1, "memory", heap).problems(loaded).size());
   }
 
   @Test

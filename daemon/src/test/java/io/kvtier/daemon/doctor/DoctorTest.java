@@ -111,6 +111,34 @@ final class DoctorTest {
     assertFalse(Files.exists(folder.resolve("ssd")), "it makes no directory");
   }
 
+  private static Finding openFiles(long limit, String... settings) throws ConfigException {
+    return new MachineChecks(
+            new ConfigSource(null, Map.of(), List.of(settings)).load().config(),
+            0,
+            new ProcessLimits(List.of("Max open files   " + limit + "   524288   files")))
+        .openFiles();
+  }
+
+  @Test
+  void openFiles_fewerThanThereMayBeConnections_areTold() throws ConfigException {
+    // 256, 4 a session, 16,384 + 1,024 of gRPC, 2,048 of HTTP.
+    String[] settings = {"ssd.bytes=0", "limits.sessions=1000"};
+    Finding few = openFiles(256 + 4000 + 17_408 + 2048 - 1, settings);
+    assertEquals(Level.WARN, few.level(), few.toString());
+    assertTrue(few.what().contains("there may be 19456"), few.toString());
+    assertTrue(few.what().contains("take 23712 in all"), few.toString());
+    assertEquals(Level.PASS, openFiles(256 + 4000 + 17_408 + 2048, settings).level());
+    assertEquals(
+        Level.PASS,
+        openFiles(
+                256 + 4000,
+                "ssd.bytes=0",
+                "limits.sessions=1000",
+                "grpc.enabled=false",
+                "http.enabled=false")
+            .level());
+  }
+
   @Test
   void ssdDirectory_thatIsAFile_fails() throws IOException {
     Path file = Files.createFile(folder.resolve("file"));

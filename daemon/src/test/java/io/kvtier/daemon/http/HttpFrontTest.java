@@ -521,7 +521,7 @@ final class HttpFrontTest {
         "0.0.0.0, http.host is '0.0.0.0'",
         "::, http.host is '::'",
         "192.0.2.1, tls.certificate",
-        "no.such.host.invalid, 'no.such.host.invalid' (http.host)",
+        "no.such.host.invalid, http.host is 'no.such.host.invalid'",
       })
   void hostThatOthersReachOrNobody_isAnErrorThatNamesTheKeys(String host, String expected) {
     String message = failureOf("http.port=0", "http.host=" + host);

@@ -19,6 +19,7 @@ import io.vertx.core.json.JsonArray;
 import io.vertx.core.json.JsonObject;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
@@ -86,9 +87,9 @@ final class MetricsPageTest {
     return json.put("block_bytes", 10).put("host_blocks", blocks).put("ssd_blocks", 0);
   }
 
-  private static JsonObject report(JsonArray namespaces) {
+  private static JsonObject report(List<JsonObject> namespaces) {
     return new JsonObject()
-        .put("namespaces", namespaces)
+        .put("namespaces", new JsonArray(namespaces))
         .put("namespaces_total", namespaces.size());
   }
 
@@ -98,11 +99,11 @@ final class MetricsPageTest {
 
   @Test
   void namespaces_ofOneNameOfTwoTenants_areSeriesOfTheirOwn() throws Exception {
-    JsonArray namespaces =
-        new JsonArray()
-            .add(namespace("blue", "model", 3))
-            .add(namespace("green", "model", 2))
-            .add(namespace("", "model", 1));
+    List<JsonObject> namespaces =
+        List.of(
+            namespace("blue", "model", 3),
+            namespace("green", "model", 2),
+            namespace("", "model", 1));
 
     String page = scraped(report(namespaces));
 
@@ -120,11 +121,10 @@ final class MetricsPageTest {
 
   @Test
   void namespaces_calledLikeTheRest_areCountedWithIt() throws Exception {
-    JsonArray namespaces =
-        new JsonArray()
-            .add(namespace("", "other", 1000))
-            .add(namespace("", "other (a namespace)", 900))
-            .add(namespace("blue", "other", 800));
+    List<JsonObject> namespaces = new ArrayList<>();
+    namespaces.add(namespace("", "other", 1000));
+    namespaces.add(namespace("", "other (a namespace)", 900));
+    namespaces.add(namespace("blue", "other", 800));
     for (int i = 0; i < 30; i++) {
       namespaces.add(namespace("", "model-" + i, 100 - i));
     }
@@ -147,7 +147,7 @@ final class MetricsPageTest {
 
   @Test
   void scrape_thatIsADefect_failsAndIsNoSilentIndex() {
-    JsonObject nonsense = report(new JsonArray()).put("tiers", "none");
+    JsonObject nonsense = report(List.of()).put("tiers", "none");
 
     ExecutionException e = assertThrows(ExecutionException.class, () -> scraped(nonsense));
 
@@ -156,7 +156,7 @@ final class MetricsPageTest {
 
   @Test
   void readyAndStats_thatAreDefects_failAndAreNoSilentIndex() {
-    JsonObject nonsense = report(new JsonArray()).put("tiers", "none");
+    JsonObject nonsense = report(List.of()).put("tiers", "none");
 
     assertThrows(
         ExecutionException.class,

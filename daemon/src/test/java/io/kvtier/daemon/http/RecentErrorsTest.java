@@ -8,6 +8,7 @@ import io.vertx.core.json.JsonArray;
 import io.vertx.core.json.JsonObject;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.slf4j.Logger;
@@ -33,10 +34,20 @@ final class RecentErrorsTest {
     RecentErrors errors = RecentErrors.listen();
     try {
       Logger logger = LoggerFactory.getLogger("io.kvtier.BurstPart");
+      AtomicInteger writes = new AtomicInteger();
+      Object state =
+          new Object() {
+            @Override
+            public String toString() {
+              return "look " + writes.incrementAndGet();
+            }
+          };
       for (int i = 0; i < 10; i++) {
         logger.warn("it failed: {}", "again", new IllegalStateException("no answer"));
-        logger.info("all is well");
+        logger.info("all is well: {}", state);
       }
+      // Two are written; of what is left out, only what is kept here is put into words.
+      assertEquals(2, writes.get());
 
       List<JsonObject> kept = of(errors, "BurstPart");
       assertEquals(1, kept.size(), kept.toString());

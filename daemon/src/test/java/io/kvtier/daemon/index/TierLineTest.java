@@ -18,14 +18,10 @@ class TierLineTest {
     SlotAllocator slots = new SlotAllocator(new int[] {0, 2, 2}, 3, 1 << 20, 4096, 1);
     return new TierLine(
         TierLine.HOST,
-        directory,
+        new TierLine.Common(directory, block -> 4096, null, part -> BLOCKS / 4, wanted -> heapLeft),
         slots,
         "lru",
-        block -> 4096,
-        TierLine.Rows.NONE,
-        null,
-        part -> BLOCKS / 4,
-        wanted -> heapLeft);
+        TierLine.Rows.NONE);
   }
 
   @Test

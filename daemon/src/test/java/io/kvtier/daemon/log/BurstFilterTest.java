@@ -12,6 +12,7 @@ import ch.qos.logback.core.read.ListAppender;
 import io.vertx.core.json.JsonObject;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
@@ -68,21 +69,44 @@ final class BurstFilterTest {
   @Test
   void linesThatAreLeftOut_areHeardOf() {
     List<String> leftOut = new ArrayList<>();
-    filter.tellLeftOut((from, level, line) ->
-        leftOut.add(
-            from.getName() + " " + level + " " + line.getMessage() + " " + line.getThrowable()));
+    BurstFilter.Listener hears =
+        (from, level, format, parameters, thrown) ->
+            leftOut.add(
+                from.getName()
+                    + " "
+                    + level
+                    + " "
+                    + format
+                    + " "
+                    + Arrays.toString(parameters)
+                    + " "
+                    + thrown);
+    filter.tellLeftOut(hears);
     for (int i = 0; i < 3; i++) {
       logger.warn("process {} refused", i, new IllegalStateException("why"));
       logger.warn("no reason", new IllegalStateException("why"));
     }
     assertEquals(
         List.of(
-            "io.kvtier.Test WARN process 2 refused java.lang.IllegalStateException: why",
-            "io.kvtier.Test WARN no reason java.lang.IllegalStateException: why"),
+            "io.kvtier.Test WARN process {} refused [2, java.lang.IllegalStateException: why] null",
+            "io.kvtier.Test WARN no reason null java.lang.IllegalStateException: why"),
         leftOut);
-    filter.tellLeftOut(null);
+    filter.tellNoMore(hears);
     logger.warn("no reason");
     assertEquals(2, leftOut.size());
+  }
+
+  @Test
+  void tellNoMore_ofOneWhoHearsNoMore_leavesTheOther() {
+    List<String> leftOut = new ArrayList<>();
+    BurstFilter.Listener earlier = (from, level, format, parameters, thrown) -> {};
+    filter.tellLeftOut(earlier);
+    filter.tellLeftOut((from, level, format, parameters, thrown) -> leftOut.add(format));
+    filter.tellNoMore(earlier);
+    for (int i = 0; i < 3; i++) {
+      logger.warn("no reason");
+    }
+    assertEquals(List.of("no reason"), leftOut);
   }
 
   @Test

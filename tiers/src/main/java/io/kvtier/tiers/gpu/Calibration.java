@@ -1,17 +1,22 @@
 package io.kvtier.tiers.gpu;
 
+import io.kvtier.tiers.files.ByteSize;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.EnumMap;
 import java.util.List;
 import java.util.Map;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Measures the strategies on a GPU: each direction, some lengths of runs, a little to copy and
- * much. Takes a fraction of a second, and scratch memory on both sides for that time.
+ * much. Takes a fraction of a second, and scratch memory on both sides for that time: less of it
+ * where the engine has left the GPU no more, at the cost of what is known of many blocks at once.
  */
 public final class Calibration {
+  private static final Logger LOG = LoggerFactory.getLogger(Calibration.class);
   private static final int[] RUN_BYTES = {4 << 10, 8 << 10, 32 << 10, 64 << 10, 512 << 10, 2 << 20};
   private static final int SMALL_BYTES = 128 << 10;
   private static final int BLOCK_BYTES = 2 << 20;
@@ -30,39 +35,67 @@ public final class Calibration {
   private static final double HOPELESS = 4;
 
   private final CopyEngine engine;
+  private final int blocks;
   private final long device;
   private final long host;
 
-  private Calibration(CopyEngine engine, long device, long host) {
+  private Calibration(CopyEngine engine, int blocks, long device, long host) {
     this.engine = engine;
+    this.blocks = blocks;
     this.device = device;
     this.host = host;
   }
 
   /**
-   * Measures, and lets the engine choose by the result.
+   * Measures, and lets the engine choose by the result. Where the GPU has no memory for a single
+   * block, every copy is plain.
    *
    * @param engine with nothing in flight
    * @param enough as {@link StrategyTable} wants it
    */
   public static StrategyTable calibrate(Gpu gpu, CopyEngine engine, double enough) {
-    long bytes = (long) MANY_BLOCKS * BLOCK_BYTES;
-    // Runs are as far apart as they are long, so that none joins the next.
-    long device = gpu.allocate(2 * bytes);
+    StrategyTable table = null;
+    for (int blocks = MANY_BLOCKS; blocks > 0 && table == null; blocks /= 2) {
+      long device;
+      try {
+        device = gpu.allocate(deviceBytes(blocks));
+      } catch (GpuException e) {
+        LOG.debug("no calibration with {} blocks: {}", blocks, e.reason());
+        continue;
+      }
+      try {
+        table = new StrategyTable(measure(gpu, engine, blocks, device), enough);
+      } finally {
+        gpu.free(device);
+      }
+    }
+    if (table == null) {
+      LOG.warn(
+          "GPU {} has less than {} left to measure copies in: they go the plain way, which is slow"
+              + " where the pieces of a block are small; leave it that much, and start again",
+          gpu.device().ordinal(),
+          ByteSize.words(deviceBytes(1)));
+      table = StrategyTable.only(CopyStrategy.PLAIN);
+    }
+    engine.use(table);
+    return table;
+  }
+
+  /** Runs are as far apart as they are long, so that none joins the next. */
+  private static long deviceBytes(int blocks) {
+    return 2L * blocks * BLOCK_BYTES;
+  }
+
+  private static List<StrategyTable.Measured> measure(
+      Gpu gpu, CopyEngine engine, int blocks, long device) {
     try (Arena arena = Arena.ofShared()) {
-      MemorySegment memory = arena.allocate(bytes, 4096);
+      MemorySegment memory = arena.allocate((long) blocks * BLOCK_BYTES, 4096);
       long host = gpu.register(memory);
       try {
-        StrategyTable table =
-            new StrategyTable(
-                new Calibration(engine, device, host).measure(gpu.hasBatchCopies()), enough);
-        engine.use(table);
-        return table;
+        return new Calibration(engine, blocks, device, host).measure(gpu.hasBatchCopies());
       } finally {
         gpu.unregister(memory);
       }
-    } finally {
-      gpu.free(device);
     }
   }
 
@@ -74,14 +107,16 @@ public final class Calibration {
         all.add(measure(runBytes, SMALL_BYTES, 1, hasBatchCopies));
       }
       all.add(measure(runBytes, BLOCK_BYTES, 1, hasBatchCopies));
-      all.add(measure(runBytes, BLOCK_BYTES, MANY_BLOCKS, hasBatchCopies));
+      if (blocks > 1) {
+        all.add(measure(runBytes, BLOCK_BYTES, blocks, hasBatchCopies));
+      }
     }
     return all;
   }
 
   private StrategyTable.Measured measure(
-      int runBytes, int blockBytes, int blocks, boolean hasBatchCopies) {
-    List<Copy> copies = copies(runBytes, blockBytes, blocks);
+      int runBytes, int blockBytes, int count, boolean hasBatchCopies) {
+    List<Copy> copies = copies(runBytes, blockBytes, count);
     Map<CopyStrategy, Double> rates = new EnumMap<>(CopyStrategy.class);
     double fastest = 0;
     // Those that are slow with short runs come last.
@@ -101,11 +136,11 @@ public final class Calibration {
         fastest = Math.max(fastest, rate);
       }
     }
-    return new StrategyTable.Measured(runBytes, (long) blocks * blockBytes, rates);
+    return new StrategyTable.Measured(runBytes, (long) count * blockBytes, rates);
   }
 
   private void warmUp(boolean hasBatchCopies) {
-    List<Copy> copies = copies(WARM_UP_RUN_BYTES, BLOCK_BYTES, MANY_BLOCKS);
+    List<Copy> copies = copies(WARM_UP_RUN_BYTES, BLOCK_BYTES, blocks);
     long start = System.nanoTime();
     do {
       for (CopyStrategy strategy : CopyStrategy.values()) {
@@ -118,9 +153,9 @@ public final class Calibration {
     } while (System.nanoTime() - start < WARM_UP_NS);
   }
 
-  private List<Copy> copies(int runBytes, int blockBytes, int blocks) {
+  private List<Copy> copies(int runBytes, int blockBytes, int count) {
     List<Copy> copies = new ArrayList<>();
-    for (int block = 0; block < blocks; block++) {
+    for (int block = 0; block < count; block++) {
       Copy copy = new Copy();
       long first = (long) block * blockBytes;
       for (long at = first; at < first + blockBytes; at += runBytes) {

@@ -128,7 +128,7 @@ public final class CopyEngine implements AutoCloseable {
     return fence == null && lane.isWaiting();
   }
 
-  /** How much was copied by a strategy so far; for any thread. */
+  /** How much was given to the GPU by a strategy so far, to whatever end; for any thread. */
   public long bytesBy(CopyStrategy strategy) {
     return lane.launchedBytes(strategy);
   }

@@ -34,7 +34,7 @@ final class DeviceLane implements AutoCloseable {
   private final @Nullable DeviceTransfer[] submitted;
   private final Consumer<Copy> onCopied = this::copied;
   private final IdleWorkers idle = new IdleWorkers(1);
-  private final long[] calibrated;
+  private final long[] calibratedBytes;
   private final Thread thread;
   private volatile boolean running = true;
   private volatile long bytes;
@@ -65,7 +65,7 @@ final class DeviceLane implements AutoCloseable {
     offered = new SpscAtomicArrayQueue<>(Math.max(4, poolSize));
     finished = new SpscAtomicArrayQueue<>(Math.max(4, poolSize));
     submitted = new DeviceTransfer[poolSize];
-    calibrated = Arrays.stream(CopyStrategy.values()).mapToLong(engine::bytesBy).toArray();
+    calibratedBytes = Arrays.stream(CopyStrategy.values()).mapToLong(engine::bytesBy).toArray();
     thread = Thread.ofPlatform().daemon().name(name).unstarted(this::run);
   }
 
@@ -102,10 +102,10 @@ final class DeviceLane implements AutoCloseable {
     return bytes;
   }
 
-  /** How much was copied by a strategy, beside what calibrated them. */
+  /** How much was given to the GPU by a strategy, beside what calibrated them. */
   @SuppressWarnings("EnumOrdinal") // a place in an array of this class
   long bytesBy(CopyStrategy strategy) {
-    return engine.bytesBy(strategy) - calibrated[strategy.ordinal()];
+    return engine.bytesBy(strategy) - calibratedBytes[strategy.ordinal()];
   }
 
   long errors() {

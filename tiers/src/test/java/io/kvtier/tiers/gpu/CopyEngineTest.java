@@ -16,6 +16,7 @@ import java.util.function.Consumer;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /** Every strategy copies every byte, whatever order the GPU does its work in. */
@@ -333,6 +334,38 @@ final class CopyEngineTest {
                 row.bytesPerNs().size() == 3 && !row.bytesPerNs().containsKey(CopyStrategy.BATCH)));
     engine.close();
     assertTrue(gpu.hasNothingLeft());
+  }
+
+  /** The engine of the GPU's owner has taken nearly all: so many MiB are left. */
+  @ParameterizedTest
+  @CsvSource({"63, 16", "8, 4", "7, 2", "4, 2"})
+  void calibrate_littleMemory_measuresWithFewerBlocks(long freeMib, long mostMib) {
+    FakeGpu gpu = new FakeGpu(1);
+    CopyEngine engine = fullEngine(gpu, freeMib << 20);
+    StrategyTable table = Calibration.calibrate(gpu, engine, 0.97);
+    assertEquals(table, engine.strategies());
+    assertEquals(
+        mostMib << 20,
+        table.measured().stream().mapToLong(StrategyTable.Measured::copyBytes).max().orElse(0));
+    engine.close();
+    assertTrue(gpu.hasNothingLeft());
+  }
+
+  @Test
+  void calibrate_noMemoryForABlock_copiesPlainly() {
+    FakeGpu gpu = new FakeGpu(1);
+    CopyEngine engine = fullEngine(gpu, (4 << 20) - 1);
+    StrategyTable table = Calibration.calibrate(gpu, engine, 0.97);
+    assertEquals(table, engine.strategies());
+    assertEquals(CopyStrategy.PLAIN, table.choose(4096, 32 << 20, false));
+    engine.close();
+    assertTrue(gpu.hasNothingLeft());
+  }
+
+  private static CopyEngine fullEngine(FakeGpu gpu, long freeBytes) {
+    gpu.memoryBytes = CopyOptions.DEFAULT.stagingBytes() + freeBytes;
+    return new CopyEngine(
+        gpu, CopyDirection.OFFLOAD, CopyOptions.DEFAULT, StrategyTable.only(CopyStrategy.KERNEL));
   }
 
   private static Copy copy(long device, long host, int bytes) {

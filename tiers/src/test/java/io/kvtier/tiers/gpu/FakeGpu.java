@@ -44,6 +44,9 @@ final class FakeGpu implements Gpu, GpuDriver {
 
   boolean hasBatchCopies = true;
 
+  /** How much memory there is to allocate. */
+  long memoryBytes = Long.MAX_VALUE;
+
   /** While it is set, kernels wait, as beside those of a busy engine. */
   boolean holdsKernels;
 
@@ -73,6 +76,10 @@ final class FakeGpu implements Gpu, GpuDriver {
 
   @Override
   public long allocate(long bytes) {
+    long used = allocations.values().stream().mapToLong(Long::longValue).sum();
+    if (bytes > memoryBytes - used) {
+      throw new GpuException("cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY", 2);
+    }
     // Noise, so that what was not copied is not right by chance.
     MemorySegment memory = arena.allocate(bytes + SLACK_BYTES, 256);
     fill(memory, random);

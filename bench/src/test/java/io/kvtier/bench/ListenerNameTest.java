@@ -1,0 +1,46 @@
+package io.kvtier.bench;
+
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/**
+ * Names in {@code grpc.host} and {@code http.host}: the address that was found harmless is the one
+ * that is listened on.
+ */
+@Timeout(value = 180, unit = TimeUnit.SECONDS)
+final class ListenerNameTest {
+  @TempDir private Path folder;
+
+  /** Who asked any resolver but the JDK's would find no such name, or another address. */
+  @Test
+  void start_nameThatTheJdkAloneKnows_listensOnItsAddress() throws IOException {
+    Path hosts = Files.writeString(folder.resolve("hosts"), "127.8.8.8 listener.kvtier.test\n");
+    try (DaemonProcess _ =
+        DaemonProcess.start(
+            folder,
+            Map.of("JAVA_TOOL_OPTIONS", "-Djdk.net.hosts.file=" + hosts),
+            List.of(),
+            "host.bytes=16MiB",
+            "host.slab_bytes=8MiB",
+            "ssd.bytes=0",
+            "grpc.enabled=true",
+            "grpc.port=0",
+            "grpc.host=listener.kvtier.test",
+            "http.enabled=true",
+            "http.port=0",
+            "http.host=listener.kvtier.test")) {
+      String log = Files.readString(folder.resolve("daemon.log"));
+      assertTrue(log.contains("gRPC on listener.kvtier.test:"), log);
+      assertTrue(log.contains("HTTP on listener.kvtier.test:"), log);
+    }
+  }
+}

@@ -1,0 +1,249 @@
+package io.kvtier.daemon.config;
+
+import io.kvtier.protocol.SocketPaths;
+import io.kvtier.tiers.codec.BlockCodecs;
+import io.kvtier.tiers.files.ByteSize;
+import io.kvtier.tiers.ledger.PresenceLedger;
+import io.kvtier.tiers.object.KeySource;
+import io.kvtier.tiers.object.ObjectPipelineOptions;
+import io.kvtier.tiers.object.PresenceCache;
+import io.kvtier.tiers.object.S3Options;
+import java.net.URI;
+import java.net.URISyntaxException;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Predicate;
+import org.jspecify.annotations.Nullable;
+
+/** The object tier as it is configured: the keys that begin with {@code object}. */
+final class ObjectSection {
+  // Second tries of requests to the object store: each first one pays for a tenth of one, and so
+  // many are saved.
+  private static final double RETRIES_SHARE = 0.1;
+  private static final int RETRIES_SAVED = 20;
+
+  private static final long KEY_COMMAND_NS = 30_000_000_000L;
+
+  private final ConfigLoader keys;
+
+  ObjectSection(ConfigLoader keys) {
+    this.keys = keys;
+  }
+
+  /** Reads and checks them. */
+  KvtierdConfig.ObjectConfig read() {
+    long present = keys.duration("object.present_for");
+    long absent = keys.duration("object.absent_for");
+    keys.requireAtMost("object.absent_for", absent, "object.present_for", present);
+    return new KvtierdConfig.ObjectConfig(
+        objectPlace(),
+        keys.admission("object.admission"),
+        objectBytes(),
+        new KvtierdConfig.ObjectCare(
+            keys.duration("object.gc_every"),
+            keys.duration("object.gc_grace"),
+            keys.number("object.gc_calls_per_second", 1, 1_000_000),
+            keys.get("object.uses_every", ConfigLoader::orNever, "a duration such as 5min, or 0")),
+        keys.get("object.node", ObjectSection::nodeName, "letters, digits, '.', '_' or '-'"),
+        keys.text("object.directory").isEmpty()
+            ? SocketPaths.defaultDataDirectory().resolve("object")
+            : keys.get("object.directory", Path::of, "a path"),
+        ledgerBytes(),
+        keys.duration("object.ledger_age"),
+        objectEncryption(),
+        objectPipeline(),
+        keys.size("object.presence_bytes", PresenceCache.BYTES_PER_KEY, 1L << 40),
+        present,
+        absent,
+        keys.number("object.probes", 1, 4096),
+        keys.duration("object.probe_timeout"),
+        keys.size("object.spill_bytes", 0, 1L << 40));
+  }
+
+  private static String nodeName(String text) {
+    if (!text.matches("[A-Za-z0-9_-]?[A-Za-z0-9._-]*")) {
+      throw new IllegalArgumentException();
+    }
+    return text;
+  }
+
+  private long objectBytes() {
+    long bytes = keys.size("object.bytes", 0, 1L << 60);
+    long largest = Units.bytes(keys.text("host.slab_bytes"));
+    keys.require(
+        "object.bytes",
+        bytes == 0 || bytes >= largest || keys.isMistaken("host.slab_bytes"),
+        "0, or at least host.slab_bytes ("
+            + ByteSize.words(largest)
+            + "): the size of the largest block that there can be");
+    return bytes;
+  }
+
+  private long ledgerBytes() {
+    long bytes = keys.size("object.ledger_bytes", 0, 1L << 40);
+    keys.require(
+        "object.ledger_bytes",
+        bytes == 0 || bytes >= PresenceLedger.BYTES_MIN,
+        "0, or at least " + ByteSize.words(PresenceLedger.BYTES_MIN));
+    return bytes;
+  }
+
+  private KvtierdConfig.@Nullable ObjectEncryption objectEncryption() {
+    String file = keys.text("object.encryption.key_file");
+    List<String> command = keys.list("object.encryption.key_command");
+    List<KeySource> older = new ArrayList<>();
+    for (String one : keys.list("object.encryption.read_key_files")) {
+      older.add(new KeySource.KeyFile(keys.path("object.encryption.read_key_files", one)));
+    }
+    boolean readsUnencrypted =
+        keys.get("object.encryption.read_unencrypted", ConfigLoader::bool, "true or false");
+    keys.require(
+        "object.encryption.key_command",
+        file.isEmpty() || command.isEmpty(),
+        "nothing, where there is object.encryption.key_file");
+    if (file.isEmpty() && command.isEmpty()) {
+      keys.require(
+          "object.encryption.read_key_files",
+          older.isEmpty(),
+          "nothing, where there is no key to write with (key_file or key_command)");
+      return null;
+    }
+    KeySource key =
+        file.isEmpty()
+            ? new KeySource.KeyCommand(command, KEY_COMMAND_NS)
+            : new KeySource.KeyFile(keys.path("object.encryption.key_file", file));
+    return new KvtierdConfig.ObjectEncryption(key, List.copyOf(older), readsUnencrypted);
+  }
+
+  private ObjectPipelineOptions objectPipeline() {
+    int callsMax = keys.number("object.calls_max", 1, 4096);
+    int calls = keys.number("object.calls", 1, 4096);
+    int callsMin = keys.number("object.calls_min", 1, 4096);
+    keys.requireAtMost("object.calls", calls, "object.calls_max", callsMax);
+    keys.requireAtMost("object.calls_min", callsMin, "object.calls", calls);
+    if (keys.isMistaken("object.calls") || keys.isMistaken("object.calls_min")) {
+      callsMin = 1;
+      calls = 1;
+    }
+    String codec = keys.text("object.codec");
+    var _ =
+        keys.get(
+            "object.codec", BlockCodecs::create, "none, zstd or planes, with /LEVEL if wanted");
+    return new ObjectPipelineOptions(
+        keys.number("object.queue_depth", 2, 65536),
+        keys.number("object.threads", 1, 256),
+        keys.isMistaken("object.codec") ? keys.text("object.codec") : codec,
+        keys.duration("object.load_timeout"),
+        keys.duration("object.store_timeout"),
+        calls,
+        callsMin,
+        callsMax,
+        keys.size("object.load_bytes_per_second", 0, 1L << 50),
+        keys.size("object.store_bytes_per_second", 0, 1L << 50),
+        keys.get("object.hedge_after", ConfigLoader::orNever, "a duration such as 200ms, or 0"),
+        new ObjectPipelineOptions.Breaker(
+            keys.number("object.breaker_failures", 1, 1 << 20),
+            keys.duration("object.breaker_open"),
+            keys.duration("object.breaker_open_max")),
+        new ObjectPipelineOptions.Retry(
+            keys.number("object.tries", 1, 100),
+            keys.duration("object.retry_rest"),
+            keys.duration("object.retry_rest_max"),
+            RETRIES_SHARE,
+            RETRIES_SAVED));
+  }
+
+  private KvtierdConfig.ObjectPlace objectPlace() {
+    return switch (keys.get("object.store", ObjectSection::objectStore, "none, s3 or folder")) {
+      case "s3" -> new KvtierdConfig.ObjectPlace.S3(s3());
+      case "folder" -> {
+        keys.require(
+            "object.folder",
+            !keys.text("object.folder").isEmpty(),
+            "the path of a folder, where object.store is folder");
+        yield new KvtierdConfig.ObjectPlace.Folder(keys.get("object.folder", Path::of, "a path"));
+      }
+      default -> new KvtierdConfig.ObjectPlace.None();
+    };
+  }
+
+  private static String objectStore(String text) {
+    if (!List.of("none", "s3", "folder").contains(text)) {
+      throw new IllegalArgumentException();
+    }
+    return text;
+  }
+
+  private S3Options s3() {
+    keys.require(
+        "object.s3.bucket",
+        !keys.text("object.s3.bucket").isEmpty(),
+        "the name of a bucket, where object.store is s3");
+    URI endpoint = uri("object.s3.endpoint", S3Options::isEndpoint, S3Options.ENDPOINT_FORM);
+    S3Options.Addressing addressing =
+        keys.get(
+            "object.s3.addressing",
+            text -> addressing(text, endpoint != null),
+            "auto, path or virtual");
+    S3Options.ChecksumMode checksums =
+        keys.get(
+            "object.s3.checksums", ObjectSection::checksums, "when_required or when_supported");
+    try {
+      return new S3Options(
+          endpoint,
+          keys.text("object.s3.region"),
+          keys.isMistaken("object.s3.bucket") ? "mistaken" : keys.text("object.s3.bucket"),
+          keys.text("object.s3.prefix"),
+          addressing,
+          keys.text("object.s3.profile"),
+          new S3Options.Writing(
+              keys.text("object.s3.encryption"),
+              keys.text("object.s3.kms_key"),
+              keys.text("object.s3.storage_class")),
+          checksums,
+          Duration.ofNanos(keys.duration("object.s3.connect_timeout")),
+          Duration.ofNanos(keys.duration("object.s3.idle_timeout")),
+          uri("object.s3.proxy", S3Options::isProxy, S3Options.PROXY_FORM),
+          keys.number("object.s3.connections", 1, 65536));
+    } catch (IllegalArgumentException e) {
+      keys.addProblem("object.store", "object.s3: " + e.getMessage());
+      return S3Options.of(null, "us-east-1", "mistaken");
+    }
+  }
+
+  /** An address of a form; null where there is none, or a mistaken one. */
+  private @Nullable URI uri(String key, Predicate<URI> isOfForm, String form) {
+    String text = keys.text(key);
+    URI uri = text.isEmpty() ? null : keys.get(key, ObjectSection::parsedUri, form);
+    keys.require(key, uri == null || isOfForm.test(uri), form);
+    return keys.isMistaken(key) ? null : uri;
+  }
+
+  /** The exception of the parser's own holds the address, and that a password. */
+  private static URI parsedUri(String text) {
+    try {
+      return new URI(text);
+    } catch (URISyntaxException e) {
+      throw new IllegalArgumentException(e.getReason() + " at index " + e.getIndex());
+    }
+  }
+
+  private static S3Options.Addressing addressing(String text, boolean hasEndpoint) {
+    return switch (text) {
+      case "auto" -> hasEndpoint ? S3Options.Addressing.PATH : S3Options.Addressing.VIRTUAL;
+      case "path" -> S3Options.Addressing.PATH;
+      case "virtual" -> S3Options.Addressing.VIRTUAL;
+      default -> throw new IllegalArgumentException();
+    };
+  }
+
+  private static S3Options.ChecksumMode checksums(String text) {
+    return switch (text) {
+      case "when_required" -> S3Options.ChecksumMode.WHEN_REQUIRED;
+      case "when_supported" -> S3Options.ChecksumMode.WHEN_SUPPORTED;
+      default -> throw new IllegalArgumentException();
+    };
+  }
+}

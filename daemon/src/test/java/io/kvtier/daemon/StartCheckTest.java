@@ -1,0 +1,50 @@
+package io.kvtier.daemon;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.daemon.config.ConfigException;
+import io.kvtier.daemon.config.ConfigSource;
+import io.kvtier.daemon.config.KvtierdConfig;
+import io.kvtier.daemon.config.LoadedConfig;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** What is found before a start. */
+final class StartCheckTest {
+  @TempDir private Path folder;
+
+  @Test
+  void require_hostWithoutAddress_isToldWithFileAndLine() throws IOException, ConfigException {
+    Path file =
+        Files.writeString(folder.resolve("k.yaml"), "http:\n  host: no-such-host.invalid\n");
+    LoadedConfig loaded = new ConfigSource(file, Map.of(), List.of("ssd.bytes=0")).load();
+    String problem =
+        String.valueOf(
+            assertThrows(ConfigException.class, () -> StartCheck.require(loaded, true))
+                .getMessage());
+    assertTrue(
+        problem.contains(
+            file + ", line 2: http.host is 'no-such-host.invalid', for which no address is known"),
+        problem);
+  }
+
+  @Test
+  void listeners_areWhatTheHostsStandFor() throws IOException, ConfigException {
+    KvtierdConfig config =
+        new ConfigSource(null, Map.of(), List.of("grpc.host=127.8.8.8", "http.enabled=false"))
+            .load()
+            .config();
+    StartCheck.Listeners listeners = StartCheck.listeners(config);
+    assertEquals(InetAddress.ofLiteral("127.8.8.8"), listeners.grpc());
+    assertNull(listeners.http());
+  }
+}
