@@ -26,6 +26,7 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
+from daemon_ready import wait_ready
 
 from kvtier import Client, Status
 from kvtier.device import Copying, DeviceRegion, Part, RegionSpec
@@ -137,21 +138,16 @@ class Daemon:
         for name, value in values.items():
             command += ["--set", f"{name}={value}"]
         started = time.monotonic()
-        self.log = open(self.folder / "daemon.log", "a")  # noqa: SIM115
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        while line and not line.startswith("kvtierd ready"):
-            line = self.process.stdout.readline()
-        if not line:
-            raise Failure(f"the daemon did not start: {(self.folder / 'daemon.log').read_text()[-2000:]}")
+        log = self.folder / "daemon.log"
+        with log.open("a") as errors:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        wait_ready(self.process, log, Failure)
         return time.monotonic() - started
 
     def kill(self) -> None:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
-            self.log.close()
             self.process = None
 
     def client(self, name: str = "check") -> Client:

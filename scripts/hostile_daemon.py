@@ -2,7 +2,6 @@
 
 import os
 import re
-import select
 import signal
 import socket
 import struct
@@ -13,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from daemon_ready import wait_ready
+
 from kvtier import Client, Status
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-READY_TIMEOUT_S = 300.0
 PATIENCE_S = 30.0
 CALL_TIMEOUT_S = 60.0
 BLOCK_BYTES = 4096
@@ -157,22 +157,9 @@ class Daemon:
         environment = os.environ | {"KVTIERD_JAVA_OPTS": "-Xmx256m -XX:MaxDirectMemorySize=256m"}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
-        self._ready = self._wait_ready()
+        self._ready = wait_ready(self._process, self._log, Wrong)
         self.grpc_port = self._port("gRPC")
         self.http_port = self._port("HTTP")
-
-    def _wait_ready(self) -> str:
-        assert self._process.stdout is not None
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        while time.monotonic() < deadline:
-            if select.select([self._process.stdout], [], [], 0.5)[0]:
-                line = self._process.stdout.readline()
-                if line.startswith("kvtierd ready"):
-                    return line
-                if not line:
-                    break
-        self.stop()
-        raise Wrong(f"the daemon did not start; its log ends with\n{self._log.read_text(errors='replace')[-3000:]}")
 
     def _port(self, name: str) -> int:
         found = re.search(name + r" on [^ ,]*:(\d+)", self._ready)

@@ -1,9 +1,9 @@
 """A real daemon for the tests, started from this checkout."""
 
 import os
-import select
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +14,9 @@ import pytest
 from kvtier import Client
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-READY_TIMEOUT_S = 300  # the first start may have to build the daemon
+sys.path.append(str(REPOSITORY / "scripts"))
+
+from daemon_ready import wait_ready  # noqa: E402
 
 
 class Daemon:
@@ -42,22 +44,10 @@ class Daemon:
         command = [*self.program(), "--socket", str(self.socket_path)]
         for name, value in settings.items():
             command += ["--set", f"{name}={value}"]
-        self.log = open(self.folder / "daemon.log", "a")  # noqa: SIM115
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        lines = []
-        assert self.process.stdout is not None
-        while time.monotonic() < deadline:
-            if select.select([self.process.stdout], [], [], 0.5)[0]:
-                line = self.process.stdout.readline()
-                if line.startswith("kvtierd ready"):
-                    return
-                if not line:
-                    break
-                lines.append(line)
-        self.kill()
-        log = (self.folder / "daemon.log").read_text()[-4000:]
-        pytest.fail(f"the daemon did not become ready:\n{''.join(lines)[-4000:]}\n{log}")
+        log = self.folder / "daemon.log"
+        with log.open("a") as errors:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        wait_ready(self.process, log, pytest.fail.Exception)
 
     def program(self) -> list[str]:
         return [str(REPOSITORY / "scripts" / "kvtierd")]
@@ -94,7 +84,6 @@ class Daemon:
         assert self.process is not None and self.process.stdout is not None
         self.process.wait()
         self.process.stdout.close()
-        self.log.close()
         self.process = None
 
 
