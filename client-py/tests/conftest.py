@@ -7,7 +7,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import pytest
 
@@ -63,8 +65,7 @@ class Daemon:
     def pause(self) -> None:
         """Stops the process; returns when none of its threads runs any more."""
         self.signal(signal.SIGSTOP)
-        tasks = Path(f"/proc/{self.pid}/task")
-        assert eventually(lambda: all((task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks.iterdir()))
+        assert eventually(lambda: all_stopped(Path(f"/proc/{self.pid}/task")))
 
     def kill(self) -> None:
         if self.process is not None:
@@ -73,6 +74,7 @@ class Daemon:
 
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
+            self.signal(signal.SIGCONT)
             self.process.terminate()
             try:
                 self.process.wait(60)
@@ -87,46 +89,60 @@ class Daemon:
         self.process = None
 
 
-@pytest.fixture
-def stopped_daemon() -> Iterator[Daemon]:
-    """A daemon for one test, which the test starts."""
+class Stoppable(Protocol):
+    def stop(self) -> None: ...
+
+
+D = TypeVar("D", bound=Stoppable)
+
+
+@contextmanager
+def in_a_folder(make: Callable[[Path], D]) -> Iterator[D]:
+    """A daemon in a folder with a short name, stopped at the end."""
+    # Not pytest's own folders: their names are too long for a socket.
     with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
-        made = Daemon(Path(folder))
+        made = make(Path(folder))
         try:
             yield made
         finally:
             made.stop()
 
 
+@pytest.fixture
+def stopped_daemon() -> Iterator[Daemon]:
+    """A daemon for one test, which the test starts."""
+    with in_a_folder(Daemon) as made:
+        yield made
+
+
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[Daemon]:
     """One daemon for the tests of a module, which use namespaces of their own."""
-    yield from _daemon()
+    with in_a_folder(Daemon) as made:
+        made.start()
+        yield made
 
 
 @pytest.fixture
 def fresh_daemon() -> Iterator[Daemon]:
     """A daemon for one test, to kill or to count in."""
-    yield from _daemon()
-
-
-def _daemon() -> Iterator[Daemon]:
-    # Not pytest's own folders: their names are too long for a socket.
-    with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
-        started = Daemon(Path(folder))
-        started.start()
-        try:
-            yield started
-        finally:
-            if started.process is not None and started.process.poll() is None:
-                os.kill(started.pid, signal.SIGCONT)
-            started.stop()
+    with in_a_folder(Daemon) as made:
+        made.start()
+        yield made
 
 
 @pytest.fixture
 def client(daemon: Daemon) -> Iterator[Client]:
     with Client(daemon.socket_path, name="test", timeout=60) as connected:
         yield connected
+
+
+def all_stopped(tasks: Path) -> bool:
+    """Whether all of a process's threads are, as its folder of them in /proc has it."""
+    try:
+        return all((task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks.iterdir())
+    except (FileNotFoundError, ProcessLookupError):
+        return False  # one has ended since they were listed
 
 
 # What takes longer hangs; the clients' own timeouts are longer still.

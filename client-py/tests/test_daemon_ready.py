@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import all_stopped
 from daemon_ready import wait_ready
 
 
@@ -35,3 +36,12 @@ def test_waitReady_saysNothing_isKilled(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="not ready within 0.5 s"):
         wait_ready(process, tmp_path / "log", RuntimeError, 0.5)
     assert process.returncode is not None
+
+
+@pytest.mark.parametrize(("states", "expected"), [(["T", "T"], True), (["T", "S"], False), (["T", None], False)])
+def test_allStopped_threadThatEndedMeanwhile_isNotYet(tmp_path: Path, states: list[str | None], expected: bool) -> None:
+    for number, state in enumerate(states):
+        (tmp_path / str(number)).mkdir()
+        if state is not None:
+            (tmp_path / str(number) / "stat").write_text(f"{number} (a) name) {state} 1 2")
+    assert all_stopped(tmp_path) == expected
