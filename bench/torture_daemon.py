@@ -13,10 +13,12 @@ from torture_clients import Broken
 
 from kvtier import Client, Status
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path.append(str(REPOSITORY / "scripts"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "scripts"))
 
-from daemon_ready import READY_TIMEOUT_S, wait_ready  # noqa: E402
+from daemon_ready import wait_ready  # noqa: E402
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+READY_TIMEOUT_S = 300.0
 
 
 class Daemon:

@@ -15,14 +15,14 @@ def started(code: str, log: Path) -> "subprocess.Popen[str]":
         return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=errors, text=True)
 
 
-@pytest.mark.parametrize("before", ["", "a warning of the JVM's\\n", "no kvtierd ready yet\\n" * 3])
+@pytest.mark.parametrize("before", ["", "a warning of the JVM\\n", "no kvtierd ready yet\\n" * 3])
 def test_waitReady_severalLinesAtOnce_isTheReadyOne(tmp_path: Path, before: str) -> None:
     process = started(f"import time; print('{before}kvtierd ready on /sock, HTTP on 127.0.0.1:7\\nmore', flush=True); time.sleep(600)", tmp_path / "log")
     try:
         assert wait_ready(process, tmp_path / "log", RuntimeError, 60) == "kvtierd ready on /sock, HTTP on 127.0.0.1:7"
     finally:
         process.kill()
-        process.communicate()
+        process.wait()
 
 
 def test_waitReady_ends_tellsWhatItSaidAndLogged(tmp_path: Path) -> None:
