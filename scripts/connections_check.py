@@ -230,6 +230,9 @@ class Beside:
         for one in self._all:
             one.require_well()
 
+    def answered(self) -> list[int]:
+        return [one.answered for one in self._all]
+
     def figures(self) -> dict[str, str]:
         return {one.name: one.percentiles() for one in self._all}
 
@@ -257,23 +260,30 @@ def check(daemon: Daemon, beside: Beside, party: Party, options: argparse.Namesp
             beside.require_well()
         took_s = time.monotonic() - begun
         end = time.monotonic() + options.hold
-        while time.monotonic() < end:
+        answered = None
+        # And until all of those beside were answered once more, each of whom waits for a limited time.
+        while answered is None or any(now == then for now, then in zip(beside.answered(), answered, strict=True)):
             crowd.drip(party.manner)
             most_descriptors = max(most_descriptors, daemon.descriptors())
             most_resident = max(most_resident, daemon.resident_kib())
             daemon.require_well()
             beside.require_well()
+            if answered is None and time.monotonic() > end:
+                answered = beside.answered()
             time.sleep(DRIP_S)
         left = crowd.still_open()
     finally:
         crowd.close()
     during = beside.figures()
     print(f"{party}: {options.connections:,} connections in {took_s:.1f} s, {crowd.refused:,} refused at once,")
-    print(f"  {left:,} open after {options.hold:.0f} s; the daemon had at most {most_descriptors:,} descriptors and {most_resident >> 10} MiB")
+    print(f"  {left:,} open after {time.monotonic() - begun:.0f} s; the daemon had at most {most_descriptors:,} descriptors and {most_resident >> 10} MiB")
     for who in calm:
         print(f"  {who}: {calm[who]} before; {during[who]} during")
     after = daemon.require_given_back(before)
     print(f"  before: {before}\n  after:  {after}")
+    # It may have had something to say while it cleaned up behind them.
+    daemon.require_well()
+    beside.require_well()
 
 
 def main() -> int:

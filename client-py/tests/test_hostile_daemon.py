@@ -113,21 +113,21 @@ class Grown(Daemon):
 BEFORE = Figures(resident_kib=300 << 10, heap_kib=70 << 10, descriptors=180, threads=27)
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hostile_daemon, "GIVEN_BACK_S", 0.0)
-
-
-def test_requireGivenBack_asItWas_isTheFigures() -> None:
-    after = Figures(310 << 10, 70 << 10, 181, 27)
-    assert Grown(after).require_given_back(BEFORE) == after
+def test_requireGivenBack_afterAWhile_isTheFigures() -> None:
+    after = Figures(310 << 10, 71 << 10, 181, 27)
+    assert Grown(Figures(310 << 10, 200 << 10, 400, 27), after).require_given_back(BEFORE) == after
 
 
 @pytest.mark.parametrize(
     ("after", "words"),
-    [(Figures(310 << 10, 70 << 10, 400, 27), "220 descriptors are not given back"), (Figures(500 << 10, 70 << 10, 180, 27), "memory is not given back")],
+    [
+        (Figures(310 << 10, 70 << 10, 400, 27), "220 descriptors are not given back"),
+        (Figures(310 << 10, 170 << 10, 180, 27), "102400 KiB of heap are not given back"),
+        (Figures(500 << 10, 70 << 10, 180, 27), "204800 KiB of memory are not given back"),
+    ],
 )
-def test_requireGivenBack_more_isWrong(after: Figures, words: str) -> None:
+def test_requireGivenBack_staysMore_isWrong(monkeypatch: pytest.MonkeyPatch, after: Figures, words: str) -> None:
+    monkeypatch.setattr(hostile_daemon, "GIVEN_BACK_S", 0.0)
     with pytest.raises(Wrong, match=words):
         Grown(after).require_given_back(BEFORE)
 
