@@ -256,18 +256,19 @@ def check(daemon: Daemon, beside: Beside, party: Party, options: argparse.Namesp
         begun = time.monotonic()
         for count in openings(options.connections):
             crowd.open(count, party.manner)
-            most_descriptors = max(most_descriptors, daemon.descriptors())
+            daemon.require_well()
             beside.require_well()
+            most_descriptors = max(most_descriptors, daemon.descriptors())
         took_s = time.monotonic() - begun
         end = time.monotonic() + options.hold
         answered = None
         # And until all of those beside were answered once more, each of whom waits for a limited time.
         while answered is None or any(now == then for now, then in zip(beside.answered(), answered, strict=True)):
             crowd.drip(party.manner)
-            most_descriptors = max(most_descriptors, daemon.descriptors())
-            most_resident = max(most_resident, daemon.resident_kib())
             daemon.require_well()
             beside.require_well()
+            most_descriptors = max(most_descriptors, daemon.descriptors())
+            most_resident = max(most_resident, daemon.resident_kib())
             if answered is None and time.monotonic() > end:
                 answered = beside.answered()
             time.sleep(DRIP_S)

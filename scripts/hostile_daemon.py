@@ -211,7 +211,8 @@ class Daemon:
         has_ended = self._process.poll() is not None
         new = self.new_log(has_ended)
         if has_ended:
-            raise Wrong(f"the daemon died with {self._process.returncode}; its log ends with\n{new[-3000:]}")
+            assert self._process.stdout is not None
+            raise Wrong(f"the daemon died with {self._process.returncode}: {self._process.stdout.read()}its log ends with\n{new[-3000:]}")
         if (at := trouble_in(new)) is not None:
             raise Wrong(f"the daemon logged\n{new[at : at + 3000]}")
 
