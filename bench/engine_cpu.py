@@ -29,6 +29,10 @@ from kvtier.vllm._settings import Settings
 from kvtier.vllm._steps import Plan, Transfer
 from kvtier.vllm._worker import Worker
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "scripts"))
+
+from daemon_ready import wait_ready  # noqa: E402
+
 LAYERS = 32
 SHAPE = (2, 1024, 16, 8, 128)
 BLOCK_TOKENS = 16
@@ -204,13 +208,11 @@ def start_daemon(root: Path, folder: Path) -> tuple[subprocess.Popen, Path]:
     command = [str(root / "scripts" / "kvtierd"), "--socket", str(path)]
     for name, value in settings.items():
         command += ["--set", f"{name}={value}"]
-    with open(folder / "daemon.log", "w") as log:
-        daemon = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-    assert daemon.stdout is not None
-    for line in daemon.stdout:
-        if line.startswith("kvtierd ready"):
-            return daemon, path
-    raise SystemExit(f"the daemon did not start: {(folder / 'daemon.log').read_text()[-2000:]}")
+    log = folder / "daemon.log"
+    with log.open("w") as errors:
+        daemon = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+    wait_ready(daemon, log, SystemExit)
+    return daemon, path
 
 
 def main() -> None:

@@ -2,9 +2,9 @@
 
 import contextlib
 import os
-import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +12,10 @@ from pathlib import Path
 from torture_clients import Broken
 
 from kvtier import Client, Status
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "scripts"))
+
+from daemon_ready import wait_ready  # noqa: E402
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 READY_TIMEOUT_S = 300.0
@@ -62,16 +66,8 @@ class Daemon:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ | self.environment)
 
     def wait_ready(self) -> None:
-        assert self._process is not None and self._process.stdout is not None
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        while time.monotonic() < deadline:
-            if select.select([self._process.stdout], [], [], 0.5)[0]:
-                line = self._process.stdout.readline()
-                if line.startswith("kvtierd ready"):
-                    return
-                if not line:
-                    break
-        raise Broken(f"the daemon did not start; its log ends with\n{self.log_end()}")
+        assert self._process is not None
+        wait_ready(self._process, self.log, Broken)
 
     def first_answer_s(self, begun: float, client: Client, get: Callable[[], list[Status]]) -> float:
         """Seconds from a moment until a get is answered, by whatever."""

@@ -22,6 +22,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from daemon_ready import wait_ready
+
 import kvtier
 
 HOSTILE_SESSION = "<img src=x onerror=alert(1)>"
@@ -401,23 +403,13 @@ class Daemon:
         for key, value in {**usual, **settings}.items():
             command += ["--set", f"{key}={value}"]
         environment = {**os.environ, "AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "nobody"}
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment)
-        try:
-            self.url = self._address()
-        except BaseException:
+        with self._log.open("wb") as errors:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL, text=True, env=environment)
+        ready = re.search(r"HTTP on ([0-9.:]+)", wait_ready(self._process, self._log, Wrong))
+        if not ready:
             self.stop()
-            raise
-
-    def _address(self) -> str:
-        end = time.monotonic() + PATIENCE_S
-        while time.monotonic() < end:
-            ready = re.search(r"^kvtierd ready .*HTTP on ([0-9.:]+)", self._log.read_text(), re.MULTILINE)
-            if ready:
-                return f"http://{ready[1]}"
-            require(self._process.poll() is None, f"the daemon did not start: {self._log.read_text()[-800:]}")
-            time.sleep(0.1)
-        raise Wrong("the daemon was not ready in time")
+            raise Wrong("the daemon's ready line does not say where HTTP is")
+        self.url = f"http://{ready[1]}"
 
     def api(self, path: str) -> Any:
         with urllib.request.urlopen(f"{self.url}/api/v1/{path}", timeout=10) as answer:

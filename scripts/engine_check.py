@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from daemon_ready import wait_ready
+
 START_TIMEOUT_S = 900
 PASS_TIMEOUT_S = 600
 HITS_SHARE_MIN = 0.98
@@ -49,13 +51,10 @@ class Daemon:
         command = [str(self.root / "scripts" / "kvtierd"), "--socket", str(self.socket)]
         for name, value in settings.items():
             command += ["--set", f"{name}={value}"]
-        with open(self.folder / "daemon.log", "a") as log:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith("kvtierd ready"):
-                return
-        raise Failed(f"the daemon did not start: {self.folder / 'daemon.log'}")
+        log = self.folder / "daemon.log"
+        with log.open("a") as errors:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        wait_ready(self.process, log, Failed)
 
     def kill(self) -> None:
         assert self.process is not None

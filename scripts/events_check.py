@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 import zmq
+from daemon_ready import wait_ready
 
 import kvtier
 from kvtier.annotations import of_tokens
@@ -95,14 +96,10 @@ class Daemon:
         }
         arguments = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         self.starts += 1
-        self.log = self.folder / f"daemon-{self.starts}.log"
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen([self.command, *arguments], stdout=log, stderr=subprocess.STDOUT)
-        end = time.monotonic() + PATIENCE_S
-        while "kvtierd ready" not in self.log.read_text():
-            if self.process.poll() is not None or time.monotonic() > end:
-                raise SystemExit(f"the daemon did not start:\n{self.log.read_text()}")
-            time.sleep(0.05)
+        log = self.folder / f"daemon-{self.starts}.log"
+        with log.open("w") as errors:
+            self.process = subprocess.Popen([self.command, *arguments], stdout=subprocess.PIPE, stderr=errors, text=True)
+        wait_ready(self.process, log, SystemExit)
 
     def stop(self, how: signal.Signals) -> None:
         self.process.send_signal(how)

@@ -5,16 +5,19 @@ Exit codes: 0 nothing was found, 1 something was (its inputs are kept), 2 wrong 
 
 import argparse
 import collections
+import contextlib
 import random
 import sys
 import tempfile
 import threading
 import time
+import traceback
 from pathlib import Path
 
 from fuzz_targets import CORPORA, TARGETS, Target
 from hostile_daemon import Bystander, Daemon, GrpcCaller, LocalCaller, Wrong
 
+SECONDS_MIN = 10.0
 WARM_UP_S_MAX = 60.0
 CHECK_S = 1.0
 TELL_S = 60.0
@@ -38,15 +41,15 @@ class Throwers:
             thread.start()
 
     def _run(self, rng: random.Random) -> None:
-        while not self._ends and self.failure is None:
-            data = self._target.next(rng, self._corpus)
-            self.last.append(data)
-            try:
+        try:
+            while not self._ends and self.failure is None:
+                data = self._target.next(rng, self._corpus)
+                self.last.append(data)
                 self._target.throw(self._daemon, data)
-            except (OSError, Wrong) as e:
-                self.failure = f"an input got no answer: {e!r}"
-            with self._lock:
-                self.thrown += 1
+                with self._lock:
+                    self.thrown += 1
+        except BaseException as e:  # noqa: BLE001 - whatever it is, this thread throws no more
+            self.failure = f"an input was not taken, or could not be thrown: {e!r}\n{traceback.format_exc()}"
 
     def end(self) -> None:
         self._ends = True
@@ -60,46 +63,54 @@ class Throwers:
 
 def fuzz(name: str, seconds: float, seed: int, folder: Path) -> None:
     target = TARGETS[name]()
-    daemon = Daemon(folder)
-    local = LocalCaller(daemon)
-    remote = GrpcCaller(daemon.grpc_port)
-    beside = [Bystander("local client", local.ask), Bystander("gRPC client", remote.ping)]
-    throwers = Throwers(target, daemon, seed, 3)
+    with contextlib.ExitStack() as stack:
+        daemon = Daemon(folder)
+        stack.callback(daemon.stop)
+        local = stack.enter_context(contextlib.closing(LocalCaller(daemon)))
+        remote = stack.enter_context(contextlib.closing(GrpcCaller(daemon.grpc_port)))
+        beside = [Bystander("local client", local.ask), Bystander("gRPC client", remote.ping)]
+        for one in beside:
+            stack.callback(one.end)
+        throwers = Throwers(target, daemon, seed, 3)
+        stack.callback(throwers.end)
+        try:
+            throw(name, daemon, throwers, beside, seconds, seed)
+        except Wrong as e:
+            kept = Path("target", "fuzz", name, time.strftime("%Y%m%d-%H%M%S"))
+            kept.mkdir(parents=True)
+            for i, data in enumerate(list(throwers.last)):
+                (kept / f"{i:04d}").write_bytes(data)
+            raise Wrong(f"{e}\nthe last {len(throwers.last)} inputs are in {kept}; the last ones come last") from e
+
+
+def throw(name: str, daemon: Daemon, throwers: Throwers, beside: list[Bystander], seconds: float, seed: int) -> None:
+    """Looks after them for so long; raises what is found."""
     begin = time.monotonic()
-    first = None
+    warm = None
     tell_at = begin + TELL_S
-    try:
-        while (now := time.monotonic()) < begin + seconds:
-            time.sleep(CHECK_S)
-            daemon.require_well()
-            throwers.require_well()
-            for one in beside:
-                one.require_well()
-            if first is None and now - begin > min(WARM_UP_S_MAX, seconds / 5):
-                first = daemon.figures()
-            if now > tell_at:
-                tell_at += TELL_S
-                print(f"fuzz {name}: {throwers.thrown:,} inputs in {now - begin:.0f} s; {daemon.resident_kib() >> 10} MiB resident", file=sys.stderr)
-        throwers.end()
-        time.sleep(2)
+    while (now := time.monotonic()) < begin + seconds:
+        time.sleep(CHECK_S)
         daemon.require_well()
-        print(f"fuzz {name}: {throwers.thrown:,} inputs thrown at a daemon in {seconds:.0f} s (seed {seed}): it lives")
+        throwers.require_well()
         for one in beside:
             one.require_well()
-            print(f"  the {one.name} beside: {one.percentiles()}")
-        print(f"  warm: {first}\n  last: {daemon.figures()}")
-    except Wrong as e:
-        kept = Path("target", "fuzz", name, time.strftime("%Y%m%d-%H%M%S"))
-        kept.mkdir(parents=True)
-        for i, data in enumerate(list(throwers.last)):
-            (kept / f"{i:04d}").write_bytes(data)
-        raise Wrong(f"{e}\nthe last {len(throwers.last)} inputs are in {kept}; the last ones come last") from e
-    finally:
-        for one in beside:
-            one.end()
-        local.close()
-        remote.close()
-        daemon.stop()
+        if warm is None and now - begin > min(WARM_UP_S_MAX, seconds / 5):
+            warm = daemon.figures()
+        if now > tell_at:
+            tell_at += TELL_S
+            print(f"fuzz {name}: {throwers.thrown:,} inputs in {now - begin:.0f} s; {daemon.resident_kib() >> 10} MiB resident", file=sys.stderr)
+    throwers.end()
+    throwers.require_well()
+    time.sleep(2)
+    daemon.require_well()
+    if warm is None:
+        raise Wrong(f"nothing was measured to hold growth against: the machine stood still for most of {seconds:.0f} s")
+    last = daemon.require_given_back(warm)
+    print(f"fuzz {name}: {throwers.thrown:,} inputs thrown at a daemon in {seconds:.0f} s (seed {seed}): it lives")
+    for one in beside:
+        one.require_well()
+        print(f"  the {one.name} beside: {one.percentiles()}")
+    print(f"  warm: {warm}\n  last: {last}")
 
 
 def write_seeds() -> None:
@@ -120,6 +131,8 @@ def main() -> int:
     if options.target == "seeds":
         write_seeds()
         return 0
+    if not options.seconds >= SECONDS_MIN:
+        parser.error(f"--seconds is {options.seconds:g}, too short to see growth: expected {SECONDS_MIN:g} or more")
     with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
         try:
             fuzz(options.target, options.seconds, options.seed, Path(folder))

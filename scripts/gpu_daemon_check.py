@@ -20,12 +20,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
+from daemon_ready import wait_ready
 
 from kvtier import Client, Status
 from kvtier.device import Copying, DeviceRegion, Part, RegionSpec
@@ -34,6 +34,14 @@ HERE = pathlib.Path(__file__).resolve().parent
 FILE_GPU = "GPU-f11e0000-0000-0000-0000-000000000001"
 OK = Status.OK
 GIB = 1 << 30
+
+
+# With the seconds that each may take; the first is always run.
+PARTS = {
+    "start": 40, "limits": 20, "layouts": 45, "torch": 30, "engines": 60, "speed": 110, "ttft": 120, "engine_dies": 60, "daemon_dies": 60, "ssd": 60,
+}  # fmt: skip
+# Lengths of runs, with the layers and tokens of blocks that have them.
+RUNS = {"32KiB": (32, 16), "8KiB": (128, 4)}
 
 
 class Failure(Exception):
@@ -119,14 +127,17 @@ class Daemon:
         self.host_gib, self.ssd_gib = host_gib, ssd_gib
         self.process: subprocess.Popen[str] | None = None
 
+    def values(self, needed: dict[str, object]) -> dict[str, object]:
+        """All settings: what a part of the check needs stands over what it was started with, to compare."""
+        return {
+            "host.bytes": f"{int(self.host_gib * 1024)}MiB", "host.huge_pages": "true", "ssd.bytes": f"{int(self.ssd_gib * 1024)}MiB",
+            "ssd.directory": str(self.folder / "ssd"), "grpc.enabled": "false", "http.enabled": "false",
+            **self.settings, **{name.replace("__", "."): value for name, value in needed.items()},
+        }  # fmt: skip
+
     def start(self, **settings: object) -> float:
         java = os.environ.get("KVTIER_JAVA", str(HERE / "runtime" / "bin" / "java"))
         classes = os.environ.get("KVTIER_CLASSES", str(HERE / "lib" / "*"))
-        values = {
-            "host.bytes": f"{int(self.host_gib * 1024)}MiB", "host.huge_pages": "true", "ssd.bytes": f"{int(self.ssd_gib * 1024)}MiB",
-            "ssd.directory": str(self.folder / "ssd"), "grpc.enabled": "false", "http.enabled": "false",
-            **{name.replace("__", "."): value for name, value in settings.items()}, **self.settings,
-        }  # fmt: skip
         main = ["io.kvtier.daemon.Kvtierd"]
         if not self.gpu.is_real:
             main = [f"-Dkvtier.gpu.folder={self.gpu.folder}", "io.kvtier.daemon.FileGpuDaemon"]
@@ -134,24 +145,19 @@ class Daemon:
             java, "--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow", "-XX:+UseSerialGC", "-Xmx512m",
             "-XX:-UsePerfData", "-cp", classes, *main, "--socket", str(self.socket),
         ]  # fmt: skip
-        for name, value in values.items():
+        for name, value in self.values(settings).items():
             command += ["--set", f"{name}={value}"]
         started = time.monotonic()
-        self.log = open(self.folder / "daemon.log", "a")  # noqa: SIM115
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        while line and not line.startswith("kvtierd ready"):
-            line = self.process.stdout.readline()
-        if not line:
-            raise Failure(f"the daemon did not start: {(self.folder / 'daemon.log').read_text()[-2000:]}")
+        log = self.folder / "daemon.log"
+        with log.open("a") as errors:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        wait_ready(self.process, log, Failure)
         return time.monotonic() - started
 
     def kill(self) -> None:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
-            self.log.close()
             self.process = None
 
     def client(self, name: str = "check") -> Client:
@@ -227,7 +233,7 @@ class Check:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.gpu = Gpu(arguments.file_gpu)
         self.quick = arguments.quick
-        self.runs = arguments.runs.split(",")
+        self.runs = arguments.runs
         self.out: pathlib.Path | None = arguments.json
         self.rows: list[dict[str, object]] = []
         self.problems: list[str] = []
@@ -328,7 +334,7 @@ class Check:
             if memory[index * pool.block_bytes : (index + 1) * pool.block_bytes] != expected:
                 raise Failure(f"{name}: a host client got other bytes")
 
-    def torch_regions(self) -> None:
+    def torch(self) -> None:
         """`kvtier.torch` on CUDA tensors, with events of torch's."""
         if not self.gpu.is_real:
             return
@@ -425,10 +431,9 @@ class Check:
         # Without a lower tier: what falls out of memory is dropped, and no disk is measured.
         self.daemon.kill()
         self.daemon.start(ssd__bytes=0, host__keep=0)
-        shapes = [("32KiB", 32, 16)] if self.quick else [("32KiB", 32, 16), ("8KiB", 128, 4)]
-        shapes = [shape for shape in shapes if shape[0] in self.runs]
         blocks = 32 if self.quick else 1600
-        for runs, layers, tokens in shapes:
+        for runs in self.runs:
+            layers, tokens = RUNS[runs]
             with self.daemon.client() as client:
                 pool = Pool(self.gpu, "CBNHD", layers=layers, blocks=2 * blocks, tokens=tokens, heads=8, dim=128)
                 namespace = client.namespace(f"speed-{runs}", block_bytes=pool.block_bytes)
@@ -821,16 +826,18 @@ class Check:
                 copying = region.get(keys, range(blocks))
 
                 def arrived(number: int) -> None:
-                    while copying.layers_done() < 2 * number + 2:
+                    while copying.layers_done() < 2 * number + 2 and not copying.done():
                         pass
 
                 hooks = [
                     layer.register_forward_pre_hook(lambda *_, number=number: arrived(number))
                     for number, layer in enumerate(model.model.layers)
                 ]
-                logits = next_token()
-                for hook in hooks:
-                    hook.remove()
+                try:
+                    logits = next_token()
+                finally:
+                    for hook in hooks:
+                        hook.remove()
                 all_ok(copying, name)
                 return logits
 
@@ -886,12 +893,8 @@ class Check:
         namespace.clear()
 
     def run(self, only: list[str]) -> int:
-        parts = [
-            ("start", self.start, 40), ("limits", self.limits, 20), ("layouts", self.layouts, 45), ("torch", self.torch_regions, 30),
-            ("engines", self.engines, 60), ("speed", self.speed, 110),
-            ("ttft", self.ttft, 120), ("engine_dies", self.engine_dies, 60), ("daemon_dies", self.daemon_dies, 60), ("ssd", self.ssd, 60),
-        ]  # fmt: skip
-        for name, part, seconds in parts:
+        for name, seconds in PARTS.items():
+            part = getattr(self, name)
             if only and name not in only and name != "start":
                 continue
             print(f"{name} ...", flush=True)
@@ -979,17 +982,34 @@ def be_dying(arguments: argparse.Namespace) -> None:
             copying.wait()
 
 
-def main() -> int:
+def arguments_of(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--quick", action="store_true", help="little of everything: a trial, not a result")
-    parser.add_argument("--only", default="", help="limits,layouts,torch,engines,speed,ssd,ttft,engine_dies,daemon_dies")
-    parser.add_argument("--runs", default="32KiB,8KiB", help="of these lengths, in the part speed")
+    parser.add_argument("--quick", action="store_true", help="little of everything, and of the lengths of runs the first: a trial, not a result")
+    parser.add_argument("--only", default="", help=f"of {','.join(PARTS)}")
+    parser.add_argument("--runs", default=",".join(RUNS), help="of these lengths, in the part speed")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the daemon's, for a comparison")
     parser.add_argument("--file-gpu", type=pathlib.Path, help="no GPU: tensors are files in this folder")
     for hidden, kind in (("--engine", int), ("--dying", str), ("--socket", str), ("--seconds", float)):
         parser.add_argument(hidden, type=kind, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
+    arguments.only = [name for name in arguments.only.split(",") if name]
+    arguments.runs = arguments.runs.split(",")
+    for option, given, known in (("--only", arguments.only, PARTS), ("--runs", arguments.runs, RUNS)):
+        if unknown := set(given) - set(known):
+            parser.error(f"{option} has '{min(unknown)}', expected of {','.join(known)}")
+    if arguments.quick:
+        arguments.runs = [name for name in arguments.runs if name == next(iter(RUNS))]
+        if not arguments.runs:
+            parser.error(f"--quick is of {next(iter(RUNS))} alone: --runs leaves nothing")
+    for setting in arguments.set:
+        if "=" not in setting:
+            parser.error(f"--set is '{setting}', expected KEY=VALUE")
+    return arguments
+
+
+def main() -> int:
+    arguments = arguments_of()
     if arguments.engine:
         be_engine(arguments)
         return 0
@@ -998,7 +1018,7 @@ def main() -> int:
         return 0
     check = Check(arguments)
     try:
-        return check.run([name for name in arguments.only.split(",") if name])
+        return check.run(arguments.only)
     finally:
         check.close()
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import select
 import signal
 import socket
 import struct
@@ -13,12 +12,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from daemon_ready import wait_ready
+
 from kvtier import Client, Status
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-READY_TIMEOUT_S = 300.0
 PATIENCE_S = 30.0
 CALL_TIMEOUT_S = 60.0
+GIVEN_BACK_S = 60.0
+DESCRIPTORS_LEFT_MAX = 8
+HEAP_LEFT_KIB_MAX = 32 << 10
+RESIDENT_LEFT_KIB_MAX = 128 << 10
 BLOCK_BYTES = 4096
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -63,6 +67,10 @@ def call_headers(path: bytes, more: list[tuple[bytes, bytes]] | None = None) -> 
     return header_block([*named, (b"content-type", b"application/grpc"), (b"te", b"trailers"), *(more or [])])
 
 
+def authorization(token: str) -> list[tuple[bytes, bytes]]:
+    return [(b"authorization", b"Bearer " + token.encode())] if token else []
+
+
 def message(body: bytes, compressed: int = 0, length: int | None = None) -> bytes:
     return struct.pack(">BI", compressed, len(body) if length is None else length) + body
 
@@ -70,7 +78,9 @@ def message(body: bytes, compressed: int = 0, length: int | None = None) -> byte
 class GrpcCaller:
     """A connection on which one call follows the other, as an honest client makes them."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, token: str = "") -> None:
+        """A token: where the daemon wants one."""
+        self._more = authorization(token)
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=CALL_TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         window = struct.pack(">I", (1 << 31) - 1 - 65535)
@@ -81,8 +91,8 @@ class GrpcCaller:
     def ping(self) -> None:
         """Has a Ping answered; raises what goes wrong."""
         self._stream += 2
-        path = b"/kvtier.v1.Kvtier/Ping"
-        self._socket.sendall(frame(HEADERS, END_HEADERS, self._stream, call_headers(path)) + frame(DATA, END_STREAM, self._stream, message(b"")))
+        headers = call_headers(b"/kvtier.v1.Kvtier/Ping", self._more)
+        self._socket.sendall(frame(HEADERS, END_HEADERS, self._stream, headers) + frame(DATA, END_STREAM, self._stream, message(b"")))
         has_answer = False
         while True:
             kind, flags, stream, payload = self._next()
@@ -121,6 +131,21 @@ class GrpcCaller:
 # ---- the daemon
 
 
+# What is logged and does no harm.
+_HARMLESS = (
+    # Vert.x 5.0.7 throws at itself where it ends a connection for headers that can't be decoded, and answers to other calls wait to be sent.
+    'java.lang.NullPointerException: Cannot read field "context" because "stream" is null',
+)
+# Not in the names of methods, which the lines of a stack trace have.
+_TROUBLE = re.compile(rf"^(?!\tat |{'|'.join(map(re.escape, _HARMLESS))}$).*(?:\bERROR\b|\w*(?:Exception|Error)\b).*$", re.MULTILINE)
+
+
+def trouble_in(log: str) -> int | None:
+    """Where in a log the daemon says that something failed which must not: the line's beginning."""
+    found = _TROUBLE.search(log)
+    return found.start() if found else None
+
+
 @dataclass(frozen=True)
 class Figures:
     """What a daemon takes of the machine, with its garbage collected."""
@@ -129,6 +154,17 @@ class Figures:
     heap_kib: int
     descriptors: int
     threads: int
+
+    def beyond(self, before: "Figures") -> str | None:
+        """What is more than it was, by more than a JVM keeps for itself."""
+        for grown, most, words in (
+            (self.descriptors - before.descriptors, DESCRIPTORS_LEFT_MAX, "descriptors are"),
+            (self.heap_kib - before.heap_kib, HEAP_LEFT_KIB_MAX, "KiB of heap are"),
+            (self.resident_kib - before.resident_kib, RESIDENT_LEFT_KIB_MAX, "KiB of memory are"),
+        ):
+            if grown > most:
+                return f"{grown} {words}"
+        return None
 
     def __str__(self) -> str:
         return f"{self.resident_kib >> 10} MiB resident, {self.heap_kib >> 10} MiB of heap used, {self.descriptors} descriptors, {self.threads} threads"
@@ -154,25 +190,13 @@ class Daemon:
         command = [str(REPOSITORY / "scripts" / "kvtierd"), "--socket", str(self.socket_path)]
         for name, value in chosen.items():
             command += ["--set", f"{name}={value}"]
-        environment = os.environ | {"KVTIERD_JAVA_OPTS": "-Xmx256m -XX:MaxDirectMemorySize=256m"}
+        # All of the heap is resident from the beginning: what grows is something else.
+        environment = os.environ | {"KVTIERD_JAVA_OPTS": "-Xms256m -Xmx256m -XX:+AlwaysPreTouch -XX:MaxDirectMemorySize=256m"}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
-        self._ready = self._wait_ready()
+        self._ready = wait_ready(self._process, self._log, Wrong)
         self.grpc_port = self._port("gRPC")
         self.http_port = self._port("HTTP")
-
-    def _wait_ready(self) -> str:
-        assert self._process.stdout is not None
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        while time.monotonic() < deadline:
-            if select.select([self._process.stdout], [], [], 0.5)[0]:
-                line = self._process.stdout.readline()
-                if line.startswith("kvtierd ready"):
-                    return line
-                if not line:
-                    break
-        self.stop()
-        raise Wrong(f"the daemon did not start; its log ends with\n{self._log.read_text(errors='replace')[-3000:]}")
 
     def _port(self, name: str) -> int:
         found = re.search(name + r" on [^ ,]*:(\d+)", self._ready)
@@ -184,16 +208,21 @@ class Daemon:
 
     def require_well(self) -> None:
         """Raises when it is dead, or says that something failed that must not."""
-        new = self.new_log()
-        if self._process.poll() is not None:
-            raise Wrong(f"the daemon died with {self._process.returncode}; its log ends with\n{new[-3000:]}")
-        if found := re.search(r"^.*\b(ERROR|Exception|Error:)\b.*$", new, re.MULTILINE):
-            raise Wrong(f"the daemon logged\n{new[found.start() : found.start() + 3000]}")
+        has_ended = self._process.poll() is not None
+        new = self.new_log(has_ended)
+        if has_ended:
+            assert self._process.stdout is not None
+            raise Wrong(f"the daemon died with {self._process.returncode}: {self._process.stdout.read()}its log ends with\n{new[-3000:]}")
+        if (at := trouble_in(new)) is not None:
+            raise Wrong(f"the daemon logged\n{new[at : at + 3000]}")
 
-    def new_log(self) -> str:
+    def new_log(self, to_its_end: bool = False) -> str:
+        """What was logged since the last time, in whole lines."""
         with self._log.open("rb") as log:
             log.seek(self._log_read)
             new = log.read()
+        if not to_its_end:
+            new = new[: new.rfind(b"\n") + 1]
         self._log_read += len(new)
         return new.decode(errors="replace")
 
@@ -208,12 +237,27 @@ class Daemon:
         return int(found.group(1)) if found else 0
 
     def figures(self) -> Figures:
-        jcmd = Path(os.environ["JAVA_HOME"]) / "bin" / "jcmd"
         for _ in range(2):
-            subprocess.run([jcmd, str(self.pid), "GC.run"], capture_output=True, check=True)
-        told = subprocess.run([jcmd, str(self.pid), "GC.heap_info"], capture_output=True, check=True, text=True).stdout
-        used = sum(int(number) for number in re.findall(r"(?:DefNew|Tenured).* used (\d+)K", told))
+            self._ask_jvm("GC.run")
+        used = sum(int(number) for number in re.findall(r"(?:DefNew|Tenured).* used (\d+)K", self._ask_jvm("GC.heap_info")))
         return Figures(self.resident_kib(), used, self.descriptors(), self._status("Threads"))
+
+    def _ask_jvm(self, command: str) -> str:
+        jcmd = Path(os.environ["JAVA_HOME"]) / "bin" / "jcmd"
+        asked = subprocess.run([jcmd, str(self.pid), command], capture_output=True, check=False, text=True)
+        if asked.returncode:
+            self.require_well()
+            raise Wrong(f"its JVM does not answer jcmd {command}: {asked.stdout}{asked.stderr}")
+        return asked.stdout
+
+    def require_given_back(self, before: Figures) -> Figures:
+        """What it takes now; raises where that stays more than it was for longer than cleaning up takes."""
+        end = time.monotonic() + GIVEN_BACK_S
+        while (kept := (after := self.figures()).beyond(before)) is not None:
+            if time.monotonic() > end:
+                raise Wrong(f"{kept} not given back: {before} before, {after} after")
+            time.sleep(1)
+        return after
 
     def stop(self) -> None:
         self._process.terminate()
@@ -255,6 +299,7 @@ class Bystander:
     def __init__(self, name: str, ask: Callable[[], None], pause_s: float = 0.005) -> None:
         self.name = name
         self.failure: str | None = None
+        self.answered = 0
         self._ask = ask
         self._pause_s = pause_s
         self._took_s: list[float] = []
@@ -272,6 +317,7 @@ class Bystander:
             except Exception as e:  # noqa: BLE001 - whatever it is, it is the finding
                 self.failure = f"the {self.name} beside failed: {e!r}"
             self._begun_at = None
+            self.answered += 1
             self._took_s.append(time.monotonic() - begun)
             time.sleep(self._pause_s)
 

@@ -190,6 +190,15 @@ train_daemon() {
   rm -rf "$folder"
 }
 
+# Waits until the daemon, process $2, says in file $1 that it is ready, for up to $3 seconds.  Fails where it ends, or is not in time.
+wait_ready() {
+  local end=$((SECONDS + $3))
+  until grep -q '^kvtierd ready' "$1" 2>/dev/null; do
+    if [ "$SECONDS" -ge "$end" ] || ! kill -0 "$2" 2>/dev/null; then return 1; fi
+    sleep 0.1
+  done
+}
+
 # One start, some work and stop in folder $1; further arguments are JVM flags.
 train_once() {
   local folder=$1 daemon
@@ -200,11 +209,11 @@ train_once() {
     --socket "$folder/sock" --set host.bytes=64MiB --set host.keep=0 --set ssd.bytes=256MiB --set "ssd.directory=$folder/ssd" \
     --set ssd.admission=all --set grpc.port=0 --set http.port=0 >"$folder/log" 2>&1 </dev/null &
   daemon=$!
-  for _ in {1..200}; do
-    if grep -q '^kvtierd ready' "$folder/log"; then break; fi
-    kill -0 "$daemon" 2>/dev/null || return 1
-    sleep 0.1
-  done
+  if ! wait_ready "$folder/log" "$daemon" 20; then
+    kill "$daemon" 2>/dev/null || true
+    wait "$daemon" || true
+    return 1
+  fi
   "$JAVA_HOME/bin/java" --enable-native-access=ALL-UNNAMED -XX:TieredStopAtLevel=1 -cp "$(class_path cli)" \
     io.kvtier.cli.Trainer "$folder/sock" >>"$folder/log" 2>&1 || true
   kill "$daemon" 2>/dev/null || return 1

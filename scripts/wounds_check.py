@@ -19,7 +19,7 @@ LIMIT_S = 240
 
 @dataclass(frozen=True)
 class Guard:
-    """A line that keeps a promise."""
+    """A line that keeps a promise; what its test says without it, as a regular expression. None: it hangs, and says nothing."""
 
     number: int
     what: str
@@ -27,7 +27,34 @@ class Guard:
     text: str
     without: str
     test: str
+    says: str | None
     suite: str = WOUNDS
+
+    @property
+    def module(self) -> str:
+        return "bench" if self.suite == WOUNDS else "daemon"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a test ended, in JUnit's word, and with what; or that it did not end."""
+
+    status: str
+    why: str = ""
+
+
+NEVER_ENDED = Ran("HANGS", "it does not end")
+
+
+def problem_with(guard: Guard, ran: Ran) -> str | None:
+    """What is wrong with how its test ended without the guard; None: it failed as it should."""
+    if guard.says is None:
+        return None if ran == NEVER_ENDED else f"it ended, where a test that hangs was expected: {ran.status} {ran.why}"
+    if ran.status == "SUCCESSFUL":
+        return "it passes"
+    if ran.status != "FAILED" or not re.search(guard.says, ran.why):
+        return f"it did not fail for want of the guard, of which it would say '{guard.says}': {ran.status} {ran.why}"
+    return None
 
 
 GUARDS = [
@@ -38,6 +65,7 @@ GUARDS = [
         "&& decode(transfer, header)\n            && Checksums.of(transfer.bytes()) == transfer.checksum",
         "&& decode(transfer, header)",
         "wound01_wrongBytesServedAsAHit",
+        "wrong bytes",
     ),
     Guard(
         2,
@@ -46,6 +74,7 @@ GUARDS = [
         "database.write(pending.batch(), sync);",
         'if (Boolean.getBoolean("never")) database.write(pending.batch(), sync);',
         "wound02_acceptedAndThenLost",
+        r"expected: <\[OK\]> but was: <.*MISS",
     ),
     Guard(
         3,
@@ -54,6 +83,7 @@ GUARDS = [
         "if (call.state() == Call.WAITING || call.state() == Call.ABANDONED) {",
         "if (call.state() == Call.ABANDONED) {",
         "wound03_hangs",
+        None,
     ),
     Guard(
         4,
@@ -62,6 +92,7 @@ GUARDS = [
         "while (session.firstHold != HoldTable.NONE) {",
         'while (Boolean.getBoolean("never") && session.firstHold != HoldTable.NONE) {',
         "wound04_leaksOfTheDead",
+        "everything is given back",
     ),
     Guard(
         5,
@@ -70,6 +101,7 @@ GUARDS = [
         "return (int) (bytes / (engine == SsdEngine.ROCKSDB ? 2 : 1) / fileBytes);",
         "return 8 + (int) (bytes / (engine == SsdEngine.ROCKSDB ? 2 : 1) / fileBytes);",
         "wound05_capsThatAreNotCaps",
+        r"\d+ bytes in files",
     ),
     Guard(
         6,
@@ -78,6 +110,7 @@ GUARDS = [
         "store.hasArrived(block)) {\n        writer.add(Status.OK, TierId.HOST);",
         "store.hasArrived(block)) {\n        store.host().hit(block);\n        writer.add(Status.OK, TierId.HOST);",
         "wound06_evictionThatFreesNothingOrEverything",
+        "as much as was asked for|block [0-9]+",
     ),
     Guard(
         7,
@@ -86,6 +119,7 @@ GUARDS = [
         "while (run < statuses.length && statuses[run] == (byte) Status.OK.code()) {\n      run++;\n    }\n    return run;",
         "return count(Status.OK);",
         "wound07_partialPrefixes",
+        "expected: <[0-9]+> but was: <[0-9]+>",
     ),
     Guard(
         8,
@@ -94,6 +128,7 @@ GUARDS = [
         "      case STAGING -> {\n",
         '      case STAGING -> {\n        if (!Boolean.getBoolean("never")) return false;\n',
         "wound08_convoys",
+        "each block was read once|the others joined",
     ),
     Guard(
         9,
@@ -102,6 +137,7 @@ GUARDS = [
         "if (difference != null) {",
         'if (Boolean.getBoolean("never") && difference != null) {',
         "wound09_keyConfusion",
+        "Expected .*KvtierException to be thrown, but nothing was",
     ),
     Guard(
         10,
@@ -110,6 +146,7 @@ GUARDS = [
         "if (isLoopback(section, host)) {",
         'if (!Boolean.getBoolean("never")) {',
         "wound10_openDoors",
+        "Expected .*IllegalStateException to be thrown, but nothing was",
     ),
     Guard(
         11,
@@ -118,6 +155,7 @@ GUARDS = [
         'LOG.info("{}, {} GPUs", driver.version(), driver.devices().size());',
         "driver.devices().forEach(driver::open);",
         "wound11_gpuMemoryTakenFromTheEngine",
+        "nothing is taken before an engine asks",
         DEVICE,
     ),
     Guard(
@@ -127,23 +165,23 @@ GUARDS = [
         "store.estimatedSsdReadNs(onSsd * namespace.blockBytes())",
         "0L * onSsd",
         "wound12_slowTiersSlowerThanRecompute",
+        "expected: <true> but was: <false>",
     ),
 ]
 
 
-def class_path(suite: str) -> list[str]:
-    """The class path that Maven ran the suite with."""
-    module = "bench" if suite == WOUNDS else "daemon"
-    report = ROOT / module / f"target/surefire-reports/TEST-{suite}.xml"
+def class_path(guard: Guard) -> list[str]:
+    """The class path that Maven ran its suite with."""
+    report = ROOT / guard.module / f"target/surefire-reports/TEST-{guard.suite}.xml"
     for one in ElementTree.parse(report).iter("property"):
         if one.get("name") == "surefire.test.class.path":
             return str(one.get("value")).split(":")
     sys.exit(f"kvtier: error: {report} does not tell its class path")
 
 
-def launcher() -> list[str]:
+def launcher(guard: Guard) -> list[str]:
     """JUnit's launcher, which surefire brings along by itself, of the engine's version."""
-    engine = next(Path(jar) for jar in class_path(WOUNDS) if re.search(r"junit-platform-engine-[^/]*\.jar$", jar))
+    engine = next(Path(jar) for jar in class_path(guard) if re.search(r"junit-platform-engine-[^/]*\.jar$", jar))
     version = engine.parent.name
     jar = engine.parents[2] / "junit-platform-launcher" / version / f"junit-platform-launcher-{version}.jar"
     if not jar.exists():
@@ -163,7 +201,7 @@ def without(guard: Guard, java: Path, folder: Path) -> Path:
     mutant.write_text(text.replace(guard.text, guard.without))
     classes = folder / "classes"
     compiled = subprocess.run(
-        [java / "bin/javac", "--release", "25", "-proc:none", "-parameters", "-nowarn", "-d", classes, "-cp", ":".join(class_path(guard.suite)), mutant],
+        [java / "bin/javac", "--release", "25", "-proc:none", "-parameters", "-nowarn", "-d", classes, "-cp", ":".join(class_path(guard)), mutant],
         capture_output=True,
         text=True,
         check=False,
@@ -173,48 +211,56 @@ def without(guard: Guard, java: Path, folder: Path) -> Path:
     return classes
 
 
-def run(guard: Guard, java: Path, classes: Path) -> str:
-    path = ":".join([str(classes), *class_path(guard.suite)])
+def run(guard: Guard, java: Path, classes: Path | None) -> Ran:
+    """Its test, with these classes before all others."""
+    path = ":".join([*([str(classes)] if classes else []), *class_path(guard)])
     flags = re.search(r"<test.jvm.flags>(.*?)</test.jvm.flags>", (ROOT / "pom.xml").read_text())
     assert flags
     # The daemon that the test starts gets its class path from the property.
-    command = [java / "bin/java", *flags[1].split(), f"-Dsurefire.test.class.path={path}", "-cp", ":".join([path, *launcher()])]
+    command = [java / "bin/java", *flags[1].split(), f"-Dsurefire.test.class.path={path}", "-cp", ":".join([path, *launcher(guard)])]
     try:
         ran = subprocess.run(
             [*command, ROOT / "scripts/RunTest.java", f"{guard.suite}#{guard.test}"],
-            cwd=ROOT / "bench",
+            cwd=ROOT / guard.module,
             capture_output=True,
             text=True,
             timeout=LIMIT_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return "it does not end"
+        return NEVER_ENDED
     result = re.search(r"^RESULT (\w+) ?(.*)$", ran.stdout, re.MULTILINE)
     if result is None:
         sys.exit(f"kvtier: error: {guard.test} did not run:\n{ran.stdout[-2000:]}{ran.stderr[-2000:]}")
-    return "" if result[1] == "SUCCESSFUL" else result[2]
+    return Ran(result[1], result[2])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/wounds-check")
     parser.add_argument("java_home", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("numbers", nargs="*", type=int, help="of wounds; all without any")
+    numbers = [guard.number for guard in GUARDS]
+    parser.add_argument("numbers", nargs="*", type=int, choices=numbers, help="of wounds; all without any")
     asked = parser.parse_args()
     folder = ROOT / "target/wounds"
     os.environ["ROCKSDB_MUSL_LIBC"] = os.environ.get("ROCKSDB_MUSL_LIBC", "false")
-    passed = []
+    problems = []
     print("| wound | guard taken out | what its test says |\n| ---: | --- | --- |")
     for guard in GUARDS:
         if asked.numbers and guard.number not in asked.numbers:
             continue
-        why = run(guard, asked.java_home, without(guard, asked.java_home, folder))
-        if not why:
-            passed.append(guard.number)
-        print(f"| {guard.number} | {guard.what} | {why[:160] or '**nothing: it passes**'} |", flush=True)
-    if passed:
-        print(f"kvtier: error: the tests of these wounds pass without their guard: {passed}", file=sys.stderr)
-    return 1 if passed else 0
+        # Run as without the guard: what fails then as well says nothing about it.
+        whole = run(guard, asked.java_home, None)
+        if whole.status != "SUCCESSFUL":
+            sys.exit(f"kvtier: error: {guard.test} does not pass with its guard: {whole.status} {whole.why}")
+        ran = run(guard, asked.java_home, without(guard, asked.java_home, folder))
+        problem = problem_with(guard, ran)
+        if problem:
+            problems.append(f"{guard.number}: {problem}")
+        shown = ran.why[:160] or "nothing: it passes"
+        print(f"| {guard.number} | {guard.what} | {f'**{shown}**' if problem else shown} |", flush=True)
+    if problems:
+        print("kvtier: error: not shown to have a test:\n  " + "\n  ".join(problems), file=sys.stderr)
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

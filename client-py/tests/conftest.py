@@ -1,20 +1,24 @@
 """A real daemon for the tests, started from this checkout."""
 
 import os
-import select
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import pytest
 
 from kvtier import Client
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-READY_TIMEOUT_S = 300  # the first start may have to build the daemon
+sys.path.append(str(REPOSITORY / "scripts"))
+
+from daemon_ready import wait_ready  # noqa: E402
 
 
 class Daemon:
@@ -42,22 +46,10 @@ class Daemon:
         command = [*self.program(), "--socket", str(self.socket_path)]
         for name, value in settings.items():
             command += ["--set", f"{name}={value}"]
-        self.log = open(self.folder / "daemon.log", "a")  # noqa: SIM115
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        lines = []
-        assert self.process.stdout is not None
-        while time.monotonic() < deadline:
-            if select.select([self.process.stdout], [], [], 0.5)[0]:
-                line = self.process.stdout.readline()
-                if line.startswith("kvtierd ready"):
-                    return
-                if not line:
-                    break
-                lines.append(line)
-        self.kill()
-        log = (self.folder / "daemon.log").read_text()[-4000:]
-        pytest.fail(f"the daemon did not become ready:\n{''.join(lines)[-4000:]}\n{log}")
+        log = self.folder / "daemon.log"
+        with log.open("a") as errors:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        wait_ready(self.process, log, pytest.fail.Exception)
 
     def program(self) -> list[str]:
         return [str(REPOSITORY / "scripts" / "kvtierd")]
@@ -73,8 +65,7 @@ class Daemon:
     def pause(self) -> None:
         """Stops the process; returns when none of its threads runs any more."""
         self.signal(signal.SIGSTOP)
-        tasks = Path(f"/proc/{self.pid}/task")
-        assert eventually(lambda: all((task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks.iterdir()))
+        assert eventually(lambda: all_stopped(Path(f"/proc/{self.pid}/task")))
 
     def kill(self) -> None:
         if self.process is not None:
@@ -83,6 +74,7 @@ class Daemon:
 
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
+            self.signal(signal.SIGCONT)
             self.process.terminate()
             try:
                 self.process.wait(60)
@@ -94,50 +86,63 @@ class Daemon:
         assert self.process is not None and self.process.stdout is not None
         self.process.wait()
         self.process.stdout.close()
-        self.log.close()
         self.process = None
 
 
-@pytest.fixture
-def stopped_daemon() -> Iterator[Daemon]:
-    """A daemon for one test, which the test starts."""
+class Stoppable(Protocol):
+    def stop(self) -> None: ...
+
+
+D = TypeVar("D", bound=Stoppable)
+
+
+@contextmanager
+def in_a_folder(make: Callable[[Path], D]) -> Iterator[D]:
+    """A daemon in a folder with a short name, stopped at the end."""
+    # Not pytest's own folders: their names are too long for a socket.
     with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
-        made = Daemon(Path(folder))
+        made = make(Path(folder))
         try:
             yield made
         finally:
             made.stop()
 
 
+@pytest.fixture
+def stopped_daemon() -> Iterator[Daemon]:
+    """A daemon for one test, which the test starts."""
+    with in_a_folder(Daemon) as made:
+        yield made
+
+
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[Daemon]:
     """One daemon for the tests of a module, which use namespaces of their own."""
-    yield from _daemon()
+    with in_a_folder(Daemon) as made:
+        made.start()
+        yield made
 
 
 @pytest.fixture
 def fresh_daemon() -> Iterator[Daemon]:
     """A daemon for one test, to kill or to count in."""
-    yield from _daemon()
-
-
-def _daemon() -> Iterator[Daemon]:
-    # Not pytest's own folders: their names are too long for a socket.
-    with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
-        started = Daemon(Path(folder))
-        started.start()
-        try:
-            yield started
-        finally:
-            if started.process is not None and started.process.poll() is None:
-                os.kill(started.pid, signal.SIGCONT)
-            started.stop()
+    with in_a_folder(Daemon) as made:
+        made.start()
+        yield made
 
 
 @pytest.fixture
 def client(daemon: Daemon) -> Iterator[Client]:
     with Client(daemon.socket_path, name="test", timeout=60) as connected:
         yield connected
+
+
+def all_stopped(tasks: Path) -> bool:
+    """Whether all of a process's threads are, as its folder of them in /proc has it."""
+    try:
+        return all((task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks.iterdir())
+    except (FileNotFoundError, ProcessLookupError):
+        return False  # one has ended since they were listed
 
 
 # What takes longer hangs; the clients' own timeouts are longer still.

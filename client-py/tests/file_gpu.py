@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import REPOSITORY, Daemon
+from conftest import REPOSITORY, Daemon, in_a_folder
 
 from kvtier import Client
 from kvtier.device import DeviceRegion, Part, RegionSpec
@@ -51,13 +51,9 @@ class GpuDaemon(Daemon):
 
 @contextmanager
 def gpu_daemon(delay_ms: int = 0, **settings: str) -> Iterator[GpuDaemon]:
-    with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
-        made = GpuDaemon(Path(folder), delay_ms)
-        try:
-            made.start(**settings)
-            yield made
-        finally:
-            made.stop()
+    with in_a_folder(lambda folder: GpuDaemon(folder, delay_ms)) as made:
+        made.start(**settings)
+        yield made
 
 
 class Tensors:

@@ -131,7 +131,7 @@ def test_events_putAndDeleted_areHeardByASubscriber(stopped_daemon: Daemon) -> N
     stopped_daemon.start(events__endpoint=endpoint, events__interval="1ms")
     events = zmq.Context.instance().socket(zmq.SUB)
     events.subscribe(b"")
-    events.setsockopt(zmq.RCVTIMEO, 10_000)
+    events.setsockopt(zmq.RCVTIMEO, 60_000)
     events.connect(endpoint)
     try:
         with Client(stopped_daemon.socket_path, timeout=60) as client:

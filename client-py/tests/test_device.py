@@ -218,7 +218,7 @@ def test_a_copy_waits_for_its_event_and_holds_up_no_other(daemon: GpuDaemon, cli
     word = np.memmap(path, dtype=np.uint32, mode="w+", shape=(1,))
     with tensors.region(client, "event", events=[handle_of(path)]) as region:
         keys = keys_of(2)
-        late = region.put(keys[:1], [0], event=1, timeout=15)
+        late = region.put(keys[:1], [0], event=1, timeout=60)
         assert region.put(keys[1:], [1]).wait(60) == [OK]
         assert not late.done()
         assert late.wait(0.05) == [Status.PENDING]
@@ -238,7 +238,7 @@ def test_a_copy_whose_event_never_comes_ends_with_its_deadline_or_by_cancel(daem
     with tensors.region(client, "never", events=[handle_of(path)]) as region:
         keys = keys_of(2)
         assert region.put(keys, [0, 1], event=1, timeout=0.2).wait(60) == [Status.DEADLINE] * 2
-        waiting = region.put(keys, [0, 1], event=1, timeout=15)
+        waiting = region.put(keys, [0, 1], event=1, timeout=60)
         assert waiting.wait(0.05) == [Status.PENDING] * 2
         waiting.cancel()
         assert waiting.wait(60) == [Status.CANCELLED] * 2

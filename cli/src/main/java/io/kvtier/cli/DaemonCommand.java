@@ -10,7 +10,6 @@ import io.kvtier.client.TextResult;
 import io.kvtier.protocol.Status;
 import java.io.Console;
 import java.io.PrintWriter;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Optional;
 import java.util.concurrent.Callable;
@@ -18,6 +17,7 @@ import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Help.Ansi;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Spec;
@@ -27,13 +27,7 @@ import picocli.CommandLine.Spec;
 abstract class DaemonCommand implements Callable<Integer> {
   @Spec private CommandSpec spec;
 
-  @Option(
-      names = "--socket",
-      paramLabel = "PATH",
-      description =
-          "The daemon's socket. Default: $KVTIER_SOCKET, else $XDG_RUNTIME_DIR/kvtier.sock, else"
-              + " /tmp/kvtier-UID.sock.")
-  private @Nullable Path socket;
+  @Mixin private SocketOption socket;
 
   @Option(names = "--json", description = "Answers in JSON.")
   private boolean json;
@@ -55,17 +49,7 @@ abstract class DaemonCommand implements Callable<Integer> {
           Failure.USAGE, "--timeout is " + timeoutSeconds + "; give 0.001 to 3600 seconds");
     }
     Duration timeout = Duration.ofMillis(Math.max(1, Math.round(timeoutSeconds * 1000)));
-    KvtierClient.Builder builder =
-        KvtierClient.builder().name("kvtier").timeout(timeout).connectTimeout(timeout);
-    if (socket != null) {
-      if (socket.toString().isEmpty()) {
-        throw new Failure(
-            Failure.USAGE,
-            "--socket is empty; give the path of the daemon's socket, or leave it out");
-      }
-      builder.socket(socket);
-    }
-    try (KvtierClient client = builder.build()) {
+    try (KvtierClient client = socket.open("kvtier", timeout)) {
       if (!client.isConnected()) {
         throw noDaemon(client.blocking().ping());
       }

@@ -22,6 +22,7 @@ import java.util.Optional;
 import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Spec;
@@ -57,8 +58,7 @@ final class DoctorCommand implements Callable<Integer> {
       description = "One setting, over the file. May be repeated.")
   private List<String> settings = new ArrayList<>();
 
-  @Option(names = "--socket", paramLabel = "PATH", description = "The daemon's socket.")
-  private @Nullable Path socket;
+  @Mixin private SocketOption socket;
 
   @Option(names = "--json", description = "Answers in JSON.")
   private boolean json;
@@ -86,11 +86,11 @@ final class DoctorCommand implements Callable<Integer> {
   }
 
   /** All that is found, the daemon's first. */
-  static JsonArray findings(@Nullable Path socket, @Nullable Path config, List<String> settings) {
+  static JsonArray findings(SocketOption socket, @Nullable Path config, List<String> settings) {
     JsonArray findings = new JsonArray();
     List<String> words = new ArrayList<>(List.of("doctor", "--json"));
     Map<String, String> environment = System.getenv();
-    try (KvtierClient client = client(socket)) {
+    try (KvtierClient client = socket.open("kvtier doctor", TIMEOUT)) {
       if (daemon(findings, client, words, config == null && settings.isEmpty())) {
         environment = environmentOf(findings, client.daemon());
       }
@@ -131,15 +131,6 @@ final class DoctorCommand implements Callable<Integer> {
   private static String lastLine(String text) {
     String stripped = text.strip();
     return stripped.substring(stripped.lastIndexOf('\n') + 1);
-  }
-
-  private static KvtierClient client(@Nullable Path socket) {
-    KvtierClient.Builder builder =
-        KvtierClient.builder().name("kvtier doctor").timeout(TIMEOUT).connectTimeout(TIMEOUT);
-    if (socket != null) {
-      builder.socket(socket);
-    }
-    return builder.build();
   }
 
   /**

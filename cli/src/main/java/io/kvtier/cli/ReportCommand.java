@@ -24,6 +24,7 @@ import java.util.Map;
 import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
@@ -52,8 +53,7 @@ final class ReportCommand implements Callable<Integer> {
       description = "The archive. Default: kvtier-report-DATE-TIME.tar.gz, here.")
   private @Nullable Path file;
 
-  @Option(names = "--socket", paramLabel = "PATH", description = "The daemon's socket.")
-  private @Nullable Path socket;
+  @Mixin private SocketOption socket;
 
   @Option(
       names = "--config",
@@ -107,12 +107,7 @@ final class ReportCommand implements Callable<Integer> {
 
   /** What the daemon says, and what its memory says when it does not answer; its process, or 0. */
   private long daemon(ReportFiles files) throws IOException {
-    KvtierClient.Builder builder =
-        KvtierClient.builder().name("kvtier report").timeout(TIMEOUT).connectTimeout(TIMEOUT);
-    if (socket != null) {
-      builder.socket(socket);
-    }
-    try (KvtierClient client = builder.build()) {
+    try (KvtierClient client = socket.open("kvtier report", TIMEOUT)) {
       PingResult ping = client.blocking().ping();
       DaemonInfo info = client.daemon();
       JsonObject status = new JsonObject();

@@ -68,9 +68,11 @@ final class KvtierTest {
       assertEquals(3, ran.exitCode());
       assertTrue(ran.err().contains(other + ", which is no socket: set"), ran.err());
     }
-    Ran empty = run("status", "--socket", "");
-    assertEquals(2, empty.exitCode());
-    assertTrue(empty.err().contains("--socket is empty"), empty.err());
+    for (String command : List.of("status", "doctor", "report")) {
+      Ran empty = run(command, "--socket", "");
+      assertEquals(2, empty.exitCode(), command);
+      assertTrue(empty.err().contains("--socket is empty"), empty.err());
+    }
   }
 
   @Test

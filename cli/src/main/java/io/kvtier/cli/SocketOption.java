@@ -1,0 +1,38 @@
+package io.kvtier.cli;
+
+import io.kvtier.client.KvtierClient;
+import java.nio.file.Path;
+import java.time.Duration;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Option;
+
+/** Where a daemon is asked. */
+final class SocketOption {
+  @Option(
+      names = "--socket",
+      paramLabel = "PATH",
+      description =
+          "The daemon's socket. Default: $KVTIER_SOCKET, else $XDG_RUNTIME_DIR/kvtier.sock, else"
+              + " /tmp/kvtier-UID.sock.")
+  private @Nullable Path path;
+
+  /**
+   * A client that asks there.
+   *
+   * @param name what the daemon calls it
+   * @throws Failure where the path is empty
+   */
+  KvtierClient open(String name, Duration timeout) {
+    KvtierClient.Builder builder =
+        KvtierClient.builder().name(name).timeout(timeout).connectTimeout(timeout);
+    if (path != null) {
+      if (path.toString().isEmpty()) {
+        throw new Failure(
+            Failure.USAGE,
+            "--socket is empty; give the path of the daemon's socket, or leave it out");
+      }
+      builder.socket(path);
+    }
+    return builder.build();
+  }
+}

@@ -1,0 +1,47 @@
+"""How the checks and these tests wait for a daemon: `scripts/daemon_ready.py`."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import all_stopped
+from daemon_ready import wait_ready
+
+
+def started(code: str, log: Path) -> "subprocess.Popen[str]":
+    """A process that is no daemon."""
+    with log.open("w") as errors:
+        return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=errors, text=True)
+
+
+@pytest.mark.parametrize("before", ["", "a warning of the JVM\\n", "no kvtierd ready yet\\n" * 3])
+def test_waitReady_severalLinesAtOnce_isTheReadyOne(tmp_path: Path, before: str) -> None:
+    process = started(f"import time; print('{before}kvtierd ready on /sock, HTTP on 127.0.0.1:7\\nmore', flush=True); time.sleep(600)", tmp_path / "log")
+    try:
+        assert wait_ready(process, tmp_path / "log", RuntimeError, 60) == "kvtierd ready on /sock, HTTP on 127.0.0.1:7"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_waitReady_ends_tellsWhatItSaidAndLogged(tmp_path: Path) -> None:
+    process = started("import sys; print('said'); sys.stderr.write('logged'); sys.exit(3)", tmp_path / "log")
+    with pytest.raises(RuntimeError, match="(?s)ended with 3 before it was ready; it said\nsaid\n.*logged"):
+        wait_ready(process, tmp_path / "log", RuntimeError)
+
+
+def test_waitReady_saysNothing_isKilled(tmp_path: Path) -> None:
+    process = started("import time; time.sleep(600)", tmp_path / "log")
+    with pytest.raises(RuntimeError, match="not ready within 0.5 s"):
+        wait_ready(process, tmp_path / "log", RuntimeError, 0.5)
+    assert process.returncode is not None
+
+
+@pytest.mark.parametrize(("states", "expected"), [(["T", "T"], True), (["T", "S"], False), (["T", None], False)])
+def test_allStopped_threadThatEndedMeanwhile_isNotYet(tmp_path: Path, states: list[str | None], expected: bool) -> None:
+    for number, state in enumerate(states):
+        (tmp_path / str(number)).mkdir()
+        if state is not None:
+            (tmp_path / str(number) / "stat").write_text(f"{number} (a) name) {state} 1 2")
+    assert all_stopped(tmp_path) == expected

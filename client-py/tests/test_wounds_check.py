@@ -1,0 +1,42 @@
+"""What scripts/wounds-check takes for a guard that works."""
+
+import dataclasses
+
+import pytest
+from wounds_check import GUARDS, NEVER_ENDED, ROOT, Guard, Ran, problem_with
+
+
+@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: f"{guard.number:02d}")
+def test_guard_standsOnceInItsSource(guard: Guard) -> None:
+    assert (ROOT / guard.source).read_text().count(guard.text) == 1
+    assert guard.text != guard.without
+
+
+@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: f"{guard.number:02d}")
+def test_guard_hasATest(guard: Guard) -> None:
+    sources = ROOT / guard.module / "src" / "test" / "java"
+    assert f"void {guard.test}()" in (sources / (guard.suite.replace(".", "/") + ".java")).read_text()
+
+
+SPEAKS = dataclasses.replace(GUARDS[0], says="wrong bytes")
+HANGS = dataclasses.replace(GUARDS[0], says=None)
+
+
+def test_problemWith_failsAsItShould_isNone() -> None:
+    assert problem_with(SPEAKS, Ran("FAILED", "org.opentest4j.AssertionFailedError: wrong bytes ==> expected: <true>")) is None
+    assert problem_with(HANGS, NEVER_ENDED) is None
+
+
+@pytest.mark.parametrize(
+    ("guard", "ran"),
+    [
+        (SPEAKS, Ran("SUCCESSFUL")),
+        (SPEAKS, Ran("ABORTED", "wrong bytes")),
+        (SPEAKS, Ran("FAILED", "java.lang.IllegalStateException: the daemon did not start")),
+        (SPEAKS, NEVER_ENDED),
+        (HANGS, Ran("SUCCESSFUL")),
+        (HANGS, Ran("FAILED", "java.lang.IllegalStateException: the daemon did not start")),
+    ],
+)
+def test_problemWith_endsOtherwise_isTold(guard: Guard, ran: Ran) -> None:
+    assert problem_with(guard, ran) is not None
