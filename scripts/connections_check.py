@@ -81,7 +81,7 @@ HTTP = [
     Manner("silent", b""),
     Manner("slow headers", b"GET /metrics HTTP/1.1\r\n", b"X-Slow: " + b"y" * 200),
     Manner("kept alive", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"),
-    Manner("asks and never reads", 100 * _METRICS),
+    Manner("asks and never reads", 10 * _METRICS),
 ]
 UNIX = [Manner("silent", b""), Manner("hello", fuzz_inputs.hello())]
 # From how many addresses they come.

@@ -1,9 +1,10 @@
 """What scripts/wounds-check takes for a guard that works."""
 
+import argparse
 import dataclasses
 
 import pytest
-from wounds_check import GUARDS, NEVER_ENDED, ROOT, Guard, Ran, problem_with
+from wounds_check import GUARDS, NEVER_ENDED, ROOT, Guard, Ran, problem_with, wound
 
 
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: f"{guard.number:02d}")
@@ -16,6 +17,12 @@ def test_guard_standsOnceInItsSource(guard: Guard) -> None:
 def test_guard_hasATest(guard: Guard) -> None:
     sources = ROOT / guard.module / "src" / "test" / "java"
     assert f"void {guard.test}()" in (sources / (guard.suite.replace(".", "/") + ".java")).read_text()
+
+
+@pytest.mark.parametrize("text", ["0", "13", "01", "three", ""])
+def test_wound_thatThereIsNot_isRefused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=f"no wound '{text}': expected 1 to 12"):
+        wound(text)
 
 
 SPEAKS = dataclasses.replace(GUARDS[0], says="wrong bytes")
