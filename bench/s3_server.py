@@ -29,6 +29,12 @@ def java_home() -> str:
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.strip()
 
 
+def class_path(module: str) -> str:
+    """The class path of a module of this version that has a main class."""
+    command = ["bash", "-c", '. scripts/lib.sh && class_path "$1"', "bash", module]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+
+
 class S3Server:
     """s3proxy over a folder, which outlives it."""
 
@@ -101,7 +107,8 @@ class S3Server:
 class BadDay(socketserver.ThreadingTCPServer):
     """Passes connections on to a server, or does what ``mode`` says with what they ask.
 
-    Modes: ``pass``; ``reset``; ``stall`` (takes the request and is silent); ``slow`` (half a second before each
+    Modes: ``pass``; ``reset``; ``stall`` (takes the request and is silent; a connection that lost something breaks when that is
+    over); ``slow`` (half a second before each
     answer); ``truncate`` (closes amid the answer); ``corrupt`` (turns a bit of what is sent back); ``corrupt_requests``
     (turns a bit of what is asked); a number: that status.
     """
@@ -135,11 +142,12 @@ class _Connection(socketserver.BaseRequestHandler):
             answers.start()
             while data := self.request.recv(1 << 16):
                 mode = self.server.mode
-                if mode == "reset":
-                    self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-                    break
                 if mode == "stall":
-                    continue
+                    self._swallow()
+                if mode in ("reset", "stall"):
+                    self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                    self.request.close()
+                    break
                 if isinstance(mode, int):
                     reason = f"<Error><Code>Test{mode}</Code><Message>as it was told to</Message></Error>".encode()
                     self.request.sendall(
@@ -155,6 +163,16 @@ class _Connection(socketserver.BaseRequestHandler):
                 upstream.sendall(_turned(data) if mode == "corrupt_requests" else data)
             upstream.shutdown(socket.SHUT_RDWR)
             answers.join(5)
+
+    def _swallow(self) -> None:
+        """Takes what comes, as long as the mode says so."""
+        self.request.settimeout(0.1)
+        while self.server.mode == "stall":
+            try:
+                if not self.request.recv(1 << 16):
+                    return
+            except TimeoutError:
+                pass
 
     def _answers(self, upstream: socket.socket) -> None:
         try:

@@ -1,6 +1,7 @@
 package io.kvtier.bench.soak;
 
 import com.google.protobuf.ByteString;
+import com.google.protobuf.UnsafeByteOperations;
 import io.kvtier.protocol.v1.BlockResult;
 import io.kvtier.protocol.v1.BlocksResponse;
 import io.kvtier.protocol.v1.CountResponse;
@@ -45,7 +46,8 @@ import java.util.zip.CRC32C;
  * comes.
  *
  * <p>A call that fails is UNAVAILABLE for all its blocks; UNANSWERED is one for which there was no
- * answer of any kind some time after its deadline.
+ * answer of any kind some time after its deadline; CHECKSUM is a block whose bytes do not have the
+ * checksum that came with them.
  */
 final class GrpcHand implements Hand {
   private static final int MESSAGE_BYTES_MAX = 8 << 20;
@@ -83,13 +85,17 @@ final class GrpcHand implements Hand {
   }
 
   @Override
-  public List<String> put(Space space, List<byte[]> keys, List<byte[]> blocks) throws Exception {
+  public List<String> put(
+      Space space, List<byte[]> keys, List<byte[]> blocks, List<byte[]> annotations)
+      throws Exception {
     return ask(
         space,
         keys.size(),
         namespace -> {
           PutResponse response =
-              stream(KvtierGrpcClient.Put, request -> write(request, namespace, keys, blocks));
+              stream(
+                  KvtierGrpcClient.Put,
+                  request -> write(request, namespace, keys, blocks, annotations));
           return names(response.getOutcome().getStatus(), response.getBlocksList(), keys.size());
         });
   }
@@ -98,21 +104,26 @@ final class GrpcHand implements Hand {
       GrpcClientRequest<PutRequest, PutResponse> request,
       RegisterResponse namespace,
       List<byte[]> keys,
-      List<byte[]> blocks) {
-    PutHeader header = PutHeader.newBuilder().setKeys(keys(namespace, keys)).build();
+      List<byte[]> blocks,
+      List<byte[]> annotations) {
+    PutHeader header =
+        PutHeader.newBuilder()
+            .setKeys(keys(namespace, keys))
+            .addAllAnnotations(annotations.stream().map(ByteString::copyFrom).toList())
+            .build();
     var _ = request.write(PutRequest.newBuilder().setHeader(header).build());
+    int chunkBytes = namespace.getChunkBytesMax();
     for (int block = 0; block < blocks.size(); block++) {
-      byte[] bytes = blocks.get(block);
-      for (int at = 0; at < bytes.length; at += namespace.getChunkBytesMax()) {
-        int count = Math.min(namespace.getChunkBytesMax(), bytes.length - at);
-        PutChunk.Builder chunk =
+      ByteString whole = UnsafeByteOperations.unsafeWrap(blocks.get(block));
+      int sum = checksum(blocks.get(block));
+      for (int at = 0; at < whole.size(); at += chunkBytes) {
+        PutChunk chunk =
             PutChunk.newBuilder()
                 .setBlock(block)
                 .setOffset(at)
-                .setData(ByteString.copyFrom(bytes, at, count));
-        if (at + count == bytes.length) {
-          chunk.setCrc32C(checksum(bytes));
-        }
+                .setData(whole.substring(at, Math.min(whole.size(), at + chunkBytes)))
+                .setCrc32C(sum)
+                .build();
         var _ = request.write(PutRequest.newBuilder().setChunk(chunk).build());
       }
     }
@@ -164,7 +175,7 @@ final class GrpcHand implements Hand {
     List<String> checked = new ArrayList<>(statuses);
     for (int i = 0; i < blocks.size(); i++) {
       if (checked.get(i).equals("OK") && checksum(blocks.get(i)) != checksums[i]) {
-        checked.set(i, "CORRUPT");
+        checked.set(i, "CHECKSUM");
       }
     }
     return new Read(checked, blocks);
