@@ -1,5 +1,6 @@
 """An S3 server of our own, and a proxy that makes what servers and wires do on bad days."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -120,21 +121,31 @@ class BadDay(socketserver.ThreadingTCPServer):
         super().__init__(("127.0.0.1", 0), _Connection)
         self.server = server
         self.mode: str | int = "pass"
+        self.clients: set[socket.socket] = set()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
 
+    def break_connections(self) -> None:
+        """Ends all connections there are: after a turned bit, the two sides of one may wait for each other for ever."""
+        for client in list(self.clients):
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+
 
 class _Connection(socketserver.BaseRequestHandler):
     server: BadDay
 
     def handle(self) -> None:
+        self.server.clients.add(self.request)
         try:
             self._handle()
         except OSError:
             pass
+        finally:
+            self.server.clients.discard(self.request)
 
     def _handle(self) -> None:
         with socket.create_connection(self.server.server) as upstream:

@@ -182,19 +182,16 @@ class Soak:
     def check(self, when: str) -> None:
         """Asks for every block that must be there, with the clients at rest and everything mended."""
         begun = time.monotonic()
-        for work in self.world.works:
-            work.pause()
-        self.world.look_after()
-        with concurrent.futures.ThreadPoolExecutor(len(self.world.works)) as threads:
-            running = [threads.submit(self._check, work, when) for work in self.world.works]
-            while concurrent.futures.wait(running, timeout=0.2).not_done:
-                self.world.look_after_daemon()
-            for one in running:
-                one.result()
-        self.world.trails.prune(begun)
-        self.world.note_drops()
-        for work in self.world.works:
-            work.go_on()
+        with self.world.clients_at_rest():
+            self.world.look_after()
+            with concurrent.futures.ThreadPoolExecutor(len(self.world.works)) as threads:
+                running = [threads.submit(self._check, work, when) for work in self.world.works]
+                while concurrent.futures.wait(running, timeout=0.2).not_done:
+                    self.world.look_after_daemon()
+                for one in running:
+                    one.result()
+            self.world.trails.prune(begun)
+            self.world.note_drops()
         self.checks_s.append(time.monotonic() - begun)
 
     def _check(self, work: Work, when: str) -> None:

@@ -77,11 +77,11 @@ class Work(threading.Thread):
         log: Path,
         pulse: Pulse,
         seed: str,
-        garbled: Callable[[], bool],
+        garbled: Callable[[float], bool],
     ) -> None:
         """
         Args:
-            garbled: whether a wire of this client lies at present.
+            garbled: whether a wire of this client has lied since a moment.
         """
         super().__init__(name=name, daemon=True)
         self.accounts = accounts
@@ -145,7 +145,7 @@ class Work(threading.Thread):
     def ask(self, account: Account, verb: str, numbers: list[int]) -> list[str] | None:
         """One question and its answer; a client that died is started again."""
         asked = account.ask(verb, numbers)
-        garbled = self._garbled()
+        begun = time.monotonic()
         try:
             text = self._hand.ask(f"{verb} {account.space.name} {','.join(map(str, numbers))}")
         except Hang as hang:
@@ -154,7 +154,7 @@ class Work(threading.Thread):
         statuses, wrong = self._parse(text) if text is not None else (None, {})
         self._deaths = 0 if text is not None else self._deaths
         if statuses is not None and "UNANSWERED" in statuses:
-            if not garbled and not self._garbled():
+            if not self._garbled(begun):
                 self.hangs.append(f"{self.name}: a {verb} was never answered")
             statuses = None
         elif text is None:
@@ -164,7 +164,7 @@ class Work(threading.Thread):
             self._hand.close()
             if not self._ends:
                 self._hand = Hand(self._command, self._log, self._pulse)
-        account.answer(asked, statuses, wrong, garbled or self._garbled())
+        account.answer(asked, statuses, wrong, self._garbled(begun))
         return statuses
 
     @staticmethod

@@ -10,7 +10,7 @@ import msgspec
 import zmq
 
 SETTINGS = {"events__hashes": "bytes", "events__form": "map", "events__interval": "5ms"}
-OBJECT = "STORAGE"
+HOST, SSD, OBJECT = "CPU", "DISK", "STORAGE"
 _POLL_S = 0.05
 _ANSWER_TIMEOUT_MS = 2000
 
@@ -79,6 +79,16 @@ class Trails:
         with self._lock:
             trail = self._trails.get(key)
             return None if trail is None else trail.stored_at
+
+    def is_only_in_memory(self, key: bytes, is_all_told: bool) -> bool:
+        """Whether the block goes with the memory: it is there, is no object, and on SSD neither.
+
+        Args:
+            is_all_told: whether nothing happened since; else it may have left SSD.
+        """
+        with self._lock:
+            trail = self._trails.get(key)
+            return trail is not None and HOST in trail.tiers and trail.stored_at is None and not (is_all_told and SSD in trail.tiers)
 
     def words(self, key: bytes) -> str:
         with self._lock:

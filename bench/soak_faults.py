@@ -60,11 +60,16 @@ def _kill_daemon(world: World, dice: random.Random) -> None:
 
 
 def _kill_daemon_and_memory(world: World, dice: random.Random) -> None:
-    _end_daemon(world)
-    world.daemon.kill_keeper()
-    for _, account in world.accounts():
-        account.memory_goes()
-    world.start_daemon(**_settings(dice))
+    """Under load, or with all that happened told of by events: then more is known to be on SSD."""
+    rests = dice.random() < 0.5
+    world.spells.wait_until_over(Spell.STORE_AWAY, Spell.DISK_FAILS)
+    with world.clients_at_rest() if rests else contextlib.nullcontext():
+        is_told = rests and world.follower.catch_up()
+        _end_daemon(world)
+        world.daemon.kill_keeper()
+        for _, account in world.accounts():
+            account.memory_goes(lambda key: world.trails.is_only_in_memory(key, is_told))
+        world.start_daemon(**_settings(dice))
 
 
 def _stop_daemon(world: World, dice: random.Random) -> None:
@@ -118,6 +123,7 @@ def _grpc(mode: str) -> Callable[[World, random.Random], None]:
             world.grpc_wire.mode = mode
             time.sleep(dice.uniform(0.5, 3.0))
             world.grpc_wire.mode = "pass"
+            world.grpc_wire.break_connections()
 
     return strike
 

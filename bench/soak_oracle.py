@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
 from soak_content import Space, key
@@ -207,14 +207,21 @@ class Account:
         self.seen.findings.append(f"{self}/{number}: was deleted, and is back")
         self._states[number] = State.UNKNOWN
 
-    def memory_goes(self) -> None:
-        """The memory was taken: only what is on a device for certain is promised any more."""
+    def memory_goes(self, is_only_there: Callable[[bytes], bool] = lambda key: False) -> None:
+        """The memory was taken: only what is on a device for certain is promised any more.
+
+        Args:
+            is_only_there: whether a block that a flush had covered was in memory alone again, by its key.
+        """
         with self._lock:
             self._memory += 1
-            gone = [number for number, state in self._states.items() if state is State.ACCEPTED]
-            self._states.update(dict.fromkeys(gone, State.UNKNOWN))
-            for number in gone:
-                self._end(number, "went with the memory")
+            for number, state in self._states.items():
+                if state is State.ACCEPTED:
+                    self._states[number] = State.UNKNOWN
+                    self._end(number, "went with the memory")
+                elif state is State.STORED and is_only_there(self.key(number)):
+                    self._states[number] = State.UNKNOWN
+                    self._end(number, "went with the memory, off SSD again")
 
     def found(self, number: int) -> None:
         """A check has found a block."""

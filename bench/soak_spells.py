@@ -37,6 +37,10 @@ class Spells:
     def is_on(self, spell: Spell) -> bool:
         return self.covers(spell, time.monotonic())
 
+    def was_on(self, spell: Spell, since: float) -> bool:
+        """Whether there was one at any time since a moment."""
+        return any(end >= since for _, end in self._spells[spell])
+
     def wait_until_over(self, *spells: Spell) -> None:
         while any(self.is_on(spell) for spell in spells):
             time.sleep(0.05)

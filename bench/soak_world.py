@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.request
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import soak_events
@@ -106,7 +107,8 @@ class World:
             events__replay_endpoint=replay_endpoint,
             **soak_events.SETTINGS,
         )
-        self.daemon.environment = self.clock.environment
+        # A heap that may grow would grow.
+        self.daemon.environment = self.clock.environment | {"KVTIERD_JAVA_OPTS": "-Xmx512m"}
         self._parts.callback(self.daemon.end)
         self.trails = Trails()
         self.follower = Follower(replay_endpoint, self.trails)
@@ -146,7 +148,7 @@ class World:
         self.start_daemon()
         java = f"{java_home()}/bin/java"
         classes = class_path("bench")
-        hand = [java, "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--enable-native-access=ALL-UNNAMED"]
+        hand = [java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--enable-native-access=ALL-UNNAMED"]
         hand += ["-cp", classes, "io.kvtier.bench.soak.SoakHand"]
         large, small, odd = Space("large", 96 << 10), Space("small", 16 << 10), Space("odd", 40_000)
         socket_path = str(self.daemon.socket_path)
@@ -171,13 +173,21 @@ class World:
     def _client(self, name: str, command: list[str], accounts: list[Account], is_remote: bool = False) -> None:
         spaces = [str(account.space) for account in accounts]
         log = self.folder / f"{name}.log"
-        work = Work(name, [*command, *spaces], accounts, log, self.pulse, self.seed, self._grpc_lies if is_remote else lambda: False)
+        work = Work(name, [*command, *spaces], accounts, log, self.pulse, self.seed, self._grpc_lied if is_remote else lambda since: False)
         self._parts.callback(work.end)
         self.works.append(work)
 
-    def _grpc_lies(self) -> bool:
-        """Whether bytes of gRPC are or were just garbled."""
-        return self.spells.is_on(Spell.WIRE_LIES)
+    def _grpc_lied(self, since: float) -> bool:
+        return self.spells.was_on(Spell.WIRE_LIES, since)
+
+    @contextlib.contextmanager
+    def clients_at_rest(self) -> Iterator[None]:
+        """Nobody asks for anything meanwhile, but for who does it in their place."""
+        for work in self.works:
+            work.pause()
+        yield
+        for work in self.works:
+            work.go_on()
 
     def damage(self, key: bytes) -> None:
         """Notes whose copy is about to be damaged where the daemon can't prevent it."""

@@ -64,6 +64,14 @@ def test_memoryGoes_onlyWhatWasFlushedIsPromised(account: Account) -> None:
     assert account.live() == [1]
 
 
+def test_memoryGoes_alsoWithWhatWasFlushed_andIsOffTheDeviceAgain(account: Account) -> None:
+    put(account, [1, 2])
+    account.answer(account.ask("flush", []), ["OK"], {})
+    account.memory_goes(lambda one: one == account.key(2))
+    assert account.live() == [1]
+    assert account.balance() == ""
+
+
 def test_memoryGoes_betweenQuestionAndAnswer_isNotPromised(account: Account) -> None:
     put(account, [1])
     asked_put, asked_flush = account.ask("put", [2]), account.ask("flush", [])
@@ -252,6 +260,16 @@ def test_whatWentOverAStart_wasNotDropped() -> None:
     assert "no tier" in trails.words(b"a")
 
 
+@pytest.mark.parametrize(
+    ("media", "is_only_there"), [(["CPU"], (True, True)), (["CPU", "DISK"], (False, True)), (["DISK"], (False, False)), (["CPU", "STORAGE"], (False, False))]
+)
+def test_onlyInMemory_isWhatNoOtherTierHas_orMayHaveLost(media: list[str], is_only_there: tuple[bool, bool]) -> None:
+    trails = Trails()
+    for medium in media:
+        trails.tell(event("BlockStored", medium, b"a"), 1.0, 1)
+    assert (trails.is_only_in_memory(b"a", True), trails.is_only_in_memory(b"a", False)) == is_only_there
+
+
 def test_storedAt_isToldOnceALife() -> None:
     trails = Trails()
     trails.tell(event("BlockStored", "STORAGE", b"a"), 1.0, 1)
@@ -270,6 +288,7 @@ def test_spell_lastsUntilItHasSettled() -> None:
     assert not spells.covers(Spell.STORE_AWAY, before - 1) and not spells.covers(Spell.STORE_AWAY, time.monotonic() + 3601)
     with spells.during(Spell.DISK_FAILS, 0):
         pass
+    assert spells.was_on(Spell.DISK_FAILS, before) and not spells.was_on(Spell.DISK_FAILS, time.monotonic() + 1)
     spells.wait_until_over(Spell.DISK_FAILS)
 
 
@@ -287,7 +306,7 @@ for line in sys.stdin:
 @pytest.fixture
 def work(tmp_path: Path, account: Account) -> Work:
     command = [sys.executable, "-c", HAND.replace("STATUS", "MISS")]
-    return Work("client", command, [account], tmp_path / "log", Pulse(), "seed", lambda: False)
+    return Work("client", command, [account], tmp_path / "log", Pulse(), "seed", lambda since: False)
 
 
 def test_deletes_onlyWhatWasFound(work: Work, account: Account) -> None:
