@@ -155,7 +155,7 @@ class Work(threading.Thread):
         self._deaths = 0 if text is not None else self._deaths
         if statuses is not None and "UNANSWERED" in statuses:
             if not self._garbled(begun):
-                self.hangs.append(f"{self.name}: a {verb} was never answered")
+                self.hangs.append(f"{self.name}: a {verb} was never answered, within {time.monotonic() - begun:.0f} s")
             statuses = None
         elif text is None:
             self._deaths += 1

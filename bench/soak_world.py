@@ -22,14 +22,14 @@ from soak_content import Space
 from soak_disk import make_disk
 from soak_events import Follower, Trails
 from soak_oracle import Account
-from soak_spells import Spell, Spells
+from soak_spells import Spell, Spells, StoreWatch
 from torture_daemon import REPOSITORY, Daemon
 
 MIB = 1 << 20
 DISK_BYTES = 176 * MIB
 """A little more than the SSD tier takes of it."""
 
-OBJECT_STORE_TIMEOUT_S = 4.0
+OBJECT_STORE_TIMEOUT_S = 6.0
 OBJECT_OPEN_MAX_S = 2.0
 """How long an upload may take, and the longest rest that the daemon gives a store that fails."""
 
@@ -37,7 +37,6 @@ TENANTS = ("blue", "green")
 LIVE = """\
 host: {{policy: {host}}}
 ssd: {{policy: {ssd}, scrub_bytes_per_second: {scrub}MiB}}
-log: {{level: {level}}}
 tenants:
   - {{name: blue, host_bytes: 16MiB, ssd_bytes: 64MiB, weight: 2}}
   - {{name: green, host_bytes: 16MiB, ssd_bytes: 64MiB}}
@@ -103,6 +102,7 @@ class World:
             object__breaker_open_max=f"{OBJECT_OPEN_MAX_S:g}s",
             object__load_timeout="3s",
             object__store_timeout=f"{OBJECT_STORE_TIMEOUT_S:g}s",
+            log__burst_time="0",
             events__endpoint=f"tcp://127.0.0.1:{events_port}",
             events__replay_endpoint=replay_endpoint,
             **soak_events.SETTINGS,
@@ -119,9 +119,9 @@ class World:
         self._parts.callback(wire.shutdown)
         return wire
 
-    def write_configuration(self, host: str = "auto", ssd: str = "auto", scrub: int = 16, level: str = "info") -> None:
+    def write_configuration(self, host: str = "auto", ssd: str = "auto", scrub: int = 16) -> None:
         """The keys that a reload can change, and the tenants."""
-        self.configuration.write_text(LIVE.format(host=host, ssd=ssd, scrub=scrub, level=level))
+        self.configuration.write_text(LIVE.format(host=host, ssd=ssd, scrub=scrub))
 
     def _token(self, file: Path, name: str) -> str:
         """Makes a token: of a tenant, or of the administrator."""
@@ -145,6 +145,10 @@ class World:
         self.server.start()
         self.follower.start()
         self._parts.callback(self.follower.close)
+        self.daemon.log.touch()
+        watch = StoreWatch(self.daemon.log, self.spells)
+        watch.start()
+        self._parts.callback(watch.close)
         self.start_daemon()
         java = f"{java_home()}/bin/java"
         classes = class_path("bench")
@@ -198,6 +202,8 @@ class World:
         dropped_at, stored_at = self.trails.dropped_at(key), self.trails.stored_at(key)
         if dropped_at is not None and self.spells.covers(Spell.STORE_AWAY, dropped_at):
             return "dropped while the store was away"
+        if dropped_at is not None and self.spells.covers(Spell.STORE_SILENT, dropped_at):
+            return "dropped while the store did not answer in time"
         if dropped_at is not None and self.spells.covers(Spell.DISK_FAILS, dropped_at):
             return "not readable on a failing disk"
         if stored_at is not None and self.spells.covers(Spell.STORE_LIES, stored_at):
@@ -207,6 +213,7 @@ class World:
     def start_daemon(self, **changed: str) -> None:
         self.life += 1
         self.follower.begin_life()
+        self.spells.end(Spell.STORE_SILENT, 0)
         self.daemon.spawn(**changed)
         self.daemon.wait_ready()
         self.began = time.monotonic()

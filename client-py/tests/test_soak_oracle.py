@@ -23,7 +23,7 @@ from soak_clients import Hand, Work  # noqa: E402
 from soak_content import Content, Space, key  # noqa: E402
 from soak_events import Trails  # noqa: E402
 from soak_oracle import CHECKSUM, Account  # noqa: E402
-from soak_spells import Spell, Spells  # noqa: E402
+from soak_spells import Spell, Spells, StoreWatch  # noqa: E402
 
 GOLDEN = "0af2e3a6866926c94f978b662ba33d72580cb2cdfea592ea9f4b25c7357b45c5"
 
@@ -290,6 +290,16 @@ def test_spell_lastsUntilItHasSettled() -> None:
         pass
     assert spells.was_on(Spell.DISK_FAILS, before) and not spells.was_on(Spell.DISK_FAILS, time.monotonic() + 1)
     spells.wait_until_over(Spell.DISK_FAILS)
+
+
+def test_storeWatch_hearsWhenTheDaemonGivesTheStoreARest(tmp_path: Path) -> None:
+    spells = Spells()
+    watch = StoreWatch(tmp_path / "log", spells)
+    watch.hear("06:54:51 WARN  ObjectPipeline: s3://b takes no blocks: no answer in time; until it does, those that no other tier has room for are dropped")
+    assert spells.is_on(Spell.STORE_SILENT)
+    watch.hear("06:54:52 INFO  ObjectPipeline: s3://b takes blocks again")
+    assert spells.is_on(Spell.STORE_SILENT)
+    assert not spells.covers(Spell.STORE_SILENT, time.monotonic() + 2)
 
 
 # ---- clients
