@@ -154,6 +154,8 @@ class Soak:
             self.samples.take()
             self.check("at the end")
             self.samples.take()
+            # Nothing changes any more under those who count.
+            self.world.pause_clients()
         finally:
             self.chores.close()
             self.poller.close()

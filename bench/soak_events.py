@@ -23,11 +23,13 @@ class Trail:
         tiers: those of the node that it is in.
         left_at: when it left the last of them.
         stored_at: when its object was first told of by this start of the daemon; None where it has none.
+        left_stored_at: the same as it was when it left; what turns out to be no object later was not dropped.
     """
 
     tiers: set[str] = field(default_factory=set)
     left_at: float | None = None
     stored_at: float | None = None
+    left_stored_at: float | None = None
     stored_life: int = 0
 
 
@@ -57,13 +59,14 @@ class Trails:
                     trail.stored_at = None
                 else:
                     trail.tiers.discard(medium)
-                    trail.left_at = trail.left_at if trail.tiers else now
+                    if not trail.tiers:
+                        trail.left_at, trail.left_stored_at = now, trail.stored_at
 
     @staticmethod
     def _stored(trail: Trail, medium: str, now: float, life: int) -> None:
         if medium != OBJECT:
             trail.tiers.add(medium)
-            trail.left_at = None
+            trail.left_at = trail.left_stored_at = None
         elif trail.stored_at is None or trail.stored_life != life:
             # Told again by the same start, it is the same object.
             trail.stored_at, trail.stored_life = now, life
@@ -72,13 +75,15 @@ class Trails:
         """When the block left the last tier of the node without being an object; None where it did not."""
         with self._lock:
             trail = self._trails.get(key)
-            return trail.left_at if trail is not None and not trail.tiers and trail.stored_at is None else None
+            if trail is None or trail.tiers or trail.stored_at is not None or trail.left_stored_at is not None:
+                return None
+            return trail.left_at
 
     def stored_at(self, key: bytes) -> float | None:
-        """When the block was said to be an object; None where it is none."""
+        """When the block was said to be an object, if it is one or was when it left."""
         with self._lock:
             trail = self._trails.get(key)
-            return None if trail is None else trail.stored_at
+            return None if trail is None else trail.stored_at or trail.left_stored_at
 
     def is_only_in_memory(self, key: bytes, is_all_told: bool) -> bool:
         """Whether the block goes with the memory: it is there, is no object, and on SSD neither.
@@ -98,6 +103,7 @@ class Trails:
         now = time.monotonic()
         left = "" if trail.left_at is None else f", left the last {now - trail.left_at:.1f} s ago"
         stored = "" if trail.stored_at is None else f", stored as an object {now - trail.stored_at:.1f} s ago"
+        stored += "" if trail.left_stored_at is None else f", an object of {now - trail.left_stored_at:.1f} s ago when it left"
         return f"by events in {sorted(trail.tiers) or 'no tier'}{left}{stored}"
 
     def prune(self, before: float) -> None:

@@ -187,11 +187,14 @@ class World:
     @contextlib.contextmanager
     def clients_at_rest(self) -> Iterator[None]:
         """Nobody asks for anything meanwhile, but for who does it in their place."""
-        for work in self.works:
-            work.pause()
+        self.pause_clients()
         yield
         for work in self.works:
             work.go_on()
+
+    def pause_clients(self) -> None:
+        for work in self.works:
+            work.pause()
 
     def damage(self, key: bytes) -> None:
         """Notes whose copy is about to be damaged where the daemon can't prevent it."""

@@ -252,6 +252,15 @@ def test_dropped_isWhatLeftTheLastTier_andIsNoObject() -> None:
     assert trails.dropped_at(b"a") is None
 
 
+def test_whatWasAnObjectWhenItLeft_wasNotDropped_alsoIfItTurnsOutToBeNone() -> None:
+    trails = Trails()
+    trails.tell(event("BlockStored", "CPU", b"a"), 1.0, 1)
+    trails.tell(event("BlockStored", "STORAGE", b"a"), 2.0, 1)
+    trails.tell(event("BlockRemoved", "CPU", b"a"), 3.0, 1)
+    trails.tell(event("BlockRemoved", "STORAGE", b"a"), 4.0, 1)
+    assert (trails.dropped_at(b"a"), trails.stored_at(b"a")) == (None, 2.0)
+
+
 def test_whatWentOverAStart_wasNotDropped() -> None:
     trails = Trails()
     trails.tell(event("BlockStored", "CPU", b"a"), 1.0, 1)
