@@ -28,6 +28,7 @@ import io.vertx.core.net.SocketAddress;
 import io.vertx.grpc.client.GrpcClient;
 import io.vertx.grpc.client.GrpcClientOptions;
 import io.vertx.grpc.client.GrpcClientRequest;
+import io.vertx.grpc.client.GrpcClientResponse;
 import io.vertx.grpc.common.ServiceMethod;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -100,7 +101,7 @@ final class GrpcHand implements Hand {
         });
   }
 
-  private static void write(
+  private static Future<Void> write(
       GrpcClientRequest<PutRequest, PutResponse> request,
       RegisterResponse namespace,
       List<byte[]> keys,
@@ -127,7 +128,7 @@ final class GrpcHand implements Hand {
         var _ = request.write(PutRequest.newBuilder().setChunk(chunk).build());
       }
     }
-    var _ = request.end();
+    return request.end();
   }
 
   @Override
@@ -144,10 +145,7 @@ final class GrpcHand implements Hand {
               StatusCode refusal =
                   await(() ->
                       request(KvtierGrpcClient.Get)
-                          .compose(request -> {
-                            var _ = request.end(message);
-                            return request.response();
-                          })
+                          .compose(request -> response(request, request.end(message)))
                           .compose(response -> {
                             Promise<StatusCode> done = Promise.promise();
                             var _ = response.exceptionHandler(done::tryFail);
@@ -209,9 +207,7 @@ final class GrpcHand implements Hand {
           BlocksResponse response =
               stream(
                   KvtierGrpcClient.Delete,
-                  request -> {
-                    var _ = request.end(message);
-                  });
+                  request -> request.end(message));
           return names(response.getOutcome().getStatus(), response.getBlocksList(), keys.size());
         });
   }
@@ -227,9 +223,7 @@ final class GrpcHand implements Hand {
           CountResponse response =
               stream(
                   KvtierGrpcClient.Flush,
-                  request -> {
-                    var _ = request.end(message);
-                  });
+                  request -> request.end(message));
           return List.of(name(response.getOutcome().getStatus()));
         });
   }
@@ -275,24 +269,29 @@ final class GrpcHand implements Hand {
             .build();
     return stream(
         KvtierGrpcClient.Register,
-        request -> {
-          var _ = request.end(message);
-        });
+        request -> request.end(message));
   }
 
   private interface Writing<Q, R> {
-    void write(GrpcClientRequest<Q, R> request);
+    /** Sends the question. */
+    Future<Void> write(GrpcClientRequest<Q, R> request);
   }
 
   /** A call with one answer. */
   private <Q, R> R stream(ServiceMethod<R, Q> method, Writing<Q, R> writing) throws Exception {
     return await(() ->
         request(method)
-            .compose(request -> {
-              writing.write(request);
-              return request.response();
-            })
+            .compose(request -> response(request, writing.write(request)))
             .compose(response -> response.last()));
+  }
+
+  /** What comes of a question. One that could not be sent has no answer: that is known at once. */
+  private static <Q, R> Future<GrpcClientResponse<Q, R>> response(
+      GrpcClientRequest<Q, R> request, Future<Void> sent) {
+    Promise<GrpcClientResponse<Q, R>> response = Promise.promise();
+    var _ = sent.onFailure(response::tryFail);
+    var _ = request.response().onSuccess(response::tryComplete).onFailure(response::tryFail);
+    return response.future();
   }
 
   private <Q, R> Future<GrpcClientRequest<Q, R>> request(ServiceMethod<R, Q> method) {
