@@ -32,7 +32,7 @@ from soak_clients import BATCH, Work
 from soak_faults import FAULTS, Fault, missing_faults
 from soak_oracle import MISSING, Account
 from soak_samples import NO_ANSWER, SERIES, Poller, Samples, plot
-from soak_world import World
+from soak_world import STORE_AWAY, STORE_OR_DISK, STORE_SILENT, UNREADABLE, World
 from torture_clients import Broken
 
 CHECK_EVERY_S = 300.0
@@ -43,9 +43,11 @@ FOUND_WITHIN_S = 60.0
 """A check asks for a block for so long, from the last time on that any was found."""
 EXPLAINED_WITHIN_S = 4.0
 """The same of a block that was damaged, or of which an event tells that something broken took it."""
+AWAY_REASONS = ("store_away", "refused", "being_deleted")
 BY_RIGHT = {
-    ("dropped while the store was away", "dropped while the store did not answer in time"): ("store_away", "refused", "being_deleted"),
-    ("not readable on a failing disk",): ("unreadable",),
+    (STORE_AWAY, STORE_SILENT): AWAY_REASONS,
+    (UNREADABLE,): ("unreadable",),
+    (STORE_AWAY, STORE_SILENT, UNREADABLE, STORE_OR_DISK): (*AWAY_REASONS, "unreadable"),
 }
 """What is said here of blocks, and the daemon's own words for why it drops them: there can't be more of the former."""
 NEVER = ("no_room",)
@@ -177,7 +179,7 @@ class Soak:
             sums = self.sums()
             print(
                 f"soak: {self.minutes():.1f} min, {len(self.struck)} faults, {sums['accepted']:,} accepted, {sums['hits']:,} hits, "
-                f"{self.ended()['dropped while the store was away']:,} dropped by right, {sums['accepted_lost']:,} lost, {sums['wrong_bytes']:,} wrong bytes",
+                f"{self.ended()[STORE_AWAY]:,} dropped by right, {sums['accepted_lost']:,} lost, {sums['wrong_bytes']:,} wrong bytes",
                 file=sys.stderr,
             )
 

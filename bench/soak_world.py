@@ -33,6 +33,11 @@ OBJECT_STORE_TIMEOUT_S = 6.0
 OBJECT_OPEN_MAX_S = 2.0
 """How long an upload may take, and the longest rest that the daemon gives a store that fails."""
 
+STORE_AWAY = "dropped while the store was away"
+STORE_SILENT = "dropped while the store did not answer in time"
+UNREADABLE = "not readable on a failing disk"
+STORE_OR_DISK = "dropped while the store was away and the disk failed"
+
 TENANTS = ("blue", "green")
 LIVE = """\
 host: {{policy: {host}}}
@@ -203,12 +208,14 @@ class World:
     def taken_by(self, key: bytes) -> str | None:
         """What of all that was broken took a block that is not there; None where nothing explains it."""
         dropped_at, stored_at = self.trails.dropped_at(key), self.trails.stored_at(key)
-        if dropped_at is not None and self.spells.covers(Spell.STORE_AWAY, dropped_at):
-            return "dropped while the store was away"
-        if dropped_at is not None and self.spells.covers(Spell.STORE_SILENT, dropped_at):
-            return "dropped while the store did not answer in time"
-        if dropped_at is not None and self.spells.covers(Spell.DISK_FAILS, dropped_at):
-            return "not readable on a failing disk"
+        if dropped_at is not None:
+            is_unreadable = self.spells.covers(Spell.DISK_FAILS, dropped_at)
+            if self.spells.covers(Spell.STORE_AWAY, dropped_at):
+                return STORE_OR_DISK if is_unreadable else STORE_AWAY
+            if is_unreadable:
+                return UNREADABLE
+            if self.spells.covers(Spell.STORE_SILENT, dropped_at):
+                return STORE_SILENT
         if stored_at is not None and self.spells.covers(Spell.STORE_LIES, stored_at):
             return "said to be stored by a store that lied"
         return None
