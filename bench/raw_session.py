@@ -15,9 +15,13 @@ from kvtier import _protocol as protocol
 from kvtier._protocol import Verb
 
 PAGE = 4096
-TEXT = (Verb.REGISTER,)
+TEXT = (Verb.REGISTER, Verb.ANNOTATE, Verb.REGISTER_REGION)
 IDS = (Verb.COMMIT, Verb.ABORT, Verb.RELEASE)
-PLAIN = (Verb.PING, Verb.UNREGISTER, Verb.CLEAR, Verb.FLUSH, Verb.CANCEL, Verb.STATS)
+PLAIN = (Verb.PING, Verb.UNREGISTER, Verb.CLEAR, Verb.FLUSH, Verb.CANCEL, Verb.STATS, Verb.UNREGISTER_REGION)
+WITH_BLOCKS = (Verb.OFFLOAD, Verb.ONBOARD)
+HARMLESS = [verb for verb in Verb if verb is not Verb.ADMIN]
+"""An administrator may have files written and the daemon drained: nothing to do blindly."""
+
 EDGES = [0, 1, 7, 8, 63, 64, 2047, 2048, 2049, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 8, (1 << 32) - 1]
 EDGES_64 = [*EDGES, 1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 1]
 
@@ -161,7 +165,7 @@ def small_keys(count: int, first: int = 0) -> list[bytes]:
 
 
 def fuzzed(rng: random.Random, namespace: int, ids: list[int]) -> bytes:
-    verb = rng.choice([*range(1, 18), *range(1, 18), 0, 18, 255])
+    verb = rng.choice([*HARMLESS, *HARMLESS, 0, 31, 255])
     flags = rng.choice([0] * 8 + [1, 2, 4, 8, 16, rng.randrange(256)])
     key_bytes = rng.choice([8] * 8 + [32, 1, 7, 9, 0, 33, 255])
     count = rng.choice([0, 1, 2, 5, 20] * 4 + EDGES)
@@ -177,6 +181,8 @@ def fuzzed(rng: random.Random, namespace: int, ids: list[int]) -> bytes:
     else:
         stride = (key_bytes + 7) & ~7
         body = b"".join(struct.pack("<Q", rng.randrange(200)).ljust(stride, b"\0")[:stride] for _ in range(real + (flags & 1)))
+        if verb in WITH_BLOCKS:
+            body += b"".join(struct.pack("<I", rng.choice([0, 1, 7, *EDGES])) for _ in range(real))
     if rng.random() < 0.1:
         body = rng.randbytes(rng.randrange(400))
     return record(

@@ -10,10 +10,8 @@ Exit codes: 0 every byte was right, 1 wrong bytes, 2 wrong usage or trace, 3 the
 
 import argparse
 import hashlib
-import json
 import logging
 import random
-import re
 import struct
 import sys
 import time
@@ -23,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from command_line import size, tell, whole
 from request_trace import TraceError, read_trace
 
 from kvtier import Client, KvtierError, Namespace, Status
@@ -50,8 +49,6 @@ COUNTERS = (
 
 _PAGE_BYTES = 4096
 _BASE_BYTES = 1 << 20
-_SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB|TiB)?", re.IGNORECASE)
-_UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 
 
 class Content:
@@ -413,21 +410,6 @@ def replay(
     return report(one.tally, grown, tiers, block_bytes, seconds)
 
 
-def size(text: str) -> int:
-    """A size such as 64KiB, in bytes."""
-    match = _SIZE.fullmatch(text.strip())
-    value = int(match[1]) * _UNITS[(match[2] or "B").lower()] if match else 0
-    if not value:
-        raise argparse.ArgumentTypeError(f"expected a size such as 64KiB, not {text!r}")
-    return value
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"expected a number above 0, not {text!r}")
-    return int(text)
-
-
 def main(arguments: Iterable[str] | None = None) -> int:
     """The program; returns its exit code."""
     parser = argparse.ArgumentParser(
@@ -438,7 +420,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     )
     parser.add_argument("--socket", metavar="PATH", help="the daemon's socket (default: this user's daemon)")
     parser.add_argument("--trace", metavar="FILE", type=Path, default=DEFAULT_TRACE, help="JSON lines, plain or gz")
-    parser.add_argument("--requests", metavar="N", type=_positive, help="only the first N requests of the trace")
+    parser.add_argument("--requests", metavar="N", type=whole, help="only the first N requests of the trace")
     parser.add_argument("--block-bytes", metavar="SIZE", type=size, default=size("64KiB"), help="default: 64KiB")
     parser.add_argument("--salt", default="kvtier", help="another one makes other keys and other bytes")
     parser.add_argument("--timeout", metavar="S", type=float, default=30.0, help="of one call (default: 30)")
@@ -459,10 +441,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     except KvtierError as error:
         print(f"replay: {error}", file=sys.stderr)
         return 2
-    # With --json, standard output is for programs.
-    print(f"\n{table(figures)}", file=sys.stderr if options.json else sys.stdout, flush=True)
-    if options.json:
-        print(json.dumps(figures), flush=True)
+    tell(figures, f"\n{table(figures)}", options.json)
     return 1 if figures["wrong_bytes"] else 0
 
 

@@ -1,5 +1,6 @@
 """An S3 server of our own, and a proxy that makes what servers and wires do on bad days."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -27,6 +28,12 @@ def java_home() -> str:
     """The folder of a JDK that the daemon runs on."""
     command = ["bash", "-c", '. scripts/lib.sh && find_jdk25 && echo "$JAVA_HOME"']
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def class_path(module: str) -> str:
+    """The class path of a module of this version that has a main class."""
+    command = ["bash", "-c", '. scripts/lib.sh && class_path "$1"', "bash", module]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
 
 
 class S3Server:
@@ -101,7 +108,8 @@ class S3Server:
 class BadDay(socketserver.ThreadingTCPServer):
     """Passes connections on to a server, or does what ``mode`` says with what they ask.
 
-    Modes: ``pass``; ``reset``; ``stall`` (takes the request and is silent); ``slow`` (half a second before each
+    Modes: ``pass``; ``reset``; ``stall`` (takes the request and is silent; a connection that lost something breaks when that is
+    over); ``slow`` (half a second before each
     answer); ``truncate`` (closes amid the answer); ``corrupt`` (turns a bit of what is sent back); ``corrupt_requests``
     (turns a bit of what is asked); a number: that status.
     """
@@ -113,21 +121,31 @@ class BadDay(socketserver.ThreadingTCPServer):
         super().__init__(("127.0.0.1", 0), _Connection)
         self.server = server
         self.mode: str | int = "pass"
+        self.clients: set[socket.socket] = set()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
 
+    def break_connections(self) -> None:
+        """Ends all connections there are: after a turned bit, the two sides of one may wait for each other for ever."""
+        for client in list(self.clients):
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+
 
 class _Connection(socketserver.BaseRequestHandler):
     server: BadDay
 
     def handle(self) -> None:
+        self.server.clients.add(self.request)
         try:
             self._handle()
         except OSError:
             pass
+        finally:
+            self.server.clients.discard(self.request)
 
     def _handle(self) -> None:
         with socket.create_connection(self.server.server) as upstream:
@@ -135,11 +153,12 @@ class _Connection(socketserver.BaseRequestHandler):
             answers.start()
             while data := self.request.recv(1 << 16):
                 mode = self.server.mode
-                if mode == "reset":
-                    self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-                    break
                 if mode == "stall":
-                    continue
+                    self._swallow()
+                if mode in ("reset", "stall"):
+                    self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                    self.request.close()
+                    break
                 if isinstance(mode, int):
                     reason = f"<Error><Code>Test{mode}</Code><Message>as it was told to</Message></Error>".encode()
                     self.request.sendall(
@@ -155,6 +174,16 @@ class _Connection(socketserver.BaseRequestHandler):
                 upstream.sendall(_turned(data) if mode == "corrupt_requests" else data)
             upstream.shutdown(socket.SHUT_RDWR)
             answers.join(5)
+
+    def _swallow(self) -> None:
+        """Takes what comes, as long as the mode says so."""
+        self.request.settimeout(0.1)
+        while self.server.mode == "stall":
+            try:
+                if not self.request.recv(1 << 16):
+                    return
+            except TimeoutError:
+                pass
 
     def _answers(self, upstream: socket.socket) -> None:
         try:

@@ -3,12 +3,14 @@
 Clients in Java, Python and over gRPC, two of them tenants at their quotas, put, get, flush and delete blocks whose bytes
 follow from their keys. Meanwhile policies are swapped, traces recorded, the configuration is reloaded and the dashboard's
 questions are asked. Faults strike one after the other, drawn from a seed. From time to time all clients pause, and every
-block that was accepted and must be there is asked for.
+block that was accepted and must be there is asked for. One that is not there must have been taken by something that was
+broken on purpose: the daemon's KV events tell of each when it left the node.
 
 Exit codes: 0 every promise was kept, 1 one was broken, 2 wrong usage, 3 it could not be run.
 """
 
 import argparse
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -25,17 +27,32 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from command_line import number, table, tell
 from soak_clients import BATCH, Work
 from soak_faults import FAULTS, Fault, missing_faults
-from soak_oracle import Account
-from soak_samples import SERIES, Poller, Samples, plot
-from soak_world import World
+from soak_oracle import MISSING, Account
+from soak_samples import NO_ANSWER, SERIES, Poller, Samples, plot
+from soak_world import STORE_AWAY, STORE_OR_DISK, STORE_SILENT, UNREADABLE, World
 from torture_clients import Broken
 
 CHECK_EVERY_S = 300.0
 QUIET_FROM, QUIET_TO = 0.35, 0.9
 """Between these parts of the time the daemon is not killed: what it takes of the machine is seen in one long life."""
+CHECK_BATCH = 2 * BATCH
 FOUND_WITHIN_S = 60.0
+"""A check asks for a block for so long, from the last time on that any was found."""
+EXPLAINED_WITHIN_S = 4.0
+"""The same of a block that was damaged, or of which an event tells that something broken took it."""
+AWAY_REASONS = ("store_away", "refused", "being_deleted")
+BY_RIGHT = {
+    (STORE_AWAY, STORE_SILENT): AWAY_REASONS,
+    (UNREADABLE,): ("unreadable",),
+    (STORE_AWAY, STORE_SILENT, UNREADABLE, STORE_OR_DISK): (*AWAY_REASONS, "unreadable"),
+}
+"""What is said here of blocks, and the daemon's own words for why it drops them: there can't be more of the former."""
+NEVER = ("no_room",)
+"""Reasons to drop a block that there are none of here: each block that falls out is wanted by the tier below."""
+CHORES = ("policy", "trace", "reload")
 
 
 class Chores(threading.Thread):
@@ -47,30 +64,36 @@ class Chores(threading.Thread):
         super().__init__(name="chores", daemon=True)
         self.done: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
+        self.failure: BaseException | None = None
         self._world = world
         self._random = random.Random(f"{world.seed}/chores")
         self._end = threading.Event()
 
     def run(self) -> None:
-        while not self._end.wait(self._REST_S * self._random.random()):
-            chore = self._random.choice(("policy", "trace", "reload", "reload"))
-            life = self._world.life
-            if chore == "reload":
-                worked = self._reload()
-            elif chore == "policy":
-                worked = self._command("policy", self._random.choice(("host", "ssd")), self._random.choice(("auto", "auto", "lru", "s3fifo")))
-            else:
-                trace = self._world.folder / "trace.gz"
-                trace.unlink(missing_ok=True)
-                worked = self._command("trace", "record", str(trace))
-                time.sleep(1)
-                worked = self._command("trace", "stop") and worked
-            # A daemon that was killed meanwhile can't do it.
-            (self.done if worked else self.refused).update([chore] if worked or life == self._world.life else [])
+        try:
+            while not self._end.wait(self._REST_S * self._random.random()):
+                self._do(self._random.choice((*CHORES, "reload")))
+        except BaseException as failure:  # noqa: BLE001 - the main thread must hear of it
+            self.failure = failure
+
+    def _do(self, chore: str) -> None:
+        life = self._world.life
+        if chore == "reload":
+            worked = self._reload()
+        elif chore == "policy":
+            worked = self._command("policy", self._random.choice(("host", "ssd")), self._random.choice(("auto", "auto", "lru", "s3fifo")))
+        else:
+            trace = self._world.folder / "trace.gz"
+            trace.unlink(missing_ok=True)
+            worked = self._command("trace", "record", str(trace))
+            time.sleep(1)
+            worked = self._command("trace", "stop") and worked
+        # A daemon that was killed meanwhile can't do it.
+        (self.done if worked else self.refused).update([chore] if worked or life == self._world.life else [])
 
     def _reload(self) -> bool:
         dice = self._random
-        self._world.write_configuration(scrub=dice.choice((4, 16, 64)), level=dice.choice(("info", "info", "warn")))
+        self._world.write_configuration(scrub=dice.choice((4, 16, 64)))
         return self._world.reload()
 
     def _command(self, *words: str) -> bool:
@@ -79,19 +102,28 @@ class Chores(threading.Thread):
         except subprocess.TimeoutExpired:
             return False
 
+    def findings(self) -> list[str]:
+        """In words what operators could not do at all."""
+        never = [f"each {chore} of {self.refused[chore]} was refused" for chore in CHORES if self.refused[chore] and not self.done[chore]]
+        return never + ([] if self.failure is None else [f"the chores ended with {self.failure!r}"])
+
     def close(self) -> None:
         self._end.set()
         self.join(60)
 
 
 class Soak:
-    """Fault after fault."""
+    """Fault after fault.
+
+    Attributes:
+        struck: when which faults did, in minutes.
+    """
 
     def __init__(self, world: World, out: Path) -> None:
         self.world = world
         self.samples = Samples(world, out / "samples.jsonl")
         self.struck: list[tuple[float, str]] = []
-        self.checks = 0
+        self.checks_s: list[float] = []
         self.chores = Chores(world)
         self.poller = Poller(world)
         self._random = random.Random(f"{world.seed}/faults")
@@ -124,6 +156,8 @@ class Soak:
             self.samples.take()
             self.check("at the end")
             self.samples.take()
+            # Nothing changes any more under those who count.
+            self.world.pause_clients()
         finally:
             self.chores.close()
             self.poller.close()
@@ -145,75 +179,102 @@ class Soak:
             sums = self.sums()
             print(
                 f"soak: {self.minutes():.1f} min, {len(self.struck)} faults, {sums['accepted']:,} accepted, {sums['hits']:,} hits, "
-                f"{sums['accepted_lost']:,} lost, {sums['wrong_bytes']:,} wrong bytes",
+                f"{self.ended()[STORE_AWAY]:,} dropped by right, {sums['accepted_lost']:,} lost, {sums['wrong_bytes']:,} wrong bytes",
                 file=sys.stderr,
             )
 
     def check(self, when: str) -> None:
         """Asks for every block that must be there, with the clients at rest and everything mended."""
-        self.checks += 1
-        for work in self.world.works:
-            work.pause()
-        self.world.look_after_daemon()
-        threads = [threading.Thread(target=self._check, args=(work, when)) for work in self.world.works]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for work in self.world.works:
-            work.go_on()
+        begun = time.monotonic()
+        with self.world.clients_at_rest():
+            self.world.look_after()
+            with concurrent.futures.ThreadPoolExecutor(len(self.world.works)) as threads:
+                running = [threads.submit(self._check, work, when) for work in self.world.works]
+                while concurrent.futures.wait(running, timeout=0.2).not_done:
+                    self.world.look_after_daemon()
+                for one in running:
+                    one.result()
+            self.world.trails.prune(begun)
+            self.world.note_drops()
+        self.checks_s.append(time.monotonic() - begun)
 
     def _check(self, work: Work, when: str) -> None:
         for account in work.accounts:
-            left = account.live()
+            left = self._not_found(work, account, account.live())
+            explained_from = time.monotonic() + EXPLAINED_WITHIN_S
             deadline = time.monotonic() + FOUND_WITHIN_S
             while left:
-                missed = self._found(work, account, left)
+                time.sleep(0.5)
                 # What failed on its way, or was told to be missing by a store that lied, may come yet.
-                if len(missed) < len(left):
+                now_left = self._not_found(work, account, list(left))
+                if len(now_left) < len(left):
                     deadline = time.monotonic() + FOUND_WITHIN_S
-                elif missed and time.monotonic() > deadline:
-                    for number in missed:
-                        account.missing(number, when)
-                    break
-                left = missed
-                if left:
-                    time.sleep(1)
+                left = self._judge(account, now_left, when, time.monotonic() > explained_from, time.monotonic() > deadline)
+
+    def _judge(self, account: Account, left: dict[int, str], when: str, is_explained: bool, is_over: bool) -> dict[int, str]:
+        """Of blocks that were not found, those to be asked for again."""
+        if is_explained and not self.world.follower.catch_up():
+            is_explained = False
+        again = {}
+        for one, status in left.items():
+            key = account.key(one)
+            excuse = self.world.taken_by(key)
+            if status in MISSING and (is_over or (is_explained and (excuse is not None or key in self.world.damaged))):
+                account.missing(one, when, excuse, self.world.trails.words(key))
+            elif is_over:
+                account.not_answered(one, status, when)
+            else:
+                again[one] = status
+        return again
 
     @staticmethod
-    def _found(work: Work, account: Account, numbers: list[int]) -> list[int]:
-        """Those that are not found."""
-        missed = []
-        for at in range(0, len(numbers), BATCH):
-            batch = numbers[at : at + BATCH]
-            statuses = work.ask(account, "get", batch) or []
-            for number, status in zip(batch, statuses or ["NONE"] * len(batch), strict=True):
+    def _not_found(work: Work, account: Account, numbers: list[int]) -> dict[int, str]:
+        """What was answered instead for those that are not found."""
+        not_found = {}
+        for at in range(0, len(numbers), CHECK_BATCH):
+            batch = numbers[at : at + CHECK_BATCH]
+            statuses = work.ask(account, "get", batch) or ["UNANSWERED"] * len(batch)
+            for one, status in zip(batch, statuses, strict=True):
                 if status == "OK":
-                    account.found(number)
+                    account.found(one)
                 else:
-                    missed.append(number)
-        return missed
+                    not_found[one] = status
+        return not_found
 
     def sums(self) -> dict[str, int]:
         """The clients' figures in all."""
-        names = ["accepted", "hits", "misses", "deleted", "refused", "unanswered", "checked"]
-        names += ["wrong_bytes", "accepted_lost", "lost_to_damage", "deleted_back"]
+        names = ["accepted", "put_again", "hits", "misses", "refused", "unanswered", "checked", "wrong_bytes"]
+        names += ["deleted_unseen", "deleted_back", "not_answered"]
         seen = [account.seen for _, account in self.world.accounts()]
-        return {name: sum(getattr(one, name) for one in seen) for name in names}
+        return {name: sum(getattr(one, name) for one in seen) for name in names} | {"accepted_lost": self.ended()["lost"]}
+
+    def ended(self) -> Counter[str]:
+        """What became of the accepted blocks that are no longer promised."""
+        return sum((account.seen.ended for _, account in self.world.accounts()), Counter())
+
+    def statuses(self) -> Counter[str]:
+        return sum((account.seen.statuses for _, account in self.world.accounts()), Counter())
 
     def findings(self) -> list[str]:
         """All that should not be, in words."""
-        found = [finding for _, account in self.world.accounts() for finding in account.seen.findings]
-        if self.sums()["accepted_lost"] > self._lost_to_outages():
-            found += [lost for _, account in self.world.accounts() for lost in account.seen.lost]
-        found += [hang for work in self.world.works for hang in work.hangs]
+        seen = [account.seen for _, account in self.world.accounts()]
+        found = [hang for work in self.world.works for hang in work.hangs]
+        found += [finding for one in seen for finding in one.findings] + [lost for one in seen for lost in one.lost]
+        found += [wrong for _, account in self.world.accounts() if (wrong := account.balance())]
         found += [f"the daemon ended by itself; its log ended with\n{words}" for words in self.world.ended_by_itself]
-        return found
+        found += self.chores.findings()
+        found += [] if self.poller.failure is None else [f"the poller ended with {self.poller.failure!r}"]
+        return found + self._drops_findings()
 
-    def _lost_to_outages(self) -> int:
-        """How many lost blocks the daemons have counted as dropped, where the store was away: then what falls out is."""
-        was_away = any(name.startswith("s3_") or name == "kill_s3" for _, name in self.struck)
-        return min(self.sums()["accepted_lost"], self.poller.dropped()) if was_away else 0
+    def _drops_findings(self) -> list[str]:
+        """Where the daemon's count of drops is not what was seen of them."""
+        dropped, ended = self.world.dropped(), self.ended()
+        found = [f"{dropped[reason]} blocks were dropped for {reason}, which should not be" for reason in NEVER if dropped[reason]]
+        for said, reasons in BY_RIGHT.items():
+            taken, counted = sum(ended[words] for words in said), sum(dropped[reason] for reason in reasons)
+            if taken > counted:
+                found.append(f"{taken} blocks were {' or '.join(said)}; the daemon counted {counted}")
+        return found
 
     def figures(self) -> dict[str, Any]:
         rows = self.samples.longest_life()
@@ -222,7 +283,7 @@ class Soak:
             with_it = [row[name] for row in rows if name in row]
             return [with_it[0], with_it[-1]] if with_it else None
 
-        counters = self._counters()
+        live = sum(len(account.live()) for _, account in self.world.accounts())
         return {
             "seed": self.world.seed,
             "minutes": round(self.minutes(), 1),
@@ -230,13 +291,17 @@ class Soak:
             "faults_by_kind": dict(sorted(Counter(name for _, name in self.struck).items())),
             "faults_missing": self.missing,
             **self.sums(),
-            "accepted_lost": self.sums()["accepted_lost"] - self._lost_to_outages(),
-            "lost_to_outages": self._lost_to_outages(),
-            "dropped_by_daemons": self.poller.dropped(),
-            "checks": self.checks,
+            "accepted_blocks": {"there at the end": live, **self.ended()},
+            "copies_damaged": len(self.world.damaged),
+            "dropped_by_daemons": dict(self.world.dropped()),
+            "events": self.world.trails.events,
+            "event_gaps": self.world.follower.gaps,
+            "answers": dict(sorted(self.statuses().items())),
+            "checks": len(self.checks_s),
+            "check_s_max": round(max(self.checks_s, default=0.0), 1),
             "hangs": sum(len(work.hangs) for work in self.world.works),
             "daemon_ended_by_itself": len(self.world.ended_by_itself),
-            "machine_stalled_s": round(self.world.stalls.total_s, 1),
+            "machine_stalled_s": round(self.world.pulse.stood_s, 1),
             "chores": dict(self.chores.done),
             "chores_refused": dict(self.chores.refused),
             "http_polls": self.poller.polls,
@@ -244,35 +309,23 @@ class Soak:
             "daemon_starts": self.world.life,
             "longest_life_s": rows[-1]["life_s"] if rows else 0,
             **{f"{name}_first_last": ends(name) for name in SERIES},
-            "last_life_counters": counters,
+            "last_life_counters": self._counters(),
         }
 
     def _counters(self) -> dict[str, int]:
         names = ("dropped", "corrupt", "io_errors", "demotions", "promotions", "evictions", "object_stored", "object_fetched", "object_errors", "spilled")
         try:
             counters = json.loads(self.world.http("/api/v1/stats"))["counters"]
-        except (OSError, ValueError, KeyError):
+        except (*NO_ANSWER, KeyError):
             return {}
         return {name: counters[name] for name in names if name in counters}
 
 
+BROKEN = ("wrong_bytes", "accepted_lost", "deleted_unseen", "deleted_back", "not_answered", "hangs", "daemon_ended_by_itself")
+
+
 def is_clean(figures: dict[str, Any]) -> bool:
-    return not any(figures[name] for name in ("wrong_bytes", "accepted_lost", "deleted_back", "hangs", "daemon_ended_by_itself"))
-
-
-def table(figures: dict[str, Any]) -> str:
-    width = max(map(len, figures))
-    return "\n".join(f"{name:<{width}}  {value:,}" if isinstance(value, int) else f"{name:<{width}}  {value}" for name, value in figures.items())
-
-
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, not {text!r}")
-    return value
+    return not any(figures[name] for name in BROKEN)
 
 
 def _fault(text: str) -> str:
@@ -289,11 +342,11 @@ def main(arguments: Iterable[str] | None = None) -> int:
         epilog="Exit codes: 0 every promise was kept, 1 one was broken, 2 wrong usage, 3 it could not be run. The folder of a run "
         "that found something is kept. SIGTERM ends it early, with the last check and the figures.",
     )
-    parser.add_argument("--hours", metavar="H", type=_positive, help="how long faults strike")
-    parser.add_argument("--minutes", metavar="M", type=_positive, help="the same, added to the hours (default: 5, without --hours)")
+    parser.add_argument("--hours", metavar="H", type=number, help="how long faults strike")
+    parser.add_argument("--minutes", metavar="M", type=number, help="the same, added to the hours (default: 5, without --hours)")
     parser.add_argument("--seed", metavar="S", help="of faults and of all that clients ask (default: another each time)")
-    parser.add_argument("--rest", metavar="SECONDS", type=_positive, default=4.0, help="the longest between two faults (default: 4)")
-    parser.add_argument("--check", metavar="SECONDS", type=_positive, default=CHECK_EVERY_S, help="between two looks at all blocks (default: 300)")
+    parser.add_argument("--rest", metavar="SECONDS", type=number, default=3.0, help="the longest between two faults (default: 3)")
+    parser.add_argument("--check", metavar="SECONDS", type=number, default=CHECK_EVERY_S, help="between two looks at all blocks (default: 300)")
     parser.add_argument("--first", metavar="FAULT", type=_fault, action="append", default=[], help="strikes first; may be given again")
     parser.add_argument("--folder", metavar="DIR", type=Path, help="where a folder for the run is made (default: $TMPDIR)")
     parser.add_argument("--samples", metavar="FILE", type=Path, help="where the samples go, as lines of JSON")
@@ -305,40 +358,44 @@ def main(arguments: Iterable[str] | None = None) -> int:
     print(f"soak: seed {seed}, {minutes:g} minutes", file=sys.stderr)
     os.environ |= {"AWS_ACCESS_KEY_ID": "soak", "AWS_SECRET_ACCESS_KEY": "soak"}
     folder = Path(tempfile.mkdtemp(prefix="kvtier-soak-", dir=options.folder))
-    world = World(folder, seed)
-    soak = Soak(world, folder)
-    # A mounted disk and other processes are not left behind, and what was seen is told.
-    signal.signal(signal.SIGTERM, lambda number, frame: soak.end_early())
-    code = 0
-    for name, reason in soak.missing.items():
-        print(f"soak: without {name}: {reason}", file=sys.stderr)
+    code, figures, findings = 3, {}, []
     try:
-        soak.run(minutes, options.rest, options.check, options.first)
-        figures = soak.figures()
-    except (Broken, RuntimeError, OSError) as broken:
+        # A mounted disk and other processes are not left behind, whatever happens.
+        with contextlib.closing(World(folder, seed)) as world:
+            soak = Soak(world, folder)
+            signal.signal(signal.SIGTERM, lambda number, frame: soak.end_early())
+            for name, reason in soak.missing.items():
+                print(f"soak: without {name}: {reason}", file=sys.stderr)
+            try:
+                soak.run(minutes, options.rest, options.check, options.first)
+                code = 0
+            finally:
+                # What was seen is told.
+                figures, findings = soak.figures(), soak.findings()
+                _write(soak, options, figures)
+    except (Broken, RuntimeError, OSError, subprocess.SubprocessError) as broken:
         print(f"soak: {broken}", file=sys.stderr)
-        code, figures = 3, soak.figures()
-    finally:
-        world.close()
-    findings = soak.findings()
+        code = 3
+    (folder / "findings").write_text("".join(f"{finding}\n" for finding in findings))
     for finding in findings[:30]:
         print(f"soak: {finding}", file=sys.stderr)
     code = code or (0 if is_clean(figures) and not findings else 1)
-    if options.samples is not None:
-        with contextlib.suppress(FileNotFoundError):
-            shutil.copyfile(folder / "samples.jsonl", options.samples)
-    if options.plot is not None:
-        title = f"scripts/soak, seed {seed}: {figures['minutes']} minutes, {figures['faults']:,} faults"
-        options.plot.write_text(plot(soak.samples.rows, soak.struck, title))
     if code:
         print(f"soak: all is left in {folder}; the seed was {seed}", file=sys.stderr)
     else:
         shutil.rmtree(folder)
-    # With --json, standard output is for programs.
-    print(table(figures), file=sys.stderr if options.json else sys.stdout)
-    if options.json:
-        print(json.dumps(figures))
+    tell(figures, table(figures), options.json)
     return code
+
+
+def _write(soak: Soak, options: argparse.Namespace, figures: dict[str, Any]) -> None:
+    """The files that were asked for."""
+    if options.samples is not None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copyfile(soak.samples.file, options.samples)
+    if options.plot is not None:
+        title = f"scripts/soak, seed {figures['seed']}: {figures['minutes']} minutes, {figures['faults']:,} faults"
+        options.plot.write_text(plot(soak.samples.rows, soak.struck, title))
 
 
 if __name__ == "__main__":

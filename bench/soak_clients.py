@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from pulse import Pulse
 from soak_oracle import Account
 
 CALL_TIMEOUT_S = 10
@@ -21,26 +22,6 @@ DEATHS_MAX = 5
 """A client that dies more often in a row, and never answers, does not work at all."""
 
 
-class Stalls:
-    """Notes the times in which this process was not run, and so probably nobody."""
-
-    _TICK_S = 0.2
-    _LATE_S = 1.0
-
-    def __init__(self) -> None:
-        self.total_s = 0.0
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def _watch(self) -> None:
-        last = time.monotonic()
-        while True:
-            time.sleep(self._TICK_S)
-            now = time.monotonic()
-            if now - last > self._LATE_S:
-                self.total_s += now - last
-            last = now
-
-
 class Hang(Exception):
     """A client was not answered in any way."""
 
@@ -48,8 +29,8 @@ class Hang(Exception):
 class Hand:
     """A client's process: one question, one answer."""
 
-    def __init__(self, command: list[str], log: Path, stalls: Stalls) -> None:
-        self._stalls = stalls
+    def __init__(self, command: list[str], log: Path, pulse: Pulse) -> None:
+        self._pulse = pulse
         with log.open("a") as errors:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, bufsize=0)
 
@@ -60,8 +41,7 @@ class Hand:
             self._process.stdin.write(line.encode() + b"\n")
         except OSError:
             return None
-        begun = time.monotonic()
-        stalled_s = self._stalls.total_s
+        begun_s = self._pulse.ran_s
         answer = b""
         while not answer.endswith(b"\n"):
             if select.select([self._process.stdout], [], [], 1.0)[0]:
@@ -69,7 +49,7 @@ class Hand:
                 if not piece:
                     return None
                 answer += piece
-            elif time.monotonic() - begun - (self._stalls.total_s - stalled_s) > HANG_S:
+            elif self._pulse.ran_s - begun_s > HANG_S:
                 raise Hang(f"no answer to {line[:60]!r} within {HANG_S:.0f} s")
         return answer.decode().rstrip("\n")
 
@@ -95,15 +75,13 @@ class Work(threading.Thread):
         command: list[str],
         accounts: list[Account],
         log: Path,
-        stalls: Stalls,
+        pulse: Pulse,
         seed: str,
-        garbled: Callable[[], bool],
-        reads_fail: Callable[[], bool],
+        garbled: Callable[[float], bool],
     ) -> None:
         """
         Args:
-            garbled: whether a wire of this client lies at present.
-            reads_fail: whether a disk does not read at present.
+            garbled: whether a wire of this client has lied since a moment.
         """
         super().__init__(name=name, daemon=True)
         self.accounts = accounts
@@ -112,11 +90,10 @@ class Work(threading.Thread):
         self.failure: BaseException | None = None
         self._command = command
         self._log = log
-        self._stalls = stalls
+        self._pulse = pulse
         self._garbled = garbled
-        self._reads_fail = reads_fail
         self._random = random.Random(f"{seed}/{name}")
-        self._hand = Hand(command, log, stalls)
+        self._hand = Hand(command, log, pulse)
         self._may_work = threading.Event()
         self._may_work.set()
         self._rests = threading.Event()
@@ -141,21 +118,34 @@ class Work(threading.Thread):
         live = account.live()
         dice = self._random.random()
         if len(live) > account.blocks:
-            self.ask(account, "delete", self._random.sample(live, min(len(live), 2 * BATCH)))
-            account.forget()
+            self._delete_seen(account, self._random.sample(live, min(len(live), 2 * BATCH)))
         elif dice < 0.02:
             self.ask(account, "flush", [])
         elif dice < 0.05 and (deleted := account.deleted()):
             self.ask(account, "get", self._random.sample(deleted, min(len(deleted), BATCH)))
+        elif dice < 0.15 and len(unknown := account.unknown()) > BATCH:
+            # Nobody asks for them any more: left there, they would fill the tiers.
+            self.ask(account, "delete", unknown[: 2 * BATCH])
+            account.forget()
         elif dice < 0.5 and live:
             self.ask(account, "get", self._random.sample(live, min(len(live), self._random.randint(1, BATCH))))
         else:
-            self.ask(account, "put", account.fresh(self._random.randint(1, BATCH)))
+            count = self._random.randint(1, BATCH)
+            again = account.again(count) if self._random.random() < 0.1 else []
+            self.ask(account, "put", again or account.fresh(count))
+
+    def _delete_seen(self, account: Account, numbers: list[int]) -> None:
+        """Deletes blocks that are there. Those that are not found stay promised, until a check has looked for them."""
+        statuses = self.ask(account, "get", numbers) or []
+        seen = [number for number, status in zip(numbers, statuses, strict=False) if status == "OK"]
+        if seen:
+            self.ask(account, "delete", seen)
+            account.forget()
 
     def ask(self, account: Account, verb: str, numbers: list[int]) -> list[str] | None:
         """One question and its answer; a client that died is started again."""
         asked = account.ask(verb, numbers)
-        garbled, reads_fail = self._garbled(), self._reads_fail()
+        begun = time.monotonic()
         try:
             text = self._hand.ask(f"{verb} {account.space.name} {','.join(map(str, numbers))}")
         except Hang as hang:
@@ -164,8 +154,8 @@ class Work(threading.Thread):
         statuses, wrong = self._parse(text) if text is not None else (None, {})
         self._deaths = 0 if text is not None else self._deaths
         if statuses is not None and "UNANSWERED" in statuses:
-            if not garbled and not self._garbled():
-                self.hangs.append(f"{self.name}: a {verb} was never answered")
+            if not self._garbled(begun):
+                self.hangs.append(f"{self.name}: a {verb} was never answered, within {time.monotonic() - begun:.0f} s")
             statuses = None
         elif text is None:
             self._deaths += 1
@@ -173,8 +163,8 @@ class Work(threading.Thread):
                 raise RuntimeError(f"client {self.name} dies again and again; its log is {self._log}")
             self._hand.close()
             if not self._ends:
-                self._hand = Hand(self._command, self._log, self._stalls)
-        account.answer(asked, statuses, wrong, garbled or self._garbled(), reads_fail or self._reads_fail())
+                self._hand = Hand(self._command, self._log, self._pulse)
+        account.answer(asked, statuses, wrong, self._garbled(begun))
         return statuses
 
     @staticmethod
@@ -191,9 +181,14 @@ class Work(threading.Thread):
         """Returns when it asks nothing any more; the caller may then ask in its place."""
         self._rests.clear()
         self._may_work.clear()
-        self._rests.wait()
+        while not self._rests.wait(0.2) and self.is_alive():
+            pass
+        self.require_well()
+
+    def require_well(self) -> None:
+        """An error where it does not work any more."""
         if self.failure is not None:
-            raise RuntimeError(f"client {self.name} failed") from self.failure
+            raise RuntimeError(f"client {self.name} failed: {self.failure}") from self.failure
 
     def go_on(self) -> None:
         self._may_work.set()
@@ -202,5 +197,6 @@ class Work(threading.Thread):
         self._ends = True
         self._may_work.set()
         self._hand.kill()
-        self.join(10)
+        if self.is_alive():
+            self.join(10)
         self._hand.close()

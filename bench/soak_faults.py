@@ -1,5 +1,6 @@
 """What the soak breaks, one at a time; each leaves whole what it can mend."""
 
+import contextlib
 import os
 import random
 import signal
@@ -10,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from raw_session import Raw, fuzzed
-from soak_content import key
-from soak_oracle import Account
-from soak_world import World
+from soak_spells import Spell
+from soak_world import OBJECT_OPEN_MAX_S, OBJECT_STORE_TIMEOUT_S, World
 
 from kvtier import _protocol as protocol
 from kvtier._protocol import Verb
@@ -25,6 +25,11 @@ _OBJECT_MAGIC = b"KVTIEROB"
 _OBJECT_KEY_OFFSET = 64
 SETTLES_S = 2.0
 """For so long after a fault, answers may still come of it."""
+STORE_SETTLES_S = OBJECT_STORE_TIMEOUT_S + OBJECT_OPEN_MAX_S + SETTLES_S
+"""The same of the object store: an upload that was begun last may fail as late as this, and the daemon gives the store a rest then."""
+REFUSAL_S = 10.0
+"""For so long after a refusal a block is not offered to the object store again."""
+_DENIED, _PRECONDITION_FAILED = 403, 412
 
 
 @dataclass(frozen=True)
@@ -42,22 +47,33 @@ class Fault:
     kills_daemon: bool = False
 
 
+def _end_daemon(world: World, number: int = signal.SIGKILL) -> None:
+    """Not while blocks are dropped by right: a daemon that is killed can't tell of the last of them."""
+    world.spells.wait_until_over(Spell.STORE_AWAY, Spell.DISK_FAILS)
+    world.end_daemon(number)
+
+
 def _kill_daemon(world: World, dice: random.Random) -> None:
-    world.end_daemon()
+    _end_daemon(world)
     time.sleep(dice.choice((0.0, 0.0, 1.0)))
     world.start_daemon(**_settings(dice))
 
 
 def _kill_daemon_and_memory(world: World, dice: random.Random) -> None:
-    for _, account in world.accounts():
-        account.memory_goes()
-    world.end_daemon()
-    world.daemon.kill_keeper()
-    world.start_daemon(**_settings(dice))
+    """Under load, or with all that happened told of by events: then more is known to be on SSD."""
+    rests = dice.random() < 0.5
+    world.spells.wait_until_over(Spell.STORE_AWAY, Spell.DISK_FAILS)
+    with world.clients_at_rest() if rests else contextlib.nullcontext():
+        is_told = rests and world.follower.catch_up()
+        _end_daemon(world)
+        world.daemon.kill_keeper()
+        for _, account in world.accounts():
+            account.memory_goes(lambda key: world.trails.is_only_in_memory(key, is_told))
+        world.start_daemon(**_settings(dice))
 
 
 def _stop_daemon(world: World, dice: random.Random) -> None:
-    world.end_daemon(signal.SIGTERM)
+    _end_daemon(world, signal.SIGTERM)
     world.start_daemon(**_settings(dice))
 
 
@@ -80,27 +96,34 @@ def _kill_client(world: World, dice: random.Random) -> None:
 
 
 def _kill_s3(world: World, dice: random.Random) -> None:
-    world.server.kill()
-    time.sleep(dice.uniform(0.0, 2.0))
-    world.server.start()
+    with world.spells.during(Spell.STORE_AWAY, STORE_SETTLES_S):
+        world.server.kill()
+        time.sleep(dice.uniform(0.0, 2.0))
+        world.server.start()
 
 
 def _s3(mode: str | int) -> Callable[[World, random.Random], None]:
     def strike(world: World, dice: random.Random) -> None:
-        world.s3_wire.mode = mode
-        time.sleep(dice.uniform(0.5, 4.0))
-        world.s3_wire.mode = "pass"
+        settles_s = STORE_SETTLES_S + (REFUSAL_S if mode == _DENIED else 0)
+        with contextlib.ExitStack() as spells:
+            spells.enter_context(world.spells.during(Spell.STORE_AWAY, settles_s))
+            if mode == _PRECONDITION_FAILED:
+                # What is uploaded is said to be there already.
+                spells.enter_context(world.spells.during(Spell.STORE_LIES, STORE_SETTLES_S))
+            world.s3_wire.mode = mode
+            time.sleep(dice.uniform(0.5, 4.0))
+            world.s3_wire.mode = "pass"
 
     return strike
 
 
 def _grpc(mode: str) -> Callable[[World, random.Random], None]:
     def strike(world: World, dice: random.Random) -> None:
-        world.garbled_until = float("inf")
-        world.grpc_wire.mode = mode
-        time.sleep(dice.uniform(0.5, 3.0))
-        world.grpc_wire.mode = "pass"
-        world.garbled_until = time.monotonic() + SETTLES_S
+        with world.spells.during(Spell.WIRE_LIES, SETTLES_S):
+            world.grpc_wire.mode = mode
+            time.sleep(dice.uniform(0.5, 3.0))
+            world.grpc_wire.mode = "pass"
+            world.grpc_wire.break_connections()
 
     return strike
 
@@ -115,11 +138,10 @@ def _disk_full(world: World, dice: random.Random) -> None:
 
 
 def _disk_eio(world: World, dice: random.Random) -> None:
-    world.reads_fail_until = float("inf")
-    world.disk.fail()
-    time.sleep(dice.uniform(0.3, 3.0))
-    world.disk.mend()
-    world.reads_fail_until = time.monotonic() + SETTLES_S
+    with world.spells.during(Spell.DISK_FAILS, SETTLES_S):
+        world.disk.fail()
+        time.sleep(dice.uniform(0.3, 3.0))
+        world.disk.mend()
 
 
 def _disk_slow(world: World, dice: random.Random) -> None:
@@ -130,26 +152,24 @@ def _disk_slow(world: World, dice: random.Random) -> None:
 
 def _damage_disk(world: World, dice: random.Random) -> None:
     """Turns bits in slots while the daemon stands still, so that nothing else is written back with them."""
-    known = _promised(world)
     world.daemon.send_signal(signal.SIGSTOP)
     try:
         time.sleep(0.05)  # for transfers that are the kernel's already
         files = [*world.disk.folder.glob("ssd/slots-*.dat"), *world.folder.glob("ssd1/slots-*.dat")]
         for file in dice.sample(files, min(len(files), 3)):
-            _damage_slot(file, dice, known)
+            _damage_slot(world, file, dice)
     finally:
         world.daemon.send_signal(signal.SIGCONT)
 
 
-def _damage_slot(file: Path, dice: random.Random, known: dict[bytes, tuple[Account, int]]) -> None:
+def _damage_slot(world: World, file: Path, dice: random.Random) -> None:
     with file.open("r+b") as slots:
         data = slots.read()
         places = [at for at in range(0, len(data), _PAGE_BYTES) if data.startswith(_SLOT_MAGIC, at)]
         if not places:
             return
         at = dice.choice(places)
-        one = data[at + _SLOT_KEY_OFFSET : at + _SLOT_KEY_OFFSET + 32]
-        _note_damage(known, one)
+        world.damage(data[at + _SLOT_KEY_OFFSET : at + _SLOT_KEY_OFFSET + 32])
         stored = struct.unpack_from("<I", data, at + _SLOT_STORED_BYTES_OFFSET)[0]
         place = at + dice.choice((_SLOT_KEY_OFFSET, _PAGE_BYTES + dice.randrange(max(1, stored))))
         slots.seek(place)
@@ -160,31 +180,18 @@ def _damage_slot(file: Path, dice: random.Random, known: dict[bytes, tuple[Accou
 
 
 def _damage_object(world: World, dice: random.Random) -> None:
-    known = _promised(world)
     objects = world.server.objects()
     for file in dice.sample(objects, min(len(objects), 3)):
         try:
             data = bytearray(file.read_bytes())
             if not data.startswith(_OBJECT_MAGIC):
                 continue
-            one = bytes(data[_OBJECT_KEY_OFFSET : _OBJECT_KEY_OFFSET + 32])
-            _note_damage(known, one)
+            world.damage(bytes(data[_OBJECT_KEY_OFFSET : _OBJECT_KEY_OFFSET + 32]))
             data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
             with file.open("r+b") as object_file:
                 object_file.write(data)
         except FileNotFoundError:
             pass  # deleted in the meantime
-
-
-def _promised(world: World) -> dict[bytes, tuple[Account, int]]:
-    """The blocks that must be there, by their keys."""
-    return {key(world.seed, account.space.name, number): (account, number) for _, account in world.accounts() for number in account.live()}
-
-
-def _note_damage(known: dict[bytes, tuple[Account, int]], one: bytes) -> None:
-    if one in known:
-        account, number = known[one]
-        account.damage(number)
 
 
 def _hostile_client(world: World, dice: random.Random) -> None:
@@ -226,9 +233,9 @@ def _s3_faults() -> list[Fault]:
         "throttle": 503,
         "too_many": 429,
         "error": 500,
-        "denied": 403,
+        "denied": _DENIED,
         "not_found": 404,
-        "precondition": 412,
+        "precondition": _PRECONDITION_FAILED,
     }
     return [Fault(f"s3_{name}", 2 if name in ("reset", "throttle", "corrupt") else 1, _s3(mode)) for name, mode in modes.items()]
 

@@ -11,13 +11,14 @@ from pathlib import Path
 from soak_content import Content, Space, key
 
 from kvtier import Client, Namespace, Status
+from kvtier.annotations import of_tokens
 
 
 class Hand:
     """The namespaces through one client."""
 
-    def __init__(self, socket_path: Path, timeout_s: float, seed: str, spaces: list[Space], name: str = "soak-python") -> None:
-        self.client = Client(socket_path, name=name, timeout=timeout_s)
+    def __init__(self, socket_path: Path, timeout_s: float, seed: str, spaces: list[Space]) -> None:
+        self.client = Client(socket_path, name="soak-python", timeout=timeout_s)
         self._seed = seed
         self._spaces = {space.name: space for space in spaces}
         self._namespaces: dict[str, Namespace] = {}
@@ -33,7 +34,9 @@ class Hand:
     def put(self, space: str, numbers: list[int]) -> list[Status]:
         namespace = self._namespace(space)
         keys = [key(self._seed, space, number) for number in numbers]
-        return namespace.put(keys, [self._contents[space].block(one) for one in keys])
+        # Without the ids of its tokens, no event would tell of a block.
+        tokens = [of_tokens([number & 0xFFFFFFFF]) for number in numbers]
+        return namespace.put(keys, [self._contents[space].block(one) for one in keys], annotations=tokens)
 
     def get(self, space: str, numbers: list[int]) -> tuple[list[Status], dict[int, int]]:
         """The statuses, and how many bytes are wrong in which blocks."""

@@ -1,5 +1,6 @@
 """What the daemon takes of the machine, noted every minute, and its plot."""
 
+import http.client
 import json
 import os
 import re
@@ -16,6 +17,10 @@ _POLLED = ("/api/v1/status", "/api/v1/history?seconds=300&step=5", "/api/v1/tier
 MIB = 1 << 20
 
 
+NO_ANSWER = (OSError, http.client.HTTPException, ValueError)
+"""What asking over HTTP ends with where the daemon is killed meanwhile."""
+
+
 class Poller(threading.Thread):
     """Asks for what a dashboard asks for, as often as it does."""
 
@@ -25,30 +30,25 @@ class Poller(threading.Thread):
         super().__init__(name="poller", daemon=True)
         self.polls = 0
         self.unanswered: Counter[str] = Counter()
+        self.failure: BaseException | None = None
         self._world = world
         self._end = threading.Event()
-        self._dropped: dict[int, int] = {}
-
-    def dropped(self) -> int:
-        """The blocks that the daemons say they have dropped, as far as they could still say it."""
-        return sum(self._dropped.values())
-
-    def _note_dropped(self) -> None:
-        life = self._world.life
-        try:
-            self._dropped[life] = json.loads(self._world.http("/api/v1/stats"))["counters"]["dropped"]
-        except (OSError, ValueError, KeyError):
-            pass  # it is not there or does not answer at present
 
     def run(self) -> None:
-        while not self._end.wait(self._REST_S):
-            self._note_dropped()
-            for path in _POLLED:
-                try:
-                    self._world.http(path)
-                    self.polls += 1
-                except OSError as error:
-                    self.unanswered.update([str(error)])
+        try:
+            while not self._end.wait(self._REST_S):
+                self._world.note_drops()
+                for path in _POLLED:
+                    self._poll(path)
+        except BaseException as failure:  # noqa: BLE001 - the main thread must hear of it
+            self.failure = failure
+
+    def _poll(self, path: str) -> None:
+        try:
+            self._world.http(path)
+            self.polls += 1
+        except NO_ANSWER as error:
+            self.unanswered.update([str(error)])
 
     def close(self) -> None:
         self._end.set()
@@ -61,7 +61,7 @@ class Samples:
     def __init__(self, world: World, file: Path) -> None:
         self.rows: list[dict[str, Any]] = []
         self._world = world
-        self._file = file
+        self.file = file
         self._began = time.monotonic()
         self._next_s = 0.0
 
@@ -72,8 +72,8 @@ class Samples:
             self.take()
 
     def take(self) -> None:
-        pid = self._world.daemon.pid
         try:
+            pid = self._world.daemon.pid
             row = {
                 "minute": round((time.monotonic() - self._began) / 60, 2),
                 "life": self._world.life,
@@ -82,10 +82,10 @@ class Samples:
                 **_of_status(Path(f"/proc/{pid}/status").read_text()),
                 **_of_metrics(self._world.http("/metrics").decode()),
             }
-        except OSError:
+        except (*NO_ANSWER, KeyError):
             return  # it is not there or does not answer at present; the next sample will have it
         self.rows.append(row)
-        with self._file.open("a") as lines:
+        with self.file.open("a") as lines:
             lines.write(json.dumps(row) + "\n")
 
     def longest_life(self) -> list[dict[str, Any]]:

@@ -1,34 +1,47 @@
 """All that the soak runs: a daemon with three tiers, its S3 server, its disk, wires that can lie, and clients."""
 
+import contextlib
+import http.client
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from s3_server import BUCKET, BadDay, S3Server, free_port, java_home
-from soak_clients import CALL_TIMEOUT_S, Stalls, Work
+import soak_events
+from pulse import Pulse
+from s3_server import BUCKET, BadDay, S3Server, class_path, free_port, java_home
+from soak_clients import CALL_TIMEOUT_S, Work
 from soak_clock import Clock
 from soak_content import Space
 from soak_disk import make_disk
+from soak_events import Follower, Trails
 from soak_oracle import Account
+from soak_spells import Spell, Spells, StoreWatch
 from torture_daemon import REPOSITORY, Daemon
 
 MIB = 1 << 20
 DISK_BYTES = 176 * MIB
 """A little more than the SSD tier takes of it."""
 
+OBJECT_STORE_TIMEOUT_S = 6.0
+OBJECT_OPEN_MAX_S = 2.0
+"""How long an upload may take, and the longest rest that the daemon gives a store that fails."""
+
+STORE_AWAY = "dropped while the store was away"
+STORE_SILENT = "dropped while the store did not answer in time"
+UNREADABLE = "not readable on a failing disk"
+STORE_OR_DISK = "dropped while the store was away and the disk failed"
+
 TENANTS = ("blue", "green")
 LIVE = """\
 host: {{policy: {host}}}
 ssd: {{policy: {ssd}, scrub_bytes_per_second: {scrub}MiB}}
-log: {{level: {level}}}
 tenants:
   - {{name: blue, host_bytes: 16MiB, ssd_bytes: 64MiB, weight: 2}}
   - {{name: green, host_bytes: 16MiB, ssd_bytes: 64MiB}}
@@ -41,23 +54,37 @@ class World:
     def __init__(self, folder: Path, seed: str) -> None:
         self.folder = folder
         self.seed = seed
-        self.stalls = Stalls()
-        self.garbled_until = 0.0
-        self.reads_fail_until = 0.0
+        self.pulse = Pulse()
+        self.spells = Spells()
+        self.damaged: set[bytes] = set()
         self.ended_by_itself: list[str] = []
+        self.drops: dict[int, dict[str, int]] = {}
         self.is_ready = False
         self.life = 0
         self.began = 0.0
+        self.works: list[Work] = []
+        self._parts = contextlib.ExitStack()
+        try:
+            self._make()
+        except BaseException:
+            self._parts.close()
+            raise
+
+    def _make(self) -> None:
+        folder = self.folder
         self.server = S3Server(folder / "s3")
+        self._parts.callback(self.server.kill)
         self.disk = make_disk(folder / "disk", DISK_BYTES)
+        self._parts.callback(self.disk.close)
         self.clock = Clock(folder)
-        self.s3_wire = BadDay(self.server.address)
-        grpc_port, self.http_port = free_port(), free_port()
-        self.grpc_wire = BadDay(("127.0.0.1", grpc_port))
+        self.s3_wire = self._wire(self.server.address)
+        grpc_port, self.http_port, events_port, replay_port = (free_port() for _ in range(4))
+        self.grpc_wire = self._wire(("127.0.0.1", grpc_port))
         self.configuration = folder / "kvtier.yaml"
         self.write_configuration()
         tokens = folder / "tokens"
         self.tokens = {name: self._token(tokens, name) for name in (*TENANTS, "admin")}
+        replay_endpoint = f"tcp://127.0.0.1:{replay_port}"
         self.daemon = Daemon(
             folder,
             [self.disk.folder / "ssd", folder / "ssd1"],
@@ -65,6 +92,7 @@ class World:
             host__bytes="64MiB",
             ssd__bytes="256MiB",
             limits__blocks="65536",
+            limits__annotation_bytes="16MiB",
             grpc__enabled="true",
             grpc__port=str(grpc_port),
             http__enabled="true",
@@ -76,16 +104,29 @@ class World:
             object__directory=str(folder / "object"),
             object__absent_for="500ms",
             object__breaker_open="200ms",
-            object__breaker_open_max="2s",
+            object__breaker_open_max=f"{OBJECT_OPEN_MAX_S:g}s",
             object__load_timeout="3s",
-            object__store_timeout="5s",
+            object__store_timeout=f"{OBJECT_STORE_TIMEOUT_S:g}s",
+            log__burst_time="0",
+            events__endpoint=f"tcp://127.0.0.1:{events_port}",
+            events__replay_endpoint=replay_endpoint,
+            **soak_events.SETTINGS,
         )
-        self.daemon.environment = self.clock.environment
-        self.works: list[Work] = []
+        # A heap that may grow would grow.
+        self.daemon.environment = self.clock.environment | {"KVTIERD_JAVA_OPTS": "-Xmx512m"}
+        self._parts.callback(self.daemon.end)
+        self.trails = Trails()
+        self.follower = Follower(replay_endpoint, self.trails)
 
-    def write_configuration(self, host: str = "auto", ssd: str = "auto", scrub: int = 16, level: str = "info") -> None:
+    def _wire(self, server: tuple[str, int]) -> BadDay:
+        wire = BadDay(server)
+        self._parts.callback(wire.server_close)
+        self._parts.callback(wire.shutdown)
+        return wire
+
+    def write_configuration(self, host: str = "auto", ssd: str = "auto", scrub: int = 16) -> None:
         """The keys that a reload can change, and the tenants."""
-        self.configuration.write_text(LIVE.format(host=host, ssd=ssd, scrub=scrub, level=level))
+        self.configuration.write_text(LIVE.format(host=host, ssd=ssd, scrub=scrub))
 
     def _token(self, file: Path, name: str) -> str:
         """Makes a token: of a tenant, or of the administrator."""
@@ -107,63 +148,122 @@ class World:
     def start(self) -> None:
         """Starts everything, the clients last."""
         self.server.start()
+        self.follower.start()
+        self._parts.callback(self.follower.close)
+        self.daemon.log.touch()
+        watch = StoreWatch(self.daemon.log, self.spells)
+        watch.start()
+        self._parts.callback(watch.close)
         self.start_daemon()
         java = f"{java_home()}/bin/java"
-        jar = next((REPOSITORY / "bench" / "target").glob("kvtier-bench-*.jar"))
-        classes = f"{jar}:{REPOSITORY}/bench/target/lib/*"
-        hand = [java, "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--enable-native-access=ALL-UNNAMED"]
+        classes = class_path("bench")
+        hand = [java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--enable-native-access=ALL-UNNAMED"]
         hand += ["-cp", classes, "io.kvtier.bench.soak.SoakHand"]
         large, small, odd = Space("large", 96 << 10), Space("small", 16 << 10), Space("odd", 40_000)
         socket_path = str(self.daemon.socket_path)
         python = [sys.executable, str(REPOSITORY / "bench" / "soak_hand.py"), socket_path, str(CALL_TIMEOUT_S), self.seed]
-        self._client("python-1", python, [Account("python-1", large, 900, 0), Account("python-1", odd, 400, 0)])
-        self._client("python-2", python, [Account("python-2", small, 1500, 0), Account("python-2", large, 300, 1 << 30)])
+        self._client("python-1", python, [self._account("python-1", large, 900, 0), self._account("python-1", odd, 400, 0)])
+        self._client("python-2", python, [self._account("python-2", small, 1500, 0), self._account("python-2", large, 300, 1 << 30)])
         local = [*hand, "local", socket_path, "-", str(CALL_TIMEOUT_S), self.seed]
-        self._client("java", local, [Account("java", small, 800, 1 << 30), Account("java", odd, 800, 1 << 30)])
+        self._client("java", local, [self._account("java", small, 800, 1 << 30), self._account("java", odd, 800, 1 << 30)])
         for tenant in TENANTS:
             os.environ[f"KVTIER_SOAK_{tenant}"] = self.tokens[tenant]
             address = f"127.0.0.1:{self.grpc_wire.server_address[1]}"
             remote = [*hand, "grpc", address, f"KVTIER_SOAK_{tenant}", str(CALL_TIMEOUT_S), self.seed]
-            accounts = [Account(f"grpc-{tenant}", Space(f"{tenant}-{one.name}", one.block_bytes), 1100, 0) for one in (large, small)]
-            self._client(f"grpc-{tenant}", remote, accounts, self.grpc_lies)
+            name = f"grpc-{tenant}"
+            accounts = [self._account(name, Space(f"{tenant}-{one.name}", one.block_bytes), 1100, 0) for one in (large, small)]
+            self._client(name, remote, accounts, is_remote=True)
         for work in self.works:
             work.start()
 
-    def _client(self, name: str, command: list[str], accounts: list[Account], garbled: Callable[[], bool] = lambda: False) -> None:
+    def _account(self, client: str, space: Space, blocks: int, first: int) -> Account:
+        return Account(client, space, blocks, first, self.seed, self.damaged)
+
+    def _client(self, name: str, command: list[str], accounts: list[Account], is_remote: bool = False) -> None:
         spaces = [str(account.space) for account in accounts]
         log = self.folder / f"{name}.log"
-        self.works.append(Work(name, [*command, *spaces], accounts, log, self.stalls, self.seed, garbled, self.reads_fail))
+        work = Work(name, [*command, *spaces], accounts, log, self.pulse, self.seed, self._grpc_lied if is_remote else lambda since: False)
+        self._parts.callback(work.end)
+        self.works.append(work)
 
-    def grpc_lies(self) -> bool:
-        """Whether bytes of gRPC are or were just garbled."""
-        return time.monotonic() < self.garbled_until
+    def _grpc_lied(self, since: float) -> bool:
+        return self.spells.was_on(Spell.WIRE_LIES, since)
 
-    def reads_fail(self) -> bool:
-        """Whether the disk fails or has just failed."""
-        return time.monotonic() < self.reads_fail_until
+    @contextlib.contextmanager
+    def clients_at_rest(self) -> Iterator[None]:
+        """Nobody asks for anything meanwhile, but for who does it in their place."""
+        self.pause_clients()
+        yield
+        for work in self.works:
+            work.go_on()
+
+    def pause_clients(self) -> None:
+        for work in self.works:
+            work.pause()
+
+    def damage(self, key: bytes) -> None:
+        """Notes whose copy is about to be damaged where the daemon can't prevent it."""
+        self.damaged.add(key)
+
+    def taken_by(self, key: bytes) -> str | None:
+        """What of all that was broken took a block that is not there; None where nothing explains it."""
+        dropped_at, stored_at = self.trails.dropped_at(key), self.trails.stored_at(key)
+        if dropped_at is not None:
+            is_unreadable = self.spells.covers(Spell.DISK_FAILS, dropped_at)
+            if self.spells.covers(Spell.STORE_AWAY, dropped_at):
+                return STORE_OR_DISK if is_unreadable else STORE_AWAY
+            if is_unreadable:
+                return UNREADABLE
+            if self.spells.covers(Spell.STORE_SILENT, dropped_at):
+                return STORE_SILENT
+        if stored_at is not None and self.spells.covers(Spell.STORE_LIES, stored_at):
+            return "said to be stored by a store that lied"
+        return None
 
     def start_daemon(self, **changed: str) -> None:
         self.life += 1
+        self.follower.begin_life()
+        self.spells.end(Spell.STORE_SILENT, 0)
         self.daemon.spawn(**changed)
         self.daemon.wait_ready()
         self.began = time.monotonic()
         self.is_ready = True
 
     def end_daemon(self, number: int = signal.SIGKILL) -> None:
+        """Ends it, and notes where somebody else has done so before."""
+        if self.is_ready and not self.daemon.is_alive():
+            self.ended_by_itself.append(self.daemon.log_end()[-1500:])
+        elif self.is_ready:
+            self.note_drops()
         self.is_ready = False
         self.daemon.kill(number)
 
+    def note_drops(self) -> None:
+        """Notes what the daemon says of blocks that it dropped; one that does not answer has said it before."""
+        life = self.life
+        try:
+            drops = json.loads(self.http("/api/v1/stats"))["drops"]
+        except (OSError, http.client.HTTPException, ValueError, KeyError):
+            return
+        if life == self.life:
+            noted = self.drops.setdefault(life, {})
+            noted.update({reason: max(count, noted.get(reason, 0)) for reason, count in drops.items()})
+
+    def dropped(self) -> Counter[str]:
+        """The blocks that the daemons say they have dropped, by the reason, as far as they could still say it."""
+        return sum((Counter(drops) for drops in list(self.drops.values())), Counter())
+
     def look_after(self) -> None:
-        """An error where a client does not work any more; the daemon is seen to."""
+        """An error where a client or the follower does not work any more; the daemon is seen to."""
         for work in self.works:
-            if work.failure is not None:
-                raise RuntimeError(f"client {work.name} failed: {work.failure}") from work.failure
+            work.require_well()
+        if self.follower.failure is not None:
+            raise RuntimeError(f"the follower of the daemon's events failed: {self.follower.failure!r}") from self.follower.failure
         self.look_after_daemon()
 
     def look_after_daemon(self) -> None:
         """Starts it again where it has ended without being told to, and notes that."""
         if not self.daemon.is_alive():
-            self.ended_by_itself.append(self.daemon.log_end()[-1500:])
             self.end_daemon()
             self.start_daemon()
 
@@ -174,28 +274,13 @@ class World:
             body: bytes = answer.read()
             return body
 
-    def troubles(self) -> Any:
-        """What the daemon says is wrong with its parts, None while it says nothing."""
-        try:
-            return json.loads(self.http("/readyz")).get("troubles", [])
-        except (OSError, ValueError):
-            return None
-
     def reload(self) -> bool:
         """Asks a daemon that is ready to read its configuration again; whether there is one."""
-        if self.is_ready:
-            self.daemon.send_signal(signal.SIGHUP)
-        return self.is_ready
+        return self.is_ready and self.daemon.send_signal(signal.SIGHUP)
 
     def accounts(self) -> list[tuple[Work, Account]]:
         return [(work, account) for work in self.works for account in work.accounts]
 
     def close(self) -> None:
-        for work in self.works:
-            work.end()
-        self.daemon.end()
-        self.server.kill()
-        for wire in (self.s3_wire, self.grpc_wire):
-            wire.shutdown()
-            wire.server_close()
-        self.disk.close()
+        """Takes everything away, whatever of it fails to go."""
+        self._parts.close()

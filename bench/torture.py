@@ -15,7 +15,6 @@ Exit codes: 0 every promise was kept, 1 something was lost, wrong or back, 2 wro
 """
 
 import argparse
-import json
 import logging
 import random
 import shutil
@@ -27,7 +26,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from replay import size
+from command_line import number, size, table, tell, whole
 from torture_clients import CALL_TIMEOUT_S, Blocks, Broken, State, Worker
 from torture_daemon import Daemon
 from torture_promises import Promises, Tally
@@ -174,28 +173,6 @@ def report(tally: Tally, seed: int, seconds: float) -> dict[str, Any]:
     return figures
 
 
-def table(figures: dict[str, Any]) -> str:
-    width = max(map(len, figures), default=0)
-    rows = [f"{name:<{width}}  {value:,}" if isinstance(value, int) else f"{name:<{width}}  {value}" for name, value in figures.items()]
-    return "\n".join(rows)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"expected a number above 0, not {text!r}")
-    return int(text)
-
-
-def _minutes(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"expected minutes above 0, not {text!r}")
-    return value
-
-
 def main(arguments: Iterable[str] | None = None) -> int:
     """The program; returns its exit code."""
     parser = argparse.ArgumentParser(
@@ -204,12 +181,12 @@ def main(arguments: Iterable[str] | None = None) -> int:
         epilog="Exit codes: 0 every promise was kept, 1 something was lost, wrong or back, 2 wrong usage, 3 the daemon "
         "does not start or a client hangs. The folder of a run that found something is kept.",
     )
-    parser.add_argument("--kills", metavar="N", type=_positive, default=20, help="default: 20")
-    parser.add_argument("--minutes", metavar="M", type=_minutes, help="kill no more when they are over")
+    parser.add_argument("--kills", metavar="N", type=whole, default=20, help="default: 20")
+    parser.add_argument("--minutes", metavar="M", type=number, help="kill no more when they are over")
     parser.add_argument("--seed", metavar="S", type=int, help="of the kills' moments and of all keys (default: another each time)")
-    parser.add_argument("--directories", metavar="N", type=_positive, default=2, help="of the SSD tier (default: 2)")
+    parser.add_argument("--directories", metavar="N", type=whole, default=2, help="of the SSD tier (default: 2)")
     parser.add_argument("--folder", metavar="DIR", type=Path, help="where a folder for the run is made (default: $TMPDIR)")
-    parser.add_argument("--restart", metavar="BLOCKS", type=_positive, help="instead: fill with so many blocks, kill once")
+    parser.add_argument("--restart", metavar="BLOCKS", type=whole, help="instead: fill with so many blocks, kill once")
     parser.add_argument("--block-bytes", metavar="SIZE", type=size, default=size("1MiB"), help="of --restart (default: 1MiB)")
     parser.add_argument("--host-bytes", metavar="SIZE", default="1280MiB", help="of --restart (default: 1280MiB)")
     parser.add_argument("--ssd-bytes", metavar="SIZE", default="2GiB", help="of --restart (default: 2GiB)")
@@ -228,10 +205,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
         print(f"torture: all is left in {folder}; repeat with --seed {seed}", file=sys.stderr)
     else:
         shutil.rmtree(folder)
-    # With --json, standard output is for programs.
-    print(table(figures), file=sys.stderr if options.json else sys.stdout)
-    if options.json:
-        print(json.dumps(figures))
+    tell(figures, table(figures), options.json)
     return code
 
 

@@ -19,6 +19,7 @@ from daemon_ready import wait_ready  # noqa: E402
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 READY_TIMEOUT_S = 300.0
+_END_TIMEOUT_S = 60.0
 
 
 class Daemon:
@@ -87,10 +88,12 @@ class Daemon:
         assert self._process is not None
         return self._process.pid
 
-    def send_signal(self, number: int) -> None:
-        """A signal that it goes on after."""
-        assert self._process is not None
-        self._process.send_signal(number)
+    def send_signal(self, number: int) -> bool:
+        """A signal that it goes on after; whether there is a process."""
+        process = self._process
+        if process is not None:
+            process.send_signal(number)
+        return process is not None
 
     def is_alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
@@ -98,7 +101,10 @@ class Daemon:
     def kill(self, number: int = signal.SIGKILL) -> None:
         if self._process is not None:
             self._process.send_signal(number)
-            self._process.wait(60)
+            try:
+                self._process.wait(_END_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                raise Broken(f"the daemon still runs {_END_TIMEOUT_S:.0f} s after signal {number}; its log ends with\n{self.log_end()}") from None
             assert self._process.stdout is not None
             self._process.stdout.close()
             self._process = None
@@ -131,6 +137,6 @@ class Daemon:
             return False
 
     def end(self) -> None:
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        with contextlib.suppress(Broken):
             self.kill()
         self.kill_keeper()

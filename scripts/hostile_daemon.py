@@ -6,6 +6,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +18,10 @@ from daemon_ready import wait_ready
 from kvtier import Client, Status
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPOSITORY / "bench"))
+
+from pulse import Pulse  # noqa: E402
+
 PATIENCE_S = 30.0
 CALL_TIMEOUT_S = 60.0
 GIVEN_BACK_S = 60.0
@@ -271,24 +276,6 @@ class Daemon:
 
 
 # ---- those beside
-
-
-class Pulse:
-    """How long this process has run, on a thread: what stands still with it is not to blame."""
-
-    STEP_S = 0.1
-
-    def __init__(self) -> None:
-        self.ran_s = 0.0
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def _run(self) -> None:
-        before = time.monotonic()
-        while True:
-            time.sleep(self.STEP_S)
-            now = time.monotonic()
-            self.ran_s += min(now - before, 2 * self.STEP_S)
-            before = now
 
 
 class Bystander:

@@ -318,6 +318,22 @@ def test_storeThatRefusesForATime_hasTheBlocksLater(folder: Path, server: AnyS3)
         proxy.server_close()
 
 
+@pytest.mark.parametrize(("mode", "reasons"), [(503, {"store_away"}), (403, {"store_away", "refused"})])
+def test_droppedWhileTheStoreIsAway_isCountedByItsReason(folder: Path, server: AnyS3, mode: int, reasons: set[str]) -> None:
+    proxy = BadDay(server.address)
+    node = Node(folder / "a", proxy.endpoint, folder.name).start()
+    try:
+        proxy.mode = mode
+        node.put(range(BLOCKS))
+        assert eventually(lambda: node.count("dropped") > 0)
+        assert eventually(lambda: sum(node.client.stats()["drops"].values()) == node.count("dropped"))
+        assert {reason for reason, count in node.client.stats()["drops"].items() if count} <= reasons
+    finally:
+        node.stop()
+        proxy.shutdown()
+        proxy.server_close()
+
+
 @pytest.mark.parametrize("mode", ["reset", "stall", "truncate", "corrupt", 403, 404, 412, 429, 500, 503])
 def test_badDay_getsAreMisses_neverWrongBytes_andItPasses(folder: Path, server: AnyS3, mode: str | int) -> None:
     proxy = BadDay(server.address)

@@ -19,6 +19,7 @@ def test_soak_everyPromiseIsKept(tmp_path: Path) -> None:
         + ["--plot", str(plot), "--samples", str(samples), "--json"],
         capture_output=True,
         text=True,
+        timeout=600,
     )
     assert run.returncode == 0, run.stderr
     figures = json.loads(run.stdout.splitlines()[-1])
@@ -27,6 +28,12 @@ def test_soak_everyPromiseIsKept(tmp_path: Path) -> None:
     assert figures["accepted"] > 0
     assert figures["checked"] > 0
     assert figures["wrong_bytes"] == figures["accepted_lost"] == figures["deleted_back"] == figures["hangs"] == 0
+    assert figures["deleted_unseen"] == figures["not_answered"] == figures["event_gaps"] == 0
+    assert figures["accepted"] == sum(figures["accepted_blocks"].values())
+    assert figures["accepted_blocks"]["there at the end"] > 0
+    assert figures["copies_damaged"] > 0
+    assert figures["events"] > 0
+    assert figures["http_polls"] > 0
     assert json.loads(samples.read_text().splitlines()[0])["descriptors"] > 0
     assert xml.etree.ElementTree.parse(plot).getroot().tag.endswith("svg")
 

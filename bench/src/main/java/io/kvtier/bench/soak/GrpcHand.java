@@ -1,6 +1,7 @@
 package io.kvtier.bench.soak;
 
 import com.google.protobuf.ByteString;
+import com.google.protobuf.UnsafeByteOperations;
 import io.kvtier.protocol.v1.BlockResult;
 import io.kvtier.protocol.v1.BlocksResponse;
 import io.kvtier.protocol.v1.CountResponse;
@@ -27,6 +28,7 @@ import io.vertx.core.net.SocketAddress;
 import io.vertx.grpc.client.GrpcClient;
 import io.vertx.grpc.client.GrpcClientOptions;
 import io.vertx.grpc.client.GrpcClientRequest;
+import io.vertx.grpc.client.GrpcClientResponse;
 import io.vertx.grpc.common.ServiceMethod;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -45,7 +47,8 @@ import java.util.zip.CRC32C;
  * comes.
  *
  * <p>A call that fails is UNAVAILABLE for all its blocks; UNANSWERED is one for which there was no
- * answer of any kind some time after its deadline.
+ * answer of any kind some time after its deadline; CHECKSUM is a block whose bytes do not have the
+ * checksum that came with them.
  */
 final class GrpcHand implements Hand {
   private static final int MESSAGE_BYTES_MAX = 8 << 20;
@@ -83,40 +86,49 @@ final class GrpcHand implements Hand {
   }
 
   @Override
-  public List<String> put(Space space, List<byte[]> keys, List<byte[]> blocks) throws Exception {
+  public List<String> put(
+      Space space, List<byte[]> keys, List<byte[]> blocks, List<byte[]> annotations)
+      throws Exception {
     return ask(
         space,
         keys.size(),
         namespace -> {
           PutResponse response =
-              stream(KvtierGrpcClient.Put, request -> write(request, namespace, keys, blocks));
+              stream(
+                  KvtierGrpcClient.Put,
+                  request -> write(request, namespace, keys, blocks, annotations));
           return names(response.getOutcome().getStatus(), response.getBlocksList(), keys.size());
         });
   }
 
-  private static void write(
+  private static Future<Void> write(
       GrpcClientRequest<PutRequest, PutResponse> request,
       RegisterResponse namespace,
       List<byte[]> keys,
-      List<byte[]> blocks) {
-    PutHeader header = PutHeader.newBuilder().setKeys(keys(namespace, keys)).build();
+      List<byte[]> blocks,
+      List<byte[]> annotations) {
+    PutHeader header =
+        PutHeader.newBuilder()
+            .setKeys(keys(namespace, keys))
+            .addAllAnnotations(annotations.stream().map(ByteString::copyFrom).toList())
+            .build();
     var _ = request.write(PutRequest.newBuilder().setHeader(header).build());
+    int chunkBytes = namespace.getChunkBytesMax();
     for (int block = 0; block < blocks.size(); block++) {
-      byte[] bytes = blocks.get(block);
-      for (int at = 0; at < bytes.length; at += namespace.getChunkBytesMax()) {
-        int count = Math.min(namespace.getChunkBytesMax(), bytes.length - at);
-        PutChunk.Builder chunk =
+      ByteString whole = UnsafeByteOperations.unsafeWrap(blocks.get(block));
+      int sum = checksum(blocks.get(block));
+      for (int at = 0; at < whole.size(); at += chunkBytes) {
+        PutChunk chunk =
             PutChunk.newBuilder()
                 .setBlock(block)
                 .setOffset(at)
-                .setData(ByteString.copyFrom(bytes, at, count));
-        if (at + count == bytes.length) {
-          chunk.setCrc32C(checksum(bytes));
-        }
+                .setData(whole.substring(at, Math.min(whole.size(), at + chunkBytes)))
+                .setCrc32C(sum)
+                .build();
         var _ = request.write(PutRequest.newBuilder().setChunk(chunk).build());
       }
     }
-    var _ = request.end();
+    return request.end();
   }
 
   @Override
@@ -133,10 +145,7 @@ final class GrpcHand implements Hand {
               StatusCode refusal =
                   await(() ->
                       request(KvtierGrpcClient.Get)
-                          .compose(request -> {
-                            var _ = request.end(message);
-                            return request.response();
-                          })
+                          .compose(request -> response(request, request.end(message)))
                           .compose(response -> {
                             Promise<StatusCode> done = Promise.promise();
                             var _ = response.exceptionHandler(done::tryFail);
@@ -164,7 +173,7 @@ final class GrpcHand implements Hand {
     List<String> checked = new ArrayList<>(statuses);
     for (int i = 0; i < blocks.size(); i++) {
       if (checked.get(i).equals("OK") && checksum(blocks.get(i)) != checksums[i]) {
-        checked.set(i, "CORRUPT");
+        checked.set(i, "CHECKSUM");
       }
     }
     return new Read(checked, blocks);
@@ -198,9 +207,7 @@ final class GrpcHand implements Hand {
           BlocksResponse response =
               stream(
                   KvtierGrpcClient.Delete,
-                  request -> {
-                    var _ = request.end(message);
-                  });
+                  request -> request.end(message));
           return names(response.getOutcome().getStatus(), response.getBlocksList(), keys.size());
         });
   }
@@ -216,9 +223,7 @@ final class GrpcHand implements Hand {
           CountResponse response =
               stream(
                   KvtierGrpcClient.Flush,
-                  request -> {
-                    var _ = request.end(message);
-                  });
+                  request -> request.end(message));
           return List.of(name(response.getOutcome().getStatus()));
         });
   }
@@ -264,24 +269,29 @@ final class GrpcHand implements Hand {
             .build();
     return stream(
         KvtierGrpcClient.Register,
-        request -> {
-          var _ = request.end(message);
-        });
+        request -> request.end(message));
   }
 
   private interface Writing<Q, R> {
-    void write(GrpcClientRequest<Q, R> request);
+    /** Sends the question. */
+    Future<Void> write(GrpcClientRequest<Q, R> request);
   }
 
   /** A call with one answer. */
   private <Q, R> R stream(ServiceMethod<R, Q> method, Writing<Q, R> writing) throws Exception {
     return await(() ->
         request(method)
-            .compose(request -> {
-              writing.write(request);
-              return request.response();
-            })
+            .compose(request -> response(request, writing.write(request)))
             .compose(response -> response.last()));
+  }
+
+  /** What comes of a question. One that could not be sent has no answer: that is known at once. */
+  private static <Q, R> Future<GrpcClientResponse<Q, R>> response(
+      GrpcClientRequest<Q, R> request, Future<Void> sent) {
+    Promise<GrpcClientResponse<Q, R>> response = Promise.promise();
+    var _ = sent.onFailure(response::tryFail);
+    var _ = request.response().onSuccess(response::tryComplete).onFailure(response::tryFail);
+    return response.future();
   }
 
   private <Q, R> Future<GrpcClientRequest<Q, R>> request(ServiceMethod<R, Q> method) {

@@ -7,7 +7,9 @@ interface Hand extends AutoCloseable {
   /** Statuses of blocks, and in the same order what was read; empty where nothing was. */
   record Read(List<String> statuses, List<byte[]> blocks) {}
 
-  List<String> put(Space space, List<byte[]> keys, List<byte[]> blocks) throws Exception;
+  /** Puts blocks with what the daemon's events need of them. */
+  List<String> put(Space space, List<byte[]> keys, List<byte[]> blocks, List<byte[]> annotations)
+      throws Exception;
 
   Read get(Space space, List<byte[]> keys) throws Exception;
 

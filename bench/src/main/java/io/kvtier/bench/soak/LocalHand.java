@@ -31,13 +31,17 @@ final class LocalHand implements Hand {
   }
 
   @Override
-  public List<String> put(Space space, List<byte[]> keys, List<byte[]> blocks) {
+  public List<String> put(
+      Space space, List<byte[]> keys, List<byte[]> blocks, List<byte[]> annotations) {
     try (Arena arena = Arena.ofConfined()) {
       List<MemorySegment> sources = new ArrayList<>();
       for (byte[] block : blocks) {
         sources.add(arena.allocate(block.length).copyFrom(MemorySegment.ofArray(block)));
       }
-      return names(client.blocking().put(namespace(space), Keys.of(keys), sources));
+      return names(
+          client
+              .blocking()
+              .put(namespace(space), Keys.of(keys), sources, annotations, Options.DEFAULT));
     }
   }
 

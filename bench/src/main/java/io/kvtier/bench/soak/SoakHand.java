@@ -2,6 +2,7 @@ package io.kvtier.bench.soak;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import io.kvtier.client.BlockTokens;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -77,7 +78,13 @@ public final class SoakHand {
     }
     return switch (verb) {
       case "put" ->
-          String.join(" ", hand.put(space, keys, keys.stream().map(space::block).toList()));
+          String.join(
+              " ",
+              hand.put(
+                  space,
+                  keys,
+                  keys.stream().map(space::block).toList(),
+                  numbers.stream().map(number -> BlockTokens.of(number).annotation()).toList()));
       case "delete" -> String.join(" ", hand.delete(space, keys));
       case "flush" -> String.join(" ", hand.flush(space));
       case "get" -> {

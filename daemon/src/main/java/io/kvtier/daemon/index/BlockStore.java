@@ -52,6 +52,7 @@ final class BlockStore implements Mover.Listener {
   private final Mover mover;
   private final IntFunction<MemorySegment> slabs;
   private final Counters counters;
+  private final Drops drops;
   private final LongSupplier clock;
   private final Namespaces namespaces;
   private final Listener listener;
@@ -81,6 +82,8 @@ final class BlockStore implements Mover.Listener {
       Namespaces namespaces,
       Listener listener) {
     this.directory = context.directory();
+    this.counters = context.counters();
+    this.drops = new Drops(counters);
     EventRing ring = context.events();
     this.events = ring == null ? null : new EventTap(ring, directory);
     IntUnaryOperator recordsOf =
@@ -101,7 +104,6 @@ final class BlockStore implements Mover.Listener {
     this.budget = new WriteBudget(limits.ssdWriteBytesPerDay());
     this.scrubber = new Scrubber(directory, ssd, mover, limits.scrubBytesPerSecond());
     this.slabs = context.slabs();
-    this.counters = context.counters();
     this.clock = context.clock();
     this.limits = limits;
     this.namespaces = namespaces;
@@ -177,6 +179,11 @@ final class BlockStore implements Mover.Listener {
 
   Mover mover() {
     return mover;
+  }
+
+  /** What was dropped, and why. */
+  Drops drops() {
+    return drops;
   }
 
   /** What is known of the object tier. */
@@ -496,7 +503,7 @@ final class BlockStore implements Mover.Listener {
       if (!isLeaving) {
         // What can't be read is not there: out of sight before those who wait are told.
         ssd.leave(block);
-        counters.add(Counter.DROPPED, 1);
+        drops.count(status == Status.CORRUPT ? Drops.Reason.DAMAGED : Drops.Reason.UNREADABLE);
         missed(block);
       }
     }
@@ -554,7 +561,7 @@ final class BlockStore implements Mover.Listener {
     switch (host.state(block)) {
       case NONE -> {
         if (ssd.isResident(block)) {
-          counters.add(Counter.DROPPED, 1);
+          drops.count(Drops.Reason.DAMAGED);
           remove(block);
         }
       }
@@ -634,7 +641,7 @@ final class BlockStore implements Mover.Listener {
       host.leave(block);
       settle(block);
     } else {
-      counters.add(Counter.DROPPED, 1);
+      drops.count(Drops.Reason.DAMAGED);
       remove(block);
     }
   }
@@ -715,7 +722,9 @@ final class BlockStore implements Mover.Listener {
 
   /** A block left the last tier of this node. */
   private void countLost(int block) {
-    counters.add(Counter.DROPPED, directory.has(Directory.FLAG_OBJECT, block) ? 0 : 1);
+    if (!directory.has(Directory.FLAG_OBJECT, block)) {
+      drops.count(objectMoves.whyNotWanted());
+    }
   }
 
   /**

@@ -5,6 +5,7 @@ import io.kvtier.protocol.Status;
 import io.kvtier.tiers.object.PresenceCache.Presence;
 import java.lang.foreign.MemorySegment;
 import java.util.function.LongSupplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * How blocks come from the object tier, and how they get there: from the host tier as its admission
@@ -29,6 +30,8 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
 
   /** The refused blocks in the order of their refusals, each with its time in ms. */
   private final LongQueue refusals = new LongQueue(REFUSALS_MAX);
+
+  private Drops.Reason whyNotWanted = Drops.Reason.NO_ROOM;
 
   ObjectMoves(BlockStore store, ObjectLine objects, IndexAgent.Context context) {
     this.store = store;
@@ -137,7 +140,9 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
     } else {
       directory.set(Directory.FLAG_OBJECT, block, false);
     }
-    counters.add(Counter.DROPPED, ssd.state(block) == CopyState.LEAVING ? 1 : 0);
+    if (ssd.state(block) == CopyState.LEAVING) {
+      store.drops().count(Drops.Reason.UNREADABLE);
+    }
     miss(block);
   }
 
@@ -208,12 +213,33 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
 
   /** Whether a block that falls out of the tiers above should be an object before. */
   boolean wantsEvicted(int block) {
-    return isConfigured()
-        && lacks(block)
-        && objects.takesStores()
-        && ingestion.admitsEvicted(block)
-        // Nobody knows for how long: what stands in the way of others can't wait for that.
-        && !objects.isGoing(block);
+    Drops.Reason reason = reasonAgainst(block);
+    whyNotWanted = reason == null ? Drops.Reason.NO_ROOM : reason;
+    return reason == null;
+  }
+
+  private Drops.@Nullable Reason reasonAgainst(int block) {
+    if (!isConfigured()) {
+      return Drops.Reason.NO_ROOM;
+    }
+    if (!lacks(block)) {
+      return directory.has(Directory.FLAG_REFUSED, block)
+          ? Drops.Reason.REFUSED
+          : Drops.Reason.NO_ROOM;
+    }
+    if (!objects.takesStores()) {
+      return Drops.Reason.STORE_AWAY;
+    }
+    if (!ingestion.admitsEvicted(block)) {
+      return Drops.Reason.NO_ROOM;
+    }
+    // Nobody knows for how long: what stands in the way of others can't wait for that.
+    return objects.isGoing(block) ? Drops.Reason.BEING_DELETED : null;
+  }
+
+  /** Why the block was not wanted that was asked for last, and is not an object. */
+  Drops.Reason whyNotWanted() {
+    return whyNotWanted;
   }
 
   /**

@@ -75,7 +75,7 @@ final class StatsReport {
           .append(context.counters().get(counter));
       separator = ",";
     }
-    out.append('}');
+    out.append("},\"drops\":").append(index.store().drops().json());
     latencies(out);
     out.append(",\"tiers\":[");
     tier(out, "host", index.store().host());

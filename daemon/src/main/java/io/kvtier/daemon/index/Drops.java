@@ -1,0 +1,54 @@
+package io.kvtier.daemon.index;
+
+import io.kvtier.protocol.Counter;
+import java.util.Locale;
+
+/**
+ * Blocks that left the last tier of this node without being objects: how many, and why. Confined to
+ * the index.
+ */
+final class Drops {
+  /** Why a block was dropped. */
+  enum Reason {
+    /** It was to become an object while the store was down. */
+    STORE_AWAY,
+    /** The same, and the store had refused it. */
+    REFUSED,
+    /** The same, and an object of its name was still to be deleted. */
+    BEING_DELETED,
+    /** No tier below takes it. */
+    NO_ROOM,
+    /** Its last copy can't be read. */
+    UNREADABLE,
+    /** Its last copy does not have the bytes that were accepted. */
+    DAMAGED
+  }
+
+  private static final Reason[] REASONS = Reason.values();
+
+  private final Counters counters;
+  private final long[] counts = new long[REASONS.length];
+
+  Drops(Counters counters) {
+    this.counters = counters;
+  }
+
+  @SuppressWarnings("EnumOrdinal") // a place in an array of this class
+  void count(Reason reason) {
+    counters.add(Counter.DROPPED, 1);
+    counts[reason.ordinal()]++;
+  }
+
+  /** The counts as a JSON object. */
+  @SuppressWarnings("EnumOrdinal") // a place in an array of this class
+  String json() {
+    StringBuilder out = new StringBuilder("{");
+    for (Reason reason : REASONS) {
+      out.append(reason.ordinal() == 0 ? "\"" : ",\"")
+          .append(reason.name().toLowerCase(Locale.ROOT))
+          .append("\":")
+          .append(counts[reason.ordinal()]);
+    }
+    return out.append('}').toString();
+  }
+}
