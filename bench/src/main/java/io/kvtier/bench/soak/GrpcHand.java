@@ -205,9 +205,7 @@ final class GrpcHand implements Hand {
         namespace -> {
           KeysRequest message = KeysRequest.newBuilder().setKeys(keys(namespace, keys)).build();
           BlocksResponse response =
-              stream(
-                  KvtierGrpcClient.Delete,
-                  request -> request.end(message));
+              stream(KvtierGrpcClient.Delete, request -> request.end(message));
           return names(response.getOutcome().getStatus(), response.getBlocksList(), keys.size());
         });
   }
@@ -220,10 +218,7 @@ final class GrpcHand implements Hand {
         namespace -> {
           NamespaceRequest message =
               NamespaceRequest.newBuilder().setNamespaceId(namespace.getNamespaceId()).build();
-          CountResponse response =
-              stream(
-                  KvtierGrpcClient.Flush,
-                  request -> request.end(message));
+          CountResponse response = stream(KvtierGrpcClient.Flush, request -> request.end(message));
           return List.of(name(response.getOutcome().getStatus()));
         });
   }
@@ -267,9 +262,7 @@ final class GrpcHand implements Hand {
             .setBlockBytes(space.blockBytes())
             .putProperties("model", "soak")
             .build();
-    return stream(
-        KvtierGrpcClient.Register,
-        request -> request.end(message));
+    return stream(KvtierGrpcClient.Register, request -> request.end(message));
   }
 
   private interface Writing<Q, R> {
