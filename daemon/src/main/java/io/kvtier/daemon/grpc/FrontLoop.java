@@ -19,8 +19,11 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.IdentityHashMap;
+import java.util.Iterator;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -37,6 +40,9 @@ final class FrontLoop extends VerticleBase {
 
   /** So many refusals may wait for their clients' end on a connection on which nobody called. */
   private static final int HELD_UNKNOWN_MAX = 16;
+
+  /** Of so many such connections of an event loop: a stream takes some 30 KiB. */
+  private static final int HOLDING_UNKNOWN_MAX = 32;
 
   private static final int READ_BYTES_MIN = 1 << 10;
   private static final int READ_BYTES_INITIAL = 8 << 10;
@@ -58,6 +64,10 @@ final class FrontLoop extends VerticleBase {
   private final GrpcFront.Shared shared;
   private final HttpServerOptions options;
   private final Map<HttpConnection, Peer> peers = new HashMap<>();
+
+  /** On which nobody called and refusals wait, or waited, for their clients' end; oldest first. */
+  private final Set<HttpConnection> holdingUnknown = new LinkedHashSet<>();
+
   private final @Nullable TenantFront[] tenants;
 
   /** With the tenant of each. */
@@ -213,8 +223,27 @@ final class FrontLoop extends VerticleBase {
       return;
     }
     peer.held.add(stream::isOver, stream::resetUnlessOver, System.nanoTime());
-    if (!peer.hasCalled && peer.held.count() >= HELD_UNKNOWN_MAX) {
+    if (peer.hasCalled) {
+      return;
+    }
+    if (peer.held.count() >= HELD_UNKNOWN_MAX) {
       cut(stream.connection());
+    } else if (holdingUnknown.add(stream.connection())
+        && holdingUnknown.size() > HOLDING_UNKNOWN_MAX) {
+      cutOneHoldingUnknown();
+    }
+  }
+
+  private void cutOneHoldingUnknown() {
+    holdingUnknown.removeIf(each -> {
+      Peer peer = peers.get(each);
+      return peer == null || peer.hasCalled || peer.held.count() == 0;
+    });
+    if (holdingUnknown.size() > HOLDING_UNKNOWN_MAX) {
+      Iterator<HttpConnection> all = holdingUnknown.iterator();
+      HttpConnection oldest = all.next();
+      all.remove();
+      cut(oldest);
     }
   }
 
@@ -269,6 +298,7 @@ final class FrontLoop extends VerticleBase {
     peers.put(connection, peer);
     connection.closeHandler(v -> {
       peers.remove(connection);
+      holdingUnknown.remove(connection);
       for (TenantFront front : tenants) {
         if (front != null) {
           front.closed(connection);

@@ -61,6 +61,7 @@ import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -524,6 +525,33 @@ final class GrpcAccessTest {
     }
     assertEquals(OK, status(known, "Ping", tokens.get(Role.READ)));
     assertSame(before, connection(known, port));
+  }
+
+  @Test
+  void refusedCallsThatNeverEnd_onManyConnections_endTheOldestOfThese() throws Exception {
+    start("limits.lease=10min", "grpc.first_call=10min", "grpc.threads=1");
+    HttpClient known = newClient(new HttpClientOptions());
+    assertEquals(OK, status(known, "Ping", tokens.get(Role.READ)));
+    HttpConnection before = connection(known, port);
+    AtomicInteger open = new AtomicInteger();
+    Promise<Void> firstClosed = Promise.promise();
+    for (int i = 0; i < 40; i++) {
+      HttpClient stranger = newClient(new HttpClientOptions());
+      HttpConnection connection = connection(stranger, port);
+      open.incrementAndGet();
+      boolean isFirst = i == 0;
+      connection.closeHandler(v -> {
+        open.decrementAndGet();
+        if (isFirst) {
+          firstClosed.complete();
+        }
+      });
+      var _ = beginAndSayNothing(stranger, null);
+    }
+    await(firstClosed.future());
+    assertEquals(OK, status(known, "Ping", tokens.get(Role.READ)));
+    assertSame(before, connection(known, port));
+    assertTrue(open.get() > 0, "some may wait");
   }
 
   @Test
