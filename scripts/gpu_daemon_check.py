@@ -543,7 +543,7 @@ class Check:
             self.row(f"{name}_of_{runs}_runs_checksums_and_all", kept_up, "GB/s", f"link_{way}", self.link[way])
         gpu = namespace._client.stats()["gpus"][0]
         for strategy in ("plain", "batch", "staged", "kernel"):
-            self.row(f"{runs}_runs_by_{strategy}", gpu[f"{strategy}_bytes"] / 1e9, "GB")
+            self.row(f"{runs}_runs_by_{strategy}", gpu["copied_bytes"][strategy] / 1e9, "GB")
         namespace.clear()
         # What the other parts get.
         all_ok(region.put(keys_of(blocks, 1), range(blocks)), runs)
