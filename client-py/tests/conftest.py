@@ -48,8 +48,9 @@ class Daemon:
             command += ["--set", f"{name}={value}"]
         log = self.folder / "daemon.log"
         with log.open("a") as errors:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
-        wait_ready(self.process, log, pytest.fail.Exception)
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        wait_ready(process, log, pytest.fail.Exception)
+        self.process = process
 
     def program(self) -> list[str]:
         return [str(REPOSITORY / "scripts" / "kvtierd")]
