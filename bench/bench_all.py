@@ -1,6 +1,6 @@
 """All benchmarks of this machine, one part after the other and all of that some times over: scripts/bench all.
 
-Writes docs/benchmarks/DATE-MACHINE.json, and from that the page, its curves and the README's table; `--render FILE` writes
+Writes docs/benchmarks/DATE-N-cores-all.json, and from that the page, its curves and the README's table; `--render FILE` writes
 these anew from a file that is there. A part that fails says so in the page, and the others stand.
 """
 
@@ -41,7 +41,7 @@ def measure(part: str, quick: bool, folder: Path) -> tuple[list[dict[str, Any]],
     except subprocess.TimeoutExpired:
         return [], f"did not end within {PART_LIMIT_S} s"
     if ended.returncode != 0 or not out.exists():
-        said = " ".join(ended.stdout.split())[-SAID_MAX:]
+        said = " ".join(ended.stdout.replace(str(ROOT), ".").split())[-SAID_MAX:]
         return [], f"ended with {ended.returncode}: {said}"
     return [{"part": part, **row} for row in json.loads(out.read_text())], ""
 
@@ -55,6 +55,7 @@ def arguments_of(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks", help="the folder for the page, below that of the README")
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md", help="whose table is written")
     parser.add_argument("--render", type=Path, metavar="FILE", help="measure nothing: write the page and the README's table from FILE")
+    parser.add_argument("--into", type=Path, metavar="FILE", help="put what these parts measure into FILE, in the place of theirs in it")
     arguments = parser.parse_args(argv)
     arguments.only = [part for part in arguments.only.split(",") if part]
     for part in arguments.only:
@@ -64,8 +65,9 @@ def arguments_of(argv: list[str] | None) -> argparse.Namespace:
         parser.error(f"--only: expected at least one of {', '.join(PARTS)}")
     if arguments.turns < 1:
         parser.error(f"--turns: expected at least 1, not {arguments.turns}")
-    if arguments.render is not None and not arguments.render.is_file():
-        parser.error(f"--render: there is no file {arguments.render}")
+    for option, file in (("--render", arguments.render), ("--into", arguments.into)):
+        if file is not None and not file.is_file():
+            parser.error(f"{option}: there is no file {file}")
     return arguments
 
 
@@ -81,6 +83,17 @@ def main(argv: list[str] | None = None) -> int:
     turns: list[list[dict[str, Any]]] = []
     failed: dict[str, str] = {}
     out = arguments.out.resolve() / f"{begun:%Y-%m-%d}-{short}-all.json"
+    command = " ".join(["scripts/bench all", *(sys.argv[1:] if argv is None else argv)])
+    found: dict[str, Any] = {
+        "date": f"{begun:%Y-%m-%d}", "machine": words, "revision": revision, "command": command, "turns": 0, "rows": [], "failed": failed,
+    }  # fmt: skip
+    others: list[dict[str, Any]] = []
+    if arguments.into is not None:
+        out = arguments.into.resolve()
+        found = json.loads(out.read_text())
+        others = [row for row in found["rows"] if row["part"] not in arguments.only]
+        failed = {part: why for part, why in found["failed"].items() if part not in arguments.only}
+        found["failed"] = failed
     with tempfile.TemporaryDirectory(prefix="kvtier-bench-all-") as folder:
         for turn in range(arguments.turns):
             turns.append([])
@@ -91,15 +104,14 @@ def main(argv: list[str] | None = None) -> int:
                 if why:
                     failed[part] = why
                     print(f"  {why}", flush=True)
+                # After each, so that a run that is broken off leaves what it has measured: --render makes the page of it.
+                if any(turns):
+                    found["turns"] = max(found["turns"], sum(map(bool, turns)))
+                    found["rows"] = others + figures.median_rows(turns)
+                    out.write_text(json.dumps(found, indent=1) + "\n")
     if not any(turns):
         print("nothing could be measured, and nothing was written", file=sys.stderr)
         return 1
-    command = "scripts/bench all" + (" --quick" if arguments.quick else "")
-    found = {
-        "date": f"{begun:%Y-%m-%d}", "machine": words, "revision": revision, "command": command, "turns": arguments.turns,
-        "rows": figures.median_rows(turns), "failed": failed,
-    }  # fmt: skip
-    out.write_text(json.dumps(found, indent=1) + "\n")
     for path in [out, *figures.render(out, arguments.readme.resolve())]:
         print(path)
     return 1 if failed else 0

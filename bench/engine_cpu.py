@@ -52,10 +52,10 @@ class Kvtier:
         self.namespace = namespace
         region = kvtier_torch.register(namespace, self.tensors, block_axes=1)
         settings = Settings(lookup_wait_s=1.0)
-        self.worker = Worker(region, settings, True, lambda: None)
+        self.worker = Worker(region, settings, writes=True, annotates=False, event=lambda: None)
         polled = Polled(str(socket_path), "bench scheduler", 1 << 20)
         polled.connection.open_within(2)
-        self.scheduler = Scheduler(polled, [namespace_properties("bench", BLOCK_BYTES, {})], 1, settings, BLOCK_TOKENS)
+        self.scheduler = Scheduler(polled, [namespace_properties("bench", BLOCK_BYTES, {})], 1, settings, BLOCK_TOKENS, lambda *_: [])
         self._numbers = 0
 
     def request(self) -> Any:

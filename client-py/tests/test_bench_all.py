@@ -104,11 +104,24 @@ def test_render_writesPageCurvesAndReadme_fromTheFileAlone(tmp_path: Path) -> No
     assert "[all of it](docs/figures.md)" in readme.read_text()
 
 
+def test_theReadmeAndItsPage_areWhatTheFileOfFiguresMakes() -> None:
+    """No figure in them was typed by hand, or left behind by a run since."""
+    readme = (REPOSITORY / "README.md").read_text()
+    block = readme[readme.index(figures.BEGIN) : readme.index(figures.END)]
+    page = block.split("[all of it](", 1)[1].split(")", 1)[0]
+    file = (REPOSITORY / page).with_suffix(".json")
+    kept = json.loads(file.read_text())
+    assert figures.with_block(readme, figures.readme_block(kept, page)) == readme, f"run scripts/bench all --render {file.name}"
+    assert (REPOSITORY / page).read_text() == figures.page(kept, file.stem)
+    for curve, svg in figures.curves_of(kept["rows"]).items():
+        assert file.with_name(f"{file.stem}-{curve}.svg").read_text() == svg
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["--only", "lokal"], "there is no part 'lokal'"), (["--only", ""], "at least one"), (["--turns", "0"], "at least 1"),
-        (["--render", "/nowhere.json"], "no file /nowhere.json"),
+        (["--render", "/nowhere.json"], "no file /nowhere.json"), (["--into", "/nowhere.json"], "no file /nowhere.json"),
     ],
 )  # fmt: skip
 def test_badArguments_areRefused_withWhatIsExpected(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,6 +129,18 @@ def test_badArguments_areRefused_withWhatIsExpected(arguments: list[str], words:
         bench_all.main(arguments)
     assert ended.value.code == 2
     assert words in capsys.readouterr().err
+
+
+def test_partMeasuredAgain_takesThePlaceOfItsRows_andOfItsFailure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "figures.json"
+    kept = found([row("a", 1.0), {**row("b", 2.0), "part": "ssd"}])
+    file.write_text(json.dumps({**kept, "failed": {"ssd": "no fio", "grpc": "no port"}}))
+    (tmp_path / "README.md").write_text(f"{figures.BEGIN}\n{figures.END}\n")
+    monkeypatch.setattr(bench_all, "measure", lambda part, quick, folder: ([{**row("b", 7.0), "part": part}], ""))
+    code = bench_all.main(["--only", "ssd", "--turns", "1", "--into", str(file), "--readme", str(tmp_path / "README.md")])
+    after = json.loads(file.read_text())
+    assert {one["name"]: one["value"] for one in after["rows"]} == {"a": 1.0, "b": 7.0}
+    assert (code, after["failed"], after["turns"]) == (1, {"grpc": "no port"}, 3)
 
 
 def test_partThatFails_saysHowItEnded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
