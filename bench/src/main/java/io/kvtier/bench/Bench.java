@@ -73,6 +73,20 @@ public final class Bench implements Runnable {
     }
   }
 
+  /** Options of the benchmarks that need a disk. */
+  abstract static class MeasuringDisk extends Measuring {
+    @Option(
+        names = "--directory",
+        paramLabel = "DIR",
+        description =
+            "On the disk to measure; default: target/ of the checkout. Takes up to 10 GiB.")
+    private @Nullable Path directory;
+
+    Path parent(Setup setup) {
+      return directory == null ? setup.root().resolve("target") : directory;
+    }
+  }
+
   @Command(name = "directory", description = "The daemon's directory with ten million blocks.")
   static final class DirectoryCommand extends Measuring {
     @Override
@@ -184,13 +198,7 @@ public final class Bench implements Runnable {
   }
 
   @Command(name = "ssd", description = "The SSD tier's pipeline, against fio on the same disk.")
-  static final class SsdCommand extends Measuring {
-    @Option(
-        names = "--directory",
-        paramLabel = "DIR",
-        description = "On the disk to measure; default: target/ of the checkout. Takes 4 GiB.")
-    private @Nullable Path directory;
-
+  static final class SsdCommand extends MeasuringDisk {
     @Option(
         names = "--engine",
         paramLabel = "ENGINE",
@@ -200,26 +208,18 @@ public final class Bench implements Runnable {
     @Override
     void measure(Report report, boolean quick) throws Exception {
       Setup setup = Setup.ofProperties(quick);
-      Path parent = directory == null ? setup.root().resolve("target") : directory;
-      new SsdScenario(setup, parent, engine).run(report);
+      new SsdScenario(setup, parent(setup), engine).run(report);
     }
   }
 
   @Command(
       name = "demotion",
       description = "Puts of more than the host tier holds, against fio on the SSD tier's disk.")
-  static final class DemotionCommand extends Measuring {
-    @Option(
-        names = "--directory",
-        paramLabel = "DIR",
-        description = "On the disk to measure; default: target/ of the checkout. Takes 10 GiB.")
-    private @Nullable Path directory;
-
+  static final class DemotionCommand extends MeasuringDisk {
     @Override
     void measure(Report report, boolean quick) throws Exception {
       Setup setup = Setup.ofProperties(quick);
-      Path parent = directory == null ? setup.root().resolve("target") : directory;
-      new DemotionScenario(setup, parent).run(report);
+      new DemotionScenario(setup, parent(setup)).run(report);
     }
   }
 
@@ -236,7 +236,7 @@ public final class Bench implements Runnable {
   @Command(
       name = "scaling",
       description = "How the cost grows: with clients, blocks, block sizes and SSD directories.")
-  static final class ScalingCommand extends Measuring {
+  static final class ScalingCommand extends MeasuringDisk {
     private enum Axis {
       CLIENTS,
       BLOCKS,
@@ -251,23 +251,16 @@ public final class Bench implements Runnable {
         description = "Not all, but: clients, blocks, sizes, directories.")
     private List<Axis> only = List.of(Axis.values());
 
-    @Option(
-        names = "--directory",
-        paramLabel = "DIR",
-        description = "On the disk to measure; default: target/ of the checkout. Takes 10 GiB.")
-    private @Nullable Path directory;
-
     @Override
     void measure(Report report, boolean quick) throws Exception {
       Setup setup = Setup.ofProperties(quick);
-      Path parent = directory == null ? setup.root().resolve("target") : directory;
       ScalingScenario scaling = new ScalingScenario(setup);
       for (Axis axis : only) {
         switch (axis) {
           case CLIENTS -> scaling.clients(report);
           case BLOCKS -> scaling.blocks(report);
           case SIZES -> scaling.sizes(report);
-          case DIRECTORIES -> new DemotionScenario(setup, parent).directories(report);
+          case DIRECTORIES -> new DemotionScenario(setup, parent(setup)).directories(report);
         }
       }
     }

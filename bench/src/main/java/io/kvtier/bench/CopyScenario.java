@@ -9,7 +9,7 @@ import io.kvtier.client.KvtierClient;
  */
 final class CopyScenario {
   /** A block size, and how many blocks go into one call. */
-  private record Size(String name, int bytes, int batch) {}
+  record Size(String name, int bytes, int batch) {}
 
   private static final Size[] SIZES = {
     new Size("4KiB", 4 << 10, 64),
@@ -18,7 +18,7 @@ final class CopyScenario {
     new Size("1MiB", 1 << 20, 8),
     new Size("4MiB", 4 << 20, 4)
   };
-  private static final int WORKING_SET_BYTES = 256 << 20;
+  static final int WORKING_SET_BYTES = 256 << 20;
   private static final long HOST_BYTES = 1L << 30;
 
   private final Setup setup;

@@ -20,19 +20,15 @@ final class ScalingScenario {
   private static final int ACQUIRED_BLOCKS = 1 << 14;
   private static final int FILL_BATCH = 64;
   private static final long HOST_BYTES = 1L << 30;
-  private static final int WORKING_SET_BYTES = 256 << 20;
 
-  /** A block size, and how many blocks go into one call. */
-  private record Size(String name, int bytes, int batch) {}
-
-  private static final Size[] SIZES = {
-    new Size("4KiB", 4 << 10, 64),
-    new Size("16KiB", 16 << 10, 64),
-    new Size("64KiB", 64 << 10, 32),
-    new Size("256KiB", 256 << 10, 16),
-    new Size("1MiB", 1 << 20, 8),
-    new Size("4MiB", 4 << 20, 4),
-    new Size("16MiB", 16 << 20, 2)
+  private static final CopyScenario.Size[] SIZES = {
+    new CopyScenario.Size("4KiB", 4 << 10, 64),
+    new CopyScenario.Size("16KiB", 16 << 10, 64),
+    new CopyScenario.Size("64KiB", 64 << 10, 32),
+    new CopyScenario.Size("256KiB", 256 << 10, 16),
+    new CopyScenario.Size("1MiB", 1 << 20, 8),
+    new CopyScenario.Size("4MiB", 4 << 20, 4),
+    new CopyScenario.Size("16MiB", 16 << 20, 2)
   };
 
   private final Setup setup;
@@ -143,8 +139,8 @@ final class ScalingScenario {
 
   /** Gets and puts with a copy, from pages to the largest blocks. */
   void sizes(Report report) throws Exception {
-    for (Size size : SIZES) {
-      int blocks = WORKING_SET_BYTES / size.bytes();
+    for (CopyScenario.Size size : SIZES) {
+      int blocks = CopyScenario.WORKING_SET_BYTES / size.bytes();
       Rounds rounds;
       try (DaemonProcess daemon = new DaemonProcess(setup.root(), HOST_BYTES);
           Memcpy memcpy = new Memcpy(size.bytes(), blocks, size.batch());

@@ -226,6 +226,18 @@ final class GrpcFrontTest {
     return await(grpc.request(address, KvtierGrpcClient.Put));
   }
 
+  /** Puts of one block each that have sent their headers, and no more. */
+  private List<GrpcClientRequest<PutRequest, PutResponse>> beginPuts(int namespace, int count) {
+    List<GrpcClientRequest<PutRequest, PutResponse>> requests = new ArrayList<>();
+    for (int i = 0; i < count; i++) {
+      GrpcClientRequest<PutRequest, PutResponse> request = beginPut();
+      request.exceptionHandler(e -> {});
+      request.write(header(keys(namespace, i, 1), 0));
+      requests.add(request);
+    }
+    return requests;
+  }
+
   private PutResponse put(List<PutRequest> messages) {
     GrpcClientRequest<PutRequest, PutResponse> request = beginPut();
     Future<PutResponse> response = request.response().compose(r -> r.last());
@@ -987,13 +999,9 @@ final class GrpcFrontTest {
   @Test
   void deadline_ofPutThatFindsNoRoom_isToldPerBlock() {
     int namespace = register("a", LARGE_BYTES);
-    List<GrpcClientRequest<PutRequest, PutResponse>> others = new ArrayList<>();
+    List<GrpcClientRequest<PutRequest, PutResponse>> others = beginPuts(namespace, 4);
     for (int i = 0; i < 4; i++) {
-      GrpcClientRequest<PutRequest, PutResponse> other = beginPut();
-      other.exceptionHandler(e -> {});
-      other.write(header(keys(namespace, i, 1), 0));
-      other.write(chunk(0, bytes(i, LARGE_BYTES), 0, CHUNK_BYTES));
-      others.add(other);
+      others.get(i).write(chunk(0, bytes(i, LARGE_BYTES), 0, CHUNK_BYTES));
     }
     eventually(() -> counters().getOrDefault("reservations", 0L) == 4);
     GrpcClientRequest<PutRequest, PutResponse> request = beginPut();
@@ -1081,13 +1089,7 @@ final class GrpcFrontTest {
   @Test
   void put_beyondTheCallsAtOnce_isToldSoHoweverMuchItSends() {
     int namespace = register("a", LARGE_BYTES);
-    List<GrpcClientRequest<PutRequest, PutResponse>> others = new ArrayList<>();
-    for (int i = 0; i < 64; i++) {
-      GrpcClientRequest<PutRequest, PutResponse> other = beginPut();
-      other.exceptionHandler(e -> {});
-      other.write(header(keys(namespace, i, 1), 0));
-      others.add(other);
-    }
+    List<GrpcClientRequest<PutRequest, PutResponse>> others = beginPuts(namespace, 64);
     assertEquals(0, await(client.lookup(keysRequest(namespace, 0, 1))).getLeadingRun());
     GrpcClientRequest<PutRequest, PutResponse> request = beginPut();
     request.write(header(keys(namespace, 70, 1), 0));
@@ -1158,13 +1160,7 @@ final class GrpcFrontTest {
   @Test
   void moreCallsThanTheLimit_areTurnedAway() {
     int namespace = register("a", 1000);
-    List<GrpcClientRequest<PutRequest, PutResponse>> others = new ArrayList<>();
-    for (int i = 0; i < 64; i++) {
-      GrpcClientRequest<PutRequest, PutResponse> other = beginPut();
-      other.exceptionHandler(e -> {});
-      other.write(header(keys(namespace, i, 1), 0));
-      others.add(other);
-    }
+    List<GrpcClientRequest<PutRequest, PutResponse>> others = beginPuts(namespace, 64);
     assertEquals(0, await(client.lookup(keysRequest(namespace, 0, 1))).getLeadingRun());
 
     GrpcClientRequest<GetRequest, GetResponse> request =

@@ -2,12 +2,11 @@ package io.kvtier.daemon.index;
 
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.object.Deletions;
-import io.kvtier.tiers.object.ObjectStore;
+import io.kvtier.tiers.object.ObjectProbe;
 import io.kvtier.tiers.object.PresenceCache;
 import io.kvtier.tiers.object.StoreCall;
 import io.kvtier.tiers.object.StoreResult;
 import io.kvtier.tiers.transfer.Transfer;
-import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -79,38 +78,15 @@ final class StubObjects {
     }
   }
 
-  private static final class Empty implements ObjectStore {
-    @Override
-    public StoreCall put(String name, List<MemorySegment> parts, boolean ifAbsent, long timeoutNs) {
-      throw new UnsupportedOperationException();
-    }
-
-    @Override
-    public StoreCall get(String name, long offset, List<MemorySegment> parts, long timeoutNs) {
-      throw new UnsupportedOperationException();
-    }
-
+  private static final class Empty implements ObjectProbe {
     @Override
     public StoreCall head(String name, long timeoutNs) {
       return StoreCall.of(new StoreResult.Absent());
     }
 
     @Override
-    public StoreCall list(String prefix, String after, int max, long timeoutNs) {
-      throw new UnsupportedOperationException();
-    }
-
-    @Override
-    public StoreCall delete(List<String> names, long timeoutNs) {
-      throw new UnsupportedOperationException();
-    }
-
-    @Override
     public String describe() {
       return "nothing";
     }
-
-    @Override
-    public void close() {}
   }
 }

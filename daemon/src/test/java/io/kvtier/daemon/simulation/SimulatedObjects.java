@@ -4,7 +4,7 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.object.Deletions;
 import io.kvtier.tiers.object.ObjectNames;
-import io.kvtier.tiers.object.ObjectStore;
+import io.kvtier.tiers.object.ObjectProbe;
 import io.kvtier.tiers.object.StoreCall;
 import io.kvtier.tiers.object.StoreResult;
 import io.kvtier.tiers.transfer.Checksums;
@@ -25,7 +25,7 @@ import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
 /** A store of objects in simulated time: what is in it outlives the daemon. */
-final class SimulatedObjects implements Leg, ObjectStore {
+final class SimulatedObjects implements Leg, ObjectProbe {
   /** A block as it was stored. */
   private record Stored(
       Oracle.Key key, MemorySegment bytes, int checksum, int depth, long parent) {}
@@ -244,33 +244,8 @@ final class SimulatedObjects implements Leg, ObjectStore {
     }
   }
 
-  // ---- what the daemon does not call here
-
-  @Override
-  public StoreCall put(String name, List<MemorySegment> parts, boolean ifAbsent, long timeoutNs) {
-    throw new UnsupportedOperationException();
-  }
-
-  @Override
-  public StoreCall get(String name, long offset, List<MemorySegment> parts, long timeoutNs) {
-    throw new UnsupportedOperationException();
-  }
-
-  @Override
-  public StoreCall list(String prefix, String after, int max, long timeoutNs) {
-    throw new UnsupportedOperationException();
-  }
-
-  @Override
-  public StoreCall delete(List<String> names, long timeoutNs) {
-    throw new UnsupportedOperationException();
-  }
-
   @Override
   public String describe() {
     return "simulated";
   }
-
-  @Override
-  public void close() {}
 }

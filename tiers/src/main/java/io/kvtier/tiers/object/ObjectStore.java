@@ -13,7 +13,7 @@ import java.util.List;
  * <p>A name is made of the characters {@code A-Z a-z 0-9 . _ - /}; none of its parts between
  * slashes is empty, starts with a dot, or is itself the name of another object.
  */
-public interface ObjectStore extends AutoCloseable {
+public interface ObjectStore extends ObjectProbe, AutoCloseable {
   /** The most names that one {@link #delete} takes, and one {@link #list} returns. */
   int NAMES_MAX = 1000;
 
@@ -32,9 +32,6 @@ public interface ObjectStore extends AutoCloseable {
    * @param parts filled one after the other; after any other end than Done they hold anything
    */
   StoreCall get(String name, long offset, List<MemorySegment> parts, long timeoutNs);
-
-  /** The length of an object. */
-  StoreCall head(String name, long timeoutNs);
 
   /**
    * The objects whose names start with a prefix, by name in the order of its bytes.
@@ -56,9 +53,6 @@ public interface ObjectStore extends AutoCloseable {
   default StoreCall removeUnfinished(long beganBeforeMs, long timeoutNs) {
     return StoreCall.of(new StoreResult.Done(0));
   }
-
-  /** For people: what store this is. */
-  String describe();
 
   /** Ends the calls that are on their way. */
   @Override

@@ -70,7 +70,7 @@ public final class PresenceCache {
   private final Ticker ticker;
   private final @Nullable PresenceLedger ledger;
   private final long noteNs;
-  private final ObjectStore store;
+  private final ObjectProbe store;
   private final int probesMax;
   private final int waitingMax;
   private final long probeTimeoutNs;
@@ -94,7 +94,7 @@ public final class PresenceCache {
    * @param ledger started by this, closed by the caller; null for none
    */
   public PresenceCache(
-      ObjectStore store,
+      ObjectProbe store,
       long bytesMax,
       long presentNs,
       long absentNs,
@@ -115,7 +115,7 @@ public final class PresenceCache {
 
   /** With a clock of one's own, and an executor for what the cache does beside. */
   public PresenceCache(
-      ObjectStore store,
+      ObjectProbe store,
       long bytesMax,
       long presentNs,
       long absentNs,
