@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -11,11 +12,17 @@
 
 static int (*next_clock_gettime)(clockid_t, struct timespec *);
 static int (*next_gettimeofday)(struct timeval *, void *);
+static int (*next_cond_timedwait)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
 static const volatile int64_t *shift_s;
 
 __attribute__((constructor)) static void open_shift(void) {
   next_clock_gettime = dlsym(RTLD_NEXT, "clock_gettime");
   next_gettimeofday = dlsym(RTLD_NEXT, "gettimeofday");
+  /* Without its version this would be the oldest one, whose conditions are others. */
+  next_cond_timedwait = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
+  if (next_cond_timedwait == NULL) {
+    next_cond_timedwait = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+  }
   const char *path = getenv("KVTIER_SOAK_CLOCK");
   int file = path == NULL ? -1 : open(path, O_RDONLY | O_CLOEXEC);
   if (file >= 0) {
@@ -57,4 +64,22 @@ time_t time(time_t *at) {
     *at = now.tv_sec;
   }
   return now.tv_sec;
+}
+
+/* The kernel knows nothing of the shift: who reckons "in a second" by the shifted clock would wait for a day and a second. */
+int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex,
+                           const struct timespec *restrict until) {
+  if (next_cond_timedwait == NULL) {
+    open_shift();
+  }
+  struct timespec wall;
+  struct timespec monotonic;
+  next_clock_gettime(CLOCK_REALTIME, &wall);
+  next_clock_gettime(CLOCK_MONOTONIC, &monotonic);
+  struct timespec real = *until;
+  /* The condition does not say which clock it goes by; they lie decades apart. */
+  if (until->tv_sec > monotonic.tv_sec + (wall.tv_sec - monotonic.tv_sec) / 2) {
+    real.tv_sec -= shift();
+  }
+  return next_cond_timedwait(condition, mutex, &real);
 }

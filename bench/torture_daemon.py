@@ -104,10 +104,18 @@ class Daemon:
             try:
                 self._process.wait(_END_TIMEOUT_S)
             except subprocess.TimeoutExpired:
-                raise Broken(f"the daemon still runs {_END_TIMEOUT_S:.0f} s after signal {number}; its log ends with\n{self.log_end()}") from None
+                raise Broken(f"the daemon still runs {_END_TIMEOUT_S:.0f} s after signal {number}; its log ends with\n{self.log_end()}\n{self._threads()}") from None
             assert self._process.stdout is not None
             self._process.stdout.close()
             self._process = None
+
+    def _threads(self) -> str:
+        """What the threads of a daemon that does not end wait for; then it is killed."""
+        assert self._process is not None and self._process.stdout is not None
+        self._process.send_signal(signal.SIGQUIT)
+        time.sleep(2)
+        self._process.kill()
+        return self._process.stdout.read()
 
     def keeper(self) -> int | None:
         """The process that keeps the memory, as the next start would find it."""

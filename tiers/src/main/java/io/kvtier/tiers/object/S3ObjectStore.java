@@ -8,6 +8,7 @@ import java.util.Base64;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BiFunction;
 import java.util.function.Function;
 import java.util.function.Supplier;
@@ -31,6 +32,7 @@ public final class S3ObjectStore implements ObjectStore {
   private final S3Options options;
   private final S3AsyncClient client;
   private final StoreCalls calls = new StoreCalls("s3-deadlines");
+  private final AtomicBoolean closed = new AtomicBoolean();
 
   /** Connects when it is first used. */
   public S3ObjectStore(S3Options options) {
@@ -40,7 +42,13 @@ public final class S3ObjectStore implements ObjectStore {
   /** The same, with credentials from elsewhere. */
   public S3ObjectStore(S3Options options, AwsCredentialsProvider credentials) {
     this.options = options;
-    client = S3Clients.create(options, credentials);
+    CrtLife.acquire();
+    try {
+      client = S3Clients.create(options, credentials);
+    } catch (RuntimeException e) {
+      CrtLife.release();
+      throw e;
+    }
   }
 
   private static AwsCredentialsProvider chain(S3Options options) {
@@ -291,7 +299,11 @@ public final class S3ObjectStore implements ObjectStore {
 
   @Override
   public void close() {
+    if (closed.getAndSet(true)) {
+      return;
+    }
     calls.close();
     client.close();
+    CrtLife.release();
   }
 }
