@@ -155,6 +155,9 @@ def test_lookup_neverWaits_andKnowsSoon(nodes: list[Node]) -> None:
     known = b.namespace.lookup(keys)
     assert known.tiers[:10] == [Tier.OBJECT] * 10
     assert known.estimated_load_s > 0
+    # What stands behind a hole is of no use to a prompt, and costs it nothing.
+    behind = b.namespace.lookup([key(99), *keys[:10]])
+    assert behind.run == 0 and behind.estimated_load_s == 0
     assert known.statuses[10] in (Status.MISS, Status.PENDING)
     assert b.count("object_fetched") == 0
 

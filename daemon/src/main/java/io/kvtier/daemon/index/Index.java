@@ -297,9 +297,9 @@ final class Index implements BlockStore.Listener {
       if (block == Directory.NONE) {
         Presence presence = presence(namespace, request);
         if (presence == Presence.PRESENT) {
+          objects += writer.run() == i ? 1 : 0;
           writer.add(Status.OK, TierId.OBJECT);
           hits++;
-          objects++;
         } else if (presence == Presence.UNKNOWN
             && unknown < PROBES_PER_LOOKUP
             && probe(namespace, request)) {

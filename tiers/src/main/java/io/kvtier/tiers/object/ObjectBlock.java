@@ -18,6 +18,10 @@ import org.jspecify.annotations.Nullable;
  */
 final class ObjectBlock {
   private static final int ONLY = 0;
+
+  /** Of the parts to be filled. */
+  private static final int BYTES_PART = 1;
+
   private static final int HEADER_BYTES = ObjectHeaderDescriptor.headerBytes(1);
 
   /** The codec of bytes that are stored as they are. */
@@ -35,6 +39,7 @@ final class ObjectBlock {
   private final @Nullable ObjectCipher cipher;
   private MemorySegment sealed = MemorySegment.NULL;
   private List<MemorySegment> parts = List.of();
+  private @Nullable PartDigest digest;
 
   /** Without a cipher: encrypted blocks can't be opened. */
   ObjectBlock(Arena arena) {
@@ -127,11 +132,19 @@ final class ObjectBlock {
   /** The same into other memory, as long as the block. */
   void expect(MemorySegment bytes) {
     parts = List.of(header.memory(), bytes, tail);
+    digest = null;
   }
 
   /** What was read into other memory is here now. */
   void moved(MemorySegment bytes) {
-    expect(bytes);
+    parts = List.of(header.memory(), bytes, tail);
+  }
+
+  /** Of the block's bytes, for the next get of what is expected. */
+  PartDigest newDigest() {
+    PartDigest made = new PartDigest(BYTES_PART);
+    digest = made;
+    return made;
   }
 
   /** The object: what to put, or what to fill. */
@@ -250,7 +263,7 @@ final class ObjectBlock {
       }
     }
     int checksum = header.checksum(ONLY);
-    if (Checksums.of(bytes) != checksum) {
+    if (checksumOf(bytes) != checksum) {
       return Status.CORRUPT;
     }
     transfer.checksum = checksum;
@@ -258,6 +271,14 @@ final class ObjectBlock {
     transfer.parent = header.parent(ONLY);
     transfer.depth = header.depth(ONLY);
     return Status.OK;
+  }
+
+  private int checksumOf(MemorySegment bytes) {
+    PartDigest made = digest;
+    boolean asTheyCame = header.codec(ONLY) == NOT_ENCODED && !header.isEncrypted();
+    return asTheyCame && made != null && made.bytes() == bytes.byteSize()
+        ? made.checksum()
+        : Checksums.of(bytes);
   }
 
   /** The block's own: the store reads it until the call has ended. */

@@ -440,7 +440,8 @@ public final class ObjectPipeline extends QueuedPipeline {
     operation.calledNs = now;
     long timeoutNs = operation.deadlineNs - now;
     if (operation.isLoad()) {
-      operation.call = store.get(operation.name, 0, operation.block.parts(), timeoutNs);
+      ObjectBlock block = operation.block;
+      operation.call = store.get(operation.name, 0, block.parts(), block.newDigest(), timeoutNs);
       if (options.hedgeAfterNs() > 0) {
         dueBy(now + options.hedgeAfterNs());
       }
@@ -478,7 +479,12 @@ public final class ObjectPipeline extends QueuedPipeline {
     operation.hedgeSlot = slot;
     operation.hedgeBlock.expect(slot.asSlice(0, operation.transfer().length));
     operation.hedgeCall =
-        store.get(operation.name, 0, operation.hedgeBlock.parts(), operation.deadlineNs - now);
+        store.get(
+            operation.name,
+            0,
+            operation.hedgeBlock.parts(),
+            operation.hedgeBlock.newDigest(),
+            operation.deadlineNs - now);
     listen(operation, operation.hedgeCall);
   }
 

@@ -33,6 +33,12 @@ public interface ObjectStore extends ObjectProbe, AutoCloseable {
    */
   StoreCall get(String name, long offset, List<MemorySegment> parts, long timeoutNs);
 
+  /** The same, and shows the digest what it reads, or nothing of it where that gains nothing. */
+  default StoreCall get(
+      String name, long offset, List<MemorySegment> parts, PartDigest digest, long timeoutNs) {
+    return get(name, offset, parts, timeoutNs);
+  }
+
   /**
    * The objects whose names start with a prefix, by name in the order of its bytes.
    *

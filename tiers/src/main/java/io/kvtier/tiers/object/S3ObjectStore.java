@@ -103,6 +103,21 @@ public final class S3ObjectStore implements ObjectStore {
 
   @Override
   public StoreCall get(String name, long offset, List<MemorySegment> parts, long timeoutNs) {
+    return read(name, offset, parts, null, timeoutNs);
+  }
+
+  @Override
+  public StoreCall get(
+      String name, long offset, List<MemorySegment> parts, PartDigest digest, long timeoutNs) {
+    return read(name, offset, parts, digest, timeoutNs);
+  }
+
+  private StoreCall read(
+      String name,
+      long offset,
+      List<MemorySegment> parts,
+      @Nullable PartDigest digest,
+      long timeoutNs) {
     String key = key(name);
     long bytes = parts.stream().mapToLong(MemorySegment::byteSize).sum();
     if (offset < 0 || bytes == 0) {
@@ -118,7 +133,7 @@ public final class S3ObjectStore implements ObjectStore {
             .build();
     return run(
         call,
-        () -> client.getObject(request, new SegmentSink(call.views(parts))),
+        () -> client.getObject(request, new SegmentSink(call.views(parts), digest)),
         Function.identity());
   }
 

@@ -14,11 +14,13 @@ import software.amazon.awssdk.services.s3.model.GetObjectResponse;
 /** Writes the body of an answer straight into native memory. */
 final class SegmentSink implements AsyncResponseTransformer<GetObjectResponse, StoreResult> {
   private final List<MemorySegment> parts;
+  private final @Nullable PartDigest digest;
   private final CompletableFuture<StoreResult> outcome = new CompletableFuture<>();
   private volatile long announced = -1;
 
-  SegmentSink(List<MemorySegment> parts) {
+  SegmentSink(List<MemorySegment> parts, @Nullable PartDigest digest) {
     this.parts = parts;
+    this.digest = digest;
   }
 
   @Override
@@ -57,14 +59,14 @@ final class SegmentSink implements AsyncResponseTransformer<GetObjectResponse, S
     @Override
     public void onNext(ByteBuffer buffer) {
       try {
-        fill(MemorySegment.ofBuffer(buffer));
+        fill(buffer, MemorySegment.ofBuffer(buffer));
       } catch (IllegalStateException e) {
         // The call has ended: the memory is the caller's again.
         fail(new StoreResult.Cancelled());
       }
     }
 
-    private void fill(MemorySegment bytes) {
+    private void fill(ByteBuffer buffer, MemorySegment bytes) {
       long from = 0;
       while (from < bytes.byteSize()) {
         if (part == parts.size()) {
@@ -74,6 +76,9 @@ final class SegmentSink implements AsyncResponseTransformer<GetObjectResponse, S
         MemorySegment target = parts.get(part);
         long count = Math.min(bytes.byteSize() - from, target.byteSize() - partOffset);
         MemorySegment.copy(bytes, from, target, partOffset, count);
+        if (digest != null) {
+          digest.add(part, buffer.slice(buffer.position() + (int) from, (int) count));
+        }
         from += count;
         partOffset += count;
         if (partOffset == target.byteSize()) {

@@ -10,6 +10,7 @@ import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
@@ -58,14 +59,17 @@ public final class FileDevice implements SlotDevice {
       close();
       throw e;
     }
-    int opened = 0;
+    List<Path> made = new ArrayList<>();
     try {
-      while (opened < regions) {
-        files[opened] = opener.open(fileOf(directory, opened), regionBytes);
-        opened++;
+      for (int i = 0; i < regions; i++) {
+        Path file = fileOf(directory, i);
+        if (!Files.exists(file, LinkOption.NOFOLLOW_LINKS)) {
+          made.add(file);
+        }
+        files[i] = opener.open(file, regionBytes);
       }
     } catch (IOException e) {
-      giveBack(directory, opened, e);
+      giveBack(made, e);
       close();
       throw new IOException(
           "SSD tier of "
@@ -119,10 +123,9 @@ public final class FileDevice implements SlotDevice {
     long _ = removeMisfits(directory, 0, 0);
   }
 
-  /** A daemon that does not start leaves no space taken. */
-  private static void giveBack(Path directory, int opened, IOException cause) {
-    for (int i = 0; i <= opened; i++) {
-      Path file = fileOf(directory, i);
+  /** A daemon that does not start leaves no more space taken, and no fewer blocks, than before. */
+  private static void giveBack(List<Path> made, IOException cause) {
+    for (Path file : made) {
       try {
         if (Files.isRegularFile(file, LinkOption.NOFOLLOW_LINKS)) {
           Files.delete(file);

@@ -15,6 +15,8 @@ import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.nio.ByteBuffer;
+import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
 import org.junit.jupiter.api.AfterEach;
@@ -75,7 +77,7 @@ final class ObjectBlockTest {
   }
 
   private static byte[] annotation(Transfer transfer) {
-    return java.util.Arrays.copyOf(transfer.annotation, transfer.annotationBytes);
+    return Arrays.copyOf(transfer.annotation, transfer.annotationBytes);
   }
 
   @ParameterizedTest
@@ -113,13 +115,57 @@ final class ObjectBlockTest {
   /** As another node does that knows the key, the namespace and the length, and no more. */
   private Status open(byte[] object, Transfer wanted) {
     block.expect(wanted);
+    return block.open(wanted, fill(object));
+  }
+
+  private long fill(byte[] object) {
     long at = 0;
     for (MemorySegment part : block.parts()) {
       long count = Math.min(part.byteSize(), object.length - at);
       MemorySegment.copy(MemorySegment.ofArray(object), at, part, 0, count);
       at += count;
     }
-    return block.open(wanted, at);
+    return at;
+  }
+
+  /** The same, where the store shows a digest some of the bytes as they come. */
+  private Status openDigested(byte[] object, Transfer wanted, byte[] seen) {
+    block.expect(wanted);
+    PartDigest digest = block.newDigest();
+    digest.add(0, ByteBuffer.allocate(64));
+    digest.add(1, ByteBuffer.wrap(seen, 0, seen.length / 2));
+    digest.add(1, ByteBuffer.wrap(seen, seen.length / 2, seen.length - seen.length / 2));
+    digest.add(2, ByteBuffer.allocate(64));
+    return block.open(wanted, fill(object));
+  }
+
+  @Test
+  void open_bytesThatADigestHasSeen_areCheckedByIt() {
+    Transfer stored = transfer(1000);
+    byte[] object = sealed(stored, NONE);
+    byte[] bytes = stored.bytes().toArray(ValueLayout.JAVA_BYTE);
+    assertEquals(Status.OK, openDigested(object, wanted(1000), bytes));
+    byte[] damaged = bytes.clone();
+    damaged[500] ^= 1;
+    assertEquals(Status.CORRUPT, openDigested(object, wanted(1000), damaged));
+  }
+
+  @Test
+  void open_bytesThatADigestHasSeenInPart_areReadAgain() {
+    Transfer stored = transfer(1000);
+    byte[] object = sealed(stored, NONE);
+    byte[] some = Arrays.copyOf(stored.bytes().toArray(ValueLayout.JAVA_BYTE), 999);
+    assertEquals(Status.OK, openDigested(object, wanted(1000), some));
+    object[object.length - 1] ^= 1;
+    assertEquals(Status.CORRUPT, openDigested(object, wanted(1000), some));
+  }
+
+  @Test
+  void open_encodedBlock_isCheckedAsItIsDecoded() {
+    Transfer stored = transfer(1000);
+    byte[] object = sealed(stored, BlockCodecs.create("zstd"));
+    byte[] anything = new byte[1000];
+    assertEquals(Status.OK, openDigested(object, wanted(1000), anything));
   }
 
   private Transfer wanted(int length) {

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.tiers.testing.ChildJvm;
 import java.net.URI;
 import java.time.Duration;
 import java.util.concurrent.TimeUnit;
@@ -53,6 +54,12 @@ final class S3ObjectStoreTest extends ObjectStoreContract {
         Duration.ofSeconds(30),
         null,
         8);
+  }
+
+  @Test
+  void put_whileTheJavaMachineShutsDown_isAnswered() throws Exception {
+    String printed = ChildJvm.run(S3StopVictim.class, server.endpoint().toString());
+    assertEquals(new StoreResult.Done(S3StopVictim.BYTES).toString(), printed.strip());
   }
 
   @Test

@@ -33,6 +33,14 @@ final class FileDeviceTest extends SlotDeviceContract {
   }
 
   @Test
+  void open_oneMoreFileFails_keepsThoseOfAnEarlierStart() throws IOException {
+    new FileDevice(directory, 2, 16 * PAGE).close();
+    Files.createDirectory(directory.resolve("slots-0003.dat"));
+    assertThrows(IOException.class, () -> new FileDevice(directory, 4, 16 * PAGE));
+    assertEquals(List.of("lock", "slots-0000.dat", "slots-0001.dat", "slots-0003.dat"), files());
+  }
+
+  @Test
   void open_smallerThanBefore_removesWhatIsOverTheLimit() throws IOException {
     new FileDevice(directory, 3, 16 * PAGE).close();
     Files.createFile(directory.resolve("slots-of-somebody-else.dat"));
