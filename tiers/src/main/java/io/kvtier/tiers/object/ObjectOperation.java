@@ -12,7 +12,7 @@ final class ObjectOperation {
     FREE,
     /** For its turn. */
     WAITING,
-    /** A worker checks and seals its bytes. */
+    /** A worker checks and seals its bytes, and begins to put them. */
     SEALING,
     /** The store has it. */
     CALLING,

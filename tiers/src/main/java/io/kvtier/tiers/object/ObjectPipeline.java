@@ -51,6 +51,9 @@ public final class ObjectPipeline extends QueuedPipeline {
   private static final int LOAD_LEVELS = 3;
   private static final int HEDGES_MAX = 8;
 
+  /** A block of so many bytes is sealed, and its put begun, within some tens of microseconds. */
+  private static final int QUICK_BYTES = 64 << 10;
+
   /** Names whose objects are to be replaced by the next store; more of them than that wait. */
   private static final int DAMAGED_MAX = 1024;
 
@@ -65,7 +68,8 @@ public final class ObjectPipeline extends QueuedPipeline {
     record Ended(ObjectOperation operation, long epoch, StoreCall call, StoreResult result)
         implements Event {}
 
-    record Worked(ObjectOperation operation, long epoch, Status status) implements Event {}
+    /** With the put that a worker began, if it did. */
+    record Worked(ObjectOperation operation, long epoch, Outcome outcome) implements Event {}
   }
 
   private final ObjectStore store;
@@ -397,27 +401,51 @@ public final class ObjectPipeline extends QueuedPipeline {
     }
     if (operation.isLoad()) {
       operation.block.expect(operation.transfer());
-      call(operation, now);
-    } else if (operation.sealed) {
-      call(operation, now);
+      get(operation, now);
     } else {
       operation.state = ObjectOperation.State.SEALING;
+      boolean ifAbsent = !damaged.contains(operation.name);
+      // The client signs all bytes where the way to the store is not encrypted.
       work(
           operation,
-          codec.id() != ObjectBlock.NOT_ENCODED || cipher != null,
-          () -> operation.block.seal(operation.transfer(), codec));
+          codec.id() != ObjectBlock.NOT_ENCODED
+              || cipher != null
+              || operation.transfer().length > QUICK_BYTES,
+          () -> put(operation, ifAbsent));
     }
   }
 
+  /** Seals the block, unless an earlier try did, and begins to put it. */
+  private Outcome put(ObjectOperation operation, boolean ifAbsent) {
+    if (!operation.sealed) {
+      Status status = operation.block.seal(operation.transfer(), codec);
+      if (status != Status.OK) {
+        return new Outcome(status, null);
+      }
+      operation.sealed = true;
+    }
+    long now = clock.getAsLong();
+    long timeoutNs = operation.deadlineNs - now;
+    if (timeoutNs <= 0) {
+      return new Outcome(Status.DEADLINE, null);
+    }
+    operation.calledNs = now;
+    return new Outcome(
+        Status.OK, store.put(operation.name, operation.block.parts(), ifAbsent, timeoutNs));
+  }
+
+  /** What came of a piece of work. */
+  private record Outcome(Status status, @Nullable StoreCall call) {}
+
   /** What takes a processor some time. The operation is its own meanwhile. */
   private interface Work {
-    Status run();
+    Outcome run();
   }
 
   /**
-   * Has it done by a worker, if it is long: a checksum takes less than two changes of threads.
+   * Has it done by a worker, if it is long: other things take less than two changes of threads.
    *
-   * @param isLong encodes, decodes, encrypts or decrypts
+   * @param isLong encodes, decodes, encrypts, decrypts, or reads many bytes
    */
   private void work(ObjectOperation operation, boolean isLong, Work toDo) {
     if (!isLong) {
@@ -435,19 +463,15 @@ public final class ObjectPipeline extends QueuedPipeline {
     });
   }
 
-  private void call(ObjectOperation operation, long now) {
+  private void get(ObjectOperation operation, long now) {
     operation.state = ObjectOperation.State.CALLING;
     operation.calledNs = now;
-    long timeoutNs = operation.deadlineNs - now;
-    if (operation.isLoad()) {
-      ObjectBlock block = operation.block;
-      operation.call = store.get(operation.name, 0, block.parts(), block.newDigest(), timeoutNs);
-      if (options.hedgeAfterNs() > 0) {
-        dueBy(now + options.hedgeAfterNs());
-      }
-    } else {
-      boolean ifAbsent = !damaged.contains(operation.name);
-      operation.call = store.put(operation.name, operation.block.parts(), ifAbsent, timeoutNs);
+    ObjectBlock block = operation.block;
+    operation.call =
+        store.get(
+            operation.name, 0, block.parts(), block.newDigest(), operation.deadlineNs - now);
+    if (options.hedgeAfterNs() > 0) {
+      dueBy(now + options.hedgeAfterNs());
     }
     listen(operation, operation.call);
   }
@@ -496,24 +520,23 @@ public final class ObjectPipeline extends QueuedPipeline {
           onEnded(operation, call, result);
         }
       }
-      case Event.Worked(ObjectOperation operation, long _, Status status) ->
-          onWorked(operation, status);
+      case Event.Worked(ObjectOperation operation, long _, Outcome outcome) ->
+          onWorked(operation, outcome);
     }
   }
 
-  private void onWorked(ObjectOperation operation, Status status) {
+  private void onWorked(ObjectOperation operation, Outcome outcome) {
+    Status status = outcome.status();
+    StoreCall call = outcome.call();
+    if (call != null) {
+      operation.state = ObjectOperation.State.CALLING;
+      operation.call = call;
+      listen(operation, call);
+      return;
+    }
     if (operation.state == ObjectOperation.State.SEALING) {
-      long now = clock.getAsLong();
-      if (status != Status.OK) {
-        leaveLane(operation);
-        finish(operation, status);
-      } else if (operation.deadlineNs - now <= 0) {
-        leaveLane(operation);
-        finish(operation, Status.DEADLINE);
-      } else {
-        operation.sealed = true;
-        call(operation, now);
-      }
+      leaveLane(operation);
+      finish(operation, status);
       return;
     }
     if (status == Status.OK) {
@@ -684,7 +707,7 @@ public final class ObjectPipeline extends QueuedPipeline {
       work(
           operation,
           operation.block.takesTime(bytes),
-          () -> operation.block.open(operation.transfer(), bytes));
+          () -> new Outcome(operation.block.open(operation.transfer(), bytes), null));
     } else {
       damaged.remove(operation.name);
       others.remove(operation.name);
@@ -839,6 +862,12 @@ public final class ObjectPipeline extends QueuedPipeline {
         if (!workers.awaitTermination(1, TimeUnit.MINUTES)) {
           defect.accept(new IllegalStateException("a worker of the object tier does not end"));
           return;
+        }
+      }
+      // Puts that workers began when nobody took their outcome any more.
+      for (Event event = events.poll(); event != null; event = events.poll()) {
+        if (event instanceof Event.Worked worked) {
+          cancel(worked.outcome().call());
         }
       }
       arena.close();
