@@ -303,10 +303,6 @@ final class StatsReport {
 
   private String session(int place) {
     Session session = Objects.requireNonNull(index.sessions().at(place));
-    int[] held = new int[4];
-    for (int hold = session.firstHold; hold != HoldTable.NONE; hold = index.holds().nextOf(hold)) {
-      held[index.holds().kind(hold)] += index.holds().times(hold);
-    }
     return "{\"id\":"
         + session.id()
         + ",\"pid\":"
@@ -316,11 +312,11 @@ final class StatsReport {
         + ",\"name\":"
         + quote(session.name())
         + ",\"leases\":"
-        + held[HoldTable.LEASE]
+        + session.times(HoldTable.LEASE)
         + ",\"reservations\":"
-        + held[HoldTable.RESERVATION]
+        + session.times(HoldTable.RESERVATION)
         + ",\"pins\":"
-        + held[HoldTable.PIN]
+        + session.times(HoldTable.PIN)
         + ",\"operations\":"
         + session.operations
         + ",\"requests\":"
