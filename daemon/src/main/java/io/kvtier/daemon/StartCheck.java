@@ -5,6 +5,7 @@ import io.kvtier.daemon.config.ConfigException;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.config.LoadedConfig;
 import io.kvtier.daemon.config.MachineCheck;
+import io.kvtier.daemon.index.Directory;
 import io.kvtier.daemon.session.PeerPolicy;
 import io.kvtier.protocol.SocketPaths;
 import java.io.IOException;
@@ -89,7 +90,8 @@ final class StartCheck {
   }
 
   private static List<String> machineProblems(LoadedConfig loaded) {
-    List<String> problems = new ArrayList<>(MachineCheck.ofThisMachine().problems(loaded));
+    List<String> problems =
+        new ArrayList<>(MachineCheck.ofThisMachine(Directory::metadataBytesFor).problems(loaded));
     KvtierdConfig config = loaded.config();
     try {
       var _ = new PeerPolicy(SocketPaths.uid(), config.socket(), config.tenants());
