@@ -106,16 +106,9 @@ final class ProcessFiles {
     if (named != null) {
       return tail(named);
     }
-    try {
-      Path stderr = Path.of("/proc", Long.toString(pid), "fd", "2").toRealPath();
-      if (pid != 0 && Files.isRegularFile(stderr)) {
-        return tail(stderr);
-      }
-    } catch (IOException e) {
-      // It is a terminal, a pipe, or another user's: the journal may have it.
-      return journal(lines);
-    }
-    return journal(lines);
+    Path stderr = Path.of("/proc", Long.toString(pid), "fd", "2");
+    // Else it is a terminal, a pipe, or another user's: the journal may have it.
+    return pid != 0 && Files.isRegularFile(stderr) ? tail(stderr) : journal(lines);
   }
 
   private static String journal(int lines) {

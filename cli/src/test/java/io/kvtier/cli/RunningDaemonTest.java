@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.BufferedReader;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -29,6 +30,16 @@ final class RunningDaemonTest {
 
   @BeforeEach
   void start() throws IOException, InterruptedException {
+    Path out = folder.resolve("out");
+    process = start(ProcessBuilder.Redirect.appendTo(out.toFile()));
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+    while (!Files.readString(out).contains("up")) {
+      assertTrue(process.isAlive() && System.nanoTime() < end, Files.readString(out));
+      Thread.sleep(20);
+    }
+  }
+
+  private Process start(ProcessBuilder.Redirect output) throws IOException {
     Path source = folder.resolve("Sleeper.java");
     Files.writeString(
         source,
@@ -40,19 +51,13 @@ final class RunningDaemonTest {
           }
         }
         """);
-    Path out = folder.resolve("out");
     ProcessBuilder builder =
         new ProcessBuilder(
                 JAVA.toString(), source.toString(), "kvtierd", "--config", "/k.yaml", "--set=a.b=c")
             .redirectErrorStream(true)
-            .redirectOutput(ProcessBuilder.Redirect.appendTo(out.toFile()));
+            .redirectOutput(output);
     builder.environment().putAll(Map.of("KVTIERD_HOST_BYTES", "7GiB", "AWS_PROFILE", "cache"));
-    process = builder.start();
-    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
-    while (!Files.readString(out).contains("up")) {
-      assertTrue(process.isAlive() && System.nanoTime() < end, Files.readString(out));
-      Thread.sleep(20);
-    }
+    return builder.start();
   }
 
   @AfterEach
@@ -99,5 +104,30 @@ final class RunningDaemonTest {
     assertTrue(threads.contains("Full thread dump"), threads);
     assertTrue(threads.contains("\"main\""), threads);
     assertTrue(process.isAlive(), "the JVM goes on");
+  }
+
+  /** As in a container, or where the output is the journal's. */
+  @Test
+  void threadsByQuit_outputToAPipe_areWrittenThere() throws IOException {
+    Process piped = start(ProcessBuilder.Redirect.PIPE);
+    try (BufferedReader output = piped.inputReader()) {
+      assertEquals("up", output.readLine());
+      String answer = new RunningDaemon(piped.pid()).threadsByQuit();
+      assertTrue(answer.startsWith("asked for by SIGQUIT"), answer);
+      String line = output.readLine();
+      while (line != null && !line.startsWith("\"main\"")) {
+        line = output.readLine();
+      }
+      assertTrue(line != null && piped.isAlive(), "the JVM ended");
+    } finally {
+      piped.destroyForcibly();
+    }
+  }
+
+  @Test
+  void threadsByQuit_outputDeleted_areReadAllTheSame() throws IOException {
+    Files.delete(folder.resolve("out"));
+    String threads = new RunningDaemon(process.pid()).threadsByQuit();
+    assertTrue(threads.contains("\"main\""), threads);
   }
 }

@@ -1,6 +1,7 @@
 package io.kvtier.daemon;
 
 import io.kvtier.daemon.access.Callers;
+import io.kvtier.daemon.access.Listener;
 import io.kvtier.daemon.access.ServerTls;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.events.EventPublisher;
@@ -36,7 +37,6 @@ import io.kvtier.tiers.transfer.ThreadedPipeline;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.net.InetAddress;
 import java.nio.file.Path;
 import java.security.SecureRandom;
 import java.util.ArrayDeque;
@@ -105,12 +105,7 @@ public final class Daemon implements AutoCloseable {
     long generation = random.nextLong();
     SocketPlace place = keep(SocketPlace.take(config.socket().path()));
     StartCheck.Listeners listeners = StartCheck.listeners(config);
-    if (config.grpc().enabled()) {
-      GrpcFront.requirePort(config.grpc());
-    }
-    if (config.http().enabled()) {
-      HttpFront.requirePort(config.http());
-    }
+    listeners.requireFree();
     KvtierdConfig.HostConfig host = config.host();
     KvtierdConfig.SsdConfig ssd = config.ssd();
     KvtierdConfig.LimitsConfig limits = config.limits();
@@ -270,13 +265,13 @@ public final class Daemon implements AutoCloseable {
     Words.putIntRelease(region, DaemonRegionDescriptor.READY_OFFSET, 1);
     indexRunner.start();
     conductor.start();
-    InetAddress grpcAddress = listeners.grpc();
-    if (grpcAddress != null) {
+    Listener.Place grpcPlace = listeners.grpc();
+    if (grpcPlace != null) {
       grpc =
           keep(
               new GrpcFront(
                   config.grpc(),
-                  grpcAddress,
+                  grpcPlace,
                   new GrpcFront.Environment(
                       VERSION,
                       index,
@@ -288,13 +283,12 @@ public final class Daemon implements AutoCloseable {
                       callers,
                       tenants)));
     }
-    InetAddress httpAddress = listeners.http();
-    if (httpAddress != null) {
+    Listener.Place httpPlace = listeners.http();
+    if (httpPlace != null) {
       http =
           keep(
               new HttpFront(
-                  config.http(),
-                  httpAddress,
+                  httpPlace,
                   new HttpFront.Environment(
                       VERSION,
                       config.socket().path(),

@@ -196,7 +196,7 @@ public final class Kvtierd implements Callable<Integer> {
 
   /**
    * Tells the service manager that the daemon serves, and only then reads the configuration again:
-   * what a reload tells at its end, the manager would take for the end of the start.
+   * of a reload before that the manager is told nothing.
    */
   static void serve(ServiceManager manager, Hangup hangup, String status, Runnable reload) {
     manager.ready(status);

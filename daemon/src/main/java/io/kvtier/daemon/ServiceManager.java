@@ -28,6 +28,9 @@ public final class ServiceManager {
   private final Channel channel;
   private final long watchdogUs;
 
+  /** Whether it was told so: what a reload says before that it would take for the start's end. */
+  private volatile boolean ready;
+
   ServiceManager(Channel channel, long watchdogUs) {
     this.channel = channel;
     this.watchdogUs = watchdogUs;
@@ -69,17 +72,22 @@ public final class ServiceManager {
   /** The daemon serves; {@code status} is a line for people. */
   public void ready(String status) {
     tell("READY=1\nSTATUS=" + status.replace('\n', ' '));
+    ready = true;
   }
 
   /** The daemon reads its configuration again; {@link #reloaded} follows. */
   public void reloading() {
     // The manager wants CLOCK_MONOTONIC, which is what nanoTime reads on Linux.
-    tell("RELOADING=1\nMONOTONIC_USEC=" + TimeUnit.NANOSECONDS.toMicros(System.nanoTime()));
+    if (ready) {
+      tell("RELOADING=1\nMONOTONIC_USEC=" + TimeUnit.NANOSECONDS.toMicros(System.nanoTime()));
+    }
   }
 
   /** The daemon has read its configuration again, whatever came of it. */
   public void reloaded() {
-    tell("READY=1");
+    if (ready) {
+      tell("READY=1");
+    }
   }
 
   /** The daemon stops. */

@@ -1,12 +1,11 @@
 package io.kvtier.daemon;
 
-import io.kvtier.daemon.access.ListenerRules;
+import io.kvtier.daemon.access.Listener;
 import io.kvtier.daemon.config.ConfigException;
 import io.kvtier.daemon.config.KvtierdConfig;
-import io.kvtier.daemon.config.KvtierdConfig.AccessConfig;
-import io.kvtier.daemon.config.KvtierdConfig.TlsConfig;
 import io.kvtier.daemon.config.LoadedConfig;
 import io.kvtier.daemon.config.MachineCheck;
+import io.kvtier.daemon.index.Directory;
 import io.kvtier.daemon.session.PeerPolicy;
 import io.kvtier.protocol.SocketPaths;
 import java.io.IOException;
@@ -28,30 +27,16 @@ final class StartCheck {
   /** With the listeners' own, the sections on which it depends who could reach them. */
   private static final List<String> LISTENER_SECTIONS = List.of("tls.", "access.");
 
-  /**
-   * Where others than the socket's peers are listened to; null where they are not.
-   *
-   * @param grpc what {@code grpc.host} stands for
-   * @param http what {@code http.host} stands for
-   */
-  record Listeners(@Nullable InetAddress grpc, @Nullable InetAddress http) {}
-
-  /** A listener as it is configured; {@code tls} is null where it has none. */
-  private record Listener(String section, boolean enabled, String host, @Nullable TlsConfig tls) {
-    static Listener grpc(KvtierdConfig config) {
-      KvtierdConfig.GrpcConfig grpc = config.grpc();
-      return new Listener(
-          "grpc", grpc.enabled(), grpc.host(), grpc.usesTls() ? config.tls() : null);
-    }
-
-    static Listener http(KvtierdConfig config) {
-      KvtierdConfig.HttpConfig http = config.http();
-      return new Listener(
-          "http", http.enabled(), http.host(), http.usesTls() ? config.tls() : null);
-    }
-
-    @Nullable InetAddress require(AccessConfig access) throws IOException {
-      return enabled ? ListenerRules.require(section, host, tls, access) : null;
+  /** Where others than the socket's peers are listened to; null where they are not. */
+  record Listeners(Listener.@Nullable Place grpc, Listener.@Nullable Place http) {
+    /** Asks for their ports and gives them back. */
+    void requireFree() throws IOException {
+      if (grpc != null) {
+        grpc.requireFree();
+      }
+      if (http != null) {
+        http.requireFree();
+      }
     }
   }
 
@@ -65,7 +50,7 @@ final class StartCheck {
   static void require(LoadedConfig loaded, boolean isHere) throws ConfigException {
     List<String> problems = isHere ? machineProblems(loaded) : new ArrayList<>();
     Stream.of(Listener.grpc(loaded.config()), Listener.http(loaded.config()))
-        .filter(listener -> isHere || isAddress(listener.host))
+        .filter(listener -> isHere || isAddress(listener.host()))
         .forEach(listener -> addProblem(loaded, listener, problems));
     refuse(problems);
   }
@@ -85,7 +70,7 @@ final class StartCheck {
   }
 
   private static boolean isAbout(Listener listener, String key) {
-    return key.startsWith(listener.section + ".")
+    return key.startsWith(listener.section() + ".")
         || LISTENER_SECTIONS.stream().anyMatch(key::startsWith);
   }
 
@@ -96,12 +81,17 @@ final class StartCheck {
    */
   static Listeners listeners(KvtierdConfig config) throws IOException {
     return new Listeners(
-        Listener.grpc(config).require(config.access()),
-        Listener.http(config).require(config.access()));
+        place(Listener.grpc(config), config), place(Listener.http(config), config));
+  }
+
+  private static Listener.@Nullable Place place(Listener listener, KvtierdConfig config)
+      throws IOException {
+    return listener.enabled() ? listener.judge(config.access()) : null;
   }
 
   private static List<String> machineProblems(LoadedConfig loaded) {
-    List<String> problems = new ArrayList<>(MachineCheck.ofThisMachine().problems(loaded));
+    List<String> problems =
+        new ArrayList<>(MachineCheck.ofThisMachine(Directory::metadataBytesFor).problems(loaded));
     KvtierdConfig config = loaded.config();
     try {
       var _ = new PeerPolicy(SocketPaths.uid(), config.socket(), config.tenants());
@@ -113,7 +103,7 @@ final class StartCheck {
 
   private static void addProblem(LoadedConfig loaded, Listener listener, List<String> problems) {
     try {
-      var _ = listener.require(loaded.config().access());
+      var _ = place(listener, loaded.config());
     } catch (IOException e) {
       problems.add(problem(loaded, e));
     }

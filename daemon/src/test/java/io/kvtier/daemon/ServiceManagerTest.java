@@ -28,6 +28,18 @@ final class ServiceManagerTest {
     assertTrue(told.get(3).startsWith("STOPPING=1\n"), told.get(3));
   }
 
+  /** It would take that for the end of the start. */
+  @Test
+  void reload_beforeReady_isNotTold() {
+    manager.reloading();
+    manager.reloaded();
+    assertEquals(List.of(), told);
+    manager.ready("ready");
+    manager.reloading();
+    manager.reloaded();
+    assertEquals(3, told.size(), told.toString());
+  }
+
   @Test
   void look_progress_isASignOfLife() {
     AtomicLong passes = new AtomicLong(7);

@@ -1,5 +1,6 @@
 package io.kvtier.daemon;
 
+import static java.util.Objects.requireNonNull;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -44,7 +45,7 @@ final class StartCheckTest {
             .load()
             .config();
     StartCheck.Listeners listeners = StartCheck.listeners(config);
-    assertEquals(InetAddress.ofLiteral("127.8.8.8"), listeners.grpc());
+    assertEquals(InetAddress.ofLiteral("127.8.8.8"), requireNonNull(listeners.grpc()).address());
     assertNull(listeners.http());
   }
 }

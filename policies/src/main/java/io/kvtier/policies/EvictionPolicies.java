@@ -1,8 +1,12 @@
 package io.kvtier.policies;
 
+import java.util.HashMap;
 import java.util.Map;
+import java.util.Objects;
 import java.util.ServiceLoader;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.TreeSet;
 
 /**
  * The eviction policies on the class path, by name. A specification is {@code
@@ -65,6 +69,53 @@ public final class EvictionPolicies {
     long half = bytesOf(specification, MEASURED_IDS_MAX / 2, share);
     double bytesPerId = (large - half) / (MEASURED_IDS_MAX / 2.0);
     return large + (long) (bytesPerId * (blocksMax - MEASURED_IDS_MAX));
+  }
+
+  /**
+   * The same of several together. What is measured is policies that are made, which takes a moment
+   * for each: where there are more than a few capacities, at the powers of two around them, and
+   * those between are on a line.
+   *
+   * @param capacities of each
+   */
+  public static long estimateBytes(String specification, int blocksMax, int[] capacities) {
+    Map<Integer, Long> measured = new HashMap<>();
+    for (int capacity : measuredAt(blocksMax, capacities)) {
+      measured.put(capacity, estimateBytes(specification, blocksMax, capacity));
+    }
+    long sum = 0;
+    for (int capacity : capacities) {
+      Long exact = measured.get(capacity);
+      if (exact != null) {
+        sum += exact;
+        continue;
+      }
+      int below = below(capacity);
+      int above = above(blocksMax, capacity);
+      double share = (double) (capacity - below) / (above - below);
+      long least = Objects.requireNonNull(measured.get(below));
+      sum += least + (long) (share * (Objects.requireNonNull(measured.get(above)) - least));
+    }
+    return sum;
+  }
+
+  static Set<Integer> measuredAt(int blocksMax, int[] capacities) {
+    Set<Integer> distinct = new TreeSet<>();
+    Set<Integer> around = new TreeSet<>();
+    for (int capacity : capacities) {
+      distinct.add(capacity);
+      around.add(below(capacity));
+      around.add(above(blocksMax, capacity));
+    }
+    return distinct.size() <= around.size() ? distinct : around;
+  }
+
+  private static int below(int capacity) {
+    return Integer.highestOneBit(capacity);
+  }
+
+  private static int above(int blocksMax, int capacity) {
+    return (int) Math.min(blocksMax, 2L * below(capacity));
   }
 
   private static long bytesOf(String specification, int blocksMax, double share) {

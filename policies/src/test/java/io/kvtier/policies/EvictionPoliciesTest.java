@@ -4,6 +4,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.util.Set;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -47,6 +49,30 @@ final class EvictionPoliciesTest {
       assertTrue(
           estimate > 0.9 * taken && estimate < 1.6 * taken, estimate + " instead of " + taken);
     }
+  }
+
+  @ParameterizedTest
+  @CsvSource({"lru", "arc", "tinylfu", "forecast", "auto"})
+  void estimateBytes_ofManySizes_isAboutTheirSum(String specification) {
+    int blocks = 1 << 18;
+    int[] capacities = IntStream.range(0, 16).map(i -> 1000 + i * i * 300).toArray();
+    double sum = 0;
+    for (int capacity : capacities) {
+      sum += EvictionPolicies.create(specification, blocks, capacity).metadataBytes();
+    }
+    long estimate = EvictionPolicies.estimateBytes(specification, blocks, capacities);
+    assertTrue(estimate > 0.9 * sum && estimate < 1.1 * sum, estimate + " instead of " + sum);
+  }
+
+  @Test
+  void measuredAt_manySizes_areFew() {
+    int[] many = IntStream.range(0, 63).map(i -> 5000 + 1000 * i).toArray();
+    assertEquals(
+        Set.of(4096, 8192, 16_384, 32_768, 65_536, 100_000),
+        EvictionPolicies.measuredAt(100_000, many));
+    int[] alike = IntStream.range(0, 63).map(i -> i == 0 ? 70_000 : 500).toArray();
+    assertEquals(Set.of(500, 70_000), EvictionPolicies.measuredAt(100_000, alike));
+    assertEquals(Set.of(100_000), EvictionPolicies.measuredAt(100_000, new int[] {100_000}));
   }
 
   @Test

@@ -26,7 +26,7 @@ public final class ListenerRules {
       String section, String host, @Nullable TlsConfig tls, AccessConfig access)
       throws IOException {
     InetAddress[] addresses = addresses(section, host);
-    if (!host.isEmpty() && Arrays.stream(addresses).allMatch(InetAddress::isLoopbackAddress)) {
+    if (Arrays.stream(addresses).allMatch(InetAddress::isLoopbackAddress)) {
       return addresses[0];
     }
     if (tls == null) {
@@ -59,6 +59,9 @@ public final class ListenerRules {
 
   private static InetAddress[] addresses(String section, String host) throws IOException {
     try {
+      if (host.isEmpty()) {
+        throw new UnknownHostException("an empty name"); // which the resolver takes for loopback
+      }
       return InetAddress.getAllByName(host);
     } catch (UnknownHostException e) {
       // It may be known a moment later, and then not be loopback.

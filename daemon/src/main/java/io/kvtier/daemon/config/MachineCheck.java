@@ -6,11 +6,12 @@ import io.kvtier.tiers.files.ByteSize;
 import java.io.IOException;
 import java.nio.file.FileStore;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.IntToLongFunction;
 import java.util.function.ToLongFunction;
+import java.util.stream.IntStream;
 
 /** Holds a configuration to the machine it is for: memory and disks have to be that large. */
 public final class MachineCheck {
@@ -22,14 +23,13 @@ public final class MachineCheck {
 
   private static final int SLOT_BYTES_MIN = 4096;
 
-  /** What each block takes, and what the policies take for it where that is not measured. */
-  private static final long BLOCK_BYTES = 64;
-
+  /** What the policies take for each block where that is not measured. */
   private static final long POLICY_BLOCK_BYTES = 16;
 
   private final long memoryBytes;
   private final String memoryName;
   private final long heapBytes;
+  private final IntToLongFunction directoryBytes;
 
   /**
    * A check against a machine.
@@ -37,21 +37,28 @@ public final class MachineCheck {
    * @param memoryBytes all memory that the daemon may have
    * @param memoryName what sets that
    * @param heapBytes what of it the Java heap may take
+   * @param directoryBytes what the directory takes for so many blocks
    */
-  MachineCheck(long memoryBytes, String memoryName, long heapBytes) {
+  MachineCheck(
+      long memoryBytes, String memoryName, long heapBytes, IntToLongFunction directoryBytes) {
     this.memoryBytes = memoryBytes;
     this.memoryName = memoryName;
     this.heapBytes = heapBytes;
+    this.directoryBytes = directoryBytes;
   }
 
-  /** Of this machine, and the control group that this process is in. */
-  public static MachineCheck ofThisMachine() {
+  /**
+   * Of this machine, and the control group that this process is in.
+   *
+   * @param directoryBytes what the directory takes for so many blocks
+   */
+  public static MachineCheck ofThisMachine(IntToLongFunction directoryBytes) {
     long machine = MachineMemory.totalBytes();
     long group = MachineMemory.groupBytes();
     long heap = Runtime.getRuntime().maxMemory();
     return group > 0 && group < machine
-        ? new MachineCheck(group, "the control group's memory.max", heap)
-        : new MachineCheck(machine, "this machine's memory", heap);
+        ? new MachineCheck(group, "the control group's memory.max", heap, directoryBytes)
+        : new MachineCheck(machine, "this machine's memory", heap, directoryBytes);
   }
 
   /** What of a Java heap may be used for something that stays. */
@@ -99,18 +106,13 @@ public final class MachineCheck {
   private static long policyBytes(KvtierdConfig config, String policy, List<Long> shares) {
     int blocks = config.limits().blocksMax();
     TenantShares records = TenantShares.of(config.tenants());
-    long sum = 0;
-    Map<Integer, Long> measured = new HashMap<>();
-    for (int tenant = 0; tenant < shares.size(); tenant++) {
-      if (shares.get(tenant) > 0) {
-        int capacity =
-            Math.clamp(shares.get(tenant) / SLOT_BYTES_MIN, 1, records.shareOf(blocks, tenant));
-        sum +=
-            measured.computeIfAbsent(
-                capacity, most -> EvictionPolicies.estimateBytes(policy, blocks, most));
-      }
-    }
-    return sum;
+    int[] capacities =
+        IntStream.range(0, shares.size())
+            .filter(tenant -> shares.get(tenant) > 0)
+            .map(tenant ->
+                Math.clamp(shares.get(tenant) / SLOT_BYTES_MIN, 1, records.shareOf(blocks, tenant)))
+            .toArray();
+    return EvictionPolicies.estimateBytes(policy, blocks, capacities);
   }
 
   /** A heap that is too small would end the daemon at its start, or at any time later. */
@@ -151,10 +153,11 @@ public final class MachineCheck {
     }
     Map<String, Long> parts = new LinkedHashMap<>();
     parts.put("host.bytes", host);
-    long blocks = config.limits().blocksMax();
+    int blocks = config.limits().blocksMax();
     parts.put(
         "limits.blocks",
-        BLOCK_BYTES * blocks + (policies > 0 ? policies : POLICY_BLOCK_BYTES * blocks));
+        directoryBytes.applyAsLong(blocks)
+            + (policies > 0 ? policies : POLICY_BLOCK_BYTES * blocks));
     parts.put(
         "limits.annotation_bytes",
         config.limits().annotationBytes() * (config.host().keepNs() > 0 ? 2 : 1));

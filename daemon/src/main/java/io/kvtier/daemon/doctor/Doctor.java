@@ -1,10 +1,12 @@
 package io.kvtier.daemon.doctor;
 
+import io.kvtier.daemon.access.Listener;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.tiers.gpu.GpuProbe;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Supplier;
+import java.util.stream.Stream;
 
 /** Looks at all that a daemon of a configuration needs of this machine. */
 public final class Doctor {
@@ -35,11 +37,10 @@ public final class Doctor {
     findings.add(machine.openFiles());
     findings.add(machine.socketFolder());
     findings.add(machine.clock());
-    if (daemonPid == 0 && config.grpc().enabled()) {
-      findings.add(machine.grpcPort());
-    }
-    if (daemonPid == 0 && config.http().enabled()) {
-      findings.add(machine.httpPort());
+    if (daemonPid == 0) {
+      Stream.of(Listener.grpc(config), Listener.http(config))
+          .filter(Listener::enabled)
+          .forEach(listener -> findings.add(machine.port(listener)));
     }
     if (config.ssd().bytes() > 0) {
       findings.addAll(new DiskChecks(config.ssd(), daemonPid != 0).findings());

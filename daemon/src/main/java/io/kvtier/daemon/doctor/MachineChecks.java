@@ -1,10 +1,11 @@
 package io.kvtier.daemon.doctor;
 
 import io.kvtier.daemon.access.ConnectionTable;
+import io.kvtier.daemon.access.Listener;
+import io.kvtier.daemon.access.ListenerRules;
 import io.kvtier.daemon.config.DiskShare;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.config.MachineMemory;
-import io.kvtier.daemon.grpc.GrpcFront;
 import io.kvtier.daemon.http.HttpFront;
 import io.kvtier.tiers.files.ByteSize;
 import java.io.IOException;
@@ -236,30 +237,23 @@ final class MachineChecks {
         : Finding.pass("clock", "it is " + now);
   }
 
-  Finding grpcPort() {
-    KvtierdConfig.GrpcConfig grpc = config.grpc();
-    return port("gRPC", "grpc", grpc.host(), grpc.port(), () -> GrpcFront.requirePort(grpc));
-  }
-
-  Finding httpPort() {
-    KvtierdConfig.HttpConfig http = config.http();
-    return port("HTTP", "http", http.host(), http.port(), () -> HttpFront.requirePort(http));
-  }
-
-  /** Throws where a port can't be had. */
-  private interface PortCheck {
-    void run() throws IOException;
-  }
-
-  private static Finding port(String name, String section, String host, int port, PortCheck check) {
+  Finding port(Listener listener) {
+    String name = listener.name() + " port";
+    Listener.Place place;
     try {
-      check.run();
-      return Finding.pass(name + " port", host + ":" + port + " is free");
+      place = listener.judge(config.access());
+    } catch (IOException e) {
+      return Finding.fail(name, String.valueOf(e.getMessage()), "set what it names: no daemon starts so");
+    }
+    try {
+      place.requireFree();
+      return Finding.pass(
+          name, ListenerRules.address(listener.host(), listener.port()) + " is free");
     } catch (IOException e) {
       return Finding.fail(
-          name + " port",
+          name,
           String.valueOf(e.getMessage()),
-          "choose another " + section + ".port, or end who has it");
+          "choose another " + listener.section() + ".port, or end who has it");
     }
   }
 }

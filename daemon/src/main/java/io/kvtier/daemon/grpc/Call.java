@@ -58,6 +58,7 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
   private boolean halfClosed;
   private boolean over;
   private @Nullable Runnable answer;
+  private Runnable onAnswered = () -> {};
 
   Call(Environment environment, RemoteConnection connection, GrpcStream stream) {
     this.environment = environment;
@@ -93,7 +94,7 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
     halfClosed = true;
     Runnable held = answer;
     if (held != null) {
-      answer = null;
+      answered();
       held.run();
     } else if (!over) {
       try {
@@ -112,7 +113,7 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
   /** The client is gone, and nothing can be answered. */
   @Override
   public final void onBroken() {
-    answer = null;
+    answered();
     end();
   }
 
@@ -202,7 +203,10 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
     } else {
       answer = how;
       stream.dropRest();
-      environment.onHeld.accept(this);
+      // The end may have come with what was dropped.
+      if (answer != null) {
+        environment.onHeld.accept(this);
+      }
     }
   }
 
@@ -221,17 +225,30 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
     return stream.flush();
   }
 
-  /** Whether no answer waits for the client's end. */
-  final boolean isAnswered() {
-    return answer == null;
+  /** Has something done as soon as no answer waits for the client's end any more. */
+  final void whenAnswered(Runnable then) {
+    onAnswered = then;
+  }
+
+  private void answered() {
+    if (answer != null) {
+      answer = null;
+      onAnswered.run();
+    }
   }
 
   /** Breaks off a call whose answer waits for the client's end. */
   final void dropAnswer() {
     if (answer != null) {
-      answer = null;
+      answered();
       stream.reset();
     }
+  }
+
+  /** The same, as too many answers wait. */
+  final void turnAway() {
+    answered();
+    stream.turnAway();
   }
 
   final HttpConnection httpConnection() {

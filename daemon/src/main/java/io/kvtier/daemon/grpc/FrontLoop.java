@@ -52,12 +52,19 @@ final class FrontLoop extends VerticleBase {
   /** A connection, and when it was last of use. */
   private static final class Peer {
     final String address;
+    final HeldAnswers held;
     long usedNs = System.nanoTime();
-    final HeldAnswers held = new HeldAnswers();
-    boolean hasCalled;
 
-    Peer(String address) {
+    /** Of whom was let in at last; {@link HeldAnswers#NOBODY} where nobody was. */
+    int tenant = HeldAnswers.NOBODY;
+
+    Peer(String address, CallLimits limits) {
       this.address = address;
+      this.held = new HeldAnswers(limits);
+    }
+
+    boolean hasCalled() {
+      return tenant != HeldAnswers.NOBODY;
     }
   }
 
@@ -70,8 +77,8 @@ final class FrontLoop extends VerticleBase {
 
   private final @Nullable TenantFront[] tenants;
 
-  /** With the tenant of each. */
-  private final IdentityHashMap<Call<?>, Integer> calls = new IdentityHashMap<>();
+  /** With the method of each. */
+  private final IdentityHashMap<Call<?>, TenantFront.Method> calls = new IdentityHashMap<>();
 
   private final HeadSpace headSpace = new HeadSpace();
 
@@ -111,8 +118,8 @@ final class FrontLoop extends VerticleBase {
             daemon.slabs()::mapping,
             shared.chunkBytes(),
             daemon.stallNs(),
-            this::ended,
-            this::held);
+            call -> ended(tenant, call),
+            call -> held(tenant, call));
     return new TenantFront(
         environment,
         new KvtierService(
@@ -172,10 +179,11 @@ final class FrontLoop extends VerticleBase {
     }
     // Not before: a connection on which nobody is let in is of no use.
     peer.usedNs = System.nanoTime();
-    if (!peer.hasCalled) {
-      peer.hasCalled = true;
+    if (!peer.hasCalled()) {
       keep(request.connection());
+      peer.held.belongTo(grant.tenant());
     }
+    peer.tenant = grant.tenant();
     TenantFront front = frontOf(grant.tenant());
     TenantFront.Method method = front == null ? null : front.method(request.path());
     if (front == null) {
@@ -207,7 +215,7 @@ final class FrontLoop extends VerticleBase {
           GrpcStream.ANY_BYTES);
     } else {
       Call<?> call = front.begin(method, stream, grant.role());
-      calls.put(call, grant.tenant());
+      calls.put(call, method);
       call.start();
     }
   }
@@ -219,11 +227,17 @@ final class FrontLoop extends VerticleBase {
   }
 
   private void answer(Peer peer, GrpcStream stream, GrpcStatus status, String why, long bytesMax) {
-    if (stream.refuse(status, why, bytesMax)) {
+    if (stream.isEnded()) {
+      stream.end(status, why);
       return;
     }
-    peer.held.add(stream::isOver, stream::resetUnlessOver, System.nanoTime());
-    if (peer.hasCalled) {
+    HeldAnswers.Held held = peer.held.add(peer.tenant, stream::resetUnlessOver, System.nanoTime());
+    if (held == null) {
+      stream.turnAway();
+      return;
+    }
+    stream.refuse(status, why, bytesMax, held::over);
+    if (peer.hasCalled()) {
       return;
     }
     if (peer.held.count() >= HELD_UNKNOWN_MAX) {
@@ -237,7 +251,7 @@ final class FrontLoop extends VerticleBase {
   private void cutOneHoldingUnknown() {
     holdingUnknown.removeIf(each -> {
       Peer peer = peers.get(each);
-      return peer == null || peer.hasCalled || peer.held.count() == 0;
+      return peer == null || peer.hasCalled() || peer.held.count() == 0;
     });
     if (holdingUnknown.size() > HOLDING_UNKNOWN_MAX) {
       Iterator<HttpConnection> all = holdingUnknown.iterator();
@@ -248,10 +262,15 @@ final class FrontLoop extends VerticleBase {
   }
 
   /** A call is over, and its answer waits for its client's end. */
-  private void held(Call<?> call) {
+  private void held(int tenant, Call<?> call) {
     Peer peer = peers.get(call.httpConnection());
     if (peer != null) {
-      peer.held.add(call::isAnswered, call::dropAnswer, System.nanoTime());
+      HeldAnswers.Held held = peer.held.add(tenant, call::dropAnswer, System.nanoTime());
+      if (held == null) {
+        call.turnAway();
+      } else {
+        call.whenAnswered(held::over);
+      }
     }
   }
 
@@ -275,14 +294,10 @@ final class FrontLoop extends VerticleBase {
     return front;
   }
 
-  private static boolean carriesBytes(Call<?> call) {
-    return !(call instanceof UnaryCall);
-  }
-
-  private void ended(Call<?> call) {
-    Integer tenant = calls.remove(call);
-    if (tenant != null) {
-      shared.calls().end(tenant, carriesBytes(call));
+  private void ended(int tenant, Call<?> call) {
+    TenantFront.Method method = calls.remove(call);
+    if (method != null) {
+      shared.calls().end(tenant, method.carriesBytes());
       if (call.holdsAfterEnd()) {
         lingering.add(call);
       }
@@ -291,13 +306,14 @@ final class FrontLoop extends VerticleBase {
 
   private void connected(HttpConnection connection) {
     String address = connection.remoteAddress().hostAddress();
-    Peer peer = new Peer(address == null ? "" : address);
+    Peer peer = new Peer(address == null ? "" : address, shared.calls());
     if (connection instanceof HttpServerConnection served) {
       tune(served.channelHandlerContext());
     }
     peers.put(connection, peer);
     connection.closeHandler(v -> {
       peers.remove(connection);
+      peer.held.close();
       holdingUnknown.remove(connection);
       for (TenantFront front : tenants) {
         if (front != null) {
@@ -362,7 +378,7 @@ final class FrontLoop extends VerticleBase {
     peers.forEach((connection, peer) -> {
       if (!isIdle(connection)) {
         peer.usedNs = now;
-      } else if (shared.peers().isOver(peer.hasCalled, now - peer.usedNs)) {
+      } else if (shared.peers().isOver(peer.hasCalled(), now - peer.usedNs)) {
         late.add(connection);
       }
     });

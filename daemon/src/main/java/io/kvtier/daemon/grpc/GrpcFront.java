@@ -3,6 +3,7 @@ package io.kvtier.daemon.grpc;
 import io.kvtier.daemon.access.Callers;
 import io.kvtier.daemon.access.ConnectionTable;
 import io.kvtier.daemon.access.GuardedTransport;
+import io.kvtier.daemon.access.Listener;
 import io.kvtier.daemon.access.ListenerRules;
 import io.kvtier.daemon.access.ServerTls;
 import io.kvtier.daemon.config.KvtierdConfig;
@@ -18,10 +19,6 @@ import io.vertx.core.file.FileSystemOptions;
 import io.vertx.core.http.Http2Settings;
 import io.vertx.core.http.HttpServerOptions;
 import java.io.IOException;
-import java.net.BindException;
-import java.net.InetAddress;
-import java.net.InetSocketAddress;
-import java.net.ServerSocket;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutionException;
@@ -46,7 +43,6 @@ public final class GrpcFront implements AutoCloseable {
   /** What a message may take besides the bytes of a block: the keys of a batch and their frames. */
   private static final int MESSAGE_OVERHEAD_BYTES = 128 << 10;
 
-  private static final long START_TIMEOUT_S = 30;
   private static final long STOP_TIMEOUT_S = 5;
 
   /** One port, the same for all loops. */
@@ -132,17 +128,17 @@ public final class GrpcFront implements AutoCloseable {
   }
 
   private final Vertx vertx;
-  private final String host;
+  private final Listener.Place place;
   private final Shared shared;
 
   /**
    * Starts to serve; throws naming the key to change when the port can't be had.
    *
-   * @param address what the configuration's host stands for
+   * @param place where it listens
    */
-  public GrpcFront(KvtierdConfig.GrpcConfig config, InetAddress address, Environment environment)
+  public GrpcFront(KvtierdConfig.GrpcConfig config, Listener.Place place, Environment environment)
       throws IOException {
-    host = config.host();
+    this.place = place;
     shared = new Shared(environment, config);
     vertx =
         GuardedTransport.newVertx(
@@ -158,7 +154,7 @@ public final class GrpcFront implements AutoCloseable {
             shared.connections());
     HttpServerOptions options =
         new HttpServerOptions()
-            .setHost(address.getHostAddress())
+            .setHost(place.address().getHostAddress())
             .setPort(config.port() == 0 ? ANY_PORT : config.port())
             .setTcpKeepAlive(true)
             .setInitialSettings(
@@ -182,41 +178,6 @@ public final class GrpcFront implements AutoCloseable {
     }
   }
 
-  /**
-   * Asks for the port and gives it back: a daemon that can't have it shall know before it takes
-   * memory and disk space. Somebody else may take it in between; then the start says the same.
-   *
-   * @throws IOException naming the key to change
-   */
-  public static void requirePort(KvtierdConfig.GrpcConfig config) throws IOException {
-    InetSocketAddress address = new InetSocketAddress(config.host(), config.port());
-    if (address.isUnresolved()) {
-      throw new IOException(
-          "gRPC can't listen on '"
-              + config.host()
-              + "' (grpc.host): no address is known for this name; expected a name or an address of"
-              + " this machine, such as 127.0.0.1");
-    }
-    try (ServerSocket socket = new ServerSocket()) {
-      socket.bind(address);
-    } catch (BindException e) {
-      throw unbound(config, e);
-    }
-  }
-
-  private static IOException unbound(KvtierdConfig.GrpcConfig config, Throwable cause) {
-    return new IOException(
-        "gRPC can't listen on "
-            + config.host()
-            + ":"
-            + config.port()
-            + ": "
-            + cause.getMessage()
-            + "; choose another grpc.port (0: any free one) or grpc.host, or set"
-            + " grpc.enabled=false",
-        cause);
-  }
-
   private FrontLoop newLoop(HttpServerOptions options) {
     FrontLoop loop = new FrontLoop(shared, options);
     shared.loops.add(loop);
@@ -225,31 +186,16 @@ public final class GrpcFront implements AutoCloseable {
 
   private void start(KvtierdConfig.GrpcConfig config, HttpServerOptions options)
       throws IOException {
-    try {
-      vertx
-          .deployVerticle(
-              () -> newLoop(options), new DeploymentOptions().setInstances(config.threads()))
-          .toCompletionStage()
-          .toCompletableFuture()
-          .get(START_TIMEOUT_S, TimeUnit.SECONDS);
-    } catch (ExecutionException e) {
-      Throwable cause = e.getCause();
-      if (cause instanceof BindException) {
-        throw unbound(config, cause);
-      }
-      throw new IOException(
-          "gRPC can't listen on " + config.host() + " (grpc.host): " + cause, cause);
-    } catch (TimeoutException e) {
-      throw new IOException("gRPC could not listen within " + START_TIMEOUT_S + " s", e);
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-      throw new IOException("interrupted while gRPC started", e);
-    }
+    place.await(
+        vertx
+            .deployVerticle(
+                () -> newLoop(options), new DeploymentOptions().setInstances(config.threads()))
+            .toCompletionStage());
   }
 
   /** Where it listens: the host as configured, and the port that was had. */
   public String address() {
-    return ListenerRules.address(host, port());
+    return ListenerRules.address(place.listener().host(), port());
   }
 
   /** The port that was had. */

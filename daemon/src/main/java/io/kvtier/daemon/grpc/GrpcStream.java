@@ -45,6 +45,9 @@ final class GrpcStream {
   private static final int HTTP_UNSUPPORTED_MEDIA_TYPE = 415;
   private static final long CANCEL = 8;
 
+  /** ENHANCE_YOUR_CALM, which clients of gRPC tell as RESOURCE_EXHAUSTED. */
+  private static final long TOO_MANY = 11;
+
   /** Takes what comes. */
   interface Receiver {
     /** A whole message. */
@@ -73,6 +76,7 @@ final class GrpcStream {
   private boolean headSent;
   private long discarded;
   private boolean over;
+  private Runnable onOver = () -> {};
 
   GrpcStream(HttpServerRequest request, int messageBytesMax, HeadSpace headSpace) {
     this.request = request;
@@ -330,23 +334,24 @@ final class GrpcStream {
     var _ = response.end();
   }
 
+  /** Whether the client has half-closed, and all that it sent has come. */
+  boolean isEnded() {
+    return request.isEnded();
+  }
+
   /**
    * Refuses a call of which nothing is to be read. The answer waits for the client's end, as an
    * earlier one would have its stream reset, and so many resets look like an attack. Who calls this
-   * bounds how long it may wait.
+   * bounds how long it may wait, and how many.
    *
    * @param bytesMax for how many bytes more it waits
-   * @return whether the call is over
+   * @param then done as soon as it has been answered, or is gone
    */
-  boolean refuse(GrpcStatus status, String why, long bytesMax) {
-    if (request.isEnded()) {
-      end(status, why);
-      over = true;
-      return true;
-    }
-    request.exceptionHandler(e -> over = true);
+  void refuse(GrpcStatus status, String why, long bytesMax, Runnable then) {
+    onOver = then;
+    request.exceptionHandler(e -> over());
     request.endHandler(v -> {
-      over = true;
+      over();
       end(status, why);
     });
     request.handler(bytes -> {
@@ -355,7 +360,11 @@ final class GrpcStream {
         resetUnlessOver();
       }
     });
-    return false;
+  }
+
+  private void over() {
+    over = true;
+    onOver.run();
   }
 
   /** Drops what comes from now on, but for its end: the answer is known, and waits for that. */
@@ -365,17 +374,18 @@ final class GrpcStream {
     resume();
   }
 
-  /** Whether a call that was refused has been answered, or is gone. */
-  boolean isOver() {
-    return over;
-  }
-
   /** Breaks a call off that was refused, and waits still. */
   void resetUnlessOver() {
     if (!over) {
-      over = true;
+      over();
       reset();
     }
+  }
+
+  /** Breaks the stream off, as there are too many. */
+  void turnAway() {
+    unsent.clear();
+    var _ = response.reset(TOO_MANY);
   }
 
   /** Breaks the stream off. */

@@ -1,31 +1,79 @@
 package io.kvtier.daemon.grpc;
 
-import java.util.ArrayList;
+import java.util.Collections;
+import java.util.IdentityHashMap;
 import java.util.List;
-import java.util.function.BooleanSupplier;
+import java.util.Set;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The answers of one connection that wait until its client has half-closed their calls: an earlier
- * one would have its stream reset. Nobody waits for ever. Confined to an event loop.
+ * one would have its stream reset. Nobody waits for ever, and each counts among those of a tenant.
+ * Confined to an event loop.
  */
 final class HeldAnswers {
-  private record Held(BooleanSupplier isOver, Runnable breakOff, long sinceNs) {}
+  /** Of a connection on which nobody was let in; {@link FrontLoop} bounds how many these are. */
+  static final int NOBODY = -1;
 
-  private final List<Held> all = new ArrayList<>(0);
+  private final CallLimits limits;
+  private final Set<Held> all = Collections.newSetFromMap(new IdentityHashMap<>(0));
 
-  /**
-   * Another one.
-   *
-   * @param isOver whether it has been given, or nobody waits for it any more
-   * @param breakOff ends its call without it
-   */
-  void add(BooleanSupplier isOver, Runnable breakOff, long nowNs) {
-    all.add(new Held(isOver, breakOff, nowNs));
+  HeldAnswers(CallLimits limits) {
+    this.limits = limits;
   }
 
-  /** How many wait still. */
+  /** One of them. */
+  final class Held {
+    private final Runnable breakOff;
+    private final long sinceNs;
+    private int tenant;
+
+    private Held(int tenant, Runnable breakOff, long sinceNs) {
+      this.tenant = tenant;
+      this.breakOff = breakOff;
+      this.sinceNs = sinceNs;
+    }
+
+    /** It has been given, or nobody waits for it any more. */
+    void over() {
+      if (all.remove(this) && tenant != NOBODY) {
+        limits.endHold(tenant);
+      }
+    }
+  }
+
+  /**
+   * Another one, which counts until it is {@link Held#over}; null, and it is not to be held, when
+   * the tenant has too many.
+   *
+   * @param tenant whose it is, or {@link #NOBODY}
+   * @param breakOff ends its call without it
+   */
+  @Nullable Held add(int tenant, Runnable breakOff, long nowNs) {
+    if (tenant != NOBODY && !limits.hold(tenant)) {
+      return null;
+    }
+    Held held = new Held(tenant, breakOff, nowNs);
+    all.add(held);
+    return held;
+  }
+
+  /** Somebody was let in: what was nobody's is this tenant's, as far as that may have so many. */
+  void belongTo(int tenant) {
+    for (Held one : List.copyOf(all)) {
+      if (one.tenant == NOBODY) {
+        if (limits.hold(tenant)) {
+          one.tenant = tenant;
+        } else {
+          one.breakOff.run();
+          one.over();
+        }
+      }
+    }
+  }
+
+  /** How many wait. */
   int count() {
-    all.removeIf(one -> one.isOver.getAsBoolean());
     return all.size();
   }
 
@@ -34,7 +82,13 @@ final class HeldAnswers {
     for (Held one : List.copyOf(all)) {
       if (nowNs - one.sinceNs > waitNsMax) {
         one.breakOff.run();
+        one.over();
       }
     }
+  }
+
+  /** The connection has ended. */
+  void close() {
+    List.copyOf(all).forEach(Held::over);
   }
 }

@@ -40,13 +40,9 @@ final class TenantFront implements AutoCloseable {
    * A method.
    *
    * @param verb by which it is known who may call it
+   * @param carriesBytes whether it moves blocks' bytes
    */
-  record Method(Verb verb, Maker maker) {
-    /** Whether it moves blocks' bytes. */
-    boolean carriesBytes() {
-      return verb == Verb.ACQUIRE || verb == Verb.RESERVE;
-    }
-  }
+  record Method(Verb verb, boolean carriesBytes, Maker maker) {}
 
   private final IndexGateway gateway;
   private final Namespaces namespaces;
@@ -155,10 +151,12 @@ final class TenantFront implements AutoCloseable {
         service::stats);
     add(
         Verb.ACQUIRE,
+        true,
         KvtierGrpcService.Get,
         (connection, stream, caller) -> new GetCall(environment, connection, stream));
     add(
         Verb.RESERVE,
+        true,
         KvtierGrpcService.Put,
         (connection, stream, caller) -> new PutCall(environment, connection, stream));
   }
@@ -199,12 +197,13 @@ final class TenantFront implements AutoCloseable {
       UnaryCall.Method<Q, R> handler) {
     add(
         verb,
+        false,
         method,
         (connection, stream, caller) ->
             new UnaryCall<>(environment, connection, stream, caller, parser, refusal, handler));
   }
 
-  private void add(Verb verb, ServiceMethod<?, ?> method, Maker maker) {
-    methods.put("/" + method.fullMethodName(), new Method(verb, maker));
+  private void add(Verb verb, boolean carriesBytes, ServiceMethod<?, ?> method, Maker maker) {
+    methods.put("/" + method.fullMethodName(), new Method(verb, carriesBytes, maker));
   }
 }

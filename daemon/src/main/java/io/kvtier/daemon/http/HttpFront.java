@@ -3,9 +3,9 @@ package io.kvtier.daemon.http;
 import io.kvtier.daemon.access.Callers;
 import io.kvtier.daemon.access.ConnectionTable;
 import io.kvtier.daemon.access.GuardedTransport;
+import io.kvtier.daemon.access.Listener;
 import io.kvtier.daemon.access.ListenerRules;
 import io.kvtier.daemon.access.ServerTls;
-import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.config.LoadedConfig;
 import io.kvtier.daemon.index.Counters;
 import io.kvtier.daemon.index.IndexAgent;
@@ -27,10 +27,6 @@ import io.vertx.core.http.impl.HttpServerConnection;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.foreign.MemorySegment;
-import java.net.BindException;
-import java.net.InetAddress;
-import java.net.InetSocketAddress;
-import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.List;
@@ -60,7 +56,6 @@ public final class HttpFront implements AutoCloseable {
   private static final long STILL_NS_MAX = 30_000_000_000L;
 
   private static final long SAMPLE_MS = 1_000;
-  private static final long START_TIMEOUT_S = 30;
   private static final long STOP_TIMEOUT_S = 5;
 
   /**
@@ -85,7 +80,7 @@ public final class HttpFront implements AutoCloseable {
       int tenants) {}
 
   private final Vertx vertx;
-  private final String host;
+  private final Listener.Place place;
   private final Gate gate;
   private final Routes routes;
   private final RecentErrors errors = RecentErrors.listen();
@@ -98,11 +93,10 @@ public final class HttpFront implements AutoCloseable {
   /**
    * Starts to serve; throws naming the key to change when the port can't be had.
    *
-   * @param address what the configuration's host stands for
+   * @param place where it listens
    */
-  public HttpFront(KvtierdConfig.HttpConfig config, InetAddress address, Environment environment)
-      throws IOException {
-    host = config.host();
+  public HttpFront(Listener.Place place, Environment environment) throws IOException {
+    this.place = place;
     table = new ConnectionTable(CONNECTIONS_MAX, 0, environment.counters()::countRefusal);
     gate =
         new Gate(
@@ -125,8 +119,8 @@ public final class HttpFront implements AutoCloseable {
     addRoutes(environment, loop);
     HttpServerOptions options =
         new HttpServerOptions()
-            .setHost(address.getHostAddress())
-            .setPort(config.port())
+            .setHost(place.address().getHostAddress())
+            .setPort(place.listener().port())
             .setAcceptBacklog(BACKLOG)
             .setHttp2ClearTextEnabled(false)
             .setMaxInitialLineLength(LINE_BYTES_MAX)
@@ -143,7 +137,7 @@ public final class HttpFront implements AutoCloseable {
             .invalidRequestHandler(this::mistaken)
             .requestHandler(this::requested);
     try {
-      listen(config, loop);
+      listen(loop);
     } catch (IOException e) {
       close();
       throw e;
@@ -215,71 +209,20 @@ public final class HttpFront implements AutoCloseable {
 
   // ---- starting
 
-  /**
-   * Asks for the port and gives it back, as for gRPC: a daemon that can't have it shall know before
-   * it takes memory and disk space.
-   *
-   * @throws IOException naming the key to change
-   */
-  public static void requirePort(KvtierdConfig.HttpConfig config) throws IOException {
-    InetSocketAddress address = new InetSocketAddress(config.host(), config.port());
-    if (address.isUnresolved()) {
-      throw new IOException(
-          "HTTP can't listen on '"
-              + config.host()
-              + "' (http.host): no address is known for this name; expected a name or an address of"
-              + " this machine, such as 127.0.0.1");
-    }
-    try (ServerSocket socket = new ServerSocket()) {
-      socket.setReuseAddress(true);
-      socket.bind(address);
-    } catch (BindException e) {
-      throw unbound(config, e);
-    }
-  }
-
-  private static IOException unbound(KvtierdConfig.HttpConfig config, Throwable cause) {
-    return new IOException(
-        "HTTP can't listen on "
-            + config.host()
-            + ":"
-            + config.port()
-            + ": "
-            + cause.getMessage()
-            + "; choose another http.port (0: any free one) or http.host, or set"
-            + " http.enabled=false",
-        cause);
-  }
-
-  private void listen(KvtierdConfig.HttpConfig config, Context loop) throws IOException {
-    try {
-      Future.<HttpServer>future(promise ->
-              loop.runOnContext(v -> {
-                vertx.setPeriodic(SAMPLE_MS, timer -> tick());
-                tick();
-                server.listen().onComplete(promise);
-              }))
-          .toCompletionStage()
-          .toCompletableFuture()
-          .get(START_TIMEOUT_S, TimeUnit.SECONDS);
-    } catch (ExecutionException e) {
-      Throwable cause = e.getCause();
-      if (cause instanceof BindException) {
-        throw unbound(config, cause);
-      }
-      throw new IOException(
-          "HTTP can't listen on " + config.host() + " (http.host): " + cause, cause);
-    } catch (TimeoutException e) {
-      throw new IOException("HTTP could not listen within " + START_TIMEOUT_S + " s", e);
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-      throw new IOException("interrupted while HTTP started", e);
-    }
+  private void listen(Context loop) throws IOException {
+    place.await(
+        Future.<HttpServer>future(promise ->
+                loop.runOnContext(v -> {
+                  vertx.setPeriodic(SAMPLE_MS, timer -> tick());
+                  tick();
+                  server.listen().onComplete(promise);
+                }))
+            .toCompletionStage());
   }
 
   /** Where it listens: the host as configured, and the port that was had. */
   public String address() {
-    return ListenerRules.address(host, server.actualPort());
+    return ListenerRules.address(place.listener().host(), server.actualPort());
   }
 
   // ---- connections and requests, on the event loop

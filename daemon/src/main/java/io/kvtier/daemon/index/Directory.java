@@ -130,7 +130,7 @@ public final class Directory implements AutoCloseable {
   public Directory(int blocksMax, long seed, long annotationBytes) throws IOException {
     this.blocksMax = blocksMax;
     this.seed = seed;
-    int bucketCount = Integer.highestOneBit(Math.max(64, blocksMax) - 1) << 1;
+    int bucketCount = bucketsFor(blocksMax);
     bucketMask = bucketCount - 1;
     records = PrivateMemory.map((long) blocksMax * RECORD_BYTES, arena);
     lineage = PrivateMemory.map((long) blocksMax * LINEAGE_BYTES, arena);
@@ -139,6 +139,17 @@ public final class Directory implements AutoCloseable {
         new AnnotationTable(
             PrivateMemory.map(AnnotationTable.headBytes(blocksMax), arena),
             annotationBytes == 0 ? MemorySegment.NULL : PrivateMemory.map(annotationBytes, arena));
+  }
+
+  private static int bucketsFor(int blocksMax) {
+    return Integer.highestOneBit(Math.max(64, blocksMax) - 1) << 1;
+  }
+
+  /** What {@link #metadataBytes} of one for that many blocks is, but for annotations. */
+  public static long metadataBytesFor(int blocksMax) {
+    return (long) blocksMax * (RECORD_BYTES + LINEAGE_BYTES)
+        + bucketsFor(blocksMax) * 4L
+        + AnnotationTable.headBytes(blocksMax);
   }
 
   /** Memory of the directory when it is full, in bytes. */

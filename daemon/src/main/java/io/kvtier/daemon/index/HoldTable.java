@@ -84,6 +84,7 @@ final class HoldTable {
     }
     holder.firstHold = hold;
     holder.holds++;
+    holder.times[ofKind]++;
     holder.share.holds++;
     count[ofKind]++;
     repeats[hold] = 0;
@@ -163,27 +164,24 @@ final class HoldTable {
     return hold;
   }
 
-  /** Counts a pin once more; false when it can't be counted further. */
-  boolean pinAgain(int hold) {
+  /** Counts a holder's pin once more; false when it can't be counted further. */
+  boolean pinAgain(int hold, Holder holder) {
     if (repeats[hold] == Integer.MAX_VALUE - 1) {
       return false;
     }
     repeats[hold]++;
+    holder.times[PIN]++;
     return true;
   }
 
-  /** Counts a pin once less; false when this was the last time. */
-  boolean unpinOnce(int hold) {
+  /** Counts a holder's pin once less; false when this was the last time. */
+  boolean unpinOnce(int hold, Holder holder) {
     if (repeats[hold] == 0) {
       return false;
     }
     repeats[hold]--;
+    holder.times[PIN]--;
     return true;
-  }
-
-  /** How many holds of its client this is: a pin may be several. */
-  int times(int hold) {
-    return 1 + repeats[hold];
   }
 
   int block(int hold) {
@@ -216,6 +214,7 @@ final class HoldTable {
       previous[next[hold]] = previous[hold];
     }
     holder.holds--;
+    holder.times[kind[hold]] -= 1 + repeats[hold];
     holder.share.holds--;
     if (endNs[hold] != 0) {
       if (nextInBucket == hold) {
@@ -272,8 +271,16 @@ final class HoldTable {
     int firstHold = NONE;
     int holds;
 
+    /** How many of each kind its client has: a pin may be several. */
+    private final long[] times = new long[4];
+
     /** What its tenant has of the pools. */
     Share share = Share.unlimited();
+
+    /** How many holds of a kind its client has: a pin that was taken again is several. */
+    long times(byte ofKind) {
+      return times[ofKind];
+    }
 
     /** Whether it may have one more, of so many that one holder may. */
     boolean mayHold(int max) {

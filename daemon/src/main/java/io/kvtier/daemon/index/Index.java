@@ -618,7 +618,7 @@ final class Index implements BlockStore.Listener {
     }
     int known = holds.pinOf(block, session);
     if (known != HoldTable.NONE) {
-      return holds.pinAgain(known) ? Status.OK : Status.BUSY;
+      return holds.pinAgain(known, session) ? Status.OK : Status.BUSY;
     }
     if (!session.mayHold(limits.holdsPerSessionMax())
         || holds.take(HoldTable.PIN, block, session, 0) == HoldTable.NONE) {
@@ -633,7 +633,7 @@ final class Index implements BlockStore.Listener {
     if (hold == HoldTable.NONE) {
       return Status.MISS;
     }
-    if (!holds.unpinOnce(hold)) {
+    if (!holds.unpinOnce(hold, session)) {
       endHold(hold, session);
     }
     return Status.OK;

@@ -51,9 +51,9 @@ final class StatsReport {
 
   /**
    * The object, of at most that many bytes: of namespaces those with fewest bytes are left out when
-   * there are too many, and sessions from the end; how many there are is told all the same. Who is
-   * of a tenant is told of that tenant's namespaces and sessions only, unless it may administer the
-   * daemon.
+   * there are too many, of size classes those with fewest regions, and sessions from the end; how
+   * many there are is told all the same. Who is of a tenant is told of that tenant's namespaces,
+   * size classes and sessions only, unless it may administer the daemon.
    *
    * @param asker null: the daemon itself, for operators
    */
@@ -78,11 +78,13 @@ final class StatsReport {
     out.append("},\"drops\":").append(index.store().drops().json());
     latencies(out);
     out.append(",\"tiers\":[");
-    tier(out, "host", index.store().host());
+    IntPredicate isSeen = tenant -> maySee(asker, tenant);
+    int classesBytesMax = bytesMax / 8;
+    tier(out, "host", index.store().host(), isSeen, classesBytesMax);
     out.append('}');
     if (index.store().ssd().isConfigured()) {
       out.append(',');
-      tier(out, "ssd", index.store().ssd());
+      tier(out, "ssd", index.store().ssd(), isSeen, classesBytesMax);
       out.append(",\"admission\":").append(quote(index.store().ingestion().admissionName()));
       out.append(",\"directory\":").append(quote(identity.ssdDirectory));
       out.append(",\"engine\":").append(quote(identity.ssdEngine));
@@ -97,7 +99,6 @@ final class StatsReport {
     }
     gpus(out);
     events(out);
-    IntPredicate isSeen = tenant -> maySee(asker, tenant);
     list(out, "namespaces", bytesMax * 3 / 4, namespaceIds(isSeen), this::namespace);
     if (namespaces.tenants().count() > 1) {
       int[] tenants = IntStream.range(0, namespaces.tenants().count()).filter(isSeen).toArray();
@@ -242,7 +243,8 @@ final class StatsReport {
     out.append(']');
   }
 
-  private void tier(StringBuilder out, String name, TierLine line) {
+  private static void tier(
+      StringBuilder out, String name, TierLine line, IntPredicate isSeen, int classesBytesMax) {
     SlotAllocator slots = line.slots();
     out.append("{\"tier\":").append(quote(name));
     out.append(",\"bytes_capacity\":").append(slots.bytesCapacity());
@@ -263,13 +265,29 @@ final class StatsReport {
       separator = ",";
     }
     out.append(']');
-    out.append(",\"size_classes\":[");
-    for (int i = 0; i < slots.classes(); i++) {
-      out.append(i == 0 ? "" : ",").append("{\"slot_bytes\":").append(slots.slotBytes(i));
-      out.append(",\"regions\":").append(slots.regionsOfClass(i));
-      out.append(",\"slots_free\":").append(slots.freeOfClass(i)).append('}');
-    }
-    out.append(']');
+    int[] classes =
+        IntStream.range(0, slots.classes())
+            .filter(sizeClass -> isSeen.test(slots.partOfClass(sizeClass)))
+            .boxed()
+            .sorted(Comparator.comparingInt(slots::regionsOfClass).reversed())
+            .mapToInt(Integer::intValue)
+            .toArray();
+    list(
+        out,
+        "size_classes",
+        out.length() + classesBytesMax,
+        classes,
+        sizeClass -> sizeClass(slots, sizeClass));
+  }
+
+  private static String sizeClass(SlotAllocator slots, int sizeClass) {
+    return "{\"slot_bytes\":"
+        + slots.slotBytes(sizeClass)
+        + ",\"regions\":"
+        + slots.regionsOfClass(sizeClass)
+        + ",\"slots_free\":"
+        + slots.freeOfClass(sizeClass)
+        + "}";
   }
 
   private boolean maySee(@Nullable Grant asker, int tenant) {
@@ -303,10 +321,6 @@ final class StatsReport {
 
   private String session(int place) {
     Session session = Objects.requireNonNull(index.sessions().at(place));
-    int[] held = new int[4];
-    for (int hold = session.firstHold; hold != HoldTable.NONE; hold = index.holds().nextOf(hold)) {
-      held[index.holds().kind(hold)] += index.holds().times(hold);
-    }
     return "{\"id\":"
         + session.id()
         + ",\"pid\":"
@@ -316,11 +330,11 @@ final class StatsReport {
         + ",\"name\":"
         + quote(session.name())
         + ",\"leases\":"
-        + held[HoldTable.LEASE]
+        + session.times(HoldTable.LEASE)
         + ",\"reservations\":"
-        + held[HoldTable.RESERVATION]
+        + session.times(HoldTable.RESERVATION)
         + ",\"pins\":"
-        + held[HoldTable.PIN]
+        + session.times(HoldTable.PIN)
         + ",\"operations\":"
         + session.operations
         + ",\"requests\":"

@@ -8,12 +8,12 @@ import io.kvtier.policies.WhatIf;
 import io.kvtier.tiers.files.ByteSize;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.Arrays;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.function.IntConsumer;
 import java.util.function.IntUnaryOperator;
 import java.util.function.LongUnaryOperator;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -189,15 +189,18 @@ final class TierLine {
 
   /** Two stand beside each other until the blocks have moved; the heap's end is the daemon's. */
   private void requireMemory(String name) {
-    // An estimate makes policies to measure: with many parts of a size, once is enough.
-    Map<PolicySize, Long> estimates = new HashMap<>();
-    long needed = 0;
-    for (int part = 0; part < policies.length; part++) {
-      needed +=
-          estimates.computeIfAbsent(
-              policySize(part),
-              size -> EvictionPolicies.estimateBytes(name, size.ids(), size.capacity()));
-    }
+    long needed =
+        IntStream.range(0, policies.length)
+            .mapToObj(this::policySize)
+            .collect(Collectors.groupingBy(PolicySize::ids))
+            .entrySet()
+            .stream()
+            .mapToLong(sizes ->
+                EvictionPolicies.estimateBytes(
+                    name,
+                    sizes.getKey(),
+                    sizes.getValue().stream().mapToInt(PolicySize::capacity).toArray()))
+            .sum();
     long left = heapLeft.applyAsLong(needed);
     if (needed > left) {
       throw new IllegalArgumentException(

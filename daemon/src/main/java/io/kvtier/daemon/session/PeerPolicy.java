@@ -184,6 +184,11 @@ public final class PeerPolicy {
           + String.join(" and ", names)
           + ": name it among the users of one of them (tenants)";
     }
+    if (peer.groups() == null && !now.groups.isEmpty()) {
+      return user
+          + " may not use this daemon, and of its groups the kernel tells but one (SO_PEERGROUPS):"
+          + " add it to socket.users";
+    }
     return user + " may not use this daemon: add it to socket.users, or its group to socket.groups";
   }
 

@@ -54,8 +54,14 @@ class ListenerRulesTest {
         refusal);
   }
 
+  /** The resolver would say loopback, and others all addresses. */
+  @Test
+  void require_noHost_isRefusedWhateverElseThereIs() {
+    assertTrue(refusal("", tls(Path.of("ca")), TOKENS).contains("no address is known"));
+  }
+
   @ParameterizedTest
-  @ValueSource(strings = {"0.0.0.0", "::", "10.1.2.3", ""})
+  @ValueSource(strings = {"0.0.0.0", "::", "10.1.2.3"})
   void require_anyOtherAddress_needsTlsAndWhoMay(String host) {
     assertTrue(refusal(host, null, TOKENS).contains("tls.certificate"));
     assertTrue(refusal(host, tls(null), ANYBODY).contains("access.tokens"));

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.config.LoadedConfig.Entry;
+import io.kvtier.daemon.index.Directory;
 import io.kvtier.policies.EvictionPolicies;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -107,12 +108,16 @@ final class ConfigSourceTest {
     assertEquals(List.of("host.bytes"), after.changedFrom(merged));
   }
 
+  private static MachineCheck check(long memoryBytes, String memoryName, long heapBytes) {
+    return new MachineCheck(memoryBytes, memoryName, heapBytes, Directory::metadataBytesFor);
+  }
+
   @Test
   void machine_tooSmallForTheHostTier_isToldWithFileLineAndKey()
       throws ConfigException, IOException {
     Path file = file("host:\n  bytes: 64GiB\n");
     List<String> problems =
-        new MachineCheck(8 * GIB, "this machine's memory", GIB).problems(load(file, Map.of()));
+        check(8 * GIB, "this machine's memory", GIB).problems(load(file, Map.of()));
     assertEquals(
         List.of(
             file
@@ -126,12 +131,11 @@ final class ConfigSourceTest {
     LoadedConfig loaded =
         new ConfigSource(null, Map.of(), List.of("host.bytes=7GiB", "limits.annotation_bytes=1GiB"))
             .load();
-    List<String> problems =
-        new MachineCheck(8 * GIB, "the group's memory.max", GIB).problems(loaded);
+    List<String> problems = check(8 * GIB, "the group's memory.max", GIB).problems(loaded);
     assertEquals(1, problems.size(), problems.toString());
     assertTrue(problems.getFirst().startsWith("--set: host.bytes is '7GiB'"), problems.toString());
     assertTrue(problems.getFirst().contains("limits.annotation_bytes 2 GiB"), problems.getFirst());
-    assertEquals(List.of(), new MachineCheck(16 * GIB, "memory", GIB).problems(loaded));
+    assertEquals(List.of(), check(16 * GIB, "memory", GIB).problems(loaded));
   }
 
   @Test
@@ -143,13 +147,13 @@ final class ConfigSourceTest {
     List<String> settings =
         List.of("host.bytes=1GiB", "host.policy=forecast", "ssd.bytes=0", tenants.toString());
     LoadedConfig loaded = new ConfigSource(null, Map.of(), settings).load();
-    List<String> problems = new MachineCheck(1L << 50, "memory", GIB / 4).problems(loaded);
+    List<String> problems = check(1L << 50, "memory", GIB / 4).problems(loaded);
     assertEquals(1, problems.size(), problems.toString());
     assertTrue(problems.getFirst().contains("limits.blocks is '"), problems.getFirst());
     assertTrue(problems.getFirst().contains("of 15 tenants, and of all others,"), "whose");
-    assertEquals(List.of(), new MachineCheck(1L << 50, "memory", 8 * GIB).problems(loaded));
+    assertEquals(List.of(), check(1L << 50, "memory", 8 * GIB).problems(loaded));
     LoadedConfig alone = new ConfigSource(null, Map.of(), settings.subList(0, 3)).load();
-    assertEquals(List.of(), new MachineCheck(1L << 50, "memory", GIB / 4).problems(alone));
+    assertEquals(List.of(), check(1L << 50, "memory", GIB / 4).problems(alone));
   }
 
   /** None of many has more records than its share, however much memory it has. */
@@ -173,13 +177,16 @@ final class ConfigSourceTest {
             .load();
     long needed = 64 * EvictionPolicies.estimateBytes("forecast", 8388608, 8388608 / 64);
     long heap = (long) (needed * 1.05 * 8 / 7);
-    assertEquals(List.of(), new MachineCheck(1L << 50, "memory", heap).problems(loaded));
-    assertEquals(1, new MachineCheck(1L << 50, "memory", needed).problems(loaded).size());
+    assertEquals(List.of(), check(1L << 50, "memory", heap).problems(loaded));
+    assertEquals(1, check(1L << 50, "memory", needed).problems(loaded).size());
     // The measured policies, and not another 16 bytes a block for them.
     long rest =
-        1024 * GIB + 64 * 8388608L + needed + 2 * loaded.config().limits().annotationBytes();
-    assertEquals(List.of(), new MachineCheck(rest, "memory", heap).problems(loaded));
-    assertEquals(1, new MachineCheck(rest - 1, "memory", heap).problems(loaded).size());
+        1024 * GIB
+            + Directory.metadataBytesFor(8388608)
+            + needed
+            + 2 * loaded.config().limits().annotationBytes();
+    assertEquals(List.of(), check(rest, "memory", heap).problems(loaded));
+    assertEquals(1, check(rest - 1, "memory", heap).problems(loaded).size());
   }
 
   @Test
@@ -190,9 +197,23 @@ final class ConfigSourceTest {
                 Map.of(),
                 List.of("ssd.bytes=1024TiB", "ssd.directory=" + folder.resolve("not/yet")))
             .load();
-    List<String> problems = new MachineCheck(1L << 50, "memory", GIB).problems(loaded);
+    List<String> problems = check(1L << 50, "memory", GIB).problems(loaded);
     assertEquals(1, problems.size(), problems.toString());
     assertTrue(problems.getFirst().contains("the whole file system is no larger"), "why");
     assertTrue(problems.getFirst().contains(folder.toString()), "where");
+  }
+
+  /** Records, lineage, buckets and the heads of annotations. */
+  @Test
+  void machine_manyBlocks_takeWhatTheDirectoryTakes() throws ConfigException, IOException {
+    int blocks = 1 << 20;
+    LoadedConfig loaded =
+        new ConfigSource(null, Map.of(), List.of("limits.blocks=" + blocks, "ssd.bytes=0")).load();
+    long rest = loaded.config().host().bytes() + 2 * loaded.config().limits().annotationBytes();
+    try (Directory directory = new Directory(blocks, 1)) {
+      long needed = rest + directory.metadataBytes() + 16L * blocks;
+      assertEquals(List.of(), check(needed, "memory", GIB).problems(loaded));
+      assertEquals(1, check(needed - 1, "memory", GIB).problems(loaded).size());
+    }
   }
 }

@@ -17,6 +17,12 @@ class CallLimitsTest {
               new TenantConfig("blue", List.of(), List.of(), 0, 0, 1),
               new TenantConfig("green", List.of(), List.of(), 0, 0, 2)));
 
+  private static final Tenants MANY =
+      Tenants.of(
+          IntStream.range(0, 63)
+              .mapToObj(i -> new TenantConfig("t" + i, List.of(), List.of(), 0, 0, 1))
+              .toList());
+
   private static int taken(CallLimits limits, int tenant, boolean carriesBytes) {
     int taken = 0;
     while (limits.begin(tenant, carriesBytes)) {
@@ -39,11 +45,7 @@ class CallLimitsTest {
 
   @Test
   void begin_manyTenants_eachHasAFewWithBytes() {
-    List<TenantConfig> many =
-        IntStream.range(0, 63)
-            .mapToObj(i -> new TenantConfig("t" + i, List.of(), List.of(), 0, 0, 1))
-            .toList();
-    assertEquals(8, taken(new CallLimits(Tenants.of(many)), 7, true));
+    assertEquals(8, taken(new CallLimits(MANY), 7, true));
   }
 
   @Test
@@ -61,5 +63,38 @@ class CallLimitsTest {
     CallLimits limits = new CallLimits(Tenants.NONE);
     assertTrue(taken(limits, 0, true) == 64);
     assertTrue(taken(limits, 0, false) == 1024 - 64);
+  }
+
+  /** Two megabytes of the heap each: 8 for all of them would be a gigabyte. */
+  @Test
+  void begin_manyTenantsAtOnce_areFewWithBytesTogether_andEachHasOne() {
+    CallLimits limits = new CallLimits(MANY);
+    int all = 0;
+    for (int round = 0; round < 2; round++) {
+      int[] taken = new int[MANY.count()];
+      for (int tenant = 0; tenant < taken.length; tenant++) {
+        taken[tenant] = taken(limits, tenant, true);
+        assertTrue(taken[tenant] >= 1, "tenant " + tenant);
+      }
+      all = IntStream.of(taken).sum();
+      for (int tenant = 0; tenant < taken.length; tenant++) {
+        for (int i = 0; i < taken[tenant]; i++) {
+          limits.end(tenant, true);
+        }
+      }
+    }
+    assertEquals(64 + 32, all, "what ended can be had again");
+  }
+
+  @Test
+  void hold_greedyTenant_leavesOthersTheirShare() {
+    CallLimits limits = new CallLimits(MANY);
+    for (int i = 0; i < 16; i++) {
+      assertTrue(limits.hold(3));
+    }
+    assertFalse(limits.hold(3));
+    assertTrue(limits.hold(4));
+    limits.endHold(3);
+    assertTrue(limits.hold(3));
   }
 }

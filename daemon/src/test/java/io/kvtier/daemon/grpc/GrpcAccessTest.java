@@ -3,6 +3,7 @@ package io.kvtier.daemon.grpc;
 import static java.util.Objects.requireNonNull;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -477,12 +478,17 @@ final class GrpcAccessTest {
 
   /** Begins a call that says nothing more; fails when it is broken off, or its connection is. */
   private Future<?> beginAndSayNothing(HttpClient client, @Nullable Token token) {
+    return beginAndNotEnd(client, "Put", token, new byte[1]);
+  }
+
+  private Future<?> beginAndNotEnd(
+      HttpClient client, String method, @Nullable Token token, byte[] sent) {
     RequestOptions options =
         new RequestOptions()
             .setMethod(HttpMethod.POST)
             .setHost("127.0.0.1")
             .setPort(port)
-            .setURI(PATH + "Put")
+            .setURI(PATH + method)
             .putHeader("content-type", "application/grpc");
     if (token != null) {
       options.putHeader("authorization", "Bearer " + token.secretText());
@@ -493,7 +499,7 @@ final class GrpcAccessTest {
             .request(options)
             .compose(request -> {
               request.setChunked(true);
-              return request.write(Buffer.buffer(new byte[1])).compose(w -> request.response());
+              return request.write(Buffer.buffer(sent)).compose(w -> request.response());
             })
             .<Void>mapEmpty()
             .onComplete(ended));
@@ -525,6 +531,51 @@ final class GrpcAccessTest {
     }
     assertEquals(OK, status(known, "Ping", tokens.get(Role.READ)));
     assertSame(before, connection(known, port));
+  }
+
+  /** Of three who share, nobody has more than a third of the streams whose answers wait. */
+  @Test
+  void callsOfKnownConnectionsThatAreOverAndNeverEnd_areBoundedByTenant() throws Exception {
+    start("limits.lease=10min");
+    byte[] compressed = {1, 0, 0, 0, 0};
+    List<Future<?>> calls = new ArrayList<>();
+    List<HttpClient> strangers = new ArrayList<>();
+    for (int connection = 0; connection < 3; connection++) {
+      HttpClient client = newClient(new HttpClientOptions());
+      strangers.add(client);
+      assertEquals(OK, status(client, "Ping", ofBlue));
+      for (int i = 0; i < 60; i++) {
+        calls.add(beginAndNotEnd(client, "Put", null, new byte[1]));
+        calls.add(beginAndNotEnd(client, "NoSuch", ofBlue, new byte[1]));
+        // It is let in, and over as soon as that is read.
+        calls.add(beginAndNotEnd(client, "Lookup", ofBlue, compressed));
+      }
+    }
+    int held = 1024 / 3;
+    long end = System.nanoTime() + HANG_NS;
+    while (calls.stream().filter(Future::failed).count() < calls.size() - held) {
+      assertTrue(System.nanoTime() < end, "they all wait");
+      Thread.sleep(20);
+    }
+    StreamResetException reset =
+        assertInstanceOf(
+            StreamResetException.class,
+            calls.stream().filter(Future::failed).findFirst().orElseThrow().cause());
+    assertEquals(11, reset.getCode(), "ENHANCE_YOUR_CALM");
+    HttpClient other = newClient(new HttpClientOptions());
+    assertEquals(OK, status(other, "Ping", ofGreen));
+    assertEquals(UNAUTHENTICATED, status(other, "Ping", null), "another tenant's may wait");
+    for (HttpClient stranger : strangers) {
+      await(stranger.close());
+    }
+    HttpClient again = newClient(new HttpClientOptions());
+    assertEquals(OK, status(again, "Ping", ofBlue));
+    List<Future<?>> later = new ArrayList<>();
+    for (int i = 0; i < 100; i++) {
+      later.add(beginAndNotEnd(again, "NoSuch", ofBlue, new byte[1]));
+    }
+    assertEquals(OK, status(again, "Ping", ofBlue));
+    assertTrue(later.stream().noneMatch(Future::isComplete), "the others' have gone with them");
   }
 
   @Test

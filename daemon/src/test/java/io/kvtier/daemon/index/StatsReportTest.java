@@ -3,9 +3,12 @@ package io.kvtier.daemon.index;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.access.Role;
 import io.vertx.core.json.JsonArray;
 import io.vertx.core.json.JsonObject;
 import java.io.IOException;
@@ -111,6 +114,42 @@ final class StatsReportTest {
               .count());
       assertEquals(1, report.getJsonArray("sessions").size());
       harness.close(client);
+    }
+  }
+
+  private static JsonObject host(String report) {
+    return new JsonObject(report).getJsonArray("tiers").getJsonObject(0);
+  }
+
+  /** More than there is room for in an answer. */
+  @Test
+  void report_ofManySizes_hasTheAskersOwn_andNoMoreThanThereIsRoomFor() throws Exception {
+    int tenants = 40;
+    int sizes = 64;
+    TenantConfig[] configs =
+        IntStream.range(0, tenants)
+            .mapToObj(i -> new TenantConfig("t" + i, List.of(), List.of(), 1, 0, 1))
+            .toArray(TenantConfig[]::new);
+    try (IndexHarness harness =
+        new IndexHarness(new IndexHarness.Settings(tenants, sizes).tenants(configs))) {
+      String seen = "";
+      for (int tenant = 1; tenant <= tenants; tenant++) {
+        IndexHarness.Client client = harness.open(1 << 20, new Grant("t", Role.WRITE, tenant));
+        for (int i = 1; i <= sizes; i++) {
+          Status status = client.registerAs("m" + i, (long) i * IndexHarness.SLOT_BYTES).status();
+          assertEquals(Status.OK, status);
+        }
+        seen = client.stats();
+        harness.close(client);
+      }
+      assertEquals(sizes, host(seen).getInteger("size_classes_total"));
+      assertEquals(sizes, host(seen).getJsonArray("size_classes").size());
+
+      IndexHarness.Client operator = harness.open(1 << 20);
+      String all = operator.stats();
+      assertTrue(all.length() <= RequestAdapter.STATS_BYTES_MAX, all.length() + " characters");
+      assertEquals(tenants * sizes, host(all).getInteger("size_classes_total"));
+      assertTrue(host(all).getJsonArray("size_classes").size() > sizes);
     }
   }
 }

@@ -131,6 +131,20 @@ class PeerPolicyTest {
   }
 
   @Test
+  void refusal_groupsThatTheKernelDoesNotTell_doesNotAdviseToNameThem() throws IOException {
+    TenantConfig byUser = new TenantConfig("blue", List.of("2001"), List.of(), 0, 0, 1);
+    PeerPolicy byGroup =
+        new PeerPolicy(
+            OWN, new SocketConfig(Path.of("x"), List.of(), List.of("7"), 0), List.of(byUser));
+    PeerCredentials unknown = new PeerCredentials(PROCESS, 9, 3001, null);
+    assertEquals(Role.NONE, byGroup.grantOf(unknown).role());
+    String refusal = byGroup.refusal(unknown);
+    assertTrue(refusal.contains("SO_PEERGROUPS): add it to socket.users"), refusal);
+    String known = byGroup.refusal(new PeerCredentials(PROCESS, 9, 3001, List.of()));
+    assertTrue(known.contains("or its group to socket.groups"), known);
+  }
+
+  @Test
   void policy_sameIdTwice_isRefused() {
     IOException refused =
         assertThrows(IOException.class, () -> policy(List.of("root:read", "0:admin"), List.of()));

@@ -34,6 +34,9 @@ public final class Calibration {
   /** One round is enough for a strategy that is slower than another by this factor. */
   private static final double HOPELESS = 4;
 
+  /** CUDA_ERROR_OUT_OF_MEMORY (cuda.h). */
+  private static final int OUT_OF_MEMORY = 2;
+
   private final CopyEngine engine;
   private final int blocks;
   private final long device;
@@ -60,6 +63,9 @@ public final class Calibration {
       try {
         device = gpu.allocate(deviceBytes(blocks));
       } catch (GpuException e) {
+        if (e.code() != OUT_OF_MEMORY) {
+          throw e; // less of it would not help
+        }
         LOG.debug("no calibration with {} blocks: {}", blocks, e.reason());
         continue;
       }

@@ -3,6 +3,7 @@ package io.kvtier.tiers.gpu;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.protocol.Status;
@@ -360,6 +361,17 @@ final class CopyEngineTest {
     assertEquals(CopyStrategy.PLAIN, table.choose(4096, 32 << 20, false));
     engine.close();
     assertTrue(gpu.hasNothingLeft());
+  }
+
+  @Test
+  void calibrate_brokenGpu_isNotTakenForAFullOne() {
+    FakeGpu gpu = new FakeGpu(1);
+    CopyEngine engine = fullEngine(gpu, 64 << 20);
+    gpu.isBroken = true;
+    GpuException broken =
+        assertThrows(GpuException.class, () -> Calibration.calibrate(gpu, engine, 0.97));
+    assertEquals(214, broken.code());
+    engine.close();
   }
 
   private static CopyEngine fullEngine(FakeGpu gpu, long freeBytes) {

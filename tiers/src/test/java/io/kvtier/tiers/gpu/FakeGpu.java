@@ -42,6 +42,9 @@ final class FakeGpu implements Gpu, GpuDriver {
   /** Calls until one fails; negative: none does. */
   int callsUntilFailure = -1;
 
+  /** Nothing can be allocated, however little. */
+  boolean isBroken;
+
   boolean hasBatchCopies = true;
 
   /** How much memory there is to allocate. */
@@ -76,6 +79,9 @@ final class FakeGpu implements Gpu, GpuDriver {
 
   @Override
   public long allocate(long bytes) {
+    if (isBroken) {
+      throw new GpuException("cuMemAlloc: CUDA_ERROR_ECC_UNCORRECTABLE", 214);
+    }
     long used = allocations.values().stream().mapToLong(Long::longValue).sum();
     if (bytes > memoryBytes - used) {
       throw new GpuException("cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY", 2);
