@@ -4,6 +4,8 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 _SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB|TiB)?", re.IGNORECASE)
@@ -35,6 +37,44 @@ def size(text: str) -> int:
     if not value:
         raise argparse.ArgumentTypeError(f"expected a size such as 64KiB, not {text!r}")
     return value
+
+
+def file(text: str) -> Path:
+    """A file that is there."""
+    path = Path(text)
+    if not path.is_file():
+        raise argparse.ArgumentTypeError(f"there is no file {path}")
+    return path
+
+
+def folder(text: str) -> Path:
+    """A folder that is there."""
+    path = Path(text)
+    if not path.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {path}")
+    return path
+
+
+def some_of(known: Iterable[str], again: bool = False) -> Callable[[str], list[str]]:
+    """At least one of these names, with commas between.
+
+    Args:
+        again: whether one may come more than once.
+    """
+    names = list(known)
+
+    def read(text: str) -> list[str]:
+        given = [name for name in text.split(",") if name]
+        if not given:
+            raise argparse.ArgumentTypeError(f"expected at least one of {', '.join(names)}")
+        for place, name in enumerate(given):
+            if name not in names:
+                raise argparse.ArgumentTypeError(f"there is no {name!r}; expected some of {', '.join(names)}")
+            if not again and name in given[:place]:
+                raise argparse.ArgumentTypeError(f"{name!r} is there twice")
+        return given
+
+    return read
 
 
 def table(figures: dict[str, Any]) -> str:

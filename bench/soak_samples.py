@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import svg
 from soak_world import World
 
 _METRIC = re.compile(r"^(\w+)(\{[^}]*\})? ([-+.\dEeNaInf]+)$", re.MULTILINE)
@@ -129,30 +130,22 @@ def plot(rows: list[dict[str, Any]], faults: list[tuple[float, str]], title: str
         """Where a moment lies."""
         return left + (width - left - right) * minute / end
 
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{len(panels) * (height + gap) + 90}" font-family="sans-serif" font-size="12">',
-        '<rect width="100%" height="100%" fill="white"/>',
-        f'<text x="{left}" y="20" font-size="15">{title}</text>',
-    ]
+    parts = [svg.text(left, 20, title, font_size=15)]
     for place, name in enumerate(panels):
         top = 36 + place * (height + gap)
         points = [(row["minute"], row["life"], row[name]) for row in rows if name in row]
         most = max(value for _, _, value in points) * 1.1 or 1.0
-        parts.append(f'<rect x="{left}" y="{top}" width="{width - left - right}" height="{height}" fill="none" stroke="#ccc"/>')
-        parts.append(f'<text x="{left - 8}" y="{top + 14}" text-anchor="end">{name}</text>')
-        parts.append(f'<text x="{left - 8}" y="{top + 30}" text-anchor="end" fill="#666">0 to {most:,.0f}</text>')
+        parts.append(svg.frame((left, top), width - left - right, height, "#ccc"))
+        parts.append(svg.text(left - 8, top + 14, name, text_anchor="end"))
+        parts.append(svg.text(left - 8, top + 30, f"0 to {most:,.0f}", text_anchor="end", fill="#666"))
         for life in sorted({life for _, life, _ in points}):
-            line = " ".join(f"{x(minute):.1f},{top + height - height * value / most:.1f}" for minute, at, value in points if at == life)
-            parts.append(f'<polyline points="{line}" fill="none" stroke="#06c" stroke-width="1.5"/>')
-            parts += [
-                f'<circle cx="{x(minute):.1f}" cy="{top + height - height * value / most:.1f}" r="1.8" fill="#06c"/>'
-                for minute, at, value in points
-                if at == life
-            ]
+            of_life = [(x(minute), top + height - height * value / most) for minute, at, value in points if at == life]
+            parts += svg.curve(of_life, "#06c", 1.5, 1.8)
     bottom = 36 + len(panels) * (height + gap)
     for minute, name in faults:
         colour = "#c00" if "daemon" in name and name != "freeze_daemon" else "#999"
-        parts.append(f'<line x1="{x(minute):.1f}" x2="{x(minute):.1f}" y1="{bottom}" y2="{bottom + 14}" stroke="{colour}"/>')
-    parts.append(f'<text x="{left - 8}" y="{bottom + 12}" text-anchor="end">faults</text>')
-    parts.append(f'<text x="{left}" y="{bottom + 36}" fill="#666">0 to {end:.1f} minutes; red: the daemon is started anew, and a new line begins</text>')
-    return "\n".join([*parts, "</svg>", ""])
+        parts.append(svg.line((x(minute), bottom), (x(minute), bottom + 14), colour))
+    parts.append(svg.text(left - 8, bottom + 12, "faults", text_anchor="end"))
+    words = f"0 to {end:.1f} minutes; red: the daemon is started anew, and a new line begins"
+    parts.append(svg.text(left, bottom + 36, words, fill="#666"))
+    return svg.document(width, bottom + 54, 12, parts)
