@@ -1,6 +1,6 @@
 """What each operation costs the daemon: CPU time, switches and system calls by thread, allocation.
 
-    python profile.py SOCKET PID [--json]
+    python profile_daemon.py SOCKET PID [--json]
 
 The daemon is one that is already running, with nobody else at it; SSD tier and host tier of their default sizes or larger
 than the working set. Each operation is repeated; what the daemon's threads used meanwhile is divided by the number of blocks.
