@@ -1,13 +1,17 @@
-"""All benchmarks of this machine, one part after the other and all of that some times over: scripts/bench all.
+"""Most benchmarks of this machine, one part after the other and all of that some times over: scripts/bench all.
 
-Writes docs/benchmarks/DATE-N-cores-all.json, and from that the page, its curves and the README's table; `--render FILE` writes
-these anew from a file that is there. A part that fails says so in the page, and the others stand.
+Writes a file of figures, and from that a page and its curves. All parts, without --quick, are what docs/benchmarks and the
+README's table show; anything less is a trial, and goes to target/bench-all, unless --out or --into says otherwise.
+`--render FILE` makes the pages anew. A part that fails is told of in the page, and the others stand.
 """
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,11 +19,18 @@ from pathlib import Path
 from typing import Any
 
 import figures
+from command_line import file, folder, some_of, whole
+from figures import Row
 
 ROOT = Path(__file__).resolve().parents[1]
-PARTS = ("local", "grpc", "directory", "policies", "ssd", "demotion", "object", "tenants", "scaling", "engine-cpu")
+PARTS = ("local", "grpc", "policies", "ssd", "demotion", "object", "tenants", "scaling", "engine-cpu")
+"""Neither `directory`, whose rows `scaling` has, nor `ledgers` and `codecs`, which are of libraries, and what decisions were made by."""
 PART_LIMIT_S = 3600
-SAID_MAX = 300
+END_WITHIN_S = 20.0
+LEFT_OUT = "left out"
+BROKEN_OFF = "broken off"
+REASON = re.compile(rf"{LEFT_OUT}|{BROKEN_OFF}|turn \d+ (ended with -?\d+|ended without figures|did not end within \d+ s)(; turn .+)*")
+"""What a file of figures may say of a part that was not measured: nobody writes it by hand."""
 
 
 def machine() -> tuple[str, str]:
@@ -31,90 +42,192 @@ def machine() -> tuple[str, str]:
     return f"{models[0] if models else os.uname().machine}, {cores} cores, {gib} GiB, Linux {kernel}", f"{cores}-cores"
 
 
-def measure(part: str, quick: bool, folder: Path) -> tuple[list[dict[str, Any]], str]:
-    """A part's rows, and why there are none."""
-    out = folder / f"{part}.json"
+def revision() -> str:
+    """The commit that is measured, and whether anything but documents was changed since."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False).stdout.strip()
+
+    commit = git("rev-parse", "--short=12", "HEAD")
+    return f"{commit}{'-dirty' * bool(git('status', '--porcelain', '--', '.', ':!docs', ':!*.md'))}" if commit else "an unknown revision"
+
+
+def measure(part: str, quick: bool, out: Path, log: Path) -> tuple[list[Row], str]:
+    """A part's rows, and why there are none; nothing that was started for them is left."""
     out.unlink(missing_ok=True)
     command = [str(ROOT / "scripts" / "bench"), part, "--json", str(out)] + (["--quick"] if quick else [])
+    with log.open("w") as said:
+        running = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, start_new_session=True)
     try:
-        ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PART_LIMIT_S, text=True, errors="replace")
+        running.wait(PART_LIMIT_S)
     except subprocess.TimeoutExpired:
         return [], f"did not end within {PART_LIMIT_S} s"
-    if ended.returncode != 0 or not out.exists():
-        said = " ".join(ended.stdout.replace(str(ROOT), ".").split())[-SAID_MAX:]
-        return [], f"ended with {ended.returncode}: {said}"
+    finally:
+        _end_group(running)
+    if running.returncode != 0:
+        return [], f"ended with {running.returncode}"
+    if not out.exists():
+        return [], "ended without figures"
     return [{"part": part, **row} for row in json.loads(out.read_text())], ""
 
 
+def _end_group(leader: "subprocess.Popen[bytes]") -> None:
+    """Ends a process and all that it started: daemons and servers, which would take from whatever is measured next."""
+    with contextlib.suppress(ProcessLookupError):
+        if leader.poll() is None:
+            os.killpg(leader.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                leader.wait(END_WITHIN_S)
+        os.killpg(leader.pid, signal.SIGKILL)
+    leader.wait()
+
+
+class Run:
+    """The figures of a run. They are written anew after each part: what is broken off leaves what it has measured."""
+
+    def __init__(self, file: Path, found: dict[str, Any], parts: list[str], how: dict[str, str]) -> None:
+        """
+        Args:
+            found: what the file has already.
+            how: date, revision and command of what is measured now.
+        """
+        self.failures: dict[str, list[str]] = {part: [] for part in parts}
+        self._file = file
+        self._found = found
+        self._how = how
+        self._turns: dict[str, list[list[Row]]] = {part: [] for part in parts}
+        for part in PARTS:
+            if part not in found["measured"]:
+                found["failed"][part] = BROKEN_OFF if part in parts else found["failed"].get(part, LEFT_OUT)
+
+    def note(self, part: str, turn: int, rows: list[Row], why: str) -> None:
+        """What came of a part in a turn."""
+        found, turns, failures = self._found, self._turns[part], self.failures[part]
+        if rows:
+            turns.append(rows)
+        if why:
+            failures.append(f"turn {turn} {why}")
+        found["failed"].pop(part, None)
+        found["measured"].pop(part, None)
+        if turns:
+            found["measured"][part] = self._how | {"turns": len(turns)}
+        if failures:
+            found["failed"][part] = "; ".join(failures)
+        found["rows"] = [row for row in found["rows"] if row["part"] != part] + figures.median_rows(turns)
+        for name in ("measured", "failed"):
+            found[name] = {one: found[name][one] for one in PARTS if one in found[name]}
+        found["rows"].sort(key=lambda row: PARTS.index(row["part"]))
+        if found["rows"]:
+            self._file.write_text(json.dumps(found, indent=1) + "\n")
+
+    def has_measured(self) -> bool:
+        """Whether there are any figures of it."""
+        return any(self._turns.values())
+
+
 def arguments_of(argv: list[str] | None) -> argparse.Namespace:
-    """The command line, checked."""
+    """The command line, checked: a run takes hours, and what is wrong shows before."""
     parser = argparse.ArgumentParser(prog="scripts/bench all", description="Measures everything and writes the pages of figures.")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: a trial, not a result")
-    parser.add_argument("--turns", type=int, default=3, help="how often all parts are measured")
-    parser.add_argument("--only", default=",".join(PARTS), help="not all parts, but these, with commas between")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks", help="the folder for the page, below that of the README")
-    parser.add_argument("--readme", type=Path, default=ROOT / "README.md", help="whose table is written")
-    parser.add_argument("--render", type=Path, metavar="FILE", help="measure nothing: write the page and the README's table from FILE")
-    parser.add_argument("--into", type=Path, metavar="FILE", help="put what these parts measure into FILE, in the place of theirs in it")
+    parser.add_argument("--turns", type=whole, default=3, help="how often all parts are measured (default: 3)")
+    parser.add_argument("--only", type=some_of(PARTS), default=list(PARTS), help="not all parts, but these, with commas between: a trial, too")
+    parser.add_argument("--out", type=folder, help="where the file of figures and its page are made (default: docs/benchmarks; of a trial, target/bench-all)")
+    parser.add_argument("--readme", type=file, help="whose table is written (default: the project's, for pages in docs/benchmarks)")
+    parser.add_argument("--render", type=file, metavar="FILE", help="measure nothing: write the pages from FILE")
+    parser.add_argument("--into", type=file, metavar="FILE", help="put what these parts measure into FILE, in the place of theirs in it")
     arguments = parser.parse_args(argv)
-    arguments.only = [part for part in arguments.only.split(",") if part]
-    for part in arguments.only:
-        if part not in PARTS:
-            parser.error(f"--only: there is no part '{part}'; expected some of {', '.join(PARTS)}")
-    if not arguments.only:
-        parser.error(f"--only: expected at least one of {', '.join(PARTS)}")
-    if arguments.turns < 1:
-        parser.error(f"--turns: expected at least 1, not {arguments.turns}")
-    for option, file in (("--render", arguments.render), ("--into", arguments.into)):
-        if file is not None and not file.is_file():
-            parser.error(f"{option}: there is no file {file}")
+    if arguments.quick and arguments.into is not None:
+        parser.error("--quick is a trial, and does not go --into figures that are none")
+    if arguments.readme is not None:
+        try:
+            figures.with_block(arguments.readme.read_text(), "")
+        except ValueError as error:
+            parser.error(f"--readme: {error}")
+    for option, kept in (("--render", arguments.render), ("--into", arguments.into)):
+        if kept is not None and not (there := _figures_of(kept)):
+            parser.error(f"{option}: {kept} has no figures of scripts/bench all")
+    if arguments.into is not None and there["machine"] != machine()[0]:
+        parser.error(f"--into: those figures are of another machine: {there['machine']}; this one is {machine()[0]}")
     return arguments
 
 
+def _figures_of(kept: Path) -> dict[str, Any]:
+    """What a file of figures has; nothing where it is none."""
+    try:
+        found: dict[str, Any] = json.loads(kept.read_text())
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) and found.get("measured") else {}
+
+
+def _readme_of(arguments: argparse.Namespace, out: Path) -> Path | None:
+    """The README that shows a file of figures, if any does."""
+    if arguments.readme is not None:
+        return Path(arguments.readme).resolve()
+    return ROOT / "README.md" if out.parent == ROOT / "docs" / "benchmarks" else None
+
+
+def _command(arguments: argparse.Namespace) -> str:
+    """As it can be given again, on any machine."""
+    only = [] if arguments.only == list(PARTS) else ["--only", ",".join(arguments.only)]
+    return " ".join(["scripts/bench all", "--turns", str(arguments.turns), *only, *(["--quick"] if arguments.quick else [])])
+
+
+def _new_file(arguments: argparse.Namespace, begun: datetime.datetime, short: str) -> Path:
+    """Where a run's figures go."""
+    if arguments.out is None and (arguments.quick or set(arguments.only) != set(PARTS)):
+        trials = ROOT / "target" / "bench-all"
+        trials.mkdir(parents=True, exist_ok=True)
+        return trials / f"{begun:%Y-%m-%d-%H%M%S}-{short}-all.json"
+    out = ROOT / "docs" / "benchmarks" if arguments.out is None else Path(arguments.out).resolve()
+    return out / f"{begun:%Y-%m-%d}-{short}-all.json"
+
+
 def main(argv: list[str] | None = None) -> int:
+    """The program; returns its exit code: 1 where a part failed, 2 for wrong usage, 130 where it was broken off."""
     arguments = arguments_of(argv)
     if arguments.render is not None:
-        for path in figures.render(arguments.render.resolve(), arguments.readme.resolve()):
+        out = arguments.render.resolve()
+        for path in figures.render(out, _readme_of(arguments, out)):
             print(path)
         return 0
     words, short = machine()
     begun = datetime.datetime.now(datetime.UTC)
-    revision = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip()
-    turns: list[list[dict[str, Any]]] = []
-    failed: dict[str, str] = {}
-    out = arguments.out.resolve() / f"{begun:%Y-%m-%d}-{short}-all.json"
-    command = " ".join(["scripts/bench all", *(sys.argv[1:] if argv is None else argv)])
-    found: dict[str, Any] = {
-        "date": f"{begun:%Y-%m-%d}", "machine": words, "revision": revision, "command": command, "turns": 0, "rows": [], "failed": failed,
-    }  # fmt: skip
-    others: list[dict[str, Any]] = []
+    found: dict[str, Any] = {"machine": words, "measured": {}, "rows": [], "failed": {}}
     if arguments.into is not None:
         out = arguments.into.resolve()
         found = json.loads(out.read_text())
-        others = [row for row in found["rows"] if row["part"] not in arguments.only]
-        failed = {part: why for part, why in found["failed"].items() if part not in arguments.only}
-        found["failed"] = failed
-    with tempfile.TemporaryDirectory(prefix="kvtier-bench-all-") as folder:
-        for turn in range(arguments.turns):
-            turns.append([])
-            for part in arguments.only:
-                print(f"{datetime.datetime.now(datetime.UTC):%H:%M:%S} turn {turn + 1} of {arguments.turns}: {part}", flush=True)
-                rows, why = measure(part, arguments.quick, Path(folder))
-                turns[-1] += rows
-                if why:
-                    failed[part] = why
-                    print(f"  {why}", flush=True)
-                # After each, so that a run that is broken off leaves what it has measured: --render makes the page of it.
-                if any(turns):
-                    found["turns"] = max(found["turns"], sum(map(bool, turns)))
-                    found["rows"] = others + figures.median_rows(turns)
-                    out.write_text(json.dumps(found, indent=1) + "\n")
-    if not any(turns):
-        print("nothing could be measured, and nothing was written", file=sys.stderr)
+    else:
+        out = _new_file(arguments, begun, short)
+        if out.exists():
+            print(f"{out} is there already: --into {os.path.relpath(out)} measures parts of it anew, --out writes elsewhere", file=sys.stderr)
+            return 2
+    run = Run(out, found, arguments.only, {"date": f"{begun:%Y-%m-%d}", "revision": revision(), "command": _command(arguments)})
+    ends_by = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    logs = ROOT / "target" / "bench-all"
+    logs.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix="kvtier-bench-all-") as name:
+            for turn in range(1, arguments.turns + 1):
+                for part in arguments.only:
+                    print(f"{datetime.datetime.now(datetime.UTC):%H:%M:%S} turn {turn} of {arguments.turns}: {part}", flush=True)
+                    log = logs / f"{part}-{turn}.log"
+                    rows, why = measure(part, arguments.quick, Path(name) / f"{part}.json", log)
+                    if why:
+                        print(f"  {why}: {os.path.relpath(log)}", flush=True)
+                    run.note(part, turn, rows, why)
+    except KeyboardInterrupt:
+        left = f"--render {os.path.relpath(out)} makes the pages of what was measured" if run.has_measured() else "nothing was measured"
+        print(f"broken off: {left}", file=sys.stderr)
+        return 130
+    finally:
+        signal.signal(signal.SIGTERM, ends_by)
+    if not run.has_measured():
+        print("nothing could be measured", file=sys.stderr)
         return 1
-    for path in [out, *figures.render(out, arguments.readme.resolve())]:
+    for path in [out, *figures.render(out, _readme_of(arguments, out))]:
         print(path)
-    return 1 if failed else 0
+    return 1 if any(run.failures.values()) else 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The figures of all benchmarks of one machine: their median over the turns, as a page, as curves, and as the README's table.
 
-A file of figures is `{"date", "machine", "revision", "command", "turns", "rows", "failed"}`: `rows` as `--json` of
-`scripts/bench` has them, each with the `part` that measured it; `failed` says of a part how it ended.
+A file of figures is `{"machine", "measured", "rows", "failed"}`: `measured` has of each part the `date`, `revision` and `command`
+that its rows are of, and of how many `turns` they are the medians; `rows` are as `--json` of `scripts/bench` has them, each with its
+`part`; `failed` says why a part was not measured, or not in each turn.
 """
 
 import json
@@ -12,10 +13,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from markdown import amount, table
+import svg
+from markdown_table import amount, table
 
 BEGIN = "<!-- figures of scripts/bench all: do not edit -->"
 END = "<!-- end of figures -->"
+NOT_MET = "**no**"
 GOALS = Path(__file__).with_name("goals.json")
 
 Row = dict[str, Any]
@@ -26,20 +29,31 @@ def median_rows(turns: Iterable[list[Row]]) -> list[Row]:
 
     A row without a value in some turns keeps those that it has.
     """
-    by_name: dict[str, list[Row]] = {}
+    same_rows: dict[tuple[str, str], list[Row]] = {}
     for rows in turns:
         for row in rows:
-            by_name.setdefault(row["name"], []).append(row)
+            same_rows.setdefault((row["part"], row["name"]), []).append(row)
     merged = []
-    for same in by_name.values():
+    for same in same_rows.values():
         measured = [row for row in same if row["value"] is not None]
-        row = dict((measured or same)[0])
+        limited = [row for row in measured if row.get("limit") is not None]
+        row = dict((limited or measured or same)[0])
         for field in ("value", "limit", "ratio"):
             values = [one[field] for one in measured if one.get(field) is not None]
             row[field] = statistics.median(values) if values else None
         row["turns"] = len(measured)
         merged.append(row)
     return merged
+
+
+def by_name(rows: Iterable[Row]) -> dict[str, Row]:
+    """The rows by their names, which are how goals, curves and the README ask for them."""
+    named: dict[str, Row] = {}
+    for row in rows:
+        other = named.setdefault(row["name"], row)
+        if other["part"] != row["part"]:
+            raise ValueError(f"the parts {other['part']} and {row['part']} both have a row {row['name']}: nobody can tell which is meant")
+    return named
 
 
 def verdict(goal: dict[str, Any], row: Row | None) -> tuple[str, str, str]:
@@ -57,16 +71,16 @@ def verdict(goal: dict[str, Any], row: Row | None) -> tuple[str, str, str]:
     have = None if row is None else row.get(field)
     if have is None:
         return wanted, "", "not measured"
-    return wanted, f"{have:.3g}", "yes" if holds(have, goal[kind]) else "**no**"
+    return wanted, f"{have:.3g}", "yes" if holds(have, goal[kind]) else NOT_MET
 
 
 def goals_table(rows: list[Row]) -> list[str]:
     """A line a goal of goals.json; of one that is not met also its note: what it lacks, and what would close it."""
-    by_name = {row["name"]: row for row in rows}
+    named = by_name(rows)
     lines = ["| goal | wanted | measured | met | |", "| --- | --- | ---: | --- | --- |"]
     for goal in json.loads(GOALS.read_text()):
-        cells = verdict(goal, by_name.get(goal["row"]))
-        note = goal.get("note", "") if "no" in cells[-1] else ""
+        cells = verdict(goal, named.get(goal["row"]))
+        note = goal.get("note", "") if cells[-1] == NOT_MET else ""
         lines.append("| " + " | ".join((goal["row"], *cells, note)) + " |")
     return lines
 
@@ -92,23 +106,42 @@ _README = (
 
 def readme_block(figures: dict[str, Any], page: str) -> str:
     """The README's table, with the markers round it."""
-    by_name = {row["name"]: row for row in figures["rows"] if row["value"] is not None}
+    named = {name: row for name, row in by_name(figures["rows"]).items() if row["value"] is not None}
     lines = [
         BEGIN,
-        f"{figures['date']}, {figures['machine']}, `{figures['command']}`, median of {figures['turns']} turns; [all of it]({page}).",
-        "Every limit is measured in the same run.",
+        f"{_span(figures, 'date')}, {figures['machine']}, `scripts/bench all` of revision {_span(figures, 'revision')}, {_medians(figures)}; [all of it]({page}).",
+        "Every limit is measured in the same run, but for promises.",
         "",
         "| | kvtier | limit | |",
         "| --- | ---: | ---: | --- |",
     ]
+    missing = []
     for words, names, limit_words in _README:
-        rows = [by_name[name] for name in names if name in by_name]
-        if len(rows) == len(names):
-            values = " / ".join(amount(row["value"]) for row in rows) + f" {rows[0]['unit']}"
-            limit = rows[0].get("limit")
-            limit_shown = "" if limit is None else f"{amount(limit)} {rows[0]['unit']}"
-            lines.append(f"| {words} | {values} | {limit_shown} | {limit_words} |")
+        rows = [named[name] for name in names if name in named]
+        if len(rows) < len(names):
+            missing.append(words)
+            continue
+        values = " / ".join(amount(row["value"]) for row in rows) + f" {rows[0]['unit']}"
+        limit = rows[0].get("limit")
+        limit_shown = "" if limit is None else f"{amount(limit)} {rows[0]['unit']}"
+        lines.append(f"| {words} | {values} | {limit_shown} | {limit_words} |")
+    if missing:
+        lines += ["", f"Not measured: {'; '.join(missing)}."]
     return "\n".join([*lines, END])
+
+
+def _span(figures: dict[str, Any], what: str) -> str:
+    """A part's date or revision, or the first and the last where they differ."""
+    dated = sorted(figures["measured"].values(), key=lambda one: one["date"])
+    first, last = dated[0][what], dated[-1][what]
+    between = len({one[what] for one in dated}) > 2
+    return str(first) if first == last and not between else f"{first} to {last}"
+
+
+def _medians(figures: dict[str, Any]) -> str:
+    turns = [one["turns"] for one in figures["measured"].values()]
+    least, most = min(turns), max(turns)
+    return f"median of {most} turn{'s' * (most > 1)}" if least == most else f"medians of {least} to {most} turns"
 
 
 def with_block(text: str, block: str) -> str:
@@ -162,11 +195,10 @@ _COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd")
 def curve_svg(title: str, along: str, unit: str, places: tuple[str, ...], curves: list[tuple[str, list[float | None]]]) -> str:
     """Curves over evenly spaced places, from zero up, as SVG."""
     width, height, left, right, top, bottom = 720, 380, 90, 560, 44, 320
-    values = [value for _, points in curves for value in points if value is not None]
-    highest = max(values)
+    highest = max(value for _, points in curves for value in points if value is not None)
     step = 10 ** math.floor(math.log10(highest)) if highest > 0 else 1.0
     step = next(step * share for share in (0.2, 0.5, 1.0, 2.0) if highest <= 6 * step * share)
-    most = step * math.ceil(highest / step)
+    most = step * max(1, math.ceil(highest / step))
 
     def x(place: int) -> float:
         """Where a place lies."""
@@ -177,32 +209,28 @@ def curve_svg(title: str, along: str, unit: str, places: tuple[str, ...], curves
         return bottom - (bottom - top) * value / most
 
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="13">',
-        '<rect width="100%" height="100%" fill="white"/>',
-        f'<text x="{(left + right) / 2}" y="24" text-anchor="middle" font-size="15">{title}, {unit}</text>',
-        f'<text x="{(left + right) / 2}" y="{bottom + 44}" text-anchor="middle">{along}</text>',
+        svg.text((left + right) / 2, 24, f"{title}, {unit}", text_anchor="middle", font_size=15),
+        svg.text((left + right) / 2, bottom + 44, along, text_anchor="middle"),
     ]
-    for line in range(round(most / step) + 1):
-        value = line * step
-        parts.append(f'<line x1="{left}" x2="{right}" y1="{y(value):.1f}" y2="{y(value):.1f}" stroke="#ddd"/>')
-        parts.append(f'<text x="{left - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{value:,.6g}</text>')
+    for number in range(round(most / step) + 1):
+        value = number * step
+        parts.append(svg.line((left, y(value)), (right, y(value)), "#ddd"))
+        parts.append(svg.text(left - 8, y(value) + 4, f"{value:,.6g}", text_anchor="end"))
     for place, name in enumerate(places):
-        parts.append(f'<text x="{x(place):.1f}" y="{bottom + 20}" text-anchor="middle">{name}</text>')
+        parts.append(svg.text(x(place), bottom + 20, name, text_anchor="middle"))
     for number, (name, points) in enumerate(curves):
-        colour = _COLOURS[number]
         known = [(x(place), y(value)) for place, value in enumerate(points) if value is not None]
-        parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in known)}"/>')
-        parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" fill="{colour}"/>' for a, b in known]
-        parts.append(f'<text x="{right + 16}" y="{top + 16 + 20 * number}" fill="{colour}">{name}</text>')
-    return "\n".join([*parts, "</svg>", ""])
+        parts += svg.curve(known, _COLOURS[number], 2, 3)
+        parts.append(svg.text(right + 16, top + 16 + 20 * number, name, fill=_COLOURS[number]))
+    return svg.document(width, height, 13, parts)
 
 
 def curves_of(rows: list[Row]) -> dict[str, str]:
     """The SVG of each plot that has at least two places measured, by its name."""
-    by_name = {row["name"]: row for row in rows}
+    named = by_name(rows)
     drawn = {}
     for name, title, along, unit, places, curves in CURVES:
-        lines = [(words, [by_name.get(row.format(place), {}).get(field) for place in places]) for words, row, field in curves]
+        lines = [(words, [named.get(row.format(place), {}).get(field) for place in places]) for words, row, field in curves]
         lines = [(words, points) for words, points in lines if sum(point is not None for point in points) >= 2]
         if lines:
             drawn[name] = curve_svg(title, along, unit, places, lines)
@@ -215,38 +243,47 @@ def curves_of(rows: list[Row]) -> dict[str, str]:
 def page(figures: dict[str, Any], name: str) -> str:
     """All figures, the goals, and the curves, which lie beside the page as `NAME-CURVE.svg`."""
     lines = [
-        f"# {figures['date']}: all benchmarks, {figures['machine']}",
+        f"# {_span(figures, 'date')}: all benchmarks, {figures['machine']}",
         "",
-        f"`{figures['command']}` of revision {figures['revision']}, median of {figures['turns']} turns of each part, the parts in turn. "
-        "[What the rows mean](README.md). Written by that command, from the JSON beside it.",
+        "Written by `scripts/bench all`, from the JSON beside it. [What the rows mean](README.md).",
         "",
         "## Goals",
         "",
         *goals_table(figures["rows"]),
         "",
     ]
-    if figures["failed"]:
-        lines += ["Not measured:", ""]
-        lines += [f"- `{part}`: {why}" for part, why in figures["failed"].items()]
-        lines.append("")
+    for words, is_measured in (("Not measured:", False), ("Not measured in each turn:", True)):
+        parts = [f"- `{part}`: {why}" for part, why in figures["failed"].items() if (part in figures["measured"]) == is_measured]
+        if parts:
+            lines += [words, "", *parts, ""]
     drawn = curves_of(figures["rows"])
     if drawn:
         lines += ["## How cost grows", ""]
         lines += [f"![{curve}]({name}-{curve}.svg)" for curve in drawn]
         lines.append("")
-    for part in dict.fromkeys(row["part"] for row in figures["rows"]):
-        lines += [f"## {part}", "", *table([row for row in figures["rows"] if row["part"] == part]), ""]
+    for part, how in figures["measured"].items():
+        rows = [row for row in figures["rows"] if row["part"] == part]
+        medians = _medians({"measured": {part: how}})
+        lines += [f"## {part}", "", f"{how['date']}, `{how['command']}` of revision {how['revision']}, {medians}.", "", *table(rows), ""]
+        fewer = [f"- `{row['name']}`: {row['turns']}" for row in rows if 0 < row["turns"] != how["turns"]]
+        if fewer:
+            lines += ["Rows of another number of turns:", "", *fewer, ""]
     return "\n".join(lines)
 
 
-def render(file: Path, readme: Path) -> list[Path]:
-    """Writes the page and its curves beside a file of figures, and the README's table; says what was written."""
+def render(file: Path, readme: Path | None) -> list[Path]:
+    """Writes the page and its curves beside a file of figures, and a README's table; says what was written."""
     figures = json.loads(file.read_text())
     name = file.stem
     written = [file.with_suffix(".md")]
     written[0].write_text(page(figures, name))
-    for curve, svg in curves_of(figures["rows"]).items():
+    # A curve of an earlier file may be one of which nothing was measured this time.
+    for curve, *_ in CURVES:
+        file.with_name(f"{name}-{curve}.svg").unlink(missing_ok=True)
+    for curve, drawing in curves_of(figures["rows"]).items():
         written.append(file.with_name(f"{name}-{curve}.svg"))
-        written[-1].write_text(svg)
-    readme.write_text(with_block(readme.read_text(), readme_block(figures, os.path.relpath(written[0], readme.parent))))
-    return [*written, readme]
+        written[-1].write_text(drawing)
+    if readme is not None:
+        readme.write_text(with_block(readme.read_text(), readme_block(figures, os.path.relpath(written[0], readme.parent))))
+        written.append(readme)
+    return written
