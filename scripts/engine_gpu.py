@@ -17,6 +17,10 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "bench"))  # in a packed folder all lies in one
+
+from command_line import some_of, whole  # noqa: E402
+
 OFFLOADING = {
     "kv_connector": "OffloadingConnector", "kv_role": "kv_both",
     "kv_connector_extra_config": {"cpu_bytes_to_use": 34359738368},
@@ -61,6 +65,8 @@ class Server:
 
 
 class Runs:
+    """What was found, by its turn and its name: a part that comes again does not take the place of what it found before."""
+
     def __init__(self, out: Path, work: Path, arguments: argparse.Namespace) -> None:
         self.out = out
         self.work = work
@@ -69,35 +75,45 @@ class Runs:
         self.host = arguments.host
         self.turn = 0
         self.found: dict[str, Any] = {}
+        self.has_failed = False
 
-    def begin(self) -> None:
-        """A part that comes again does not take the place of what it found before."""
+    def part(self, name: str) -> None:
+        """Runs one of PARTS."""
         self.turn += 1
+        try:
+            getattr(self, name)()
+        except Exception as error:  # noqa: BLE001 - the others are to run
+            self.has_failed = True
+            self.note(f"{name} failed", error=repr(error)[-1500:])
+
+    def file(self, name: str, suffix: str) -> Path:
+        """Where something of this turn goes."""
+        return self.out / f"{self.turn}-{name}{suffix}"
 
     def ttft(self, name: str, kv: dict[str, Any] | None, lens: str = "", timeout_s: float = 160) -> None:
-        name = f"{self.turn}-{name}"
-        command = [sys.executable, str(HERE / "engine" / "ttft.py"), "--out", str(self.out / f"{name}.json"), "--lens", lens or self.lens]
+        command = [sys.executable, str(HERE / "engine" / "ttft.py"), "--out", str(self.file(name, ".json")), "--lens", lens or self.lens]
         command += ["--reps", str(self.reps)]
         if kv:
             command += ["--kv", json.dumps(kv)]
         begun = time.monotonic()
-        with open(self.out / f"{name}.log", "w") as log:
+        with self.file(name, ".log").open("w") as log:
             try:
                 code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, timeout=timeout_s).returncode
             except subprocess.TimeoutExpired:
                 code = 124
+        self.has_failed |= code != 0
         self.note(name, code=code, seconds=time.monotonic() - begun, **self._rows(name))
 
     def _rows(self, name: str) -> dict[str, Any]:
-        path = self.out / f"{name}.json"
+        path = self.file(name, ".json")
         if path.exists():
             return {"rows": json.loads(path.read_text())["rows"]}
-        return {"log": (self.out / f"{name}.log").read_text(errors="replace")[-1500:]}
+        return {"log": self.file(name, ".log").read_text(errors="replace")[-1500:]}
 
     def note(self, name: str, **what: Any) -> None:
-        self.found[name] = what
+        self.found[f"{self.turn}-{name}"] = what
         (self.out / "found.json").write_text(json.dumps(self.found, indent=1))
-        print(name, json.dumps(what), flush=True)
+        print(f"{self.turn}-{name}", json.dumps(what), flush=True)
 
     def none(self) -> None:
         self.ttft("none", None)
@@ -110,7 +126,7 @@ class Runs:
             sys.executable, "-c", MODULES_OF_SERVER, "server", "--l1-size-gb", "32", "--eviction-policy", "LRU",
             "--host", "127.0.0.1", "--port", "5555",
         ]  # fmt: skip
-        server = Server(command, "Application startup complete", self.out / "lmcache-server.log", 60)
+        server = Server(command, "Application startup complete", self.file("lmcache-server", ".log"), 60)
         try:
             self.ttft("lmcache", LMCACHE)
         finally:
@@ -131,7 +147,7 @@ class Runs:
         command = [str(runtime), *flags, "-cp", f"{HERE}/kvtier/lib/*", "io.kvtier.daemon.Kvtierd", "--socket", str(self.work / "sock")]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
-        made = Server(command, "kvtierd ready", self.out / f"{name}.log", 90)
+        made = Server(command, "kvtierd ready", self.file(name, ".log"), 90)
         self.note(name, started_s=made.started_s)
         return made
 
@@ -179,25 +195,24 @@ with Client(sys.argv[1], timeout=50) as client:
 """
 
 
-def main() -> int:
-    parts = ("none", "offloading", "lmcache", "kvtier", "ssd")
+PARTS = ("none", "offloading", "lmcache", "kvtier", "ssd")
+
+
+def main(words: list[str] | None = None) -> int:
+    """The program; returns its exit code: 1 where a part or an engine failed, 2 for wrong usage."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--lens", default="8192,32768")
-    parser.add_argument("--only", default=",".join(parts), help="in this order; one may come again")
-    parser.add_argument("--reps", type=int, default=5, help="prompts of each length, of whose times the median is taken")
+    parser.add_argument("--only", type=some_of(PARTS, again=True), default=list(PARTS), help="in this order; one may come again")
+    parser.add_argument("--reps", type=whole, default=5, help="prompts of each length, of whose times the median is taken")
     parser.add_argument("--host", default="40GiB", help="kvtier's memory: as much as all prompts take, and twice 33,000 tokens")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     arguments.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="kvtier-") as work:
         runs = Runs(arguments.out, Path(work), arguments)
-        for part in arguments.only.split(","):
-            runs.begin()
-            try:
-                getattr(runs, part)()
-            except Exception as error:
-                runs.note(f"{part} failed", error=repr(error)[-1500:])
-    return 0
+        for part in arguments.only:
+            runs.part(part)
+    return 1 if runs.has_failed else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,46 @@
+"""What scripts/engine_gpu.py makes of its arguments and of what fails; the rest of it takes a GPU."""
+
+import json
+from pathlib import Path
+
+import engine_gpu
+import pytest
+
+
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path:
+    """A packed engine that does this; returns the folder for what is found."""
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "engine" / "ttft.py").write_text(script)
+    monkeypatch.setattr(engine_gpu, "HERE", tmp_path)
+    return tmp_path / "out"
+
+
+@pytest.mark.parametrize("only", ["typo", "none,begin", "note", "ttft", "part", ""])
+def test_part_thatIsNone_isWrongUsage(only: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        engine_gpu.main(["--out", str(tmp_path), "--only", only])
+    assert ended.value.code == 2
+    assert "none, offloading, lmcache, kvtier, ssd" in capsys.readouterr().err
+
+
+def test_engineThatFails_isTold_alsoByTheExitCode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = engine(tmp_path, monkeypatch, "import sys; print('no CUDA'); sys.exit(3)")
+    assert engine_gpu.main(["--out", str(out), "--only", "none"]) == 1
+    found = json.loads((out / "found.json").read_text())
+    assert found["1-none"]["code"] == 3 and "no CUDA" in found["1-none"]["log"]
+
+
+def test_partThatCannotStart_isTold_alsoByTheExitCode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = engine(tmp_path, monkeypatch, "")
+    assert engine_gpu.main(["--out", str(out), "--only", "kvtier,kvtier"]) == 1
+    found = json.loads((out / "found.json").read_text())
+    assert list(found) == ["1-kvtier failed", "2-kvtier failed"]
+
+
+def test_partThatComesAgain_keepsWhatItFoundBefore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes = "import json, sys; open(sys.argv[sys.argv.index('--out') + 1], 'w').write(json.dumps({'rows': [1]}))"
+    out = engine(tmp_path, monkeypatch, writes)
+    assert engine_gpu.main(["--out", str(out), "--only", "none,none"]) == 0
+    found = json.loads((out / "found.json").read_text())
+    assert [(name, one["rows"]) for name, one in found.items()] == [("1-none", [1]), ("2-none", [1])]
+    assert {one.name for one in out.iterdir()} == {"found.json", "1-none.json", "1-none.log", "2-none.json", "2-none.log"}
