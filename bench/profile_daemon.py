@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import kvtier
+from command_line import whole
 
 BLOCK_BYTES = 256 * 1024
 BLOCKS = 512
@@ -78,7 +79,7 @@ class Profile:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("socket")
-    parser.add_argument("pid", type=int)
+    parser.add_argument("pid", type=whole)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     profile = Profile(arguments.pid)

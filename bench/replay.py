@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from command_line import size, tell, whole
+from command_line import number, size, tell, whole
 from request_trace import TraceError, read_trace
 
 from kvtier import Client, KvtierError, Namespace, Status
@@ -423,7 +423,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--requests", metavar="N", type=whole, help="only the first N requests of the trace")
     parser.add_argument("--block-bytes", metavar="SIZE", type=size, default=size("64KiB"), help="default: 64KiB")
     parser.add_argument("--salt", default="kvtier", help="another one makes other keys and other bytes")
-    parser.add_argument("--timeout", metavar="S", type=float, default=30.0, help="of one call (default: 30)")
+    parser.add_argument("--timeout", metavar="S", type=number, default=30.0, help="of one call (default: 30)")
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
     options = parser.parse_args(None if arguments is None else list(arguments))
     # What the client would warn of is told here.

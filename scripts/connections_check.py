@@ -41,6 +41,9 @@ from hostile_daemon import (
 
 from kvtier import Client, Status
 
+# hostile_daemon has made its folder known.
+from command_line import number  # noqa: E402, I001
+
 DRIP_S = 0.5
 
 
@@ -290,8 +293,8 @@ def check(daemon: Daemon, beside: Beside, party: Party, options: argparse.Namesp
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--connections", type=int, default=10_000, help="to each listener, in each manner")
-    parser.add_argument("--hold", type=float, default=15, help="seconds for which they stay")
-    parser.add_argument("--calm", type=float, default=5, help="seconds before, to compare with")
+    parser.add_argument("--hold", type=number, default=15, help="seconds for which they stay")
+    parser.add_argument("--calm", type=number, default=5, help="seconds before, to compare with")
     parser.add_argument("--only", default="", help="listeners and manners that have this in their names")
     options = parser.parse_args()
     if options.connections < OPENINGS:

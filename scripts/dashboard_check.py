@@ -26,6 +26,10 @@ from daemon_ready import wait_ready
 
 import kvtier
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "bench"))
+
+from command_line import number  # noqa: E402
+
 HOSTILE_SESSION = "<img src=x onerror=alert(1)>"
 HOSTILE_NAMESPACE = "<script>alert(2)</script>\"'&"
 HOSTILE_PROPERTY = "<b onmouseover=alert(3)>bf16</b>"
@@ -838,7 +842,7 @@ def make_token(kvtier: str, file: Path) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="dashboard-check", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=25, help="how long engines work before a look (default: 25)")
+    parser.add_argument("--seconds", type=number, default=25, help="how long engines work before a look (default: 25)")
     parser.add_argument("--shots", type=Path, help="a folder for the pictures (default: one that is removed again)")
     parser.add_argument("--chromium", default=shutil.which("chromium") or shutil.which("google-chrome") or "chromium")
     parser.add_argument("--start", required=True, help=argparse.SUPPRESS)

@@ -21,6 +21,10 @@ from typing import Any
 
 from daemon_ready import wait_ready
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "bench"))
+
+from command_line import some_of  # noqa: E402
+
 START_TIMEOUT_S = 900
 PASS_TIMEOUT_S = 600
 HITS_SHARE_MIN = 0.98
@@ -394,18 +398,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/engine-check vllm")
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--json", type=Path, help="writes the rows to this file")
-    parser.add_argument("--only", default=",".join(cases), help=f"of {', '.join(cases)}")
+    parser.add_argument("--only", type=some_of(cases), default=list(cases), help=f"of {', '.join(cases)}")
     arguments = parser.parse_args()
-    chosen = arguments.only.split(",")
-    unknown = [case for case in chosen if case not in cases]
-    if unknown:
-        parser.error(f"unknown case {unknown[0]!r}; there are {', '.join(cases)}")
     folder = arguments.root / "target" / "engine-check"
     folder.mkdir(parents=True, exist_ok=True)
     check = Check(arguments.root, folder)
     begun = time.monotonic()
     try:
-        for case in chosen:
+        for case in arguments.only:
             check.say(f"{case} ({time.monotonic() - begun:.0f} s)")
             try:
                 getattr(check, case)()

@@ -24,6 +24,10 @@ import kvtier
 from kvtier.annotations import of_tokens
 from kvtier.hashing import block_hash, none_hash
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "bench"))
+
+from command_line import whole  # noqa: E402
+
 BLOCK_TOKENS = 16
 BLOCK_BYTES = 64 << 10
 SEQUENCES = 64
@@ -456,7 +460,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--daemon", required=True)
     parser.add_argument("--vllm-events", required=True)
-    parser.add_argument("--operations", type=int, default=10_000)
+    parser.add_argument("--operations", type=whole, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json")
     arguments = parser.parse_args()

@@ -27,6 +27,11 @@ except ImportError as e:
     sys.exit(f"gpu-check needs a Python with torch and NumPy, and {sys.executable} lacks one ({e}): name another in PYTHON3")
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "bench"))  # in a packed folder all lies in one
+
+from command_line import some_of  # noqa: E402
+
+PARTS = ("footprint", "refusals", "correctness", "ordering", "engines", "speed", "interference", "faults")
 try:
     LIBCUDA = ctypes.CDLL("libcuda.so.1")
 except OSError as e:
@@ -563,9 +568,11 @@ class Check:
 
     def run(self, only: list[str]) -> int:
         print(f"{self.properties.name}, {self.uuid}, torch {torch.__version__}; {self.jvm.greeting}", flush=True)
-        for name, what in (("footprint", self.footprint), ("refusals", self.refusals), ("correctness", self.correctness), ("ordering", self.ordering), ("engines", self.many_engines),
-                           ("speed", self.speed), ("interference", self.interference), ("faults", self.owner_dies)):
-            if only and name not in only:
+        checks = (
+            self.footprint, self.refusals, self.correctness, self.ordering, self.many_engines, self.speed, self.interference, self.owner_dies,
+        )  # fmt: skip
+        for name, what in zip(PARTS, checks, strict=True):
+            if name not in only:
                 continue
             print(f"{name} ...", flush=True)
             try:
@@ -617,7 +624,7 @@ def main() -> int:
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: a trial, not a result")
     parser.add_argument("--tuning", action="store_true", help="interference: other options of the engine than the usual")
-    parser.add_argument("--only", default="", help="footprint,refusals,correctness,ordering,engines,speed,interference,faults")
+    parser.add_argument("--only", type=some_of(PARTS), default=list(PARTS), help=f"of {','.join(PARTS)}")
     parser.add_argument("--owner", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.owner:
@@ -625,7 +632,7 @@ def main() -> int:
         return 0
     check = Check(arguments)
     try:
-        code = check.run([name for name in arguments.only.split(",") if name])
+        code = check.run(arguments.only)
     finally:
         check.close()
     check.report(arguments.json)

@@ -31,6 +31,10 @@ from kvtier import Client, Status
 from kvtier.device import Copying, DeviceRegion, Part, RegionSpec
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "bench"))  # in a packed folder all lies in one
+
+from command_line import some_of  # noqa: E402
+
 FILE_GPU = "GPU-f11e0000-0000-0000-0000-000000000001"
 OK = Status.OK
 GIB = 1 << 30
@@ -986,18 +990,13 @@ def arguments_of(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--quick", action="store_true", help="little of everything, and of the lengths of runs the first: a trial, not a result")
-    parser.add_argument("--only", default="", help=f"of {','.join(PARTS)}")
-    parser.add_argument("--runs", default=",".join(RUNS), help="of these lengths, in the part speed")
+    parser.add_argument("--only", type=some_of(PARTS), default=[], help=f"of {','.join(PARTS)}")
+    parser.add_argument("--runs", type=some_of(RUNS), default=list(RUNS), help="of these lengths, in the part speed")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the daemon's, for a comparison")
     parser.add_argument("--file-gpu", type=pathlib.Path, help="no GPU: tensors are files in this folder")
     for hidden, kind in (("--engine", int), ("--dying", str), ("--socket", str), ("--seconds", float)):
         parser.add_argument(hidden, type=kind, help=argparse.SUPPRESS)
     arguments = parser.parse_args(words)
-    arguments.only = [name for name in arguments.only.split(",") if name]
-    arguments.runs = arguments.runs.split(",")
-    for option, given, known in (("--only", arguments.only, PARTS), ("--runs", arguments.runs, RUNS)):
-        if unknown := set(given) - set(known):
-            parser.error(f"{option} has '{min(unknown)}', expected of {','.join(known)}")
     if arguments.quick:
         arguments.runs = [name for name in arguments.runs if name == next(iter(RUNS))]
         if not arguments.runs:

@@ -18,7 +18,7 @@ from daemon_ready import wait_ready
 from kvtier import Client, Status
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(REPOSITORY / "bench"))
+sys.path.append(str(REPOSITORY / "bench"))
 
 from pulse import Pulse  # noqa: E402
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import REPOSITORY
 
-sys.path.insert(0, str(REPOSITORY / "bench"))
+sys.path.append(str(REPOSITORY / "bench"))
 
 from s3_server import BUCKET, BadDay, S3Server  # noqa: E402
 

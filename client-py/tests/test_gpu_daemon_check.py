@@ -19,10 +19,10 @@ def check(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--only", "sdd"], "--only has 'sdd', expected of start,limits"),
-        (["--only", "ssd,typo"], "--only has 'typo'"),
-        (["--runs", "64KiB"], "--runs has '64KiB', expected of 32KiB,8KiB"),
-        (["--runs", ""], "--runs has ''"),
+        (["--only", "sdd"], "--only: there is no 'sdd'; expected some of start, limits"),
+        (["--only", "ssd,typo"], "--only: there is no 'typo'"),
+        (["--runs", "64KiB"], "--runs: there is no '64KiB'; expected some of 32KiB, 8KiB"),
+        (["--runs", ""], "--runs: expected at least one of 32KiB, 8KiB"),
         (["--quick", "--runs", "8KiB"], "--runs leaves nothing"),
         (["--set", "host.bytes"], "--set is 'host.bytes', expected KEY=VALUE"),
     ],

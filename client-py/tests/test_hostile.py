@@ -23,7 +23,7 @@ from kvtier import Client, Status
 from kvtier import _protocol as protocol
 from kvtier._protocol import Verb
 
-sys.path.insert(0, str(REPOSITORY / "bench"))
+sys.path.append(str(REPOSITORY / "bench"))
 
 from raw_session import EDGES_64, PAGE, Raw, connect, fuzzed, grants, hello, small_keys, status_of  # noqa: E402
 

@@ -18,7 +18,7 @@ from kvtier import Client
 
 
 def _load() -> ModuleType:
-    sys.path.insert(0, str(REPOSITORY / "bench"))
+    sys.path.append(str(REPOSITORY / "bench"))
     spec = importlib.util.spec_from_file_location("replay", REPOSITORY / "bench" / "replay.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -167,6 +167,14 @@ def test_size(text: str) -> None:
     else:
         with pytest.raises(replay.argparse.ArgumentTypeError):
             replay.size(text)
+
+
+@pytest.mark.parametrize("seconds", ["-1", "nan", "0", "soon"])
+def test_timeout_thatIsNone_isWrongUsage(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        replay.main(["--timeout", seconds])
+    assert ended.value.code == 2
+    assert f"expected a number above 0, not '{seconds}'" in capsys.readouterr().err
 
 
 def test_progress_without_a_terminal_is_ten_lines() -> None:

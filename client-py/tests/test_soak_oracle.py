@@ -14,7 +14,7 @@ from conftest import REPOSITORY
 from kvtier import _protocol as protocol
 from kvtier._protocol import Verb
 
-sys.path.insert(0, str(REPOSITORY / "bench"))
+sys.path.append(str(REPOSITORY / "bench"))
 
 from pulse import Pulse  # noqa: E402
 from raw_session import fuzzed  # noqa: E402
