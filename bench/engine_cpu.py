@@ -4,6 +4,7 @@ Started by scripts/bench engine-cpu, in a Python with torch. A request has 2,048
 """
 
 import argparse
+import contextlib
 import ctypes
 import hashlib
 import json
@@ -47,21 +48,37 @@ class Kvtier:
 
     def __init__(self, socket_path: Path) -> None:
         self.tensors = [torch.empty(SHAPE, dtype=torch.bfloat16).uniform_() for _ in range(LAYERS)]
-        self.client = Client(socket_path, name="bench", timeout=10)
-        namespace = self.client.namespace("bench", block_bytes=BLOCK_BYTES)
-        self.namespace = namespace
-        region = kvtier_torch.register(namespace, self.tensors, block_axes=1)
-        settings = Settings(lookup_wait_s=1.0)
-        self.worker = Worker(region, settings, writes=True, annotates=False, event=lambda: None)
-        polled = Polled(str(socket_path), "bench scheduler", 1 << 20)
-        polled.connection.open_within(2)
-        self.scheduler = Scheduler(polled, [namespace_properties("bench", BLOCK_BYTES, {})], 1, settings, BLOCK_TOKENS, lambda *_: [])
         self._numbers = 0
+        self._parts = contextlib.ExitStack()
+        try:
+            self._connect(socket_path)
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self, socket_path: Path) -> None:
+        client = self._parts.enter_context(Client(socket_path, name="bench", timeout=10))
+        self.namespace = client.namespace("bench", block_bytes=BLOCK_BYTES)
+        region = kvtier_torch.register(self.namespace, self.tensors, block_axes=1)
+        settings = Settings(lookup_wait_s=1.0)
+        self.worker = Worker(region=region, settings=settings, writes=True, annotates=False, event=lambda: None)
+        self._parts.callback(self.worker.close)
+        polled = Polled(str(socket_path), "bench scheduler", 1 << 20)
+        self.scheduler = Scheduler(
+            polled=polled, shards=[namespace_properties("bench", BLOCK_BYTES, {})], writers=1, settings=settings, block_tokens=BLOCK_TOKENS,
+            extra_keys=lambda request, places: [],
+        )  # fmt: skip
+        self._parts.callback(self.scheduler.close)
+        polled.connection.open_within(2)
+
+    def close(self) -> None:
+        """Gives back all that it holds of the daemon's."""
+        self._parts.close()
 
     def request(self) -> Any:
         self._numbers += 1
         keys = [hashlib.sha256(f"{self._numbers}/{i}".encode()).digest() for i in range(BLOCKS)]
-        first = 128 * (self._numbers % 8)
+        first = BLOCKS * (self._numbers % (SHAPE[1] // BLOCKS))
         return SimpleNamespace(
             request_id=f"r{self._numbers}", block_hashes=keys, num_tokens=TOKENS, block_ids=list(range(first, first + BLOCKS))
         )
@@ -117,18 +134,31 @@ class Kvtier:
         }  # fmt: skip
 
 
-def copy_seconds() -> float:
+class Copy:
     """As many bytes from one piece of memory to another."""
-    begun = time.perf_counter()
-    ctypes.memmove(_copied_to, _copied_from, len(_copied_from))
-    return time.perf_counter() - begun
+
+    def __init__(self) -> None:
+        self._from, self._to = ((ctypes.c_char * (BLOCKS * BLOCK_BYTES))() for _ in range(2))
+
+    def seconds(self) -> float:
+        begun = time.perf_counter()
+        ctypes.memmove(self._to, self._from, len(self._from))
+        return time.perf_counter() - begun
 
 
-_copied_from = (ctypes.c_char * (BLOCKS * BLOCK_BYTES))()
-_copied_to = (ctypes.c_char * (BLOCKS * BLOCK_BYTES))()
+def end(process: "subprocess.Popen[Any]") -> None:
+    """Ends a process, however it takes it."""
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 class LMCache:
+    """Its server, and its own benchmark of that."""
+
     def __init__(self, command: str, folder: Path) -> None:
         self.command = command
         self.folder = folder
@@ -140,12 +170,19 @@ class LMCache:
         ]  # fmt: skip
         with open(self.log, "w") as log:
             self.server = subprocess.Popen(arguments, stdout=log, stderr=subprocess.STDOUT, env=_quiet())
+        self._start = 0
+        try:
+            self._wait_ready()
+        except BaseException:
+            self.close()
+            raise
+
+    def _wait_ready(self) -> None:
         deadline = time.monotonic() + 120
         while "Application startup complete" not in self.log.read_text(errors="replace"):
             if self.server.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit(f"LMCache's server did not start:\n{self.log.read_text(errors='replace')[-2000:]}")
             time.sleep(0.2)
-        self._start = 0
 
     def round(self) -> dict[str, float]:
         out = self.folder / f"lmcache-{self._start}.json"
@@ -161,8 +198,7 @@ class LMCache:
         return figures_of(json.loads(out.read_text()), ran.stdout + ran.stderr)
 
     def close(self) -> None:
-        self.server.terminate()
-        self.server.wait(30)
+        end(self.server)
 
 
 def figures_of(report: Any, text: str) -> dict[str, float]:
@@ -226,34 +262,28 @@ def main() -> None:
     ours: list[dict[str, float]] = []
     theirs: list[dict[str, float]] = []
     copies: list[float] = []
-    with tempfile.TemporaryDirectory(prefix="kvtier-") as name:
-        folder = Path(name)
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kvtier-")))
         daemon, path = start_daemon(arguments.root, folder)
-        peer = None
-        try:
-            kvtier = Kvtier(path)
-            kvtier.round()
-            copy_seconds()
-            if arguments.lmcache:
-                peer = LMCache(arguments.lmcache, folder)
-            for _ in range(rounds):
-                ours.append(kvtier.round())
-                copies.append(copy_seconds())
-                if peer is not None:
-                    theirs.append(peer.round())
-        finally:
+        stack.callback(end, daemon)
+        kvtier = stack.enter_context(contextlib.closing(Kvtier(path)))
+        kvtier.round()
+        copy = Copy()
+        copy.seconds()
+        peer = stack.enter_context(contextlib.closing(LMCache(arguments.lmcache, folder))) if arguments.lmcache else None
+        for _ in range(rounds):
+            ours.append(kvtier.round())
+            copies.append(copy.seconds())
             if peer is not None:
-                peer.close()
-            daemon.terminate()
-            daemon.wait(20)
+                theirs.append(peer.round())
     rows = []
-    copy = statistics.median(copies)
+    copied_s = statistics.median(copies)
     for what in ("store", "retrieve", "lookup"):
         value = statistics.median(one[what] for one in ours)
         limit = statistics.median(one[what] for one in theirs) if theirs else None
         rows.append(_row(f"engine_cpu_{what}_ms", value, "LMCache, the same blocks" if theirs else "LMCache was not asked", limit))
         if what != "lookup":
-            rows.append(_row(f"engine_cpu_{what}_against_memcpy_ms", value, "memcpy of as many bytes", copy))
+            rows.append(_row(f"engine_cpu_{what}_against_memcpy_ms", value, "memcpy of as many bytes", copied_s))
     for row in rows:
         limit = "" if row["limit"] is None else f"{row['limit']:10.3f}  {row['ratio']:.3f} of {row['limit_name']}"
         print(f"{row['name']:38} {row['value']:10.3f} ms {limit}")
