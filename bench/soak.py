@@ -29,10 +29,11 @@ from typing import Any
 
 from command_line import number, table, tell
 from soak_clients import BATCH, Work
+from soak_excuses import STORE_AWAY, drops_findings, silence_findings
 from soak_faults import FAULTS, Fault, missing_faults
 from soak_oracle import MISSING, Account
-from soak_samples import NO_ANSWER, SERIES, Poller, Samples, plot
-from soak_world import STORE_AWAY, STORE_OR_DISK, STORE_SILENT, UNREADABLE, World
+from soak_samples import NO_ANSWER, SERIES, Poller, Samples, growth_findings, plot
+from soak_world import World
 from torture_clients import Broken
 
 CHECK_EVERY_S = 300.0
@@ -42,16 +43,7 @@ CHECK_BATCH = 2 * BATCH
 FOUND_WITHIN_S = 60.0
 """A check asks for a block for so long, from the last time on that any was found."""
 EXPLAINED_WITHIN_S = 4.0
-"""The same of a block that was damaged, or of which an event tells that something broken took it."""
-AWAY_REASONS = ("store_away", "refused", "being_deleted")
-BY_RIGHT = {
-    (STORE_AWAY, STORE_SILENT): AWAY_REASONS,
-    (UNREADABLE,): ("unreadable",),
-    (STORE_AWAY, STORE_SILENT, UNREADABLE, STORE_OR_DISK): (*AWAY_REASONS, "unreadable"),
-}
-"""What is said here of blocks, and the daemon's own words for why it drops them: there can't be more of the former."""
-NEVER = ("no_room",)
-"""Reasons to drop a block that there are none of here: each block that falls out is wanted by the tier below."""
+"""And of a block that was damaged, or of which an event tells that something broken took it, at least for so long."""
 CHORES = ("policy", "trace", "reload")
 
 
@@ -117,6 +109,7 @@ class Soak:
 
     Attributes:
         struck: when which faults did, in minutes.
+        broken: what ended it before its time, in words.
     """
 
     def __init__(self, world: World, out: Path) -> None:
@@ -130,6 +123,9 @@ class Soak:
         self._began = time.monotonic()
         self.missing = missing_faults(world)
         self._ends = False
+        self._has_started = False
+        self._has_ended = False
+        self.broken: list[str] = []
         self._faults = [fault for fault in FAULTS if fault.name not in self.missing]
 
     def minutes(self) -> float:
@@ -137,7 +133,17 @@ class Soak:
 
     def run(self, minutes: float, rest_s: float, check_every_s: float, only: list[str]) -> None:
         """Breaks things until the time is over, then checks everything a last time."""
+        try:
+            self._run(minutes, rest_s, check_every_s, only)
+        except (Broken, RuntimeError) as broken:
+            # What does not come up is this machine's; what does not go on is the daemon's, or a client's.
+            if not self._has_started:
+                raise
+            self.broken.append(f"it could not go on: {broken}")
+
+    def _run(self, minutes: float, rest_s: float, check_every_s: float, only: list[str]) -> None:
         self.world.start()
+        self._has_started = True
         self.chores.start()
         self.poller.start()
         self._began = time.monotonic()
@@ -156,6 +162,7 @@ class Soak:
             self.samples.take()
             self.check("at the end")
             self.samples.take()
+            self._has_ended = True
             # Nothing changes any more under those who count.
             self.world.pause_clients()
         finally:
@@ -250,10 +257,10 @@ class Soak:
 
     def ended(self) -> Counter[str]:
         """What became of the accepted blocks that are no longer promised."""
-        return sum((account.seen.ended for _, account in self.world.accounts()), Counter())
+        return sum((account.ended() for _, account in self.world.accounts()), Counter())
 
     def statuses(self) -> Counter[str]:
-        return sum((account.seen.statuses for _, account in self.world.accounts()), Counter())
+        return sum((account.statuses() for _, account in self.world.accounts()), Counter())
 
     def findings(self) -> list[str]:
         """All that should not be, in words."""
@@ -264,17 +271,24 @@ class Soak:
         found += [f"the daemon ended by itself; its log ended with\n{words}" for words in self.world.ended_by_itself]
         found += self.chores.findings()
         found += [] if self.poller.failure is None else [f"the poller ended with {self.poller.failure!r}"]
-        return found + self._drops_findings()
+        found += [f"{times} times {words}" for words, times in self.poller.errors.items()]
+        found += drops_findings(self.world.dropped(), self.ended()) + silence_findings(self.world.silent_s())
+        return self.broken + found + growth_findings(self.samples.longest_life()) + self._nothing_findings()
 
-    def _drops_findings(self) -> list[str]:
-        """Where the daemon's count of drops is not what was seen of them."""
-        dropped, ended = self.world.dropped(), self.ended()
-        found = [f"{dropped[reason]} blocks were dropped for {reason}, which should not be" for reason in NEVER if dropped[reason]]
-        for said, reasons in BY_RIGHT.items():
-            taken, counted = sum(ended[words] for words in said), sum(dropped[reason] for reason in reasons)
-            if taken > counted:
-                found.append(f"{taken} blocks were {' or '.join(said)}; the daemon counted {counted}")
-        return found
+    def _nothing_findings(self) -> list[str]:
+        """Where nothing was done at all, of which nothing could be wrong."""
+        if not self._has_ended:
+            return []
+        found = []
+        for _, account in self.world.accounts():
+            found += [f"{account}: no block was {what}" for what, count in (("accepted", account.seen.accepted), ("got", account.seen.hits)) if not count]
+        done = {
+            "looks at blocks": self.sums()["checked"],
+            "events": self.world.trails.events,
+            "answers over HTTP": self.poller.polls,
+            "samples": len(self.samples.rows),
+        }
+        return found + [f"there were no {what}" for what, count in done.items() if not count]
 
     def figures(self) -> dict[str, Any]:
         rows = self.samples.longest_life()
@@ -294,6 +308,7 @@ class Soak:
             "accepted_blocks": {"there at the end": live, **self.ended()},
             "copies_damaged": len(self.world.damaged),
             "dropped_by_daemons": dict(self.world.dropped()),
+            "store_silent_s": [round(one, 1) for one in self.world.silent_s()],
             "events": self.world.trails.events,
             "event_gaps": self.world.follower.gaps,
             "answers": dict(sorted(self.statuses().items())),
@@ -324,8 +339,11 @@ class Soak:
 BROKEN = ("wrong_bytes", "accepted_lost", "deleted_unseen", "deleted_back", "not_answered", "hangs", "daemon_ended_by_itself")
 
 
-def is_clean(figures: dict[str, Any]) -> bool:
-    return not any(figures[name] for name in BROKEN)
+def exit_code(ended: bool, figures: dict[str, Any], findings: list[str]) -> int:
+    """Whether promises were kept; a broken one is told also of a run that did not come to its end."""
+    if findings or any(figures.get(name) for name in BROKEN):
+        return 1
+    return 0 if ended else 3
 
 
 def _fault(text: str) -> str:
@@ -358,9 +376,10 @@ def main(arguments: Iterable[str] | None = None) -> int:
     print(f"soak: seed {seed}, {minutes:g} minutes", file=sys.stderr)
     os.environ |= {"AWS_ACCESS_KEY_ID": "soak", "AWS_SECRET_ACCESS_KEY": "soak"}
     folder = Path(tempfile.mkdtemp(prefix="kvtier-soak-", dir=options.folder))
-    code, figures, findings = 3, {}, []
+    ended, figures, findings = False, {}, []
+    # A mounted disk and other processes are not left behind, whatever happens, and whenever.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        # A mounted disk and other processes are not left behind, whatever happens.
         with contextlib.closing(World(folder, seed)) as world:
             soak = Soak(world, folder)
             signal.signal(signal.SIGTERM, lambda number, frame: soak.end_early())
@@ -368,18 +387,21 @@ def main(arguments: Iterable[str] | None = None) -> int:
                 print(f"soak: without {name}: {reason}", file=sys.stderr)
             try:
                 soak.run(minutes, options.rest, options.check, options.first)
-                code = 0
+                ended = True
             finally:
                 # What was seen is told.
                 figures, findings = soak.figures(), soak.findings()
                 _write(soak, options, figures)
     except (Broken, RuntimeError, OSError, subprocess.SubprocessError) as broken:
         print(f"soak: {broken}", file=sys.stderr)
-        code = 3
+        ended = False
+    except KeyboardInterrupt:
+        print("soak: broken off", file=sys.stderr)
+        ended = False
     (folder / "findings").write_text("".join(f"{finding}\n" for finding in findings))
     for finding in findings[:30]:
         print(f"soak: {finding}", file=sys.stderr)
-    code = code or (0 if is_clean(figures) and not findings else 1)
+    code = exit_code(ended, figures, findings)
     if code:
         print(f"soak: all is left in {folder}; the seed was {seed}", file=sys.stderr)
     else:

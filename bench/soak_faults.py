@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from raw_session import Raw, fuzzed
+from soak_excuses import SILENT_MAX_S
 from soak_spells import Spell
 from soak_world import OBJECT_OPEN_MAX_S, OBJECT_STORE_TIMEOUT_S, World
 
@@ -49,8 +50,14 @@ class Fault:
 
 def _end_daemon(world: World, number: int = signal.SIGKILL) -> None:
     """Not while blocks are dropped by right: a daemon that is killed can't tell of the last of them."""
-    world.spells.wait_until_over(Spell.STORE_AWAY, Spell.DISK_FAILS)
+    _wait_until_nothing_is_dropped(world)
     world.end_daemon(number)
+
+
+def _wait_until_nothing_is_dropped(world: World) -> None:
+    world.spells.wait_until_over(Spell.STORE_AWAY, Spell.DISK_FAILS)
+    # One that says for longer that the store does not answer is a finding, and is not waited for.
+    world.spells.wait_until_over(Spell.STORE_SILENT, at_most_s=SILENT_MAX_S)
 
 
 def _kill_daemon(world: World, dice: random.Random) -> None:
@@ -62,7 +69,7 @@ def _kill_daemon(world: World, dice: random.Random) -> None:
 def _kill_daemon_and_memory(world: World, dice: random.Random) -> None:
     """Under load, or with all that happened told of by events: then more is known to be on SSD."""
     rests = dice.random() < 0.5
-    world.spells.wait_until_over(Spell.STORE_AWAY, Spell.DISK_FAILS)
+    _wait_until_nothing_is_dropped(world)
     with world.clients_at_rest() if rests else contextlib.nullcontext():
         is_told = rests and world.follower.catch_up()
         _end_daemon(world)
@@ -119,7 +126,9 @@ def _s3(mode: str | int) -> Callable[[World, random.Random], None]:
 
 def _grpc(mode: str) -> Callable[[World, random.Random], None]:
     def strike(world: World, dice: random.Random) -> None:
-        with world.spells.during(Spell.WIRE_LIES, SETTLES_S):
+        # A connection that ends, or from which nothing comes, turns nothing.
+        lies = mode.startswith("corrupt")
+        with world.spells.during(Spell.WIRE_LIES, SETTLES_S) if lies else contextlib.nullcontext():
             world.grpc_wire.mode = mode
             time.sleep(dice.uniform(0.5, 3.0))
             world.grpc_wire.mode = "pass"

@@ -80,6 +80,16 @@ class Account:
         """The blocks that must be there."""
         return self._in(*PRESENT)
 
+    def ended(self) -> Counter[str]:
+        """What became of blocks that are no longer promised, by now."""
+        with self._lock:
+            return self.seen.ended.copy()
+
+    def statuses(self) -> Counter[str]:
+        """What was answered, by now."""
+        with self._lock:
+            return self.seen.statuses.copy()
+
     def deleted(self) -> list[int]:
         return self._in(State.DELETED)
 
@@ -130,7 +140,8 @@ class Account:
                 self._end_all(asked.before, "a delete was not answered")
                 return
             self.seen.statuses.update(f"{asked.verb} {status}" for status in statuses)
-            odd = WIRE_ODD.intersection(statuses)
+            # What was got may be damaged where it lay; what is put can't be.
+            odd = (WIRE_ODD | {"CORRUPT"} if asked.verb == "put" else WIRE_ODD).intersection(statuses)
             if odd and not garbled:
                 self.seen.findings.append(f"{self}: {asked.verb} was answered with {', '.join(sorted(odd))}")
             for number, bad in wrong.items():
@@ -176,7 +187,7 @@ class Account:
                 self._end(number, "went with the memory")
             else:
                 self._states[number] = State.ACCEPTED
-        elif status in ("BUSY", "NOT_ADMITTED", "CORRUPT") and not garbled:
+        elif status in ("BUSY", "NOT_ADMITTED") and not garbled:
             self.seen.refused += 1
             self._states[number] = before
 

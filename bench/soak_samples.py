@@ -6,6 +6,7 @@ import os
 import re
 import threading
 import time
+import urllib.error
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,12 @@ _METRIC = re.compile(r"^(\w+)(\{[^}]*\})? ([-+.\dEeNaInf]+)$", re.MULTILINE)
 _POLLED = ("/api/v1/status", "/api/v1/history?seconds=300&step=5", "/api/v1/tiers", "/api/v1/errors", "/metrics")
 MIB = 1 << 20
 
+
+_SETTLED_S = 180
+_GROWS_S = 600
+GROWTH_MAX = {"descriptors": 200, "threads": 100}
+"""So many more than in its third minute a daemon may have at its end, and only one that lived for a while since: clients, the
+object store's connections and repairs come and go."""
 
 NO_ANSWER = (OSError, http.client.HTTPException, ValueError)
 """What asking over HTTP ends with where the daemon is killed meanwhile."""
@@ -31,6 +38,7 @@ class Poller(threading.Thread):
         super().__init__(name="poller", daemon=True)
         self.polls = 0
         self.unanswered: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
         self.failure: BaseException | None = None
         self._world = world
         self._end = threading.Event()
@@ -50,6 +58,9 @@ class Poller(threading.Thread):
             self.polls += 1
         except NO_ANSWER as error:
             self.unanswered.update([str(error)])
+            # 503 says that the index does not answer in time, as it may not on a machine that is busy.
+            if isinstance(error, urllib.error.HTTPError) and error.code >= 500 and error.code != 503:
+                self.errors.update([f"{path} was answered with {error.code}"])
 
     def close(self) -> None:
         self._end.set()
@@ -96,6 +107,19 @@ class Samples:
             lives.setdefault(row["life"], []).append(row)
         longest = max(lives.values(), key=lambda rows: rows[-1]["life_s"], default=[])
         return [row for row in longest if row["life_s"] >= 60] or longest
+
+
+def growth_findings(rows: list[dict[str, Any]]) -> list[str]:
+    """What a daemon has more of at its end, of samples of one life, than it should."""
+    settled = [row for row in rows if row["life_s"] >= _SETTLED_S]
+    if not settled or settled[-1]["life_s"] - settled[0]["life_s"] < _GROWS_S:
+        return []
+    first, last = settled[0], settled[-1]
+    return [
+        f"the daemon that lived longest had {last[name]} {name} at its end, and {first[name]} after {first['life_s']} s"
+        for name, most in GROWTH_MAX.items()
+        if last[name] - first[name] > most
+    ]
 
 
 def _of_status(text: str) -> dict[str, float]:

@@ -57,8 +57,23 @@ class Spells:
         """Whether there was one at any time since a moment."""
         return any(end >= since for _, end in self._spells[spell])
 
-    def wait_until_over(self, *spells: Spell) -> None:
-        while any(self.is_on(spell) for spell in spells):
+    def alone_s(self, spell: Spell, other: Spell) -> list[float]:
+        """How long each spell lasted, or lasts by now, without the time in which another was on."""
+        now = time.monotonic()
+        others = sorted((begin, min(end, now)) for begin, end in self._spells[other])
+        lasted = []
+        for begin, end in list(self._spells[spell]):
+            alone_s, at = 0.0, begin
+            for other_begin, other_end in others:
+                alone_s += max(0.0, min(end, now, other_begin) - at)
+                at = max(at, other_end)
+            lasted.append(alone_s + max(0.0, min(end, now) - at))
+        return lasted
+
+    def wait_until_over(self, *spells: Spell, at_most_s: float = float("inf")) -> None:
+        """Returns when none of them is on any more, or so many seconds are over."""
+        deadline = time.monotonic() + at_most_s
+        while any(self.is_on(spell) for spell in spells) and time.monotonic() < deadline:
             time.sleep(0.05)
 
 

@@ -21,6 +21,7 @@ from soak_clock import Clock
 from soak_content import Space
 from soak_disk import make_disk
 from soak_events import Follower, Trails
+from soak_excuses import taken_by
 from soak_oracle import Account
 from soak_spells import Spell, Spells, StoreWatch
 from torture_daemon import REPOSITORY, Daemon
@@ -32,11 +33,6 @@ DISK_BYTES = 176 * MIB
 OBJECT_STORE_TIMEOUT_S = 6.0
 OBJECT_OPEN_MAX_S = 2.0
 """How long an upload may take, and the longest rest that the daemon gives a store that fails."""
-
-STORE_AWAY = "dropped while the store was away"
-STORE_SILENT = "dropped while the store did not answer in time"
-UNREADABLE = "not readable on a failing disk"
-STORE_OR_DISK = "dropped while the store was away and the disk failed"
 
 TENANTS = ("blue", "green")
 LIVE = """\
@@ -125,8 +121,10 @@ class World:
         return wire
 
     def write_configuration(self, host: str = "auto", ssd: str = "auto", scrub: int = 16) -> None:
-        """The keys that a reload can change, and the tenants."""
-        self.configuration.write_text(LIVE.format(host=host, ssd=ssd, scrub=scrub))
+        """The keys that a reload can change, and the tenants: at once, for a daemon that starts meanwhile reads it, too."""
+        aside = self.configuration.with_suffix(".new")
+        aside.write_text(LIVE.format(host=host, ssd=ssd, scrub=scrub))
+        os.replace(aside, self.configuration)
 
     def _token(self, file: Path, name: str) -> str:
         """Makes a token: of a tenant, or of the administrator."""
@@ -207,18 +205,11 @@ class World:
 
     def taken_by(self, key: bytes) -> str | None:
         """What of all that was broken took a block that is not there; None where nothing explains it."""
-        dropped_at, stored_at = self.trails.dropped_at(key), self.trails.stored_at(key)
-        if dropped_at is not None:
-            is_unreadable = self.spells.covers(Spell.DISK_FAILS, dropped_at)
-            if self.spells.covers(Spell.STORE_AWAY, dropped_at):
-                return STORE_OR_DISK if is_unreadable else STORE_AWAY
-            if is_unreadable:
-                return UNREADABLE
-            if self.spells.covers(Spell.STORE_SILENT, dropped_at):
-                return STORE_SILENT
-        if stored_at is not None and self.spells.covers(Spell.STORE_LIES, stored_at):
-            return "said to be stored by a store that lied"
-        return None
+        return taken_by(self.spells, self.trails, key)
+
+    def silent_s(self) -> list[float]:
+        """For how long the daemon said, each time, that the store does not answer, while nothing was done to that."""
+        return self.spells.alone_s(Spell.STORE_SILENT, Spell.STORE_AWAY)
 
     def start_daemon(self, **changed: str) -> None:
         self.life += 1

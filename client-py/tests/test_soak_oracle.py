@@ -6,16 +6,24 @@ import socket
 import sys
 import threading
 import time
+import urllib.error
+from collections import Counter
+from collections.abc import Iterator
+from email.message import Message
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from conftest import REPOSITORY
+from conftest import REPOSITORY, eventually
 
 from kvtier import _protocol as protocol
 from kvtier._protocol import Verb
 
 sys.path.append(str(REPOSITORY / "bench"))
 
+import soak  # noqa: E402
+import soak_excuses as excuses  # noqa: E402
 from pulse import Pulse  # noqa: E402
 from raw_session import fuzzed  # noqa: E402
 from s3_server import BadDay, free_port  # noqa: E402
@@ -23,6 +31,7 @@ from soak_clients import Hand, Work  # noqa: E402
 from soak_content import Content, Space, key  # noqa: E402
 from soak_events import Trails  # noqa: E402
 from soak_oracle import CHECKSUM, Account  # noqa: E402
+from soak_samples import GROWTH_MAX, Poller, growth_findings  # noqa: E402
 from soak_spells import Spell, Spells, StoreWatch  # noqa: E402
 
 GOLDEN = "0af2e3a6866926c94f978b662ba33d72580cb2cdfea592ea9f4b25c7357b45c5"
@@ -54,6 +63,15 @@ def test_refused_orUnanswered_isNotPromised(account: Account) -> None:
     account.answer(asked, None, {})
     assert account.live() == []
     assert account.seen.unanswered == 1
+
+
+def test_damagedPut_isAFinding_unlessTheWireLied(account: Account) -> None:
+    account.answer(account.ask("put", [1]), ["CORRUPT"], {}, garbled=True)
+    account.answer(account.ask("get", [1]), ["CORRUPT"], {})
+    assert (account.seen.findings, account.seen.refused, account.unknown()) == ([], 0, [1])
+    account.answer(account.ask("put", [2]), ["CORRUPT"], {})
+    assert account.seen.findings == ["client/space: put was answered with CORRUPT"]
+    assert (account.seen.refused, account.live()) == (0, [])
 
 
 def test_memoryGoes_onlyWhatWasFlushedIsPromised(account: Account) -> None:
@@ -304,11 +322,199 @@ def test_spell_lastsUntilItHasSettled() -> None:
 def test_storeWatch_hearsWhenTheDaemonGivesTheStoreARest(tmp_path: Path) -> None:
     spells = Spells()
     watch = StoreWatch(tmp_path / "log", spells)
+    pipeline = (REPOSITORY / "tiers/src/main/java/io/kvtier/tiers/object/ObjectPipeline.java").read_text()
+    assert '"{} takes no blocks: {}; ' in pipeline and '"{} takes blocks again"' in pipeline, "the daemon has other words now"
     watch.hear("06:54:51 WARN  ObjectPipeline: s3://b takes no blocks: no answer in time; until it does, those that no other tier has room for are dropped")
     assert spells.is_on(Spell.STORE_SILENT)
     watch.hear("06:54:52 INFO  ObjectPipeline: s3://b takes blocks again")
     assert spells.is_on(Spell.STORE_SILENT)
     assert not spells.covers(Spell.STORE_SILENT, time.monotonic() + 2)
+
+
+# ---- excuses
+
+
+class Told:
+    """Trails of one block."""
+
+    def __init__(self, dropped_at: float | None, stored_at: float | None) -> None:
+        self._dropped_at, self._stored_at = dropped_at, stored_at
+
+    def dropped_at(self, key: bytes) -> float | None:
+        return self._dropped_at
+
+    def stored_at(self, key: bytes) -> float | None:
+        return self._stored_at
+
+
+AWAY, SILENT, LIES, FAILS, WIRE = Spell.STORE_AWAY, Spell.STORE_SILENT, Spell.STORE_LIES, Spell.DISK_FAILS, Spell.WIRE_LIES
+
+
+@pytest.mark.parametrize(
+    ("on", "dropped", "stored", "excuse"),
+    [
+        ({AWAY}, True, False, excuses.STORE_AWAY), ({AWAY, SILENT}, True, False, excuses.STORE_AWAY), ({FAILS}, True, False, excuses.UNREADABLE),
+        ({AWAY, FAILS}, True, False, excuses.STORE_OR_DISK), ({SILENT}, True, False, excuses.STORE_SILENT),
+        ({FAILS, SILENT}, True, False, excuses.UNREADABLE), ({LIES}, False, True, excuses.LIED), ({LIES}, True, True, excuses.LIED),
+        (set(), True, True, None), (set(), False, False, None), ({WIRE}, True, True, None), ({LIES}, True, False, None),
+        ({AWAY, FAILS, SILENT}, False, True, None), (set(Spell), False, False, None),
+    ],
+)  # fmt: skip
+def test_takenBy(on: set[Spell], dropped: bool, stored: bool, excuse: str | None) -> None:
+    spells = Spells()
+    for spell in on:
+        with spells.during(spell, 10):
+            pass
+    now, before = time.monotonic(), time.monotonic() - 100
+    told: Any = Told(now if dropped else None, now if stored else None)
+    assert excuses.taken_by(spells, told, b"a") == excuse
+    # Nothing was broken at that time.
+    told = Told(before if dropped else None, before if stored else None)
+    assert excuses.taken_by(spells, told, b"a") is None
+
+
+@pytest.mark.parametrize(
+    ("dropped", "ended", "found"),
+    [
+        ({}, {}, 0), ({"no_room": 1}, {}, 1), ({"store_away": 3}, {excuses.STORE_AWAY: 3}, 0), ({"store_away": 3}, {excuses.STORE_AWAY: 4}, 2),
+        ({"store_away": 1, "refused": 1, "being_deleted": 1}, {excuses.STORE_AWAY: 2, excuses.STORE_SILENT: 1}, 0),
+        ({"store_away": 1}, {excuses.STORE_AWAY: 1, excuses.STORE_SILENT: 1}, 2), ({"unreadable": 2}, {excuses.UNREADABLE: 2}, 0),
+        ({"store_away": 9, "unreadable": 1}, {excuses.UNREADABLE: 2}, 1), ({"unreadable": 9}, {excuses.STORE_AWAY: 1}, 1),
+        ({"unreadable": 1}, {excuses.STORE_OR_DISK: 1}, 0), ({"store_away": 1, "unreadable": 1}, {excuses.STORE_OR_DISK: 3}, 1),
+        ({}, {"deleted": 5, "lost": 1, "went with the memory": 2}, 0),
+    ],
+)  # fmt: skip
+def test_dropsFindings(dropped: dict[str, int], ended: dict[str, int], found: int) -> None:
+    assert len(excuses.drops_findings(Counter(dropped), Counter(ended))) == found
+
+
+def test_storeThatIsThere_andSaidToBeSilentForLong_isAFinding() -> None:
+    assert excuses.silence_findings([0.1, excuses.SILENT_MAX_S]) == []
+    assert len(excuses.silence_findings([excuses.SILENT_MAX_S + 1])) == 1
+
+
+def test_silenceThatCounts_isThatWithoutAnOutage(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("soak_spells.time", SimpleNamespace(monotonic=lambda: now, sleep=time.sleep))
+    spells = Spells()
+    spells.begin(Spell.STORE_SILENT, 50)  # from 50 on
+    with spells.during(Spell.STORE_AWAY, 10):  # from 100 to 120
+        now = 110.0
+    now = 130.0
+    assert spells.alone_s(Spell.STORE_SILENT, Spell.STORE_AWAY) == [60.0]
+    spells.end(Spell.STORE_SILENT, 5)
+    now = 200.0
+    assert spells.alone_s(Spell.STORE_SILENT, Spell.STORE_AWAY) == [65.0]
+
+
+def test_waitForASilence_hasAnEnd() -> None:
+    spells = Spells()
+    spells.begin(Spell.STORE_SILENT, 0)
+    spells.wait_until_over(Spell.STORE_SILENT, at_most_s=0.1)
+    assert spells.is_on(Spell.STORE_SILENT)
+
+
+@pytest.mark.parametrize("name", soak.BROKEN)
+def test_exitCode_ofEachPromise_is1_howeverItEnded(name: str) -> None:
+    figures = dict.fromkeys(soak.BROKEN, 0)
+    assert (soak.exit_code(True, figures, []), soak.exit_code(False, figures, [])) == (0, 3)
+    assert [soak.exit_code(ended, figures | {name: 1}, []) for ended in (True, False)] == [1, 1]
+    assert [soak.exit_code(ended, figures, ["something"]) for ended in (True, False)] == [1, 1]
+
+
+# ---- what the daemon takes
+
+
+def life(*rows: tuple[int, int, int]) -> list[dict[str, Any]]:
+    return [{"life": 1, "life_s": life_s, "descriptors": descriptors, "threads": threads} for life_s, descriptors, threads in rows]
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        ([], 0), (life((60, 10, 10)), 0), (life((180, 100, 50), (4000, 150, 60)), 0), (life((60, 10, 10), (180, 900, 10), (900, 1000, 10)), 0),
+        (life((180, 100, 50), (900, 101 + GROWTH_MAX["descriptors"], 50)), 1), (life((180, 100, 50), (900, 100, 51 + GROWTH_MAX["threads"])), 1),
+        (life((180, 100, 50), (400, 9000, 9000)), 0),
+    ],
+)  # fmt: skip
+def test_growth(rows: list[dict[str, Any]], found: int) -> None:
+    assert len(growth_findings(rows)) == found
+
+
+@pytest.mark.parametrize(("code", "is_error"), [(500, True), (502, True), (503, False), (401, False)])
+def test_answersOverHttp_thatAreErrorsOfTheDaemon_areCounted(code: int, is_error: bool) -> None:
+    def http(path: str) -> bytes:
+        raise urllib.error.HTTPError(path, code, "words", Message(), None)
+
+    world: Any = SimpleNamespace(http=http)
+    poller = Poller(world)
+    poller._poll("/metrics")
+    assert poller.polls == 0 and poller.unanswered.total() == 1
+    assert list(poller.errors) == ([f"/metrics was answered with {code}"] if is_error else [])
+
+
+# ---- a whole soak, without its world
+
+
+@pytest.fixture
+def told(account: Account, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """A soak that is over, of one account, in which all went well."""
+    monkeypatch.setattr(soak, "missing_faults", lambda world: {})
+    work = SimpleNamespace(accounts=[account], hangs=[])
+    world: Any = SimpleNamespace(
+        seed="s", works=[work], accounts=lambda: [(work, account)], ended_by_itself=[], dropped=Counter, silent_s=list, trails=SimpleNamespace(events=1)
+    )  # fmt: skip
+    made = soak.Soak(world, tmp_path)
+    put(account, [1])
+    account.answer(account.ask("get", [1]), ["OK"], {})
+    account.found(1)
+    made.poller.polls = 1
+    made.samples.rows = life((60, 1, 1))
+    made._has_ended = True
+    assert made.findings() == []
+    return made
+
+
+def test_soakInWhichNothingWorks_isNone(told: Any, account: Account) -> None:
+    account.seen.hits = account.seen.checked = told.world.trails.events = told.poller.polls = 0
+    told.samples.rows = []
+    assert told.findings() == [
+        "client/space: no block was got", "there were no looks at blocks", "there were no events", "there were no answers over HTTP", "there were no samples",
+    ]  # fmt: skip
+    told._has_ended = False
+    assert told.findings() == [], "of a run that did not begin"
+
+
+def test_findings_areOfAllThatTells(told: Any, account: Account) -> None:
+    told.world.works[0].hangs.append("a hang")
+    account.seen.findings.append("odd")
+    account.seen.accepted += 1
+    told.world.ended_by_itself.append("words")
+    told.world.dropped = lambda: Counter(no_room=1)
+    told.world.silent_s = lambda: [1000.0]
+    told.poller.errors["/metrics was answered with 500"] += 2
+    told.poller.failure = OSError()
+    told.chores.refused["policy"] += 1
+    told.broken.append("broken")
+    told.samples.rows = life((180, 1, 1), (900, 1000, 1))
+    assert len(told.findings()) == 11
+
+
+@pytest.mark.parametrize("fails", ["start", "later"])
+def test_daemonThatDoesNotStart_isAFinding_onceOneHas(fails: str, told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*words: Any) -> None:
+        raise soak.Broken("the daemon did not start")
+
+    told._has_ended = False
+    told.world.start = broken if fails == "start" else lambda: None
+    monkeypatch.setattr(told.chores, "start", broken)
+    if fails == "start":
+        with pytest.raises(soak.Broken):
+            told.run(1, 1, 1, [])
+        assert told.findings() == []
+    else:
+        told.run(1, 1, 1, [])
+        assert told.findings() == ["it could not go on: the daemon did not start"]
 
 
 # ---- clients
@@ -323,9 +529,11 @@ for line in sys.stdin:
 
 
 @pytest.fixture
-def work(tmp_path: Path, account: Account) -> Work:
+def work(tmp_path: Path, account: Account) -> Iterator[Work]:
     command = [sys.executable, "-c", HAND.replace("STATUS", "MISS")]
-    return Work("client", command, [account], tmp_path / "log", Pulse(), "seed", lambda since: False)
+    made = Work("client", command, [account], tmp_path / "log", Pulse(), "seed", lambda since: False)
+    yield made
+    made.end()
 
 
 def test_deletes_onlyWhatWasFound(work: Work, account: Account) -> None:
@@ -333,7 +541,6 @@ def test_deletes_onlyWhatWasFound(work: Work, account: Account) -> None:
     work._delete_seen(account, [1, 2, 3])
     assert account.live() == [1, 2, 3]
     assert "delete MISS" not in account.seen.statuses
-    work.end()
 
 
 def test_pause_ofAClientThatHasFailed_isAnError(work: Work, account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,7 +549,6 @@ def test_pause_ofAClientThatHasFailed_isAnError(work: Work, account: Account, mo
     work.join(10)
     with pytest.raises(RuntimeError, match="client client failed"):
         work.pause()
-    work.end()
 
 
 def test_hand_ofAProcessThatEnds_hasNoAnswer(tmp_path: Path) -> None:
@@ -371,8 +577,7 @@ def test_stall_neverPassesTheRestOn() -> None:
             with socket.create_connection(wire.server_address[:2]) as client:
                 client.settimeout(10)
                 client.sendall(b"before")
-                while heard != [b"before"]:
-                    time.sleep(0.01)
+                assert eventually(lambda: heard == [b"before"])
                 wire.mode = "stall"
                 client.sendall(b"lost")
                 time.sleep(0.3)
