@@ -24,3 +24,13 @@ def test_all_are_the_same() -> None:
         assert parent
         versions[pom.parent.name] = parent[1]
     assert set(versions.values()) == {pom_version()}, versions
+
+
+def test_packagesThatSeveralInstall_areTheSame() -> None:
+    """The tests' pins stand once more where scripts have environments of their own."""
+    for package in ("pyzmq", "msgspec"):
+        pins = [
+            re.findall(rf"{package}==([0-9.]+)", (REPOSITORY / file).read_text())
+            for file in ("client-py/pyproject.toml", "scripts/soak", "scripts/events-check")
+        ]
+        assert all(len(one) == 1 for one in pins) and len({one[0] for one in pins}) == 1, (package, pins)
