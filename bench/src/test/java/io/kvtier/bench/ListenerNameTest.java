@@ -1,13 +1,18 @@
 package io.kvtier.bench;
 
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.net.ConnectException;
+import java.net.Socket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -39,8 +44,17 @@ final class ListenerNameTest {
             "http.port=0",
             "http.host=listener.kvtier.test")) {
       String log = Files.readString(folder.resolve("daemon.log"));
-      assertTrue(log.contains("gRPC on listener.kvtier.test:"), log);
-      assertTrue(log.contains("HTTP on listener.kvtier.test:"), log);
+      for (String listener : List.of("gRPC", "HTTP")) {
+        Matcher told = Pattern.compile(listener + " on listener.kvtier.test:(\\d+)").matcher(log);
+        assertTrue(told.find(), log);
+        int port = Integer.parseInt(told.group(1));
+        connect("127.8.8.8", port);
+        assertThrows(ConnectException.class, () -> connect("127.0.0.1", port), listener);
+      }
     }
+  }
+
+  private static void connect(String address, int port) throws IOException {
+    new Socket(address, port).close();
   }
 }

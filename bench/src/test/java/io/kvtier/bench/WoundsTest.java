@@ -223,6 +223,7 @@ final class WoundsTest {
         CompletableFuture<LookupResult> waiting =
             namespace.lookup(keys(0, 10), Options.DEFAULT.withTimeout(Duration.ofDays(1)));
         daemon.kill();
+        await(waiting::isDone, "the end of its session answers who waits");
         assertEquals(Status.UNAVAILABLE, waiting.join().status());
       }
       assertAll(Status.UNAVAILABLE, statuses(client, namespace, 0, 10));
@@ -374,9 +375,10 @@ final class WoundsTest {
         }
         int expected = run < 0 ? isThere.length : run;
         Keys keys = keys(from, isThere.length);
-        assertEquals(expected, client.blocking().lookup(namespace, keys).run());
+        assertEquals(
+            expected, client.blocking().lookup(namespace, keys).run(), "a run ends at the hole");
         BatchResult got = get(client, namespace, keys, Options.DEFAULT.withLeadingRun(true));
-        assertEquals(expected, got.run());
+        assertEquals(expected, got.run(), "a run ends at the hole");
         assertEquals(expected, got.blocks().count(Status.OK), "nothing beyond the hole");
         List<Status> each = statuses(client, namespace, from, isThere.length);
         for (int i = 0; i < isThere.length; i++) {
@@ -497,7 +499,7 @@ final class WoundsTest {
       assertAll(Status.OK, statuses(client, namespace, 0, 40));
       LookupResult below = client.blocking().lookup(namespace, keys(100, 10));
       assertTrue(IntStream.range(0, 10).allMatch(i -> below.blocks().tier(i) == TierId.SSD));
-      assertTrue(below.loadTimeNs() > 0);
+      assertTrue(below.loadTimeNs() > 0, "a load from SSD takes time");
       LookupResult more = client.blocking().lookup(namespace, keys(100, 100));
       assertTrue(more.loadTimeNs() > below.loadTimeNs(), "ten times as much");
       LookupResult above = client.blocking().lookup(namespace, keys(0, 10));

@@ -37,6 +37,11 @@ final class Hangup {
     }
   }
 
+  /** Whether there was a hang-up before there was anything to run. */
+  synchronized boolean isMissed() {
+    return isMissed;
+  }
+
   private synchronized void heard() {
     if (task == null) {
       isMissed = true;

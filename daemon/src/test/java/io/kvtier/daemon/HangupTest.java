@@ -19,6 +19,15 @@ class HangupTest {
     assertEquals(0, new ProcessBuilder("kill", "-HUP", Long.toString(self)).start().waitFor());
   }
 
+  /** Until one was heard that nobody was there for. */
+  private static void await(Hangup hangup) throws InterruptedException {
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(HANG_S);
+    while (!hangup.isMissed()) {
+      assertTrue(System.nanoTime() < end);
+      Thread.sleep(1);
+    }
+  }
+
   @Test
   void each_runsAtEachHangup() throws Exception {
     Semaphore runs = new Semaphore(0);
@@ -34,8 +43,8 @@ class HangupTest {
     Hangup hangup = Hangup.hear();
     hangUp();
     // Which thread of the JVM's hears it, and when, is its own affair.
+    await(hangup);
     Semaphore runs = new Semaphore(0);
-    Thread.sleep(100);
     hangup.each(runs::release);
     assertTrue(runs.tryAcquire(HANG_S, TimeUnit.SECONDS));
   }
@@ -44,7 +53,7 @@ class HangupTest {
   void serve_hangupDuringTheStart_isReadBehindReady() throws Exception {
     Hangup hangup = Hangup.hear();
     hangUp();
-    Thread.sleep(100);
+    await(hangup);
     BlockingQueue<String> told = new LinkedBlockingQueue<>();
     ServiceManager manager = new ServiceManager(told::add, 0);
     Kvtierd.serve(manager, hangup, "ready on k.sock", manager::reloading);
