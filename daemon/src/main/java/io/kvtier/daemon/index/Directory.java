@@ -59,6 +59,9 @@ public final class Directory implements AutoCloseable {
   /** All bytes of the host copy are in its slot; its checksum is still to be made. */
   static final int FLAG_ARRIVED = 512;
 
+  /** The block's copy on SSD is counted among those that could leave, and stand nowhere else. */
+  static final int FLAG_SSD_ONLY = 1024;
+
   /** Hears of everything that decides whether a copy could leave its tier. */
   @FunctionalInterface
   interface Watcher {
