@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.daemon.config.HeapRoom;
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.RequestDescriptor;
@@ -86,11 +87,11 @@ final class BlockStore implements Mover.Listener {
     this.drops = new Drops(counters);
     EventRing ring = context.events();
     this.events = ring == null ? null : new EventTap(ring, directory);
-    IntUnaryOperator recordsOf =
-        tenant -> namespaces.tenants().shareOf(directory.blocksMax(), tenant);
+    int[] recordsMax = Records.shares(directory, namespaces.tenants());
     this.hostRows = new HostRows(directory, namespaces, context.hostSlots(), context.hostLedger());
     TierLine.Common common =
-        new TierLine.Common(directory, this::blockBytes, events, recordsOf, HeapRoom::left);
+        new TierLine.Common(
+            directory, this::blockBytes, events, tenant -> recordsMax[tenant], HeapRoom::left);
     this.host =
         new TierLine(TierLine.HOST, common, context.hostSlots(), context.hostPolicy(), hostRows);
     this.ssd =
@@ -112,7 +113,7 @@ final class BlockStore implements Mover.Listener {
     checksumBacklog = new ClassQueues(classes, 1, limits.holdsMax());
     auditBacklog = new ClassQueues(classes, 1, limits.holdsMax());
     promotions = new ClassQueues(classes, RequestDescriptor.PRIORITY_LOW + 1, limits.holdsMax());
-    records = new Records(this, directory, namespaces.tenants());
+    records = new Records(this, directory, recordsMax);
   }
 
   /** The rows of the SSD tier: a store's pipeline writes them, the index has them forgotten. */
@@ -941,7 +942,6 @@ final class BlockStore implements Mover.Listener {
     objects.advance();
     host.drain(evictFromHost);
     ssd.drain(evictFromSsd);
-    records.trim();
     boolean ssdTakes = lanes.isAnyOpen();
     boolean objectsTake = objects.takesStores();
     for (int sizeClass = 0; sizeClass < classes; sizeClass++) {

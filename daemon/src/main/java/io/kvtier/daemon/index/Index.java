@@ -766,6 +766,7 @@ final class Index implements BlockStore.Listener {
       }
     }
     devices.checkTime(nowNs);
+    store.records().trim(nowNs);
     for (int hold = holds.expired(nowNs); hold != HoldTable.NONE; hold = holds.expired(nowNs)) {
       counters.add(Counter.LEASES_EXPIRED, 1);
       endHold(hold, sessions.owner(holds.sessionIndex(hold)));
