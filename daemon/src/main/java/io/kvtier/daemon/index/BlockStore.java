@@ -84,7 +84,7 @@ final class BlockStore implements Mover.Listener {
       Listener listener) {
     this.directory = context.directory();
     this.counters = context.counters();
-    this.drops = new Drops(counters);
+    this.drops = new Drops(directory, counters);
     EventRing ring = context.events();
     this.events = ring == null ? null : new EventTap(ring, directory);
     int[] recordsMax = Records.shares(directory, namespaces.tenants());
@@ -497,14 +497,15 @@ final class BlockStore implements Mover.Listener {
       if (status != Status.CORRUPT) {
         lanes.of(block).fence().failed(clock.getAsLong());
       }
-      if (!isLeaving && fetchInstead(block)) {
+      if (!isLeaving && fetchInstead(block, status)) {
         return;
       }
       host.free(block);
       if (!isLeaving) {
         // What can't be read is not there: out of sight before those who wait are told.
         ssd.leave(block);
-        drops.count(status == Status.CORRUPT ? Drops.Reason.DAMAGED : Drops.Reason.UNREADABLE);
+        drops.count(
+            block, status == Status.CORRUPT ? Drops.Reason.DAMAGED : Drops.Reason.UNREADABLE);
         missed(block);
       }
     }
@@ -512,13 +513,14 @@ final class BlockStore implements Mover.Listener {
   }
 
   /** A block can't be read from SSD: where it is an object, too, that is read. */
-  private boolean fetchInstead(int block) {
+  private boolean fetchInstead(int block, Status why) {
     if (!directory.has(Directory.FLAG_OBJECT, block)
         || !objects.isOpen()
         || !mover.fetch(block, RequestDescriptor.PRIORITY_HIGH)) {
       return false;
     }
     directory.set(Directory.FLAG_FETCHING, block, true);
+    directory.set(Directory.FLAG_DAMAGED, block, why == Status.CORRUPT);
     ssd.leave(block);
     return true;
   }
@@ -562,7 +564,7 @@ final class BlockStore implements Mover.Listener {
     switch (host.state(block)) {
       case NONE -> {
         if (ssd.isResident(block)) {
-          drops.count(Drops.Reason.DAMAGED);
+          drops.count(block, Drops.Reason.DAMAGED);
           remove(block);
         }
       }
@@ -642,23 +644,28 @@ final class BlockStore implements Mover.Listener {
       host.leave(block);
       settle(block);
     } else {
-      drops.count(Drops.Reason.DAMAGED);
+      drops.count(block, Drops.Reason.DAMAGED);
       remove(block);
     }
   }
 
   /** Frees what a block no longer needs, once nothing needs it. */
   void settle(int block) {
-    if (directory.uses(block) > 0 || directory.holds(block) > 0) {
+    if (directory.isOnHostAlone(block) || directory.uses(block) > 0) {
+      return;
+    }
+    boolean isHeld = directory.holds(block) > 0;
+    if (isHeld && !host.isResident(block)) {
       return;
     }
     if (host.state(block) == CopyState.LEAVING) {
       host.free(block);
     }
     if (ssd.state(block) == CopyState.LEAVING) {
+      // Also where clients hold the block: what they read is in memory.
       ssd.free(block);
     }
-    if (host.state(block) == CopyState.NONE && ssd.state(block) == CopyState.NONE) {
+    if (directory.isNowhere(block)) {
       if (directory.isLinked(block)) {
         directory.unlink(block);
       }
@@ -695,12 +702,21 @@ final class BlockStore implements Mover.Listener {
         }
         // No slot on SSD, and nothing under way that would free one: that tier has no room.
       }
-      if (objectMoves.wantsEvicted(block)) {
-        // Started, or to be started when another is done, or what stands in the way has gone.
-        boolean ignored = objectMoves.startUpload(block, true);
-        return false;
-      }
+      return evictLastCopy(block);
     }
+    dropHostCopy(block);
+    return true;
+  }
+
+  /** The same of a host copy below which no other tier of this node has any. */
+  boolean evictLastCopy(int block) {
+    Drops.Reason reason = objectMoves.reasonAgainst(block);
+    if (reason == null) {
+      // Started, or to be started when another is done, or what stands in the way has gone.
+      boolean ignored = objectMoves.startUpload(block, true);
+      return false;
+    }
+    drops.count(block, reason);
     dropHostCopy(block);
     return true;
   }
@@ -715,17 +731,7 @@ final class BlockStore implements Mover.Listener {
   void dropHostCopy(int block) {
     host.evict(block);
     counters.add(Counter.EVICTIONS, 1);
-    if (ssd.state(block) == CopyState.NONE) {
-      countLost(block);
-    }
     settle(block);
-  }
-
-  /** A block left the last tier of this node. */
-  private void countLost(int block) {
-    if (!directory.has(Directory.FLAG_OBJECT, block)) {
-      drops.count(objectMoves.whyNotWanted());
-    }
   }
 
   /**
@@ -863,9 +869,13 @@ final class BlockStore implements Mover.Listener {
    * @return true when the copy is dropped
    */
   boolean evictFromSsd(int block) {
-    if (host.state(block) == CopyState.NONE && objectMoves.wantsEvicted(block)) {
-      boolean ignored = objectMoves.startSpill(block);
-      return false;
+    if (host.state(block) == CopyState.NONE) {
+      Drops.Reason reason = objectMoves.reasonAgainst(block);
+      if (reason == null) {
+        boolean ignored = objectMoves.startSpill(block);
+        return false;
+      }
+      drops.count(block, reason);
     }
     dropSsdCopy(block);
     return true;
@@ -875,9 +885,6 @@ final class BlockStore implements Mover.Listener {
   void dropSsdCopy(int block) {
     ssd.evict(block);
     counters.add(Counter.SSD_EVICTIONS, 1);
-    if (host.state(block) == CopyState.NONE) {
-      countLost(block);
-    }
     settle(block);
   }
 

@@ -62,6 +62,9 @@ public final class Directory implements AutoCloseable {
   /** The block's copy on SSD is counted among those that could leave, and stand nowhere else. */
   static final int FLAG_SSD_ONLY = 1024;
 
+  /** The block's copy on SSD was found damaged, and its object is read instead. */
+  static final int FLAG_DAMAGED = 2048;
+
   /** Hears of everything that decides whether a copy could leave its tier. */
   @FunctionalInterface
   interface Watcher {
@@ -443,6 +446,16 @@ public final class Directory implements AutoCloseable {
 
   CopyState state(int tier, int block) {
     return CopyState.of(records.get(BYTE, at(block) + STATES) >>> (4 * tier) & 15);
+  }
+
+  /** Whether the block is resident in the host tier, and there is nothing of it in the other. */
+  boolean isOnHostAlone(int block) {
+    return records.get(BYTE, at(block) + STATES) == CopyState.RESIDENT.code();
+  }
+
+  /** Whether there is nothing of the block in any tier. */
+  boolean isNowhere(int block) {
+    return records.get(BYTE, at(block) + STATES) == CopyState.NONE.code();
   }
 
   void setState(int tier, int block, CopyState next) {

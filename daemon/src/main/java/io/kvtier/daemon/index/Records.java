@@ -110,16 +110,18 @@ final class Records {
   }
 
   private boolean forgetOnHost(int block) {
-    if (store.objectMoves().wantsEvicted(block)) {
+    if (!store.ssd().isResident(block)) {
+      return store.evictLastCopy(block);
+    }
+    Drops.Reason reason = store.objectMoves().reasonAgainst(block);
+    if (reason == null) {
       // Started, or to be started when another is done, or what stands in the way has gone.
       boolean ignored = store.objectMoves().startUpload(block, true);
       return false;
     }
-    boolean isBelow = store.ssd().isResident(block);
+    store.drops().count(block, reason);
     store.dropHostCopy(block);
-    if (isBelow) {
-      store.dropSsdCopy(block);
-    }
+    store.dropSsdCopy(block);
     return true;
   }
 }
