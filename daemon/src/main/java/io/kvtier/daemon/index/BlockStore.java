@@ -97,7 +97,8 @@ final class BlockStore implements Mover.Listener {
     this.ssd =
         new TierLine(TierLine.SSD, common, context.ssdSlots(), context.ssdPolicy(), new SsdRows());
     this.ingestion = new Ingestion(new SsdTarget(), directory, host, context.ssdAdmission());
-    directory.watch(this::recount);
+    // A tier without space never has a copy.
+    directory.watch(ssd.isConfigured() ? this::recount : host::recount);
     this.objects = new ObjectLine(context.objects(), directory, namespaces, events);
     this.objectMoves = new ObjectMoves(this, objects, context);
     this.mover = new Mover(context, limits, namespaces, host, ssd, this, objectMoves);

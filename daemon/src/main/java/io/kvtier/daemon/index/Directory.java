@@ -68,7 +68,7 @@ public final class Directory implements AutoCloseable {
   /** Hears of everything that decides whether a copy could leave its tier. */
   @FunctionalInterface
   interface Watcher {
-    /** A block's state in a tier, its uses or its holds have changed. */
+    /** A block's state in a tier, its uses, or whether it is held, has changed. */
     void changed(int block);
   }
 
@@ -517,7 +517,9 @@ public final class Directory implements AutoCloseable {
       throw new IllegalStateException("block " + block + " would have " + holds + " holds");
     }
     records.set(INT, at(block) + HOLDS, holds);
-    watcher.changed(block);
+    if (holds == 0 || holds == delta) {
+      watcher.changed(block);
+    }
   }
 
   /** Sets who is told of changes. */

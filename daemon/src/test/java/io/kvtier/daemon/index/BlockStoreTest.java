@@ -355,8 +355,7 @@ class BlockStoreTest {
   void flush_copyOnSsdFoundDamagedWhileLeased_isWrittenAnew() throws Exception {
     IndexHarness.InlinePipeline ssd =
         new IndexHarness.InlinePipeline(transfer ->
-            transfer.status =
-                transfer.kind == Transfer.Kind.LOAD ? Status.CORRUPT : Status.OK);
+            transfer.status = transfer.kind == Transfer.Kind.LOAD ? Status.CORRUPT : Status.OK);
     try (IndexHarness harness =
         new IndexHarness(settings(2).ssd(2, ssd).admission("all").scrubbing(1 << 20))) {
       IndexHarness.Client client = harness.open();

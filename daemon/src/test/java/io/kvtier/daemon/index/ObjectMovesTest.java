@@ -98,8 +98,7 @@ class ObjectMovesTest {
                   .ssd(
                       1,
                       new IndexHarness.InlinePipeline(transfer ->
-                          transfer.status =
-                              transfer.kind == Transfer.Kind.LOAD ? read : Status.OK))
+                          transfer.status = transfer.kind == Transfer.Kind.LOAD ? read : Status.OK))
                   .admission("all")
                   .objects(objects.parts("all")))) {
         IndexHarness.Client client = harness.open(1 << 20);
