@@ -27,6 +27,14 @@ public interface AdmissionPolicy {
    */
   boolean admits(Occasion occasion, long fingerprint, int uses, boolean isTierFull);
 
+  /**
+   * Whether it is to be asked on such an occasion at all. Where not, it would admit nothing then,
+   * and remember nothing of it. Never changes.
+   */
+  default boolean listensTo(Occasion occasion) {
+    return true;
+  }
+
   /** All memory of the policy, in bytes: fixed at construction. */
   long metadataBytes();
 }

@@ -111,6 +111,36 @@ final class EvictionPolicyContractTest {
   }
 
   @Test
+  void onPassed_everyBlockInItsTurn_changesNoVictim() {
+    EvictionPolicy policy = create(BLOCKS);
+    EvictionPolicy twin = create(BLOCKS);
+    List<Integer> turns = new ArrayList<>();
+    for (EvictionPolicy each : List.of(policy, twin)) {
+      for (int i = 0; i < BLOCKS; i++) {
+        insertInSequence(each, i, i);
+        each.onHit(i / 2);
+      }
+      // Some lose their parents.
+      each.onRemove(0, Removal.DELETED);
+      each.onRemove(9, Removal.DELETED);
+    }
+    long metadata = policy.metadataBytes();
+    String whatIf = policy.whatIf().toString();
+    policy.forEach(turns::add);
+    turns.forEach(policy::onPassed);
+    policy.checkInvariants();
+    assertEquals(metadata, policy.metadataBytes());
+    assertEquals(whatIf, policy.whatIf().toString());
+    while (twin.size() > 0) {
+      int victim = twin.victim(b -> true, 1);
+      assertEquals(victim, policy.victim(b -> true, 1));
+      twin.onRemove(victim, Removal.EVICTED);
+      policy.onRemove(victim, Removal.EVICTED);
+    }
+    assertEquals(0, policy.size());
+  }
+
+  @Test
   void victim_stays_untilRemoved() {
     EvictionPolicy policy = create(BLOCKS);
     insert(policy, 3, 3);

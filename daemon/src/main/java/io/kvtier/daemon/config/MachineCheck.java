@@ -18,9 +18,6 @@ public final class MachineCheck {
   /** So many ids of policies always fit: the sizes of more are measured, which takes a moment. */
   private static final long POLICY_IDS_GIVEN = 1 << 21;
 
-  /** Of the heap, requests, answers and what is garbage only later need one part in so many. */
-  private static final int HEAP_RESERVED_SHARE = 8;
-
   private static final int SLOT_BYTES_MIN = 4096;
 
   /** What the policies take for each block where that is not measured. */
@@ -59,11 +56,6 @@ public final class MachineCheck {
     return group > 0 && group < machine
         ? new MachineCheck(group, "the control group's memory.max", heap, directoryBytes)
         : new MachineCheck(machine, "this machine's memory", heap, directoryBytes);
-  }
-
-  /** What of a Java heap may be used for something that stays. */
-  public static long heapFor(long heapBytes) {
-    return heapBytes - heapBytes / HEAP_RESERVED_SHARE;
   }
 
   /** What can't be; names each key, where it stands, and what would do. */
@@ -118,7 +110,7 @@ public final class MachineCheck {
   /** A heap that is too small would end the daemon at its start, or at any time later. */
   private void heap(
       LoadedConfig loaded, KvtierdConfig config, long policies, List<String> problems) {
-    if (policies > heapFor(heapBytes)) {
+    if (policies > HeapRoom.usable(heapBytes)) {
       int tenants = config.tenants().size();
       problems.add(
           problem(

@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.daemon.config.HeapRoom;
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.RequestDescriptor;
@@ -83,20 +84,21 @@ final class BlockStore implements Mover.Listener {
       Listener listener) {
     this.directory = context.directory();
     this.counters = context.counters();
-    this.drops = new Drops(counters);
+    this.drops = new Drops(directory, counters);
     EventRing ring = context.events();
     this.events = ring == null ? null : new EventTap(ring, directory);
-    IntUnaryOperator recordsOf =
-        tenant -> namespaces.tenants().shareOf(directory.blocksMax(), tenant);
+    int[] recordsMax = Records.shares(directory, namespaces.tenants());
     this.hostRows = new HostRows(directory, namespaces, context.hostSlots(), context.hostLedger());
     TierLine.Common common =
-        new TierLine.Common(directory, this::blockBytes, events, recordsOf, HeapRoom::left);
+        new TierLine.Common(
+            directory, this::blockBytes, events, tenant -> recordsMax[tenant], HeapRoom::left);
     this.host =
         new TierLine(TierLine.HOST, common, context.hostSlots(), context.hostPolicy(), hostRows);
     this.ssd =
         new TierLine(TierLine.SSD, common, context.ssdSlots(), context.ssdPolicy(), new SsdRows());
     this.ingestion = new Ingestion(new SsdTarget(), directory, host, context.ssdAdmission());
-    directory.watch(this::recount);
+    // A tier without space never has a copy.
+    directory.watch(ssd.isConfigured() ? this::recount : host::recount);
     this.objects = new ObjectLine(context.objects(), directory, namespaces, events);
     this.objectMoves = new ObjectMoves(this, objects, context);
     this.mover = new Mover(context, limits, namespaces, host, ssd, this, objectMoves);
@@ -112,7 +114,7 @@ final class BlockStore implements Mover.Listener {
     checksumBacklog = new ClassQueues(classes, 1, limits.holdsMax());
     auditBacklog = new ClassQueues(classes, 1, limits.holdsMax());
     promotions = new ClassQueues(classes, RequestDescriptor.PRIORITY_LOW + 1, limits.holdsMax());
-    records = new Records(this, directory, namespaces.tenants());
+    records = new Records(this, directory, recordsMax);
   }
 
   /** The rows of the SSD tier: a store's pipeline writes them, the index has them forgotten. */
@@ -496,14 +498,15 @@ final class BlockStore implements Mover.Listener {
       if (status != Status.CORRUPT) {
         lanes.of(block).fence().failed(clock.getAsLong());
       }
-      if (!isLeaving && fetchInstead(block)) {
+      if (!isLeaving && fetchInstead(block, status)) {
         return;
       }
       host.free(block);
       if (!isLeaving) {
         // What can't be read is not there: out of sight before those who wait are told.
         ssd.leave(block);
-        drops.count(status == Status.CORRUPT ? Drops.Reason.DAMAGED : Drops.Reason.UNREADABLE);
+        drops.count(
+            block, status == Status.CORRUPT ? Drops.Reason.DAMAGED : Drops.Reason.UNREADABLE);
         missed(block);
       }
     }
@@ -511,13 +514,14 @@ final class BlockStore implements Mover.Listener {
   }
 
   /** A block can't be read from SSD: where it is an object, too, that is read. */
-  private boolean fetchInstead(int block) {
+  private boolean fetchInstead(int block, Status why) {
     if (!directory.has(Directory.FLAG_OBJECT, block)
         || !objects.isOpen()
         || !mover.fetch(block, RequestDescriptor.PRIORITY_HIGH)) {
       return false;
     }
     directory.set(Directory.FLAG_FETCHING, block, true);
+    directory.set(Directory.FLAG_DAMAGED, block, why == Status.CORRUPT);
     ssd.leave(block);
     return true;
   }
@@ -561,7 +565,7 @@ final class BlockStore implements Mover.Listener {
     switch (host.state(block)) {
       case NONE -> {
         if (ssd.isResident(block)) {
-          drops.count(Drops.Reason.DAMAGED);
+          drops.count(block, Drops.Reason.DAMAGED);
           remove(block);
         }
       }
@@ -641,23 +645,28 @@ final class BlockStore implements Mover.Listener {
       host.leave(block);
       settle(block);
     } else {
-      drops.count(Drops.Reason.DAMAGED);
+      drops.count(block, Drops.Reason.DAMAGED);
       remove(block);
     }
   }
 
   /** Frees what a block no longer needs, once nothing needs it. */
   void settle(int block) {
-    if (directory.uses(block) > 0 || directory.holds(block) > 0) {
+    if (directory.isOnHostAlone(block) || directory.uses(block) > 0) {
+      return;
+    }
+    boolean isHeld = directory.holds(block) > 0;
+    if (isHeld && !host.isResident(block)) {
       return;
     }
     if (host.state(block) == CopyState.LEAVING) {
       host.free(block);
     }
     if (ssd.state(block) == CopyState.LEAVING) {
+      // Also where clients hold the block: what they read is in memory.
       ssd.free(block);
     }
-    if (host.state(block) == CopyState.NONE && ssd.state(block) == CopyState.NONE) {
+    if (directory.isNowhere(block)) {
       if (directory.isLinked(block)) {
         directory.unlink(block);
       }
@@ -694,12 +703,21 @@ final class BlockStore implements Mover.Listener {
         }
         // No slot on SSD, and nothing under way that would free one: that tier has no room.
       }
-      if (objectMoves.wantsEvicted(block)) {
-        // Started, or to be started when another is done, or what stands in the way has gone.
-        boolean ignored = objectMoves.startUpload(block, true);
-        return false;
-      }
+      return evictLastCopy(block);
     }
+    dropHostCopy(block);
+    return true;
+  }
+
+  /** The same of a host copy below which no other tier of this node has any. */
+  boolean evictLastCopy(int block) {
+    Drops.Reason reason = objectMoves.reasonAgainst(block);
+    if (reason == null) {
+      // Started, or to be started when another is done, or what stands in the way has gone.
+      boolean ignored = objectMoves.startUpload(block, true);
+      return false;
+    }
+    drops.count(block, reason);
     dropHostCopy(block);
     return true;
   }
@@ -714,17 +732,7 @@ final class BlockStore implements Mover.Listener {
   void dropHostCopy(int block) {
     host.evict(block);
     counters.add(Counter.EVICTIONS, 1);
-    if (ssd.state(block) == CopyState.NONE) {
-      countLost(block);
-    }
     settle(block);
-  }
-
-  /** A block left the last tier of this node. */
-  private void countLost(int block) {
-    if (!directory.has(Directory.FLAG_OBJECT, block)) {
-      drops.count(objectMoves.whyNotWanted());
-    }
   }
 
   /**
@@ -862,9 +870,13 @@ final class BlockStore implements Mover.Listener {
    * @return true when the copy is dropped
    */
   boolean evictFromSsd(int block) {
-    if (host.state(block) == CopyState.NONE && objectMoves.wantsEvicted(block)) {
-      boolean ignored = objectMoves.startSpill(block);
-      return false;
+    if (host.state(block) == CopyState.NONE) {
+      Drops.Reason reason = objectMoves.reasonAgainst(block);
+      if (reason == null) {
+        boolean ignored = objectMoves.startSpill(block);
+        return false;
+      }
+      drops.count(block, reason);
     }
     dropSsdCopy(block);
     return true;
@@ -874,9 +886,6 @@ final class BlockStore implements Mover.Listener {
   void dropSsdCopy(int block) {
     ssd.evict(block);
     counters.add(Counter.SSD_EVICTIONS, 1);
-    if (host.state(block) == CopyState.NONE) {
-      countLost(block);
-    }
     settle(block);
   }
 
@@ -941,7 +950,6 @@ final class BlockStore implements Mover.Listener {
     objects.advance();
     host.drain(evictFromHost);
     ssd.drain(evictFromSsd);
-    records.trim();
     boolean ssdTakes = lanes.isAnyOpen();
     boolean objectsTake = objects.takesStores();
     for (int sizeClass = 0; sizeClass < classes; sizeClass++) {

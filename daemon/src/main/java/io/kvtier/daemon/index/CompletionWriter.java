@@ -14,7 +14,6 @@ import java.lang.foreign.MemorySegment;
 final class CompletionWriter {
   private final Directory directory;
   private final BlockStore store;
-  private final HoldTable holds;
   private final Namespaces namespaces;
 
   // The completion whose results are being written one by one.
@@ -25,10 +24,9 @@ final class CompletionWriter {
   private int run;
   private boolean silent;
 
-  CompletionWriter(Directory directory, BlockStore store, HoldTable holds, Namespaces namespaces) {
+  CompletionWriter(Directory directory, BlockStore store, Namespaces namespaces) {
     this.directory = directory;
     this.store = store;
-    this.holds = holds;
     this.namespaces = namespaces;
   }
 
@@ -138,6 +136,8 @@ final class CompletionWriter {
     long result = completion + CompletionDescriptor.HEADER_BYTES;
     int resultBytes = CompletionDescriptor.resultBytes(verb);
     boolean isLong = resultBytes == CompletionDescriptor.LONG_RESULT_BYTES;
+    Namespaces.Namespace namespace = isLong ? namespaces.byId(operation.namespaceId) : null;
+    int blockBytes = namespace == null ? 0 : (int) namespace.blockBytes();
     for (int i = 0; i < count; i++, result += resultBytes) {
       int packed = operation.status[i] | operation.tier[i] << 16;
       if (!isLong) {
@@ -149,7 +149,7 @@ final class CompletionWriter {
         Words.putLong(segment, result + CompletionDescriptor.BLOCK_SLAB_OFFSET, 0);
         Words.putLong(segment, result + CompletionDescriptor.BLOCK_OFFSET_OFFSET, 0);
       } else {
-        writeHold(session, operation, i, packed, segment, result);
+        writeHold(session, operation, i, packed, blockBytes, segment, result);
       }
     }
   }
@@ -159,6 +159,7 @@ final class CompletionWriter {
       Operation operation,
       int place,
       int packed,
+      int blockBytes,
       MemorySegment segment,
       long result) {
     int block = operation.block[place];
@@ -169,13 +170,9 @@ final class CompletionWriter {
         segment, result, packed | (verify ? CompletionDescriptor.BLOCK_FLAG_VERIFY << 24 : 0));
     Words.putInt(
         segment, result + CompletionDescriptor.BLOCK_CHECKSUM_OFFSET, directory.checksum(block));
-    Words.putLong(
-        segment, result + CompletionDescriptor.BLOCK_ID_OFFSET, holds.id(operation.hold[place]));
+    Words.putLong(segment, result + CompletionDescriptor.BLOCK_ID_OFFSET, operation.holdId[place]);
     Words.putInt(segment, result + CompletionDescriptor.BLOCK_SLAB_OFFSET, slots.regionOf(slot));
-    Words.putInt(
-        segment,
-        result + CompletionDescriptor.BLOCK_LENGTH_OFFSET,
-        (int) namespaces.of(directory, block).blockBytes());
+    Words.putInt(segment, result + CompletionDescriptor.BLOCK_LENGTH_OFFSET, blockBytes);
     Words.putLong(segment, result + CompletionDescriptor.BLOCK_OFFSET_OFFSET, slots.offsetOf(slot));
   }
 }

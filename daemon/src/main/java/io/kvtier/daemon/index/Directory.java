@@ -59,10 +59,16 @@ public final class Directory implements AutoCloseable {
   /** All bytes of the host copy are in its slot; its checksum is still to be made. */
   static final int FLAG_ARRIVED = 512;
 
+  /** The block's copy on SSD is counted among those that could leave, and stand nowhere else. */
+  static final int FLAG_SSD_ONLY = 1024;
+
+  /** The block's copy on SSD was found damaged, and its object is read instead. */
+  static final int FLAG_DAMAGED = 2048;
+
   /** Hears of everything that decides whether a copy could leave its tier. */
   @FunctionalInterface
   interface Watcher {
-    /** A block's state in a tier, its uses or its holds have changed. */
+    /** A block's state in a tier, its uses, or whether it is held, has changed. */
     void changed(int block);
   }
 
@@ -442,6 +448,16 @@ public final class Directory implements AutoCloseable {
     return CopyState.of(records.get(BYTE, at(block) + STATES) >>> (4 * tier) & 15);
   }
 
+  /** Whether the block is resident in the host tier, and there is nothing of it in the other. */
+  boolean isOnHostAlone(int block) {
+    return records.get(BYTE, at(block) + STATES) == CopyState.RESIDENT.code();
+  }
+
+  /** Whether there is nothing of the block in any tier. */
+  boolean isNowhere(int block) {
+    return records.get(BYTE, at(block) + STATES) == CopyState.NONE.code();
+  }
+
   void setState(int tier, int block, CopyState next) {
     CopyState now = state(tier, block);
     if (!now.canBecome(next)) {
@@ -501,7 +517,9 @@ public final class Directory implements AutoCloseable {
       throw new IllegalStateException("block " + block + " would have " + holds + " holds");
     }
     records.set(INT, at(block) + HOLDS, holds);
-    watcher.changed(block);
+    if (holds == 0 || holds == delta) {
+      watcher.changed(block);
+    }
   }
 
   /** Sets who is told of changes. */

@@ -26,17 +26,22 @@ final class Drops {
 
   private static final Reason[] REASONS = Reason.values();
 
+  private final Directory directory;
   private final Counters counters;
   private final long[] counts = new long[REASONS.length];
 
-  Drops(Counters counters) {
+  Drops(Directory directory, Counters counters) {
+    this.directory = directory;
     this.counters = counters;
   }
 
+  /** A block leaves the last tier; its record still says whether it is an object. */
   @SuppressWarnings("EnumOrdinal") // a place in an array of this class
-  void count(Reason reason) {
-    counters.add(Counter.DROPPED, 1);
-    counts[reason.ordinal()]++;
+  void count(int block, Reason reason) {
+    if (!directory.has(Directory.FLAG_OBJECT, block)) {
+      counters.add(Counter.DROPPED, 1);
+      counts[reason.ordinal()]++;
+    }
   }
 
   /** The counts as a JSON object. */

@@ -55,6 +55,9 @@ final class Index implements BlockStore.Listener {
   private final Upkeep upkeep;
   private final Annotations annotations;
 
+  /** Blocks of the request under way that were leased at once: they are counted together. */
+  private int hitsInMemory;
+
   Index(IndexAgent.Context context, IndexAgent.Limits limits, Namespaces namespaces) {
     this.directory = context.directory();
     this.counters = context.counters();
@@ -66,7 +69,7 @@ final class Index implements BlockStore.Listener {
     this.registry = new Registry(directory, namespaces, store, clock, this::noteNamespacesInUse);
     this.holds = new HoldTable(limits.holdsMax());
     this.hostWaiters = new WaiterTable(limits.holdsMax());
-    this.writer = new CompletionWriter(directory, store, holds, namespaces);
+    this.writer = new CompletionWriter(directory, store, namespaces);
     this.operations =
         new Operations(
             sessions,
@@ -357,11 +360,13 @@ final class Index implements BlockStore.Listener {
     }
     long leaseNs =
         request.argument <= 0 ? limits.leaseNs() : Math.min(request.argument, limits.leaseNsMax());
-    operation.value = clock.getAsLong() + leaseNs;
+    operation.value = operation.beganNs + leaseNs;
     boolean leadingRun = request.has(RequestDescriptor.FLAG_LEADING_RUN);
     boolean noWait = request.has(RequestDescriptor.FLAG_NO_WAIT);
     Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
     int count = request.count;
+    int misses = 0;
+    hitsInMemory = 0;
     int i = 0;
     for (; i < count; i++) {
       int block = find(request, i);
@@ -374,7 +379,7 @@ final class Index implements BlockStore.Listener {
       }
       if (block == Directory.NONE || !acquireOne(session, request, operation, i, block, isFresh)) {
         Operations.decide(operation, i, Status.MISS, TierId.NONE);
-        counters.add(Counter.MISSES, 1);
+        misses++;
         if (leadingRun) {
           break;
         }
@@ -384,6 +389,11 @@ final class Index implements BlockStore.Listener {
       Operations.decide(operation, rest, Status.MISS, TierId.NONE);
     }
     counters.add(Counter.ACQUIRE_BLOCKS, Math.min(count, i + 1));
+    counters.add(Counter.MISSES, misses);
+    if (namespace != null) {
+      counters.add(Counter.HITS_HOST, hitsInMemory);
+      counters.add(Counter.HOST_READ_BYTES, hitsInMemory * namespace.blockBytes());
+    }
     operations.endOrWait(session, operation, request);
   }
 
@@ -395,27 +405,26 @@ final class Index implements BlockStore.Listener {
       int place,
       int block,
       boolean isFresh) {
+    CopyState inMemory = store.host().state(block);
+    if (inMemory == CopyState.RESIDENT) {
+      if (operation.isDevice() && store.mustVerify(block, SlotAllocator.DAEMON)) {
+        verifyFirst(operation, place, block);
+      } else {
+        leaseInMemory(session, operation, place, block);
+      }
+      return true;
+    }
     boolean noWait = request.has(RequestDescriptor.FLAG_NO_WAIT);
     boolean onSsd = store.ssd().isResident(block);
     boolean isFetching = directory.has(Directory.FLAG_FETCHING, block);
     TierId from = isFetching ? TierId.OBJECT : onSsd ? TierId.SSD : TierId.HOST;
-    switch (store.host().state(block)) {
-      case RESIDENT -> {
-        if (operation.isDevice() && store.mustVerify(block, SlotAllocator.DAEMON)) {
-          verifyFirst(operation, place, block);
-        } else if (!leaseNow(session, operation, place, block, TierId.HOST)) {
-          operation.open++;
-        }
-        return true;
-      }
+    switch (inMemory) {
       case STAGING -> {
         if (operation.isDevice()
             && store.hasArrived(block)
             && !store.mustVerify(block, SlotAllocator.DAEMON)) {
           // What came from a device and goes to one never left this process.
-          if (!leaseNow(session, operation, place, block, TierId.HOST)) {
-            operation.open++;
-          }
+          leaseInMemory(session, operation, place, block);
         } else if (noWait) {
           Operations.decide(operation, place, Status.PENDING, from);
         } else if (await(operation, place, block, from)) {
@@ -426,7 +435,7 @@ final class Index implements BlockStore.Listener {
       case RESERVED, LEAVING -> {
         return false;
       }
-      case NONE -> {
+      default -> {
         if (!onSsd) {
           return false;
         }
@@ -464,15 +473,23 @@ final class Index implements BlockStore.Listener {
     }
   }
 
-  /** Gives a place its block; false when that is being copied: the place stays open. */
-  private boolean leaseNow(
-      Session session, Operation operation, int place, int block, TierId from) {
+  private void leaseInMemory(Session session, Operation operation, int place, int block) {
+    hitsInMemory += lease(session, operation, place, block, TierId.HOST) ? 1 : 0;
+    operation.open += operation.isDevice() ? 1 : 0;
+  }
+
+  /**
+   * Gives a place its block, or begins to copy it to the device that it is for: then the place
+   * stays open.
+   *
+   * @return false when there can be no more leases
+   */
+  private boolean lease(Session session, Operation operation, int place, int block, TierId from) {
     if (operation.isDevice()) {
       operation.tier[place] = (byte) from.code();
-      countHit(block, from);
       store.lease(block);
       devices.onboard(operation, place, block);
-      return false;
+      return true;
     }
     int hold =
         !session.mayHold(limits.holdsPerSessionMax())
@@ -480,14 +497,13 @@ final class Index implements BlockStore.Listener {
             : holds.take(HoldTable.LEASE, block, session, operation.value);
     if (hold == HoldTable.NONE) {
       Operations.decide(operation, place, Status.BUSY, from);
-      return true;
+      return false;
     }
     store.lease(block);
     operation.block[place] = block;
     operation.hold[place] = hold;
     operation.holdId[place] = holds.id(hold);
     Operations.decide(operation, place, Status.OK, from);
-    countHit(block, from);
     return true;
   }
 
@@ -516,13 +532,11 @@ final class Index implements BlockStore.Listener {
         Operations.decide(operation, place, isAcquire ? Status.MISS : Status.STALE, TierId.NONE);
         counters.add(Counter.MISSES, isAcquire ? 1 : 0);
       } else if (isAcquire) {
-        isDecided =
-            leaseNow(
-                operations.sessionOf(operation),
-                operation,
-                place,
-                block,
-                TierId.of(operation.tier[place]));
+        TierId from = TierId.of(operation.tier[place]);
+        if (lease(operations.sessionOf(operation), operation, place, block, from)) {
+          countHit(block, from);
+        }
+        isDecided = !operation.isDevice();
       } else {
         Operations.decide(operation, place, Status.OK, TierId.HOST);
       }
@@ -766,6 +780,7 @@ final class Index implements BlockStore.Listener {
       }
     }
     devices.checkTime(nowNs);
+    store.records().trim(nowNs);
     for (int hold = holds.expired(nowNs); hold != HoldTable.NONE; hold = holds.expired(nowNs)) {
       counters.add(Counter.LEASES_EXPIRED, 1);
       endHold(hold, sessions.owner(holds.sessionIndex(hold)));

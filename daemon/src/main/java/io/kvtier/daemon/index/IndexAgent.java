@@ -343,6 +343,9 @@ public final class IndexAgent {
     if (waitsForClient) {
       return 1; // a client that makes room in its completion ring rings no bell
     }
+    if (index.store().records().isTrimming()) {
+      return 1;
+    }
     if (index.hasDeadlines() || !index.store().isIdle()) {
       return 5;
     }

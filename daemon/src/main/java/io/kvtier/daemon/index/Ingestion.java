@@ -39,6 +39,8 @@ final class Ingestion {
   private final LongQueue backlog = new LongQueue(BACKLOG_MAX);
   private AdmissionPolicy admission;
   private String admissionName;
+  private boolean hearsInsertions;
+  private boolean hearsUses;
 
   Ingestion(Target target, Directory directory, TierLine host, String admissionName) {
     this.target = target;
@@ -46,10 +48,16 @@ final class Ingestion {
     this.host = host;
     this.admissionName = admissionName;
     admission = newAdmission(admissionName);
+    listen();
   }
 
   private AdmissionPolicy newAdmission(String name) {
     return AdmissionPolicies.create(name, target.blocksMax());
+  }
+
+  private void listen() {
+    hearsInsertions = target.isConfigured() && admission.listensTo(Occasion.INSERTED);
+    hearsUses = target.isConfigured() && admission.listensTo(Occasion.USED);
   }
 
   String admissionName() {
@@ -68,18 +76,19 @@ final class Ingestion {
   void swapAdmission(String name) {
     admission = newAdmission(name);
     admissionName = name;
+    listen();
   }
 
   /** A block came into the host tier. */
   void inserted(int block) {
-    if (target.isConfigured()) {
+    if (hearsInsertions) {
       consider(block, Occasion.INSERTED, 0);
     }
   }
 
   /** A block in the host tier was used, so often. */
   void used(int block, int hits) {
-    if (target.isConfigured()) {
+    if (hearsUses) {
       consider(block, Occasion.USED, hits);
     }
   }

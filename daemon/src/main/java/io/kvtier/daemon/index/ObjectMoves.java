@@ -31,8 +31,6 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
   /** The refused blocks in the order of their refusals, each with its time in ms. */
   private final LongQueue refusals = new LongQueue(REFUSALS_MAX);
 
-  private Drops.Reason whyNotWanted = Drops.Reason.NO_ROOM;
-
   ObjectMoves(BlockStore store, ObjectLine objects, IndexAgent.Context context) {
     this.store = store;
     this.objects = objects;
@@ -141,7 +139,8 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
       directory.set(Directory.FLAG_OBJECT, block, false);
     }
     if (ssd.state(block) == CopyState.LEAVING) {
-      store.drops().count(Drops.Reason.UNREADABLE);
+      boolean isDamaged = directory.has(Directory.FLAG_DAMAGED, block);
+      store.drops().count(block, isDamaged ? Drops.Reason.DAMAGED : Drops.Reason.UNREADABLE);
     }
     miss(block);
   }
@@ -211,14 +210,11 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
     return objects.takesStores();
   }
 
-  /** Whether a block that falls out of the tiers above should be an object before. */
-  boolean wantsEvicted(int block) {
-    Drops.Reason reason = reasonAgainst(block);
-    whyNotWanted = reason == null ? Drops.Reason.NO_ROOM : reason;
-    return reason == null;
-  }
-
-  private Drops.@Nullable Reason reasonAgainst(int block) {
+  /**
+   * Why a block that falls out of the tiers above does not become an object before; null: it
+   * should.
+   */
+  Drops.@Nullable Reason reasonAgainst(int block) {
     if (!isConfigured()) {
       return Drops.Reason.NO_ROOM;
     }
@@ -235,11 +231,6 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
     }
     // Nobody knows for how long: what stands in the way of others can't wait for that.
     return objects.isGoing(block) ? Drops.Reason.BEING_DELETED : null;
-  }
-
-  /** Why the block was not wanted that was asked for last, and is not an object. */
-  Drops.Reason whyNotWanted() {
-    return whyNotWanted;
   }
 
   /**

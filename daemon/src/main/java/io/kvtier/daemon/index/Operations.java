@@ -119,12 +119,15 @@ final class Operations {
 
   /** Answers an operation of which nothing is open. */
   void complete(Session session, Operation operation) {
+    boolean hasWaited = operation.reservedCompletionBytes > 0;
     session.reservedCompletionBytes -= operation.reservedCompletionBytes;
     operation.reservedCompletionBytes = 0;
     latencies.answered(operation.verb, operation.beganNs);
     try {
       if (operation.answerable && !session.ended) {
-        dropEndedHolds(session, operation);
+        if (hasWaited) {
+          dropEndedHolds(session, operation);
+        }
         writer.write(session, operation);
       }
     } catch (ProtocolViolation violation) {

@@ -2,29 +2,51 @@ package io.kvtier.daemon.index;
 
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.policies.EvictionPolicy.VictimFilter;
+import java.util.Arrays;
+import java.util.stream.IntStream;
 
 /**
  * The directory's records, of which each tenant has its share: one that has used up its own forgets
  * the coldest of its blocks, and nobody else's. Confined to the index.
  */
 final class Records {
-  /** So many a tenant forgets in a round when it has more than its share. */
-  private static final int TRIMMED_PER_ROUND = 16;
+  /** So many a tenant forgets at a time when it has more than its share. */
+  private static final int TRIMMED_AT_ONCE = 16;
+
+  /** How long a tenant is left alone of which nothing could go. */
+  private static final long TRIM_AGAIN_NS = 100_000_000;
 
   private final BlockStore store;
   private final Directory directory;
-  private final Tenants tenants;
+  private final int[] max;
+  private final long[] notBeforeNs;
   private final VictimFilter anyOnHost;
+  private boolean isTrimming;
 
-  Records(BlockStore store, Directory directory, Tenants tenants) {
+  /**
+   * The records of a directory.
+   *
+   * @param max the most that each tenant may have
+   */
+  Records(BlockStore store, Directory directory, int[] max) {
     this.store = store;
     this.directory = directory;
-    this.tenants = tenants;
+    this.max = max;
+    notBeforeNs = new long[max.length];
+    Arrays.fill(notBeforeNs, Long.MIN_VALUE);
     anyOnHost = store.host()::isEvictable;
   }
 
-  private int max(int tenant) {
-    return tenants.shareOf(directory.blocksMax(), tenant);
+  /** The most that each tenant may have. */
+  static int[] shares(Directory directory, Tenants tenants) {
+    return IntStream.range(0, tenants.count())
+        .map(tenant -> tenants.shareOf(directory.blocksMax(), tenant))
+        .toArray();
+  }
+
+  /** The most that a tenant may have. */
+  int max(int tenant) {
+    return max[tenant];
   }
 
   /**
@@ -36,7 +58,7 @@ final class Records {
    */
   int insertSought(Namespaces.Namespace namespace, int group, int keyBytes, boolean isWanted) {
     int tenant = namespace.tenant();
-    boolean isFull = directory.recordsOfTenant(tenant) >= max(tenant);
+    boolean isFull = directory.recordsOfTenant(tenant) >= max[tenant];
     int block = isFull ? Directory.NONE : directory.insertSought(namespace.id(), group, keyBytes);
     if (block == Directory.NONE && isWanted && forgetOne(tenant)) {
       block = directory.insertSought(namespace.id(), group, keyBytes);
@@ -45,16 +67,30 @@ final class Records {
   }
 
   /**
-   * Takes back what tenants have beyond their shares, as they may after a change of those: others
-   * could have no records for it.
+   * Takes back some of what tenants have beyond their shares, as they may after a change of those:
+   * others could have no records for it.
    */
-  void trim() {
-    for (int tenant = 0; tenants.count() > 1 && tenant < tenants.count(); tenant++) {
-      int left = Math.min(directory.recordsOfTenant(tenant) - max(tenant), TRIMMED_PER_ROUND);
-      while (left > 0 && forgetOne(tenant)) {
-        left--;
+  void trim(long nowNs) {
+    isTrimming = false;
+    for (int tenant = 0; max.length > 1 && tenant < max.length; tenant++) {
+      int over = directory.recordsOfTenant(tenant) - max[tenant];
+      if (over > 0 && nowNs >= notBeforeNs[tenant]) {
+        int left = Math.min(over, TRIMMED_AT_ONCE);
+        while (left > 0 && forgetOne(tenant)) {
+          left--;
+        }
+        if (left > 0) {
+          notBeforeNs[tenant] = nowNs + TRIM_AGAIN_NS;
+        } else {
+          isTrimming |= over > TRIMMED_AT_ONCE;
+        }
       }
     }
+  }
+
+  /** Whether there is more to take back, and nothing in the way of it. */
+  boolean isTrimming() {
+    return isTrimming;
   }
 
   /**
@@ -74,16 +110,18 @@ final class Records {
   }
 
   private boolean forgetOnHost(int block) {
-    if (store.objectMoves().wantsEvicted(block)) {
+    if (!store.ssd().isResident(block)) {
+      return store.evictLastCopy(block);
+    }
+    Drops.Reason reason = store.objectMoves().reasonAgainst(block);
+    if (reason == null) {
       // Started, or to be started when another is done, or what stands in the way has gone.
       boolean ignored = store.objectMoves().startUpload(block, true);
       return false;
     }
-    boolean isBelow = store.ssd().isResident(block);
+    store.drops().count(block, reason);
     store.dropHostCopy(block);
-    if (isBelow) {
-      store.dropSsdCopy(block);
-    }
+    store.dropSsdCopy(block);
     return true;
   }
 }

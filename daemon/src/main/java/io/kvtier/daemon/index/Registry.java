@@ -138,7 +138,7 @@ final class Registry {
   /** Slots without records for what could be in them stay empty; who pays for them may ask why. */
   private void warnOfFewRecords(Namespaces.Namespace added) {
     int tenant = added.tenant();
-    int records = namespaces.tenants().shareOf(directory.blocksMax(), tenant);
+    int records = store.records().max(tenant);
     long slots = slotsFor(store.host().slots(), tenant, added.hostClass());
     if (added.ssdClass() != SlotAllocator.NONE) {
       slots += slotsFor(store.ssd().slots(), tenant, added.ssdClass());

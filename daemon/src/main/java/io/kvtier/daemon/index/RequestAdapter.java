@@ -124,11 +124,14 @@ final class RequestAdapter {
         deadline == 0
             ? nowNs + limits.deadlineNs()
             : Math.min(deadline, nowNs + limits.deadlineNsMax());
-    request.region = Words.getInt(segment, at + RequestDescriptor.REGION_OFFSET);
-    request.firstLayer = Words.getShort(segment, at + RequestDescriptor.FIRST_LAYER_OFFSET);
-    request.endLayer = Words.getShort(segment, at + RequestDescriptor.END_LAYER_OFFSET);
-    request.event = Words.getInt(segment, at + RequestDescriptor.EVENT_OFFSET);
-    request.progress = Words.getInt(segment, at + RequestDescriptor.PROGRESS_OFFSET);
+    if (verb == Verb.OFFLOAD || verb == Verb.ONBOARD) {
+      // The others have nothing there.
+      request.region = Words.getInt(segment, at + RequestDescriptor.REGION_OFFSET);
+      request.firstLayer = Words.getShort(segment, at + RequestDescriptor.FIRST_LAYER_OFFSET);
+      request.endLayer = Words.getShort(segment, at + RequestDescriptor.END_LAYER_OFFSET);
+      request.event = Words.getInt(segment, at + RequestDescriptor.EVENT_OFFSET);
+      request.progress = Words.getInt(segment, at + RequestDescriptor.PROGRESS_OFFSET);
+    }
     request.body = at + RequestDescriptor.HEADER_BYTES;
     request.depth = Words.getInt(segment, at + RequestDescriptor.DEPTH_OFFSET);
     request.parent = Request.NO_PARENT;

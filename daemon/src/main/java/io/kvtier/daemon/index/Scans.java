@@ -138,10 +138,12 @@ final class Scans {
       operation.outcome = Status.IO_ERROR;
       return true;
     }
-    if (store.ssd().state(block) == CopyState.STAGING) {
-      return storeWaiters.add(operation, block);
-    }
-    return true;
+    return switch (store.ssd().state(block)) {
+      case STAGING -> storeWaiters.add(operation, block);
+      // A damaged copy, which goes as soon as a transfer no longer needs it: then another is made.
+      case LEAVING -> false;
+      case RESIDENT, NONE, RESERVED -> true;
+    };
   }
 
   /**

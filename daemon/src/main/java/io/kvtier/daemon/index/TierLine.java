@@ -36,6 +36,12 @@ final class TierLine {
   // How many held blocks one search may find out of their place.
   private static final int HELD_MAX = 1024;
 
+  /** So many looks searches for blocks that stand in this tier only may have saved up. */
+  private static final int LOOKS_MAX = HELD_MAX;
+
+  /** What each of them earns: whatever stands in its way, it costs so much in the long run. */
+  private static final int LOOKS_EARNED = 8;
+
   private final int tier;
   private final Directory directory;
   private final SlotAllocator slots;
@@ -49,12 +55,22 @@ final class TierLine {
   private final VictimFilter near = this::isNear;
   private final VictimFilter ofClass = this::isOfClass;
   private final VictimFilter foreign = this::isForeign;
-  private final VictimFilter onlyHere = this::isOnlyHere;
+  private final VictimFilter evictableOnlyHere = this::isEvictableOnlyHere;
   private final EvictionPolicy[] policies;
   private final int[] evictableOfPart;
+
+  /** Of those that could leave: how many stand in no tier above. */
+  private final int[] onlyHereOfPart;
+
+  private final int[] looksOfPart;
+
+  /** Whether the last search spent all it had and found none: the next waits for all of it. */
+  private final boolean[] isSaving;
+
   private String policyName;
   private int[] residentOf = new int[64];
   private int heldCount;
+  private int refusals;
   private int soughtClass;
   private long soughtFor;
   private final boolean[] drainMayGoOn;
@@ -113,6 +129,10 @@ final class TierLine {
     this.heapLeft = common.heapLeft();
     evictable = new int[slots.classesMax()];
     evictableOfPart = new int[slots.parts()];
+    onlyHereOfPart = new int[slots.parts()];
+    looksOfPart = new int[slots.parts()];
+    isSaving = new boolean[slots.parts()];
+    Arrays.fill(looksOfPart, LOOKS_MAX);
     drainMayGoOn = new boolean[slots.parts()];
     policies = newPolicies(policyName);
   }
@@ -420,6 +440,19 @@ final class TierLine {
       evictable[sizeClass] += could ? 1 : -1;
       evictableOfPart[slots.partOfClass(sizeClass)] += could ? 1 : -1;
     }
+    boolean isOnlyHere = could && isOnlyHere(block);
+    if (isOnlyHere != isCountedOnlyHere(block)) {
+      directory.set(Directory.FLAG_SSD_ONLY, block, isOnlyHere);
+      onlyHereOfPart[slots.partOfClass(slots.classOf(slot(block)))] += isOnlyHere ? 1 : -1;
+    }
+  }
+
+  private boolean isOnlyHere(int block) {
+    return tier != HOST && directory.state(HOST, block) == CopyState.NONE;
+  }
+
+  private boolean isCountedOnlyHere(int block) {
+    return tier != HOST && directory.has(Directory.FLAG_SSD_ONLY, block);
   }
 
   /**
@@ -473,21 +506,37 @@ final class TierLine {
   /**
    * The next block of a part to leave, near the cold end, among those that stand in this tier only.
    * One that stands above as well is used there, and this tier's policy does not hear of it: so it
-   * is found here at the cold end, and is not cold.
+   * is found here at the cold end, and is not cold. Where many are, most searches are given up, for
+   * each of them could be as long.
    */
   int victimOnlyHere(int part) {
+    int looks = Math.min(LOOKS_MAX, looksOfPart[part] + LOOKS_EARNED);
+    looksOfPart[part] = looks;
+    if (onlyHereOfPart[part] == 0 || (isSaving[part] && looks < LOOKS_MAX)) {
+      return EvictionPolicy.NONE;
+    }
     heldCount = 0;
-    int victim = policies[part].victim(onlyHere, HELD_MAX);
-    warmHeld(policies[part]);
+    refusals = 0;
+    EvictionPolicy policy = policies[part];
+    int victim = policy.victim(evictableOnlyHere, looks);
+    looksOfPart[part] = Math.max(0, looks - refusals);
+    isSaving[part] = victim == EvictionPolicy.NONE;
+    for (int i = 0; i < heldCount; i++) {
+      policy.onPassed(held[i]);
+    }
+    heldCount = 0;
     return victim;
   }
 
-  private boolean isOnlyHere(int block) {
-    boolean isAbove = directory.state(HOST, block) != CopyState.NONE;
-    if (isAbove && heldCount < held.length) {
-      held[heldCount++] = block;
+  private boolean isEvictableOnlyHere(int block) {
+    boolean accepted = isCountedOnlyHere(block);
+    if (!accepted) {
+      refusals++;
+      if (!isOnlyHere(block) && heldCount < held.length) {
+        held[heldCount++] = block;
+      }
     }
-    return !isAbove && isEvictable(block);
+    return accepted;
   }
 
   /** The next block of a part to leave among those that a filter accepts, near the cold end. */
@@ -604,6 +653,7 @@ final class TierLine {
     int[] counts = new int[CopyState.values().length];
     int used = 0;
     int[] couldLeave = new int[slots.classesMax()];
+    int[] onlyHere = new int[slots.parts()];
     int[] residents = new int[residentOf.length];
     for (int block = 0; block < directory.highWater(); block++) {
       if (!directory.isUsed(block)) {
@@ -621,6 +671,8 @@ final class TierLine {
               "slot " + slot + " of block " + block + " in tier " + tier + " is not its own");
         }
         couldLeave[slots.classOf(slot)] += isEvictable(block) ? 1 : 0;
+        onlyHere[slots.partOf(slots.regionOf(slot))] +=
+            isEvictable(block) && isOnlyHere(block) ? 1 : 0;
       }
     }
     if (counts[CopyState.RESIDENT.code()] != resident()) {
@@ -639,7 +691,7 @@ final class TierLine {
     if (!Arrays.equals(residents, residentOf)) {
       throw new IllegalStateException("tier " + tier + " miscounts the blocks of namespaces");
     }
-    if (!Arrays.equals(couldLeave, evictable)) {
+    if (!Arrays.equals(couldLeave, evictable) || !Arrays.equals(onlyHere, onlyHereOfPart)) {
       throw new IllegalStateException("tier " + tier + " miscounts the blocks that could leave");
     }
   }

@@ -352,6 +352,38 @@ class BlockStoreTest {
   }
 
   @Test
+  void flush_copyOnSsdFoundDamagedWhileLeased_isWrittenAnew() throws Exception {
+    IndexHarness.InlinePipeline ssd =
+        new IndexHarness.InlinePipeline(transfer ->
+            transfer.status = transfer.kind == Transfer.Kind.LOAD ? Status.CORRUPT : Status.OK);
+    try (IndexHarness harness =
+        new IndexHarness(settings(2).ssd(2, ssd).admission("all").scrubbing(1 << 20))) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      client.put(1, CHECKSUM);
+      client.sendKeys(Verb.ACQUIRE, 1, 1);
+      assertEquals(1, client.work().ids().size());
+      for (int round = 0; harness.counters.get(Counter.SCRUBBED_CORRUPT) == 0; round++) {
+        assertTrue(round < 100, "nothing was read in the background");
+        harness.nowNs += 100_000_000;
+        int ignored = harness.agent.doWork();
+      }
+      assertEquals(0, durable(harness));
+      client.send(Verb.FLUSH, 0, 0, 0);
+      assertEquals(Status.OK, client.await().status());
+      assertEquals(1, durable(harness));
+      assertEquals(0, harness.counters.get(Counter.DROPPED));
+    }
+  }
+
+  /** How many blocks the next start would find. */
+  private static int durable(IndexHarness harness) {
+    int[] count = new int[1];
+    harness.agent.forEachDurable(false, block -> count[0]++);
+    return count[0];
+  }
+
+  @Test
   void put_deviceIsFenced_acceptedBlocksAreNotDropped() throws IOException, ProtocolViolation {
     try (IndexHarness harness = harness(2, Status.IO_ERROR)) {
       IndexHarness.Client client = harness.open();

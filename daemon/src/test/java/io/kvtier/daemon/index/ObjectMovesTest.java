@@ -1,12 +1,17 @@
 package io.kvtier.daemon.index;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
+import io.kvtier.tiers.transfer.Checksums;
+import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 
 /** What is written to an object store that refuses some of it, or all of it for a time. */
@@ -55,6 +60,59 @@ class ObjectMovesTest {
       assertEquals(3, objects.asked);
       assertEquals(1, harness.counters.get(Counter.OBJECT_STORED));
       assertEquals(1, harness.counters.get(Counter.DROPPED), "the one that was refused just now");
+    }
+  }
+
+  @Test
+  void release_corrupt_damagedBlockThatIsAnObject_isNotCountedAsDropped() throws Exception {
+    try (IndexHarness harness =
+        new IndexHarness(
+            new IndexHarness.Settings(1, 8)
+                .checksums(new IndexHarness.InlinePipeline(Checksums::run), 0)
+                .objects(objects.parts("all")))) {
+      IndexHarness.Client client = harness.open(1 << 20);
+      client.register();
+      for (Status stored : List.of(Status.OK, Status.DENIED)) {
+        objects.answer = stored;
+        client.put(1, 12345);
+        settle(harness);
+        client.sendKeys(Verb.ACQUIRE, 1, 1);
+        long lease = client.work().ids().getFirst();
+        client.sendIds(Verb.RELEASE, RequestDescriptor.FLAG_CORRUPT, 1, lease);
+        assertEquals(Status.OK, client.await().first());
+        settle(harness);
+        int dropped = stored == Status.OK ? 0 : 1;
+        assertEquals(dropped, harness.counters.get(Counter.DROPPED));
+        assertTrue(client.stats().contains("\"damaged\":" + dropped));
+      }
+    }
+  }
+
+  @Test
+  void acquire_damagedOnSsdAndNoObject_isCountedAsDamaged() throws Exception {
+    for (Status read : List.of(Status.CORRUPT, Status.IO_ERROR)) {
+      try (IndexHarness harness =
+          new IndexHarness(
+              new IndexHarness.Settings(1, 8)
+                  .checksums(new IndexHarness.NoPipeline(), IndexHarness.SLOT_BYTES)
+                  .ssd(
+                      1,
+                      new IndexHarness.InlinePipeline(transfer ->
+                          transfer.status = transfer.kind == Transfer.Kind.LOAD ? read : Status.OK))
+                  .admission("all")
+                  .objects(objects.parts("all")))) {
+        IndexHarness.Client client = harness.open(1 << 20);
+        client.register();
+        client.put(1, 0);
+        settle(harness);
+        assertEquals(1, harness.counters.get(Counter.OBJECT_STORED));
+        assertEquals(Status.OK, client.admin("evict 1"));
+        client.sendKeys(Verb.ACQUIRE, 1, 1);
+        assertEquals(Status.MISS, client.await().first());
+        String reason = read == Status.CORRUPT ? "damaged" : "unreadable";
+        assertTrue(client.stats().contains("\"" + reason + "\":1"), client.stats());
+        settle(harness);
+      }
     }
   }
 

@@ -22,6 +22,7 @@ import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
@@ -40,7 +41,11 @@ class TenantsTest {
   }
 
   private static IndexHarness.Settings settings(int files, Pipeline ssd) {
-    return new IndexHarness.Settings(4, SLOTS)
+    return settings(SLOTS, files, ssd);
+  }
+
+  private static IndexHarness.Settings settings(int slots, int files, Pipeline ssd) {
+    return new IndexHarness.Settings(4, slots)
         .checksums(new IndexHarness.InlinePipeline(Checksums::run), IndexHarness.SLOT_BYTES)
         .ssd(files, ssd)
         .tenants(
@@ -211,6 +216,55 @@ class TenantsTest {
       }
       harness.agent.checkInvariants();
     }
+  }
+
+  @Test
+  void trim_recordsFarBeyondTheShare_goByAndByThoughNobodyAsks() throws Exception {
+    Pipeline ssd = new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
+    // Nobody may have 12 records.
+    try (IndexHarness harness = new IndexHarness(settings(64, 4, ssd).blocks(48))) {
+      harness.agent.recover(List.of(rowsOfNobody(48)), 0);
+      int rounds = 0;
+      while (harness.directory().recordsOfTenant(Grant.NO_TENANT) > 12) {
+        int ignored = harness.agent.doWork();
+        rounds++;
+        assertTrue(rounds < 10, "it takes too long");
+        boolean isMore = harness.directory().recordsOfTenant(Grant.NO_TENANT) > 12;
+        assertEquals(isMore, harness.agent.sleepMsMax() == 1);
+        harness.nowNs += 1_000_000;
+      }
+      assertTrue(rounds > 1, "one round has done it all");
+      harness.agent.checkInvariants();
+    }
+  }
+
+  @Test
+  void trim_nothingCanGo_isTriedAgainOnlyAfterAWhile() throws Exception {
+    Pipeline ssd = new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
+    try (IndexHarness harness = new IndexHarness(settings(64, 4, ssd).blocks(48))) {
+      harness.agent.recover(List.of(rowsOfNobody(48)), 0);
+      IndexHarness.Client operator = harness.open(1 << 20);
+      int pinned = 0;
+      for (int i = 0; i < 48; i++) {
+        pinned += operator.admin(pin("pin", i)) == Status.OK ? 1 : 0;
+      }
+      assertTrue(pinned > 12, "the rest was gone before it could be pinned");
+      harness.nowNs += 1_000_000;
+      int ignored = harness.agent.doWork();
+      assertEquals(pinned, harness.directory().recordsOfTenant(Grant.NO_TENANT));
+      assertTrue(harness.agent.sleepMsMax() > 1);
+      assertEquals(Status.OK, operator.admin(pin("unpin", 47)));
+      harness.nowNs += 50_000_000;
+      ignored = harness.agent.doWork();
+      assertEquals(pinned, harness.directory().recordsOfTenant(Grant.NO_TENANT));
+      harness.nowNs += 50_000_000;
+      ignored = harness.agent.doWork();
+      assertEquals(pinned - 1, harness.directory().recordsOfTenant(Grant.NO_TENANT));
+    }
+  }
+
+  private static String pin(String verb, int row) {
+    return String.format(Locale.ROOT, "%s 0 %02x00000000000000 model", verb, row);
   }
 
   @Test

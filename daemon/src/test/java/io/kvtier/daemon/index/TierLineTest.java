@@ -4,8 +4,12 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import org.junit.jupiter.api.Test;
 
 class TierLineTest {
@@ -35,6 +39,73 @@ class TierLineTest {
           assertThrows(IllegalArgumentException.class, () -> line.swapPolicy("forecast"));
       assertTrue(String.valueOf(refused.getMessage()).contains("-Xmx"), refused::toString);
       assertEquals("fifo", line.policyName());
+    }
+  }
+
+  /** Blocks on SSD, in the order of their numbers, and the first of them in memory as well. */
+  private static TierLine ssdUnder(Directory directory, String policy, int blocks, int inMemory) {
+    TierLine.Common common =
+        new TierLine.Common(directory, block -> 4096, null, part -> BLOCKS, wanted -> 1L << 40);
+    TierLine[] lines = new TierLine[2];
+    for (int tier = TierLine.HOST; tier <= TierLine.SSD; tier++) {
+      SlotAllocator slots = new SlotAllocator(new int[1], 1, 4096L * blocks, 4096, 1);
+      lines[tier] = new TierLine(tier, common, slots, policy, TierLine.Rows.NONE);
+    }
+    directory.watch(block -> {
+      lines[TierLine.HOST].recount(block);
+      lines[TierLine.SSD].recount(block);
+    });
+    MemorySegment key = Arena.ofAuto().allocate(8, 8);
+    for (int i = 0; i < blocks; i++) {
+      key.set(ValueLayout.JAVA_LONG, 0, i);
+      assertEquals(Directory.NONE, directory.find(0, 0, 8, key, 0));
+      int block = directory.insertSought(0, 0, 8);
+      place(lines[TierLine.SSD], block);
+      if (i < inMemory) {
+        place(lines[TierLine.HOST], block);
+      }
+    }
+    return lines[TierLine.SSD];
+  }
+
+  private static void place(TierLine line, int block) {
+    assertTrue(line.allocate(block, line.slots().sizeClass(4096), SlotAllocator.DAEMON, true));
+    line.setState(block, CopyState.STAGING);
+    line.becomeResident(block);
+  }
+
+  @Test
+  void victimOnlyHere_manyStandInMemoryToo_isGivenUpUntilManyWereAskedFor() throws IOException {
+    try (Directory directory = new Directory(BLOCKS, 1)) {
+      int blocks = 3000;
+      TierLine ssd = ssdUnder(directory, "lru", blocks, blocks - 1);
+      int asked = 1;
+      while (ssd.victimOnlyHere(0) == EvictionPolicy.NONE) {
+        asked++;
+        assertTrue(asked < blocks, "the only one is never found");
+      }
+      // Three times as far as one search goes.
+      assertTrue(asked > 100, "found after " + asked + " searches, each of them long");
+      for (int i = 0; i < 10; i++) {
+        assertEquals(blocks - 1, ssd.victimOnlyHere(0), "it is where the next search begins");
+      }
+      ssd.checkInvariants();
+    }
+  }
+
+  @Test
+  void victimOnlyHere_whatStandsInMemoryToo_isNotCountedAsUsed() throws IOException {
+    for (int inMemory : new int[] {400, 399}) {
+      try (Directory directory = new Directory(BLOCKS, 1)) {
+        TierLine ssd = ssdUnder(directory, "auto:shadow=65536", 400, inMemory);
+        String before = ssd.whatIf().toString();
+        for (int i = 0; i < 5; i++) {
+          int expected = inMemory == 400 ? EvictionPolicy.NONE : 399;
+          assertEquals(expected, ssd.victimOnlyHere(0));
+        }
+        assertEquals(before, ssd.whatIf().toString());
+        ssd.checkInvariants();
+      }
     }
   }
 

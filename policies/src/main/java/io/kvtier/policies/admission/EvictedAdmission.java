@@ -25,6 +25,11 @@ public final class EvictedAdmission implements AdmissionPolicy {
   }
 
   @Override
+  public boolean listensTo(Occasion occasion) {
+    return occasion == Occasion.EVICTED;
+  }
+
+  @Override
   public long metadataBytes() {
     return 0;
   }

@@ -35,6 +35,11 @@ public final class HotAdmission implements AdmissionPolicy {
   }
 
   @Override
+  public boolean listensTo(Occasion occasion) {
+    return occasion != Occasion.INSERTED;
+  }
+
+  @Override
   public long metadataBytes() {
     return 0;
   }

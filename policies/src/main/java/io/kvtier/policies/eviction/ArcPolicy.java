@@ -81,6 +81,12 @@ public final class ArcPolicy extends ChainedPolicy {
   }
 
   @Override
+  public void onPassed(int block) {
+    chains.requireTracked(block);
+    chains.move(lists[block], lists[block], block);
+  }
+
+  @Override
   public void onRemove(int block, Removal why) {
     chains.requireTracked(block);
     int resident = size();

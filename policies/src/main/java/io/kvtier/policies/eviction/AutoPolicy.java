@@ -191,6 +191,14 @@ public final class AutoPolicy implements EvictionPolicy {
   }
 
   @Override
+  public void onPassed(int block) {
+    (isLeftBehind[block] ? previous : current).onPassed(block);
+    if (surplus != null) {
+      surplus.onPassed(block);
+    }
+  }
+
+  @Override
   public void onRemove(int block, Removal why) {
     (isLeftBehind[block] ? previous : current).onRemove(block, why);
     isLeftBehind[block] = false;

@@ -96,6 +96,13 @@ public final class LfuPolicy extends ChainedPolicy {
   }
 
   @Override
+  public void onPassed(int block) {
+    chains.requireTracked(block);
+    int chain = chainOf(block);
+    chains.move(chain, chain, block);
+  }
+
+  @Override
   public void onRemove(int block, Removal why) {
     chains.requireTracked(block);
     chains.remove(chainOf(block), block);

@@ -137,6 +137,14 @@ public final class LineagePolicy implements EvictionPolicy {
   }
 
   @Override
+  public void onPassed(int block) {
+    inner.onPassed(block);
+    if (orphans.isTracked(block)) {
+      orphans.move(0, 0, block);
+    }
+  }
+
+  @Override
   public void onRemove(int block, Removal why) {
     inner.onRemove(block, why);
     adopt(block);

@@ -51,6 +51,11 @@ public final class ListenedPolicy implements EvictionPolicy {
   }
 
   @Override
+  public void onPassed(int block) {
+    inner.onPassed(block);
+  }
+
+  @Override
   public void onRemove(int block, Removal why) {
     inner.onRemove(block, why);
     if (why == Removal.EVICTED) {

@@ -33,4 +33,9 @@ public final class LruPolicy extends QueuePolicy {
     chains.requireTracked(block);
     chains.move(QUEUE, QUEUE, block);
   }
+
+  @Override
+  public void onPassed(int block) {
+    onHit(block);
+  }
 }

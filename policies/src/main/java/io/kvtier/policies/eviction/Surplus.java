@@ -45,6 +45,13 @@ final class Surplus implements ShadowCache.Listener {
     }
   }
 
+  /** It could not leave when it was its turn. */
+  void onPassed(int block) {
+    if (blocks.isTracked(block)) {
+      blocks.move(LIST, LIST, block);
+    }
+  }
+
   private void add(int block) {
     if (!blocks.isTracked(block)) {
       blocks.append(LIST, block);

@@ -103,6 +103,12 @@ public final class TinyLfuPolicy extends ChainedPolicy {
   }
 
   @Override
+  public void onPassed(int block) {
+    chains.requireTracked(block);
+    move(block, segments[block]);
+  }
+
+  @Override
   public void onRemove(int block, Removal why) {
     chains.requireTracked(block);
     chains.remove(segments[block], block);

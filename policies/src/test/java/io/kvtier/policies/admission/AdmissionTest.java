@@ -11,6 +11,7 @@ import io.kvtier.policies.AdmissionPolicy.Occasion;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 final class AdmissionTest {
   @ParameterizedTest
@@ -30,6 +31,29 @@ final class AdmissionTest {
   })
   void admits(String policy, Occasion occasion, int uses, boolean isFull, boolean expected) {
     assertEquals(expected, AdmissionPolicies.create(policy, 64).admits(occasion, 1, uses, isFull));
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"all", "evicted", "hot:uses=1", "hot", "frequency", "frequency/all"})
+  void listensTo_notListening_admitsNothing(String name) {
+    AdmissionPolicy policy = AdmissionPolicies.create(name, 64);
+    for (Occasion occasion : Occasion.values()) {
+      int usesMax = occasion == Occasion.INSERTED ? 0 : 10;
+      boolean admits = false;
+      for (int uses = 0; uses <= usesMax; uses++) {
+        admits |= policy.admits(occasion, 1, uses, false);
+      }
+      assertTrue(policy.listensTo(occasion) || !admits, name + " admits when " + occasion);
+    }
+    assertTrue(policy.listensTo(Occasion.EVICTED));
+  }
+
+  @Test
+  void frequency_listensToAll() {
+    AdmissionPolicy policy = AdmissionPolicies.create("frequency/evicted", 64);
+    for (Occasion occasion : Occasion.values()) {
+      assertTrue(policy.listensTo(occasion), "it counts what is " + occasion);
+    }
   }
 
   @Test

@@ -56,6 +56,7 @@ public final class SlotAllocator {
   private final int[] classesOfPart;
   private final int[] partOfClass;
   private final int[] slotBytes;
+  private final int[] slotsPerRegion;
   private final int lanes;
   private final int[] lastRegion;
   private final int[] freeOfClass;
@@ -107,6 +108,7 @@ public final class SlotAllocator {
     classesOfPart = new int[parts];
     partOfClass = new int[classesMax];
     slotBytes = new int[classesMax];
+    slotsPerRegion = new int[classesMax];
     freeOfClass = new int[classesMax];
     regionsOfClass = new int[classesMax];
     this.lanes = lanes;
@@ -195,6 +197,7 @@ public final class SlotAllocator {
     }
     unused.clear(made);
     slotBytes[made] = (int) rounded;
+    slotsPerRegion[made] = (int) (regionBytes / rounded);
     return made;
   }
 
@@ -369,7 +372,7 @@ public final class SlotAllocator {
   }
 
   private void assign(int region, int sizeClass) {
-    int slots = (int) (regionBytes / slotBytes[sizeClass]);
+    int slots = slotsPerRegion[sizeClass];
     int[] next = nextFree[region];
     if (next == null || next.length != slots) {
       nextFree[region] = next = new int[slots];
@@ -544,7 +547,7 @@ public final class SlotAllocator {
 
   /** How many slots each region of a size class is cut into. */
   public int slotsPerRegion(int sizeClass) {
-    return (int) (regionBytes / slotBytes[sizeClass]);
+    return slotsPerRegion[sizeClass];
   }
 
   /** How many slots a region is cut into; 0 when it is not assigned. */
