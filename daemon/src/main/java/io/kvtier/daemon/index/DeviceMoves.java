@@ -63,7 +63,7 @@ final class DeviceMoves {
       long layerBytes = Math.max(1, (long) blockBytes / regionLayers);
       long atLeast =
           Math.max(
-              Math.ceilDiv(LAYERS_BYTES, layerBytes * count),
+              Math.ceilDiv(LAYERS_BYTES, layerBytes * Math.max(1, count)),
               Math.ceilDiv(LAYERS_BLOCK_BYTES, layerBytes));
       layers = Math.clamp(atLeast, 1, layers);
     }
