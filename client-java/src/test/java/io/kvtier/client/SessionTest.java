@@ -72,8 +72,7 @@ final class SessionTest {
       Session session = open();
       daemon.slabsToHold = 2;
       for (int i = 0; i < 2; i++) {
-        assertThrows(
-            IOException.class, () -> session.wires().slabs().get(0, false));
+        assertThrows(IOException.class, () -> session.wires().slabs().get(0, false));
       }
       MemorySegment slab = session.wires().slabs().get(0, true);
       assertEquals(FakeDaemon.SLAB_BYTES, slab.byteSize());

@@ -22,7 +22,9 @@ final class Puts {
     BEGUN
   }
 
-  /** So many places may wait for the slot of one block: its layers, copied one by one, are fewer. */
+  /**
+   * So many places may wait for the slot of one block: its layers, copied one by one, are fewer.
+   */
   static final int WAITING_MAX = 4096;
 
   private final Directory directory;

@@ -479,14 +479,7 @@ final class IndexHarness implements AutoCloseable {
 
     /** The same, of one key that is named several times, or not at all. */
     void sendBlocks(
-        Verb verb,
-        int region,
-        int layers,
-        int event,
-        int progress,
-        long key,
-        int target,
-        int count)
+        Verb verb, int region, int layers, int event, int progress, long key, int target, int count)
         throws ProtocolViolation {
       int bytes = RequestDescriptor.recordBytes(verb, count, 8, 0);
       long at = requests.tryClaim(bytes);
