@@ -25,7 +25,6 @@ import org.jspecify.annotations.Nullable;
  * is submitted later.
  */
 public final class CopyEngine implements AutoCloseable {
-  private final Gpu gpu;
   private final CopyOptions options;
   private final Arena arena = Arena.ofShared();
   private final GpuResources resources;
@@ -53,7 +52,6 @@ public final class CopyEngine implements AutoCloseable {
       CopyOptions options,
       StrategyTable strategies,
       LongSupplier clock) {
-    this.gpu = gpu;
     this.direction = direction;
     this.options = options;
     this.strategies = strategies;
