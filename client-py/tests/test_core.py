@@ -1,6 +1,7 @@
 """The C core against memory that the test writes itself: encodings, bounds, and a peer that lies."""
 
 import ctypes
+import gc
 import mmap
 import os
 import random
@@ -143,6 +144,28 @@ def test_submit_wrapAround_recordsStayWhole(peer: Peer) -> None:
         keys = [numbers.randbytes(32) for _ in range(numbers.randrange(1, 300))]
         assert session.submit(request(Verb.LOOKUP, keys, len(keys)), 0) > 0
         assert peer.request()[64:] == b"".join(keys)
+
+
+def test_take_finalizersRunMeanwhile_noRecordIsTakenTwice(peer: Peer) -> None:
+    session = peer.session()
+    first, second = (session.submit(request(Verb.PING), 0) for _ in range(2))
+    peer.publish(completion(Verb.PING, first) + completion(Verb.PING, second))
+
+    def finalize(_phase: str, _info: object) -> None:
+        session.has(first, 0)
+
+    threshold = gc.get_threshold()
+    # A tuple that was kept for use again is no reason to collect: there shall be none.
+    hoard = [tuple([number] * 6) for number in range(10_000)]
+    gc.callbacks.append(finalize)
+    gc.set_threshold(1)
+    try:
+        taken = [session.take(first, 0), session.take(second, 0)]
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(finalize)
+    assert [one[0] for one in taken] == [Status.OK] * 2
+    assert not session.ended and len(hoard) == 10_000
 
 
 def test_submit_badKeys_raisesAndPublishesNothing(peer: Peer) -> None:
@@ -465,7 +488,7 @@ def test_gather_statuses_bytesChecksumsAndLeaseEnd(peer: Peer) -> None:
     assert _core.gather(peer.session(), {0: slab}, body, 0, into, 4096, 1, False)[0] is Status.STALE
 
 
-@pytest.mark.parametrize("end", ["closed here", "ended by the daemon", "forked"])
+@pytest.mark.parametrize("end", ["closed here", "ended by the daemon", "daemon killed", "forked"])
 def test_gather_sessionEnded_stale(peer: Peer, end: str) -> None:
     slab, _ = slab_of(8192)
     session = peer.session()
@@ -477,6 +500,8 @@ def test_gather_sessionEnded_stale(peer: Peer, end: str) -> None:
         session.close()
     elif end == "ended by the daemon":
         struct.pack_into("<I", peer.memory, protocol.SESSION_END_REASON_OFFSET, Status.INTERNAL + 1)
+    elif end == "daemon killed":
+        peer.socket.close()
     elif (child := os.fork()) == 0:
         stale = _core.gather(session, {0: slab}, body, 0, into, 4096, 1 << 62, False) == [Status.STALE] * 2
         os._exit(0 if stale else 1)

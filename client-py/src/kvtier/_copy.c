@@ -220,6 +220,13 @@ PyObject *core_gather(PyObject *module, PyObject *arguments) {
         copy->status = KVTIER_STATUS_CORRUPT;
       }
     }
+    if (is_cut_off((Session *)session)) {
+      for (Py_ssize_t i = 0; i < batch.count; i++) {
+        if (batch.copies[i].slab != NULL) {
+          batch.copies[i].status = KVTIER_STATUS_STALE;
+        }
+      }
+    }
     Py_END_ALLOW_THREADS;
     list = batch_statuses(&batch);
   }

@@ -143,6 +143,7 @@ extern PyType_Spec session_spec;
 void end_session(Session *self, int status, const char *format, ...);
 int is_over(Session *self);
 int holds_leases(Session *self, int64_t end_ns);
+int is_cut_off(Session *self);
 void end_by_daemon(Session *self);
 int is_hung_up(int socket);
 

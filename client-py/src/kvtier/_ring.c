@@ -186,17 +186,24 @@ int drain(Session *self) {
     return 0;
   }
   self->tail_seen = tail;
-  while (self->head != tail) {
-    int64_t bytes = take_record(self);
-    if (bytes < 0) {
-      /* Out of memory: the record stays, and this session is of no use any more. */
-      end_session(self, KVTIER_STATUS_INTERNAL, "a completion could not be taken");
-      return -1;
-    }
-    if (bytes == 0) {
-      return 0;
-    }
-    self->head += (uint64_t)bytes;
+  /* Until 3.12 a collection runs inside of what allocates, and in it anybody's finalizers, which may come here again, or
+   * let another thread do so, while a record is half taken. */
+  int collects = PyGC_Disable();
+  int64_t bytes = 1;
+  while (self->head != tail && bytes > 0) {
+    bytes = take_record(self);
+    self->head += bytes > 0 ? (uint64_t)bytes : 0;
+  }
+  if (collects) {
+    PyGC_Enable();
+  }
+  if (bytes < 0) {
+    /* Out of memory: the record stays, and this session is of no use any more. */
+    end_session(self, KVTIER_STATUS_INTERNAL, "a completion could not be taken");
+    return -1;
+  }
+  if (bytes == 0) {
+    return 0;
   }
   store64(self->base + KVTIER_SESSION_COMPLETION_HEAD_OFFSET, self->head);
   return give_back_orphans(self);

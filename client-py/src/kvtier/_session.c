@@ -56,14 +56,22 @@ int is_over(Session *self) {
   return 0;
 }
 
-/* Whether what was read until now, under leases that last until `end_ns`, counts: not once they or the session have
- * ended, for their slots may hold other blocks since. The one rule for all readers; needs no GIL. */
+/* Whether what was read until now, under leases that last until `end_ns`, counts as far as words tell: not once they or
+ * the session have ended, for their slots may hold other blocks since. What of it counts in the end `is_cut_off` says.
+ * Both are the one rule for all readers; they need no GIL. */
 int holds_leases(Session *self, int64_t end_ns) {
   /* The bytes were read before the words that vouch for them; the daemon says that the session ended before it gives
    * what that held to others. */
   atomic_thread_fence(memory_order_acquire);
   return now_ns() < end_ns && !self->ended && load32(self->fork_marker) == 1
       && load32(self->base + KVTIER_SESSION_END_REASON_OFFSET) == 0;
+}
+
+/* Whether the daemon that gave the leases may be gone: one that was killed says nothing, and the next one, which goes on
+ * with its memory, knows nothing of them. A call to the kernel: once for all that was read. */
+int is_cut_off(Session *self) {
+  atomic_thread_fence(memory_order_acquire);
+  return is_hung_up(self->socket);
 }
 
 void end_by_daemon(Session *self) {
@@ -415,7 +423,7 @@ static PyObject *session_holds(PyObject *object, PyObject *end) {
   if (deadline_of(end, &end_ns) < 0) {
     return NULL;
   }
-  return PyBool_FromLong(holds_leases((Session *)object, end_ns));
+  return PyBool_FromLong(holds_leases((Session *)object, end_ns) && !is_cut_off((Session *)object));
 }
 
 static PyObject *session_close(PyObject *object, PyObject *ignored) {

@@ -6,8 +6,11 @@ import io.kvtier.protocol.linux.ErrnoException;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.IdentityHashMap;
 import java.util.List;
-import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.Set;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
@@ -28,8 +31,11 @@ final class Connector implements Runnable {
   private final Config config;
   private final Consumer<Batch> answered;
   private final Runnable sessionChanged;
-  private final List<Namespace> namespaces = new CopyOnWriteArrayList<>();
   private final Object monitor = new Object();
+
+  /** Under the monitor. */
+  private final List<Namespace> namespaces = new ArrayList<>();
+
   private final Thread thread;
 
   private volatile @Nullable Session current;
@@ -168,19 +174,23 @@ final class Connector implements Runnable {
       problem = new Problem(Status.UNAVAILABLE, explain(e));
       return null;
     }
-    int registered = 0;
+    Set<Namespace> registered = Collections.newSetFromMap(new IdentityHashMap<>());
     while (true) {
-      while (registered < namespaces.size()) {
-        namespaces.get(registered++).register(session);
-      }
+      List<Namespace> missing = new ArrayList<>();
       synchronized (monitor) {
-        if (registered >= namespaces.size()) {
+        for (Namespace namespace : namespaces) {
+          if (registered.add(namespace)) {
+            missing.add(namespace);
+          }
+        }
+        if (missing.isEmpty()) {
           current = session;
           attempts++;
           monitor.notifyAll();
           break;
         }
       }
+      missing.forEach(namespace -> namespace.register(session));
     }
     sessionChanged.run();
     return session;

@@ -200,6 +200,13 @@ final class Get {
             status == Status.OK ? Transfers.copyOut(leases, i, destinations.get(from + i)) : status,
             leases.blocks().tier(i));
       }
+      if (leases.isCutOff()) {
+        for (int i = 0; i < leases.count(); i++) {
+          if (leases.status(i) == Status.OK) {
+            outcome.set(from + i, Status.STALE, leases.blocks().tier(i));
+          }
+        }
+      }
     }
   }
 

@@ -212,6 +212,18 @@ public final class Leases implements Grant {
     return some == null || closed.get() || !some.holdsLeases(endNs);
   }
 
+  /** As {@link #hasEnded}, as far as that is seen without asking the kernel. */
+  boolean seemsEnded() {
+    Session some = session;
+    return some == null || closed.get() || !some.seemsToHoldLeases(endNs);
+  }
+
+  /** Whether nothing that was read counts, whatever was said of it before. */
+  boolean isCutOff() {
+    Session some = session;
+    return some != null && some.isCutOff();
+  }
+
   /**
    * Whether a leased block's bytes match their checksum. Where they do not, the release tells the
    * daemon, which looks for itself.

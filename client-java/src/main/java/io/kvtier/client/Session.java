@@ -87,15 +87,33 @@ final class Session {
 
   /**
    * Whether what was read until now under leases counts: not once they have ended or the session
-   * has, for their slots may hold other blocks since. The one rule for all readers. Looks at the
-   * word in which the daemon says that it ended the session. Only while the session is in use.
+   * has, for their slots may hold other blocks since. The one rule for all readers. Only while the
+   * session is in use.
    */
   boolean holdsLeases(long endNs) {
+    return seemsToHoldLeases(endNs) && !isCutOff();
+  }
+
+  /**
+   * As {@link #holdsLeases}, as far as words tell: the daemon says in one that it ended the
+   * session. What counts in the end {@link #isCutOff} says, once for all that was read.
+   */
+  boolean seemsToHoldLeases(long endNs) {
     // The bytes were read before the words that vouch for them.
     Words.acquireFence();
     return System.nanoTime() - endNs < 0
         && alive
         && Words.getIntAcquire(region, SessionRegionDescriptor.END_REASON_OFFSET) == 0;
+  }
+
+  /**
+   * Whether the daemon that gave leases may be gone: one that was killed says nothing, and the next
+   * one, which goes on with its memory, knows nothing of them. A call to the kernel. Only while the
+   * session is in use.
+   */
+  boolean isCutOff() {
+    Words.acquireFence();
+    return !alive || wires.socket().awaitHangup(0);
   }
 
   String endText() {

@@ -16,13 +16,14 @@ import org.jspecify.annotations.Nullable;
  * once for reading and once for writing.
  */
 final class Slabs {
-  private static final int ANSWERS_MAX = 64;
-
   private final UnixSocket socket;
   private final Arena arena;
   private final long slabBytes;
   private final AtomicReferenceArray<@Nullable MemorySegment> readable;
   private final AtomicReferenceArray<@Nullable MemorySegment> writable;
+
+  /** Answers that were not there in time: they come before any other. */
+  private int overdue;
 
   Slabs(UnixSocket socket, Arena arena, long slabBytes, int slabCount) throws IOException {
     if (slabBytes < 0 || slabCount < 0) {
@@ -71,14 +72,16 @@ final class Slabs {
         HandshakeDescriptor.MAP_SLAB_WRITABLE_OFFSET,
         forWriting ? 1 : 0);
     socket.send(request);
-    for (int i = 0; i < ANSWERS_MAX; i++) {
+    overdue++;
+    while (true) {
       UnixSocket.Message answer = socket.receive(HandshakeDescriptor.MESSAGE_BYTES_MAX);
       if (answer == null) {
         throw new IOException("the daemon did not answer for slab " + slab);
       }
+      overdue--;
       try {
-        MemorySegment mapping = read(answer, slab, forWriting);
-        if (mapping != null) {
+        if (overdue == 0 || answer.bytes().length == 0) {
+          MemorySegment mapping = read(answer, slab, forWriting);
           mapped.set(slab, mapping);
           return mapping;
         }
@@ -86,11 +89,9 @@ final class Slabs {
         answer.descriptors().forEach(descriptor -> descriptor.close());
       }
     }
-    throw new IOException("the daemon answers for other slabs than " + slab);
   }
 
-  /** Null for the late answer to an earlier request. */
-  private @Nullable MemorySegment read(UnixSocket.Message answer, int slab, boolean forWriting)
+  private MemorySegment read(UnixSocket.Message answer, int slab, boolean forWriting)
       throws IOException {
     MemorySegment fields = MemorySegment.ofArray(answer.bytes());
     if (fields.byteSize() < HandshakeDescriptor.MAP_SLAB_BYTES
@@ -102,7 +103,7 @@ final class Slabs {
     }
     if (fields.get(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.MAP_SLAB_INDEX_OFFSET)
         != slab) {
-      return null;
+      throw new IOException("the daemon answers for another slab than " + slab);
     }
     Status status =
         Status.of(

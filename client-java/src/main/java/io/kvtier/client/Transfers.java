@@ -59,7 +59,10 @@ final class Transfers {
     return new Get(operations, namespace, keys, destinations, options).start(copies);
   }
 
-  /** Copies one leased block out, and says whether the copy counts. */
+  /**
+   * Copies one leased block out, and says whether the copy counts; unless the leases are cut off by
+   * the time the last of them is copied.
+   */
   static Status copyOut(Leases leases, int index, MemorySegment destination) {
     MemorySegment source = leases.segment(index);
     long bytes = source.byteSize();
@@ -73,7 +76,7 @@ final class Transfers {
     } else {
       COPIES.copy(source, destination);
     }
-    if (leases.hasEnded()) {
+    if (leases.seemsEnded()) {
       return Status.STALE;
     }
     return matches ? Status.OK : Status.CORRUPT;

@@ -194,11 +194,15 @@ final class FakeDaemon implements AutoCloseable {
   volatile int version = Protocol.VERSION;
   volatile boolean hangUp;
 
+  /** So many requests for slabs are denied with the next one after them only. */
+  volatile int slabsToHold;
+
   /** Whether clients take the daemon for asleep, and ring. */
   volatile boolean asleep;
 
   private final Arena slabArena = Arena.ofShared();
   private final Descriptor slabMemory;
+  private final List<byte[]> heldSlabs = new ArrayList<>();
   private volatile @Nullable Path doorbellInfo;
   private final UnixSocket listener;
   private final Thread thread;
@@ -277,15 +281,28 @@ final class FakeDaemon implements AutoCloseable {
 
   private void serveSlab(UnixSocket connection) throws IOException {
     UnixSocket.Message question = connection.receive(HandshakeDescriptor.MESSAGE_BYTES_MAX);
-    if (question != null && question.bytes().length >= HandshakeDescriptor.MAP_SLAB_BYTES) {
-      byte[] answer = question.bytes();
-      MemorySegment fields = MemorySegment.ofArray(answer);
-      fields.set(
-          ValueLayout.JAVA_SHORT_UNALIGNED,
-          HandshakeDescriptor.MAP_SLAB_STATUS_OFFSET,
-          (short) Status.OK.code());
-      connection.send(answer, slabMemory);
+    if (question == null || question.bytes().length < HandshakeDescriptor.MAP_SLAB_BYTES) {
+      return;
     }
+    if (slabsToHold > 0) {
+      slabsToHold--;
+      heldSlabs.add(question.bytes());
+      return;
+    }
+    for (byte[] late : heldSlabs) {
+      connection.send(slabAnswer(late, Status.DENIED));
+    }
+    heldSlabs.clear();
+    connection.send(slabAnswer(question.bytes(), Status.OK), slabMemory);
+  }
+
+  private static byte[] slabAnswer(byte[] question, Status status) {
+    MemorySegment.ofArray(question)
+        .set(
+            ValueLayout.JAVA_SHORT_UNALIGNED,
+            HandshakeDescriptor.MAP_SLAB_STATUS_OFFSET,
+            (short) status.code());
+    return question;
   }
 
   /** How often the bell of the session was rung. */

@@ -71,7 +71,9 @@ final class HostTier implements AutoCloseable {
       if (config.keepNs() == 0) {
         if (Files.exists(directoryOf(config, socket), LinkOption.NOFOLLOW_LINKS)) {
           // An earlier daemon kept its memory; this one is not to.
-          new KeptMemory(directory(config, socket), 0).letGo();
+          Path directory = directory(config, socket);
+          keep(lock(directory));
+          new KeptMemory(directory, 0).letGo();
         }
         slabs = keep(new SlabStore(config.slabs(), config.slabBytes()));
         ledger = new NoLedger();

@@ -169,7 +169,11 @@ public final class EventPublisher implements AutoCloseable {
         takeMessages();
         takeRecords();
       }
-      takeRecords();
+      // The index tells nothing any more, but for what it was about to.
+      long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(CLOSE_MS) / 2;
+      do {
+        takeRecords();
+      } while (records.hasNext() && System.nanoTime() - end < 0);
     } catch (ProtocolViolation | RuntimeException | Error e) {
       if (!closed) {
         defect.accept(e);

@@ -279,7 +279,12 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
   private void complete(long correlationId, IndexAnswer answer) {
     Consumer<IndexAnswer> consumer = pending.remove(correlationId);
     if (consumer != null) {
-      consumer.accept(answer);
+      try {
+        consumer.accept(answer);
+      } catch (RuntimeException e) {
+        // Of one call: its deadline ends it. The others of this loop go on.
+        LOG.error("the answer to a remote call was not taken", e);
+      }
     }
   }
 

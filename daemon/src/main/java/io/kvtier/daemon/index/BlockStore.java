@@ -602,14 +602,17 @@ final class BlockStore implements Mover.Listener {
 
   /** A reader says that a block's bytes in the host tier are not those that were accepted. */
   void doubt(int block) {
-    if (host.isResident(block)) {
-      // Where the pipeline is full, the next reader will say it again.
-      boolean ignored = mover.audit(block);
+    // One is enough. Where the pipeline is full, the next reader will say it again.
+    if (host.isResident(block)
+        && !directory.has(Directory.FLAG_AUDITED, block)
+        && mover.audit(block)) {
+      directory.set(Directory.FLAG_AUDITED, block, true);
     }
   }
 
   @Override
   public void onAudit(int block, int checksum) {
+    directory.set(Directory.FLAG_AUDITED, block, false);
     if (host.isResident(block) && checksum != directory.checksum(block)) {
       dropDamaged(block);
       listener.onHostSettled(block, Status.MISS);
@@ -628,13 +631,17 @@ final class BlockStore implements Mover.Listener {
    * @return false when too many wait for that already
    */
   boolean verify(int block) {
-    if (mover.audit(block)) {
+    if (directory.has(Directory.FLAG_AUDITED, block)) {
+      // Also when whoever asked for it has gone: a block is not looked at twice at a time.
       return true;
     }
-    if (!auditBacklog.offer(hostClass(block), 0, block)) {
-      return false;
+    if (!mover.audit(block)) {
+      if (!auditBacklog.offer(hostClass(block), 0, block)) {
+        return false;
+      }
+      directory.addUses(block, 1);
     }
-    directory.addUses(block, 1);
+    directory.set(Directory.FLAG_AUDITED, block, true);
     return true;
   }
 
@@ -975,7 +982,9 @@ final class BlockStore implements Mover.Listener {
 
   private boolean serveAudit(long item) {
     int block = (int) item;
-    if (host.isResident(block) && !mover.audit(block)) {
+    if (!host.isResident(block)) {
+      directory.set(Directory.FLAG_AUDITED, block, false);
+    } else if (!mover.audit(block)) {
       return false;
     }
     endUse(block);

@@ -7,6 +7,7 @@ import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.gpu.CopyDirection;
 import io.kvtier.tiers.gpu.DevicePipeline;
 import io.kvtier.tiers.gpu.DeviceTransfer;
+import io.kvtier.tiers.gpu.KvLayout;
 import io.kvtier.tiers.gpu.Span;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.function.Consumer;
@@ -33,6 +34,12 @@ final class DeviceMoves {
   /** The same of the layers that are counted: with fewer blocks, several are counted at once. */
   private static final int LAYERS_BYTES = 2 << 20;
 
+  /** And of more runs it takes more memory than it should. */
+  private static final int TRANSFER_RUNS = 1 << 16;
+
+  /** All transfers that are under way together have no more, but for one that has them alone. */
+  private static final long RUNS_MAX = 1 << 20;
+
   /** And of each block's: its layers are one piece on the host, and the link is slow with less. */
   private static final int LAYERS_BLOCK_BYTES = 64 << 10;
 
@@ -43,6 +50,8 @@ final class DeviceMoves {
   private final int[] stack = new int[TRANSFERS];
   private final LongQueue line;
   private final Consumer<DeviceTransfer> onTransfer = this::settle;
+  private final long[] runsOf = new long[TRANSFERS];
+  private long runsUnderWay;
   private int free;
 
   DeviceMoves(BlockStore store, Operations operations, Listener listener) {
@@ -57,18 +66,21 @@ final class DeviceMoves {
   }
 
   /** Cuts an operation into transfers: by layers, too, where somebody waits for each of them. */
-  static void cut(DeviceJob job, int count, int blockBytes, int regionLayers) {
+  static void cut(DeviceJob job, int count, KvLayout layout) {
+    int blockBytes = layout.blockBytes();
+    int regionLayers = layout.layers();
     int layers = job.layers();
     if (job.progress != 0) {
       long layerBytes = Math.max(1, (long) blockBytes / regionLayers);
       long atLeast =
           Math.max(
-              Math.ceilDiv(LAYERS_BYTES, layerBytes * count),
+              Math.ceilDiv(LAYERS_BYTES, layerBytes * Math.max(1, count)),
               Math.ceilDiv(LAYERS_BLOCK_BYTES, layerBytes));
       layers = Math.clamp(atLeast, 1, layers);
     }
     long bytes = Math.max(1, (long) blockBytes * layers / regionLayers);
-    job.cutLayers(layers, Math.clamp(TRANSFER_BYTES / bytes, 1, DeviceTransfer.BLOCKS_MAX));
+    long blocks = Math.min(TRANSFER_BYTES / bytes, TRANSFER_RUNS / (layers * layout.runsOfLayer()));
+    job.cutLayers(layers, Math.clamp(blocks, 1, DeviceTransfer.BLOCKS_MAX));
   }
 
   /** A place's bytes can be copied, from where they are or to where they shall be. */
@@ -114,10 +126,16 @@ final class DeviceMoves {
       }
       DeviceTransfer transfer = pool[stack[free - 1]];
       fill(transfer, operation, job);
+      long runs = transfer.layers.count() * transfer.count * region.layout.runsOfLayer();
+      if (runsUnderWay > 0 && runsUnderWay + runs > RUNS_MAX) {
+        return false;
+      }
       if (!pipeline.offer(transfer)) {
         return false;
       }
       free--;
+      runsUnderWay += runs;
+      runsOf[transfer.poolIndex] = runs;
       for (int i = 0; i < transfer.count; i++) {
         job.handed[transfer.places[i]]++;
       }
@@ -171,6 +189,7 @@ final class DeviceMoves {
     job.layerDone[group] += count;
     showProgress(operation, job);
     stack[free++] = transfer.poolIndex;
+    runsUnderWay -= runsOf[transfer.poolIndex];
     // The operation may end with its last place, and be another's then: the transfer tells what
     // there is to do, which nobody fills again before this is over.
     for (int i = 0; i < count; i++) {

@@ -229,7 +229,7 @@ final class Devices implements DeviceMoves.Listener {
     job.event = request.event;
     job.progress = request.progress;
     job.waveLayer = job.endLayer;
-    DeviceMoves.cut(job, request.count, region.layout.blockBytes(), region.layout.layers());
+    DeviceMoves.cut(job, request.count, region.layout);
     String wrong = null;
     for (int i = 0; i < request.count && wrong == null; i++) {
       // The client can still write here: read once, checked, then used.

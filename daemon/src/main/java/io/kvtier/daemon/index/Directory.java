@@ -59,11 +59,16 @@ public final class Directory implements AutoCloseable {
   /** All bytes of the host copy are in its slot; its checksum is still to be made. */
   static final int FLAG_ARRIVED = 512;
 
+<<<<<<< HEAD
   /** The block's copy on SSD is counted among those that could leave, and stand nowhere else. */
   static final int FLAG_SSD_ONLY = 1024;
 
   /** The block's copy on SSD was found damaged, and its object is read instead. */
   static final int FLAG_DAMAGED = 2048;
+=======
+  /** The checksum of the host copy is being made again, or is to be. */
+  static final int FLAG_AUDITED = 1024;
+>>>>>>> memory
 
   /** Hears of everything that decides whether a copy could leave its tier. */
   @FunctionalInterface
@@ -537,12 +542,12 @@ public final class Directory implements AutoCloseable {
     records.set(SHORT, at(block) + FLAGS, (short) (evictable ? flags | flag : flags & ~flag));
   }
 
-  /** Whether one of the flags of the object tier is set. */
+  /** Whether a flag is set. */
   boolean has(int flag, int block) {
     return (records.get(SHORT, at(block) + FLAGS) & flag) != 0;
   }
 
-  /** Sets or clears a flag of the object tier. */
+  /** Sets or clears a flag. */
   void set(int flag, int block, boolean is) {
     int flags = records.get(SHORT, at(block) + FLAGS);
     records.set(SHORT, at(block) + FLAGS, (short) (is ? flags | flag : flags & ~flag));

@@ -465,8 +465,7 @@ final class Index implements BlockStore.Listener {
 
   /** Others could have written to a block's slot: it is looked at before a device gets it. */
   private void verifyFirst(Operation operation, int place, int block) {
-    boolean isFirst = !hostWaiters.hasWaiters(block);
-    if (await(operation, place, block, TierId.HOST) && isFirst && !store.verify(block)) {
+    if (await(operation, place, block, TierId.HOST) && !store.verify(block)) {
       boolean waited = hostWaiters.remove(operation, place);
       operation.open -= waited ? 1 : 0;
       Operations.decide(operation, place, Status.BUSY, TierId.HOST);

@@ -12,6 +12,7 @@ import java.lang.foreign.ValueLayout;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.BitSet;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Queue;
@@ -36,7 +37,7 @@ final class ObjectLine {
   /** The removal of all of a namespace's objects, from before it begins to its end. */
   static final class Clearing {
     private final Namespaces.Namespace namespace;
-    private boolean begun;
+    private @Nullable Barrier begun;
     private boolean isAsked;
     private long mark;
     private boolean done;
@@ -47,6 +48,23 @@ final class ObjectLine {
 
     boolean isDone() {
       return done;
+    }
+  }
+
+  /**
+   * Deletions that could not be ordered yet, as they are now: of blocks on their way to an object,
+   * and those for which there was no room. Others that come later are not waited for.
+   */
+  private final class Barrier {
+    private final long promisesUpTo = promisesMade;
+    private long owedUpTo = -1;
+
+    /** Whether all of them are ordered. */
+    boolean isPassed() {
+      if (owedUpTo < 0 && (promises.isEmpty() || promises.firstEntry().getValue() > promisesUpTo)) {
+        owedUpTo = owedAdded;
+      }
+      return owedUpTo >= 0 && owedOrdered >= owedUpTo;
     }
   }
 
@@ -61,7 +79,13 @@ final class ObjectLine {
   private final List<Clearing> clearings = new ArrayList<>();
   private final ArrayDeque<String> owed = new ArrayDeque<>();
   private int probing;
-  private int promised;
+
+  /** Blocks whose objects are to go when they are written, oldest first, with their numbers. */
+  private final LinkedHashMap<Integer, Long> promises = new LinkedHashMap<>();
+
+  private long promisesMade;
+  private long owedAdded;
+  private long owedOrdered;
   private final Transfer named = new Transfer(0);
   private final MemorySegment namedKey =
       Arena.ofAuto().allocate(Protocol.KEY_BYTES_MAX, Long.BYTES);
@@ -260,11 +284,11 @@ final class ObjectLine {
   }
 
   private boolean promiseDeletion(int block) {
-    if (promised + owed.size() >= OWED_MAX) {
+    if (promises.size() + owed.size() >= OWED_MAX) {
       return false;
     }
     directory.set(Directory.FLAG_DELETED, block, true);
-    promised++;
+    promises.put(block, ++promisesMade);
     return true;
   }
 
@@ -306,9 +330,10 @@ final class ObjectLine {
     directory.set(Directory.FLAG_UPLOADING, block, false);
     if (directory.has(Directory.FLAG_DELETED, block)) {
       directory.set(Directory.FLAG_DELETED, block, false);
-      promised--;
+      promises.remove(block);
       if (!delete(nameOf(block), keyOf(block))) {
         owed.add(nameOf(block));
+        owedAdded++;
       }
     }
   }
@@ -337,6 +362,7 @@ final class ObjectLine {
 
   private final class Removal implements BooleanSupplier {
     private final ObjectParts parts;
+    private final Barrier ordered = new Barrier();
     private long mark = -1;
 
     Removal(ObjectParts parts) {
@@ -345,7 +371,7 @@ final class ObjectLine {
 
     @Override
     public boolean getAsBoolean() {
-      if (mark < 0 && promised == 0 && owed.isEmpty()) {
+      if (mark < 0 && ordered.isPassed()) {
         mark = parts.deletions().queued();
       }
       return mark >= 0 && parts.deletions().done() >= mark;
@@ -370,12 +396,12 @@ final class ObjectLine {
 
   /** All of the namespace's blocks have gone from here: its objects follow. */
   void clear(Clearing clearing) {
-    clearing.begun = true;
+    clearing.begun = new Barrier();
   }
 
   /** The blocks did not all go: the objects stay, too. */
   void giveUp(Clearing clearing) {
-    if (!clearing.begun) {
+    if (clearing.begun == null) {
       clearings.remove(clearing);
     }
   }
@@ -420,9 +446,11 @@ final class ObjectLine {
     }
     while (!owed.isEmpty() && parts.deletions().delete(owed.element())) {
       owed.remove();
+      owedOrdered++;
     }
     for (Clearing one : clearings) {
-      if (one.begun && !one.isAsked && promised == 0 && owed.isEmpty()) {
+      Barrier begun = one.begun;
+      if (begun != null && !one.isAsked && begun.isPassed()) {
         one.isAsked =
             parts
                 .deletions()

@@ -22,6 +22,11 @@ final class Puts {
     BEGUN
   }
 
+  /**
+   * So many places may wait for the slot of one block: its layers, copied one by one, are fewer.
+   */
+  static final int WAITING_MAX = 4096;
+
   private final Directory directory;
   private final BlockStore store;
   private final HoldTable holds;
@@ -86,6 +91,8 @@ final class Puts {
         Operations.decide(operation, i, Status.NOT_ADMITTED, TierId.NONE);
       } else if (block == Directory.NONE) {
         reserveFresh(session, request, operation, i, namespace, parent);
+      } else if (isDevice && directory.uses(block) >= WAITING_MAX) {
+        busy(operation, i);
       } else if (isDevice && devices.join(session, operation, i, block)) {
         // Further layers of what this session has begun to put.
         store.use(block);

@@ -22,7 +22,8 @@ final class SsdLanes {
   SsdLanes(IndexAgent.Context context, IndexAgent.Limits limits, Consumer<Transfer> settle) {
     slots = context.ssdSlots();
     directory = context.directory();
-    int slotsMax = Math.toIntExact(slots.slotsMax());
+    // All numbers of slots are one more than an int counts to.
+    int slotsMax = (int) Math.min(Integer.MAX_VALUE, slots.slotsMax());
     lanes = new SsdLane[context.ssdPipelines().size()];
     for (int i = 0; i < lanes.length; i++) {
       lanes[i] =

@@ -51,6 +51,21 @@ class BlockStoreTest {
   }
 
   @Test
+  void ssd_asManySlotsAsThereAreNumbers_isThere() throws IOException, ProtocolViolation {
+    int slots = 1 << 13;
+    // A file has two slots for one of a slab.
+    try (IndexHarness harness =
+        new IndexHarness(
+            new IndexHarness.Settings(1, slots)
+                .blocks(64)
+                .ssd((1 << 30) / slots, new IndexHarness.NoPipeline()))) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      assertEquals(Status.MISS, client.ask(Verb.LOOKUP, 1));
+    }
+  }
+
+  @Test
   void put_fewerRecordsThanSlots_coldestGoes() throws IOException, ProtocolViolation {
     for (int files : new int[] {0, 2}) {
       try (IndexHarness harness =

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.gpu.FileGpu;
 import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
@@ -14,6 +15,7 @@ import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
+import java.lang.foreign.MemorySegment;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayDeque;
@@ -236,6 +238,119 @@ class DevicesTest {
       assertEquals(0, gpu.mappings());
       client.sendBlock(Verb.ONBOARD, region, 0, 0, 7, 2);
       assertEquals(Status.INVALID_ARGUMENT, client.await().status());
+    }
+  }
+
+  @Test
+  void onboard_noKeysAndAProgressWord_isAnswered() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness(new FileGpu(folder, 0))) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      int region = client.registerRegion(region());
+      client.sendBlocks(Verb.ONBOARD, region, 0, 0, 1, 0, 0, 0);
+      assertEquals(Status.OK, client.await().status());
+      client.sendBlocks(Verb.OFFLOAD, region, 0, 0, 1, 0, 0, 0);
+      assertEquals(Status.OK, client.await().status());
+    }
+  }
+
+  @Test
+  void onboard_cancelledAgainAndAgain_blockIsLookedAtOnce() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness(new FileGpu(folder, 0))) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      int region = client.registerRegion(region());
+      // The client may write to the slot of what it has put.
+      client.put(7, Checksums.of(MemorySegment.ofArray(new byte[IndexHarness.SLOT_BYTES])));
+      for (int i = 0; i < 20; i++) {
+        client.sendBlock(Verb.ONBOARD, region, 0, 0, 7, 2);
+        client.send(Verb.CANCEL, 0, 0, 0);
+        assertEquals(Status.CANCELLED, client.await().first());
+        assertEquals(Verb.CANCEL, client.await().verb());
+      }
+      assertEquals(1, checksums.inFlight());
+      assertEquals(1, harness.directory().uses(0));
+      client.sendBlock(Verb.ONBOARD, region, 0, 0, 7, 2);
+      work(harness, 3);
+      assertFalse(client.hasAnswer());
+      checksums.isOpen = true;
+      assertEquals(Status.OK, client.await().first());
+      assertArrayEquals(new byte[IndexHarness.SLOT_BYTES], block(2));
+      checksums.isOpen = false;
+      client.sendBlock(Verb.ONBOARD, region, 0, 0, 7, 2);
+      work(harness, 3);
+      assertEquals(1, checksums.inFlight(), "not looked at again");
+    }
+  }
+
+  @Test
+  void offload_moreOfOneBlockThanMayWait_isBusy() throws IOException, ProtocolViolation {
+    checksums.isOpen = true;
+    try (IndexHarness harness =
+        new IndexHarness(
+            new IndexHarness.Settings(1, 1)
+                .blocks(1 << 17)
+                .checksums(checksums, 0)
+                .gpu(new FileGpu(folder, 0)))) {
+      IndexHarness.Client client = harness.open(1 << 20);
+      client.register();
+      int region = client.registerRegion(region());
+      client.sendKeys(Verb.RESERVE, 6, 1);
+      long reserved = client.work().ids().getFirst();
+      int requests = 65536 / Protocol.KEYS_MAX + 1;
+      for (int i = 0; i < requests; i++) {
+        client.sendBlocks(Verb.OFFLOAD, region, 0, 0, 0, 7, 2, Protocol.KEYS_MAX);
+        var _ = harness.agent.doWork();
+      }
+      assertEquals(
+          (long) requests * Protocol.KEYS_MAX - Puts.WAITING_MAX,
+          harness.counters.get(Counter.PUT_BUSY));
+      client.sendIds(Verb.ABORT, 0, 1, reserved);
+      for (int i = 0; i < requests + 1; i++) {
+        var _ = client.await();
+      }
+      assertEquals(Status.OK, client.ask(Verb.LOOKUP, 7));
+    }
+  }
+
+  /** A region of one block, of which no two bytes lie side by side. */
+  private String scattered(int tokens) {
+    return String.join(
+        "\n",
+        "device=" + FileGpu.UUID,
+        "layers=1",
+        "blocks=1",
+        "block_tokens=" + tokens,
+        "part=kv:BND:1," + tokens + ",1:" + 2 * tokens + ",2,1:1",
+        "allocation=" + FileGpu.handle(folder.resolve("kv")),
+        "tensor=0+0");
+  }
+
+  @Test
+  void register_blocksInTooManyPieces_isRefused() throws IOException, ProtocolViolation {
+    int most = 1 << 16;
+    Files.write(folder.resolve("kv"), new byte[4 * most]);
+    try (IndexHarness harness =
+        new IndexHarness(new IndexHarness.Settings(1, 64).gpu(new FileGpu(folder, 0)))) {
+      IndexHarness.Client client = harness.open();
+      assertEquals(Status.OK, client.registerAs("scattered", 2 * most).status());
+      client.sendText(Verb.REGISTER_REGION, 0, scattered(2 * most));
+      assertEquals(Status.INVALID_ARGUMENT, client.await().status());
+    }
+    try (IndexHarness harness =
+        new IndexHarness(new IndexHarness.Settings(1, 64).gpu(new FileGpu(folder, 0)))) {
+      IndexHarness.Client client = harness.open();
+      assertEquals(Status.OK, client.registerAs("scattered", most).status());
+      int first = client.registerRegion(scattered(most));
+      for (int i = 1; i < 16; i++) {
+        int ignored = client.registerRegion(scattered(most));
+      }
+      client.sendText(Verb.REGISTER_REGION, 0, scattered(most));
+      assertEquals(Status.INVALID_ARGUMENT, client.await().status());
+      client.send(Verb.UNREGISTER_REGION, 0, first, 0);
+      assertEquals(Status.OK, client.await().status());
+      int again = client.registerRegion(scattered(most));
+      assertTrue(again > 0);
     }
   }
 

@@ -474,18 +474,28 @@ final class IndexHarness implements AutoCloseable {
     /** Publishes a request of one key about a block of a region. */
     void sendBlock(Verb verb, int region, int layers, int event, long key, int target)
         throws ProtocolViolation {
-      int bytes = RequestDescriptor.recordBytes(verb, 1, 8, 0);
+      sendBlocks(verb, region, layers, event, 0, key, target, 1);
+    }
+
+    /** The same, of one key that is named several times, or not at all. */
+    void sendBlocks(
+        Verb verb, int region, int layers, int event, int progress, long key, int target, int count)
+        throws ProtocolViolation {
+      int bytes = RequestDescriptor.recordBytes(verb, count, 8, 0);
       long at = requests.tryClaim(bytes);
       segment.asSlice(at, bytes).fill((byte) 0);
       Words.putInt(segment, at, bytes);
       Words.putByte(segment, at + RequestDescriptor.VERB_OFFSET, verb.code());
       Words.putByte(segment, at + RequestDescriptor.KEY_BYTES_OFFSET, 8);
-      Words.putInt(segment, at + RequestDescriptor.COUNT_OFFSET, 1);
+      Words.putInt(segment, at + RequestDescriptor.COUNT_OFFSET, count);
       Words.putInt(segment, at + RequestDescriptor.REGION_OFFSET, region);
       Words.putShort(segment, at + RequestDescriptor.END_LAYER_OFFSET, layers);
       Words.putInt(segment, at + RequestDescriptor.EVENT_OFFSET, event);
-      Words.putLong(segment, at + RequestDescriptor.HEADER_BYTES, key);
-      Words.putInt(segment, at + RequestDescriptor.HEADER_BYTES + 8, target);
+      Words.putInt(segment, at + RequestDescriptor.PROGRESS_OFFSET, progress);
+      for (int i = 0; i < count; i++) {
+        Words.putLong(segment, at + RequestDescriptor.HEADER_BYTES + 8L * i, key);
+        Words.putInt(segment, at + RequestDescriptor.HEADER_BYTES + 8L * count + 4L * i, target);
+      }
       requests.publish();
     }
 
@@ -529,7 +539,7 @@ final class IndexHarness implements AutoCloseable {
       return work().status();
     }
 
-    private void sendText(Verb verb, long argument, String words) throws ProtocolViolation {
+    void sendText(Verb verb, long argument, String words) throws ProtocolViolation {
       send(verb, argument, words);
     }
 

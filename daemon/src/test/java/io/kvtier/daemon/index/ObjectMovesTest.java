@@ -1,6 +1,7 @@
 package io.kvtier.daemon.index;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.protocol.Counter;
@@ -133,6 +134,33 @@ class ObjectMovesTest {
       assertEquals(6, flushed.value());
       assertEquals(Status.OK, flush(client).status());
       assertEquals(12, objects.asked, "what is an object is not written again");
+    }
+  }
+
+  @Test
+  void delete_anotherIsDeletedDuringItsUpload_doesNotWaitForThat() throws Exception {
+    try (IndexHarness harness = harness("all")) {
+      IndexHarness.Client client = harness.open(1 << 20);
+      client.register();
+      objects.holds = true;
+      client.put(1, 0);
+      client.put(2, 0);
+      settle(harness);
+      assertEquals(2, objects.asked);
+      client.sendKeys(Verb.DELETE, 1, 1);
+      settle(harness);
+      client.sendKeys(Verb.DELETE, 2, 1);
+      settle(harness);
+      assertFalse(client.hasAnswer(), "its object is being written");
+      objects.end();
+      settle(harness);
+      assertTrue(client.hasAnswer());
+      assertEquals(Status.OK, client.take().first());
+      assertFalse(client.hasAnswer());
+      objects.end();
+      settle(harness);
+      assertTrue(client.hasAnswer());
+      assertEquals(Status.OK, client.take().first());
     }
   }
 }

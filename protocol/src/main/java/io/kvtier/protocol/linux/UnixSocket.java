@@ -58,6 +58,10 @@ public final class UnixSocket implements AutoCloseable {
   /** The most descriptors that one message carries here. */
   public static final int DESCRIPTORS_MAX = 16;
 
+  // Whoever has read leased blocks looks for the daemon's end, without garbage.
+  private static final ThreadLocal<MemorySegment> POLLED =
+      ThreadLocal.withInitial(() -> Arena.ofAuto().allocate(POLLFD_BYTES, 4));
+
   /**
    * Who is at the other end, as it was when it connected.
    *
@@ -385,8 +389,8 @@ public final class UnixSocket implements AutoCloseable {
    * @return whether it has; false after the timeout or an interruption
    */
   public boolean awaitHangup(int timeoutMs) {
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment watched = arena.allocate(POLLFD_BYTES, 4);
+    try {
+      MemorySegment watched = POLLED.get();
       watched.set(JAVA_INT, 0, descriptor.number());
       watched.set(JAVA_SHORT, 4, POLLRDHUP);
       int count = (int) Libc.POLL.invokeExact(Libc.capture(), watched, 1L, timeoutMs);

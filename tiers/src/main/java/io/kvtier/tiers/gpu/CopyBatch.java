@@ -51,6 +51,7 @@ final class CopyBatch {
 
   CopyBatch(
       Gpu gpu,
+      GpuResources resources,
       CopyOptions options,
       CopyDirection direction,
       long staging,
@@ -67,8 +68,8 @@ final class CopyBatch {
     targets = memory.asSlice(tableBytes, wordBytes);
     sources = memory.asSlice(tableBytes + wordBytes, wordBytes);
     lengths = memory.asSlice(tableBytes + 2 * wordBytes, wordBytes);
-    halfway = gpu.createEvent();
-    done = gpu.createEvent();
+    halfway = resources.createEvent();
+    done = resources.createEvent();
     deviceAddresses = new long[options.slotRuns()];
     hostAddresses = new long[options.slotRuns()];
     runLengths = new int[options.slotRuns()];
@@ -219,11 +220,6 @@ final class CopyBatch {
 
   boolean isDone() {
     return gpu.isDone(done);
-  }
-
-  void close() {
-    gpu.destroy(halfway);
-    gpu.destroy(done);
   }
 
   private void fillTable() {

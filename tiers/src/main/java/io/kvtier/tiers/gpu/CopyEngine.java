@@ -25,9 +25,9 @@ import org.jspecify.annotations.Nullable;
  * is submitted later.
  */
 public final class CopyEngine implements AutoCloseable {
-  private final Gpu gpu;
   private final CopyOptions options;
   private final Arena arena = Arena.ofShared();
+  private final GpuResources resources;
   private final MemorySegment memory;
   private final long staging;
   private final CopyDirection direction;
@@ -52,13 +52,20 @@ public final class CopyEngine implements AutoCloseable {
       CopyOptions options,
       StrategyTable strategies,
       LongSupplier clock) {
-    this.gpu = gpu;
     this.direction = direction;
     this.options = options;
     this.strategies = strategies;
     memory = arena.allocate(options.slots() * CopyBatch.memoryBytes(options), 4096);
-    staging = gpu.allocate(options.stagingBytes());
-    lane = new CopyLane(gpu, options, direction, staging, memory, gpu.register(memory), clock);
+    resources = new GpuResources(gpu);
+    try {
+      staging = resources.allocate(options.stagingBytes());
+      long address = resources.register(memory);
+      lane = new CopyLane(gpu, resources, options, direction, staging, memory, address, clock);
+    } catch (GpuException e) {
+      resources.close();
+      arena.close();
+      throw e;
+    }
   }
 
   /** Which way it copies. */
@@ -151,13 +158,7 @@ public final class CopyEngine implements AutoCloseable {
   @Override
   public void close() {
     settle();
-    try {
-      lane.close();
-      gpu.unregister(memory);
-      gpu.free(staging);
-    } catch (GpuException _) {
-      // What could not be given back goes with the context.
-    }
+    resources.close();
     arena.close();
   }
 }

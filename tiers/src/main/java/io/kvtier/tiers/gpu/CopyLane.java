@@ -30,7 +30,6 @@ final class CopyLane {
   /** Apart, since those of staged runs may wait for a kernel. */
   private final GpuStream direct;
 
-  private final List<CopyBatch> batches = new ArrayList<>();
   private final ArrayDeque<CopyBatch> free;
   private final ArrayDeque<CopyBatch> launched;
   private final ArrayDeque<Copy> ready;
@@ -45,11 +44,13 @@ final class CopyLane {
   /**
    * Begins.
    *
+   * @param resources whose the streams and events are
    * @param staging device memory, a slot a batch
    * @param memory registered host memory, {@link CopyBatch#memoryBytes} a batch
    */
   CopyLane(
       Gpu gpu,
+      GpuResources resources,
       CopyOptions options,
       CopyDirection direction,
       long staging,
@@ -62,20 +63,20 @@ final class CopyLane {
     free = new ArrayDeque<>(options.slots());
     launched = new ArrayDeque<>(options.slots());
     ready = new ArrayDeque<>(depth);
-    kernels = gpu.createStream(false);
-    staged = gpu.createStream(true);
-    direct = gpu.createStream(true);
+    kernels = resources.createStream(false);
+    staged = resources.createStream(true);
+    direct = resources.createStream(true);
     long bytes = CopyBatch.memoryBytes(options);
     for (int i = 0; i < options.slots(); i++) {
       CopyBatch batch =
           new CopyBatch(
               gpu,
+              resources,
               options,
               direction,
               staging + (long) i * options.slotBytes(),
               memory.asSlice(i * bytes, bytes),
               memoryAddress + i * bytes);
-      batches.add(batch);
       free.add(batch);
     }
   }
@@ -255,12 +256,5 @@ final class CopyLane {
     gpu.synchronize(kernels);
     gpu.synchronize(staged);
     gpu.synchronize(direct);
-  }
-
-  void close() {
-    batches.forEach(CopyBatch::close);
-    gpu.destroy(kernels);
-    gpu.destroy(staged);
-    gpu.destroy(direct);
   }
 }

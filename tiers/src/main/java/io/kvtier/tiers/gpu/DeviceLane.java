@@ -194,6 +194,8 @@ final class DeviceLane implements AutoCloseable {
     } else if (transfer.status == Status.IO_ERROR) {
       count(0, 1);
     }
+    // Those of many transfers are much memory.
+    transfer.copy.runs.clear();
     done++;
     if (!finished.offer(transfer)) {
       throw new IllegalStateException("more transfers than the index has");

@@ -26,6 +26,12 @@ public final class GpuTier implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(GpuTier.class);
   private static final long CLOSE_MS = 5_000;
 
+  /** Of a block: more of them take longer to describe than to copy. */
+  static final int BLOCK_RUNS_MAX = 1 << 16;
+
+  /** Of a block of each open region, all together: what is known of them stands in memory. */
+  static final int RUNS_MAX = 1 << 20;
+
   /**
    * What it is made of.
    *
@@ -53,6 +59,7 @@ public final class GpuTier implements AutoCloseable {
   private @Nullable GpuProbe probed;
   private boolean pinsAhead;
   private boolean hasPinned;
+  private long runs;
   private volatile boolean running = true;
 
   /** Begins to look for GPUs. */
@@ -129,6 +136,7 @@ public final class GpuTier implements AutoCloseable {
       DeviceRegion opened = order.opened;
       if (opened != null) {
         opened.close();
+        runs -= opened.layout().runsOfBlock();
       }
       return;
     }
@@ -144,7 +152,26 @@ public final class GpuTier implements AutoCloseable {
     }
   }
 
+  /** Why a region's blocks are in too many pieces; null when they are not. */
+  private @Nullable String tooManyRuns(long regionRuns) {
+    if (regionRuns > BLOCK_RUNS_MAX) {
+      return "a block of the region is in "
+          + regionRuns
+          + " pieces on the GPU: expected at most "
+          + BLOCK_RUNS_MAX
+          + "; with an 'order' as that of the tensors there are fewer";
+    }
+    return runs + regionRuns > RUNS_MAX
+        ? "the blocks of all open regions are in more than " + RUNS_MAX + " pieces on the GPUs"
+        : null;
+  }
+
   private void open(GpuDriver driver, DeviceRegionSpec spec, RegionOrder order) {
+    long regionRuns = spec.layout().runsOfBlock();
+    order.refusal = tooManyRuns(regionRuns);
+    if (order.refusal != null) {
+      return;
+    }
     GpuDevice device = null;
     for (GpuDevice each : driver.devices()) {
       device = each.isNamed(spec.device()) ? each : device;
@@ -165,6 +192,7 @@ public final class GpuTier implements AutoCloseable {
       case RegionResult.Opened(DeviceRegion region) -> {
         order.opened = region;
         order.pipeline = pipeline;
+        runs += regionRuns;
         pinsAhead = !hasPinned;
       }
     }

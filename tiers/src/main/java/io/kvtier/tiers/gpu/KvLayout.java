@@ -168,6 +168,24 @@ public record KvLayout(
   }
 
   /**
+   * The runs of one layer of a block, with all heads. Those of several layers are at most as many
+   * each.
+   */
+  public long runsOfLayer() {
+    long runs = 0;
+    for (KvPart part : parts) {
+      Span heads = Span.all(part.shape().extent(KvAxis.HEAD));
+      runs += new PartRuns(this, part, Span.all(1), heads).count();
+    }
+    return runs;
+  }
+
+  /** The most runs of a block: those of its layers, copied one by one. */
+  public long runsOfBlock() {
+    return layers * runsOfLayer();
+  }
+
+  /**
    * Adds the runs of some layers and heads of a block, in the order of their places on the host.
    *
    * @param tensorAddresses where each tensor begins: part by part, and layer by layer
@@ -274,6 +292,15 @@ public record KvLayout(
       host += part.firstHead() * hostStrides[headLoop];
       int loops = joinInnerLoops();
       walk(0, loops, device, host, addresses, firstTensor, runs);
+    }
+
+    /** How many runs there are. */
+    long count() {
+      long count = 1;
+      for (int i = joinInnerLoops() - 1; i >= 0; i--) {
+        count *= to[i] - from[i];
+      }
+      return count;
     }
 
     /** Drops the innermost loops whose steps only make the run longer. */

@@ -5,10 +5,13 @@ import java.util.Arrays;
 /**
  * The runs of a copy: contiguous spans of bytes, each with its place on the device and its place on
  * the host. A run that goes on where the last one ended, on both sides, is made one with it. Used
- * again and again; grows to what the largest copy needs. For one thread at a time.
+ * again and again; grows to what a copy needs. For one thread at a time.
  */
 public final class Runs {
   private static final int FIRST_CAPACITY = 64;
+
+  /** More are not kept for the next copy. */
+  private static final int KEPT_CAPACITY = 8192;
 
   private long[] deviceAddresses = new long[FIRST_CAPACITY];
   private long[] hostAddresses = new long[FIRST_CAPACITY];
@@ -20,6 +23,11 @@ public final class Runs {
   public void clear() {
     count = 0;
     totalBytes = 0;
+    if (lengths.length > KEPT_CAPACITY) {
+      deviceAddresses = new long[FIRST_CAPACITY];
+      hostAddresses = new long[FIRST_CAPACITY];
+      lengths = new int[FIRST_CAPACITY];
+    }
   }
 
   /** Adds one, or makes the last one longer. */

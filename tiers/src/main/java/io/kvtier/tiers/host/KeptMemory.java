@@ -101,6 +101,19 @@ public final class KeptMemory implements AutoCloseable {
   void keep(List<Descriptor> files, @Nullable Found before) throws IOException {
     Keeper started = Keeper.start(files, seconds);
     keeper = started;
+    try {
+      write(files, started);
+    } catch (IOException e) {
+      // Nobody would find the memory, nor let it go.
+      end(started.processId());
+      throw e;
+    }
+    if (before != null) {
+      end(before.keeperProcess);
+    }
+  }
+
+  private void write(List<Descriptor> files, Keeper started) throws IOException {
     Properties note = new Properties();
     note.setProperty("keeper", String.valueOf(started.processId()));
     note.setProperty(
@@ -118,9 +131,6 @@ public final class KeptMemory implements AutoCloseable {
           StandardCopyOption.REPLACE_EXISTING);
     } catch (AtomicMoveNotSupportedException e) {
       throw new IOException("'" + directory + "' can't be used: it has no atomic renaming", e);
-    }
-    if (before != null) {
-      end(before.keeperProcess);
     }
   }
 

@@ -182,7 +182,8 @@ public final class MappedLedger extends NamedLedger {
     }
     long slot = Transfer.offsetOf(place) / slotBytes;
     long at = rowAt(region, slot);
-    // What stood there is over before its annotation is.
+    // What stood there is over before its annotation is. A daemon that is killed in between has
+    // lost the row, and at its next start the block: also one that only got its annotation.
     Words.putByte(memory, at + LedgerEntryDescriptor.VERSION_OFFSET, 0);
     encode(place, entry, handleAt(region, slot));
     MemorySegment.copy(

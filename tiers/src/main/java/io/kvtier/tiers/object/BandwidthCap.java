@@ -8,6 +8,10 @@ final class BandwidthCap {
   private static final double NS_PER_S = 1e9;
 
   private volatile double nsPerByte;
+
+  /** By this the debt was made. */
+  private double owedNsPerByte;
+
   private long freeAtNs;
 
   /**
@@ -17,6 +21,7 @@ final class BandwidthCap {
    */
   BandwidthCap(long bytesPerSecond, long nowNs) {
     nsPerByte = nsPerByte(bytesPerSecond);
+    owedNsPerByte = nsPerByte;
     freeAtNs = nowNs;
   }
 
@@ -24,18 +29,30 @@ final class BandwidthCap {
     return bytesPerSecond == 0 ? 0 : NS_PER_S / bytesPerSecond;
   }
 
-  /** Another cap for the calls to come; what is owed stays owed. From any thread. */
+  /** Another cap, also for the bytes that are owed already. From any thread. */
   void change(long bytesPerSecond) {
     nsPerByte = nsPerByte(bytesPerSecond);
   }
 
   /** How long to wait until a call may begin; not more than 0 when it may. */
   long waitNs(long nowNs) {
+    settleChange(nowNs);
     return freeAtNs - nowNs;
   }
 
   void take(long bytes, long nowNs) {
+    settleChange(nowNs);
     long from = nowNs - freeAtNs > 0 ? nowNs : freeAtNs;
-    freeAtNs = from + (long) (bytes * nsPerByte);
+    freeAtNs = from + (long) (bytes * owedNsPerByte);
+  }
+
+  private void settleChange(long nowNs) {
+    double now = nsPerByte;
+    if (now != owedNsPerByte) {
+      if (owedNsPerByte > 0 && freeAtNs - nowNs > 0) {
+        freeAtNs = nowNs + (long) ((freeAtNs - nowNs) / owedNsPerByte * now);
+      }
+      owedNsPerByte = now;
+    }
   }
 }

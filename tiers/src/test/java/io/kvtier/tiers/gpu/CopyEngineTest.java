@@ -82,6 +82,29 @@ final class CopyEngineTest {
     gpu.close();
   }
 
+  @Test
+  void open_aCallFails_allIsGivenBack() {
+    int calls = 0;
+    boolean isOpen = false;
+    while (!isOpen) {
+      FakeGpu gpu = new FakeGpu(1);
+      gpu.callsUntilFailure = calls;
+      try {
+        CopyEngine engine =
+            new CopyEngine(
+                gpu, CopyDirection.OFFLOAD, SMALL, StrategyTable.only(CopyStrategy.PLAIN));
+        isOpen = true;
+        engine.close();
+      } catch (GpuException e) {
+        calls++;
+      }
+      assertTrue(gpu.hasNothingLeft(), "call " + calls);
+      gpu.close();
+    }
+    // Device memory, host memory, three streams, two events a batch.
+    assertEquals(5 + 2 * SMALL.slots(), calls);
+  }
+
   private static List<int[]> cut(int bytes, Random random) {
     List<int[]> runs = new ArrayList<>();
     int longest = 1 + random.nextInt(bytes);

@@ -79,6 +79,7 @@ final class FakeGpu implements Gpu, GpuDriver {
 
   @Override
   public long allocate(long bytes) {
+    call();
     if (isBroken) {
       throw new GpuException("cuMemAlloc: CUDA_ERROR_ECC_UNCORRECTABLE", 214);
     }
@@ -108,6 +109,7 @@ final class FakeGpu implements Gpu, GpuDriver {
 
   @Override
   public long register(MemorySegment host) {
+    call();
     registered.add(host);
     return host.address();
   }
@@ -121,6 +123,7 @@ final class FakeGpu implements Gpu, GpuDriver {
 
   @Override
   public GpuStream createStream(boolean urgent) {
+    call();
     GpuStream stream = new GpuStream(nextHandle++);
     streams.put(stream.handle(), new ArrayDeque<>());
     return stream;
@@ -134,6 +137,7 @@ final class FakeGpu implements Gpu, GpuDriver {
 
   @Override
   public GpuEvent createEvent() {
+    call();
     GpuEvent event = new GpuEvent(nextHandle++);
     recorded.put(event.handle(), 0);
     reached.put(event.handle(), 0);

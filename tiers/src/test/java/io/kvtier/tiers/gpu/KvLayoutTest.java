@@ -77,6 +77,9 @@ final class KvLayoutTest {
     assertEquals(count, runs.count());
     assertEquals(bytes, runs.bytes(0));
     assertEquals(layout.blockBytes(), runs.totalBytes());
+    assertTrue(count <= layout.runsOfBlock());
+    Runs ofLayer = runs(layout, new Span(1, 2), Span.all(layout.heads()));
+    assertEquals(ofLayer.count(), layout.runsOfLayer());
   }
 
   @Test

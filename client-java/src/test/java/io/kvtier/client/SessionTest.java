@@ -1,0 +1,106 @@
+package io.kvtier.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.Verb;
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.nio.file.Path;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** A session by itself, and how one is begun. */
+@Timeout(value = 60, unit = TimeUnit.SECONDS)
+final class SessionTest {
+  private static final long SECOND_NS = 1_000_000_000;
+
+  @TempDir private Path folder;
+
+  private Config config() {
+    return new Config(
+        folder.resolve("fake.sock"),
+        "test",
+        50 * SECOND_NS,
+        200,
+        Protocol.RING_BYTES_MIN,
+        Protocol.RING_BYTES_MIN,
+        0);
+  }
+
+  private Session open() throws IOException {
+    Config config = config();
+    return new Session(
+        Wires.connect(
+            config.socket(),
+            config.name(),
+            config.requestRingBytes(),
+            config.completionRingBytes(),
+            config.connectTimeoutMs()),
+        batch -> {},
+        0);
+  }
+
+  @Test
+  void holdsLeases_daemonKilled_nobodyWaits_no() throws IOException {
+    try (FakeDaemon daemon = new FakeDaemon(config().socket())) {
+      Session session = open();
+      long end = System.nanoTime() + 3600 * SECOND_NS;
+      assertTrue(session.holdsLeases(end));
+      assertFalse(session.holdsLeases(System.nanoTime() - 1));
+      daemon.hangUp = true;
+      while (session.holdsLeases(end)) {
+        assertFalse(Thread.interrupted(), "leases of nobody");
+      }
+      // It takes a look to know.
+      assertTrue(session.isAlive() && session.seemsToHoldLeases(end));
+      session.end("over");
+      session.endUse();
+    }
+  }
+
+  @Test
+  void slab_answerToAnEarlierRequestComesLate_isNotTakenForThisOne() throws IOException {
+    try (FakeDaemon daemon = new FakeDaemon(config().socket())) {
+      Session session = open();
+      daemon.slabsToHold = 2;
+      for (int i = 0; i < 2; i++) {
+        assertThrows(IOException.class, () -> session.wires().slabs().get(0, false));
+      }
+      MemorySegment slab = session.wires().slabs().get(0, true);
+      assertEquals(FakeDaemon.SLAB_BYTES, slab.byteSize());
+      assertFalse(slab.isReadOnly());
+      assertTrue(session.wires().slabs().get(0, false).isReadOnly());
+      session.end("over");
+      session.endUse();
+    }
+  }
+
+  @Test
+  void connect_namespaceRemovedMeanwhile_othersAreRegistered() throws IOException {
+    try (FakeDaemon daemon = new FakeDaemon(config().socket())) {
+      Connector connector = new Connector(config(), batch -> {}, () -> {});
+      Operations operations = new Operations(config(), connector, new Receiver(connector));
+      Transfers transfers = new Transfers(operations, Runnable::run);
+      Namespace first = new Namespace(operations, transfers, "first", 4096, Map.of());
+      connector.add(first);
+      connector.add(new Namespace(operations, transfers, "second", 4096, Map.of()));
+      daemon.script =
+          (link, verb, id, count) -> {
+            connector.remove(first);
+            return false;
+          };
+      connector.start();
+      assertNotNull(connector.awaitAttempt(50 * SECOND_NS, true));
+      assertEquals(2, daemon.asked(Verb.REGISTER).size());
+      connector.close();
+    }
+  }
+}
