@@ -195,7 +195,7 @@ final class FakeDaemon implements AutoCloseable {
   volatile boolean hangUp;
 
   /** So many requests for slabs are denied with the next one after them only. */
-  volatile int slabsToHold;
+  final AtomicInteger slabsToHold = new AtomicInteger();
 
   /** Whether clients take the daemon for asleep, and ring. */
   volatile boolean asleep;
@@ -284,8 +284,7 @@ final class FakeDaemon implements AutoCloseable {
     if (question == null || question.bytes().length < HandshakeDescriptor.MAP_SLAB_BYTES) {
       return;
     }
-    if (slabsToHold > 0) {
-      slabsToHold--;
+    if (slabsToHold.getAndUpdate(count -> Math.max(0, count - 1)) > 0) {
       heldSlabs.add(question.bytes());
       return;
     }

@@ -70,7 +70,7 @@ final class SessionTest {
   void slab_answerToAnEarlierRequestComesLate_isNotTakenForThisOne() throws IOException {
     try (FakeDaemon daemon = new FakeDaemon(config().socket())) {
       Session session = open();
-      daemon.slabsToHold = 2;
+      daemon.slabsToHold.set(2);
       for (int i = 0; i < 2; i++) {
         assertThrows(IOException.class, () -> session.wires().slabs().get(0, false));
       }

@@ -243,7 +243,8 @@ final class MachineChecks {
     try {
       place = listener.judge(config.access());
     } catch (IOException e) {
-      return Finding.fail(name, String.valueOf(e.getMessage()), "set what it names: no daemon starts so");
+      return Finding.fail(
+          name, String.valueOf(e.getMessage()), "set what it names: no daemon starts so");
     }
     try {
       place.requireFree();

@@ -59,16 +59,14 @@ public final class Directory implements AutoCloseable {
   /** All bytes of the host copy are in its slot; its checksum is still to be made. */
   static final int FLAG_ARRIVED = 512;
 
-<<<<<<< HEAD
   /** The block's copy on SSD is counted among those that could leave, and stand nowhere else. */
   static final int FLAG_SSD_ONLY = 1024;
 
   /** The block's copy on SSD was found damaged, and its object is read instead. */
   static final int FLAG_DAMAGED = 2048;
-=======
+
   /** The checksum of the host copy is being made again, or is to be. */
-  static final int FLAG_AUDITED = 1024;
->>>>>>> memory
+  static final int FLAG_AUDITED = 4096;
 
   /** Hears of everything that decides whether a copy could leave its tier. */
   @FunctionalInterface

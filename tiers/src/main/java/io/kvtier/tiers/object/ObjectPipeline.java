@@ -468,8 +468,7 @@ public final class ObjectPipeline extends QueuedPipeline {
     operation.calledNs = now;
     ObjectBlock block = operation.block;
     operation.call =
-        store.get(
-            operation.name, 0, block.parts(), block.newDigest(), operation.deadlineNs - now);
+        store.get(operation.name, 0, block.parts(), block.newDigest(), operation.deadlineNs - now);
     if (options.hedgeAfterNs() > 0) {
       dueBy(now + options.hedgeAfterNs());
     }

@@ -16,7 +16,7 @@ final class BandwidthCapTest {
     assertEquals(64 * SECOND_NS, cap.waitNs(0));
     cap.change(32_000);
     // 60,000 bytes are owed still.
-    assertEquals(60 * SECOND_NS / 32, cap.waitNs(4 * SECOND_NS), 1_000);
+    assertEquals(60.0 * SECOND_NS / 32, (double) cap.waitNs(4 * SECOND_NS), 1_000.0);
     cap.change(0);
     assertTrue(cap.waitNs(4 * SECOND_NS) <= 0);
   }
