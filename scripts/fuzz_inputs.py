@@ -98,6 +98,11 @@ def keys(*numbers: int) -> bytes:
     return b"".join(struct.pack("<Q", number) for number in numbers)
 
 
+def context(flags: int) -> bytes:
+    """What a record with a trace context ends with."""
+    return bytes(range(1, 25)) + struct.pack("<QQ", 0, flags)
+
+
 def marks(count: int, checksums: bool = False) -> bytes:
     return b"".join(struct.pack("<II", i, ID_MARK) + (bytes(8) if checksums else b"") for i in range(count))
 
@@ -144,6 +149,13 @@ def ring_seeds() -> Seeds:
         "poke": commit + step(RECORD, record(Verb.LOOKUP, keys(1), 1)) + step(POKE, struct.pack("<HB", 300, 255)) + answer,
         "admin": register() + answer + step(RECORD, record(Verb.ADMIN, b"pin 0 00 test", 13)) + answer,
         "sessions": (commit + session) * 3,
+        "context": commit
+        + step(RECORD, record(Verb.ACQUIRE, keys(1, 2, 9) + context(1), 3, flags=protocol.REQUEST_FLAG_CONTEXT))
+        + answer
+        + step(RECORD, record(Verb.PING, context(255), flags=protocol.REQUEST_FLAG_CONTEXT))
+        + answer
+        + step(RECORD, record(Verb.PING, bytes(protocol.REQUEST_CONTEXT_BYTES), flags=protocol.REQUEST_FLAG_CONTEXT))
+        + answer,
     }
 
 
@@ -369,6 +381,9 @@ def grpc_seeds() -> Seeds:
         "cancel": opened + call("Flush", field(2, 9), stream=3, ends=False) + call("Cancel", field(1, 9), stream=5),
         "bytewise": opened + frame(HEADERS, END_HEADERS, 3, call_headers(b"/kvtier.v1.Kvtier/Lookup")) + b"".join(halves) + frame(DATA, END_STREAM, 3),
         "timeout": opened + call("Lookup", one, stream=3, more=[(b"grpc-timeout", b"99999999H")]) + call("Get", one, stream=5, more=[(b"grpc-timeout", b"1n")]),
+        "traceparent": opened
+        + call("Lookup", one, stream=3, more=[(b"traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")])
+        + call("Lookup", one, stream=5, more=[(b"traceparent", b"00-4bf92f35-\xff-01"), (b"traceparent", b"")]),
         "compressed": opened + call("Lookup", one, stream=3, more=[(b"grpc-encoding", b"gzip")]),
         "oversize": OPENING + frame(HEADERS, END_HEADERS, 1, call_headers(b"/kvtier.v1.Kvtier/Lookup")) + frame(DATA, 0, 1, b"\0\x7f\xff\xff\xff"),
         "no-method": OPENING + call("Nothing", b""),

@@ -1,13 +1,16 @@
 """The client's side of the golden session, which the daemon's tests replay byte for byte."""
 
+import struct
 from pathlib import Path
 
 from kvtier import _core
+from kvtier import _protocol as protocol
 from kvtier._protocol import Status, Verb
 from test_core import Peer
 
 GOLDEN = Path(__file__).parents[2] / "protocol/src/test/resources/golden/session.txt"
 DEADLINE_NS = 2_000_000_000
+CONTEXT = bytes.fromhex("4bf92f3577b34da6a3ce929d0e0e473600f067aa0ba902b701")
 FIRST, SECOND = bytes([1]) * 20, bytes([2]) * 20
 ENTRY = bytes([len(FIRST), 0, 10, 0, 0, 0, 0, 0]) + FIRST + bytes(4) + b"annotation" + bytes(6)
 RESERVATION, LEASE = 0x1_0000_0001, 0x2_0000_0001
@@ -56,8 +59,14 @@ def test_golden_session_requestsByteForByte_completionsUnderstood() -> None:
     try:
         session = peer.session()
         tickets = [session.submit(fields, 0) for fields in asked]
+        tickets.append(session.submit(_request(Verb.LOOKUP, [FIRST], 1), 0, CONTEXT))
         for record in requests:
-            assert peer.request().hex(" ", 8) == record.hex(" ", 8)
+            written = bytearray(peer.request())
+            if written[protocol.REQUEST_FLAGS_OFFSET] & protocol.REQUEST_FLAG_CONTEXT:
+                at = len(written) - protocol.REQUEST_CONTEXT_BYTES + protocol.REQUEST_CONTEXT_WRITTEN_OFFSET
+                assert 0 < struct.unpack_from("<Q", written, at)[0] <= _core.monotonic_ns()
+                written[at : at + 8] = bytes(8)
+            assert written.hex(" ", 8) == record.hex(" ", 8)
         for record in completions:
             peer.publish(record)
         answers = {}
@@ -75,6 +84,7 @@ def test_golden_session_requestsByteForByte_completionsUnderstood() -> None:
         assert answers[tickets[10]][0] == Status.INVALID_ARGUMENT
         assert answers[tickets[11]][:4] == (Status.INVALID_ARGUMENT, 0, 0, b"the session has no region 1")
         assert tickets[5] not in answers
+        assert _core.short_statuses(answers[tickets[16]][3]) == [Status.PENDING]
         assert [answers[tickets[at]][2] for at in (12, 14, 15)] == [0, 1, 0]
     finally:
         peer.close()

@@ -4,6 +4,7 @@
 """
 
 from kvtier._connection import CLIENT_VERSION as __version__
+from kvtier._context import request_context
 from kvtier._errors import InvalidArgument, KvtierError, NamespaceMismatch, Unavailable, VersionMismatch
 from kvtier._protocol import Status, Tier
 from kvtier._types import Count, Get, Leases, Lookup, Options, Ping, Priority
@@ -28,4 +29,5 @@ __all__ = [
     "Unavailable",
     "VersionMismatch",
     "__version__",
+    "request_context",
 ]

@@ -100,10 +100,14 @@ PyObject *made_here(unsigned status) {
 }
 
 /* The request's correlation id; 0 with the status that says why not in `refusal`; -1 for a Python error. */
-int64_t submit_until(Session *self, PyObject *tuple, int64_t deadline_ns, unsigned *refusal) {
+int64_t submit_until(Session *self, PyObject *tuple, int64_t deadline_ns, PyObject *context, unsigned *refusal) {
   Request request;
-  if (parse_request(tuple, &request) < 0) {
+  if (parse_request(tuple, &request) < 0 || parse_context(context, &request.context) < 0) {
     return -1;
+  }
+  if (request.context != NULL) {
+    request.header.flags |= KVTIER_REQUEST_FLAG_CONTEXT;
+    request.bytes += KVTIER_REQUEST_CONTEXT_BYTES;
   }
   uint8_t *at;
   for (;;) {
@@ -139,6 +143,9 @@ int64_t submit_until(Session *self, PyObject *tuple, int64_t deadline_ns, unsign
   }
   if (write_body(at + KVTIER_REQUEST_HEADER_BYTES, &request) < 0) {
     return -1;
+  }
+  if (request.context != NULL) {
+    write_context(at + request.bytes - KVTIER_REQUEST_CONTEXT_BYTES, request.context);
   }
   int64_t correlation = (int64_t)++self->next_correlation;
   request.header.correlation = (uint64_t)correlation;

@@ -20,9 +20,11 @@ from kvtier._protocol import Status
 CLIENT_VERSION = "0.1.0"
 
 _PATH_BYTES_MAX = 107
+"""of a Unix socket"""
 _ANNOTATIONS_SINCE = 1 << 16 | 1
 """the version of the protocol whose daemons take annotations"""
-"""of a Unix socket"""
+_CONTEXT_SINCE = 1 << 16 | 2
+"""and the context of requests"""
 
 _HANDSHAKE_TIMEOUT_NS = 1_000_000_000
 _BACKOFF_FIRST_NS = 10_000_000
@@ -91,6 +93,7 @@ class Link:
     ) -> None:
         self.session = session
         self.takes_annotations = version >= _ANNOTATIONS_SINCE
+        self.takes_context = version >= _CONTEXT_SINCE
         self.slab_bytes = slab_bytes
         self.slab_count = slab_count
         self.daemon = daemon

@@ -135,7 +135,7 @@ typedef struct {
   _Atomic uint32_t turn; /* changes when followers should look again */
   PyObject *expected;    /* correlation -> verb; -verb: nobody waits for it any more */
   PyObject *arrived;     /* correlation -> completion */
-  PyObject *orphans;     /* [(verb, ids, whether their bytes are corrupt)]: to be given back when there is room */
+  PyObject *orphans;     /* [(verb, ids, whether their bytes are corrupt, context)]: to be given back when there is room */
 } Session;
 
 extern PyType_Spec session_spec;
@@ -168,6 +168,9 @@ typedef struct {
   uint32_t progress;
 } RequestHeader;
 
+/* Trace id, span id and flags, as Python hands them over. */
+enum { CONTEXT_GIVEN_BYTES = 25 };
+
 typedef enum { BODY_NONE, BODY_KEYS, BODY_KEYS_AND_BLOCKS, BODY_IDS, BODY_TEXT } Body;
 
 /* A request as Python hands it over: the body is borrowed. */
@@ -177,6 +180,7 @@ typedef struct {
   PyObject *body;
   PyObject *parent;
   PyObject *blocks;
+  const char *context; /* CONTEXT_GIVEN_BYTES; NULL: none */
   Py_ssize_t start;
   size_t stride;
   size_t bytes;
@@ -190,6 +194,8 @@ void write_header(uint8_t *at, const RequestHeader *header, size_t bytes);
 int wants_bell(const RequestHeader *header);
 PyObject *item_of(PyObject *sequence, Py_ssize_t index);
 int parse_request(PyObject *tuple, Request *request);
+int parse_context(PyObject *context, const char **given);
+void write_context(uint8_t *at, const char *given);
 int write_body(uint8_t *at, const Request *request);
 
 /* ---- _ring.c ---- */
@@ -197,7 +203,7 @@ int write_body(uint8_t *at, const Request *request);
 uint8_t *claim(Session *self, size_t bytes);
 void publish(Session *self, size_t bytes, int bell);
 void ring_bell(Session *self);
-int give_back(Session *self, int verb, PyObject *ids, int corrupt);
+int give_back(Session *self, int verb, PyObject *ids, int corrupt, PyObject *context);
 int give_back_orphans(Session *self);
 int keep_orphan(Session *self, int verb, PyObject *body);
 int drain(Session *self);
@@ -205,7 +211,7 @@ int drain(Session *self);
 /* ---- _calls.c ---- */
 
 PyObject *made_here(unsigned status);
-int64_t submit_until(Session *self, PyObject *tuple, int64_t deadline_ns, unsigned *refusal);
+int64_t submit_until(Session *self, PyObject *tuple, int64_t deadline_ns, PyObject *context, unsigned *refusal);
 PyObject *take_until(Session *self, PyObject *correlation, int64_t deadline_ns);
 int await_arrival(Session *self, PyObject *correlation, int64_t deadline_ns);
 int wait_and_drain(Session *self, int64_t deadline_ns);

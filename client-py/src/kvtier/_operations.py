@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from kvtier import _core
 from kvtier import _protocol as protocol
 from kvtier._connection import Link, NamespaceProperties
+from kvtier._context import current
 from kvtier._errors import InvalidArgument, SessionError
 from kvtier._protocol import Status, Tier, Verb
 from kvtier._types import Count, Get, Held, Lease, Leases, Lookup, Options
@@ -76,6 +77,8 @@ class Context(NamedTuple):
     group: int
     parent: bytes | None
     depth: int
+    trace: bytes | None = None
+    """what its requests are made in, where the daemon takes that: trace id, span id and flags"""
 
     def request(
         self, verb: int, namespace: int, keys: Sequence[bytes], start: int, count: int, flags: int = 0, argument: int = 0
@@ -141,7 +144,13 @@ def context_of(
             f"unknown option {next(iter(unknown))!r}; there are timeout, priority, group, parent, depth (and leading_run, no_wait, lease for acquire and get)"
         )
     margin_ns = min((answer_by_ns - _core.monotonic_ns()) >> 4, _MARGIN_NS_MAX)
-    return Context(link, properties, answer_by_ns, answer_by_ns - max(margin_ns, 0), priority, group, parent, depth)
+    deadline_ns = answer_by_ns - max(margin_ns, 0)
+    return Context(link, properties, answer_by_ns, deadline_ns, priority, group, parent, depth, trace_of(link))
+
+
+def trace_of(link: Link) -> bytes | None:
+    """The context of what is asked of this daemon now; None: there is none, or it takes none."""
+    return current() if link.takes_context else None
 
 
 def made(status: Status) -> Completion:
@@ -344,7 +353,7 @@ def get(
             body = completion[3]
             is_last = _ends_run(completion, count, flags)
             ids = _core.granted_ids(body)
-            held = Held(session, [ids], set())
+            held = Held(session, [ids], set(), context.trace)
             try:
                 if index + 1 < len(windows) and not is_last:
                     following = windows[index + 1]
@@ -529,7 +538,9 @@ def acquire(context: Context, keys: Sequence[bytes], flags: int, lease_ns: int) 
             if _ends_run(completion, count, flags):
                 leases += [Lease(Status.MISS)] * (len(keys) - start - count)
                 break
-        result = Leases(session, link.read_slabs, leases, held, expires_ns, context.properties.block_bytes, unmapped)
+        result = Leases(
+            session, link.read_slabs, leases, held, expires_ns, context.properties.block_bytes, unmapped, context.trace
+        )
         held = []
         return result
     except SessionError as error:

@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from kvtier import _operations as operations
 from kvtier._connection import Connection, Link, NamespaceProperties
+from kvtier._context import current
 from kvtier._core import granted_ids, monotonic_ns
 from kvtier._operations import Completion, Context, Operation
 from kvtier._protocol import Status, Verb
@@ -26,6 +27,8 @@ class Call(Generic[T]):
         self._answer_by_ns = answer_by_ns
         self._steps: Operation[T] | None = None
         self._link: Link | None = None
+        self._trace: bytes | None = current()
+        """it may begin only later, in another thread"""
 
     def _fail(self) -> None:
         self.done = True
@@ -188,7 +191,7 @@ class Polled:
                 if type(command) is not tuple:
                     raise TypeError(f"an operation that wants {command!r} can't be polled")
                 # A deadline of 0: the extension must not wait for room.
-                ticket = link.session.submit(command, 0)
+                ticket = link.session.submit(command, 0, call._trace if link.takes_context else None)
                 if ticket > 0:
                     self._calls[ticket] = call
                     return

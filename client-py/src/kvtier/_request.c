@@ -28,6 +28,28 @@ void write_header(uint8_t *at, const RequestHeader *header, size_t bytes) {
   PUT(uint32_t, at, KVTIER_REQUEST_PROGRESS_OFFSET, header->progress);
 }
 
+/* What a request is made in: bytes, or None. */
+int parse_context(PyObject *context, const char **given) {
+  *given = NULL;
+  if (context == NULL || context == Py_None) {
+    return 0;
+  }
+  if (!PyBytes_Check(context) || PyBytes_Size(context) != CONTEXT_GIVEN_BYTES) {
+    PyErr_Format(PyExc_TypeError, "a context is %.80R; expected %d bytes, or None", context, CONTEXT_GIVEN_BYTES);
+    return -1;
+  }
+  *given = PyBytes_AsString(context);
+  return 0;
+}
+
+void write_context(uint8_t *at, const char *given) {
+  memset(at, 0, KVTIER_REQUEST_CONTEXT_BYTES);
+  memcpy(at + KVTIER_REQUEST_CONTEXT_TRACE_OFFSET, given, 16);
+  memcpy(at + KVTIER_REQUEST_CONTEXT_SPAN_OFFSET, given + 16, 8);
+  PUT(uint64_t, at, KVTIER_REQUEST_CONTEXT_WRITTEN_OFFSET, now_ns());
+  PUT(uint8_t, at, KVTIER_REQUEST_CONTEXT_FLAGS_OFFSET, given[24]);
+}
+
 /* Nobody waits for a silent RELEASE: a daemon that sleeps takes it when it next looks, within milliseconds. Damage is
  * told at once. */
 int wants_bell(const RequestHeader *header) {
@@ -139,7 +161,7 @@ int parse_request(PyObject *tuple, Request *request) {
     return -1;
   }
   static const uint64_t limits[] = {
-      UINT8_MAX, KVTIER_REQUEST_FLAGS_ALL, KVTIER_REQUEST_PRIORITY_LOW, INT64_MAX, UINT32_MAX, UINT16_MAX,
+      UINT8_MAX, KVTIER_REQUEST_FLAG_CONTEXT - 1, KVTIER_REQUEST_PRIORITY_LOW, INT64_MAX, UINT32_MAX, UINT16_MAX,
       UINT32_MAX, UINT64_MAX};
   uint64_t fields[8];
   for (Py_ssize_t i = 0; i < 8; i++) {

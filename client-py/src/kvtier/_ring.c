@@ -41,22 +41,31 @@ void publish(Session *self, size_t bytes, int bell) {
 
 /* Gives back what an ACQUIRE or RESERVE granted, in silence; `corrupt`: what was read did not match its checksum. 0 when
  * the ring has no room now. */
-int give_back(Session *self, int verb, PyObject *ids, int corrupt) {
-  size_t bytes = (size_t)PyBytes_Size(ids);
-  uint8_t *at = claim(self, KVTIER_REQUEST_HEADER_BYTES + bytes);
+int give_back(Session *self, int verb, PyObject *ids, int corrupt, PyObject *context) {
+  const char *given;
+  if (parse_context(context, &given) < 0) {
+    PyErr_Clear(); /* it was looked at when it was handed over */
+  }
+  size_t id_bytes = (size_t)PyBytes_Size(ids);
+  size_t bytes = KVTIER_REQUEST_HEADER_BYTES + id_bytes + (given == NULL ? 0 : KVTIER_REQUEST_CONTEXT_BYTES);
+  uint8_t *at = claim(self, bytes);
   if (at == NULL) {
     return self->ended;
   }
   RequestHeader header = {
       .verb = verb == KVTIER_VERB_ACQUIRE ? KVTIER_VERB_RELEASE : KVTIER_VERB_ABORT,
-      .flags = KVTIER_REQUEST_FLAG_SILENT | (corrupt ? KVTIER_REQUEST_FLAG_CORRUPT : 0),
+      .flags = KVTIER_REQUEST_FLAG_SILENT | (corrupt ? KVTIER_REQUEST_FLAG_CORRUPT : 0)
+          | (given == NULL ? 0 : KVTIER_REQUEST_FLAG_CONTEXT),
       .priority = KVTIER_REQUEST_PRIORITY_NORMAL,
       .correlation = ++self->next_correlation,
-      .count = (uint32_t)(bytes / 8),
+      .count = (uint32_t)(id_bytes / 8),
   };
-  write_header(at, &header, KVTIER_REQUEST_HEADER_BYTES + bytes);
-  memcpy(at + KVTIER_REQUEST_HEADER_BYTES, PyBytes_AsString(ids), bytes);
-  publish(self, KVTIER_REQUEST_HEADER_BYTES + bytes, wants_bell(&header));
+  write_header(at, &header, bytes);
+  memcpy(at + KVTIER_REQUEST_HEADER_BYTES, PyBytes_AsString(ids), id_bytes);
+  if (given != NULL) {
+    write_context(at + KVTIER_REQUEST_HEADER_BYTES + id_bytes, given);
+  }
+  publish(self, bytes, wants_bell(&header));
   return 1;
 }
 
@@ -68,7 +77,8 @@ int give_back_orphans(Session *self) {
       return -1;
     }
     long verb = PyLong_AsLong(PyTuple_GetItem(orphan, 0));
-    if (!give_back(self, (int)verb, PyTuple_GetItem(orphan, 1), PyTuple_GetItem(orphan, 2) == Py_True)) {
+    if (!give_back(self, (int)verb, PyTuple_GetItem(orphan, 1), PyTuple_GetItem(orphan, 2) == Py_True,
+            PyTuple_GetItem(orphan, 3))) {
       return 0;
     }
     if (PyList_SetSlice(self->orphans, count - 1, count, NULL) < 0) {
@@ -91,7 +101,7 @@ int keep_orphan(Session *self, int verb, PyObject *body) {
     Py_DECREF(ids);
     return 0;
   }
-  PyObject *orphan = Py_BuildValue("iNO", verb, ids, Py_False);
+  PyObject *orphan = Py_BuildValue("iNOO", verb, ids, Py_False, Py_None);
   if (orphan == NULL) {
     return -1;
   }

@@ -282,10 +282,10 @@ static PyObject *session_call(PyObject *object, PyObject *const *arguments, Py_s
   Session *self = (Session *)object;
   int64_t deadline_ns;
   unsigned refusal;
-  if (!has_arguments(count, 2) || deadline_of(arguments[1], &deadline_ns) < 0) {
+  if (!has_arguments(count, count == 3 ? 3 : 2) || deadline_of(arguments[1], &deadline_ns) < 0) {
     return NULL;
   }
-  int64_t correlation = submit_until(self, arguments[0], deadline_ns, &refusal);
+  int64_t correlation = submit_until(self, arguments[0], deadline_ns, count == 3 ? arguments[2] : Py_None, &refusal);
   if (correlation <= 0) {
     return correlation < 0 ? NULL : made_here(refusal);
   }
@@ -298,10 +298,11 @@ static PyObject *session_call(PyObject *object, PyObject *const *arguments, Py_s
 static PyObject *session_submit(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   int64_t deadline_ns;
   unsigned refusal;
-  if (!has_arguments(count, 2) || deadline_of(arguments[1], &deadline_ns) < 0) {
+  if (!has_arguments(count, count == 3 ? 3 : 2) || deadline_of(arguments[1], &deadline_ns) < 0) {
     return NULL;
   }
-  int64_t correlation = submit_until((Session *)object, arguments[0], deadline_ns, &refusal);
+  int64_t correlation =
+      submit_until((Session *)object, arguments[0], deadline_ns, count == 3 ? arguments[2] : Py_None, &refusal);
   if (correlation < 0) {
     return NULL;
   }
@@ -388,15 +389,20 @@ static PyObject *session_forget(PyObject *object, PyObject *correlation) {
   Py_RETURN_NONE;
 }
 
-/* give_back(verb, ids, corrupt=False): releases leases of ACQUIRE or aborts reservations of RESERVE, now or when there is
- * room. */
+/* give_back(verb, ids, corrupt=False, context=None): releases leases of ACQUIRE or aborts reservations of RESERVE, now or
+ * when there is room. */
 static PyObject *session_give_back(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Session *self = (Session *)object;
-  if (!has_arguments(count, count == 3 ? 3 : 2)) {
+  if (!has_arguments(count, count == 3 || count == 4 ? count : 2)) {
     return NULL;
   }
   long verb = PyLong_AsLong(arguments[0]);
-  int corrupt = count == 3 ? PyObject_IsTrue(arguments[2]) : 0;
+  int corrupt = count >= 3 ? PyObject_IsTrue(arguments[2]) : 0;
+  PyObject *context = count == 4 ? arguments[3] : Py_None;
+  const char *given;
+  if (parse_context(context, &given) < 0) {
+    return NULL;
+  }
   if ((verb == -1 && PyErr_Occurred()) || corrupt < 0) {
     return NULL;
   }
@@ -406,10 +412,10 @@ static PyObject *session_give_back(PyObject *object, PyObject *const *arguments,
     PyErr_SetString(invalid_argument, "expected ACQUIRE or RESERVE, and at most 2048 ids of 8 bytes");
     return NULL;
   }
-  if (is_over(self) || PyBytes_Size(arguments[1]) == 0 || give_back(self, (int)verb, arguments[1], corrupt)) {
+  if (is_over(self) || PyBytes_Size(arguments[1]) == 0 || give_back(self, (int)verb, arguments[1], corrupt, context)) {
     Py_RETURN_NONE;
   }
-  PyObject *orphan = Py_BuildValue("(iOO)", (int)verb, arguments[1], corrupt ? Py_True : Py_False);
+  PyObject *orphan = Py_BuildValue("(iOOO)", (int)verb, arguments[1], corrupt ? Py_True : Py_False, context);
   int appended = orphan == NULL ? -1 : PyList_Append(self->orphans, orphan);
   Py_XDECREF(orphan);
   if (appended < 0) {

@@ -132,6 +132,8 @@ class Held:
     ids: list[bytes]
     """8 bytes each, as many as an answer granted"""
     corrupt: set[bytes]
+    context: bytes | None = None
+    """what the blocks were asked for in; the daemon's log names it with what is corrupt"""
 
     def add_corrupt(self, lease_id: int) -> None:
         """This lease's bytes did not match their checksum."""
@@ -142,7 +144,7 @@ class Held:
         for some in ids:
             if self.corrupt:
                 each = [some[at : at + 8] for at in range(0, len(some), 8)]
-                self.session.give_back(Verb.ACQUIRE, b"".join(one for one in each if one in self.corrupt), True)
+                self.session.give_back(Verb.ACQUIRE, b"".join(one for one in each if one in self.corrupt), True, self.context)
                 some = b"".join(one for one in each if one not in self.corrupt)
             self.session.give_back(Verb.ACQUIRE, some)
 
@@ -163,6 +165,7 @@ class Leases:
         expires_ns: int,
         block_bytes: int,
         unmapped: Status = Status.STALE,
+        context: bytes | None = None,
     ) -> None:
         self.statuses = [lease.status for lease in leases]
         """a status for each key"""
@@ -174,7 +177,7 @@ class Leases:
         self.views: list[memoryview | None] = []
         """the bytes of each block that is OK, read-only; None for the others"""
         if session is not None:
-            self._held = Held(session, held, set())
+            self._held = Held(session, held, set(), context)
             self._make_views(slabs, unmapped)
 
     @classmethod

@@ -91,7 +91,9 @@ class Client:
         except Unavailable as error:
             return Ping(Status.UNAVAILABLE, 0.0, str(error))
         started_ns = monotonic_ns()
-        completion = await self._call(link, operations.plain_request(Verb.PING, 0, answer_by_ns), answer_by_ns)
+        completion = await self._call(
+            link, operations.plain_request(Verb.PING, 0, answer_by_ns), answer_by_ns, operations.trace_of(link)
+        )
         return ping_of(link, completion, monotonic_ns() - started_ns)
 
     async def stats(self, timeout: float | None = None) -> dict[str, Any]:
@@ -144,28 +146,30 @@ class Client:
         link = context.link
         kind = type(command)
         if kind is tuple:
-            return await self._call(link, command, context.answer_by_ns)
+            return await self._call(link, command, context.answer_by_ns, context.trace)
         if kind is int:
             if command < 0:
                 return operations.made(Status(-command))
             return await self._take(link, command, context.answer_by_ns)
         if kind is Submit:
-            return await self._submit(link, command.request, context.answer_by_ns)
+            return await self._submit(link, command.request, context.answer_by_ns, context.trace)
         if command.cost_bytes <= _INLINE_BYTES:
             return command.function()
         return await _in_executor(command.function)
 
-    async def _call(self, link: Link, request: Request, answer_by_ns: int) -> Completion:
-        ticket = await self._submit(link, request, answer_by_ns)
+    async def _call(
+        self, link: Link, request: Request, answer_by_ns: int, trace: bytes | None = None
+    ) -> Completion:
+        ticket = await self._submit(link, request, answer_by_ns, trace)
         if ticket < 0:
             return operations.made(Status(-ticket))
         return await self._take(link, ticket, answer_by_ns)
 
-    async def _submit(self, link: Link, request: Request, answer_by_ns: int) -> int:
+    async def _submit(self, link: Link, request: Request, answer_by_ns: int, trace: bytes | None = None) -> int:
         poller = self._poller_of(link)
         while True:
             # A deadline of 0: the extension must not wait for room, for it would hold up the loop.
-            ticket = link.session.submit(request, 0)
+            ticket = link.session.submit(request, 0, trace)
             if ticket != -Status.BUSY or monotonic_ns() >= answer_by_ns:
                 if ticket > 0:
                     poller.expect(ticket)

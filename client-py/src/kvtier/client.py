@@ -113,7 +113,9 @@ class Client:
         except Unavailable as error:
             return Ping(Status.UNAVAILABLE, 0.0, str(error))
         started_ns = monotonic_ns()
-        completion = link.session.call(operations.plain_request(Verb.PING, 0, answer_by_ns), answer_by_ns)
+        completion = link.session.call(
+            operations.plain_request(Verb.PING, 0, answer_by_ns), answer_by_ns, operations.trace_of(link)
+        )
         return ping_of(link, completion, monotonic_ns() - started_ns)
 
     def stats(self, timeout: float | None = None) -> dict[str, Any]:
@@ -361,6 +363,7 @@ def run(context: Context, operation: Operation[T]) -> T:
     """Carries an operation out, waiting where it waits."""
     session = context.link.session
     answer_by_ns = context.answer_by_ns
+    trace = context.trace
     try:
         command = next(operation)
         while True:
@@ -368,11 +371,11 @@ def run(context: Context, operation: Operation[T]) -> T:
                 kind = type(command)
                 reply: object
                 if kind is tuple:
-                    reply = session.call(command, answer_by_ns)
+                    reply = session.call(command, answer_by_ns, trace)
                 elif kind is int:
                     reply = session.take(command, answer_by_ns) if command > 0 else operations.made(Status(-command))
                 elif kind is Submit:
-                    reply = session.submit(command.request, answer_by_ns)
+                    reply = session.submit(command.request, answer_by_ns, trace)
                 else:
                     reply = command.function()
             except BaseException as error:

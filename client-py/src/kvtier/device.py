@@ -324,7 +324,7 @@ class DeviceRegion:
         answer_by_ns = self._answer_by_ns(timeout)
         context = _operations.context_of(link, properties, answer_by_ns, priority=priority, group=group)
         for request in _operations.annotation_requests(context, link.namespaces[properties], keys, annotations):
-            ticket = link.session.submit(request, answer_by_ns)
+            ticket = link.session.submit(request, answer_by_ns, context.trace)
             if ticket > 0:
                 link.forget(ticket)
 
@@ -397,7 +397,7 @@ class DeviceRegion:
                 verb, flags, priority, answer_by_ns, namespace, group, depth + start, 0, keys, start, count,
                 keys[start - 1] if start else parent, (region, asked.start, asked.stop, event, word, blocks),
             )  # fmt: skip
-            ticket = link.session.submit(request, answer_by_ns)
+            ticket = link.session.submit(request, answer_by_ns, _operations.trace_of(link))
             if ticket <= 0 and word:
                 _give_word(link, word)
             parts.append((ticket, count, word))

@@ -3,10 +3,12 @@ package io.kvtier.client;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import java.util.ArrayDeque;
 import java.util.Arrays;
 import java.util.Queue;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What is said to the daemon without asking for an answer: holds that are given back, and
@@ -18,11 +20,13 @@ final class Debts {
     final Verb verb;
     final int flags;
     final long[] ids;
+    final @Nullable TraceContext context;
 
-    Owed(Verb verb, int flags, long[] ids) {
+    Owed(Verb verb, int flags, long[] ids, @Nullable TraceContext context) {
       this.verb = verb;
       this.flags = flags;
       this.ids = ids;
+      this.context = context;
     }
   }
 
@@ -42,10 +46,13 @@ final class Debts {
    */
   void owe(Verb verb, int flags, long[] ids, int count) throws ProtocolViolation {
     pay();
+    // What is given back says nothing; what was read and is damaged is told with its reader.
+    TraceContext context =
+        (flags & RequestDescriptor.FLAG_CORRUPT) == 0 ? null : RequestContext.current();
     for (int from = 0; from < count; from += Protocol.KEYS_MAX) {
       int some = Math.min(Protocol.KEYS_MAX, count - from);
-      if (!owed.isEmpty() || !write(verb, flags, ids, from, some)) {
-        owed.add(new Owed(verb, flags, Arrays.copyOfRange(ids, from, from + some)));
+      if (!owed.isEmpty() || !write(verb, flags, ids, from, some, context)) {
+        owed.add(new Owed(verb, flags, Arrays.copyOfRange(ids, from, from + some), context));
       }
     }
   }
@@ -53,7 +60,7 @@ final class Debts {
   /** Writes what is owed, as far as there is room. */
   void pay() throws ProtocolViolation {
     for (Owed some = owed.peek();
-        some != null && write(some.verb, some.flags, some.ids, 0, some.ids.length);
+        some != null && write(some.verb, some.flags, some.ids, 0, some.ids.length, some.context);
         some = owed.peek()) {
       owed.remove();
     }
@@ -64,7 +71,8 @@ final class Debts {
     owed.clear();
   }
 
-  private boolean write(Verb verb, int flags, long[] ids, int from, int count)
+  private boolean write(
+      Verb verb, int flags, long[] ids, int from, int count, @Nullable TraceContext context)
       throws ProtocolViolation {
     silent.verb = verb;
     silent.flags = flags | RequestDescriptor.FLAG_SILENT;
@@ -72,6 +80,7 @@ final class Debts {
     silent.ids = ids;
     silent.from = from;
     silent.count = count;
+    silent.context = context;
     return requests.write(silent, 0);
   }
 
@@ -82,6 +91,7 @@ final class Debts {
     silent.argument = correlationId;
     silent.ids = null;
     silent.count = 0;
+    silent.context = null;
     boolean ignored = requests.write(silent, 0);
   }
 }

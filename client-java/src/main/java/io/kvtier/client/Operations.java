@@ -342,6 +342,7 @@ final class Operations {
     int flags = options.leadingRun() ? RequestDescriptor.FLAG_LEADING_RUN : 0;
     flags |= options.noWait() ? RequestDescriptor.FLAG_NO_WAIT : 0;
     request.flags = flags;
+    request.context = RequestContext.current();
     request.priority = options.priority().code();
     request.deadlineNs = deadlineNs(options);
     request.namespaceId = namespaceId;

@@ -1,6 +1,7 @@
 package io.kvtier.client;
 
 import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -41,14 +42,19 @@ final class Request {
   int event;
   int @Nullable [] blocks;
 
+  /** What the request is made in. */
+  @Nullable TraceContext context;
+
   Request() {}
 
   Request(Verb verb, long deadlineNs) {
     this.verb = verb;
     this.deadlineNs = deadlineNs;
+    this.context = RequestContext.current();
   }
 
-  int recordBytes() {
+  /** The length of the record with these flags, which are not this request's alone. */
+  int recordBytes(int flags) {
     Keys some = keys;
     return RequestDescriptor.recordBytes(verb, count, some == null ? 0 : some.keyBytes(), flags);
   }

@@ -4,6 +4,7 @@ import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.RingProducer;
 import io.kvtier.protocol.SessionRegionDescriptor;
+import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
@@ -26,7 +27,9 @@ final class RequestRing {
 
   /** Writes a record; false when there is no room. */
   boolean write(Request request, long correlationId) throws ProtocolViolation {
-    int bytes = request.recordBytes();
+    TraceContext context = wires.takesContext() ? request.context : null;
+    int flags = request.flags | (context == null ? 0 : RequestDescriptor.FLAG_CONTEXT);
+    int bytes = request.recordBytes(flags);
     long offset = producer.tryClaim(bytes);
     if (offset < 0) {
       return false;
@@ -34,7 +37,7 @@ final class RequestRing {
     Keys keys = request.keys;
     Words.putInt(region, offset + RequestDescriptor.RECORD_BYTES_OFFSET, bytes);
     Words.putByte(region, offset + RequestDescriptor.VERB_OFFSET, request.verb.code());
-    Words.putByte(region, offset + RequestDescriptor.FLAGS_OFFSET, request.flags);
+    Words.putByte(region, offset + RequestDescriptor.FLAGS_OFFSET, flags);
     Words.putByte(region, offset + RequestDescriptor.PRIORITY_OFFSET, request.priority);
     Words.putByte(
         region, offset + RequestDescriptor.KEY_BYTES_OFFSET, keys == null ? 0 : keys.keyBytes());
@@ -52,6 +55,9 @@ final class RequestRing {
     // The event, and no word of progress.
     Words.putLong(region, offset + RequestDescriptor.EVENT_OFFSET, request.event);
     request.writeBody(region, offset + RequestDescriptor.HEADER_BYTES);
+    if (context != null) {
+      context.write(region, offset + bytes - RequestDescriptor.CONTEXT_BYTES, System.nanoTime());
+    }
     bellDue |= wantsBell(request);
     return true;
   }

@@ -41,6 +41,9 @@ final class Wires implements AutoCloseable {
   /** The version of the protocol whose daemons take annotations. */
   private static final int ANNOTATIONS_SINCE = 1 << 16 | 1;
 
+  /** And that of those that take the context of requests. */
+  private static final int CONTEXT_SINCE = 1 << 16 | 2;
+
   private final Arena arena;
   private final UnixSocket socket;
   private final SessionRegion session;
@@ -49,6 +52,7 @@ final class Wires implements AutoCloseable {
   private final Slabs slabs;
   private final DaemonInfo info;
   private final boolean takesAnnotations;
+  private final boolean takesContext;
 
   private Wires(
       Arena arena,
@@ -60,6 +64,7 @@ final class Wires implements AutoCloseable {
       DaemonInfo info,
       int protocolVersion) {
     this.takesAnnotations = protocolVersion >= ANNOTATIONS_SINCE;
+    this.takesContext = protocolVersion >= CONTEXT_SINCE;
     this.arena = arena;
     this.socket = socket;
     this.session = session;
@@ -226,6 +231,10 @@ final class Wires implements AutoCloseable {
 
   boolean takesAnnotations() {
     return takesAnnotations;
+  }
+
+  boolean takesContext() {
+    return takesContext;
   }
 
   @Override

@@ -13,9 +13,12 @@ import io.kvtier.daemon.index.EventRing;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.Latencies;
 import io.kvtier.daemon.index.OperatorAnswer;
+import io.kvtier.daemon.index.RequestTap;
 import io.kvtier.daemon.index.Tenants;
 import io.kvtier.daemon.session.PeerPolicy;
 import io.kvtier.daemon.session.SessionConductor;
+import io.kvtier.daemon.tracing.RequestTeller;
+import io.kvtier.daemon.tracing.SpanSender;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.Protocol;
@@ -178,6 +181,17 @@ public final class Daemon implements AutoCloseable {
     KvtierdConfig.EventsConfig eventsConfig = config.events();
     EventRing eventRing =
         eventsConfig == null ? null : keep(new EventRing(eventsConfig.queueBytes()));
+    KvtierdConfig.TracesConfig traces = config.traces();
+    RequestTap requests =
+        new RequestTap(!traces.endpoint().isEmpty(), traces.sample(), System::nanoTime, counters);
+    // It outlives the index: what that tells at last is written.
+    keep(
+        new RequestTeller(
+            requests.told(),
+            traces.endpoint().isEmpty()
+                ? null
+                : new SpanSender(traces.endpoint(), VERSION, counters::countDroppedSpans),
+            Daemon::stopBroken));
     IndexAgent index =
         new IndexAgent(
             new IndexAgent.Context(
@@ -203,6 +217,7 @@ public final class Daemon implements AutoCloseable {
                 counters,
                 latencies,
                 eventRing,
+                requests,
                 tenants),
             new IndexAgent.Limits(
                 limits.sessionsMax()

@@ -73,7 +73,11 @@ public enum Counter {
   GAUGE_REGIONS("regions", "gauge: regions of engines' GPU memory that are open"),
   ANNOTATIONS_DROPPED(
       "annotations_dropped", "annotations for which there was no room (limits.annotation_bytes)"),
-  GAUGE_ANNOTATION_BYTES("annotation_bytes", "gauge: memory that annotations take");
+  GAUGE_ANNOTATION_BYTES("annotation_bytes", "gauge: memory that annotations take"),
+  SPANS_DROPPED(
+      "spans_dropped",
+      "spans and log lines of requests that were lost: too many waited, or traces.endpoint took"
+          + " none");
 
   private final String key;
   private final String meaning;

@@ -18,6 +18,16 @@ package io.kvtier.protocol;
  *                         | count x (u64 id, u32 CRC32C, u32 zero), COMMIT with {@link #FLAG_CHECKSUMS}
  * </pre>
  *
+ * With {@link #FLAG_CONTEXT} the record's last {@link #CONTEXT_BYTES} bytes, behind the body, are
+ * the trace context in which its client works ({@link TraceContext}):
+ *
+ * <pre>
+ *    0  16 bytes trace id, in the order of its hexadecimal digits; not all zero
+ *   16  8 bytes span id of the caller, in that order; not all zero
+ *   24  u64 when the record was written, CLOCK_MONOTONIC ns; 0: not told
+ *   32  u8 W3C trace flags     33  7 bytes zero
+ * </pre>
+ *
  * Keys are in prefix order: each is the parent of the next. With {@link #FLAG_PARENT} one more key
  * stands before the first and is its parent; it is not part of the count.
  */
@@ -70,7 +80,18 @@ public final class RequestDescriptor {
    */
   public static final int FLAG_CORRUPT = 32;
 
-  public static final int FLAGS_ALL = 63;
+  /** The record ends with the trace context of its request. Since version 1.2. */
+  public static final int FLAG_CONTEXT = 64;
+
+  public static final int FLAGS_ALL = 127;
+
+  /** In the context, from its first byte on. */
+  public static final int CONTEXT_TRACE_OFFSET = 0;
+
+  public static final int CONTEXT_SPAN_OFFSET = 16;
+  public static final int CONTEXT_WRITTEN_OFFSET = 24;
+  public static final int CONTEXT_FLAGS_OFFSET = 32;
+  public static final int CONTEXT_BYTES = 40;
 
   public static final int PRIORITY_HIGH = 0;
   public static final int PRIORITY_NORMAL = 1;
@@ -102,6 +123,6 @@ public final class RequestDescriptor {
           case IDS -> count * idStride(flags);
           case TEXT -> (count + 7) & ~7;
         };
-    return HEADER_BYTES + body;
+    return HEADER_BYTES + body + ((flags & FLAG_CONTEXT) == 0 ? 0 : CONTEXT_BYTES);
   }
 }

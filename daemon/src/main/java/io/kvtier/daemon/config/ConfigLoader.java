@@ -14,6 +14,7 @@ import io.kvtier.tiers.gpu.CopyOptions;
 import io.kvtier.tiers.ssd.SsdEngine;
 import java.io.IOException;
 import java.io.InputStream;
+import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
@@ -141,6 +142,7 @@ public final class ConfigLoader {
         access(),
         tenants(),
         events(),
+        traces(),
         log(),
         LoadedConfig.entries(values, defaults));
   }
@@ -519,6 +521,35 @@ public final class ConfigLoader {
         hostName("http.host"),
         number("http.port", 0, 65535),
         get("http.tls", ConfigLoader::autoOrOff, "auto or off"));
+  }
+
+  private KvtierdConfig.TracesConfig traces() {
+    String endpoint =
+        get(
+            "traces.endpoint",
+            ConfigLoader::tracesEndpoint,
+            "a URL such as http://127.0.0.1:4318/v1/traces, or nothing");
+    double sample = get("traces.sample", Double::parseDouble, "a share from 0 to 1, such as 0.001");
+    require("traces.sample", sample >= 0 && sample <= 1, "a share from 0 to 1, such as 0.001");
+    require(
+        "traces.sample",
+        sample == 0 || !endpoint.isEmpty(),
+        "0, where there is no traces.endpoint");
+    return new KvtierdConfig.TracesConfig(endpoint, sample);
+  }
+
+  private static String tracesEndpoint(String text) {
+    if (text.isEmpty()) {
+      return text;
+    }
+    URI uri = URI.create(text);
+    if (!("http".equals(uri.getScheme()) || "https".equals(uri.getScheme()))
+        || uri.getHost() == null
+        || uri.getRawUserInfo() != null
+        || uri.getRawPath().length() < 2) {
+      throw new IllegalArgumentException();
+    }
+    return text;
   }
 
   private KvtierdConfig.LogConfig log() {

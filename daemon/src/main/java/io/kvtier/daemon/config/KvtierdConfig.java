@@ -29,6 +29,7 @@ public record KvtierdConfig(
     AccessConfig access,
     List<TenantConfig> tenants,
     @Nullable EventsConfig events,
+    TracesConfig traces,
     LogConfig log,
     List<LoadedConfig.Entry> settings) {
 
@@ -292,6 +293,14 @@ public record KvtierdConfig(
    * @param usesTls whether it speaks TLS where there is a certificate
    */
   public record HttpConfig(boolean enabled, String host, int port, boolean usesTls) {}
+
+  /**
+   * Spans of requests.
+   *
+   * @param endpoint where they are sent; empty: nowhere
+   * @param sample the share of the requests without a trace context of which there are spans
+   */
+  public record TracesConfig(String endpoint, double sample) {}
 
   /** How a line of the log is written. */
   public enum LogFormat {

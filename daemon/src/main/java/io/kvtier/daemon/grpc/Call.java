@@ -3,6 +3,7 @@ package io.kvtier.daemon.grpc;
 import com.google.protobuf.InvalidProtocolBufferException;
 import com.google.protobuf.MessageLite;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TraceContext;
 import io.vertx.core.Future;
 import io.vertx.core.http.HttpConnection;
 import io.vertx.grpc.common.GrpcStatus;
@@ -11,6 +12,8 @@ import java.nio.ByteBuffer;
 import java.util.function.Consumer;
 import java.util.function.IntFunction;
 import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * One call from its first byte to its end, for whatever reason it ends; then what it holds is
@@ -20,6 +23,8 @@ import org.jspecify.annotations.Nullable;
  * @param <R> the response message
  */
 abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
+  private static final Logger LOG = LoggerFactory.getLogger(Call.class);
+
   /** How long after its deadline a call is ended that waits for its client. */
   private static final long CLIENT_GRACE_NS = 250_000_000L;
 
@@ -53,6 +58,7 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
   final RemoteConnection connection;
   private final GrpcStream stream;
   private final long deadlineNs;
+  private final @Nullable TraceContext context;
   private long progressNs = System.nanoTime();
   private long operationId;
   private boolean halfClosed;
@@ -64,6 +70,7 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
     this.environment = environment;
     this.connection = connection;
     this.stream = stream;
+    this.context = stream.traceContext();
     long timeoutNs = stream.timeoutNs();
     this.deadlineNs = timeoutNs > 0 ? System.nanoTime() + timeoutNs : 0;
   }
@@ -85,7 +92,7 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
     } catch (InvalidProtocolBufferException e) {
       fail(GrpcStatus.INVALID_ARGUMENT, "not a message of this method");
     } catch (RefusedException e) {
-      refuse(e.status(), e.why());
+      refuseHere(e);
     }
   }
 
@@ -100,9 +107,30 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
       try {
         onRequestsEnd();
       } catch (RefusedException e) {
-        refuse(e.status(), e.why());
+        refuseHere(e);
       }
     }
+  }
+
+  /** The index hears nothing of it, and so its log does not. */
+  private void refuseHere(RefusedException refused) {
+    logRefusal(refused.status().name(), refused.why());
+    refuse(refused.status(), refused.why());
+  }
+
+  private void logRefusal(String status, String why) {
+    if (context != null) {
+      LOG.info("request {}: a call is refused: {}: {}", context.traceId(), status, why);
+    }
+  }
+
+  /**
+   * Sends a request of this call to the index, in the caller's context.
+   *
+   * @return the number by which the gateway's cancel knows it
+   */
+  final long submit(IndexRequest request, Consumer<IndexAnswer> answered) {
+    return environment.gateway().submit(request.within(context), answered);
   }
 
   @Override
@@ -190,6 +218,7 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
 
   /** Ends the call without an answer of kvtier's. */
   final void fail(GrpcStatus status, String why) {
+    logRefusal(status.name(), why);
     finish(() -> stream.end(status, why));
   }
 

@@ -161,16 +161,14 @@ final class GetCall extends Call<GetResponse> {
     nextToAcquire = to;
     acquiring = true;
     correlationId =
-        environment
-            .gateway()
-            .submit(
-                IndexRequest.acquire(
-                    all.part(from, to),
-                    flags,
-                    priority,
-                    deadlineNs(),
-                    LEASE_STALLS * environment.stallNs()),
-                answer -> onAcquired(from, answer));
+        submit(
+            IndexRequest.acquire(
+                all.part(from, to),
+                flags,
+                priority,
+                deadlineNs(),
+                LEASE_STALLS * environment.stallNs()),
+            answer -> onAcquired(from, answer));
   }
 
   private void onAcquired(int from, IndexAnswer answer) {
@@ -226,7 +224,7 @@ final class GetCall extends Call<GetResponse> {
       environment.gateway().submitSilent(IndexRequest.release(Arrays.copyOf(sound, sounds)));
     }
     if (corrupts > 0) {
-      environment.gateway().submitSilent(IndexRequest.releaseCorrupt(corrupt));
+      var _ = submit(IndexRequest.releaseCorrupt(corrupt), answer -> {});
     }
     acquire();
   }

@@ -2,6 +2,7 @@ package io.kvtier.daemon.grpc;
 
 import com.google.protobuf.CodedOutputStream;
 import com.google.protobuf.MessageLite;
+import io.kvtier.protocol.TraceContext;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import io.vertx.core.Future;
@@ -154,6 +155,12 @@ final class GrpcStream {
       value = 10 * value + digit;
     }
     return unit == null ? 0 : Math.clamp(unit.toNanos(value), 1, TIMEOUT_NS_MAX);
+  }
+
+  /** The caller's trace context; null where there is none, or none that can be read. */
+  @Nullable TraceContext traceContext() {
+    List<String> parents = request.headers().getAll("traceparent");
+    return parents.size() == 1 ? TraceContext.parse(parents.getFirst()) : null;
   }
 
   // ---- receiving

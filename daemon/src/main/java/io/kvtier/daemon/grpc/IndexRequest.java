@@ -2,6 +2,7 @@ package io.kvtier.daemon.grpc;
 
 import com.google.protobuf.ByteString;
 import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
@@ -27,6 +28,9 @@ final class IndexRequest {
 
   /** Of each id, with {@link RequestDescriptor#FLAG_CHECKSUMS}. */
   private final int[] checksums;
+
+  private @Nullable TraceContext context;
+  private long submittedNs;
 
   private IndexRequest(
       Verb verb,
@@ -58,6 +62,17 @@ final class IndexRequest {
   /** {@code CLOCK_MONOTONIC}; 0: the daemon's default. */
   long deadlineNs() {
     return deadlineNs;
+  }
+
+  /** The same, told of the context that it is sent in. */
+  IndexRequest within(@Nullable TraceContext callers) {
+    context = callers;
+    submittedNs = callers == null ? 0 : System.nanoTime();
+    return this;
+  }
+
+  private int flags() {
+    return context == null ? flags : flags | RequestDescriptor.FLAG_CONTEXT;
   }
 
   /** A request without a body. */
@@ -197,14 +212,14 @@ final class IndexRequest {
   }
 
   int recordBytes() {
-    return RequestDescriptor.recordBytes(verb, count(), keyBytes(), flags);
+    return RequestDescriptor.recordBytes(verb, count(), keyBytes(), flags());
   }
 
   /** Writes the record where it was claimed. */
   void write(MemorySegment out, long at, long correlationId) {
     Words.putInt(out, at + RequestDescriptor.RECORD_BYTES_OFFSET, recordBytes());
     Words.putByte(out, at + RequestDescriptor.VERB_OFFSET, verb.code());
-    Words.putByte(out, at + RequestDescriptor.FLAGS_OFFSET, flags);
+    Words.putByte(out, at + RequestDescriptor.FLAGS_OFFSET, flags());
     Words.putByte(out, at + RequestDescriptor.PRIORITY_OFFSET, priority);
     Words.putByte(out, at + RequestDescriptor.KEY_BYTES_OFFSET, keyBytes());
     Words.putLong(out, at + RequestDescriptor.CORRELATION_OFFSET, correlationId);
@@ -229,6 +244,9 @@ final class IndexRequest {
       body += RequestDescriptor.idStride(flags);
     }
     MemorySegment.copy(MemorySegment.ofArray(text), 0, out, body, text.length);
+    if (context != null) {
+      context.write(out, at + recordBytes() - RequestDescriptor.CONTEXT_BYTES, submittedNs);
+    }
   }
 
   private static void writeKeys(MemorySegment out, long body, KeyBatch keys) {

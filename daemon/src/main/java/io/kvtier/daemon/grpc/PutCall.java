@@ -220,9 +220,8 @@ final class PutCall extends Call<PutResponse> {
     }
     whole = 0;
     commits++;
-    environment
-        .gateway()
-        .submit(
+    var _ =
+        submit(
             IndexRequest.commit(ids, checksums),
             answer -> {
               commits--;
@@ -256,16 +255,14 @@ final class PutCall extends Call<PutResponse> {
     reserving = true;
     pause();
     correlationId =
-        environment
-            .gateway()
-            .submit(
-                IndexRequest.ofKeys(
-                    Verb.RESERVE,
-                    all.part(from, to),
-                    0,
-                    RequestDescriptor.PRIORITY_NORMAL,
-                    deadlineNs()),
-                answer -> onReserved(from, to, answer));
+        submit(
+            IndexRequest.ofKeys(
+                Verb.RESERVE,
+                all.part(from, to),
+                0,
+                RequestDescriptor.PRIORITY_NORMAL,
+                deadlineNs()),
+            answer -> onReserved(from, to, answer));
   }
 
   private void onReserved(int from, int to, IndexAnswer answer) {
@@ -310,9 +307,7 @@ final class PutCall extends Call<PutResponse> {
     for (byte[] body :
         AnnotationEntries.bodies(
             window, annotations.subList(from, to), i -> reservations[i] != 0)) {
-      environment
-          .gateway()
-          .submit(IndexRequest.annotate(window, body, deadlineNs()), answer -> progress());
+      var _ = submit(IndexRequest.annotate(window, body, deadlineNs()), answer -> progress());
     }
   }
 

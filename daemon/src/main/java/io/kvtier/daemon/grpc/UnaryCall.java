@@ -79,7 +79,7 @@ final class UnaryCall<Q, R extends MessageLite> extends Call<R> {
 
   /** Sends a request whose answer matters even when the call is over. */
   void askAlways(IndexRequest request, Consumer<IndexAnswer> then) {
-    correlationId = environment.gateway().submit(request, then);
+    correlationId = submit(request, then);
   }
 
   @Override

@@ -9,12 +9,14 @@ import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.lang.foreign.MemorySegment;
+import org.jspecify.annotations.Nullable;
 
 /** Writes completions into the space that was promised for them. */
 final class CompletionWriter {
   private final Directory directory;
   private final BlockStore store;
   private final Namespaces namespaces;
+  private final RequestTap requests;
 
   // The completion whose results are being written one by one.
   private MemorySegment out = MemorySegment.NULL;
@@ -23,16 +25,21 @@ final class CompletionWriter {
   private int written;
   private int run;
   private boolean silent;
+  private @Nullable Request answered;
+  private int done;
 
-  CompletionWriter(Directory directory, BlockStore store, Namespaces namespaces) {
+  CompletionWriter(
+      Directory directory, BlockStore store, Namespaces namespaces, RequestTap requests) {
     this.directory = directory;
     this.store = store;
     this.namespaces = namespaces;
+    this.requests = requests;
   }
 
   /** A completion without results. */
   void completeShort(Session session, Request request, Status status, long value)
       throws ProtocolViolation {
+    request.outcome = status;
     if (!request.has(RequestDescriptor.FLAG_SILENT)) {
       var _ =
           session.beginCompletion(
@@ -50,6 +57,8 @@ final class CompletionWriter {
   /** Refuses a request as a whole, with the reason in words. */
   void refuse(Session session, Request request, Status status, String why)
       throws ProtocolViolation {
+    request.outcome = status;
+    requests.refused(request, status, why);
     if (!request.has(RequestDescriptor.FLAG_SILENT)) {
       session.completeText(
           request.verb.code(),
@@ -67,6 +76,8 @@ final class CompletionWriter {
     silent = request.has(RequestDescriptor.FLAG_SILENT);
     written = 0;
     run = 0;
+    done = 0;
+    answered = request;
     if (!silent) {
       at =
           session.beginCompletion(
@@ -85,6 +96,7 @@ final class CompletionWriter {
 
   void add(Status status, TierId tier) {
     run += run == written && status == Status.OK ? 1 : 0;
+    done += status == Status.OK ? 1 : 0;
     written++;
     if (!silent) {
       Words.putInt(out, next, status.code() | tier.code() << 16);
@@ -98,6 +110,10 @@ final class CompletionWriter {
   }
 
   void end(long value) {
+    if (answered != null) {
+      answered.done = done;
+      answered = null;
+    }
     if (!silent) {
       Words.putInt(out, at + CompletionDescriptor.RUN_OFFSET, run);
       Words.putLong(out, at + CompletionDescriptor.VALUE_OFFSET, value);

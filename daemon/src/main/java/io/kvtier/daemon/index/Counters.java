@@ -13,6 +13,7 @@ import java.util.concurrent.atomic.AtomicLong;
 public final class Counters {
   private final MemorySegment region;
   private final AtomicLong refused = new AtomicLong();
+  private final AtomicLong droppedSpans = new AtomicLong();
 
   /** Counters in a daemon region. */
   public Counters(MemorySegment daemonRegion) {
@@ -38,7 +39,13 @@ public final class Counters {
     refused.incrementAndGet();
   }
 
+  /** Spans and lines about requests were lost; from any thread. */
+  public void countDroppedSpans(int count) {
+    droppedSpans.addAndGet(count);
+  }
+
   void takeOver() {
+    set(Counter.SPANS_DROPPED, droppedSpans.get());
     set(Counter.SESSIONS_REFUSED, refused.get());
   }
 }

@@ -54,6 +54,7 @@ final class Index implements BlockStore.Listener {
   private final Admin admin;
   private final Upkeep upkeep;
   private final Annotations annotations;
+  private final RequestTap requests;
 
   /** Blocks of the request under way that were leased at once: they are counted together. */
   private int hitsInMemory;
@@ -69,15 +70,18 @@ final class Index implements BlockStore.Listener {
     this.registry = new Registry(directory, namespaces, store, clock, this::noteNamespacesInUse);
     this.holds = new HoldTable(limits.holdsMax());
     this.hostWaiters = new WaiterTable(limits.holdsMax());
-    this.writer = new CompletionWriter(directory, store, namespaces);
+    this.writer = new CompletionWriter(directory, store, namespaces, context.requests());
     this.operations =
         new Operations(
             sessions,
             holds,
             writer,
             context.latencies(),
+            context.requests(),
             limits.operationsMax(),
             limits.operationsPerSessionMax());
+    this.requests = context.requests();
+    requests.connect(hostWaiters, operations, namespaces);
     this.devices = new Devices(context, limits, store, operations, writer, namespaces, sessions);
     this.puts =
         new Puts(
@@ -90,6 +94,7 @@ final class Index implements BlockStore.Listener {
             hostWaiters,
             counters,
             limits,
+            requests,
             this::drains);
     this.removals = new Removals(store, operations);
     this.scans = new Scans(directory, store, operations, removals, limits.holdsMax());
@@ -565,6 +570,9 @@ final class Index implements BlockStore.Listener {
   private void endHolds(Session session, Request request) throws ProtocolViolation {
     byte kind = request.verb == Verb.ABORT ? HoldTable.RESERVATION : HoldTable.LEASE;
     boolean isCorrupt = request.has(RequestDescriptor.FLAG_CORRUPT);
+    if (isCorrupt) {
+      requests.foundCorrupt(request);
+    }
     writer.begin(session, request);
     for (int i = 0; i < request.count; i++) {
       int hold = holds.find(Words.getLong(request.segment, request.body + 8L * i), kind, session);
@@ -689,6 +697,7 @@ final class Index implements BlockStore.Listener {
   @Override
   public void onForgotten(int block) {
     upkeep.forgotten(block);
+    requests.forgot(block);
     if (directory.holds(block) > 0 && holds.count(HoldTable.PIN) > 0) {
       for (int hold = holds.anyPinOf(block); hold != HoldTable.NONE; hold = holds.anyPinOf(block)) {
         endHold(hold, sessions.owner(holds.sessionIndex(hold)));

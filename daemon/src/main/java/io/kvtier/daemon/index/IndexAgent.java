@@ -52,6 +52,7 @@ public final class IndexAgent {
       Counters counters,
       Latencies latencies,
       @Nullable EventRing events,
+      RequestTap requests,
       Tenants tenants) {}
 
   /** The limits that configuration sets. */
@@ -133,7 +134,7 @@ public final class IndexAgent {
             index,
             context,
             namespaces);
-    adapter = new RequestAdapter(index, limits, stats);
+    adapter = new RequestAdapter(index, limits, stats, context.requests);
     counters.set(Counter.GAUGE_HOST_BYTES_CAPACITY, context.hostSlots.bytesCapacity());
     counters.set(Counter.GAUGE_SSD_BYTES_CAPACITY, context.ssdSlots.bytesCapacity());
     counters.set(

@@ -1,6 +1,7 @@
 package io.kvtier.daemon.index;
 
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TierId;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
 import io.kvtier.tiers.transfer.Pipeline;
@@ -90,6 +91,7 @@ final class Mover {
   private final Listener listener;
   private final ObjectListener objectListener;
   private final Latencies latencies;
+  private final RequestTap requests;
   private final ArrayDeque<Transfer> spillsToWrite = new ArrayDeque<>();
   private final Transfer[] pool;
   private final byte[] purpose;
@@ -133,6 +135,7 @@ final class Mover {
     this.listener = listener;
     this.objectListener = objectListener;
     this.latencies = context.latencies();
+    this.requests = context.requests();
     this.objects = context.objects();
     this.objectDepth = objects == null ? 0 : objects.depth();
     this.spillBuffers = new SpillBuffers(objects == null ? 0 : objects.spillBytes());
@@ -289,6 +292,7 @@ final class Mover {
     }
     transfer.kind = Transfer.Kind.STORE;
     transfer.generation = ++generation;
+    transfer.offeredNs = latencies.roundNs();
     spillsToWrite.add(transfer);
     writeSpills();
   }
@@ -314,6 +318,7 @@ final class Mover {
 
   private void settleObject(Transfer transfer) {
     byte why = purpose[transfer.poolIndex];
+    tell(transfer, TierId.OBJECT);
     time(transfer, Latencies.Kind.LOAD_OBJECT, Latencies.Kind.STORE_OBJECT);
     objectsOf[transfer.owner]--;
     if (why == SPILL) {
@@ -439,6 +444,7 @@ final class Mover {
     transfer.checksum = directory.checksum(block);
     transfer.status = Status.OK;
     transfer.givenUp = false;
+    transfer.offeredNs = latencies.roundNs();
     if (kind != Transfer.Kind.CHECKSUM) {
       int ssdSlot = ssd.slot(block);
       if (ssdSlot != Directory.NONE) {
@@ -474,6 +480,7 @@ final class Mover {
     int block = transfer.block;
     int checksum = transfer.checksum;
     boolean audit = purpose[transfer.poolIndex] == AUDIT;
+    tell(transfer, TierId.HOST);
     checksumsOf[transfer.owner]--;
     giveBack(transfer);
     if (audit) {
@@ -489,6 +496,7 @@ final class Mover {
     boolean evict = purpose[transfer.poolIndex] == EVICT;
     boolean isLoad = transfer.kind == Transfer.Kind.LOAD;
     time(transfer, Latencies.Kind.LOAD_SSD, Latencies.Kind.STORE_SSD);
+    tell(transfer, TierId.SSD);
     if (purpose[transfer.poolIndex] == SCRUB) {
       scrubs--;
       giveBack(transfer);
@@ -511,6 +519,12 @@ final class Mover {
       evictions[namespaces.of(directory, block).hostClass()]--;
     }
     listener.onStored(block, status, evict, transfer.writtenBytes);
+  }
+
+  private void tell(Transfer transfer, TierId tier) {
+    if (requests.isInterested()) {
+      requests.settled(transfer, tier);
+    }
   }
 
   /** What failed says nothing of how long it takes. */

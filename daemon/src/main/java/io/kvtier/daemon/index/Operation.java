@@ -29,6 +29,9 @@ final class Operation {
   /** When the round of the index began that took the request. */
   long beganNs;
 
+  /** Whom it is for. */
+  final RequestOrigin origin = new RequestOrigin();
+
   int namespaceId;
   int count;
   int open;

@@ -18,6 +18,7 @@ final class Operations {
   private final HoldTable holds;
   private final CompletionWriter writer;
   private final Latencies latencies;
+  private final RequestTap requests;
   private final int perSessionMax;
   private final Operation[] pool;
   private final int[] stack;
@@ -29,12 +30,14 @@ final class Operations {
       HoldTable holds,
       CompletionWriter writer,
       Latencies latencies,
+      RequestTap requests,
       int operationsMax,
       int perSessionMax) {
     this.sessions = sessions;
     this.holds = holds;
     this.writer = writer;
     this.latencies = latencies;
+    this.requests = requests;
     this.perSessionMax = perSessionMax;
     pool = new Operation[operationsMax];
     stack = new int[operationsMax];
@@ -75,6 +78,8 @@ final class Operations {
     operation.namespaceId = request.namespaceId;
     operation.answerable = !request.has(RequestDescriptor.FLAG_SILENT);
     operation.size(count);
+    requests.began(operation, request.origin);
+    request.isOperation = true;
     session.operations++;
     share.operations++;
     return operation;
@@ -123,6 +128,7 @@ final class Operations {
     session.reservedCompletionBytes -= operation.reservedCompletionBytes;
     operation.reservedCompletionBytes = 0;
     latencies.answered(operation.verb, operation.beganNs);
+    requests.ended(operation);
     try {
       if (operation.answerable && !session.ended) {
         if (hasWaited) {

@@ -36,6 +36,7 @@ final class Puts {
   private final WaiterTable hostWaiters;
   private final Counters counters;
   private final int holdsPerSessionMax;
+  private final RequestTap requests;
   private final BooleanSupplier drains;
   private final ClassQueues queue;
   private final ClassQueues.Server serve = this::serve;
@@ -50,7 +51,9 @@ final class Puts {
       WaiterTable hostWaiters,
       Counters counters,
       IndexAgent.Limits limits,
+      RequestTap requests,
       BooleanSupplier drains) {
+    this.requests = requests;
     this.drains = drains;
     this.directory = directory;
     this.store = store;
@@ -217,6 +220,7 @@ final class Puts {
       return Slot.NONE;
     }
     directory.addUses(block, -1);
+    requests.wrote(block, operation.origin);
     devices.offload(operation, place, block);
     return Slot.BEGUN;
   }
@@ -307,6 +311,7 @@ final class Puts {
       }
       int block = holds.block(hold);
       holds.free(hold, session);
+      requests.wrote(block, operation.origin);
       if (hasChecksums) {
         store.commitChecksummed(block, Words.getInt(request.segment, at + 8));
       } else {

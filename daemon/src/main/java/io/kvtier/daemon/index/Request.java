@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import java.lang.foreign.MemorySegment;
 
@@ -36,6 +37,17 @@ final class Request {
   int progress;
   int completionBytes;
   MemorySegment segment = MemorySegment.NULL;
+
+  /** Whom it is for. */
+  final RequestOrigin origin = new RequestOrigin();
+
+  /** Whether it became an operation, which is answered when it ends. */
+  boolean isOperation;
+
+  /** The answer to what is no operation: its status, and how many of its blocks are OK. */
+  Status outcome = Status.OK;
+
+  int done;
 
   /** Where the first key, id or character stands. */
   long body;

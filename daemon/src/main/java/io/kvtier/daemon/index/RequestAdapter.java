@@ -31,12 +31,14 @@ final class RequestAdapter {
   private final Index index;
   private final IndexAgent.Limits limits;
   private final StatsReport stats;
+  private final RequestTap requests;
   private final Request request = new Request();
 
-  RequestAdapter(Index index, IndexAgent.Limits limits, StatsReport stats) {
+  RequestAdapter(Index index, IndexAgent.Limits limits, StatsReport stats, RequestTap requests) {
     this.index = index;
     this.limits = limits;
     this.stats = stats;
+    this.requests = requests;
   }
 
   /**
@@ -139,6 +141,15 @@ final class RequestAdapter {
       request.parent = request.body;
       request.body += request.keyStride;
     }
+    request.isOperation = false;
+    request.outcome = Status.OK;
+    request.done = 0;
+    boolean hasContext = request.has(RequestDescriptor.FLAG_CONTEXT);
+    requests.arrived(
+        request,
+        segment,
+        hasContext ? at + recordBytes - RequestDescriptor.CONTEXT_BYTES : 0,
+        nowNs);
     if (!VerbRoles.mayCall(session.role(), verb)) {
       index
           .writer()
@@ -168,6 +179,9 @@ final class RequestAdapter {
                   + " is not registered in this session: register it first");
     } else {
       index.handle(session, request);
+    }
+    if (!request.isOperation) {
+      requests.answered(request);
     }
     return true;
   }

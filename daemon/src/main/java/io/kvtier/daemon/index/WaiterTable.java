@@ -151,12 +151,25 @@ final class WaiterTable {
   }
 
   boolean hasWaiters(int block) {
-    for (int waiter = heads[bucket(block)]; waiter != NONE; waiter = next[waiter]) {
-      if (blockOf[waiter] == block) {
-        return true;
-      }
+    return first(block) != NONE;
+  }
+
+  /** Who waits for a block, one of them; {@link #NONE} where nobody does. */
+  int first(int block) {
+    return from(heads[bucket(block)], block);
+  }
+
+  /** And another, until it is {@link #NONE}; as long as none comes or goes. */
+  int next(int waiter, int block) {
+    return from(next[waiter], block);
+  }
+
+  private int from(int first, int block) {
+    int waiter = first;
+    while (waiter != NONE && blockOf[waiter] != block) {
+      waiter = next[waiter];
     }
-    return false;
+    return waiter;
   }
 
   /** Whether nobody else could wait. */

@@ -81,6 +81,7 @@ class GoldenSessionTest {
                   new Counters(daemonRegion),
                   new Latencies(),
                   null,
+                  new RequestTap(false, 0, () -> NOW_NS, new Counters(daemonRegion)),
                   Tenants.NONE),
               new IndexAgent.Limits(
                   4,

@@ -133,6 +133,7 @@ final class IndexHarness implements AutoCloseable {
   private final @Nullable GpuTier gpus;
   final Counters counters;
   final Latencies latencies = new Latencies();
+  final RequestTap requests;
   final IndexAgent agent;
   private long nextSession = 1;
 
@@ -153,6 +154,8 @@ final class IndexHarness implements AutoCloseable {
     private @Nullable GpuDriver gpu;
     private @Nullable EventRing events;
     private List<TenantConfig> tenants = List.of();
+    private boolean tracing;
+    private double sample;
     private @Nullable ObjectParts objects;
 
     /** Slabs, each of that many slots of 4 KiB. */
@@ -160,6 +163,13 @@ final class IndexHarness implements AutoCloseable {
       this.slabs = slabs;
       this.slots = slots;
       this.blocks = Math.max(64, 4 * slabs * slots);
+    }
+
+    /** Somebody takes spans: of requests that ask for it, and of that share of the others. */
+    Settings tracing(double share) {
+      tracing = true;
+      sample = share;
+      return this;
     }
 
     /** The most records of blocks. */
@@ -234,6 +244,7 @@ final class IndexHarness implements AutoCloseable {
     }
     MemorySegment daemonRegion = arena.allocate(DaemonRegionDescriptor.REGION_BYTES, 4096);
     counters = new Counters(daemonRegion);
+    requests = new RequestTap(settings.tracing, settings.sample, () -> nowNs, counters);
     gpus =
         gpu == null
             ? null
@@ -293,6 +304,7 @@ final class IndexHarness implements AutoCloseable {
                 counters,
                 latencies,
                 settings.events,
+                requests,
                 tenants),
             new IndexAgent.Limits(
                 4,
@@ -400,6 +412,12 @@ final class IndexHarness implements AutoCloseable {
     /** Publishes a request on ids with flags. */
     void sendIds(Verb verb, int flags, int count, long... body) throws ProtocolViolation {
       write(verb, flags, 0, 0, 0, count, body);
+    }
+
+    /** Publishes a request whose body is these words. */
+    void sendWords(Verb verb, int flags, int keyBytes, int count, long[] body)
+        throws ProtocolViolation {
+      write(verb, flags, keyBytes, 0, 0, count, body);
     }
 
     /** Puts a block whose bytes are all zero, with a checksum of the client's. */

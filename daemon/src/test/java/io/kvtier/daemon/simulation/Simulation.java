@@ -8,6 +8,7 @@ import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.Latencies;
 import io.kvtier.daemon.index.ObjectParts;
 import io.kvtier.daemon.index.OperatorAnswer;
+import io.kvtier.daemon.index.RequestTap;
 import io.kvtier.daemon.index.Session;
 import io.kvtier.daemon.index.Tenants;
 import io.kvtier.policies.EvictionPolicies;
@@ -349,6 +350,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 counters,
                 new Latencies(),
                 newEvents().ring(),
+                new RequestTap(false, 0, this::nowNs, counters),
                 tenants),
             new IndexAgent.Limits(
                 8,

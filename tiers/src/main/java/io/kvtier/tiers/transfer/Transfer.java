@@ -86,6 +86,9 @@ public final class Transfer {
   /** STORE: how many bytes went to the device for the block's own, padding and header aside. */
   public int writtenBytes;
 
+  /** When it was handed over, as the index's round had it, CLOCK_MONOTONIC; the index's own. */
+  public long offeredNs;
+
   /** How long the leg took, in ns. */
   public long elapsedNs;
 

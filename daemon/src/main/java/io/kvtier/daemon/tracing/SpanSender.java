@@ -1,0 +1,211 @@
+package io.kvtier.daemon.tracing;
+
+import io.kvtier.daemon.index.RequestTold;
+import io.kvtier.protocol.Status;
+import io.opentelemetry.api.common.AttributeKey;
+import io.opentelemetry.api.common.Attributes;
+import io.opentelemetry.api.metrics.MeterProvider;
+import io.opentelemetry.api.trace.Span;
+import io.opentelemetry.api.trace.SpanBuilder;
+import io.opentelemetry.api.trace.SpanContext;
+import io.opentelemetry.api.trace.SpanKind;
+import io.opentelemetry.api.trace.StatusCode;
+import io.opentelemetry.api.trace.TraceFlags;
+import io.opentelemetry.api.trace.TraceState;
+import io.opentelemetry.api.trace.Tracer;
+import io.opentelemetry.context.Context;
+import io.opentelemetry.exporter.otlp.http.trace.OtlpHttpSpanExporter;
+import io.opentelemetry.sdk.common.CompletableResultCode;
+import io.opentelemetry.sdk.resources.Resource;
+import io.opentelemetry.sdk.trace.IdGenerator;
+import io.opentelemetry.sdk.trace.ReadWriteSpan;
+import io.opentelemetry.sdk.trace.ReadableSpan;
+import io.opentelemetry.sdk.trace.SdkTracerProvider;
+import io.opentelemetry.sdk.trace.SpanProcessor;
+import io.opentelemetry.sdk.trace.data.SpanData;
+import io.opentelemetry.sdk.trace.samplers.Sampler;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.function.IntConsumer;
+import java.util.logging.Level;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Sends spans to an OpenTelemetry collector, by OTLP over HTTP. They have the ids that the index
+ * chose, for what comes later may be on a span's account, and the times that it saw. Confined to
+ * one thread; a collector that is slow, or away, holds up that thread alone.
+ */
+public final class SpanSender implements AutoCloseable {
+  private static final Logger LOG = LoggerFactory.getLogger(SpanSender.class);
+
+  /**
+   * The library tells what fails in its own log, and this class in the daemon's. Kept: else it is
+   * collected.
+   */
+  private static final java.util.logging.Logger LIBRARY =
+      java.util.logging.Logger.getLogger("io.opentelemetry");
+
+  private static final Duration TIMEOUT = Duration.ofSeconds(5);
+  private static final long WAIT_S = 10;
+  private static final HexFormat HEX = HexFormat.of();
+  private static final AttributeKey<String> STATUS = AttributeKey.stringKey("kvtier.status");
+  private static final AttributeKey<String> NAMESPACE = AttributeKey.stringKey("kvtier.namespace");
+  private static final AttributeKey<Long> BLOCKS = AttributeKey.longKey("kvtier.blocks");
+  private static final AttributeKey<Long> BLOCKS_OK = AttributeKey.longKey("kvtier.blocks_ok");
+  private static final AttributeKey<Long> BYTES = AttributeKey.longKey("kvtier.bytes");
+  private static final AttributeKey<Long> WAIT_NS = AttributeKey.longKey("kvtier.queue_wait_ns");
+
+  private final String endpoint;
+  private final IntConsumer lost;
+  private final OtlpHttpSpanExporter exporter;
+  private final SdkTracerProvider provider;
+  private final Tracer tracer;
+  private final List<SpanData> ended = new ArrayList<>();
+  private String nextTraceId = "";
+  private String nextSpanId = "";
+
+  /**
+   * Connects with the first spans.
+   *
+   * @param endpoint the whole URL, {@code http://HOST:4318/v1/traces} for example
+   * @param lost counts spans that were not taken
+   */
+  public SpanSender(String endpoint, String version, IntConsumer lost) {
+    this.endpoint = endpoint;
+    this.lost = lost;
+    LIBRARY.setLevel(Level.OFF);
+    exporter =
+        OtlpHttpSpanExporter.builder()
+            .setEndpoint(endpoint)
+            .setTimeout(TIMEOUT)
+            .setConnectTimeout(TIMEOUT)
+            .setMeterProvider(MeterProvider::noop)
+            .build();
+    provider =
+        SdkTracerProvider.builder()
+            .setSampler(Sampler.alwaysOn())
+            .setIdGenerator(new ChosenIds())
+            .setResource(
+                Resource.create(
+                    Attributes.of(
+                        AttributeKey.stringKey("service.name"),
+                        "kvtierd",
+                        AttributeKey.stringKey("service.version"),
+                        version,
+                        AttributeKey.longKey("process.pid"),
+                        ProcessHandle.current().pid())))
+            .addSpanProcessor(new Gatherer())
+            .build();
+    tracer = provider.get("io.kvtier.daemon");
+  }
+
+  /** The ids of the span that is made next. */
+  private final class ChosenIds implements IdGenerator {
+    @Override
+    public String generateSpanId() {
+      return nextSpanId;
+    }
+
+    @Override
+    public String generateTraceId() {
+      return nextTraceId;
+    }
+  }
+
+  /** Keeps what has ended for the exporter. */
+  private final class Gatherer implements SpanProcessor {
+    @Override
+    public void onStart(Context parent, ReadWriteSpan span) {}
+
+    @Override
+    public boolean isStartRequired() {
+      return false;
+    }
+
+    @Override
+    public void onEnd(ReadableSpan span) {
+      ended.add(span.toSpanData());
+    }
+
+    @Override
+    public boolean isEndRequired() {
+      return true;
+    }
+  }
+
+  /** Sends them, and waits until they are taken, or are not. */
+  void send(List<RequestTold.Span> spans) {
+    // Each time anew: the two clocks drift.
+    long epochNs = TimeUnit.MILLISECONDS.toNanos(System.currentTimeMillis()) - System.nanoTime();
+    for (RequestTold.Span span : spans) {
+      make(span, epochNs);
+    }
+    List<SpanData> made = List.copyOf(ended);
+    ended.clear();
+    CompletableResultCode sent = exporter.export(made).join(WAIT_S, TimeUnit.SECONDS);
+    if (!sent.isSuccess()) {
+      lost.accept(made.size());
+      Throwable why = sent.getFailureThrowable();
+      LOG.warn(
+          "{} spans were not taken by {}: {}",
+          made.size(),
+          endpoint,
+          why == null ? "no answer in time" : why.toString());
+    }
+  }
+
+  private void make(RequestTold.Span span, long epochNs) {
+    nextTraceId = HEX.toHexDigits(span.traceHigh()) + HEX.toHexDigits(span.traceLow());
+    nextSpanId = HEX.toHexDigits(span.spanId());
+    SpanBuilder builder =
+        tracer
+            .spanBuilder(span.name())
+            .setSpanKind(span.isRequest() ? SpanKind.SERVER : SpanKind.INTERNAL)
+            .setStartTimestamp(epochNs + span.startNs(), TimeUnit.NANOSECONDS)
+            .setAttribute(STATUS, span.status().name())
+            .setAttribute(BYTES, span.bytes())
+            .setAttribute(WAIT_NS, span.waitNs());
+    if (span.parentId() == 0) {
+      builder.setNoParent();
+    } else {
+      builder.setParent(Context.root().with(Span.wrap(parent(span))));
+    }
+    if (span.isRequest()) {
+      builder.setAttribute(BLOCKS, (long) span.blocks());
+      builder.setAttribute(BLOCKS_OK, (long) span.done());
+    }
+    if (!span.namespace().isEmpty()) {
+      builder.setAttribute(NAMESPACE, span.namespace());
+    }
+    Span made = builder.startSpan();
+    if (isError(span.status())) {
+      made.setStatus(StatusCode.ERROR, span.status().meaning());
+    }
+    made.end(epochNs + span.endNs(), TimeUnit.NANOSECONDS);
+  }
+
+  private SpanContext parent(RequestTold.Span span) {
+    String id = HEX.toHexDigits(span.parentId());
+    return span.isRequest()
+        ? SpanContext.createFromRemoteParent(
+            nextTraceId, id, TraceFlags.getSampled(), TraceState.getDefault())
+        : SpanContext.create(nextTraceId, id, TraceFlags.getSampled(), TraceState.getDefault());
+  }
+
+  private static boolean isError(Status status) {
+    return switch (status) {
+      case OK, MISS, PENDING, EXISTS, CANCELLED, NOT_ADMITTED -> false;
+      default -> true;
+    };
+  }
+
+  @Override
+  public void close() {
+    provider.close();
+    exporter.close();
+  }
+}

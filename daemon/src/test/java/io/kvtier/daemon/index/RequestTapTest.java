@@ -1,0 +1,220 @@
+package io.kvtier.daemon.index;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TraceContext;
+import io.kvtier.protocol.Verb;
+import io.kvtier.tiers.transfer.Checksums;
+import io.kvtier.tiers.transfer.Transfer;
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+class RequestTapTest {
+  private static final long HIGH = 0x4bf92f3577b34da6L;
+  private static final long LOW = 0xa3ce929d0e0e4736L;
+  private static final long CALLER = 0x00f067aa0ba902b7L;
+
+  /** A request of one key, or of one id, with a context behind it. */
+  private static void send(IndexHarness.Client client, Verb verb, long word, int traceFlags)
+      throws ProtocolViolation {
+    long[] body = new long[1 + RequestDescriptor.CONTEXT_BYTES / Long.BYTES];
+    body[0] = word;
+    new TraceContext(HIGH, LOW, CALLER, traceFlags)
+        .write(MemorySegment.ofArray(body), Long.BYTES, IndexHarness.NOW_NS - 1000);
+    client.sendWords(verb, RequestDescriptor.FLAG_CONTEXT, verb.body().hasKeys() ? 8 : 0, 1, body);
+  }
+
+  private static List<RequestTold> told(IndexHarness harness) {
+    List<RequestTold> all = new ArrayList<>();
+    for (RequestTold one = harness.requests.told().poll();
+        one != null;
+        one = harness.requests.told().poll()) {
+      all.add(one);
+    }
+    return all;
+  }
+
+  private static RequestTold.Span span(List<RequestTold> all, String name) {
+    for (RequestTold one : all) {
+      if (one instanceof RequestTold.Span span && span.name().equals(name)) {
+        return span;
+      }
+    }
+    throw new AssertionError("no span " + name + " in " + all);
+  }
+
+  private static void run(Transfer transfer, Status status) {
+    transfer.status = status;
+    transfer.elapsedNs = 70;
+  }
+
+  private static IndexHarness.Settings withSsd(Status loads) {
+    return new IndexHarness.Settings(1, 2)
+        .checksums(new IndexHarness.InlinePipeline(Checksums::run), 0)
+        .ssd(
+            2,
+            new IndexHarness.InlinePipeline(
+                transfer -> run(transfer, transfer.kind == Transfer.Kind.LOAD ? loads : Status.OK)))
+        .admission("all");
+  }
+
+  /** Puts a block in a context, and has it leave memory for SSD. */
+  private static void putAndDemote(IndexHarness harness, IndexHarness.Client client)
+      throws ProtocolViolation {
+    send(client, Verb.RESERVE, 1, TraceContext.FLAG_SAMPLED);
+    long id = client.work().ids().getFirst();
+    send(client, Verb.COMMIT, id, TraceContext.FLAG_SAMPLED);
+    assertEquals(Status.OK, client.await().first());
+    for (int i = 0; i < 8; i++) {
+      int ignored = harness.agent.doWork();
+    }
+    client.send(Verb.FLUSH, 0, 0, 0);
+    assertEquals(Status.OK, client.await().status());
+    assertEquals(Status.OK, client.admin("evict 1"));
+    for (int i = 0; i < 8; i++) {
+      int ignored = harness.agent.doWork();
+    }
+  }
+
+  @Test
+  void acquire_sampledAndOnSsd_hasASpanAndOneOfItsRead() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = new IndexHarness(withSsd(Status.OK).tracing(0))) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      putAndDemote(harness, client);
+      List<RequestTold> put = told(harness);
+      RequestTold.Span commit = span(put, "kvtier.commit");
+      assertEquals(CALLER, commit.parentId());
+      RequestTold.Span checksum = span(put, "host.checksum");
+      assertEquals(commit.spanId(), checksum.parentId());
+      // Nobody waited for it: it is on the account of who wrote the block.
+      assertEquals(commit.spanId(), span(put, "ssd.write").parentId());
+
+      send(client, Verb.ACQUIRE, 1, TraceContext.FLAG_SAMPLED);
+      assertEquals(Status.OK, client.await().first());
+      List<RequestTold> got = told(harness);
+      RequestTold.Span acquire = span(got, "kvtier.acquire");
+      assertEquals(HIGH, acquire.traceHigh());
+      assertEquals(LOW, acquire.traceLow());
+      assertEquals("test", acquire.namespace());
+      assertEquals(1, acquire.blocks());
+      assertEquals(1, acquire.done());
+      assertEquals(IndexHarness.SLOT_BYTES, acquire.bytes());
+      assertEquals(1000, acquire.waitNs());
+      assertEquals(IndexHarness.NOW_NS - 1000, acquire.startNs());
+      RequestTold.Span read = span(got, "ssd.read");
+      assertEquals(acquire.spanId(), read.parentId());
+      assertNotEquals(acquire.spanId(), read.spanId());
+      assertEquals(IndexHarness.SLOT_BYTES, read.bytes());
+      assertFalse(read.isRequest());
+      assertEquals(2, got.size(), got.toString());
+    }
+  }
+
+  @Test
+  void acquire_withAnIdThatIsNotSampled_linesAloneTellOfIt() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = new IndexHarness(withSsd(Status.CORRUPT).tracing(0))) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      putAndDemote(harness, client);
+      var _ = told(harness);
+      send(client, Verb.ACQUIRE, 1, 0);
+      assertEquals(Status.MISS, client.await().first());
+      List<RequestTold> got = told(harness);
+      assertEquals(
+          List.of(
+              new RequestTold.Line(
+                  HIGH, LOW, true, "ACQUIRE: ssd.read of a block failed: CORRUPT")),
+          got);
+    }
+  }
+
+  @Test
+  void request_refused_lineNamesItsId() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = new IndexHarness(new IndexHarness.Settings(1, 2))) {
+      IndexHarness.Client client = harness.open();
+      send(client, Verb.ACQUIRE, 1, TraceContext.FLAG_SAMPLED);
+      assertEquals(Status.NAMESPACE_UNKNOWN, client.work().status());
+      List<RequestTold> all = told(harness);
+      assertEquals(1, all.size(), all.toString());
+      RequestTold.Line line = (RequestTold.Line) all.getFirst();
+      assertEquals(HIGH, line.traceHigh());
+      assertTrue(
+          line.text().startsWith("ACQUIRE refused: NAMESPACE_UNKNOWN: namespace 0"), line.text());
+    }
+  }
+
+  @Test
+  void request_withoutContext_isToldOfOnlyWhereTheShareHasIt()
+      throws IOException, ProtocolViolation {
+    for (int share : new int[] {0, 1}) {
+      try (IndexHarness harness =
+          new IndexHarness(new IndexHarness.Settings(1, 2).tracing(share))) {
+        IndexHarness.Client client = harness.open();
+        client.register();
+        assertEquals(Status.MISS, client.ask(Verb.LOOKUP, 1));
+        List<RequestTold> all = told(harness);
+        assertEquals(share == 0 ? 0 : 2, all.size(), all.toString());
+        if (share == 1) {
+          RequestTold.Span lookup = span(all, "kvtier.lookup");
+          assertEquals(0, lookup.parentId());
+          assertEquals(0, lookup.done());
+          assertEquals(1, lookup.blocks());
+        }
+      }
+    }
+  }
+
+  @Test
+  void request_withIdsOfZeros_endsTheSession() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = new IndexHarness(new IndexHarness.Settings(1, 2))) {
+      IndexHarness.Client client = harness.open();
+      client.sendWords(Verb.PING, RequestDescriptor.FLAG_CONTEXT, 0, 0, new long[5]);
+      int ignored = harness.agent.doWork();
+      assertEquals(Status.INVALID_ARGUMENT, client.endReason());
+    }
+  }
+
+  @Test
+  void request_thatCannotHaveBeenWrittenThen_waitedForNothing()
+      throws IOException, ProtocolViolation {
+    try (IndexHarness harness = new IndexHarness(new IndexHarness.Settings(1, 2).tracing(0))) {
+      IndexHarness.Client client = harness.open();
+      for (long written : new long[] {0, -1, Long.MIN_VALUE, Long.MAX_VALUE}) {
+        long[] body = new long[5];
+        new TraceContext(HIGH, LOW, CALLER, 1).write(MemorySegment.ofArray(body), 0, written);
+        client.sendWords(Verb.PING, RequestDescriptor.FLAG_CONTEXT, 0, 0, body);
+        assertEquals(Status.OK, client.work().status());
+        RequestTold.Span ping = span(told(harness), "kvtier.ping");
+        assertEquals(0, ping.waitNs());
+        assertEquals(IndexHarness.NOW_NS, ping.startNs());
+      }
+    }
+  }
+
+  @Test
+  void queue_thatNobodyTakesFrom_countsWhatIsLost() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = new IndexHarness(new IndexHarness.Settings(1, 2).tracing(1))) {
+      IndexHarness.Client client = harness.open();
+      int capacity = harness.requests.told().capacity();
+      for (int i = 0; i < capacity + 3; i++) {
+        client.send(Verb.PING, 0, 0, 0);
+        assertNotNull(client.work());
+      }
+      harness.nowNs += 1_000_000_000;
+      int ignored = harness.agent.doWork();
+      assertEquals(3, harness.counters.get(Counter.SPANS_DROPPED));
+    }
+  }
+}
