@@ -118,7 +118,7 @@ final class DeviceMoves {
       }
       Region region = job.region;
       DevicePipeline pipeline = region == null ? null : region.pipeline;
-      if (pipeline == null) {
+      if (region == null || pipeline == null) {
         throw new IllegalStateException("copies to a region that is not open");
       }
       if (free == 0) {
@@ -126,7 +126,8 @@ final class DeviceMoves {
       }
       DeviceTransfer transfer = pool[stack[free - 1]];
       fill(transfer, operation, job);
-      long runs = transfer.layers.count() * transfer.count * region.layout.runsOfLayer();
+      long runs =
+          (long) transfer.layers.count() * transfer.count * region.layout.runsOfLayer();
       if (runsUnderWay > 0 && runsUnderWay + runs > RUNS_MAX) {
         return false;
       }

@@ -333,7 +333,7 @@ class DevicesTest {
     try (IndexHarness harness =
         new IndexHarness(new IndexHarness.Settings(1, 64).gpu(new FileGpu(folder, 0)))) {
       IndexHarness.Client client = harness.open();
-      assertEquals(Status.OK, client.registerAs("scattered", 2 * most).status());
+      assertEquals(Status.OK, client.registerAs("scattered", 2L * most).status());
       client.sendText(Verb.REGISTER_REGION, 0, scattered(2 * most));
       assertEquals(Status.INVALID_ARGUMENT, client.await().status());
     }
