@@ -126,8 +126,7 @@ final class DeviceMoves {
       }
       DeviceTransfer transfer = pool[stack[free - 1]];
       fill(transfer, operation, job);
-      long runs =
-          (long) transfer.layers.count() * transfer.count * region.layout.runsOfLayer();
+      long runs = (long) transfer.layers.count() * transfer.count * region.layout.runsOfLayer();
       if (runsUnderWay > 0 && runsUnderWay + runs > RUNS_MAX) {
         return false;
       }
