@@ -10,7 +10,6 @@ import contextlib
 import datetime
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -29,8 +28,6 @@ PART_LIMIT_S = 3600
 END_WITHIN_S = 20.0
 LEFT_OUT = "left out"
 BROKEN_OFF = "broken off"
-REASON = re.compile(rf"{LEFT_OUT}|{BROKEN_OFF}|turn \d+ (ended with -?\d+|ended without figures|did not end within \d+ s)(; turn .+)*")
-"""What a file of figures may say of a part that was not measured: nobody writes it by hand."""
 
 
 def machine() -> tuple[str, str]:
@@ -66,9 +63,8 @@ def measure(part: str, quick: bool, out: Path, log: Path) -> tuple[list[Row], st
         _end_group(running)
     if running.returncode != 0:
         return [], f"ended with {running.returncode}"
-    if not out.exists():
-        return [], "ended without figures"
-    return [{"part": part, **row} for row in json.loads(out.read_text())], ""
+    rows = json.loads(out.read_text()) if out.exists() else []
+    return [{"part": part, **row} for row in rows], "" if rows else "ended without figures"
 
 
 def _end_group(leader: "subprocess.Popen[bytes]") -> None:
@@ -118,7 +114,10 @@ class Run:
             found[name] = {one: found[name][one] for one in PARTS if one in found[name]}
         found["rows"].sort(key=lambda row: PARTS.index(row["part"]))
         if found["rows"]:
-            self._file.write_text(json.dumps(found, indent=1) + "\n")
+            # At once: what is killed meanwhile leaves the figures of hours that --into was given.
+            aside = self._file.with_suffix(".new")
+            aside.write_text(json.dumps(found, indent=1) + "\n")
+            os.replace(aside, self._file)
 
     def has_measured(self) -> bool:
         """Whether there are any figures of it."""
@@ -132,7 +131,7 @@ def arguments_of(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--turns", type=whole, default=3, help="how often all parts are measured (default: 3)")
     parser.add_argument("--only", type=some_of(PARTS), default=list(PARTS), help="not all parts, but these, with commas between: a trial, too")
     parser.add_argument("--out", type=folder, help="where the file of figures and its page are made (default: docs/benchmarks; of a trial, target/bench-all)")
-    parser.add_argument("--readme", type=file, help="whose table is written (default: the project's, for pages in docs/benchmarks)")
+    parser.add_argument("--readme", type=file, help="whose table is written (default: the project's, where it shows this file, or an older one of this machine)")
     parser.add_argument("--render", type=file, metavar="FILE", help="measure nothing: write the pages from FILE")
     parser.add_argument("--into", type=file, metavar="FILE", help="put what these parts measure into FILE, in the place of theirs in it")
     arguments = parser.parse_args(argv)
@@ -164,7 +163,24 @@ def _readme_of(arguments: argparse.Namespace, out: Path) -> Path | None:
     """The README that shows a file of figures, if any does."""
     if arguments.readme is not None:
         return Path(arguments.readme).resolve()
-    return ROOT / "README.md" if out.parent == ROOT / "docs" / "benchmarks" else None
+    if out.parent != ROOT / "docs" / "benchmarks":
+        return None
+    readme = ROOT / "README.md"
+    page = figures.page_of(readme.read_text())
+    shown = None if page is None else (ROOT / page).with_suffix(".json")
+    if shown is None or shown == out or not shown.is_file() or _replaces(_figures_of(out), _figures_of(shown)):
+        return readme
+    print(f"the README goes on showing {shown.name}: --readme {os.path.relpath(readme)} has it show this", file=sys.stderr)
+    return None
+
+
+def _replaces(new: dict[str, Any], shown: dict[str, Any]) -> bool:
+    """Whether figures are of the same machine, no trial, and none of them older than what they take the place of."""
+    is_trial = set(new["measured"]) != set(PARTS) or any("--quick" in one["command"].split() for one in new["measured"].values())
+    if is_trial or new["machine"] != shown.get("machine"):
+        return False
+    days = [[one["date"] for one in found["measured"].values()] for found in (new, shown)]
+    return bool(min(days[0]) >= max(days[1]))
 
 
 def _command(arguments: argparse.Namespace) -> str:

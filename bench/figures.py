@@ -8,6 +8,7 @@ that its rows are of, and of how many `turns` they are the medians; `rows` are a
 import json
 import math
 import os
+import re
 import statistics
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -27,7 +28,8 @@ Row = dict[str, Any]
 def median_rows(turns: Iterable[list[Row]]) -> list[Row]:
     """Each row once, in the order in which it was first seen: medians of value and limit, and of the turns' own ratios.
 
-    A row without a value in some turns keeps those that it has.
+    A row without a value in some turns keeps those that it has. Where some had a limit, it is of these alone: what is shown side by
+    side was measured together.
     """
     same_rows: dict[tuple[str, str], list[Row]] = {}
     for rows in turns:
@@ -37,11 +39,12 @@ def median_rows(turns: Iterable[list[Row]]) -> list[Row]:
     for same in same_rows.values():
         measured = [row for row in same if row["value"] is not None]
         limited = [row for row in measured if row.get("limit") is not None]
-        row = dict((limited or measured or same)[0])
+        taken = limited or measured
+        row = dict((taken or same)[0])
         for field in ("value", "limit", "ratio"):
-            values = [one[field] for one in measured if one.get(field) is not None]
+            values = [one[field] for one in taken if one.get(field) is not None]
             row[field] = statistics.median(values) if values else None
-        row["turns"] = len(measured)
+        row["turns"] = len(taken)
         merged.append(row)
     return merged
 
@@ -85,7 +88,8 @@ def goals_table(rows: list[Row]) -> list[str]:
     return lines
 
 
-# What the README shows of them: what is measured in words, its rows (one or two languages), and the limit in words.
+# What the README shows of them: what is measured in words, its rows (one or two languages), and the limit in words: what the machine
+# does without kvtier, and no bound, as copies in another order can be faster.
 _README = (
     ("acquire one block, Java / Python, p50", ("java_acquire_p50_us", "python_acquire_p50_us"), "two processes that spin on one word"),
     ("look up a prompt of 256 blocks, Java / Python, p50", ("java_lookup_256_p50_us", "python_lookup_256_p50_us"), "the same"),
@@ -109,10 +113,10 @@ def readme_block(figures: dict[str, Any], page: str) -> str:
     named = {name: row for name, row in by_name(figures["rows"]).items() if row["value"] is not None}
     lines = [
         BEGIN,
-        f"{_span(figures, 'date')}, {figures['machine']}, `scripts/bench all` of revision {_span(figures, 'revision')}, {_medians(figures)}; [all of it]({page}).",
-        "Every limit is measured in the same run, but for promises.",
+        f"{_days(figures)}, {figures['machine']}, `scripts/bench all` of revision {_revisions(figures)}, {_medians(figures)}{_parts(figures)}; [all of it]({page}).",
+        "What it is compared with is measured in the same run, but for promises.",
         "",
-        "| | kvtier | limit | |",
+        "| | kvtier | compared with | |",
         "| --- | ---: | ---: | --- |",
     ]
     missing = []
@@ -130,18 +134,36 @@ def readme_block(figures: dict[str, Any], page: str) -> str:
     return "\n".join([*lines, END])
 
 
-def _span(figures: dict[str, Any], what: str) -> str:
-    """A part's date or revision, or the first and the last where they differ."""
+def _days(figures: dict[str, Any]) -> str:
+    """The day of all parts, or the first and the last."""
+    days = sorted({one["date"] for one in figures["measured"].values()})
+    return " to ".join(dict.fromkeys((days[0], days[-1])))
+
+
+def _revisions(figures: dict[str, Any]) -> str:
+    """Those of all parts, each once, by the first day of each. They are named, as nothing tells which lie between two of them."""
     dated = sorted(figures["measured"].values(), key=lambda one: one["date"])
-    first, last = dated[0][what], dated[-1][what]
-    between = len({one[what] for one in dated}) > 2
-    return str(first) if first == last and not between else f"{first} to {last}"
+    *others, last = dict.fromkeys(one["revision"] for one in dated)
+    return f"{', '.join(others)} and {last}" if others else str(last)
+
+
+def _parts(figures: dict[str, Any]) -> str:
+    """Of how many parts there are figures; nothing where it is all of them."""
+    measured, all_parts = figures["measured"].keys(), figures["measured"].keys() | figures["failed"].keys()
+    return f", {len(measured)} of {len(all_parts)} parts" if len(measured) < len(all_parts) else ""
 
 
 def _medians(figures: dict[str, Any]) -> str:
     turns = [one["turns"] for one in figures["measured"].values()]
     least, most = min(turns), max(turns)
     return f"median of {most} turn{'s' * (most > 1)}" if least == most else f"medians of {least} to {most} turns"
+
+
+def page_of(readme: str) -> str | None:
+    """The page that a README's table is of; none where it has no table yet."""
+    _, _, rest = readme.partition(BEGIN)
+    found = re.search(r"\[all of it\]\(([^)]+)\)", rest.partition(END)[0])
+    return found and found[1]
 
 
 def with_block(text: str, block: str) -> str:
@@ -243,9 +265,9 @@ def curves_of(rows: list[Row]) -> dict[str, str]:
 def page(figures: dict[str, Any], name: str) -> str:
     """All figures, the goals, and the curves, which lie beside the page as `NAME-CURVE.svg`."""
     lines = [
-        f"# {_span(figures, 'date')}: all benchmarks, {figures['machine']}",
+        f"# {_days(figures)}: all benchmarks, {figures['machine']}",
         "",
-        "Written by `scripts/bench all`, from the JSON beside it. [What the rows mean](README.md).",
+        f"Written by `scripts/bench all`, from the JSON beside it{_parts(figures)}. [What the rows mean](README.md).",
         "",
         "## Goals",
         "",
