@@ -95,6 +95,7 @@ class Runs:
         command += ["--reps", str(self.reps)]
         if kv:
             command += ["--kv", json.dumps(kv)]
+        self.file(name, ".json").unlink(missing_ok=True)  # of an earlier run into the same folder
         begun = time.monotonic()
         with self.file(name, ".log").open("w") as log:
             try:
@@ -102,11 +103,12 @@ class Runs:
             except subprocess.TimeoutExpired:
                 code = 124
         self.has_failed |= code != 0
-        self.note(name, code=code, seconds=time.monotonic() - begun, **self._rows(name))
+        self.note(name, code=code, seconds=time.monotonic() - begun, **self._rows(name, code))
 
-    def _rows(self, name: str) -> dict[str, Any]:
+    def _rows(self, name: str, code: int) -> dict[str, Any]:
+        """What it measured; of one that failed what it said, as what it measured until then may be less than was asked for."""
         path = self.file(name, ".json")
-        if path.exists():
+        if code == 0 and path.exists():
             return {"rows": json.loads(path.read_text())["rows"]}
         return {"log": self.file(name, ".log").read_text(errors="replace")[-1500:]}
 

@@ -37,9 +37,29 @@ def test_partThatCannotStart_isTold_alsoByTheExitCode(tmp_path: Path, monkeypatc
     assert list(found) == ["1-kvtier failed", "2-kvtier failed"]
 
 
+WRITES = "import json, sys; open(sys.argv[sys.argv.index('--out') + 1], 'w').write(json.dumps({'rows': [1]}))"
+
+
+@pytest.mark.parametrize("script", ["import sys; sys.exit(3)", WRITES + "; sys.exit(3)"])
+def test_engineThatFails_hasNoRows_andNoneOfAnEarlierRun(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = engine(tmp_path, monkeypatch, WRITES)
+    assert engine_gpu.main(["--out", str(out), "--only", "none"]) == 0
+    (tmp_path / "engine" / "ttft.py").write_text(script)
+    assert engine_gpu.main(["--out", str(out), "--only", "none"]) == 1
+    found = json.loads((out / "found.json").read_text())
+    assert found["1-none"]["code"] == 3 and "rows" not in found["1-none"]
+
+
+def test_engineThatWritesNothing_hasNoRowsOfAnEarlierRun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = engine(tmp_path, monkeypatch, WRITES)
+    assert engine_gpu.main(["--out", str(out), "--only", "none"]) == 0
+    (tmp_path / "engine" / "ttft.py").write_text("")
+    engine_gpu.main(["--out", str(out), "--only", "none"])
+    assert "rows" not in json.loads((out / "found.json").read_text())["1-none"]
+
+
 def test_partThatComesAgain_keepsWhatItFoundBefore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writes = "import json, sys; open(sys.argv[sys.argv.index('--out') + 1], 'w').write(json.dumps({'rows': [1]}))"
-    out = engine(tmp_path, monkeypatch, writes)
+    out = engine(tmp_path, monkeypatch, WRITES)
     assert engine_gpu.main(["--out", str(out), "--only", "none,none"]) == 0
     found = json.loads((out / "found.json").read_text())
     assert [(name, one["rows"]) for name, one in found.items()] == [("1-none", [1]), ("2-none", [1])]
