@@ -20,6 +20,7 @@ from daemon_ready import wait_ready  # noqa: E402
 REPOSITORY = Path(__file__).resolve().parents[1]
 READY_TIMEOUT_S = 300.0
 _END_TIMEOUT_S = 60.0
+_THREADS_TIMEOUT_S = 2.0
 
 
 class Daemon:
@@ -104,18 +105,24 @@ class Daemon:
             try:
                 self._process.wait(_END_TIMEOUT_S)
             except subprocess.TimeoutExpired:
-                raise Broken(f"the daemon still runs {_END_TIMEOUT_S:.0f} s after signal {number}; its log ends with\n{self.log_end()}\n{self._threads()}") from None
+                # What a SIGKILL does not end is in the kernel, and writes no dump either.
+                threads = "" if number == signal.SIGKILL else self._threads()
+                raise Broken(f"the daemon still runs {_END_TIMEOUT_S:.0f} s after signal {number}; its log ends with\n{self.log_end()}\n{threads}") from None
             assert self._process.stdout is not None
             self._process.stdout.close()
             self._process = None
 
     def _threads(self) -> str:
-        """What the threads of a daemon that does not end wait for; then it is killed."""
-        assert self._process is not None and self._process.stdout is not None
+        """What the threads of a daemon that does not end wait for, as far as it comes in time: whoever else has its output may keep it
+        open. Then it is killed."""
+        assert self._process is not None
         self._process.send_signal(signal.SIGQUIT)
-        time.sleep(2)
+        time.sleep(_THREADS_TIMEOUT_S)
         self._process.kill()
-        return self._process.stdout.read()
+        try:
+            return self._process.communicate(timeout=_THREADS_TIMEOUT_S)[0]
+        except subprocess.TimeoutExpired as late:
+            return (late.output or b"").decode(errors="replace")
 
     def keeper(self) -> int | None:
         """The process that keeps the memory, as the next start would find it."""

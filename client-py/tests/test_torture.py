@@ -1,11 +1,19 @@
-"""A few kills of bench/torture.py; scripts/torture has more of them."""
+"""A few kills of bench/torture.py, and how it ends a daemon; scripts/torture has more of them."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
+import pytest
 from conftest import REPOSITORY
+
+sys.path.append(str(REPOSITORY / "bench"))
+import torture_daemon
+from torture_clients import Broken
 
 
 def test_torture_everyPromiseIsKept(tmp_path: Path) -> None:
@@ -21,3 +29,47 @@ def test_torture_everyPromiseIsKept(tmp_path: Path) -> None:
     assert figures["acknowledged"] > 0
     assert figures["blocks_hit"] > 0
     assert figures["acknowledged_lost"] == figures["wrong_bytes"] == figures["deleted_back"] == 0
+
+
+def daemon_of(process: object, folder: Path) -> torture_daemon.Daemon:
+    made = torture_daemon.Daemon(folder, 1)
+    made._process = cast("subprocess.Popen[str]", process)
+    return made
+
+
+def test_daemonThatDoesNotEnd_isToldOf_thoughItsOutputStaysOpen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torture_daemon, "_END_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(torture_daemon, "_THREADS_TIMEOUT_S", 0.5)
+    script = "trap '' TERM; trap 'echo a dump of all threads' QUIT; sleep 15 & echo $!; while :; do sleep 0.05; done"
+    process = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True, bufsize=1)
+    assert process.stdout is not None
+    other = int(process.stdout.readline())
+    try:
+        with pytest.raises(Broken, match="still runs 0 s after signal 15[^$]*a dump of all threads"):
+            daemon_of(process, tmp_path).kill(signal.SIGTERM)
+        state = Path(f"/proc/{other}/stat").read_text().rpartition(") ")[2][0]
+        assert state != "Z", "it had the output open until now"
+        os.kill(other, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+    finally:
+        process.stdout.close()
+
+
+class Unkillable:
+    """A process in the kernel's hands, of which nothing more is heard."""
+
+    def __init__(self) -> None:
+        self.signals: list[int] = []
+
+    def send_signal(self, number: int) -> None:
+        self.signals.append(number)
+
+    def wait(self, timeout: float) -> int:
+        raise subprocess.TimeoutExpired("kvtierd", timeout)
+
+
+def test_daemonThatAKillDoesNotEnd_isToldOf_andNotAskedForItsThreads(tmp_path: Path) -> None:
+    process = Unkillable()
+    with pytest.raises(Broken, match="still runs 60 s after signal 9"):
+        daemon_of(process, tmp_path).kill()
+    assert process.signals == [signal.SIGKILL]
