@@ -22,8 +22,8 @@ MIB = 1 << 20
 _SETTLED_S = 180
 _GROWS_S = 600
 GROWTH_MAX = {"descriptors": 200, "threads": 100}
-"""So many more than in its third minute a daemon may have at its end, and only one that lived for a while since: clients, the
-object store's connections and repairs come and go."""
+"""So many more than in the first sample after its third minute a daemon may have at its end, and only one that lived for a while
+since: clients, the object store's connections and repairs come and go."""
 
 NO_ANSWER = (OSError, http.client.HTTPException, ValueError)
 """What asking over HTTP ends with where the daemon is killed meanwhile."""
