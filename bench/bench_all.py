@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,18 +54,34 @@ def measure(part: str, quick: bool, out: Path, log: Path) -> tuple[list[Row], st
     """A part's rows, and why there are none; nothing that was started for them is left."""
     out.unlink(missing_ok=True)
     command = [str(ROOT / "scripts" / "bench"), part, "--json", str(out)] + (["--quick"] if quick else [])
-    with log.open("w") as said:
-        running = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, start_new_session=True)
+    running = None
     try:
+        with log.open("w") as said, _held_back(signal.SIGINT, signal.SIGTERM):
+            running = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, start_new_session=True)
         running.wait(PART_LIMIT_S)
     except subprocess.TimeoutExpired:
         return [], f"did not end within {PART_LIMIT_S} s"
     finally:
-        _end_group(running)
+        if running is not None:
+            _end_group(running)
     if running.returncode != 0:
         return [], f"ended with {running.returncode}"
     rows = json.loads(out.read_text()) if out.exists() else []
     return [{"part": part, **row} for row in rows], "" if rows else "ended without figures"
+
+
+@contextlib.contextmanager
+def _held_back(*numbers: int) -> Iterator[None]:
+    """Signals that come meanwhile come at its end: what breaks the start of a process off leaves one that nobody knows of."""
+    came: list[int] = []
+    handlers = {number: signal.signal(number, lambda number, _: came.append(number)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def _end_group(leader: "subprocess.Popen[bytes]") -> None:

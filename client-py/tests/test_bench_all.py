@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import signal
+import subprocess
 import sys
 import threading
 import xml.etree.ElementTree
@@ -489,12 +491,29 @@ def test_whatAPartStarted_endsWithIt(rest: str, why: str, checkout: Path, monkey
     assert eventually(lambda: not is_there(other_pid(checkout)))
 
 
+def test_whatAPartStarted_endsWhereTheRunIsBrokenOff_beforeItsStartIsOver(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench(checkout, f"cd {checkout}; {STARTS_ANOTHER}; wait")
+    begin = subprocess.Popen
+
+    def broken_off(*words: Any, **how: Any) -> Any:
+        if not how.get("start_new_session"):
+            return begin(*words, **how)
+        started = begin(*words, **how)
+        assert eventually((checkout / "other.pid").exists)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return started
+
+    monkeypatch.setattr(subprocess, "Popen", broken_off)
+    assert bench_all.main(["--only", "ssd"]) == 130
+    assert eventually(lambda: not is_there(other_pid(checkout)))
+
+
 def test_whatAPartStarted_endsWhereTheRunIsBrokenOff(checkout: Path) -> None:
     bench(checkout, f"cd {checkout}; {STARTS_ANOTHER}; wait")
 
     def end() -> None:
         eventually((checkout / "other.pid").exists)
-        os.kill(os.getpid(), bench_all.signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
 
     ends = threading.Thread(target=end)
     ends.start()
