@@ -72,7 +72,7 @@ GUARDS = [
         "database.write(pending.batch(), sync);",
         'if (Boolean.getBoolean("never")) database.write(pending.batch(), sync);',
         "wound02_acceptedAndThenLost",
-        r"expected: <\[OK\]> but was: <.*MISS",
+        "what was flushed is there after a kill",
     ),
     Guard(
         3,
@@ -135,7 +135,7 @@ GUARDS = [
         "if (difference != null) {",
         'if (Boolean.getBoolean("never") && difference != null) {',
         "wound09_keyConfusion",
-        "Expected .*KvtierException to be thrown, but nothing was",
+        "other properties under the same name are refused",
     ),
     Guard(
         10,
@@ -144,7 +144,7 @@ GUARDS = [
         "if (Arrays.stream(addresses).allMatch(InetAddress::isLoopbackAddress)) {",
         'if (!Boolean.getBoolean("never")) {',
         "wound10_openDoors",
-        "Expected .*IllegalStateException to be thrown, but nothing was",
+        "a listener that anybody reaches is refused",
     ),
     Guard(
         11,

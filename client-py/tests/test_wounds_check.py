@@ -28,6 +28,20 @@ def test_wound_thatThereIsNot_isRefused(text: str) -> None:
 SPEAKS = dataclasses.replace(GUARDS[0], says="wrong bytes")
 
 
+@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: f"{guard.number:02d}")
+@pytest.mark.parametrize(
+    "words",
+    [
+        "org.opentest4j.AssertionFailedError: expected: <[OK]> but was: <[OK, MISS]>",
+        "org.opentest4j.AssertionFailedError: expected: <0> but was: <1>",
+        "org.opentest4j.AssertionFailedError: Expected io.kvtier.client.KvtierException to be thrown, but nothing was thrown.",
+        "org.opentest4j.AssertionFailedError: Expected java.lang.IllegalStateException to be thrown, but nothing was thrown.",
+    ],
+)
+def test_guard_isNotShownByWordsThatEveryFailureHas(guard: Guard, words: str) -> None:
+    assert problem_with(guard, Ran("FAILED", words)) is not None
+
+
 def test_problemWith_failsAsItShould_isNone() -> None:
     assert problem_with(SPEAKS, Ran("FAILED", "org.opentest4j.AssertionFailedError: wrong bytes ==> expected: <true>")) is None
 
