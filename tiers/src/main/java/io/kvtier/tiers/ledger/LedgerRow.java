@@ -108,6 +108,12 @@ final class LedgerRow {
     return true;
   }
 
+  /** Makes the bytes those of the row before it got its annotation, but for their checksum. */
+  void takeAnnotationBack() {
+    bytes[LedgerEntryDescriptor.VERSION_OFFSET] = (byte) LedgerEntryDescriptor.VERSION;
+    SHORT.set(bytes, LedgerEntryDescriptor.ANNOTATION_BYTES_OFFSET, (short) 0);
+  }
+
   private int rowChecksum(byte[] annotation, int annotationBytes) {
     crc.reset();
     crc.update(bytes, 0, LedgerEntryDescriptor.ROW_CHECKSUM_OFFSET);
@@ -119,7 +125,7 @@ final class LedgerRow {
     LONG.set(bytes, offset, value);
   }
 
-  private long getLong(int offset) {
+  long getLong(int offset) {
     return (long) LONG.get(bytes, offset);
   }
 
@@ -127,7 +133,7 @@ final class LedgerRow {
     INT.set(bytes, offset, value);
   }
 
-  private int getInt(int offset) {
+  int getInt(int offset) {
     return (int) INT.get(bytes, offset);
   }
 }

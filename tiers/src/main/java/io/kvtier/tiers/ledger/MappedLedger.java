@@ -120,8 +120,12 @@ public final class MappedLedger extends NamedLedger {
     if (annotations != null) {
       forEachRow((region, slot, place) -> {
         int handle = Words.getInt(memory, handleAt(region, slot));
-        if (!read(region, slot, place) || probe.annotationBytes == 0) {
+        boolean stands = read(region, slot, place);
+        if (!stands || probe.annotationBytes == 0) {
           Words.putInt(memory, handleAt(region, slot), CellChains.NONE);
+          if (stands) {
+            Words.putLong(memory, rowAt(region, slot), row.getLong(0));
+          }
         } else if (!annotations.claim(handle)) {
           // Two rows can't have it: this one is what is left of an interrupted change.
           Words.putInt(memory, handleAt(region, slot), CellChains.NONE);
@@ -182,12 +186,42 @@ public final class MappedLedger extends NamedLedger {
     }
     long slot = Transfer.offsetOf(place) / slotBytes;
     long at = rowAt(region, slot);
-    // What stood there is over before its annotation is. A daemon that is killed in between has
-    // lost the row, and at its next start the block: also one that only got its annotation.
+    if (annotations != null && entry.annotationBytes > 0 && standsPlain(place, entry, at)) {
+      annotate(place, entry, handleAt(region, slot), at);
+      return;
+    }
+    // What stood there is over before its annotation is.
     Words.putByte(memory, at + LedgerEntryDescriptor.VERSION_OFFSET, 0);
     encode(place, entry, handleAt(region, slot));
     MemorySegment.copy(
         row.bytes, 0, memory, ValueLayout.JAVA_BYTE, at, LedgerEntryDescriptor.ROW_BYTES);
+  }
+
+  /** Whether the row is there, and lacks the annotation alone. */
+  private boolean standsPlain(long place, LedgerEntry entry, long at) {
+    row.encodePlain(place, entry);
+    return MemorySegment.mismatch(
+            MemorySegment.ofArray(row.bytes),
+            0,
+            row.bytes.length,
+            memory,
+            at,
+            at + row.bytes.length)
+        == -1;
+  }
+
+  /**
+   * Gives a row that stands its annotation, so that a kill at any instruction leaves it with or
+   * without: what of the row changes is in its first word and in its last, and where only the first
+   * was written, the last still is the checksum of the row without ({@link #read}).
+   */
+  private void annotate(long place, LedgerEntry entry, long handleAt, long at) {
+    encode(place, entry, handleAt);
+    Words.putLongRelease(memory, at, row.getLong(0));
+    Words.putIntRelease(
+        memory,
+        at + LedgerEntryDescriptor.ROW_CHECKSUM_OFFSET,
+        row.getInt(LedgerEntryDescriptor.ROW_CHECKSUM_OFFSET));
   }
 
   @Override
@@ -220,15 +254,21 @@ public final class MappedLedger extends NamedLedger {
         row.bytes,
         0,
         LedgerEntryDescriptor.ROW_BYTES);
-    int annotationBytes = row.annotationBytes();
-    probe.annotate(Math.min(annotationBytes, LedgerEntry.ANNOTATION_BYTES_MAX));
-    return (annotationBytes == 0
-            || (annotations != null
-                && annotations.load(
-                    Words.getInt(memory, handleAt(region, slot)),
-                    probe.annotation,
-                    probe.annotationBytes)))
-        && row.decode(place, probe);
+    int annotationBytes = Math.min(row.annotationBytes(), LedgerEntry.ANNOTATION_BYTES_MAX);
+    probe.annotate(annotationBytes);
+    if (annotationBytes > 0
+        && !(loadAnnotation(region, slot, annotationBytes) && row.decode(place, probe))) {
+      // Killed while it got its annotation: it stands without.
+      row.takeAnnotationBack();
+      probe.annotate(0);
+    }
+    return row.decode(place, probe);
+  }
+
+  private boolean loadAnnotation(int region, long slot, int annotationBytes) {
+    return annotations != null
+        && annotations.load(
+            Words.getInt(memory, handleAt(region, slot)), probe.annotation, annotationBytes);
   }
 
   @Override

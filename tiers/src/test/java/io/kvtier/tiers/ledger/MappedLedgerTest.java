@@ -1,5 +1,6 @@
 package io.kvtier.tiers.ledger;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
@@ -7,7 +8,9 @@ import io.kvtier.protocol.linux.Words;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.SplittableRandom;
 import org.junit.jupiter.api.Test;
@@ -57,8 +60,7 @@ final class MappedLedgerTest extends LedgerContract {
   private long rowOf(long place) {
     for (long at = 0; at < memory.byteSize() - LedgerEntryDescriptor.ROW_BYTES; at += 8) {
       LedgerRow row = new LedgerRow();
-      MemorySegment.copy(
-          memory, java.lang.foreign.ValueLayout.JAVA_BYTE, at, row.bytes, 0, row.bytes.length);
+      MemorySegment.copy(memory, ValueLayout.JAVA_BYTE, at, row.bytes, 0, row.bytes.length);
       if (row.bytes[0] == LedgerEntryDescriptor.VERSION && row.decode(place, new LedgerEntry())) {
         return at;
       }
@@ -77,6 +79,48 @@ final class MappedLedgerTest extends LedgerContract {
     MappedLedger again = open();
     assertEquals(List.of(3L), places(again));
     assertEquals(1, again.damagedRows());
+  }
+
+  @Test
+  void row_killedWhileItGetsItsAnnotation_standsWithout() throws IOException {
+    SplittableRandom random = new SplittableRandom(3);
+    LedgerEntry entry = entryAt(2, random);
+    entry.annotate(0);
+    MappedLedger ledger = open();
+    ledger.record(2, entry);
+    long at = rowOf(2);
+    long checksumAt = at + LedgerEntryDescriptor.ROW_CHECKSUM_OFFSET;
+    int checksumWithout = Words.getInt(memory, checksumAt);
+    entry.annotate(100);
+    ledger.record(2, entry);
+    assertEquals(List.of(100), annotationBytes(open()));
+    Words.putInt(memory, checksumAt, checksumWithout);
+    MappedLedger again = open();
+    assertEquals(List.of(0), annotationBytes(again));
+    assertEquals(0, again.damagedRows());
+    // What it lacks it can still get.
+    again.record(2, entry);
+    assertEquals(List.of(100), annotationBytes(open()));
+  }
+
+  @Test
+  void row_getsItsAnnotation_changesInItsFirstWordAndItsChecksumAlone() throws IOException {
+    SplittableRandom random = new SplittableRandom(4);
+    LedgerEntry entry = entryAt(2, random);
+    entry.annotate(0);
+    MappedLedger ledger = open();
+    ledger.record(2, entry);
+    long at = rowOf(2);
+    byte[] before =
+        memory.asSlice(at, LedgerEntryDescriptor.ROW_BYTES).toArray(ValueLayout.JAVA_BYTE);
+    entry.annotate(100);
+    ledger.record(2, entry);
+    byte[] after =
+        memory.asSlice(at, LedgerEntryDescriptor.ROW_BYTES).toArray(ValueLayout.JAVA_BYTE);
+    assertEquals(0, at % Long.BYTES);
+    assertArrayEquals(
+        Arrays.copyOfRange(before, Long.BYTES, LedgerEntryDescriptor.ROW_CHECKSUM_OFFSET),
+        Arrays.copyOfRange(after, Long.BYTES, LedgerEntryDescriptor.ROW_CHECKSUM_OFFSET));
   }
 
   @Test
