@@ -198,6 +198,8 @@ public final class ObjectPipeline extends QueuedPipeline {
   public void changeBandwidth(long loadBytesPerSecond, long storeBytesPerSecond) {
     loads.cap.change(loadBytesPerSecond);
     stores.cap.change(storeBytesPerSecond);
+    // It may sleep for as long as the caps before told it to.
+    wake();
   }
 
   /** Whether a load would be tried now; from any thread, a little late. */
@@ -454,6 +456,10 @@ public final class ObjectPipeline extends QueuedPipeline {
     }
     long epoch = operation.epoch;
     work.execute(() -> {
+      // Once the end has begun, nobody takes an outcome any more.
+      if (!running) {
+        return;
+      }
       try {
         events.add(new Event.Worked(operation, epoch, toDo.run()));
         wake();
