@@ -4,6 +4,8 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import software.amazon.awssdk.crt.CRT;
 import software.amazon.awssdk.crt.CrtResource;
 
@@ -15,6 +17,7 @@ import software.amazon.awssdk.crt.CrtResource;
  * its threads still run at the very end, the process waits for them, by the wall clock.
  */
 final class CrtLife {
+  private static final Logger LOG = LoggerFactory.getLogger(CrtLife.class);
   private static final long END_TIMEOUT_MS = 3_000;
 
   private static int users;
@@ -29,12 +32,29 @@ final class CrtLife {
     users++;
   }
 
-  /** After the client was closed; the last one waits for the threads, within reason. */
-  static synchronized void release() {
-    users--;
-    if (users > 0) {
-      return;
+  /**
+   * After the client was closed; the last one waits for the threads, within reason. One that is
+   * opened meanwhile doesn't wait.
+   */
+  static void release() {
+    synchronized (CrtLife.class) {
+      users--;
+      if (users > 0) {
+        return;
+      }
+      // For as long as it is waited.
+      users++;
     }
+    awaitThreads();
+    synchronized (CrtLife.class) {
+      users--;
+      if (users == 0) {
+        CRT.releaseShutdownRef();
+      }
+    }
+  }
+
+  private static void awaitThreads() {
     CompletableFuture<Void> ended = new CompletableFuture<>();
     Thread.ofPlatform()
         .daemon()
@@ -42,9 +62,11 @@ final class CrtLife {
         .start(() -> {
           try {
             CrtResource.waitForNoResources();
-          } finally {
-            ended.complete(null);
+          } catch (RuntimeException e) {
+            // It gives up by itself after a minute: nobody waits for it by then.
+            LOG.debug("threads of the S3 client are still there", e);
           }
+          ended.complete(null);
         });
     try {
       ended.get(END_TIMEOUT_MS, TimeUnit.MILLISECONDS);
@@ -53,6 +75,5 @@ final class CrtLife {
     } catch (ExecutionException | TimeoutException _) {
       // What hangs there hangs in others' code, and nothing is lost with it.
     }
-    CRT.releaseShutdownRef();
   }
 }

@@ -318,7 +318,10 @@ public final class S3ObjectStore implements ObjectStore {
       return;
     }
     calls.close();
-    client.close();
-    CrtLife.release();
+    try {
+      client.close();
+    } finally {
+      CrtLife.release();
+    }
   }
 }
