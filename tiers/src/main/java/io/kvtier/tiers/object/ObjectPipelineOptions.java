@@ -6,7 +6,8 @@ import java.util.concurrent.TimeUnit;
  * How an {@link ObjectPipeline} behaves.
  *
  * @param depth the most transfers in flight
- * @param workers threads that encode and decode
+ * @param workers threads that check, encode, encrypt, sign and begin what goes up, and decode what
+ *     comes down
  * @param codec as {@link io.kvtier.tiers.codec.BlockCodecs#create} takes it
  * @param loadTimeoutNs a load is a miss when it takes longer, its time in the queue included
  * @param callsFirst calls under way each way, to begin with
