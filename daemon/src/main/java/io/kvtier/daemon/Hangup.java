@@ -1,5 +1,7 @@
 package io.kvtier.daemon;
 
+import io.kvtier.protocol.linux.SignalActions;
+import java.io.IOException;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Proxy;
 import org.jspecify.annotations.Nullable;
@@ -19,7 +21,10 @@ final class Hangup {
 
   private Hangup() {}
 
-  /** Hears hang-ups from now on: until then each ends the process. */
+  /**
+   * Hears hang-ups from now on: until then each ends the process, or is ignored where it was
+   * started so.
+   */
   static Hangup hear() {
     Hangup hangup = new Hangup();
     hangup.install();
@@ -52,6 +57,10 @@ final class Hangup {
 
   private void install() {
     try {
+      // The JVM leaves a signal alone that it was started to ignore.
+      if (SignalActions.isIgnored(SignalActions.SIGHUP)) {
+        SignalActions.reset(SignalActions.SIGHUP);
+      }
       Class<?> signal = Class.forName("sun.misc.Signal");
       Class<?> handler = Class.forName("sun.misc.SignalHandler");
       Object ours =
@@ -73,7 +82,7 @@ final class Hangup {
           signal
               .getMethod("handle", signal, handler)
               .invoke(null, signal.getConstructor(String.class).newInstance("HUP"), ours);
-    } catch (ReflectiveOperationException | IllegalArgumentException e) {
+    } catch (IOException | ReflectiveOperationException | IllegalArgumentException e) {
       Throwable cause = e instanceof InvocationTargetException wrapped ? wrapped.getCause() : e;
       LOG.warn("SIGHUP is not heard ({}): use kvtier reload", String.valueOf(cause));
     }

@@ -92,6 +92,8 @@ final class Libc {
       checked("epoll_ctl", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, ADDRESS));
   static final MethodHandle EPOLL_WAIT =
       checked("epoll_wait", FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT, JAVA_INT));
+  static final MethodHandle SIGNAL =
+      checked("signal", FunctionDescriptor.of(JAVA_LONG, JAVA_INT, JAVA_LONG));
 
   // These return the error and set no errno.
   static final MethodHandle POSIX_SPAWN =
