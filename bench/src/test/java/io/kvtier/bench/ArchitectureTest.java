@@ -50,7 +50,7 @@ final class ArchitectureTest {
   }
 
   @Test
-  void tiersUsePoliciesNativeCallsAndStatus() {
+  void tiersUseNativeCallsAndStatus() {
     DescribedPredicate<JavaClass> status =
         describe(
             "Status",
@@ -61,10 +61,7 @@ final class ArchitectureTest {
             });
     usesOfOursOnly(
         "io.kvtier.tiers..",
-        in("io.kvtier.tiers..")
-            .or(in("io.kvtier.policies.."))
-            .or(in("io.kvtier.protocol.linux.."))
-            .or(status));
+        in("io.kvtier.tiers..").or(in("io.kvtier.protocol.linux..")).or(status));
   }
 
   @Test
