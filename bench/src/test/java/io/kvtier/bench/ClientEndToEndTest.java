@@ -50,12 +50,12 @@ import org.junit.jupiter.api.io.TempDir;
 @Timeout(value = 180, unit = TimeUnit.SECONDS)
 final class ClientEndToEndTest {
   private static final int BLOCK_BYTES = 4096;
-  private static final AtomicReference<DaemonProcess> DAEMON = new AtomicReference<>();
+  private static final AtomicReference<TestDaemon> DAEMON = new AtomicReference<>();
 
   @BeforeAll
   static void startDaemon(@TempDir Path folder) {
     DAEMON.set(
-        DaemonProcess.start(
+        TestDaemon.start(
             folder,
             "host.bytes=128MiB",
             "host.slab_bytes=16MiB",
@@ -68,7 +68,7 @@ final class ClientEndToEndTest {
     daemon().close();
   }
 
-  private static DaemonProcess daemon() {
+  private static TestDaemon daemon() {
     return Objects.requireNonNull(DAEMON.get());
   }
 
@@ -82,7 +82,7 @@ final class ClientEndToEndTest {
     // On a busy machine the client may give up waiting once before the daemon has answered.
     for (int i = 0; i < 60 && !client.isConnected(); i++) {
       var _ = client.blocking().ping();
-      DaemonProcess.pause(500);
+      TestDaemon.pause(500);
     }
     assertTrue(client.isConnected(), () -> client.blocking().ping().detail());
     return client;
@@ -102,7 +102,7 @@ final class ClientEndToEndTest {
     for (int i = 0; i < 3000 && counter(client, name) != value; i++) {
       // A silent release is not waited for; a ping behind it is.
       assertEquals(Status.OK, client.blocking().ping().status());
-      DaemonProcess.pause(10);
+      TestDaemon.pause(10);
     }
     assertEquals(value, counter(client, name), name);
   }
@@ -384,7 +384,7 @@ final class ClientEndToEndTest {
         BatchResult put = blocking.put(namespace, some, blocks);
         for (int tries = 0; tries < 200 && !put.isComplete(); tries++) {
           assertEquals(Status.OK, put.status(), put::detail);
-          DaemonProcess.pause(20);
+          TestDaemon.pause(20);
           put = blocking.put(namespace, some, blocks);
         }
         assertTrue(put.isComplete(), put::toString);
@@ -448,7 +448,7 @@ final class ClientEndToEndTest {
       Leases leases =
           blocking.acquire(namespace, keys(0, 1), Options.DEFAULT.withLease(Duration.ofMillis(50)));
       assertFalse(leases.hasEnded());
-      DaemonProcess.pause(300);
+      TestDaemon.pause(300);
       assertTrue(leases.hasEnded());
       assertFalse(leases.verify());
       assertEquals(Status.STALE, leases.release().blocks().status(0));
@@ -467,7 +467,7 @@ final class ClientEndToEndTest {
           closed.blocking().reserve(namespace(closed, "late"), keys(1000, count), Options.DEFAULT);
       assertEquals(count, reserved.granted());
       closed.close();
-      DaemonProcess.pause(100);
+      TestDaemon.pause(100);
       assertTrue(
           other
               .blocking()

@@ -50,7 +50,7 @@ final class ClientRecoveryTest {
 
   private static void awaitConnected(KvtierClient client) {
     for (int i = 0; i < 3000 && !client.isConnected(); i++) {
-      DaemonProcess.pause(10);
+      TestDaemon.pause(10);
     }
     assertTrue(client.isConnected());
   }
@@ -88,7 +88,7 @@ final class ClientRecoveryTest {
     try (KvtierClient client = open(TIMEOUT);
         Arena arena = Arena.ofConfined()) {
       Namespace namespace = client.namespace("later", BLOCK_BYTES, Map.of("model", "x"));
-      try (DaemonProcess daemon = DaemonProcess.start(folder, SMALL)) {
+      try (TestDaemon daemon = TestDaemon.start(folder, SMALL)) {
         assertEquals(daemon.pid(), client.connect().pid());
         assertTrue(
             client
@@ -105,7 +105,7 @@ final class ClientRecoveryTest {
         Arena arena = Arena.ofShared()) {
       Namespace namespace;
       Leases leases;
-      try (DaemonProcess daemon = DaemonProcess.start(folder, SMALL)) {
+      try (TestDaemon daemon = TestDaemon.start(folder, SMALL)) {
         assertEquals(daemon.pid(), client.connect().pid());
         namespace = client.namespace("killed", BLOCK_BYTES, Map.of());
         assertTrue(
@@ -123,7 +123,7 @@ final class ClientRecoveryTest {
       assertTrue(leases.hasEnded());
       assertTrue(matches(leases.segment(3), 3), "the mapping lives as long as the leases");
       leases.close();
-      try (DaemonProcess daemon = DaemonProcess.start(folder, SMALL)) {
+      try (TestDaemon daemon = TestDaemon.start(folder, SMALL)) {
         awaitConnected(client);
         assertEquals(daemon.pid(), client.connect().pid());
         BatchResult got =
@@ -168,9 +168,9 @@ final class ClientRecoveryTest {
       }
       for (int round = 0; round < 4; round++) {
         long before = hits.get();
-        try (DaemonProcess daemon = DaemonProcess.start(folder, SMALL)) {
+        try (TestDaemon daemon = TestDaemon.start(folder, SMALL)) {
           for (int i = 0; i < 6000 && hits.get() < before + 200 && failure.get() == null; i++) {
-            DaemonProcess.pause(10);
+            TestDaemon.pause(10);
           }
           daemon.kill();
         }
@@ -218,7 +218,7 @@ final class ClientRecoveryTest {
 
   @Test
   void hangingDaemon_operations_endWithTheirDeadline() {
-    try (DaemonProcess daemon = DaemonProcess.start(folder, SMALL);
+    try (TestDaemon daemon = TestDaemon.start(folder, SMALL);
         KvtierClient client = open(TIMEOUT)) {
       Namespace namespace = client.namespace("hangs", BLOCK_BYTES, Map.of());
       assertEquals(Status.OK, client.blocking().ping().status());
@@ -245,7 +245,7 @@ final class ClientRecoveryTest {
 
   @Test
   void hangingDaemon_fullRing_isBusy() {
-    try (DaemonProcess daemon = DaemonProcess.start(folder, SMALL);
+    try (TestDaemon daemon = TestDaemon.start(folder, SMALL);
         KvtierClient client =
             KvtierClient.builder()
                 .socket(daemon.socket())
@@ -274,7 +274,7 @@ final class ClientRecoveryTest {
 
   @Test
   void close_whileOperationsWait_answersThem() {
-    try (DaemonProcess daemon = DaemonProcess.start(folder, SMALL)) {
+    try (TestDaemon daemon = TestDaemon.start(folder, SMALL)) {
       KvtierClient client = open(Duration.ofSeconds(30));
       Namespace namespace = client.namespace("closing", BLOCK_BYTES, Map.of());
       daemon.signal("STOP");
@@ -283,7 +283,7 @@ final class ClientRecoveryTest {
       CompletableFuture<Status> blocking =
           CompletableFuture.supplyAsync(
               () -> client.blocking().lookup(namespace, keys(0, 1)).status());
-      DaemonProcess.pause(200);
+      TestDaemon.pause(200);
       client.close();
       assertEquals(Status.UNAVAILABLE, async.join());
       assertEquals(Status.UNAVAILABLE, blocking.join());

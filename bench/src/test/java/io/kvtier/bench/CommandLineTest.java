@@ -42,7 +42,7 @@ final class CommandLineTest {
             "--sun-misc-unsafe-memory-access=allow",
             "-XX:TieredStopAtLevel=1",
             "-cp",
-            DaemonProcess.classPath(),
+            TestDaemon.classPath(),
             "io.kvtier.cli.Kvtier"));
     command.addAll(List.of(arguments));
     Process process =
@@ -53,8 +53,8 @@ final class CommandLineTest {
 
   @Test
   void commands_daemonWithBlocks_tellWhatIsThere() throws IOException, InterruptedException {
-    try (DaemonProcess daemon =
-            DaemonProcess.start(folder, "host.bytes=32MiB", "host.slab_bytes=8MiB", "ssd.bytes=0");
+    try (TestDaemon daemon =
+            TestDaemon.start(folder, "host.bytes=32MiB", "host.slab_bytes=8MiB", "ssd.bytes=0");
         KvtierClient client = KvtierClient.builder().socket(daemon.socket()).build();
         Arena arena = Arena.ofConfined()) {
       Namespace namespace = client.namespace("shown", 4096, Map.of("model", "m"));

@@ -29,8 +29,8 @@ final class ListenerNameTest {
   @Test
   void start_nameThatTheJdkAloneKnows_listensOnItsAddress() throws IOException {
     Path hosts = Files.writeString(folder.resolve("hosts"), "127.8.8.8 listener.kvtier.test\n");
-    try (DaemonProcess _ =
-        DaemonProcess.start(
+    try (TestDaemon _ =
+        TestDaemon.start(
             folder,
             Map.of("JAVA_TOOL_OPTIONS", "-Djdk.net.hosts.file=" + hosts),
             List.of(),

@@ -47,7 +47,7 @@ import org.zeromq.ZMQ;
 final class OperatorTest {
   private static final int BLOCK_BYTES = 4096;
   private static final String SECRET = "planted-secret-4711";
-  private static final AtomicReference<DaemonProcess> DAEMON = new AtomicReference<>();
+  private static final AtomicReference<TestDaemon> DAEMON = new AtomicReference<>();
   private static final AtomicReference<Path> FOLDER = new AtomicReference<>();
 
   private record Ran(int exitCode, String out, String err) {}
@@ -61,13 +61,13 @@ final class OperatorTest {
         "#!/bin/sh\nexec '"
             + Path.of(System.getProperty("java.home"), "bin", "java")
             + "' --enable-native-access=ALL-UNNAMED -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -cp '"
-            + DaemonProcess.classPath()
+            + TestDaemon.classPath()
             + "' io.kvtier.daemon.Kvtierd \"$@\"\n");
     Files.setPosixFilePermissions(kvtierd, PosixFilePermissions.fromString("rwx------"));
     System.setProperty("kvtier.kvtierd", kvtierd.toString());
     writeConfig("policy: lru");
     DAEMON.set(
-        DaemonProcess.start(
+        TestDaemon.start(
             folder,
             Map.of("AWS_SECRET_ACCESS_KEY", SECRET, "KVTIERD_LIMITS_SESSIONS", "64"),
             List.of("--config", folder.resolve("k.yaml").toString()),
@@ -98,7 +98,7 @@ final class OperatorTest {
             .replace("SECRET", SECRET));
   }
 
-  private static DaemonProcess daemon() {
+  private static TestDaemon daemon() {
     return Objects.requireNonNull(DAEMON.get());
   }
 
@@ -272,7 +272,7 @@ final class OperatorTest {
       writeConfig("policy: fifo");
       daemon().signal("HUP");
       for (int i = 0; i < 1500 && !run("policy").out().contains("fifo"); i++) {
-        DaemonProcess.pause(20);
+        TestDaemon.pause(20);
       }
       assertTrue(run("policy").out().contains("fifo"));
     } finally {

@@ -92,7 +92,7 @@ final class WoundsTest {
     long end = System.nanoTime() + 60_000_000_000L;
     while (!condition.getAsBoolean()) {
       assertTrue(System.nanoTime() < end, what);
-      DaemonProcess.pause(5);
+      TestDaemon.pause(5);
     }
   }
 
@@ -143,7 +143,7 @@ final class WoundsTest {
    */
   @Test
   void wound01_wrongBytesServedAsAHit() throws IOException {
-    try (DaemonProcess daemon = DaemonProcess.start(folder, TWO_TIERS);
+    try (TestDaemon daemon = TestDaemon.start(folder, TWO_TIERS);
         KvtierClient client = open()) {
       Namespace namespace = namespace(client);
       put(client, namespace, 0, 40);
@@ -175,7 +175,7 @@ final class WoundsTest {
       file.write(second.flip(), 0);
       file.write(first.flip(), SSD_SLOT_BYTES);
     }
-    try (DaemonProcess _ = DaemonProcess.start(folder, TWO_TIERS);
+    try (TestDaemon _ = TestDaemon.start(folder, TWO_TIERS);
         KvtierClient client = open()) {
       Namespace namespace = namespace(client);
       assertTrue(counter(client, "found_ssd") >= 40, "the blocks were on SSD");
@@ -191,7 +191,7 @@ final class WoundsTest {
   @Test
   void wound02_acceptedAndThenLost() {
     int blocks = 1000;
-    try (DaemonProcess daemon = DaemonProcess.start(folder, TWO_TIERS);
+    try (TestDaemon daemon = TestDaemon.start(folder, TWO_TIERS);
         KvtierClient client = open()) {
       Namespace namespace = namespace(client);
       put(client, namespace, 0, blocks);
@@ -199,7 +199,7 @@ final class WoundsTest {
       flush(client, namespace);
       daemon.kill();
     }
-    try (DaemonProcess _ = DaemonProcess.start(folder, TWO_TIERS);
+    try (TestDaemon _ = TestDaemon.start(folder, TWO_TIERS);
         KvtierClient client = open()) {
       assertEquals(
           List.of(Status.OK),
@@ -216,7 +216,7 @@ final class WoundsTest {
   void wound03_hangs() {
     try (KvtierClient client = open()) {
       Namespace namespace;
-      try (DaemonProcess daemon = DaemonProcess.start(folder, MEMORY_ALONE)) {
+      try (TestDaemon daemon = TestDaemon.start(folder, MEMORY_ALONE)) {
         namespace = namespace(client);
         put(client, namespace, 0, 10);
         daemon.signal("STOP");
@@ -230,7 +230,7 @@ final class WoundsTest {
         assertEquals(Status.UNAVAILABLE, waiting.join().status());
       }
       assertAll(Status.UNAVAILABLE, statuses(client, namespace, 0, 10));
-      try (DaemonProcess _ = DaemonProcess.start(folder, MEMORY_ALONE)) {
+      try (TestDaemon _ = TestDaemon.start(folder, MEMORY_ALONE)) {
         await(client::isConnected, "it connects again by itself");
         assertAll(Status.MISS, statuses(client, namespace, 0, 10));
       }
@@ -240,7 +240,7 @@ final class WoundsTest {
   /** "Leaks of the dead": locks, pools and mappings of a dead engine that stay. */
   @Test
   void wound04_leaksOfTheDead() throws IOException {
-    try (DaemonProcess daemon = DaemonProcess.start(folder, MEMORY_ALONE);
+    try (TestDaemon daemon = TestDaemon.start(folder, MEMORY_ALONE);
         KvtierClient client = open()) {
       Namespace namespace = client.namespace("held", BLOCK_BYTES, Map.of("model", "m"));
       put(client, namespace, 0, 8);
@@ -249,7 +249,7 @@ final class WoundsTest {
                   Path.of(System.getProperty("java.home"), "bin", "java").toString(),
                   "--enable-native-access=ALL-UNNAMED",
                   "-cp",
-                  DaemonProcess.classPath(),
+                  TestDaemon.classPath(),
                   LeaseHolder.class.getName(),
                   daemon.socket().toString(),
                   Integer.toString(BLOCK_BYTES))
@@ -286,8 +286,8 @@ final class WoundsTest {
    */
   @Test
   void wound05_capsThatAreNotCaps() throws IOException {
-    try (DaemonProcess _ =
-            DaemonProcess.start(
+    try (TestDaemon _ =
+            TestDaemon.start(
                 folder,
                 with(
                     MEMORY,
@@ -322,7 +322,7 @@ final class WoundsTest {
    */
   @Test
   void wound06_evictionThatFreesNothingOrEverything() {
-    try (DaemonProcess _ = DaemonProcess.start(folder, with(MEMORY_ALONE, "host.policy=lru"));
+    try (TestDaemon _ = TestDaemon.start(folder, with(MEMORY_ALONE, "host.policy=lru"));
         KvtierClient client = open()) {
       Namespace namespace = namespace(client);
       int full = 200;
@@ -352,7 +352,7 @@ final class WoundsTest {
     long before;
     do {
       before = counter(client, "evictions");
-      DaemonProcess.pause(500);
+      TestDaemon.pause(500);
     } while (counter(client, "evictions") != before);
     return client.blocking().lookup(namespace, keys(0, count)).blocks().count(Status.MISS);
   }
@@ -360,7 +360,7 @@ final class WoundsTest {
   /** "Partial prefixes": a hole counted as part of a prefix. */
   @Test
   void wound07_partialPrefixes() {
-    try (DaemonProcess _ = DaemonProcess.start(folder, MEMORY_ALONE);
+    try (TestDaemon _ = TestDaemon.start(folder, MEMORY_ALONE);
         KvtierClient client = open()) {
       Namespace namespace = namespace(client);
       SplittableRandom random = new SplittableRandom(7);
@@ -393,7 +393,7 @@ final class WoundsTest {
 
   /** Blocks {@code [0, count)} on SSD and nowhere else, in a daemon that was started anew. */
   private void storeOnSsdAlone(int count) {
-    try (DaemonProcess daemon = DaemonProcess.start(folder, TWO_TIERS);
+    try (TestDaemon daemon = TestDaemon.start(folder, TWO_TIERS);
         KvtierClient client = open()) {
       Namespace namespace = namespace(client);
       put(client, namespace, 0, count);
@@ -409,7 +409,7 @@ final class WoundsTest {
   @Test
   void wound08_convoys() {
     storeOnSsdAlone(100);
-    try (DaemonProcess daemon = DaemonProcess.start(folder, TWO_TIERS);
+    try (TestDaemon daemon = TestDaemon.start(folder, TWO_TIERS);
         KvtierClient client = open();
         Arena arena = Arena.ofShared()) {
       Namespace namespace = namespace(client);
@@ -441,7 +441,7 @@ final class WoundsTest {
    */
   @Test
   void wound09_keyConfusion() {
-    try (DaemonProcess _ = DaemonProcess.start(folder, MEMORY_ALONE);
+    try (TestDaemon _ = TestDaemon.start(folder, MEMORY_ALONE);
         KvtierClient one = open();
         KvtierClient other = open()) {
       put(one, one.namespace("llama", BLOCK_BYTES, Map.of("hash_seed", "0")), 0, 4);
@@ -469,7 +469,7 @@ final class WoundsTest {
           assertThrows(
               IllegalStateException.class,
               () ->
-                  DaemonProcess.start(
+                  TestDaemon.start(
                       folder,
                       with(
                           MEMORY_ALONE,
@@ -498,7 +498,7 @@ final class WoundsTest {
   @Test
   void wound12_slowTiersSlowerThanRecompute() {
     storeOnSsdAlone(200);
-    try (DaemonProcess _ = DaemonProcess.start(folder, TWO_TIERS);
+    try (TestDaemon _ = TestDaemon.start(folder, TWO_TIERS);
         KvtierClient client = open()) {
       Namespace namespace = namespace(client);
       assertAll(Status.OK, statuses(client, namespace, 0, 40));

@@ -12,13 +12,13 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
 /** A real daemon in a process of its own. */
-final class DaemonProcess implements AutoCloseable {
+final class TestDaemon implements AutoCloseable {
   private static final long START_NS = TimeUnit.SECONDS.toNanos(120);
 
   private final Process process;
   private final Path socket;
 
-  private DaemonProcess(Process process, Path socket) {
+  private TestDaemon(Process process, Path socket) {
     this.process = process;
     this.socket = socket;
   }
@@ -28,7 +28,7 @@ final class DaemonProcess implements AutoCloseable {
    *
    * @param folder for its socket, its SSD files and its log
    */
-  static DaemonProcess start(Path folder, String... settings) {
+  static TestDaemon start(Path folder, String... settings) {
     return start(folder, Map.of(), List.of(), settings);
   }
 
@@ -37,7 +37,7 @@ final class DaemonProcess implements AutoCloseable {
    *
    * @param environment what it has beside this process's own
    */
-  static DaemonProcess start(
+  static TestDaemon start(
       Path folder, Map<String, String> environment, List<String> words, String... settings) {
     Path socket = folder.resolve("k.sock");
     Path log = folder.resolve("daemon.log");
@@ -74,7 +74,7 @@ final class DaemonProcess implements AutoCloseable {
           new ProcessBuilder(command).redirectErrorStream(true).redirectOutput(log.toFile());
       builder.environment().putAll(environment);
       Process process = builder.start();
-      DaemonProcess daemon = new DaemonProcess(process, socket);
+      TestDaemon daemon = new TestDaemon(process, socket);
       long end = System.nanoTime() + START_NS;
       while (!isReady(log)) {
         if (!process.isAlive() || System.nanoTime() - end > 0) {
