@@ -21,6 +21,9 @@ CALL_TIMEOUT_S = 30.0
 BATCH = 32
 RIGHT_ANSWERS = {Status.OK, Status.EXISTS, Status.BUSY, Status.PENDING, Status.MISS, Status.UNAVAILABLE}
 
+# What a get says whose daemon ended before it, or while the bytes were copied.
+GONE = {Status.UNAVAILABLE, Status.STALE}
+
 
 class Broken(Exception):
     """Something that no count expresses: the daemon does not start, a client hangs."""
@@ -207,10 +210,10 @@ class Reader:
             statuses, wrong = self._blocks.get(space, numbers)
             if wrong:
                 self._told.send(("wrong", space, wrong))
-            odd = [status.name for status in statuses if status not in RIGHT_ANSWERS]
+            odd = [status.name for status in statuses if status not in RIGHT_ANSWERS | GONE]
             if odd:
                 self._told.send(("odd", "get", odd))
-            if Status.UNAVAILABLE in statuses:
+            if GONE.intersection(statuses):
                 raise DaemonGone
 
 
