@@ -277,7 +277,7 @@ class ReservedSlots:
         views: list[memoryview | None],
     ) -> None:  # fmt: skip
         self.statuses = statuses
-        """OK for each key with a slot to write; EXISTS and PENDING: nothing to do; BUSY, NOT_ADMITTED: no room"""
+        """OK for each key with a slot to write; EXISTS and PENDING: nothing to do; BUSY: no room; NOT_ADMITTED: drained"""
         self.views = views
         """the writable bytes of each slot; None where there is none, and after its commit"""
         self._session = session

@@ -228,7 +228,7 @@ class Namespace:
 
         Returns:
             For each block OK: readable from now on; EXISTS: it was here already; PENDING: another client is writing it;
-            or BUSY, NOT_ADMITTED: there was no room for it.
+            BUSY: there was no room for it; or NOT_ADMITTED: the daemon is drained.
 
         Raises:
             InvalidArgument: a buffer has the wrong size, keys have unequal lengths, or an annotation is too long.

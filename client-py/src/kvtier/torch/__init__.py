@@ -30,9 +30,9 @@ class Copying(ABC):
             timeout: seconds; None: until the operation's own deadline.
 
         Returns:
-            A status for each block, in order. A put: OK, or EXISTS or PENDING (another client's), or BUSY or
-            NOT_ADMITTED (no room). A get: OK, or the tensors' bytes of this block have no meaning. PENDING for every
-            block when it has not ended yet.
+            A status for each block, in order. A put: OK, or EXISTS or PENDING (another client's), or BUSY (no room) or
+            NOT_ADMITTED (the daemon is drained). A get: OK, or the tensors' bytes of this block have no meaning.
+            PENDING for every block when it has not ended yet.
         """
 
     @abstractmethod

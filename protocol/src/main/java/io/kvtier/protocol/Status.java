@@ -24,7 +24,7 @@ public enum Status {
   IO_ERROR(16, "a device failed"),
   TOO_LARGE(17, "larger than a limit allows"),
   INTERNAL(18, "a defect of the daemon"),
-  NOT_ADMITTED(19, "the admission policy kept the block out");
+  NOT_ADMITTED(19, "no new block is taken: the daemon is drained");
 
   private static final Status[] BY_CODE = values();
 
