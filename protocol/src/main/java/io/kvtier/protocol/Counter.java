@@ -57,7 +57,8 @@ public enum Counter {
   SSD_EVICTIONS("ssd_evictions", "copies that left the SSD tier to make room"),
   FOUND_HOST("found_host", "blocks that the start found in memory, from before"),
   FOUND_SSD("found_ssd", "blocks that the start found on SSD, from before"),
-  FOUND_UNTRUE("found_untrue", "rows that the start found and that could not be true any more"),
+  FOUND_UNTRUE(
+      "found_untrue", "rows that the start found damaged, or that could not be true any more"),
   SCRUBBED("scrubbed", "copies on SSD read and verified in the background"),
   SCRUBBED_CORRUPT("scrubbed_corrupt", "of these, damaged, and dropped"),
   HITS_OBJECT("hits_object", "blocks asked for by gets and served from the object tier"),

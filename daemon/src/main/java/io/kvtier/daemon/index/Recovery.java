@@ -18,6 +18,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Finds again what earlier starts of the daemon left in the tiers, before the first request: reads
@@ -25,6 +27,8 @@ import org.jspecify.annotations.Nullable;
  * them to their checksum. A row that can't be true any more is forgotten.
  */
 final class Recovery {
+  private static final Logger LOG = LoggerFactory.getLogger(Recovery.class);
+
   private record Fingerprint(long high, long low) {}
 
   /** The blocks of one tier, each with the count of its store: the order in which they came. */
@@ -125,7 +129,14 @@ final class Recovery {
               adopted.add(entry.generation, block);
             }
           });
-      untrueRows += untrue.size();
+      untrueRows += untrue.size() + ledger.damagedRows();
+      if (ledger.damagedRows() > 0) {
+        LOG.warn(
+            "{} rows of the {} tier's ledger {} were damaged: their blocks are forgotten",
+            ledger.damagedRows(),
+            tier == store.host() ? "host" : "SSD",
+            lane);
+      }
       while (untrue.size() > 0) {
         ledger.forget(untrue.poll());
       }
