@@ -1,11 +1,10 @@
 package io.kvtier.daemon;
 
-import io.kvtier.tiers.object.janitor.JanitorTask;
-import io.kvtier.tiers.object.janitor.ObjectJanitor;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 
 /** Has the object tier's cap looked after, from time to time. */
 final class Collector implements AutoCloseable {
@@ -13,13 +12,26 @@ final class Collector implements AutoCloseable {
       Executors.newSingleThreadScheduledExecutor(
           Thread.ofPlatform().daemon().name("kvtier-collector").factory());
 
-  /** Begins at any time within the period: nodes that start together take turns. */
-  Collector(ObjectJanitor janitor, long everyNs) {
+  /**
+   * Begins at any time within the period: nodes that start together take turns.
+   *
+   * @param turn begins one, and does not wait for its end
+   * @param defect told of what should never happen: the cap is not looked after any more
+   */
+  Collector(Runnable turn, long everyNs, Consumer<Throwable> defect) {
     long first = ThreadLocalRandom.current().nextLong(1 + everyNs);
     var _ =
         timer.scheduleWithFixedDelay(
-            // Where an operator's task is under way, this turn is left out.
-            () -> janitor.start(new JanitorTask.Gc()), first, everyNs, TimeUnit.NANOSECONDS);
+            () -> take(turn, defect), first, everyNs, TimeUnit.NANOSECONDS);
+  }
+
+  // What a scheduled task throws, the timer keeps to itself, and never runs it again.
+  private static void take(Runnable turn, Consumer<Throwable> defect) {
+    try {
+      turn.run();
+    } catch (RuntimeException | Error e) {
+      defect.accept(e);
+    }
   }
 
   @Override

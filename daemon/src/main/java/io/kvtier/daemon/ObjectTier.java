@@ -16,6 +16,7 @@ import io.kvtier.tiers.object.ObjectStore;
 import io.kvtier.tiers.object.PresenceCache;
 import io.kvtier.tiers.object.S3ObjectStore;
 import io.kvtier.tiers.object.StoreResult;
+import io.kvtier.tiers.object.janitor.JanitorTask;
 import io.kvtier.tiers.object.janitor.ObjectJanitor;
 import io.kvtier.tiers.object.janitor.UseLog;
 import java.io.IOException;
@@ -136,6 +137,7 @@ final class ObjectTier implements AutoCloseable {
       Consumer<Throwable> defect)
       throws IOException {
     ObjectCipher cipher = cipher(config.encryption());
+    PresenceLedger ledger = ledger(config, store, defect);
     PresenceCache presence =
         new PresenceCache(
             store,
@@ -144,7 +146,7 @@ final class ObjectTier implements AutoCloseable {
             config.absentNs(),
             config.probes(),
             config.probeTimeoutNs(),
-            ledger(config, store, defect));
+            ledger);
     greet(store, presence);
     ObjectPipeline made =
         keep(
@@ -152,7 +154,7 @@ final class ObjectTier implements AutoCloseable {
                 "kvtier-object", store, config.pipeline(), cipher, presence, bell, defect));
     pipeline = made;
     String node = config.node().isEmpty() ? nodeOf(socket) : config.node();
-    UseLog uses = uses(config, store, node);
+    UseLog uses = uses(config, store, node, defect);
     Queue<List<String>> collected = new ConcurrentLinkedQueue<>();
     ObjectDeletions deletions =
         keep(new ObjectDeletions("kvtier-object-deletions", store, bell, defect, collected::add));
@@ -164,7 +166,10 @@ final class ObjectTier implements AutoCloseable {
     ObjectJanitor janitor =
         keep(new ObjectJanitor(store, node, janitorOptions(config), cipher, deletionsOfJanitor));
     if (config.bytes() > 0) {
-      keep(new Collector(janitor, config.care().everyNs()));
+      // Where an operator's task is under way, a turn is left out.
+      keep(
+          new Collector(
+              () -> janitor.start(new JanitorTask.Gc()), config.care().everyNs(), defect));
     }
     return new ObjectParts(
         made,
@@ -179,7 +184,12 @@ final class ObjectTier implements AutoCloseable {
         uses == null ? null : uses::used,
         new ObjectOperator(janitor),
         bell,
-        () -> report(store, made, presence, deletions, janitor));
+        () -> {
+          Map<String, Object> report = report(store, made, presence, deletions, janitor);
+          report.put("presence_lost", ledger == null ? 0 : ledger.lost());
+          report.put("uses_forgotten", uses == null ? 0 : uses.forgotten());
+          return report;
+        });
   }
 
   private static @Nullable ObjectCipher cipher(@Nullable ObjectEncryption encryption)
@@ -217,14 +227,15 @@ final class ObjectTier implements AutoCloseable {
     return ledger;
   }
 
-  private @Nullable UseLog uses(ObjectConfig config, ObjectStore store, String node) {
+  private @Nullable UseLog uses(
+      ObjectConfig config, ObjectStore store, String node, Consumer<Throwable> defect) {
     long everyNs = config.care().usesEveryNs();
     if (everyNs == 0) {
       return null;
     }
     UseLog uses =
         keep(new UseLog(store, node, new UseLog.Options(USES_MAX, everyNs, USES_TIMEOUT_NS)));
-    uses.start();
+    uses.start(defect);
     return uses;
   }
 

@@ -117,10 +117,10 @@ public final class TraceRecorder implements AutoCloseable {
           LockSupport.parkNanos(PAUSE_NS);
         }
       }
-    } catch (IOException e) {
+    } catch (IOException | RuntimeException e) {
       failed = true;
       ended = true;
-      LOG.error("the trace '{}' can't be written any more: {}", file, e.getMessage());
+      LOG.error("the trace '{}' can't be written any more: {}", file, e.toString());
     }
   }
 

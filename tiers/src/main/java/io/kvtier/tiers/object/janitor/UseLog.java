@@ -10,6 +10,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -117,17 +118,21 @@ public final class UseLog implements AutoCloseable {
     }
   }
 
-  /** Tells by itself from now on, once a period, on a thread of its own. */
-  public void start() {
+  /**
+   * Tells by itself from now on, once a period, on a thread of its own.
+   *
+   * @param defect told of what should never happen: other nodes are told of no use any more
+   */
+  public void start(Consumer<Throwable> defect) {
     synchronized (lock) {
       if (thread != null || closed) {
         throw new IllegalStateException("a log of uses is started once");
       }
-      thread = Thread.ofPlatform().daemon().name("object-uses").start(this::run);
+      thread = Thread.ofPlatform().daemon().name("object-uses").start(() -> run(defect));
     }
   }
 
-  private void run() {
+  private void run(Consumer<Throwable> defect) {
     try {
       while (!closed) {
         TimeUnit.NANOSECONDS.sleep(options.periodNs());
@@ -137,6 +142,8 @@ public final class UseLog implements AutoCloseable {
       }
     } catch (InterruptedException e) {
       // Closed.
+    } catch (RuntimeException | Error e) {
+      defect.accept(e);
     }
   }
 

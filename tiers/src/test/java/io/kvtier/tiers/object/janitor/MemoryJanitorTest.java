@@ -11,6 +11,7 @@ import io.kvtier.tiers.object.ObjectStore;
 import io.kvtier.tiers.object.StoreResult;
 import java.util.Random;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -351,15 +352,35 @@ final class MemoryJanitorTest extends JanitorContract {
             store,
             "node-b",
             new UseLog.Options(10, TimeUnit.MILLISECONDS.toNanos(5), TIMEOUT_NS))) {
-      log.start();
+      log.start(MemoryJanitorTest::unexpected);
       log.used(blocks.key(1));
       long endNs = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
       while (listed(ReservedNames.USED).isEmpty()) {
         assertTrue(System.nanoTime() < endNs, "never told");
         Thread.sleep(5);
       }
-      assertThrows(IllegalStateException.class, log::start);
+      assertThrows(IllegalStateException.class, () -> log.start(MemoryJanitorTest::unexpected));
     }
+  }
+
+  @Test
+  void useLog_storeHasADefect_isTold() throws Exception {
+    store.meddle((_, _) -> {
+      throw new IllegalStateException("planted");
+    });
+    UseLog log =
+        new UseLog(
+            store, "node-b", new UseLog.Options(10, TimeUnit.MILLISECONDS.toNanos(5), TIMEOUT_NS));
+    log.used(blocks.key(1));
+    CompletableFuture<Throwable> defect = new CompletableFuture<>();
+    log.start(defect::complete);
+    assertEquals("planted", defect.get(60, TimeUnit.SECONDS).getMessage());
+    store.meddle((_, _) -> null);
+    log.close();
+  }
+
+  private static void unexpected(Throwable defect) {
+    throw new AssertionError("a defect", defect);
   }
 
   @Test
