@@ -7,13 +7,13 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 from test_core import Peer, request
-from test_operations import KEYS, PROPERTIES, Driven, driven  # noqa: F401
+from test_operations import KEYS, PROPERTIES, Driven, driven, granted  # noqa: F401
 
 from kvtier import InvalidArgument, _core, request_context
 from kvtier import _operations as operations
 from kvtier import _protocol as protocol
 from kvtier._context import current, parse
-from kvtier._protocol import Verb
+from kvtier._protocol import Status, Verb
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
@@ -103,6 +103,11 @@ def test_current_whereOpenTelemetryHasASpan_isItsContext(monkeypatch: pytest.Mon
     assert current() is None
 
 
+def test_current_whileOpenTelemetryIsImported_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.trace", ModuleType("opentelemetry.trace"))
+    assert current() is None
+
+
 def test_current_withTheRealApi_isItsSpansContext() -> None:
     trace = pytest.importorskip("opentelemetry.trace")
     assert current() is None
@@ -130,13 +135,36 @@ def test_context_daemonOfAnEarlierVersion_isToldNothing(driven: Driven) -> None:
         assert operations.context_of(driven.link, PROPERTIES, _core.monotonic_ns() + 10**9).trace is None
 
 
-def test_get_ofCorruptBytes_releaseSaysWhoReadThem(driven: Driven) -> None:  # noqa: F811
-    with request_context(PARENT):
-        driven.session.give_back(Verb.ACQUIRE, (7).to_bytes(8, "little"), True, current())
+def check_reader_told(driven: Driven) -> None:  # noqa: F811
     record = driven.peer.request()
     flags = protocol.REQUEST_FLAG_CORRUPT | protocol.REQUEST_FLAG_SILENT | protocol.REQUEST_FLAG_CONTEXT
     assert record[protocol.REQUEST_FLAGS_OFFSET] == flags
-    assert record[64:72] == (7).to_bytes(8, "little") and record[72:96].hex() == TRACE + SPAN
+    assert record[64:72] == (1).to_bytes(8, "little") and record[72:96].hex() == TRACE + SPAN
+
+
+def test_get_ofCorruptBytes_releaseSaysWhoReadThem(driven: Driven) -> None:  # noqa: F811
+    with request_context(PARENT):
+        context = operations.context_of(driven.link, PROPERTIES, _core.monotonic_ns() + 10**10)
+    get = operations.get(context, KEYS[:1], bytearray(PROPERTIES.block_bytes), 0, 0, True)
+    next(get)
+    copy = get.send(granted(1, crc=1))
+    with pytest.raises(StopIteration) as stop:
+        get.send(copy.function())
+    assert stop.value.value == (0, [Status.CORRUPT])
+    check_reader_told(driven)
+
+
+def test_leases_ofCorruptBytes_releaseSaysWhoAcquiredThem(driven: Driven) -> None:  # noqa: F811
+    with request_context(PARENT):
+        context = operations.context_of(driven.link, PROPERTIES, _core.monotonic_ns() + 10**10)
+    acquire = operations.acquire(context, KEYS[:1], 0, 0)
+    next(acquire)
+    with pytest.raises(StopIteration) as stop:
+        acquire.send(granted(1, crc=1, flags=protocol.COMPLETION_BLOCK_FLAG_VERIFY))
+    assert stop.value.value.check() == [Status.CORRUPT]
+    with request_context(request_id="1" * 32):
+        stop.value.value.release()
+    check_reader_told(driven)
 
 
 @pytest.mark.parametrize("context", ["x" * 25, b"x" * 24, 7])

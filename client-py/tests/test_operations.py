@@ -150,6 +150,19 @@ def test_giveBack_corruptInAFullRing_saysSoLater(driven: Driven) -> None:
         session.give_back(Verb.RESERVE, ids(7), True)
 
 
+def test_giveBack_severalThingsAreWrong_theFirstIsNamed(driven: Driven) -> None:
+    class Undecided:
+        def __bool__(self) -> bool:
+            raise AssertionError("it was asked for all the same")
+
+    with pytest.raises(TypeError, match="integer"):
+        driven.session.give_back("ACQUIRE", ids(7), Undecided(), 7)  # type: ignore[arg-type]
+    with pytest.raises(AssertionError):
+        driven.session.give_back(Verb.ACQUIRE, ids(7), Undecided(), 7)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a context is"):
+        driven.session.give_back(Verb.ACQUIRE, ids(7), True, 7)  # type: ignore[arg-type]
+
+
 def window(statuses: list[Status]) -> operations.Completion:
     """An ACQUIRE's completion with these statuses."""
     body = b"".join(lease(length=BLOCK_BYTES, identity=i + 1, status=status) for i, status in enumerate(statuses))

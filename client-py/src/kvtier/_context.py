@@ -71,9 +71,11 @@ def current() -> bytes | None:
         return chosen
     # Nobody has a span who has not imported this, and importing it takes long.
     trace = sys.modules.get("opentelemetry.trace")
-    if trace is None:
+    # Nor while another thread is still importing it.
+    current_span = getattr(trace, "get_current_span", None)
+    if current_span is None:
         return None
-    span = trace.get_current_span().get_span_context()
+    span = current_span().get_span_context()
     if not span.is_valid:
         return None
     return bytes(span.trace_id.to_bytes(16, "big") + span.span_id.to_bytes(8, "big") + bytes([span.trace_flags & 0xFF]))

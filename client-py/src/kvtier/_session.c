@@ -397,13 +397,13 @@ static PyObject *session_give_back(PyObject *object, PyObject *const *arguments,
     return NULL;
   }
   long verb = PyLong_AsLong(arguments[0]);
+  if (verb == -1 && PyErr_Occurred()) {
+    return NULL;
+  }
   int corrupt = count >= 3 ? PyObject_IsTrue(arguments[2]) : 0;
   PyObject *context = count == 4 ? arguments[3] : Py_None;
   const char *given;
-  if (parse_context(context, &given) < 0) {
-    return NULL;
-  }
-  if ((verb == -1 && PyErr_Occurred()) || corrupt < 0) {
+  if (corrupt < 0 || parse_context(context, &given) < 0) {
     return NULL;
   }
   if (!PyBytes_Check(arguments[1]) || PyBytes_Size(arguments[1]) % 8 != 0

@@ -50,7 +50,7 @@ public final class BlockLease implements AutoCloseable {
     }
     status = block.show(current, answered);
     if (status != Status.OK) {
-      current.release(answered, 0);
+      current.release(answered, false);
     }
     return status;
   }
@@ -66,20 +66,20 @@ public final class BlockLease implements AutoCloseable {
    * @return whether it still held, so that what was read counts
    */
   public boolean release() {
-    Session session = block.session();
-    Call call = block.callOrNull();
-    if (session == null || call == null) {
-      return false;
-    }
     boolean counts = !block.hasEnded();
-    int flags = block.releaseFlags();
-    block.hide();
-    session.release(call, flags);
+    close();
     return counts;
   }
 
+  /** As {@link #release}, for less: what was read is not looked at again. */
   @Override
   public void close() {
-    boolean ignored = release();
+    Session session = block.session();
+    Call call = block.callOrNull();
+    if (session != null && call != null) {
+      boolean corrupt = block.isCorrupt();
+      block.hide();
+      session.release(call, corrupt);
+    }
   }
 }

@@ -1,7 +1,6 @@
 package io.kvtier.client;
 
 import io.kvtier.protocol.CompletionDescriptor;
-import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import java.io.IOException;
@@ -41,9 +40,9 @@ public final class BlockView {
     corrupt = false;
   }
 
-  /** How to release the block: whether its bytes were seen not to match their checksum. */
-  int releaseFlags() {
-    return corrupt ? RequestDescriptor.FLAG_CORRUPT : 0;
+  /** Whether the block's bytes were seen not to match their checksum. */
+  boolean isCorrupt() {
+    return corrupt;
   }
 
   boolean isShown() {

@@ -6,6 +6,7 @@ import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
+import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
@@ -53,6 +54,9 @@ final class Call implements BooleanSupplier {
 
   @Nullable Batch batch;
   int batchIndex;
+
+  /** What its request was made in. */
+  @Nullable TraceContext context;
 
   Status status = Status.OK;
   int count;
@@ -116,6 +120,7 @@ final class Call implements BooleanSupplier {
     state = FREE;
     waiter = null;
     batch = null;
+    context = null;
     if (body.length > BODY_BYTES_KEPT) {
       body = NOTHING;
     }

@@ -43,12 +43,11 @@ final class Debts {
    *
    * @param verb RELEASE or ABORT
    * @param flags {@link RequestDescriptor#FLAG_CORRUPT}, or 0
+   * @param context what to say this in, where it is worth that
    */
-  void owe(Verb verb, int flags, long[] ids, int count) throws ProtocolViolation {
+  void owe(Verb verb, int flags, long[] ids, int count, @Nullable TraceContext context)
+      throws ProtocolViolation {
     pay();
-    // What is given back says nothing; what was read and is damaged is told with its reader.
-    TraceContext context =
-        (flags & RequestDescriptor.FLAG_CORRUPT) == 0 ? null : RequestContext.current();
     for (int from = 0; from < count; from += Protocol.KEYS_MAX) {
       int some = Math.min(Protocol.KEYS_MAX, count - from);
       if (!owed.isEmpty() || !write(verb, flags, ids, from, some, context)) {

@@ -2,6 +2,7 @@ package io.kvtier.client;
 
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
@@ -31,6 +32,10 @@ final class Get {
   private final List<MemorySegment> destinations;
   private final Options options;
   private final long deadlineNs;
+
+  /** What all windows are acquired in, also those that another thread begins. */
+  private final @Nullable TraceContext context = RequestContext.current();
+
   private final int windowBlocks;
   private final Outcome outcome;
 
@@ -157,13 +162,16 @@ final class Get {
 
   private Window start(int from, @Nullable Consumer<Batch> listener) {
     Batch batch =
-        operations.keys(
-            Verb.ACQUIRE,
-            namespace,
-            keys.slice(from, to(from)),
-            Transfers.at(options, keys, from),
-            deadlineNs,
-            listener);
+        RequestContext.resume(
+            context,
+            () ->
+                operations.keys(
+                    Verb.ACQUIRE,
+                    namespace,
+                    keys.slice(from, to(from)),
+                    Transfers.at(options, keys, from),
+                    deadlineNs,
+                    listener));
     Window window = new Window(from, batch);
     boolean wanted;
     synchronized (this) {

@@ -1,6 +1,5 @@
 package io.kvtier.client;
 
-import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import org.jspecify.annotations.Nullable;
@@ -34,13 +33,12 @@ public final class LeasePipeline implements AutoCloseable {
   private final long[] tags;
   private final Call[] read;
   private final long[] ids;
-  private final long[] corruptIds;
+  private final long[] corruptId = new long[1];
   private @Nullable Session session;
   private int head;
   private int size;
   private int readCount;
   private int idCount;
-  private int corruptCount;
 
   LeasePipeline(Operations operations, Namespace namespace, int capacity, Options options) {
     if (capacity < 1) {
@@ -54,7 +52,6 @@ public final class LeasePipeline implements AutoCloseable {
     this.tags = new long[capacity];
     this.read = new Call[capacity];
     this.ids = new long[capacity];
-    this.corruptIds = new long[capacity];
   }
 
   /** How many are in flight. */
@@ -156,10 +153,11 @@ public final class LeasePipeline implements AutoCloseable {
     try {
       handler.onBlock(tag, status, block);
     } finally {
-      if (leased && block.releaseFlags() == 0) {
-        ids[idCount++] = call.holdId(0);
+      if (leased && block.isCorrupt()) {
+        corruptId[0] = call.holdId(0);
+        some.giveBackCorrupt(corruptId, 1, call.context);
       } else if (leased) {
-        corruptIds[corruptCount++] = call.holdId(0);
+        ids[idCount++] = call.holdId(0);
       }
       block.hide();
     }
@@ -168,15 +166,11 @@ public final class LeasePipeline implements AutoCloseable {
   private void giveBack(Session some) {
     if (readCount > 0) {
       if (idCount > 0) {
-        some.giveBack(Verb.RELEASE, 0, ids, idCount);
-      }
-      if (corruptCount > 0) {
-        some.giveBack(Verb.RELEASE, RequestDescriptor.FLAG_CORRUPT, corruptIds, corruptCount);
+        some.giveBack(Verb.RELEASE, ids, idCount);
       }
       some.free(read, readCount);
       readCount = 0;
       idCount = 0;
-      corruptCount = 0;
     }
   }
 

@@ -4,6 +4,7 @@ import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
+import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
@@ -34,6 +35,10 @@ public final class Leases implements Grant {
   private final long[] ids;
   private final int granted;
   private final long endNs;
+
+  /** What they were acquired in: damage is told with its reader, whoever closes them. */
+  private final @Nullable TraceContext context;
+
   private final AtomicBoolean closed = new AtomicBoolean();
   private final boolean[] corrupt;
   private volatile boolean anyCorrupt;
@@ -50,7 +55,8 @@ public final class Leases implements Grant {
       boolean[] verify,
       long[] ids,
       int granted,
-      long endNs) {
+      long endNs,
+      @Nullable TraceContext context) {
     this.operations = operations;
     this.session = session;
     this.options = options;
@@ -63,6 +69,7 @@ public final class Leases implements Grant {
     this.ids = ids;
     this.granted = granted;
     this.endNs = endNs;
+    this.context = context;
     this.corrupt = new boolean[views.length];
   }
 
@@ -76,6 +83,7 @@ public final class Leases implements Grant {
     long[] ids = new long[count];
     int granted = 0;
     long endNs = Long.MAX_VALUE;
+    TraceContext context = null;
     boolean runEnded = false;
     long[] unwanted = new long[0];
     Session session = batch.session;
@@ -117,10 +125,11 @@ public final class Leases implements Grant {
       }
       if (chunkGranted > 0) {
         endNs = Math.min(endNs, call.value);
+        context = call.context;
       }
     }
     if (session != null && unwanted.length > 0) {
-      session.giveBack(Verb.RELEASE, 0, unwanted, unwanted.length);
+      session.giveBack(Verb.RELEASE, unwanted, unwanted.length);
     }
     // The calls are still in use, so this cannot fail.
     Session used = session != null && granted > 0 && session.beginUse() ? session : null;
@@ -136,7 +145,8 @@ public final class Leases implements Grant {
         verify,
         ids,
         granted,
-        granted == 0 ? Long.MIN_VALUE : endNs);
+        granted == 0 ? Long.MIN_VALUE : endNs,
+        context);
   }
 
   private static long[] append(long[] ids, long id) {
@@ -279,7 +289,11 @@ public final class Leases implements Grant {
       long[] damaged = ids(marks, true);
       Batch ofSound = release(some, 0, sound, sound.length, deadlineNs);
       Batch ofDamaged =
-          release(some, RequestDescriptor.FLAG_CORRUPT, damaged, damaged.length, deadlineNs);
+          RequestContext.resume(
+              context,
+              () ->
+                  release(
+                      some, RequestDescriptor.FLAG_CORRUPT, damaged, damaged.length, deadlineNs));
       return merged(
           marks,
           operations.await(ofSound, Operations::batchResult),
@@ -334,10 +348,10 @@ public final class Leases implements Grant {
         boolean[] marks = corrupt.clone();
         long[] sound = ids(marks, false);
         long[] damaged = ids(marks, true);
-        some.giveBack(Verb.RELEASE, 0, sound, sound.length);
-        some.giveBack(Verb.RELEASE, RequestDescriptor.FLAG_CORRUPT, damaged, damaged.length);
+        some.giveBack(Verb.RELEASE, sound, sound.length);
+        some.giveBackCorrupt(damaged, damaged.length, context);
       } else {
-        some.giveBack(Verb.RELEASE, 0, ids, granted);
+        some.giveBack(Verb.RELEASE, ids, granted);
       }
       some.endUse();
     }

@@ -4,6 +4,7 @@ import io.kvtier.protocol.TraceContext;
 import java.util.HexFormat;
 import java.util.Locale;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -57,6 +58,13 @@ public final class RequestContext {
   public static <T extends @Nullable Object, X extends Throwable> T call(
       TraceContext context, ScopedValue.CallableOp<? extends T, X> what) throws X {
     return ScopedValue.where(CURRENT, context).<T, X>call(what);
+  }
+
+  /**
+   * The same for a part of an operation that another thread works on; null: it was begun in none.
+   */
+  static <T extends @Nullable Object> T resume(@Nullable TraceContext context, Supplier<T> what) {
+    return context == null ? what.get() : ScopedValue.where(CURRENT, context).call(what::get);
   }
 
   static @Nullable TraceContext current() {

@@ -75,7 +75,7 @@ public final class Reservations implements Grant {
           ids[granted++] = call.holdId(i);
         } catch (IOException | IndexOutOfBoundsException e) {
           Log.warn("a reservation could not be mapped", e);
-          session.giveBack(Verb.ABORT, 0, new long[] {call.holdId(i)}, 1);
+          session.giveBack(Verb.ABORT, new long[] {call.holdId(i)}, 1);
           blocks.set(block, Slabs.status(e), TierId.NONE);
         }
       }
@@ -251,7 +251,7 @@ public final class Reservations implements Grant {
   public void abort() {
     Session some = session;
     if (settled.compareAndSet(false, true) && some != null) {
-      some.giveBack(Verb.ABORT, 0, ids, granted);
+      some.giveBack(Verb.ABORT, ids, granted);
       some.endWriting();
       some.endUse();
     }

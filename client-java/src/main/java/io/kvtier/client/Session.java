@@ -6,6 +6,7 @@ import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.RingConsumer;
 import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
@@ -215,6 +216,7 @@ final class Session {
       }
       call.verb = request.verb;
       call.expected = request.count;
+      call.context = request.context;
       call.limitNs = request.deadlineNs + (request.region == 0 ? GRACE_NS : COPY_GRACE_NS);
       call.state(Call.WAITING);
       uses++;
@@ -243,13 +245,26 @@ final class Session {
    * Ends holds without asking for an answer. Never waits: what finds no room is sent later.
    *
    * @param verb RELEASE or ABORT
-   * @param flags {@link RequestDescriptor#FLAG_CORRUPT}, or 0
    */
-  void giveBack(Verb verb, int flags, long[] ids, int count) {
+  void giveBack(Verb verb, long[] ids, int count) {
+    giveBack(verb, 0, ids, count, null);
+  }
+
+  /**
+   * The same of leases on blocks whose bytes were seen not to match their checksums.
+   *
+   * @param context what they were acquired in: it names their reader
+   */
+  void giveBackCorrupt(long[] ids, int count, @Nullable TraceContext context) {
+    giveBack(Verb.RELEASE, RequestDescriptor.FLAG_CORRUPT, ids, count, context);
+  }
+
+  private void giveBack(
+      Verb verb, int flags, long[] ids, int count, @Nullable TraceContext context) {
     lock.lock();
     try {
       if (alive) {
-        debts.owe(verb, flags, ids, count);
+        debts.owe(verb, flags, ids, count, context);
         requests.publish();
       }
     } catch (ProtocolViolation e) {
@@ -392,7 +407,7 @@ final class Session {
         ids[granted++] = call.holdId(i);
       }
     }
-    debts.owe(back, 0, ids, granted);
+    debts.owe(back, 0, ids, granted, null);
   }
 
   /** Answers a call of a batch in the daemon's place. */
@@ -406,13 +421,17 @@ final class Session {
   /**
    * Ends the lease that a call was granted, without asking for an answer, and gives back the call.
    *
-   * @param flags {@link RequestDescriptor#FLAG_CORRUPT}, or 0
+   * @param corrupt whether the block's bytes were seen not to match their checksum
    */
-  void release(Call call, int flags) {
+  void release(Call call, boolean corrupt) {
     lock.lock();
     try {
       oneId[0] = call.holdId(0);
-      giveBack(Verb.RELEASE, flags, oneId, 1);
+      if (corrupt) {
+        giveBackCorrupt(oneId, 1, call.context);
+      } else {
+        giveBack(Verb.RELEASE, oneId, 1);
+      }
       freeOne(call);
     } finally {
       lock.unlock();

@@ -2,6 +2,7 @@ package io.kvtier.client;
 
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
@@ -120,10 +121,13 @@ final class Transfers {
     OperationFuture<BatchResult> future = new OperationFuture<>();
     AtomicBoolean cancelled = new AtomicBoolean();
     future.onCancel(() -> cancelled.set(true));
+    TraceContext context = RequestContext.current();
     Runnable put =
         () -> {
           try {
-            future.answer(put(namespace, keys, sources, annotations, options, cancelled));
+            future.answer(
+                RequestContext.resume(
+                    context, () -> put(namespace, keys, sources, annotations, options, cancelled)));
           } catch (RuntimeException | Error e) {
             future.completeExceptionally(e);
           }

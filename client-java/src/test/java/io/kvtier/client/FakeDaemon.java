@@ -27,6 +27,7 @@ import java.lang.foreign.ValueLayout;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
@@ -47,8 +48,12 @@ final class FakeDaemon implements AutoCloseable {
     boolean handle(Link link, Verb verb, long correlationId, int count);
   }
 
-  /** A request as it came. */
-  record Asked(Verb verb, int flags, long deadlineNs, int count, List<Long> ids) {
+  /**
+   * A request as it came.
+   *
+   * @param record all of it, in hexadecimal
+   */
+  record Asked(Verb verb, int flags, long deadlineNs, int count, List<Long> ids, String record) {
     boolean has(int flag) {
       return (flags & flag) != 0;
     }
@@ -145,7 +150,7 @@ final class FakeDaemon implements AutoCloseable {
         int flags = Words.getByte(segment, at + RequestDescriptor.FLAGS_OFFSET);
         long id = Words.getLong(segment, at + RequestDescriptor.CORRELATION_OFFSET);
         int count = Words.getInt(segment, at + RequestDescriptor.COUNT_OFFSET);
-        asked.add(read(segment, at, verb, flags, count));
+        asked.add(read(segment, at, requests.recordBytes(), verb, flags, count));
         requests.skip(requests.recordBytes());
         requests.release();
         if (verb == null || (flags & RequestDescriptor.FLAG_SILENT) != 0) {
@@ -159,7 +164,7 @@ final class FakeDaemon implements AutoCloseable {
   }
 
   private static Asked read(
-      MemorySegment segment, long at, @Nullable Verb verb, int flags, int count) {
+      MemorySegment segment, long at, int bytes, @Nullable Verb verb, int flags, int count) {
     List<Long> ids = new ArrayList<>();
     for (int i = 0; verb != null && verb.body() == Verb.Body.IDS && i < count; i++) {
       long id = at + RequestDescriptor.HEADER_BYTES + (long) i * RequestDescriptor.idStride(flags);
@@ -170,7 +175,8 @@ final class FakeDaemon implements AutoCloseable {
         flags,
         Words.getLong(segment, at + RequestDescriptor.DEADLINE_OFFSET),
         count,
-        ids);
+        ids,
+        HexFormat.of().formatHex(segment.asSlice(at, bytes).toArray(ValueLayout.JAVA_BYTE)));
   }
 
   static final int SLAB_BYTES = 1 << 20;

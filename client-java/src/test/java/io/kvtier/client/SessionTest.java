@@ -1,5 +1,6 @@
 package io.kvtier.client;
 
+import static java.util.Objects.requireNonNull;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
@@ -7,20 +8,27 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
+import java.util.AbstractList;
+import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** A session by itself, and how one is begun. */
 @Timeout(value = 60, unit = TimeUnit.SECONDS)
 final class SessionTest {
   private static final long SECOND_NS = 1_000_000_000;
+  private static final int BLOCK_BYTES = 4096;
 
   @TempDir private Path folder;
 
@@ -63,6 +71,68 @@ final class SessionTest {
       assertTrue(session.isAlive() && session.seemsToHoldLeases(end));
       session.end("over");
       session.endUse();
+    }
+  }
+
+  /**
+   * A daemon that is killed while its blocks are copied, before anybody but the get could notice.
+   */
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void get_daemonKilledDuringTheCopy_stale(boolean async) throws IOException {
+    try (FakeDaemon daemon = new FakeDaemon(config().socket())) {
+      CompletableFuture<Void> mayWatch = new CompletableFuture<>();
+      Receiver[] later = new Receiver[1];
+      Connector connector =
+          new Connector(config(), batch -> later[0].answered(batch), () -> mayWatch.join());
+      Receiver receiver = new Receiver(connector);
+      later[0] = receiver;
+      Operations operations = new Operations(config(), connector, receiver);
+      Transfers transfers = new Transfers(operations, Runnable::run);
+      daemon.script =
+          (link, verb, id, count) -> {
+            if (verb == Verb.ACQUIRE) {
+              link.grant(
+                  verb, id, List.of(new FakeDaemon.Granted(Status.OK, 7, 0, BLOCK_BYTES, 0, 0)));
+            }
+            return verb == Verb.ACQUIRE;
+          };
+      connector.start();
+      Session session = requireNonNull(connector.awaitAttempt(50 * SECOND_NS, true));
+      Namespace namespace = new Namespace(operations, transfers, "n", BLOCK_BYTES, Map.of());
+      MemorySegment into = MemorySegment.ofArray(new byte[BLOCK_BYTES]);
+      List<MemorySegment> destinations =
+          new AbstractList<>() {
+            private int asked;
+
+            @Override
+            public MemorySegment get(int index) {
+              // The first look is for its size.
+              if (asked++ > 0) {
+                daemon.hangUp = true;
+                while (!session.isCutOff()) {
+                  Thread.onSpinWait();
+                }
+              }
+              return into;
+            }
+
+            @Override
+            public int size() {
+              return 1;
+            }
+          };
+      Keys keys = Keys.of(new byte[] {1});
+      BatchResult result =
+          async
+              ? transfers.getAsync(namespace, keys, destinations, Options.DEFAULT).join()
+              : transfers.get(namespace, keys, destinations, Options.DEFAULT);
+      assertEquals(Status.STALE, result.blocks().status(0));
+      // It takes a look to know.
+      assertTrue(session.isAlive() && session.seemsToHoldLeases(Long.MAX_VALUE / 2));
+      boolean _ = mayWatch.complete(null);
+      connector.close();
+      receiver.close();
     }
   }
 
