@@ -142,7 +142,7 @@ class ObjectMovesTest {
     try (IndexHarness harness = harness("all")) {
       IndexHarness.Client client = harness.open(1 << 20);
       client.register();
-      objects.holds = true;
+      objects.pipeline.holds = transfer -> true;
       client.put(1, 0);
       client.put(2, 0);
       settle(harness);
@@ -152,12 +152,12 @@ class ObjectMovesTest {
       client.sendKeys(Verb.DELETE, 2, 1);
       settle(harness);
       assertFalse(client.hasAnswer(), "its object is being written");
-      objects.end();
+      objects.pipeline.endFirst();
       settle(harness);
       assertTrue(client.hasAnswer());
       assertEquals(Status.OK, client.take().first());
       assertFalse(client.hasAnswer());
-      objects.end();
+      objects.pipeline.endFirst();
       settle(harness);
       assertTrue(client.hasAnswer());
       assertEquals(Status.OK, client.take().first());
