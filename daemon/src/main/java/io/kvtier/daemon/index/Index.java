@@ -440,11 +440,12 @@ final class Index implements BlockStore.Listener {
       case RESERVED, LEAVING -> {
         return false;
       }
-      default -> {
+      case NONE -> {
         if (!onSsd) {
           return false;
         }
       }
+      case RESIDENT -> throw new IllegalStateException("a resident block is leased at once");
     }
     // First in line, then the load: one that nobody waits for may be given up.
     if (noWait) {
