@@ -535,7 +535,11 @@ final class Mover {
 
   private void tell(Transfer transfer, TierId tier) {
     if (requests.isInterested()) {
-      requests.settled(transfer, tier);
+      // What is read for a scrub or a spill nobody waits for, nor for what is stored.
+      boolean isAwaited =
+          transfer.kind == Transfer.Kind.CHECKSUM
+              || (transfer.kind == Transfer.Kind.LOAD && purpose[transfer.poolIndex] == PLAIN);
+      requests.settled(transfer, tier, isAwaited);
     }
   }
 
