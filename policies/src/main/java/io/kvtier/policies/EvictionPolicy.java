@@ -55,10 +55,10 @@ public interface EvictionPolicy {
   void onHit(int block);
 
   /**
-   * A search refused a resident block because it stands in the tier above as well, where it is
-   * used: here nobody used it, and it is not counted. A policy that takes victims from lists in the
-   * order of their uses may put it at the newest end of its list, so that the next search does not
-   * meet it again.
+   * A search refused a resident block because it is held, or stands in the tier above as well,
+   * where it is used: nobody used it here, and it is not counted. A policy that takes victims from
+   * lists in the order of their uses may put it at the newest end of its list, so that the next
+   * search does not meet it again.
    */
   default void onPassed(int block) {}
 

@@ -10,6 +10,7 @@ import io.kvtier.policies.EvictionPolicy.Removal;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
+import java.util.Set;
 import java.util.SplittableRandom;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedClass;
@@ -20,6 +21,10 @@ import org.junit.jupiter.params.provider.MethodSource;
 @MethodSource("specifications")
 final class EvictionPolicyContractTest {
   private static final int BLOCKS = 64;
+
+  /** Those in which a block that was passed keeps its place: that is not one by uses. */
+  private static final Set<String> STAY =
+      Set.of("fifo", "forecast", "s3fifo", "sieve", "lineage/s3fifo", "lineage/sieve");
 
   private final String specification;
 
@@ -138,6 +143,21 @@ final class EvictionPolicyContractTest {
       policy.onRemove(victim, Removal.EVICTED);
     }
     assertEquals(0, policy.size());
+  }
+
+  @Test
+  void onPassed_theNextVictim_waitsForAnotherTurnWhereTheOrderIsThatOfUses() {
+    EvictionPolicy policy = create(BLOCKS);
+    for (int i = 0; i < BLOCKS; i++) {
+      insert(policy, i, i);
+    }
+    for (int i = 0; i < BLOCKS / 2; i++) {
+      policy.onRemove(policy.victim(b -> true, 1), Removal.EVICTED);
+    }
+    int next = policy.victim(b -> true, 1);
+    policy.onPassed(next);
+    policy.checkInvariants();
+    assertEquals(STAY.contains(specification), next == policy.victim(b -> true, 1));
   }
 
   @Test

@@ -5,10 +5,13 @@ import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TierId;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
 import io.kvtier.tiers.transfer.Checksums;
 import java.lang.foreign.MemorySegment;
+import java.util.EnumSet;
+import java.util.Set;
 import java.util.function.IntConsumer;
 import java.util.function.IntFunction;
 import java.util.function.IntUnaryOperator;
@@ -34,6 +37,9 @@ final class BlockStore implements Mover.Listener {
 
     /** A block leaves the directory: nobody can name it any more to end the pins on it. */
     void onForgotten(int block);
+
+    /** A block's record has come to its end, whatever the reason: its number may be another's. */
+    void onFreed(int block);
 
     /** Whether anybody waits for the host copy. */
     boolean isAwaited(int block);
@@ -165,6 +171,18 @@ final class BlockStore implements Mover.Listener {
     public boolean mayStartSoon() {
       return mayStoreSoon();
     }
+  }
+
+  /** The tiers in which blocks are stored, below the host tier. */
+  Set<TierId> storedTiers() {
+    Set<TierId> tiers = EnumSet.noneOf(TierId.class);
+    if (ssd.isConfigured()) {
+      tiers.add(TierId.SSD);
+    }
+    if (objects.isConfigured()) {
+      tiers.add(TierId.OBJECT);
+    }
+    return tiers;
   }
 
   TierLine host() {
@@ -678,6 +696,7 @@ final class BlockStore implements Mover.Listener {
         directory.unlink(block);
       }
       directory.free(block);
+      listener.onFreed(block);
     }
   }
 

@@ -9,7 +9,6 @@ import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.lang.foreign.MemorySegment;
-import org.jspecify.annotations.Nullable;
 
 /** Writes completions into the space that was promised for them. */
 final class CompletionWriter {
@@ -25,7 +24,6 @@ final class CompletionWriter {
   private int written;
   private int run;
   private boolean silent;
-  private @Nullable Request answered;
   private int done;
 
   CompletionWriter(
@@ -77,7 +75,6 @@ final class CompletionWriter {
     written = 0;
     run = 0;
     done = 0;
-    answered = request;
     if (!silent) {
       at =
           session.beginCompletion(
@@ -109,11 +106,8 @@ final class CompletionWriter {
     return run;
   }
 
-  void end(long value) {
-    if (answered != null) {
-      answered.done = done;
-      answered = null;
-    }
+  void end(Request request, long value) {
+    request.done = done;
     if (!silent) {
       Words.putInt(out, at + CompletionDescriptor.RUN_OFFSET, run);
       Words.putLong(out, at + CompletionDescriptor.VALUE_OFFSET, value);

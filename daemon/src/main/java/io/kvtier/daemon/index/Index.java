@@ -81,7 +81,7 @@ final class Index implements BlockStore.Listener {
             limits.operationsMax(),
             limits.operationsPerSessionMax());
     this.requests = context.requests();
-    requests.connect(hostWaiters, operations, namespaces);
+    requests.connect(hostWaiters, operations, namespaces, store.storedTiers());
     this.devices = new Devices(context, limits, store, operations, writer, namespaces, sessions);
     this.puts =
         new Puts(
@@ -232,6 +232,8 @@ final class Index implements BlockStore.Listener {
 
   private void admin(Session session, Request request) throws ProtocolViolation {
     OperatorAnswer answer = admin.run(textOf(request), session.tenant());
+    request.outcome = answer.status();
+    requests.refused(request, answer.status(), answer.text());
     session.completeText(
         request.verb.code(),
         answer.status(),
@@ -332,6 +334,7 @@ final class Index implements BlockStore.Listener {
       recording.record(clock.getAsLong(), recorded);
     }
     writer.end(
+        request,
         namespace == null
             ? 0
             : store.estimatedSsdReadNs(onSsd * namespace.blockBytes())
@@ -440,11 +443,12 @@ final class Index implements BlockStore.Listener {
       case RESERVED, LEAVING -> {
         return false;
       }
-      default -> {
+      case NONE -> {
         if (!onSsd) {
           return false;
         }
       }
+      case RESIDENT -> throw new IllegalStateException("a resident block is leased at once");
     }
     // First in line, then the load: one that nobody waits for may be given up.
     if (noWait) {
@@ -586,7 +590,7 @@ final class Index implements BlockStore.Listener {
       endHold(hold, session);
       writer.add(Status.OK, TierId.NONE);
     }
-    writer.end(0);
+    writer.end(request, 0);
   }
 
   // ---- prefetch, pins, deletion
@@ -617,7 +621,7 @@ final class Index implements BlockStore.Listener {
               };
       writer.add(status, TierId.NONE);
     }
-    writer.end(0);
+    writer.end(request, 0);
   }
 
   private Status prefetch(int block) {
@@ -697,12 +701,16 @@ final class Index implements BlockStore.Listener {
   @Override
   public void onForgotten(int block) {
     upkeep.forgotten(block);
-    requests.forgot(block);
     if (directory.holds(block) > 0 && holds.count(HoldTable.PIN) > 0) {
       for (int hold = holds.anyPinOf(block); hold != HoldTable.NONE; hold = holds.anyPinOf(block)) {
         endHold(hold, sessions.owner(holds.sessionIndex(hold)));
       }
     }
+  }
+
+  @Override
+  public void onFreed(int block) {
+    requests.forgot(block);
   }
 
   // ---- cancellation and deadlines

@@ -388,6 +388,11 @@ public final class IndexAgent {
         : context.hostSlots.regionOf(context.directory.slot(TierLine.HOST, block));
   }
 
+  /** For tests: how many transfers to and from GPUs are under way. */
+  int copiesInFlight() {
+    return index.devices().moves().inFlight();
+  }
+
   /** For tests: that the pipelines are empty. */
   public boolean isIdle() {
     return index.store().isIdle() && index.devices().moves().isIdle();

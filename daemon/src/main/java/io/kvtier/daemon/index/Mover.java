@@ -103,6 +103,7 @@ final class Mover {
   private final int[] checksumsOf;
   private final int[] objectsOf;
   private final int[] uploadsOf;
+  private final int[] departingOf;
   private int poolFree;
   private long generation;
   private int scrubs;
@@ -129,6 +130,7 @@ final class Mover {
     this.checksumsOf = new int[tenants.count()];
     this.objectsOf = new int[tenants.count()];
     this.uploadsOf = new int[tenants.count()];
+    this.departingOf = new int[tenants.count()];
     this.host = host;
     this.ssd = ssd;
     this.evictions = new int[host.slots().classesMax()];
@@ -243,6 +245,7 @@ final class Mover {
     uploads++;
     uploadsOf[transfer.owner]++;
     if (evict) {
+      departingOf[transfer.owner]++;
       evictions[namespaces.of(directory, block).hostClass()]++;
     }
     return true;
@@ -271,8 +274,15 @@ final class Mover {
       return false;
     }
     spills++;
-    uploadsOf[tenantOf(block)]++;
+    int tenant = tenantOf(block);
+    uploadsOf[tenant]++;
+    departingOf[tenant]++;
     return true;
+  }
+
+  /** Blocks of a tenant that are being written to objects so that they can leave this node. */
+  int departing(int tenant) {
+    return departingOf[tenant];
   }
 
   /** SSD copies on their way to objects. */
@@ -311,6 +321,7 @@ final class Mover {
     Status status = transfer.status;
     spills--;
     uploadsOf[transfer.owner]--;
+    departingOf[transfer.owner]--;
     spillBuffers.give(transfer.slab);
     giveBack(transfer);
     objectListener.onSpilled(block, status, isRead);
@@ -342,6 +353,7 @@ final class Mover {
     uploads--;
     uploadsOf[transfer.owner]--;
     if (why == EVICT) {
+      departingOf[transfer.owner]--;
       evictions[namespaces.of(directory, block).hostClass()]--;
     }
     objectListener.onUploaded(block, status, why == EVICT);
@@ -523,7 +535,11 @@ final class Mover {
 
   private void tell(Transfer transfer, TierId tier) {
     if (requests.isInterested()) {
-      requests.settled(transfer, tier);
+      // What is read for a scrub or a spill nobody waits for, nor for what is stored.
+      boolean isAwaited =
+          transfer.kind == Transfer.Kind.CHECKSUM
+              || (transfer.kind == Transfer.Kind.LOAD && purpose[transfer.poolIndex] == PLAIN);
+      requests.settled(transfer, tier, isAwaited);
     }
   }
 

@@ -138,7 +138,8 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
     } else {
       directory.set(Directory.FLAG_OBJECT, block, false);
     }
-    if (ssd.state(block) == CopyState.LEAVING) {
+    // What was deleted meanwhile was not dropped, though both its copies leave.
+    if (ssd.state(block) == CopyState.LEAVING && host.state(block) != CopyState.LEAVING) {
       boolean isDamaged = directory.has(Directory.FLAG_DAMAGED, block);
       store.drops().count(block, isDamaged ? Drops.Reason.DAMAGED : Drops.Reason.UNREADABLE);
     }

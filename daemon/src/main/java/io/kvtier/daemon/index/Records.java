@@ -73,19 +73,26 @@ final class Records {
   void trim(long nowNs) {
     isTrimming = false;
     for (int tenant = 0; max.length > 1 && tenant < max.length; tenant++) {
-      int over = directory.recordsOfTenant(tenant) - max[tenant];
+      // What becomes an object first takes its record with it when it has.
+      int over = directory.recordsOfTenant(tenant) - max[tenant] - store.mover().departing(tenant);
       if (over > 0 && nowNs >= notBeforeNs[tenant]) {
         int left = Math.min(over, TRIMMED_AT_ONCE);
-        while (left > 0 && forgetOne(tenant)) {
+        while (left > 0 && forgetsOne(tenant)) {
           left--;
         }
-        if (left > 0) {
-          notBeforeNs[tenant] = nowNs + TRIM_AGAIN_NS;
-        } else {
+        if (left == 0) {
           isTrimming |= over > TRIMMED_AT_ONCE;
+        } else if (store.mover().departing(tenant) == 0) {
+          notBeforeNs[tenant] = nowNs + TRIM_AGAIN_NS;
         }
       }
     }
+  }
+
+  /** Forgets a block, or has it written to an object, so that it can be forgotten. */
+  private boolean forgetsOne(int tenant) {
+    int before = store.mover().departing(tenant);
+    return forgetOne(tenant) || store.mover().departing(tenant) > before;
   }
 
   /** Whether there is more to take back, and nothing in the way of it. */

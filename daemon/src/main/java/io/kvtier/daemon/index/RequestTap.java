@@ -47,7 +47,20 @@ public final class RequestTap {
   private static final Set<Status> WARNED =
       EnumSet.of(Status.CORRUPT, Status.IO_ERROR, Status.INTERNAL);
 
-  private record Writer(long traceHigh, long traceLow, long spanId) {}
+  /** Who wrote a block, and where it is still to be stored on that account. */
+  private static final class Writer {
+    private final long traceHigh;
+    private final long traceLow;
+    private final long spanId;
+    private int tiersLeft;
+
+    private Writer(RequestOrigin origin, int tiers) {
+      traceHigh = origin.traceHigh;
+      traceLow = origin.traceLow;
+      spanId = origin.spanId;
+      tiersLeft = tiers;
+    }
+  }
 
   private final Inbox<RequestTold> told = new Inbox<>(QUEUE);
   private final boolean isTracing;
@@ -65,6 +78,7 @@ public final class RequestTap {
   private @Nullable WaiterTable waiters;
   private @Nullable Operations operations;
   private @Nullable Namespaces namespaces;
+  private int storedTiers;
   private int named;
 
   /**
@@ -85,11 +99,20 @@ public final class RequestTap {
     return told;
   }
 
-  /** Sets who knows the blocks that operations wait for. */
-  void connect(WaiterTable ofHost, Operations all, Namespaces names) {
+  /**
+   * Sets who knows the blocks that operations wait for.
+   *
+   * @param stored the tiers in which blocks are stored
+   */
+  void connect(WaiterTable ofHost, Operations all, Namespaces names, Set<TierId> stored) {
     waiters = ofHost;
     operations = all;
     namespaces = names;
+    storedTiers = stored.stream().mapToInt(RequestTap::bit).sum();
+  }
+
+  private static int bit(TierId tier) {
+    return 1 << tier.code();
   }
 
   private void tell(RequestTold what) {
@@ -131,10 +154,10 @@ public final class RequestTap {
     }
   }
 
-  /** A request is refused as a whole. */
+  /** A request is not done as a whole. */
   void refused(Request request, Status status, String why) {
     RequestOrigin origin = request.origin;
-    if (!origin.isNone()) {
+    if (!origin.isNone() && TOLD.contains(status)) {
       line(
           origin,
           WARNED.contains(status),
@@ -279,56 +302,72 @@ public final class RequestTap {
 
   /** A block was written by a traced request: what is stored of it later is on that account. */
   void wrote(int block, RequestOrigin origin) {
-    if (origin.isTraced) {
-      written.put(block, new Writer(origin.traceHigh, origin.traceLow, origin.spanId));
+    if (origin.isTraced && storedTiers != 0) {
+      written.put(block, new Writer(origin, storedTiers));
     }
   }
 
-  /** A block has left the directory, and its number may be another's. */
+  /** A block's record has come to its end, and its number may be another's. */
   void forgot(int block) {
     if (!written.isEmpty()) {
       written.remove(block);
     }
   }
 
-  /** Whether anybody is to be told of transfers. */
+  /** Whether anybody may want to be told of transfers. */
   boolean isInterested() {
     return named > 0 || !written.isEmpty();
   }
 
-  /** A transfer is over, and was handed over at {@link Transfer#offeredNs}. */
-  void settled(Transfer transfer, TierId tier) {
+  /**
+   * A transfer is over, and was handed over at {@link Transfer#offeredNs}.
+   *
+   * @param isAwaited whether it is what those wait for who wait for its block
+   */
+  void settled(Transfer transfer, TierId tier, boolean isAwaited) {
+    boolean isStore = transfer.kind == Transfer.Kind.STORE;
+    WaiterTable table = waiters;
+    int first =
+        isAwaited && named > 0 && table != null ? table.first(transfer.block) : WaiterTable.NONE;
+    Writer writer = isStore && !written.isEmpty() ? written.get(transfer.block) : null;
+    if (first == WaiterTable.NONE && writer == null) {
+      return;
+    }
     String name =
         switch (transfer.kind) {
           case CHECKSUM -> "host.checksum";
           case LOAD -> tier == TierId.SSD ? "ssd.read" : "object.get";
           case STORE -> tier == TierId.SSD ? "ssd.write" : "object.put";
-          case FORGET -> "";
+          case FORGET -> throw new IllegalStateException("nobody asks for a row to be forgotten");
         };
     long endNs = clock.getAsLong();
-    WaiterTable table = waiters;
-    Operations all = operations;
-    if (named > 0 && table != null && all != null) {
-      for (int waiter = table.first(transfer.block);
-          waiter != WaiterTable.NONE;
-          waiter = table.next(waiter, transfer.block)) {
-        Operation operation = all.at(table.operation(waiter));
-        RequestOrigin origin = operation.origin;
-        if (!origin.isNone() && transfer.status != Status.OK) {
-          line(
-              origin,
-              true,
-              operation.verb + ": " + name + " of a block failed: " + transfer.status);
-        }
-        if (origin.isTraced) {
-          transfer(name, transfer, origin.traceHigh, origin.traceLow, origin.spanId, endNs);
-        }
+    if (table != null && first != WaiterTable.NONE) {
+      tellWaiting(table, first, name, transfer, endNs);
+    }
+    if (writer != null) {
+      transfer(name, transfer, writer.traceHigh, writer.traceLow, writer.spanId, endNs);
+      if (transfer.status == Status.OK) {
+        writer.tiersLeft &= ~bit(tier);
+      }
+      if (writer.tiersLeft == 0) {
+        written.remove(transfer.block);
       }
     }
-    if (transfer.kind == Transfer.Kind.STORE && !written.isEmpty()) {
-      Writer writer = written.get(transfer.block);
-      if (writer != null) {
-        transfer(name, transfer, writer.traceHigh, writer.traceLow, writer.spanId, endNs);
+  }
+
+  private void tellWaiting(
+      WaiterTable table, int first, String name, Transfer transfer, long endNs) {
+    Operations all = operations;
+    for (int waiter = first;
+        all != null && waiter != WaiterTable.NONE;
+        waiter = table.next(waiter, transfer.block)) {
+      Operation operation = all.at(table.operation(waiter));
+      RequestOrigin origin = operation.origin;
+      if (!origin.isNone() && transfer.status != Status.OK) {
+        line(origin, true, operation.verb + ": " + name + " of a block failed: " + transfer.status);
+      }
+      if (origin.isTraced) {
+        transfer(name, transfer, origin.traceHigh, origin.traceLow, origin.spanId, endNs);
       }
     }
   }

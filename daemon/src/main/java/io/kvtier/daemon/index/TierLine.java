@@ -40,7 +40,7 @@ final class TierLine {
   private static final int LOOKS_MAX = HELD_MAX;
 
   /** What each of them earns: whatever stands in its way, it costs so much in the long run. */
-  private static final int LOOKS_EARNED = 8;
+  private static final int LOOKS_EARNED = 64;
 
   private final int tier;
   private final Directory directory;
@@ -204,6 +204,8 @@ final class TierLine {
       policies[part].forEach(block -> insert(into, block));
     }
     System.arraycopy(next, 0, policies, 0, next.length);
+    // Another order: what stood in the way of the last search does so no longer.
+    Arrays.fill(isSaving, false);
     policyName = name;
   }
 
@@ -443,7 +445,10 @@ final class TierLine {
     boolean isOnlyHere = could && isOnlyHere(block);
     if (isOnlyHere != isCountedOnlyHere(block)) {
       directory.set(Directory.FLAG_SSD_ONLY, block, isOnlyHere);
-      onlyHereOfPart[slots.partOfClass(slots.classOf(slot(block)))] += isOnlyHere ? 1 : -1;
+      int part = slots.partOfClass(slots.classOf(slot(block)));
+      // What the last search was in vain for: there was none.
+      isSaving[part] &= onlyHereOfPart[part] > 0;
+      onlyHereOfPart[part] += isOnlyHere ? 1 : -1;
     }
   }
 
@@ -481,14 +486,14 @@ final class TierLine {
         victim = policy.victim(ofClass, Integer.MAX_VALUE);
       }
     }
-    warmHeld(policy);
+    passHeld(policy);
     return victim;
   }
 
-  /** What is found held at the cold end is not cold: else every search would pass it again. */
-  private void warmHeld(EvictionPolicy policy) {
+  /** What a search found in its way at the cold end is not cold: else every one would meet it. */
+  private void passHeld(EvictionPolicy policy) {
     for (int i = 0; i < heldCount; i++) {
-      policy.onHit(held[i]);
+      policy.onPassed(held[i]);
     }
     heldCount = 0;
   }
@@ -521,10 +526,7 @@ final class TierLine {
     int victim = policy.victim(evictableOnlyHere, looks);
     looksOfPart[part] = Math.max(0, looks - refusals);
     isSaving[part] = victim == EvictionPolicy.NONE;
-    for (int i = 0; i < heldCount; i++) {
-      policy.onPassed(held[i]);
-    }
-    heldCount = 0;
+    passHeld(policy);
     return victim;
   }
 

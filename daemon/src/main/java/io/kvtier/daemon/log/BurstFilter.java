@@ -18,8 +18,8 @@ import org.slf4j.MarkerFactory;
 
 /**
  * Lets some lines of one cause through within a time, and leaves out the others; then it tells how
- * many those were. A cause is a line of the program: its logger and its text without what is put
- * into it. Errors always pass.
+ * many those were. A cause is a line of the program: its logger, its level, and its text without
+ * what is put into it. Errors always pass.
  */
 public final class BurstFilter extends TurboFilter {
   /** Of the lines that tell what was left out. */
@@ -42,16 +42,14 @@ public final class BurstFilter extends TurboFilter {
         @Nullable Throwable thrown);
   }
 
-  private record Cause(Logger logger, String text) {}
+  private record Cause(Logger logger, Level level, String text) {}
 
   private static final class Burst {
-    private final Level level;
     private final long beganNs;
     private int written;
     private long leftOut;
 
-    private Burst(Level level, long beganNs) {
-      this.level = level;
+    private Burst(long beganNs) {
       this.beganNs = beganNs;
     }
   }
@@ -111,7 +109,7 @@ public final class BurstFilter extends TurboFilter {
         parameters == null || parameters.length == 0 || !format.equals("{}")
             ? format
             : String.valueOf(parameters[0]);
-    if (isToWrite(new Cause(logger, text), level)) {
+    if (isToWrite(new Cause(logger, level, text))) {
       return FilterReply.NEUTRAL;
     }
     Listener hears = listener.get();
@@ -131,14 +129,14 @@ public final class BurstFilter extends TurboFilter {
     var _ = listener.compareAndSet(heard, null);
   }
 
-  private synchronized boolean isToWrite(Cause cause, Level level) {
+  private synchronized boolean isToWrite(Cause cause) {
     long now = clock.getAsLong();
     Burst burst = bursts.get(cause);
     if (burst == null || (now - burst.beganNs >= timeNs && burst.leftOut == 0)) {
       if (burst == null && bursts.size() >= CAUSES_MAX) {
         return true;
       }
-      burst = new Burst(level, now);
+      burst = new Burst(now);
       bursts.put(cause, burst);
     }
     if (burst.written < most) {
@@ -161,7 +159,7 @@ public final class BurstFilter extends TurboFilter {
                 + " s: "
                 + cause.text;
         cause.logger.log(
-            SUMMARY, BurstFilter.class.getName(), level(burst.level), words, null, null);
+            SUMMARY, BurstFilter.class.getName(), level(cause.level), words, null, null);
       }
     });
   }

@@ -6,6 +6,7 @@ import io.kvtier.tiers.transfer.Inbox;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
@@ -19,7 +20,14 @@ public final class RequestTeller implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(RequestTeller.class);
   private static final int SPANS_AT_ONCE = 512;
   private static final long GATHER_NS = TimeUnit.MILLISECONDS.toNanos(200);
-  private static final long CLOSE_MS = 15_000;
+
+  /** How long it sleeps while it gathers: spans are in no hurry, and waking it costs who tells. */
+  private static final long NAP_NS = TimeUnit.MILLISECONDS.toNanos(20);
+
+  /** Once it is to end, it goes on sending for so long, and loses the rest. */
+  private static final long LAST_NS = TimeUnit.SECONDS.toNanos(1);
+
+  private static final long CLOSE_MS = SpanSender.TIMEOUT.plusSeconds(2).toMillis();
 
   private final Inbox<RequestTold> told;
   private final @Nullable SpanSender sender;
@@ -27,6 +35,8 @@ public final class RequestTeller implements AutoCloseable {
   private final List<RequestTold.Span> spans = new ArrayList<>();
   private final Thread thread;
   private long sendsAtNs;
+  private boolean isInVain;
+  private volatile long endedAtNs;
 
   /**
    * Starts.
@@ -49,7 +59,7 @@ public final class RequestTeller implements AutoCloseable {
           take(next);
         } else if (told.hasEnded()) {
           send();
-          return;
+          break;
         } else if (spans.isEmpty()) {
           boolean _ = told.await(Long.MAX_VALUE);
         } else {
@@ -57,9 +67,12 @@ public final class RequestTeller implements AutoCloseable {
           if (left <= 0) {
             send();
           } else {
-            boolean _ = told.await(left);
+            LockSupport.parkNanos(this, Math.min(left, NAP_NS));
           }
         }
+      }
+      if (sender != null) {
+        sender.close();
       }
     } catch (Throwable t) {
       whenBroken.accept(t);
@@ -90,22 +103,27 @@ public final class RequestTeller implements AutoCloseable {
 
   private void send() {
     if (sender != null && !spans.isEmpty()) {
-      sender.send(spans);
+      if (told.hasEnded() && (isInVain || System.nanoTime() - endedAtNs >= LAST_NS)) {
+        sender.lose(spans.size());
+      } else {
+        isInVain = !sender.send(spans);
+      }
     }
     spans.clear();
   }
 
-  /** Tells what was handed over, and ends. */
+  /**
+   * Tells what was handed over, and ends. Where the collector is slow, or away, it does not wait
+   * for that: what is left is counted as lost.
+   */
   @Override
   public void close() {
+    endedAtNs = System.nanoTime();
     told.end();
     try {
       thread.join(CLOSE_MS);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
-    }
-    if (sender != null) {
-      sender.close();
     }
   }
 }

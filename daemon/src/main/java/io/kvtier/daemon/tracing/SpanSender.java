@@ -49,8 +49,10 @@ public final class SpanSender implements AutoCloseable {
   private static final java.util.logging.Logger LIBRARY =
       java.util.logging.Logger.getLogger("io.opentelemetry");
 
-  private static final Duration TIMEOUT = Duration.ofSeconds(5);
-  private static final long WAIT_S = 10;
+  /** How long a batch may take, of which nothing is tried again: the next one comes soon. */
+  static final Duration TIMEOUT = Duration.ofSeconds(5);
+
+  private static final long WAIT_S = 6;
   private static final HexFormat HEX = HexFormat.of();
   private static final AttributeKey<String> STATUS = AttributeKey.stringKey("kvtier.status");
   private static final AttributeKey<String> NAMESPACE = AttributeKey.stringKey("kvtier.namespace");
@@ -83,6 +85,7 @@ public final class SpanSender implements AutoCloseable {
             .setEndpoint(endpoint)
             .setTimeout(TIMEOUT)
             .setConnectTimeout(TIMEOUT)
+            .setRetryPolicy(null)
             .setMeterProvider(MeterProvider::noop)
             .build();
     provider =
@@ -137,8 +140,17 @@ public final class SpanSender implements AutoCloseable {
     }
   }
 
-  /** Sends them, and waits until they are taken, or are not. */
-  void send(List<RequestTold.Span> spans) {
+  /** Counts spans that are not sent at all. */
+  void lose(int spans) {
+    lost.accept(spans);
+  }
+
+  /**
+   * Sends them, and waits until they are taken, or are not.
+   *
+   * @return false when they are lost
+   */
+  boolean send(List<RequestTold.Span> spans) {
     // Each time anew: the two clocks drift.
     long epochNs = TimeUnit.MILLISECONDS.toNanos(System.currentTimeMillis()) - System.nanoTime();
     for (RequestTold.Span span : spans) {
@@ -156,6 +168,7 @@ public final class SpanSender implements AutoCloseable {
           endpoint,
           why == null ? "no answer in time" : why.toString());
     }
+    return sent.isSuccess();
   }
 
   private void make(RequestTold.Span span, long epochNs) {

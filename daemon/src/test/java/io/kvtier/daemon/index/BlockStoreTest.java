@@ -451,7 +451,7 @@ class BlockStoreTest {
   void delete_isAnsweredWhenTheRowsAreForgotten() throws IOException, ProtocolViolation {
     IndexHarness.InlinePipeline ssd =
         new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
-    ssd.holdsForgets = true;
+    ssd.holds = IndexHarness.InlinePipeline.FORGETS;
     try (IndexHarness harness = new IndexHarness(settings(2).ssd(4, ssd).admission("all"))) {
       IndexHarness.Client client = harness.open();
       client.register();
@@ -464,7 +464,7 @@ class BlockStoreTest {
       assertFalse(client.hasAnswer(), "a later start would still find it");
       client.sendKeys(Verb.LOOKUP, 1, 1);
       assertEquals(Status.MISS, client.work().first(), "it is gone for this one at once");
-      ssd.forget();
+      ssd.end();
       assertEquals(Status.OK, client.work().first());
     }
   }
@@ -530,7 +530,7 @@ class BlockStoreTest {
   void store_waitsUntilTheRowsOfFreedSlotsAreForgotten() throws IOException, ProtocolViolation {
     IndexHarness.InlinePipeline ssd =
         new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
-    ssd.holdsForgets = true;
+    ssd.holds = IndexHarness.InlinePipeline.FORGETS;
     try (IndexHarness harness = new IndexHarness(settings(4).ssd(1, ssd).admission("all"))) {
       IndexHarness.Client client = harness.open();
       client.register();
@@ -541,8 +541,8 @@ class BlockStoreTest {
       long stored = harness.counters.get(Counter.DEMOTIONS);
       assertTrue(harness.counters.get(Counter.SSD_EVICTIONS) > 0, "the file never was full");
       assertTrue(stored <= SLOTS, stored + " stores: some into slots whose rows stand");
-      ssd.holdsForgets = false;
-      ssd.forget();
+      ssd.holds = transfer -> false;
+      ssd.end();
       rounds(harness);
       assertTrue(harness.counters.get(Counter.DEMOTIONS) > stored, "nothing went on");
       assertEquals(0, harness.counters.get(Counter.DROPPED));

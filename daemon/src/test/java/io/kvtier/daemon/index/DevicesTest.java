@@ -354,6 +354,34 @@ class DevicesTest {
     }
   }
 
+  @Test
+  void offload_moreRunsThanMayBeUnderWay_comeWhenOthersAreOver()
+      throws IOException, ProtocolViolation {
+    int most = 1 << 16;
+    Files.write(folder.resolve("kv"), new byte[4 * most]);
+    checksums.isOpen = true;
+    FileGpu gpu = new FileGpu(folder, 0);
+    try (IndexHarness harness =
+        new IndexHarness(new IndexHarness.Settings(1, 512).checksums(checksums, 0).gpu(gpu))) {
+      IndexHarness.Client client = harness.open(1 << 20);
+      assertEquals(Status.OK, client.registerAs("scattered", most).status());
+      int region = client.registerRegion(scattered(most));
+      for (Verb verb : List.of(Verb.OFFLOAD, Verb.ONBOARD)) {
+        gpu.hold();
+        for (int key = 0; key < 17; key++) {
+          client.sendBlock(verb, region, 0, 0, key, 0);
+        }
+        work(harness, 10);
+        assertEquals((1 << 20) / most, harness.agent.copiesInFlight());
+        gpu.letGo();
+        for (int key = 0; key < 17; key++) {
+          assertEquals(Status.OK, client.await().first());
+        }
+        assertEquals(0, harness.agent.copiesInFlight());
+      }
+    }
+  }
+
   private static long slotsInUse(IndexHarness harness, IndexHarness.Client client)
       throws ProtocolViolation {
     client.send(Verb.STATS, 0, 0, 0);

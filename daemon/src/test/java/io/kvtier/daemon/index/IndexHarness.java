@@ -38,6 +38,8 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Consumer;
+import java.util.function.Predicate;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -74,18 +76,27 @@ final class IndexHarness implements AutoCloseable {
     public void close() {}
   }
 
-  /** Does the work when it is handed over; hands it back in the next round. */
+  /** Does the work when it is handed over; hands it back in the next round, unless it is held. */
   static final class InlinePipeline implements Pipeline {
+    /** That a transfer has rows be forgotten. */
+    static final Predicate<Transfer> FORGETS = transfer -> transfer.kind == Transfer.Kind.FORGET;
+
     private final Leg leg;
     private final ArrayDeque<Transfer> done = new ArrayDeque<>();
-    private final ArrayDeque<Transfer> forgets = new ArrayDeque<>();
+    private final ArrayDeque<Transfer> held = new ArrayDeque<>();
 
-    /** Whether what is to be forgotten is forgotten only by {@link #forget}. */
-    boolean holdsForgets;
+    /** What of that which is handed over is under way until it is said to have ended. */
+    Predicate<Transfer> holds = transfer -> false;
 
-    void forget() {
-      done.addAll(forgets);
-      forgets.clear();
+    /** All that is held has ended. */
+    void end() {
+      done.addAll(held);
+      held.clear();
+    }
+
+    /** What was handed over first, of what is held, has ended. */
+    void endFirst() {
+      done.add(held.remove());
     }
 
     InlinePipeline(Leg leg) {
@@ -94,13 +105,10 @@ final class IndexHarness implements AutoCloseable {
 
     @Override
     public boolean offer(Transfer transfer) {
-      if (transfer.kind != Transfer.Kind.FORGET) {
+      if (!FORGETS.test(transfer)) {
         leg.run(transfer);
-      } else if (holdsForgets) {
-        forgets.add(transfer);
-        return true;
       }
-      done.add(transfer);
+      (holds.test(transfer) ? held : done).add(transfer);
       return true;
     }
 
@@ -120,7 +128,7 @@ final class IndexHarness implements AutoCloseable {
 
     @Override
     public int inFlight() {
-      return (int) done.stream().filter(one -> one.kind != Transfer.Kind.FORGET).count();
+      return (int) Stream.concat(done.stream(), held.stream()).filter(FORGETS.negate()).count();
     }
 
     @Override

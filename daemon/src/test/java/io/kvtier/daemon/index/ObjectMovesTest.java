@@ -142,7 +142,7 @@ class ObjectMovesTest {
     try (IndexHarness harness = harness("all")) {
       IndexHarness.Client client = harness.open(1 << 20);
       client.register();
-      objects.holds = true;
+      objects.pipeline.holds = transfer -> true;
       client.put(1, 0);
       client.put(2, 0);
       settle(harness);
@@ -152,15 +152,50 @@ class ObjectMovesTest {
       client.sendKeys(Verb.DELETE, 2, 1);
       settle(harness);
       assertFalse(client.hasAnswer(), "its object is being written");
-      objects.end();
+      objects.pipeline.endFirst();
       settle(harness);
       assertTrue(client.hasAnswer());
       assertEquals(Status.OK, client.take().first());
       assertFalse(client.hasAnswer());
-      objects.end();
+      objects.pipeline.endFirst();
       settle(harness);
       assertTrue(client.hasAnswer());
       assertEquals(Status.OK, client.take().first());
+    }
+  }
+
+  @Test
+  void delete_damagedOnSsdAndBeingFetched_isNotCountedAsDropped() throws Exception {
+    IndexHarness.InlinePipeline ssd =
+        new IndexHarness.InlinePipeline(transfer ->
+            transfer.status = transfer.kind == Transfer.Kind.LOAD ? Status.CORRUPT : Status.OK);
+    for (boolean isDeleted : new boolean[] {true, false}) {
+      try (IndexHarness harness =
+          new IndexHarness(
+              new IndexHarness.Settings(1, 8)
+                  .checksums(new IndexHarness.NoPipeline(), IndexHarness.SLOT_BYTES)
+                  .ssd(1, ssd)
+                  .admission("all")
+                  .objects(objects.parts("all")))) {
+        IndexHarness.Client client = harness.open(1 << 20);
+        client.register();
+        objects.pipeline.holds = transfer -> transfer.kind == Transfer.Kind.LOAD;
+        client.put(1, 0);
+        settle(harness);
+        assertEquals(Status.OK, client.admin("evict 1"));
+        client.sendKeys(Verb.ACQUIRE, 1, 1);
+        settle(harness);
+        assertEquals(1, objects.pipeline.inFlight());
+        if (isDeleted) {
+          client.sendKeys(Verb.DELETE, 1, 1);
+          settle(harness);
+        }
+        objects.pipeline.end();
+        settle(harness);
+        assertTrue(client.hasAnswer());
+        assertEquals(Status.MISS, client.take().first());
+        assertEquals(isDeleted ? 0 : 1, harness.counters.get(Counter.DROPPED));
+      }
     }
   }
 }

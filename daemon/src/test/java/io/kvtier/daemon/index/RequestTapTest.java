@@ -10,6 +10,7 @@ import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import io.kvtier.tiers.transfer.Checksums;
@@ -215,6 +216,139 @@ class RequestTapTest {
       harness.nowNs += 1_000_000_000;
       int ignored = harness.agent.doWork();
       assertEquals(3, harness.counters.get(Counter.SPANS_DROPPED));
+    }
+  }
+
+  private static void rounds(IndexHarness harness) {
+    for (int i = 0; i < 8; i++) {
+      int ignored = harness.agent.doWork();
+    }
+  }
+
+  @Test
+  void evicted_numberIsAnotherBlocks_thatOneIsNotOnTheAccountOfTheFirst()
+      throws IOException, ProtocolViolation {
+    StubObjects objects = new StubObjects();
+    // It is never stored everywhere.
+    objects.answer = Status.DENIED;
+    IndexHarness.Settings settings = withSsd(Status.OK).objects(objects.parts("all")).tracing(0);
+    try (IndexHarness harness = new IndexHarness(settings)) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      putAndDemote(harness, client);
+      assertNotNull(span(told(harness), "ssd.write"));
+      for (int key = 2; key < 40; key++) {
+        client.put(key, 0);
+        rounds(harness);
+      }
+      client.sendKeys(Verb.ACQUIRE, 1, 1);
+      assertEquals(Status.MISS, client.await().first());
+      assertTrue(harness.directory().highWater() < 20, "no number came again");
+      assertEquals(List.of(), told(harness));
+      assertFalse(harness.requests.isInterested());
+    }
+  }
+
+  @Test
+  void stored_inEveryTier_isOnTheAccountOfWhoWroteItNoLonger()
+      throws IOException, ProtocolViolation {
+    StubObjects objects = new StubObjects();
+    for (boolean hasObjects : new boolean[] {false, true}) {
+      IndexHarness.Settings settings = withSsd(Status.OK).tracing(0);
+      try (IndexHarness harness =
+          new IndexHarness(hasObjects ? settings.objects(objects.parts("evicted")) : settings)) {
+        IndexHarness.Client client = harness.open();
+        client.register();
+        putAndDemote(harness, client);
+        RequestTold.Span commit = span(told(harness), "kvtier.commit");
+        assertEquals(hasObjects, harness.requests.isInterested());
+        for (int key = 2; key < 20; key++) {
+          client.put(key, 0);
+          rounds(harness);
+        }
+        assertFalse(harness.requests.isInterested());
+        List<RequestTold> later = told(harness);
+        assertEquals(hasObjects ? 1 : 0, later.size(), later.toString());
+        if (hasObjects) {
+          assertEquals(commit.spanId(), span(later, "object.put").parentId());
+        }
+      }
+    }
+  }
+
+  @Test
+  void wrote_moreThanAreKept_theFirstIsForgotten() throws IOException {
+    try (IndexHarness harness = new IndexHarness(withSsd(Status.OK).tracing(0))) {
+      RequestOrigin origin = new RequestOrigin();
+      origin.traceHigh = HIGH;
+      origin.traceLow = LOW;
+      origin.spanId = CALLER;
+      origin.isTraced = true;
+      for (int block = 0; block <= 4096; block++) {
+        harness.requests.wrote(block, origin);
+      }
+      Transfer transfer = new Transfer(0);
+      transfer.kind = Transfer.Kind.STORE;
+      for (int block = 0; block < 2; block++) {
+        transfer.block = block;
+        harness.requests.settled(transfer, TierId.SSD, false);
+        assertEquals(block, told(harness).size());
+      }
+    }
+  }
+
+  @Test
+  void scrub_ofABlockThatAGetWaitsFor_isNotOnItsAccount() throws IOException, ProtocolViolation {
+    for (Status read : List.of(Status.OK, Status.CORRUPT)) {
+      IndexHarness.InlinePipeline ssd =
+          new IndexHarness.InlinePipeline(
+              transfer -> run(transfer, transfer.kind == Transfer.Kind.LOAD ? read : Status.OK));
+      try (IndexHarness harness =
+          new IndexHarness(
+              new IndexHarness.Settings(1, 2)
+                  .checksums(new IndexHarness.InlinePipeline(Checksums::run), 0)
+                  .ssd(2, ssd)
+                  .admission("all")
+                  .scrubbing(1 << 20)
+                  .tracing(0))) {
+        IndexHarness.Client client = harness.open();
+        client.register();
+        ssd.holds = transfer -> transfer.kind == Transfer.Kind.LOAD;
+        putAndDemote(harness, client);
+        for (int round = 0; ssd.inFlight() == 0; round++) {
+          assertTrue(round < 100, "nothing is read in the background");
+          harness.nowNs += 1_000_000;
+          int ignored = harness.agent.doWork();
+        }
+        var _ = told(harness);
+        send(client, Verb.ACQUIRE, 1, TraceContext.FLAG_SAMPLED);
+        rounds(harness);
+        assertEquals(2, ssd.inFlight());
+        ssd.endFirst();
+        rounds(harness);
+        assertEquals(1, harness.counters.get(Counter.SCRUBBED));
+        assertEquals(List.of(), told(harness));
+        ssd.end();
+        assertEquals(read == Status.OK ? Status.OK : Status.MISS, client.await().first());
+        assertNotNull(span(told(harness), "ssd.read"));
+      }
+    }
+  }
+
+  @Test
+  void admin_refused_spanAndLineSayHowItEnded() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = new IndexHarness(new IndexHarness.Settings(1, 2).tracing(1))) {
+      IndexHarness.Client client = harness.open(1 << 20);
+      Status status = client.admin("nonsense");
+      assertNotEquals(Status.OK, status);
+      List<RequestTold> all = told(harness);
+      assertEquals(status, span(all, "kvtier.admin").status());
+      RequestTold.Line line = (RequestTold.Line) all.getFirst();
+      assertTrue(line.text().startsWith("ADMIN refused: " + status), line.text());
+      assertEquals(Status.OK, client.admin("drain off"));
+      all = told(harness);
+      assertEquals(1, all.size(), all.toString());
+      assertEquals(Status.OK, span(all, "kvtier.admin").status());
     }
   }
 }

@@ -6,13 +6,10 @@ import io.kvtier.tiers.object.ObjectProbe;
 import io.kvtier.tiers.object.PresenceCache;
 import io.kvtier.tiers.object.StoreCall;
 import io.kvtier.tiers.object.StoreResult;
-import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
-import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.function.Consumer;
 
 /** An object tier in which nothing is: what is written ends as the test says, a round later. */
 final class StubObjects {
@@ -25,47 +22,9 @@ final class StubObjects {
   /** How often it was asked to take a block. */
   int asked;
 
-  /** Whether what is written is under way until {@link #end}. */
-  boolean holds;
-
-  private final ArrayDeque<Transfer> held = new ArrayDeque<>();
-  private final ArrayDeque<Transfer> done = new ArrayDeque<>();
-
-  /** What was written first, of what is held, has ended. */
-  void end() {
-    done.add(held.remove());
-  }
-
-  private final class Held implements Pipeline {
-    @Override
-    public boolean offer(Transfer transfer) {
-      transfer.status = StubObjects.this.run(transfer);
-      (holds ? held : done).add(transfer);
-      return true;
-    }
-
-    @Override
-    public int collect(Consumer<Transfer> finished) {
-      int count = done.size();
-      for (int i = 0; i < count; i++) {
-        finished.accept(done.remove());
-      }
-      return count;
-    }
-
-    @Override
-    public boolean hasFinished() {
-      return !done.isEmpty();
-    }
-
-    @Override
-    public int inFlight() {
-      return held.size() + done.size();
-    }
-
-    @Override
-    public void close() {}
-  }
+  /** What does it. */
+  final IndexHarness.InlinePipeline pipeline =
+      new IndexHarness.InlinePipeline(transfer -> transfer.status = run(transfer));
 
   private Status run(Transfer transfer) {
     if (transfer.kind == Transfer.Kind.LOAD) {
@@ -78,7 +37,7 @@ final class StubObjects {
   /** The tier as the index is given it, with an admission policy. */
   ObjectParts parts(String admission) {
     return new ObjectParts(
-        new Held(),
+        pipeline,
         8,
         () -> true,
         () -> true,

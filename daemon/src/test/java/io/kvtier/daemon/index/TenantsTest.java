@@ -516,4 +516,24 @@ class TenantsTest {
       assertTrue(operator.stats().contains("secret-name"));
     }
   }
+
+  @Test
+  void trim_whatGoesBecomesObjectsFirst_goesAsFastAsThose() throws Exception {
+    StubObjects objects = new StubObjects();
+    Pipeline ssd = new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
+    try (IndexHarness harness =
+        new IndexHarness(settings(64, 4, ssd).blocks(48).objects(objects.parts("evicted")))) {
+      harness.agent.recover(List.of(rowsOfNobody(48)), 0);
+      int rounds = 0;
+      while (harness.directory().recordsOfTenant(Grant.NO_TENANT) > 12) {
+        int ignored = harness.agent.doWork();
+        harness.nowNs += 1_000_000;
+        assertTrue(++rounds < 300, "it takes too long");
+      }
+      assertEquals(36, objects.asked, "no more than what is beyond the share");
+      assertEquals(36, harness.counters.get(Counter.SPILLED));
+      assertEquals(0, harness.counters.get(Counter.DROPPED));
+      harness.agent.checkInvariants();
+    }
+  }
 }

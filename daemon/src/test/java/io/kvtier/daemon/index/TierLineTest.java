@@ -44,6 +44,10 @@ class TierLineTest {
 
   /** Blocks on SSD, in the order of their numbers, and the first of them in memory as well. */
   private static TierLine ssdUnder(Directory directory, String policy, int blocks, int inMemory) {
+    return lines(directory, policy, blocks, inMemory)[TierLine.SSD];
+  }
+
+  private static TierLine[] lines(Directory directory, String policy, int blocks, int inMemory) {
     TierLine.Common common =
         new TierLine.Common(directory, block -> 4096, null, part -> BLOCKS, wanted -> 1L << 40);
     TierLine[] lines = new TierLine[2];
@@ -65,7 +69,7 @@ class TierLineTest {
         place(lines[TierLine.HOST], block);
       }
     }
-    return lines[TierLine.SSD];
+    return lines;
   }
 
   private static void place(TierLine line, int block) {
@@ -84,8 +88,10 @@ class TierLineTest {
         asked++;
         assertTrue(asked < blocks, "the only one is never found");
       }
-      // Three times as far as one search goes.
-      assertTrue(asked > 100, "found after " + asked + " searches, each of them long");
+      // What a search passes goes to the newest end, so each look was at another block: there were
+      // 1,024 at first, and each call brings 64. As soon as they suffice the block is found.
+      assertTrue(1024 + 64 * asked >= blocks, "found after " + asked + " calls, some of them long");
+      assertTrue(asked <= 2 * 1024 / 64 + 1, asked + " calls");
       for (int i = 0; i < 10; i++) {
         assertEquals(blocks - 1, ssd.victimOnlyHere(0), "it is where the next search begins");
       }
@@ -114,6 +120,59 @@ class TierLineTest {
     try (Directory directory = new Directory(BLOCKS, 1)) {
       TierLine line = line(directory);
       assertTrue(line.policyBytes() < 2.1 * 8 * BLOCKS, line.policyBytes() + " bytes");
+    }
+  }
+
+  @Test
+  void victimOnlyHere_afterASearchInVain_noLongerWaitsWhenThatIsOver() throws IOException {
+    try (Directory directory = new Directory(BLOCKS, 1)) {
+      int blocks = 3000;
+      TierLine[] lines = lines(directory, "lru", blocks, blocks - 1);
+      TierLine ssd = lines[TierLine.SSD];
+      assertEquals(EvictionPolicy.NONE, ssd.victimOnlyHere(0));
+      place(lines[TierLine.HOST], blocks - 1);
+      assertEquals(EvictionPolicy.NONE, ssd.victimOnlyHere(0), "there is none");
+      // Behind the 1,024 that were passed.
+      lines[TierLine.HOST].evict(1030);
+      assertEquals(1030, ssd.victimOnlyHere(0));
+      ssd.checkInvariants();
+    }
+  }
+
+  @Test
+  void victimOnlyHere_afterASearchInVainByAnotherPolicy_searchesAtOnce() throws IOException {
+    try (Directory directory = new Directory(BLOCKS, 1)) {
+      TierLine[] lines = lines(directory, "lru", 3000, 3000);
+      TierLine ssd = lines[TierLine.SSD];
+      lines[TierLine.HOST].evict(1030);
+      assertEquals(EvictionPolicy.NONE, ssd.victimOnlyHere(0));
+      ssd.swapPolicy("fifo");
+      assertEquals(1030, ssd.victimOnlyHere(0));
+    }
+  }
+
+  @Test
+  void victim_whatIsHeld_isNotCountedAsUsed() throws IOException {
+    for (String policy : new String[] {"auto:shadow=65536", "lru"}) {
+      try (Directory directory = new Directory(BLOCKS, 1)) {
+        TierLine ssd = ssdUnder(directory, policy, 400, 0);
+        for (int block = 0; block < 100; block++) {
+          directory.addHolds(block, 1);
+        }
+        String before = ssd.whatIf().toString();
+        int sizeClass = ssd.slots().sizeClass(4096);
+        for (int i = 0; i < 5; i++) {
+          assertEquals(100, ssd.victim(sizeClass, SlotAllocator.DAEMON, 0));
+        }
+        assertEquals(before, ssd.whatIf().toString());
+        for (int block = 0; block < 100; block++) {
+          directory.addHolds(block, -1);
+        }
+        if (policy.equals("lru")) {
+          assertEquals(100, ssd.victim(sizeClass, SlotAllocator.DAEMON, 0), "they were passed");
+        }
+        ssd.checkInvariants();
+      }
     }
   }
 }

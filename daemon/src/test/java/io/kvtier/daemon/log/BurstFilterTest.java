@@ -135,4 +135,17 @@ final class BurstFilterTest {
     assertEquals("WARN", json.getString("level"));
     assertTrue(json.containsKey("timestamp"), line);
   }
+
+  @Test
+  void linesOfAnotherLevel_passThoughTheTextIsTheSame() {
+    for (int i = 0; i < 5; i++) {
+      logger.info("request {}: {}", i, "BUSY");
+    }
+    logger.warn("request {}: {}", 5, "CORRUPT");
+    assertEquals(List.of("request 0: BUSY", "request 1: BUSY", "request 5: CORRUPT"), messages());
+    clock.addAndGet(TimeUnit.HOURS.toNanos(1));
+    filter.tell();
+    assertEquals(4, messages().size());
+    assertEquals(Level.INFO, written.list.getLast().getLevel());
+  }
 }
