@@ -274,12 +274,6 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
     }
   }
 
-  /** The same, as too many answers wait. */
-  final void turnAway() {
-    answered();
-    stream.turnAway();
-  }
-
   final HttpConnection httpConnection() {
     return stream.connection();
   }

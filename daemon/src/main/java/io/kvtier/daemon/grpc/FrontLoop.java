@@ -233,7 +233,7 @@ final class FrontLoop extends VerticleBase {
     }
     HeldAnswers.Held held = peer.held.add(peer.tenant, stream::resetUnlessOver, System.nanoTime());
     if (held == null) {
-      stream.turnAway();
+      stream.reset();
       return;
     }
     stream.refuse(status, why, bytesMax, held::over);
@@ -267,7 +267,7 @@ final class FrontLoop extends VerticleBase {
     if (peer != null) {
       HeldAnswers.Held held = peer.held.add(tenant, call::dropAnswer, System.nanoTime());
       if (held == null) {
-        call.turnAway();
+        call.dropAnswer();
       } else {
         call.whenAnswered(held::over);
       }
