@@ -113,7 +113,13 @@ final class FrontLoop extends VerticleBase {
     Call.Environment environment =
         new Call.Environment(
             new IndexGateway(
-                daemon.index(), daemon.indexBell(), daemon.slabs().slabs(), tenant, context),
+                daemon.index(),
+                daemon.indexBell(),
+                daemon.requests(),
+                daemon.slabs().slabs(),
+                tenant,
+                context),
+            daemon.requests(),
             shared.namespaces(tenant),
             daemon.slabs()::mapping,
             shared.chunkBytes(),
@@ -227,6 +233,10 @@ final class FrontLoop extends VerticleBase {
   }
 
   private void answer(Peer peer, GrpcStream stream, GrpcStatus status, String why, long bytesMax) {
+    shared
+        .daemon()
+        .requests()
+        .refusedOutside(stream.traceContext(), false, status.name() + ": " + why);
     if (stream.isEnded()) {
       stream.end(status, why);
       return;
