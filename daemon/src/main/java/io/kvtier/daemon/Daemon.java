@@ -296,7 +296,8 @@ public final class Daemon implements AutoCloseable {
                       limits.leaseNs(),
                       config.grpc().usesTls() ? tls : null,
                       callers,
-                      tenants)));
+                      tenants,
+                      requests)));
     }
     Listener.Place httpPlace = listeners.http();
     if (httpPlace != null) {

@@ -50,7 +50,7 @@ final class StartCheck {
   static void require(LoadedConfig loaded, boolean isHere) throws ConfigException {
     List<String> problems = isHere ? machineProblems(loaded) : new ArrayList<>();
     Stream.of(Listener.grpc(loaded.config()), Listener.http(loaded.config()))
-        .filter(listener -> isHere || isAddress(listener.host()))
+        .filter(listener -> isHere || !isName(listener.host()))
         .forEach(listener -> addProblem(loaded, listener, problems));
     refuse(problems);
   }
@@ -116,12 +116,12 @@ final class StartCheck {
   }
 
   /** What a name stands for, another machine may see otherwise. */
-  private static boolean isAddress(String host) {
+  private static boolean isName(String host) {
     try {
       var _ = InetAddress.ofLiteral(host);
-      return true;
-    } catch (IllegalArgumentException e) {
       return false;
+    } catch (IllegalArgumentException e) {
+      return !host.isEmpty();
     }
   }
 

@@ -39,6 +39,24 @@ final class StartCheckTest {
   }
 
   @Test
+  void require_noHost_isRefusedOfAListenerThatListens() throws ConfigException {
+    for (boolean isHere : List.of(true, false)) {
+      LoadedConfig enabled =
+          new ConfigSource(null, Map.of(), List.of("ssd.bytes=0", "grpc.host=")).load();
+      String problem =
+          String.valueOf(
+              assertThrows(ConfigException.class, () -> StartCheck.require(enabled, isHere))
+                  .getMessage());
+      assertTrue(problem.contains("--set: grpc.host is '', expected a name"), problem);
+      StartCheck.require(
+          new ConfigSource(
+                  null, Map.of(), List.of("ssd.bytes=0", "grpc.host=", "grpc.enabled=false"))
+              .load(),
+          isHere);
+    }
+  }
+
+  @Test
   void listeners_areWhatTheHostsStandFor() throws IOException, ConfigException {
     KvtierdConfig config =
         new ConfigSource(null, Map.of(), List.of("grpc.host=127.8.8.8", "http.enabled=false"))

@@ -47,18 +47,8 @@ final class StateOverHttpTest {
         new ConfigSource(
             file,
             Map.of(),
-            List.of(
-                "socket.path=" + folder.resolve("kvtier.sock"),
-                "host.bytes=16MiB",
-                "host.keep=0",
-                "host.slab_bytes=4MiB",
-                "ssd.bytes=32MiB",
-                "ssd.file_bytes=8MiB",
-                "ssd.directory=" + folder.resolve("ssd"),
-                "limits.blocks=10000",
-                "access.without_token=admin",
-                "grpc.enabled=false",
-                "http.port=0"));
+            SmallDaemon.withSsd(
+                folder, "access.without_token=admin", "grpc.enabled=false", "http.port=0"));
     LoadedConfig loaded = source.load();
     daemon =
         new Daemon(loaded.config(), CudaDriver::probe, live -> new Reloader(source, loaded, live));

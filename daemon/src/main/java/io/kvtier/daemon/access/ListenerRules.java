@@ -10,6 +10,9 @@ import org.jspecify.annotations.Nullable;
 
 /** What a listener must have before others than this machine's programs may reach it. */
 public final class ListenerRules {
+  private static final String EXPECTED =
+      "expected a name or an address of this machine, such as 127.0.0.1";
+
   private ListenerRules() {}
 
   /**
@@ -58,20 +61,15 @@ public final class ListenerRules {
   }
 
   private static InetAddress[] addresses(String section, String host) throws IOException {
+    if (host.isEmpty()) { // which the resolver takes for loopback
+      throw new IOException(section + ".host is '', " + EXPECTED);
+    }
     try {
-      if (host.isEmpty()) {
-        throw new UnknownHostException("an empty name"); // which the resolver takes for loopback
-      }
       return InetAddress.getAllByName(host);
     } catch (UnknownHostException e) {
       // It may be known a moment later, and then not be loopback.
       throw new IOException(
-          section
-              + ".host is '"
-              + host
-              + "', for which no address is known; expected a name or an address of this machine,"
-              + " such as 127.0.0.1",
-          e);
+          section + ".host is '" + host + "', for which no address is known; " + EXPECTED, e);
     }
   }
 }

@@ -433,17 +433,10 @@ public final class ConfigLoader {
     };
   }
 
-  /** An empty one some take for all addresses, and others for this machine's own. */
-  private String hostName(String key) {
-    String host = text(key);
-    require(key, !host.isEmpty(), "a name or an address of this machine, such as 127.0.0.1");
-    return host;
-  }
-
   private KvtierdConfig.GrpcConfig grpc() {
     return new KvtierdConfig.GrpcConfig(
         get("grpc.enabled", ConfigLoader::bool, "true or false"),
-        hostName("grpc.host"),
+        text("grpc.host"),
         number("grpc.port", 0, 65535),
         get("grpc.tls", ConfigLoader::autoOrOff, "auto or off"),
         number("grpc.threads", 1, 64),
@@ -518,7 +511,7 @@ public final class ConfigLoader {
   private KvtierdConfig.HttpConfig http() {
     return new KvtierdConfig.HttpConfig(
         get("http.enabled", ConfigLoader::bool, "true or false"),
-        hostName("http.host"),
+        text("http.host"),
         number("http.port", 0, 65535),
         get("http.tls", ConfigLoader::autoOrOff, "auto or off"));
   }

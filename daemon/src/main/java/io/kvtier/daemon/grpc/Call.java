@@ -2,6 +2,7 @@ package io.kvtier.daemon.grpc;
 
 import com.google.protobuf.InvalidProtocolBufferException;
 import com.google.protobuf.MessageLite;
+import io.kvtier.daemon.index.RequestTap;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TraceContext;
 import io.vertx.core.Future;
@@ -34,11 +35,13 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
   /**
    * What calls need of the event loop that they are confined to.
    *
+   * @param requests is told of refusals that the index does not hear of
    * @param onEnd told of a call that is over
    * @param onHeld told of one that is, and whose answer waits for its client's end
    */
   record Environment(
       IndexGateway gateway,
+      RequestTap requests,
       Namespaces namespaces,
       IntFunction<MemorySegment> slabs,
       int chunkBytes,
@@ -92,7 +95,7 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
     } catch (InvalidProtocolBufferException e) {
       fail(GrpcStatus.INVALID_ARGUMENT, "not a message of this method");
     } catch (RefusedException e) {
-      refuseHere(e);
+      refuse(e.status(), e.why());
     }
   }
 
@@ -107,20 +110,8 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
       try {
         onRequestsEnd();
       } catch (RefusedException e) {
-        refuseHere(e);
+        refuse(e.status(), e.why());
       }
-    }
-  }
-
-  /** The index hears nothing of it, and so its log does not. */
-  private void refuseHere(RefusedException refused) {
-    logRefusal(refused.status().name(), refused.why());
-    refuse(refused.status(), refused.why());
-  }
-
-  private void logRefusal(String status, String why) {
-    if (context != null) {
-      LOG.info("request {}: a call is refused: {}: {}", context.traceId(), status, why);
     }
   }
 
@@ -130,7 +121,19 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
    * @return the number by which the gateway's cancel knows it
    */
   final long submit(IndexRequest request, Consumer<IndexAnswer> answered) {
-    return environment.gateway().submit(request.within(context), answered);
+    return environment
+        .gateway()
+        .submit(
+            request,
+            context,
+            answer -> {
+              try {
+                answered.accept(answer);
+              } catch (RuntimeException e) {
+                LOG.error("the answer to a remote call was not taken", e);
+                cutOff(); // nothing else may ever end it
+              }
+            });
   }
 
   @Override
@@ -151,8 +154,8 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
   /** The client has sent its last message. */
   abstract void onRequestsEnd() throws RefusedException;
 
-  /** Answers with a reason instead of a result. */
-  abstract void refuse(Status status, String why);
+  /** Answers with a reason instead of a result, unless that has been done. */
+  abstract void giveReason(Status status, String why);
 
   /** The client of this call asks for its cancellation, in another call. */
   abstract void cancelByClient();
@@ -216,14 +219,34 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
     finish(stream::end);
   }
 
+  /** Gives a reason of which the index knows nothing. */
+  final void refuse(Status status, String why) {
+    if (!over) {
+      tellRefusal(false, status + ": " + why);
+      giveReason(status, why);
+    }
+  }
+
+  /** Gives the reason that a request was answered with; who answered it has told of it. */
+  final void refuse(IndexAnswer reason) {
+    giveReason(reason.status(), reason.text());
+  }
+
   /** Ends the call without an answer of kvtier's. */
   final void fail(GrpcStatus status, String why) {
-    logRefusal(status.name(), why);
-    finish(() -> stream.end(status, why));
+    if (!over) {
+      tellRefusal(false, status.name() + ": " + why);
+      finish(() -> stream.end(status, why));
+    }
+  }
+
+  /** Something of this call is refused, and the index hears nothing of it. */
+  final void tellRefusal(boolean isWarning, String what) {
+    environment.requests().refusedOutside(context, isWarning, what);
   }
 
   private void finish(Runnable how) {
-    if (over || answer != null) {
+    if (over) {
       return;
     }
     end();
@@ -272,12 +295,6 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
       answered();
       stream.reset();
     }
-  }
-
-  /** The same, as too many answers wait. */
-  final void turnAway() {
-    answered();
-    stream.turnAway();
   }
 
   final HttpConnection httpConnection() {

@@ -113,7 +113,13 @@ final class FrontLoop extends VerticleBase {
     Call.Environment environment =
         new Call.Environment(
             new IndexGateway(
-                daemon.index(), daemon.indexBell(), daemon.slabs().slabs(), tenant, context),
+                daemon.index(),
+                daemon.indexBell(),
+                daemon.requests(),
+                daemon.slabs().slabs(),
+                tenant,
+                context),
+            daemon.requests(),
             shared.namespaces(tenant),
             daemon.slabs()::mapping,
             shared.chunkBytes(),
@@ -227,13 +233,17 @@ final class FrontLoop extends VerticleBase {
   }
 
   private void answer(Peer peer, GrpcStream stream, GrpcStatus status, String why, long bytesMax) {
+    shared
+        .daemon()
+        .requests()
+        .refusedOutside(stream.traceContext(), false, status.name() + ": " + why);
     if (stream.isEnded()) {
       stream.end(status, why);
       return;
     }
     HeldAnswers.Held held = peer.held.add(peer.tenant, stream::resetUnlessOver, System.nanoTime());
     if (held == null) {
-      stream.turnAway();
+      stream.reset();
       return;
     }
     stream.refuse(status, why, bytesMax, held::over);
@@ -267,7 +277,7 @@ final class FrontLoop extends VerticleBase {
     if (peer != null) {
       HeldAnswers.Held held = peer.held.add(tenant, call::dropAnswer, System.nanoTime());
       if (held == null) {
-        call.turnAway();
+        call.dropAnswer();
       } else {
         call.whenAnswered(held::over);
       }

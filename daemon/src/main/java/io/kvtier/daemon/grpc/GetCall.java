@@ -134,7 +134,7 @@ final class GetCall extends Call<GetResponse> {
   }
 
   @Override
-  void refuse(Status status, String why) {
+  void giveReason(Status status, String why) {
     respond(GetResponse.newBuilder().setRefusal(Wire.outcome(status, why)).build());
   }
 
@@ -176,7 +176,7 @@ final class GetCall extends Call<GetResponse> {
     progress();
     if (answer.status() != Status.OK) {
       if (from == 0) {
-        refuse(answer.status(), answer.text());
+        refuse(answer);
         return;
       }
       nextToAcquire = from;

@@ -9,6 +9,7 @@ import io.kvtier.daemon.access.ServerTls;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.index.Counters;
 import io.kvtier.daemon.index.IndexAgent;
+import io.kvtier.daemon.index.RequestTap;
 import io.kvtier.daemon.index.Tenants;
 import io.kvtier.tiers.host.SlabStore;
 import io.vertx.core.DeploymentOptions;
@@ -54,6 +55,7 @@ public final class GrpcFront implements AutoCloseable {
    * @param stallNs how long a call may wait for a client that neither sends nor takes bytes
    * @param tls null where the port has none
    * @param tenants whose calls get a share of all each
+   * @param requests is told of calls that are refused here
    */
   public record Environment(
       String version,
@@ -64,7 +66,8 @@ public final class GrpcFront implements AutoCloseable {
       long stallNs,
       @Nullable ServerTls tls,
       Callers callers,
-      Tenants tenants) {}
+      Tenants tenants,
+      RequestTap requests) {}
 
   /** What the event loops share; from any thread. */
   static final class Shared {

@@ -47,7 +47,7 @@ final class HeldAnswers {
    * the tenant has too many.
    *
    * @param tenant whose it is, or {@link #NOBODY}
-   * @param breakOff ends its call without it
+   * @param breakOff ends its call without it, and so has it be over
    */
   @Nullable Held add(int tenant, Runnable breakOff, long nowNs) {
     if (tenant != NOBODY && !limits.hold(tenant)) {
@@ -66,7 +66,6 @@ final class HeldAnswers {
           one.tenant = tenant;
         } else {
           one.breakOff.run();
-          one.over();
         }
       }
     }
@@ -82,7 +81,6 @@ final class HeldAnswers {
     for (Held one : List.copyOf(all)) {
       if (nowNs - one.sinceNs > waitNsMax) {
         one.breakOff.run();
-        one.over();
       }
     }
   }

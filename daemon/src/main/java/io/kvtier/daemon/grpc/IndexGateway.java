@@ -2,6 +2,7 @@ package io.kvtier.daemon.grpc;
 
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.IndexAgent;
+import io.kvtier.daemon.index.RequestTap;
 import io.kvtier.daemon.index.Session;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.ProtocolViolation;
@@ -11,6 +12,7 @@ import io.kvtier.protocol.SessionRegion;
 import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.SocketPaths;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.linux.Descriptor;
@@ -49,17 +51,21 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
   private static final long RETRY_MS = 1;
   private static final long CLOSE_TIMEOUT_S = 5;
 
-  private record Queued(long correlationId, IndexRequest request) {}
+  private record Queued(
+      long correlationId, IndexRequest request, @Nullable TraceContext context, long submittedNs) {}
+
+  private record Pending(@Nullable TraceContext context, Consumer<IndexAnswer> answer) {}
 
   private final IndexAgent index;
   private final Runnable indexBell;
+  private final RequestTap requestTap;
   private final Context loop;
   private final Arena arena = Arena.ofShared();
   private final SessionRegion region;
   private final Session session;
   private final RingProducer requests;
   private final RingConsumer completions;
-  private final Map<Long, Consumer<IndexAnswer>> pending = new HashMap<>();
+  private final Map<Long, Pending> pending = new HashMap<>();
   private final ArrayDeque<Queued> queue = new ArrayDeque<>();
   private final BitSet known = new BitSet();
   private final CountDownLatch released = new CountDownLatch(1);
@@ -70,13 +76,21 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
   /**
    * Opens the session.
    *
+   * @param requestTap is told of requests that never come to the index
    * @param tenant whose blocks it sees; what each caller may is found out before it is asked, and
    *     where the answer depends on it, the request says it
    */
-  IndexGateway(IndexAgent index, Runnable indexBell, int slabs, int tenant, Context loop)
+  IndexGateway(
+      IndexAgent index,
+      Runnable indexBell,
+      RequestTap requestTap,
+      int slabs,
+      int tenant,
+      Context loop)
       throws IOException {
     this.index = index;
     this.indexBell = indexBell;
+    this.requestTap = requestTap;
     this.loop = loop;
     long bytes = SessionRegionDescriptor.regionBytes(RING_BYTES, RING_BYTES);
     try (Descriptor memory = SharedMemory.create("kvtier-grpc", bytes)) {
@@ -105,35 +119,54 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
   // ---- on the event loop
   // ----------------------------------------------------------------------------------------
 
+  /** Sends a request that nobody's context goes with. */
+  long submit(IndexRequest request, Consumer<IndexAnswer> answer) {
+    return submit(request, null, answer);
+  }
+
   /**
    * Sends a request. The answer comes later, on the event loop; a silent request has none.
    *
+   * @param context that it is sent in
    * @return the number by which {@link #cancel} knows it
    */
-  long submit(IndexRequest request, Consumer<IndexAnswer> answer) {
+  long submit(IndexRequest request, @Nullable TraceContext context, Consumer<IndexAnswer> answer) {
     long correlationId = nextCorrelationId++;
     Status reason = ended;
     if (reason != null) {
       if (!request.isSilent()) {
-        loop.runOnContext(v ->
-            answer.accept(
-                IndexAnswer.refusal(
-                    Status.SESSION_ENDED, "the session of remote callers ended: " + reason)));
+        refuseLater(
+            new Pending(context, answer),
+            Status.SESSION_ENDED,
+            "the session of remote callers ended: " + reason);
       }
       return correlationId;
     }
     if (!request.isSilent()) {
+      Pending one = new Pending(context, answer);
       if (queue.size() >= QUEUE_MAX) {
-        loop.runOnContext(v ->
-            answer.accept(
-                IndexAnswer.refusal(Status.BUSY, "too many requests wait for the index")));
+        refuseLater(one, Status.BUSY, "too many requests wait for the index");
         return correlationId;
       }
-      pending.put(correlationId, answer);
+      pending.put(correlationId, one);
     }
-    queue.add(new Queued(correlationId, request));
+    long submittedNs = context == null ? 0 : System.nanoTime();
+    queue.add(new Queued(correlationId, request, context, submittedNs));
     flush();
     return correlationId;
+  }
+
+  /** Who submits knows the number first. */
+  private void refuseLater(Pending one, Status status, String why) {
+    later(() -> refuse(one, status, why));
+  }
+
+  /** Answers a request of which the index knows nothing. */
+  private void refuse(@Nullable Pending one, Status status, String why) {
+    if (one != null) {
+      requestTap.refusedOutside(one.context, false, status + ": " + why);
+      answer(one, IndexAnswer.refusal(status, why));
+    }
   }
 
   /** Sends a request that has no answer. */
@@ -149,7 +182,7 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
     for (Iterator<Queued> i = queue.iterator(); i.hasNext(); ) {
       if (i.next().correlationId == correlationId) {
         i.remove();
-        complete(correlationId, IndexAnswer.refusal(Status.CANCELLED, ""));
+        answer(pending.remove(correlationId), IndexAnswer.refusal(Status.CANCELLED, ""));
         return;
       }
     }
@@ -195,11 +228,12 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
     try {
       boolean written = false;
       for (Queued next = queue.peek(); next != null; next = queue.peek()) {
-        long at = requests.tryClaim(next.request.recordBytes());
+        long at = requests.tryClaim(next.request.recordBytes(next.context));
         if (at < 0) {
           break;
         }
-        next.request.write(region.segment(), at, next.correlationId);
+        next.request.write(
+            region.segment(), at, next.correlationId, next.context, next.submittedNs);
         queue.poll();
         written = true;
       }
@@ -237,9 +271,10 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
       return isLate;
     });
     for (Queued request : late) {
-      complete(
-          request.correlationId,
-          IndexAnswer.refusal(Status.BUSY, "the index took no request before the deadline"));
+      refuse(
+          pending.remove(request.correlationId),
+          Status.BUSY,
+          "the index took no request before the deadline");
     }
   }
 
@@ -272,18 +307,16 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
       IndexAnswer answer = IndexAnswer.read(region.segment(), at);
       completions.skip(bytes);
       completions.release();
-      complete(correlationId, answer);
+      answer(pending.remove(correlationId), answer);
     }
   }
 
-  private void complete(long correlationId, IndexAnswer answer) {
-    Consumer<IndexAnswer> consumer = pending.remove(correlationId);
-    if (consumer != null) {
+  private static void answer(@Nullable Pending one, IndexAnswer answer) {
+    if (one != null) {
       try {
-        consumer.accept(answer);
+        one.answer.accept(answer);
       } catch (RuntimeException e) {
-        // Of one call: its deadline ends it. The others of this loop go on.
-        LOG.error("the answer to a remote call was not taken", e);
+        LOG.error("the answer to a request was not taken", e); // the others of this loop go on
       }
     }
   }
@@ -295,7 +328,7 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
     }
     queue.clear();
     for (Long correlationId : pending.keySet().toArray(Long[]::new)) {
-      complete(correlationId, IndexAnswer.refusal(Status.SESSION_ENDED, why));
+      refuse(pending.remove(correlationId), Status.SESSION_ENDED, why);
     }
   }
 

@@ -8,7 +8,7 @@ import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
 
-/** A request before it is a record. */
+/** A request before it is a record; it may be sent several times. */
 final class IndexRequest {
   private static final long[] NO_IDS = {};
   private static final int[] NO_CHECKSUMS = {};
@@ -28,9 +28,6 @@ final class IndexRequest {
 
   /** Of each id, with {@link RequestDescriptor#FLAG_CHECKSUMS}. */
   private final int[] checksums;
-
-  private @Nullable TraceContext context;
-  private long submittedNs;
 
   private IndexRequest(
       Verb verb,
@@ -62,17 +59,6 @@ final class IndexRequest {
   /** {@code CLOCK_MONOTONIC}; 0: the daemon's default. */
   long deadlineNs() {
     return deadlineNs;
-  }
-
-  /** The same, told of the context that it is sent in. */
-  IndexRequest within(@Nullable TraceContext callers) {
-    context = callers;
-    submittedNs = callers == null ? 0 : System.nanoTime();
-    return this;
-  }
-
-  private int flags() {
-    return context == null ? flags : flags | RequestDescriptor.FLAG_CONTEXT;
   }
 
   /** A request without a body. */
@@ -211,15 +197,31 @@ final class IndexRequest {
     return keys == null ? Math.max(ids.length, text.length) : keys.count();
   }
 
-  int recordBytes() {
-    return RequestDescriptor.recordBytes(verb, count(), keyBytes(), flags());
+  private int flags(@Nullable TraceContext context) {
+    return context == null ? flags : flags | RequestDescriptor.FLAG_CONTEXT;
   }
 
-  /** Writes the record where it was claimed. */
-  void write(MemorySegment out, long at, long correlationId) {
-    Words.putInt(out, at + RequestDescriptor.RECORD_BYTES_OFFSET, recordBytes());
+  /** The length of the record when it is sent in that context. */
+  int recordBytes(@Nullable TraceContext context) {
+    return RequestDescriptor.recordBytes(verb, count(), keyBytes(), flags(context));
+  }
+
+  /**
+   * Writes the record where it was claimed.
+   *
+   * @param context that it is sent in
+   * @param submittedNs since when it has waited for its place in the ring
+   */
+  void write(
+      MemorySegment out,
+      long at,
+      long correlationId,
+      @Nullable TraceContext context,
+      long submittedNs) {
+    int bytes = recordBytes(context);
+    Words.putInt(out, at + RequestDescriptor.RECORD_BYTES_OFFSET, bytes);
     Words.putByte(out, at + RequestDescriptor.VERB_OFFSET, verb.code());
-    Words.putByte(out, at + RequestDescriptor.FLAGS_OFFSET, flags());
+    Words.putByte(out, at + RequestDescriptor.FLAGS_OFFSET, flags(context));
     Words.putByte(out, at + RequestDescriptor.PRIORITY_OFFSET, priority);
     Words.putByte(out, at + RequestDescriptor.KEY_BYTES_OFFSET, keyBytes());
     Words.putLong(out, at + RequestDescriptor.CORRELATION_OFFSET, correlationId);
@@ -245,7 +247,7 @@ final class IndexRequest {
     }
     MemorySegment.copy(MemorySegment.ofArray(text), 0, out, body, text.length);
     if (context != null) {
-      context.write(out, at + recordBytes() - RequestDescriptor.CONTEXT_BYTES, submittedNs);
+      context.write(out, at + bytes - RequestDescriptor.CONTEXT_BYTES, submittedNs);
     }
   }
 

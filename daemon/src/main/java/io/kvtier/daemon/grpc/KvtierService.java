@@ -233,7 +233,7 @@ final class KvtierService {
             for (int i = 0; i < asked.count(); i++) {
               call.connection.pinned(asked, i); // they are pinned still
             }
-            call.refuse(answer.status(), answer.text());
+            call.refuse(answer);
           } else {
             call.respond(unpinned(askedPlace, answer));
           }

@@ -60,6 +60,11 @@ final class PutCall extends Call<PutResponse> {
   private @Nullable Integer checksum;
   private boolean requestsEnded;
 
+  /** Blocks that were not stored, for what came of them. */
+  private int incomplete;
+
+  private int corrupt;
+
   PutCall(Environment environment, RemoteConnection connection, GrpcStream stream) {
     super(environment, connection, stream);
   }
@@ -108,7 +113,7 @@ final class PutCall extends Call<PutResponse> {
       }
       String wrong = check(chunk);
       if (wrong != null) {
-        stop(Status.INVALID_ARGUMENT, wrong);
+        refuse(Status.INVALID_ARGUMENT, wrong);
         return;
       }
       if (chunk.block >= windowTo) {
@@ -189,6 +194,7 @@ final class PutCall extends Call<PutResponse> {
         && reservations[place] != 0) {
       abort(place);
       statuses[block] = Status.INVALID_ARGUMENT;
+      incomplete += callStatus == null ? 1 : 0; // else it is known why
     }
     offset = 0;
     crc = new CRC32C();
@@ -200,6 +206,7 @@ final class PutCall extends Call<PutResponse> {
     if (checksum != null && checksum != sum) {
       abort(place);
       statuses[block] = Status.CORRUPT;
+      corrupt++;
       return;
     }
     wholeBlocks[whole] = block;
@@ -279,7 +286,7 @@ final class PutCall extends Call<PutResponse> {
       return;
     }
     if (answer.status() != Status.OK) {
-      stop(answer.status(), answer.text());
+      refuse(answer);
       resume();
       return;
     }
@@ -371,7 +378,7 @@ final class PutCall extends Call<PutResponse> {
   }
 
   @Override
-  void refuse(Status status, String why) {
+  void giveReason(Status status, String why) {
     if (keys == null) {
       respond(PutResponse.newBuilder().setOutcome(Wire.outcome(status, why)).build());
     } else {
@@ -400,5 +407,11 @@ final class PutCall extends Call<PutResponse> {
     environment.gateway().cancel(correlationId);
     early.clear();
     abortWindow();
+    if (incomplete > 0) {
+      tellRefusal(false, incomplete + " blocks of a Put: INVALID_ARGUMENT: not all bytes came");
+    }
+    if (corrupt > 0) {
+      tellRefusal(true, corrupt + " blocks of a Put: CORRUPT: not the bytes of their checksums");
+    }
   }
 }

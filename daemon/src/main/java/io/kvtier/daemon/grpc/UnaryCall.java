@@ -83,7 +83,7 @@ final class UnaryCall<Q, R extends MessageLite> extends Call<R> {
   }
 
   @Override
-  void refuse(Status status, String why) {
+  void giveReason(Status status, String why) {
     respond(refusal.apply(Wire.outcome(status, why)));
   }
 

@@ -4,6 +4,7 @@ import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
+import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import io.kvtier.tiers.transfer.Inbox;
 import io.kvtier.tiers.transfer.Transfer;
@@ -22,7 +23,7 @@ import org.jspecify.annotations.Nullable;
  * traced, how long they and the transfers on their account took. All is handed over through a
  * bounded queue to whoever writes lines and sends spans; what finds no room is counted. A request
  * without an id costs a look or two, and nothing is made for it. Confined to the index, but for the
- * queue.
+ * queue and {@link #refusedOutside}.
  */
 public final class RequestTap {
   private static final int QUEUE = 1 << 13;
@@ -162,6 +163,17 @@ public final class RequestTap {
           origin,
           WARNED.contains(status),
           request.verb + " refused: " + status + (why.isEmpty() ? "" : ": " + why));
+    }
+  }
+
+  /**
+   * Something is refused of which the index does not hear; from any thread.
+   *
+   * @param context of whoever asked; null: it has no id, and nobody is told
+   */
+  public void refusedOutside(@Nullable TraceContext context, boolean isWarning, String what) {
+    if (context != null) {
+      tell(new RequestTold.Refusal(context.traceHigh(), context.traceLow(), isWarning, what));
     }
   }
 

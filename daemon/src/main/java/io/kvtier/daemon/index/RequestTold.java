@@ -36,7 +36,11 @@ public sealed interface RequestTold {
       long endNs)
       implements RequestTold {}
 
-  /** Something went wrong, or was refused. */
+  /** Something was refused outside of the index. */
+  record Refusal(long traceHigh, long traceLow, boolean isWarning, String what)
+      implements RequestTold {}
+
+  /** Something went wrong, or was refused by the index. */
   record Line(long traceHigh, long traceLow, boolean isWarning, String text)
       implements RequestTold {}
 }

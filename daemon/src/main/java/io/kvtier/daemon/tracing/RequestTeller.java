@@ -13,8 +13,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The thread that takes what the index tells of requests: it writes the lines, and gathers spans
- * for a moment and sends them. While it does, what comes waits in the queue.
+ * The thread that takes what is told of requests: it writes the lines, and gathers spans for a
+ * moment and sends them. While it does, what comes waits in the queue.
  */
 public final class RequestTeller implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(RequestTeller.class);
@@ -81,14 +81,11 @@ public final class RequestTeller implements AutoCloseable {
 
   private void take(RequestTold next) {
     switch (next) {
-      case RequestTold.Line(long high, long low, boolean isWarning, String text) -> {
-        String id = TraceContext.traceId(high, low);
-        if (isWarning) {
-          LOG.warn("request {}: {}", id, text);
-        } else {
-          LOG.info("request {}: {}", id, text);
-        }
-      }
+      case RequestTold.Line(long high, long low, boolean isWarning, String text) ->
+          write(isWarning, "request {}: {}", TraceContext.traceId(high, low), text);
+      // A cause of its own to the log: whoever may do nothing does not silence the others.
+      case RequestTold.Refusal(long high, long low, boolean isWarning, String what) ->
+          write(isWarning, "request {}: refused: {}", TraceContext.traceId(high, low), what);
       case RequestTold.Span span -> {
         if (spans.isEmpty()) {
           sendsAtNs = System.nanoTime() + GATHER_NS;
@@ -98,6 +95,14 @@ public final class RequestTeller implements AutoCloseable {
           send();
         }
       }
+    }
+  }
+
+  private static void write(boolean isWarning, String format, String id, String text) {
+    if (isWarning) {
+      LOG.warn(format, id, text);
+    } else {
+      LOG.info(format, id, text);
     }
   }
 

@@ -77,8 +77,6 @@ class ConfigLoaderTest {
         "ssd.codec=lz4 | codec 'lz4' is unknown: write 'none', 'zstd' or 'planes'",
         "ssd.codec=zstd/99 | the level '99' is none of 1 to 22",
         "socket.mode=rw | an octal file mode",
-        "grpc.host= | grpc.host is '', expected a name or an address of this machine",
-        "http.host= | http.host is '', expected a name or an address of this machine",
         "grpc.enabled=maybe | true or false",
         "events.endpoint=*:5557 | expected tcp://HOST:PORT, such as tcp://*:5557, or nothing",
         "events.consumer=sglang | expected vllm, dynamo or llm-d",

@@ -12,6 +12,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.google.protobuf.ByteString;
 import com.google.protobuf.MessageLite;
 import io.kvtier.daemon.Daemon;
+import io.kvtier.daemon.SmallDaemon;
 import io.kvtier.daemon.access.TestCertificates;
 import io.kvtier.daemon.config.ConfigLoader;
 import io.kvtier.protocol.access.Role;
@@ -41,6 +42,8 @@ import io.vertx.core.http.RequestOptions;
 import io.vertx.core.http.StreamResetException;
 import io.vertx.core.net.PemKeyCertOptions;
 import io.vertx.core.net.PemTrustOptions;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.net.InetAddress;
@@ -126,13 +129,8 @@ final class GrpcAccessTest {
   private void start(String... more) throws Exception {
     List<String> settings =
         new ArrayList<>(
-            List.of(
-                "socket.path=" + folder.resolve("kvtier.sock"),
-                "host.bytes=16MiB",
-                "host.slab_bytes=4MiB",
-                "host.keep=0",
-                "ssd.bytes=0",
-                "limits.blocks=10000",
+            SmallDaemon.settings(
+                folder,
                 "http.enabled=false",
                 "grpc.port=0",
                 "grpc.threads=2",
@@ -552,16 +550,12 @@ final class GrpcAccessTest {
       }
     }
     int held = 1024 / 3;
-    long end = System.nanoTime() + HANG_NS;
-    while (calls.stream().filter(Future::failed).count() < calls.size() - held) {
-      assertTrue(System.nanoTime() < end, "they all wait");
-      Thread.sleep(20);
-    }
+    awaitFailed(calls, calls.size() - held);
     StreamResetException reset =
         assertInstanceOf(
             StreamResetException.class,
             calls.stream().filter(Future::failed).findFirst().orElseThrow().cause());
-    assertEquals(11, reset.getCode(), "ENHANCE_YOUR_CALM");
+    assertEquals(8, reset.getCode(), "CANCEL");
     HttpClient other = newClient(new HttpClientOptions());
     assertEquals(OK, status(other, "Ping", ofGreen));
     assertEquals(UNAUTHENTICATED, status(other, "Ping", null), "another tenant's may wait");
@@ -576,6 +570,106 @@ final class GrpcAccessTest {
     }
     assertEquals(OK, status(again, "Ping", ofBlue));
     assertTrue(later.stream().noneMatch(Future::isComplete), "the others' have gone with them");
+  }
+
+  /**
+   * Netty would end a connection for which a server resets many streams, but for cancelled ones.
+   */
+  @Test
+  void callsTurnedAway_howeverMany_leaveTheirConnection() throws Exception {
+    start("limits.lease=10min");
+    int held = 1024 / 3;
+    List<Future<?>> calls = new ArrayList<>();
+    for (int connection = 0; connection < 2; connection++) {
+      HttpClient client = newClient(new HttpClientOptions());
+      assertEquals(OK, status(client, "Ping", ofBlue));
+      for (int i = 0; i <= held / 2; i++) {
+        calls.add(beginAndNotEnd(client, "NoSuch", ofBlue, new byte[1]));
+      }
+    }
+    awaitFailed(calls, calls.size() - held);
+    // Frame by frame: a client of Vert.x would end the connection itself.
+    try (Socket socket = new Socket(InetAddress.getLoopbackAddress(), port)) {
+      socket.setSoTimeout(60_000);
+      DataOutputStream out = new DataOutputStream(socket.getOutputStream());
+      out.write("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".getBytes(StandardCharsets.ISO_8859_1));
+      writeFrame(out, SETTINGS_FRAME, 0, 0, new byte[0]);
+      int turnedAway = 250;
+      for (int i = 0; i < turnedAway; i++) {
+        writeFrame(out, HEADERS_FRAME, END_HEADERS, 2 * i + 1, callOf("NoSuch", ofBlue));
+      }
+      out.flush();
+      DataInputStream in = new DataInputStream(socket.getInputStream());
+      for (int resets = 0; resets < turnedAway; ) {
+        int type = readFrame(in);
+        assertNotEquals(GOAWAY_FRAME, type, "after " + resets);
+        resets += type == RESET_FRAME ? 1 : 0;
+      }
+      writeFrame(out, PING_FRAME, 0, 0, new byte[8]);
+      out.flush();
+      int type;
+      do {
+        type = readFrame(in);
+        assertNotEquals(GOAWAY_FRAME, type);
+      } while (type != PING_FRAME);
+    }
+  }
+
+  private static final int HEADERS_FRAME = 1;
+  private static final int RESET_FRAME = 3;
+  private static final int SETTINGS_FRAME = 4;
+  private static final int PING_FRAME = 6;
+  private static final int GOAWAY_FRAME = 7;
+  private static final int END_HEADERS = 4;
+
+  private static void writeFrame(
+      DataOutputStream out, int type, int flags, int stream, byte[] payload) throws IOException {
+    out.writeInt(payload.length << 8 | type);
+    out.writeByte(flags);
+    out.writeInt(stream);
+    out.write(payload);
+  }
+
+  /** Reads a frame; answers with its type. */
+  private static int readFrame(DataInputStream in) throws IOException {
+    int lengthAndType = in.readInt();
+    in.skipNBytes(5L + (lengthAndType >>> 8));
+    return lengthAndType & 0xff;
+  }
+
+  /** The headers of a call, none of them indexed or compressed. */
+  private static byte[] callOf(String method, Token token) {
+    Buffer headers = Buffer.buffer();
+    List<String> namesAndValues =
+        List.of(
+            ":method",
+            "POST",
+            ":scheme",
+            "http",
+            ":path",
+            PATH + method,
+            ":authority",
+            "localhost",
+            "content-type",
+            "application/grpc",
+            "authorization",
+            "Bearer " + token.secretText());
+    for (int i = 0; i < namesAndValues.size(); i++) {
+      String text = namesAndValues.get(i);
+      if (i % 2 == 0) {
+        headers.appendByte((byte) 0);
+      }
+      headers.appendByte((byte) text.length()).appendString(text);
+    }
+    return headers.getBytes();
+  }
+
+  private static void awaitFailed(List<Future<?>> calls, int count) throws InterruptedException {
+    long end = System.nanoTime() + HANG_NS;
+    while (calls.stream().filter(Future::failed).count() < count) {
+      assertTrue(System.nanoTime() < end, "they all wait");
+      Thread.sleep(20);
+    }
   }
 
   @Test

@@ -1,27 +1,34 @@
 package io.kvtier.daemon.grpc;
 
+import static java.nio.charset.StandardCharsets.US_ASCII;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.google.protobuf.ByteString;
 import com.sun.net.httpserver.HttpServer;
 import io.kvtier.daemon.Daemon;
+import io.kvtier.daemon.SmallDaemon;
 import io.kvtier.daemon.config.ConfigLoader;
+import io.kvtier.protocol.v1.Keys;
+import io.kvtier.protocol.v1.KeysRequest;
 import io.kvtier.protocol.v1.KvtierGrpcClient;
+import io.kvtier.protocol.v1.LookupResponse;
 import io.kvtier.protocol.v1.PingRequest;
-import io.kvtier.protocol.v1.PingResponse;
+import io.kvtier.protocol.v1.RegisterRequest;
+import io.kvtier.protocol.v1.RegisterResponse;
+import io.kvtier.protocol.v1.StatusCode;
 import io.vertx.core.Future;
 import io.vertx.core.Vertx;
 import io.vertx.core.net.SocketAddress;
 import io.vertx.grpc.client.GrpcClient;
 import io.vertx.grpc.client.GrpcClientResponse;
+import io.vertx.grpc.common.ServiceMethod;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.HexFormat;
-import java.util.List;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
@@ -60,13 +67,10 @@ final class GrpcContextTest {
         new Daemon(
             ConfigLoader.load(
                 null,
-                List.of(
-                    "socket.path=" + directory.resolve("kvtier.sock"),
-                    "host.bytes=16MiB",
-                    "host.keep=0",
-                    "host.slab_bytes=4MiB",
-                    "limits.blocks=10000",
+                SmallDaemon.settings(
+                    directory,
                     "grpc.port=0",
+                    "grpc.threads=2",
                     "http.enabled=false",
                     "traces.endpoint=http://127.0.0.1:"
                         + collector.getAddress().getPort()
@@ -88,18 +92,22 @@ final class GrpcContextTest {
     return future.toCompletionStage().toCompletableFuture().get(60, TimeUnit.SECONDS);
   }
 
+  private <Q, R> R ask(GrpcClient client, ServiceMethod<R, Q> method, Q message, String... parents)
+      throws Exception {
+    return wait(
+        client
+            .request(address, method)
+            .compose(request -> {
+              for (String parent : parents) {
+                request.headers().add("traceparent", parent);
+              }
+              return request.send(message);
+            })
+            .compose(GrpcClientResponse::last));
+  }
+
   private void ping(String... parents) throws Exception {
-    PingResponse answer =
-        wait(
-            grpc.request(address, KvtierGrpcClient.Ping)
-                .compose(request -> {
-                  for (String parent : parents) {
-                    request.headers().add("traceparent", parent);
-                  }
-                  return request.send(PingRequest.getDefaultInstance());
-                })
-                .compose(GrpcClientResponse::last));
-    assertNotNull(answer);
+    assertNotNull(ask(grpc, KvtierGrpcClient.Ping, PingRequest.getDefaultInstance(), parents));
   }
 
   private static boolean contains(byte[] bytes, byte[] part) {
@@ -112,8 +120,43 @@ final class GrpcContextTest {
     byte[] spans = taken.poll(60, TimeUnit.SECONDS);
     assertNotNull(spans);
     assertTrue(contains(spans, HexFormat.of().parseHex(TRACE)));
-    assertTrue(contains(spans, HexFormat.of().parseHex("00f067aa0ba902b7")));
-    assertTrue(contains(spans, "kvtier.ping".getBytes(StandardCharsets.US_ASCII)));
+    // The field parent_span_id of 8 bytes, and not span_id.
+    assertTrue(contains(spans, HexFormat.of().parseHex("220800f067aa0ba902b7")));
+    assertTrue(contains(spans, "kvtier.ping".getBytes(US_ASCII)));
+  }
+
+  @Test
+  void register_asAnotherLoopNeedsIt_isOfNobodysTrace() throws Exception {
+    RegisterResponse registered =
+        ask(
+            grpc,
+            KvtierGrpcClient.Register,
+            RegisterRequest.newBuilder().setName("model").setBlockBytes(4096).build(),
+            PARENT);
+    KeysRequest keys =
+        KeysRequest.newBuilder()
+            .setKeys(
+                Keys.newBuilder()
+                    .setNamespaceId(registered.getNamespaceId())
+                    .addKeys(ByteString.copyFromUtf8("a key of 16 byte")))
+            .build();
+    // Connections take the loops in turn.
+    for (int i = 0; i < 4; i++) {
+      LookupResponse found = ask(GrpcClient.client(vertx), KvtierGrpcClient.Lookup, keys);
+      assertEquals(StatusCode.STATUS_OK, found.getOutcome().getStatus());
+    }
+    String last = TRACE.replace('4', '5');
+    ping(PARENT.replace(TRACE, last));
+    String register = HexFormat.of().formatHex("kvtier.register".getBytes(US_ASCII));
+    int registers = 0;
+    boolean isLast = false;
+    while (!isLast) {
+      byte[] spans = taken.poll(60, TimeUnit.SECONDS);
+      assertNotNull(spans);
+      registers += HexFormat.of().formatHex(spans).split(register, -1).length - 1;
+      isLast = contains(spans, HexFormat.of().parseHex(last));
+    }
+    assertEquals(1, registers);
   }
 
   @Test

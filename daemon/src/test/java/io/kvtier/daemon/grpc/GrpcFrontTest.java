@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.protobuf.ByteString;
 import io.kvtier.daemon.Daemon;
+import io.kvtier.daemon.SmallDaemon;
 import io.kvtier.daemon.config.ConfigLoader;
 import io.kvtier.protocol.v1.BlockResult;
 import io.kvtier.protocol.v1.BlocksResponse;
@@ -101,15 +102,10 @@ final class GrpcFrontTest {
   }
 
   private List<String> settings(int port) {
-    return List.of(
+    return SmallDaemon.withSsd(
+        directory,
         "socket.path=" + directory.resolve("kvtier-" + port + ".sock"),
-        "host.bytes=16MiB",
-        "host.keep=0",
-        "host.slab_bytes=4MiB",
-        "ssd.bytes=32MiB",
-        "ssd.file_bytes=8MiB",
         "ssd.directory=" + directory.resolve("ssd-" + port),
-        "limits.blocks=10000",
         "grpc.port=" + port,
         "http.enabled=false",
         "grpc.threads=3",

@@ -5,18 +5,24 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
+import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 
 final class IndexRequestTest {
   private static MemorySegment written(IndexRequest request) {
-    MemorySegment record = MemorySegment.ofArray(new long[request.recordBytes() / 8]);
+    return written(request, null);
+  }
+
+  private static MemorySegment written(IndexRequest request, @Nullable TraceContext context) {
+    MemorySegment record = MemorySegment.ofArray(new long[request.recordBytes(context) / 8]);
     record.fill((byte) -1);
-    request.write(record, 0, 17);
+    request.write(record, 0, 17, context, 23);
     assertEquals(
-        request.recordBytes(), Words.getInt(record, RequestDescriptor.RECORD_BYTES_OFFSET));
+        request.recordBytes(context), Words.getInt(record, RequestDescriptor.RECORD_BYTES_OFFSET));
     assertEquals(17, Words.getLong(record, RequestDescriptor.CORRELATION_OFFSET));
     return record;
   }
@@ -38,6 +44,22 @@ final class IndexRequestTest {
     assertEquals(6, Words.getLong(record, body + 16));
     assertEquals(8, Words.getLong(record, body + 24));
     assertEquals(body + 32, record.byteSize());
+  }
+
+  @Test
+  void write_again_knowsNothingOfTheContextBefore() {
+    IndexRequest request = IndexRequest.register(new byte[8], 4096);
+    TraceContext context = new TraceContext(1, 2, 3, TraceContext.FLAG_SAMPLED);
+
+    MemorySegment within = written(request, context);
+    MemorySegment without = written(request);
+
+    assertEquals(
+        RequestDescriptor.FLAG_CONTEXT, Words.getByte(within, RequestDescriptor.FLAGS_OFFSET));
+    assertEquals(
+        23, Words.getLong(within, without.byteSize() + RequestDescriptor.CONTEXT_WRITTEN_OFFSET));
+    assertEquals(0, Words.getByte(without, RequestDescriptor.FLAGS_OFFSET));
+    assertEquals(RequestDescriptor.CONTEXT_BYTES, within.byteSize() - without.byteSize());
   }
 
   @Test

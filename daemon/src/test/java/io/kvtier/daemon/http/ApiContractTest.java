@@ -8,6 +8,7 @@ import io.kvtier.client.Keys;
 import io.kvtier.client.KvtierClient;
 import io.kvtier.client.Namespace;
 import io.kvtier.daemon.Daemon;
+import io.kvtier.daemon.SmallDaemon;
 import io.kvtier.daemon.config.ConfigLoader;
 import io.kvtier.protocol.Status;
 import io.vertx.core.json.Json;
@@ -69,20 +70,13 @@ final class ApiContractTest {
         new Daemon(
             ConfigLoader.load(
                 null,
-                List.of(
-                    "socket.path=" + directory.resolve("kvtier.sock"),
-                    "host.bytes=16MiB",
-                    "host.keep=0",
-                    "host.slab_bytes=4MiB",
+                SmallDaemon.withSsd(
+                    directory,
                     "host.policy=auto",
-                    "ssd.bytes=32MiB",
-                    "ssd.file_bytes=8MiB",
-                    "ssd.directory=" + directory.resolve("ssd"),
                     "object.store=folder",
                     "object.folder=" + directory.resolve("objects"),
                     "object.directory=" + directory.resolve("object"),
                     "events.endpoint=tcp://127.0.0.1:*",
-                    "limits.blocks=10000",
                     "grpc.enabled=false",
                     "http.port=0")));
     client = KvtierClient.builder().socket(directory.resolve("kvtier.sock")).name("tester").build();

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.Daemon;
+import io.kvtier.daemon.SmallDaemon;
 import io.kvtier.daemon.config.ConfigLoader;
 import java.net.URI;
 import java.net.http.HttpClient;
@@ -45,16 +46,7 @@ final class DashboardTest {
     daemon =
         new Daemon(
             ConfigLoader.load(
-                null,
-                List.of(
-                    "socket.path=" + directory.resolve("kvtier.sock"),
-                    "host.bytes=16MiB",
-                    "host.keep=0",
-                    "host.slab_bytes=4MiB",
-                    "ssd.bytes=0",
-                    "limits.blocks=10000",
-                    "grpc.enabled=false",
-                    "http.port=0")));
+                null, SmallDaemon.settings(directory, "grpc.enabled=false", "http.port=0")));
   }
 
   @AfterAll

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.Daemon;
+import io.kvtier.daemon.SmallDaemon;
 import io.kvtier.daemon.access.TestCertificates;
 import io.kvtier.daemon.config.ConfigLoader;
 import io.kvtier.protocol.access.Role;
@@ -69,13 +70,8 @@ final class HttpAccessTest {
         new Daemon(
             ConfigLoader.load(
                 file,
-                List.of(
-                    "socket.path=" + folder.resolve("kvtier.sock"),
-                    "host.bytes=8MiB",
-                    "host.keep=0",
-                    "host.slab_bytes=4MiB",
-                    "ssd.bytes=0",
-                    "limits.blocks=1000",
+                SmallDaemon.settings(
+                    folder,
                     "grpc.enabled=false",
                     "tls.certificate=" + certificates.file("server.crt"),
                     "tls.key=" + certificates.file("server.key"),

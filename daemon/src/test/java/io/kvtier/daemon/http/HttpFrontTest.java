@@ -10,6 +10,7 @@ import io.kvtier.client.Keys;
 import io.kvtier.client.KvtierClient;
 import io.kvtier.client.Namespace;
 import io.kvtier.daemon.Daemon;
+import io.kvtier.daemon.SmallDaemon;
 import io.kvtier.daemon.config.ConfigLoader;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Status;
@@ -82,17 +83,8 @@ final class HttpFrontTest {
   private static List<String> settings(String... more) {
     List<String> settings =
         new ArrayList<>(
-            List.of(
-                "socket.path=" + directory.resolve("kvtier.sock"),
-                "host.bytes=16MiB",
-                "host.keep=0",
-                "host.slab_bytes=4MiB",
-                "ssd.bytes=32MiB",
-                "ssd.file_bytes=8MiB",
-                "ssd.directory=" + directory.resolve("ssd"),
-                "limits.blocks=10000",
-                "object.s3.proxy=http://me:secret@proxy:1",
-                "grpc.enabled=false"));
+            SmallDaemon.withSsd(
+                directory, "object.s3.proxy=http://me:secret@proxy:1", "grpc.enabled=false"));
     settings.addAll(List.of(more));
     return settings;
   }

@@ -46,7 +46,7 @@ import org.jspecify.annotations.Nullable;
  * An index without threads, whose clients write their records word by word. Its pipeline takes what
  * it is told to take and finishes nothing by itself.
  */
-final class IndexHarness implements AutoCloseable {
+public final class IndexHarness implements AutoCloseable {
   static final int SLOT_BYTES = 4096;
   static final long NOW_NS = 1_000_000_000L;
 
@@ -235,7 +235,7 @@ final class IndexHarness implements AutoCloseable {
   }
 
   /** An index with one slab, whose pipeline takes nothing. */
-  IndexHarness(int slots, int inlineChecksumBytes) throws IOException {
+  public IndexHarness(int slots, int inlineChecksumBytes) throws IOException {
     this(new Settings(1, slots).checksums(new NoPipeline(), inlineChecksumBytes));
   }
 
@@ -334,6 +334,14 @@ final class IndexHarness implements AutoCloseable {
 
   Directory directory() {
     return directory;
+  }
+
+  public IndexAgent agent() {
+    return agent;
+  }
+
+  public RequestTap requests() {
+    return requests;
   }
 
   Client open() throws IOException {
