@@ -131,8 +131,7 @@ class BadDay(socketserver.ThreadingTCPServer):
     def break_connections(self) -> None:
         """Ends all connections there are: after a turned bit, the two sides of one may wait for each other for ever."""
         for client in list(self.clients):
-            with contextlib.suppress(OSError):
-                client.shutdown(socket.SHUT_RDWR)
+            _end(client)
 
 
 class _Connection(socketserver.BaseRequestHandler):
@@ -151,29 +150,35 @@ class _Connection(socketserver.BaseRequestHandler):
         with socket.create_connection(self.server.server) as upstream:
             answers = threading.Thread(target=self._answers, args=(upstream,), daemon=True)
             answers.start()
-            while data := self.request.recv(1 << 16):
-                mode = self.server.mode
-                if mode == "stall":
-                    self._swallow()
-                if mode in ("reset", "stall"):
-                    self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-                    self.request.close()
-                    break
-                if isinstance(mode, int):
-                    reason = f"<Error><Code>Test{mode}</Code><Message>as it was told to</Message></Error>".encode()
-                    self.request.sendall(
-                        b"HTTP/1.1 %d Test\r\nContent-Type: application/xml\r\nContent-Length: %d\r\n"
-                        b"Connection: close\r\n\r\n%s" % (mode, len(reason), reason)
-                    )
-                    # What is still coming of a body is taken, so that the answer is not lost with a reset.
-                    self.request.settimeout(1)
-                    self.request.shutdown(socket.SHUT_WR)
-                    while self.request.recv(1 << 16):
-                        pass
-                    break
-                upstream.sendall(_turned(data) if mode == "corrupt_requests" else data)
-            upstream.shutdown(socket.SHUT_RDWR)
-            answers.join(5)
+            try:
+                self._requests(upstream)
+            finally:
+                # Closing alone would end nothing as long as the other thread reads.
+                _end(upstream)
+                answers.join(5)
+
+    def _requests(self, upstream: socket.socket) -> None:
+        while data := self.request.recv(1 << 16):
+            mode = self.server.mode
+            if mode == "stall":
+                self._swallow()
+            if mode in ("reset", "stall"):
+                self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                self.request.close()
+                return
+            if isinstance(mode, int):
+                reason = f"<Error><Code>Test{mode}</Code><Message>as it was told to</Message></Error>".encode()
+                self.request.sendall(
+                    b"HTTP/1.1 %d Test\r\nContent-Type: application/xml\r\nContent-Length: %d\r\n"
+                    b"Connection: close\r\n\r\n%s" % (mode, len(reason), reason)
+                )
+                # What is still coming of a body is taken, so that the answer is not lost with a reset.
+                self.request.settimeout(1)
+                self.request.shutdown(socket.SHUT_WR)
+                while self.request.recv(1 << 16):
+                    pass
+                return
+            upstream.sendall(_turned(data) if mode == "corrupt_requests" else data)
 
     def _swallow(self) -> None:
         """Takes what comes, as long as the mode says so."""
@@ -197,9 +202,16 @@ class _Connection(socketserver.BaseRequestHandler):
                 if mode == "corrupt":
                     data = _turned(data)
                 self.request.sendall(data)
-            self.request.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
+        finally:
+            # Also of a reset: a client that has asked, and has nothing more to say, would wait for ever.
+            _end(self.request)
+
+
+def _end(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _turned(data: bytes) -> bytes:

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from command_line import number, table, tell
-from soak_clients import BATCH, Work
+from soak_clients import BATCH, HANG_S, Work
 from soak_excuses import STORE_AWAY, drops_findings, silence_findings
 from soak_faults import FAULTS, Fault, missing_faults
 from soak_oracle import MISSING, Account
@@ -127,6 +127,7 @@ class Soak:
         self._has_ended = False
         self.broken: list[str] = []
         self._faults = [fault for fault in FAULTS if fault.name not in self.missing]
+        self._told: Counter[str] = Counter()
 
     def minutes(self) -> float:
         return (time.monotonic() - self._began) / 60
@@ -156,6 +157,7 @@ class Soak:
                 self._strike(queue.pop(0) if queue else self._choose(self.minutes() / minutes))
                 self.world.look_after()
                 self._say()
+                self._tell_news()
                 if time.monotonic() > next_check:
                     self.check(f"after fault {len(self.struck)}")
                     next_check = time.monotonic() + check_every_s
@@ -189,6 +191,14 @@ class Soak:
                 f"{self.ended()[STORE_AWAY]:,} dropped by right, {sums['accepted_lost']:,} lost, {sums['wrong_bytes']:,} wrong bytes",
                 file=sys.stderr,
             )
+
+    def _tell_news(self) -> None:
+        """What clients have found since it was told last, with what struck before that: who looks for the cause needs the time."""
+        found = Counter(self._clients_findings())
+        faults = ", ".join(name for at, name in self.struck if self.minutes() - at < HANG_S / 60)
+        for finding in (found - self._told).elements():
+            print(f"soak: {self.minutes():.1f} min, after {faults}: {finding}", file=sys.stderr)
+        self._told = found
 
     def check(self, when: str) -> None:
         """Asks for every block that must be there, with the clients at rest and everything mended."""
@@ -264,9 +274,7 @@ class Soak:
 
     def findings(self) -> list[str]:
         """All that should not be, in words."""
-        seen = [account.seen for _, account in self.world.accounts()]
-        found = [hang for work in self.world.works for hang in work.hangs]
-        found += [finding for one in seen for finding in one.findings] + [lost for one in seen for lost in one.lost]
+        found = self._clients_findings()
         found += [wrong for _, account in self.world.accounts() if (wrong := account.balance())]
         found += [f"the daemon ended by itself; its log ended with\n{words}" for words in self.world.ended_by_itself]
         found += self.chores.findings()
@@ -274,6 +282,11 @@ class Soak:
         found += [f"{times} times {words}" for words, times in self.poller.errors.items()]
         found += drops_findings(self.world.dropped(), self.ended()) + silence_findings(self.world.silent_s())
         return self.broken + found + growth_findings(self.samples.longest_life()) + self._nothing_findings()
+
+    def _clients_findings(self) -> list[str]:
+        seen = [account.seen for _, account in self.world.accounts()]
+        found = [hang for work in self.world.works for hang in work.hangs]
+        return found + [finding for one in seen for finding in one.findings] + [lost for one in seen for lost in one.lost]
 
     def _nothing_findings(self) -> list[str]:
         """Where nothing was done at all, of which nothing could be wrong."""

@@ -500,6 +500,20 @@ def test_findings_areOfAllThatTells(told: Any, account: Account) -> None:
     assert len(told.findings()) == 11
 
 
+def test_news_areToldOnce_withTheFaultsBeforeThem(told: Any, account: Account, capsys: pytest.CaptureFixture[str]) -> None:
+    told.struck += [(0.1, "grpc_stall"), (0.2, "kill_s3")]
+    told._tell_news()
+    account.seen.findings.append("odd")
+    told._tell_news()
+    told.world.works[0].hangs.append("a hang")
+    account.seen.findings.append("odd")
+    told._tell_news()
+    told._tell_news()
+    words = [line.split(" min, ")[1] for line in capsys.readouterr().err.splitlines()]
+    assert words[0] == "after grpc_stall, kill_s3: odd"
+    assert sorted(words[1:]) == ["after grpc_stall, kill_s3: a hang", "after grpc_stall, kill_s3: odd"]
+
+
 @pytest.mark.parametrize("fails", ["start", "later"])
 def test_daemonThatDoesNotStart_isAFinding_onceOneHas(fails: str, told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*words: Any) -> None:
@@ -589,6 +603,36 @@ def test_stall_neverPassesTheRestOn() -> None:
             wire.shutdown()
             wire.server_close()
     assert heard == [b"before"]
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A client's and a server's end of one connection over a wire."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        wire = BadDay(listener.getsockname())
+        try:
+            with socket.create_connection(wire.server_address[:2]) as client, listener.accept()[0] as server:
+                client.settimeout(20)
+                server.settimeout(20)
+                client.sendall(b"question")
+                assert server.recv(100) == b"question"
+                yield client, server
+        finally:
+            wire.shutdown()
+            wire.server_close()
+
+
+@pytest.mark.parametrize("who", ["client", "server"])
+def test_resetOfOneSide_endsTheOther(who: str, ends: tuple[socket.socket, socket.socket]) -> None:
+    """A process that is killed before it has read all resets its connections; who waits for its answer would do so for ever."""
+    client, server = ends
+    one, other = (client, server) if who == "client" else (server, client)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    one.close()
+    try:
+        assert other.recv(1) == b""
+    except ConnectionResetError:
+        pass  # that is an end, too
 
 
 def test_hostileRequests_areOfAllVerbsButOne() -> None:

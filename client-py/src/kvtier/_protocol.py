@@ -45,7 +45,7 @@ class Status(IntEnum):
     INTERNAL = 18
     """a defect of the daemon"""
     NOT_ADMITTED = 19
-    """the admission policy kept the block out"""
+    """no new block is taken: the daemon is drained"""
 
 
 class Verb(IntEnum):

@@ -49,11 +49,11 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
       Consumer<Call<?>> onEnd,
       Consumer<Call<?>> onHeld) {
 
-    /** The size of a namespace's blocks, in bytes; the index knows the namespace then. */
-    int blockBytes(int namespaceId) throws RefusedException {
-      Namespaces.Namespace namespace = namespaces.get(namespaceId);
-      gateway.know(namespaceId, namespace);
-      return namespace.blockBytes();
+    /** The namespace with a caller's number; the index knows it then. */
+    Namespaces.Namespace namespace(int number) throws RefusedException {
+      Namespaces.Namespace namespace = namespaces.get(number);
+      gateway.know(namespace);
+      return namespace;
     }
   }
 

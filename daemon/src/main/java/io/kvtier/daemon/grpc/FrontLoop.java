@@ -129,7 +129,10 @@ final class FrontLoop extends VerticleBase {
     return new TenantFront(
         environment,
         new KvtierService(
-            daemon.version(), daemon.counters(), environment, id -> shared.forget(tenant, id)));
+            daemon.version(),
+            daemon.counters(),
+            environment,
+            namespace -> shared.forget(tenant, namespace)));
   }
 
   /** The port that was had. */
@@ -139,11 +142,11 @@ final class FrontLoop extends VerticleBase {
   }
 
   /** Forgets a namespace that nobody uses; from any thread. */
-  void forget(int tenant, int namespaceId) {
+  void forget(int tenant, Namespaces.Namespace namespace) {
     context.runOnContext(v -> {
       TenantFront front = tenants[tenant];
       if (front != null) {
-        front.forget(namespaceId);
+        front.forget(namespace);
       }
     });
   }

@@ -122,8 +122,9 @@ final class GetCall extends Call<GetResponse> {
       fail(GrpcStatus.INVALID_ARGUMENT, "no message came");
       return;
     }
-    KeyBatch batch = KeyBatch.of(received.getKeys());
-    blockBytes = environment.blockBytes(batch.namespaceId());
+    Namespaces.Namespace namespace = environment.namespace(received.getKeys().getNamespaceId());
+    KeyBatch batch = KeyBatch.of(received.getKeys(), namespace.id());
+    blockBytes = namespace.blockBytes();
     priority = Wire.priority(received.getPriority());
     flags =
         (received.getLeadingRun() ? RequestDescriptor.FLAG_LEADING_RUN : 0)

@@ -25,7 +25,6 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -89,10 +88,7 @@ public final class GrpcFront implements AutoCloseable {
               config.limits().connections(),
               config.limits().connectionsPerPeer(),
               daemon.counters()::countRefusal);
-      this.namespaces =
-          IntStream.range(0, daemon.tenants().count())
-              .mapToObj(tenant -> new Namespaces())
-              .toList();
+      this.namespaces = daemon.tenants().names().stream().map(Namespaces::new).toList();
     }
 
     Environment daemon() {
@@ -125,8 +121,8 @@ public final class GrpcFront implements AutoCloseable {
     }
 
     /** Has every loop's session forget a namespace. */
-    void forget(int tenant, int namespaceId) {
-      loops.forEach(loop -> loop.forget(tenant, namespaceId));
+    void forget(int tenant, Namespaces.Namespace namespace) {
+      loops.forEach(loop -> loop.forget(tenant, namespace));
     }
   }
 

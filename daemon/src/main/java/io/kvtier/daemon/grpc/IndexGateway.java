@@ -198,7 +198,8 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
   }
 
   /** Registers a namespace that another event loop registered, before what is sent next. */
-  void know(int namespaceId, Namespaces.Namespace namespace) {
+  void know(Namespaces.Namespace namespace) {
+    int namespaceId = namespace.id();
     if (!known.get(namespaceId)) {
       known.set(namespaceId);
       submit(

@@ -14,8 +14,12 @@ record KeyBatch(
     int namespaceId, int group, List<ByteString> keys, int keyBytes, ByteString parent, int depth) {
   private static final int GROUP_MAX = 0xffff;
 
-  /** Checks what came over the wire. */
-  static KeyBatch of(Keys wire) throws RefusedException {
+  /**
+   * Checks what came over the wire.
+   *
+   * @param namespaceId the index's id of the namespace
+   */
+  static KeyBatch of(Keys wire, int namespaceId) throws RefusedException {
     int count = wire.getKeysCount();
     if (count == 0 || count > Protocol.KEYS_MAX) {
       throw new RefusedException(
@@ -42,12 +46,7 @@ record KeyBatch(
       throw invalid("the depth is not one of 0 to " + Integer.MAX_VALUE);
     }
     return new KeyBatch(
-        wire.getNamespaceId(),
-        wire.getGroup(),
-        wire.getKeysList(),
-        keyBytes,
-        parent,
-        wire.getDepth());
+        namespaceId, wire.getGroup(), wire.getKeysList(), keyBytes, parent, wire.getDepth());
   }
 
   private static RefusedException invalid(String why) {

@@ -14,6 +14,7 @@ import io.kvtier.protocol.v1.BlockResult;
 import io.kvtier.protocol.v1.BlocksResponse;
 import io.kvtier.protocol.v1.CancelRequest;
 import io.kvtier.protocol.v1.CountResponse;
+import io.kvtier.protocol.v1.Keys;
 import io.kvtier.protocol.v1.KeysRequest;
 import io.kvtier.protocol.v1.LookupResponse;
 import io.kvtier.protocol.v1.NamespaceRequest;
@@ -29,7 +30,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
-import java.util.function.IntConsumer;
+import java.util.function.Consumer;
 
 /**
  * The methods that carry no bytes of blocks: a message in, a request to the index, a message out.
@@ -38,7 +39,7 @@ final class KvtierService {
   private final String version;
   private final Counters counters;
   private final Call.Environment environment;
-  private final IntConsumer forget;
+  private final Consumer<Namespaces.Namespace> forget;
 
   /**
    * The methods for the calls of one event loop.
@@ -46,7 +47,10 @@ final class KvtierService {
    * @param forget has every event loop forget a namespace that nobody uses
    */
   KvtierService(
-      String version, Counters counters, Call.Environment environment, IntConsumer forget) {
+      String version,
+      Counters counters,
+      Call.Environment environment,
+      Consumer<Namespaces.Namespace> forget) {
     this.version = version;
     this.counters = counters;
     this.environment = environment;
@@ -71,28 +75,27 @@ final class KvtierService {
 
   void register(UnaryCall<RegisterRequest, RegisterResponse> call, RegisterRequest message)
       throws RefusedException {
-    IndexRequest registration = IndexRequest.register(properties(message), message.getBlockBytes());
+    byte[] text = properties(message);
+    IndexRequest registration = IndexRequest.register(text, message.getBlockBytes());
     Namespaces namespaces = environment.namespaces();
     namespaces.registering();
     call.askAlways(
         registration,
         answer -> {
-          int id = (int) answer.value();
-          if (answer.status() == Status.OK) {
-            Namespaces.Namespace namespace =
-                new Namespaces.Namespace((int) message.getBlockBytes(), registration);
-            environment.gateway().knows(id);
-            call.connection.uses(id);
-            namespaces.registered(id, namespace);
-          } else {
-            namespaces.registered(id, null);
-          }
-          call.respond(
+          RegisterResponse.Builder response =
               RegisterResponse.newBuilder()
                   .setOutcome(Wire.outcome(answer))
-                  .setNamespaceId(id)
-                  .setChunkBytesMax(environment.chunkBytes())
-                  .build());
+                  .setChunkBytesMax(environment.chunkBytes());
+          if (answer.status() == Status.OK) {
+            int id = (int) answer.value();
+            environment.gateway().knows(id);
+            int number =
+                namespaces.add(id, text, (int) message.getBlockBytes(), registration).number();
+            call.connection.uses(number);
+            response.setNamespaceId(number);
+          }
+          namespaces.registered();
+          call.respond(response.build());
         });
   }
 
@@ -130,11 +133,11 @@ final class KvtierService {
 
   void unregister(UnaryCall<NamespaceRequest, OutcomeResponse> call, NamespaceRequest message)
       throws RefusedException {
-    int id = message.getNamespaceId();
-    var _ = environment.namespaces().get(id);
-    call.connection.usesNoMore(id);
-    if (environment.namespaces().forget(id)) {
-      forget.accept(id);
+    int number = message.getNamespaceId();
+    Namespaces.Namespace namespace = environment.namespaces().get(number);
+    call.connection.usesNoMore(number);
+    if (environment.namespaces().forget(number)) {
+      forget.accept(namespace);
     }
     call.respond(OutcomeResponse.newBuilder().setOutcome(Wire.ok()).build());
   }
@@ -142,10 +145,10 @@ final class KvtierService {
   void countBlocks(
       Verb verb, UnaryCall<NamespaceRequest, CountResponse> call, NamespaceRequest message)
       throws RefusedException {
-    var _ = environment.blockBytes(message.getNamespaceId());
+    Namespaces.Namespace namespace = environment.namespace(message.getNamespaceId());
     call.named(message.getOperationId());
     call.ask(
-        IndexRequest.plain(verb, message.getNamespaceId(), 0, call.deadlineNs()),
+        IndexRequest.plain(verb, namespace.id(), 0, call.deadlineNs()),
         answer ->
             call.respond(
                 CountResponse.newBuilder()
@@ -158,9 +161,8 @@ final class KvtierService {
   // -----------------------------------------------------------------------------------------------------
 
   private KeyBatch keys(KeysRequest message) throws RefusedException {
-    KeyBatch keys = KeyBatch.of(message.getKeys());
-    var _ = environment.blockBytes(keys.namespaceId());
-    return keys;
+    Keys keys = message.getKeys();
+    return KeyBatch.of(keys, environment.namespace(keys.getNamespaceId()).id());
   }
 
   private static IndexRequest request(Verb verb, KeyBatch keys, UnaryCall<?, ?> call) {

@@ -93,8 +93,9 @@ final class PutCall extends Call<PutResponse> {
     if (keys != null) {
       throw new RefusedException(Status.INVALID_ARGUMENT, "a second header came");
     }
-    KeyBatch batch = KeyBatch.of(header.getKeys());
-    blockBytes = environment.blockBytes(batch.namespaceId());
+    Namespaces.Namespace namespace = environment.namespace(header.getKeys().getNamespaceId());
+    KeyBatch batch = KeyBatch.of(header.getKeys(), namespace.id());
+    blockBytes = namespace.blockBytes();
     annotations = AnnotationEntries.of(header.getAnnotationsList(), batch.count());
     keys = batch;
     statuses = new Status[batch.count()];

@@ -3,9 +3,9 @@ package io.kvtier.daemon.grpc;
 import com.google.protobuf.ByteString;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Verb;
-import java.util.BitSet;
 import java.util.Collections;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
@@ -21,7 +21,10 @@ final class RemoteConnection {
   private final Map<Long, Call<?>> operations = new HashMap<>();
   private final Set<Call<?>> calls = Collections.newSetFromMap(new IdentityHashMap<>());
   private final Map<PinKey, Integer> pins = new HashMap<>();
-  private final BitSet used = new BitSet();
+
+  /** The numbers of the namespaces that it registered. */
+  private final Set<Integer> used = new HashSet<>();
+
   private boolean closed;
 
   RemoteConnection(IndexGateway gateway, Namespaces namespaces) {
@@ -30,18 +33,16 @@ final class RemoteConnection {
   }
 
   /** The connection registered a namespace. */
-  void uses(int namespaceId) {
-    if (!closed && !used.get(namespaceId)) {
-      used.set(namespaceId);
-      namespaces.used(namespaceId);
+  void uses(int number) {
+    if (!closed && used.add(number)) {
+      namespaces.used(number);
     }
   }
 
   /** The connection needs a namespace no more. */
-  void usesNoMore(int namespaceId) {
-    if (used.get(namespaceId)) {
-      used.clear(namespaceId);
-      namespaces.unused(namespaceId);
+  void usesNoMore(int number) {
+    if (used.remove(number)) {
+      namespaces.unused(number);
     }
   }
 
@@ -122,7 +123,7 @@ final class RemoteConnection {
       }
     });
     pins.clear();
-    used.stream().forEach(namespaces::unused);
+    used.forEach(namespaces::unused);
     used.clear();
   }
 }

@@ -89,9 +89,9 @@ final class TenantFront implements AutoCloseable {
   }
 
   /** Has the session forget a namespace, if nobody uses it. */
-  void forget(int namespaceId) {
-    if (namespaces.isForgotten(namespaceId)) {
-      gateway.forget(namespaceId);
+  void forget(Namespaces.Namespace namespace) {
+    if (namespaces.isForgotten(namespace.number())) {
+      gateway.forget(namespace.id());
     }
   }
 

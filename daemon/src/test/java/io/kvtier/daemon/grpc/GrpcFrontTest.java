@@ -906,6 +906,22 @@ final class GrpcFrontTest {
   }
 
   @Test
+  void namespaceOfBeforeARestart_isNoOther() throws Exception {
+    int before = register("a", 1000);
+    put(before, 0, 1, 1000);
+    stop();
+    start();
+    int other = register("b", 1000);
+    put(other, 0, 1, 1000);
+
+    List<GetResponse> got = get(GetRequest.newBuilder().setKeys(keys(before, 0, 1)).build());
+    assertEquals(StatusCode.STATUS_NAMESPACE_UNKNOWN, got.get(0).getRefusal().getStatus());
+    assertEquals(
+        StatusCode.STATUS_NAMESPACE_UNKNOWN, put(before, 1, 1, 1000).getOutcome().getStatus());
+    assertEquals(before, register("a", 1000));
+  }
+
+  @Test
   void register_withOtherProperties_namesTheDifference() {
     register("a", 1000);
 
