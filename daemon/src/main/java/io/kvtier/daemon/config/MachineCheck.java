@@ -54,7 +54,7 @@ public final class MachineCheck {
     long group = MachineMemory.groupBytes();
     long heap = Runtime.getRuntime().maxMemory();
     return group > 0 && group < machine
-        ? new MachineCheck(group, "the control group's memory.max", heap, directoryBytes)
+        ? new MachineCheck(group, "the memory limit of the control group", heap, directoryBytes)
         : new MachineCheck(machine, "this machine's memory", heap, directoryBytes);
   }
 
