@@ -1,4 +1,4 @@
-"""Adds up JUnit XML reports and prints one line: N passed, M failed[, K skipped].
+"""Adds up JUnit XML reports, names the tests that failed, and prints one line: N passed, M failed[, K skipped].
 
 Usage: count_tests.py FAILED REPORT...
 
@@ -10,6 +10,8 @@ passed over.
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
+
+_NAMED_MAX = 40
 
 
 def reports(arguments: list[str]) -> list[Path]:
@@ -24,22 +26,27 @@ def reports(arguments: list[str]) -> list[Path]:
 
 
 def main(arguments: list[str]) -> int:
-    passed = failed = skipped = 0
+    passed = skipped = 0
+    failures: list[str] = []
     for report in reports(arguments[1:]):
         for case in ET.parse(report).getroot().iter("testcase"):
             if case.find("failure") is not None or case.find("error") is not None:
-                failed += 1
+                failures.append(f"{case.get('classname', '')}.{case.get('name', '')}")
             elif case.find("skipped") is not None:
                 skipped += 1
             else:
                 passed += 1
-    if arguments[0] != "0" and failed == 0:
-        failed = 1
+    if arguments[0] != "0" and not failures:
+        failures.append("a build, a format check or a test runner: see above")
+    failed = len(failures)
     line = f"{passed} passed, {failed} failed"
     if skipped:
         line += f", {skipped} skipped"
     # The empty line: Maven may end with an escape code and no line break.
-    print(f"\n{line}")
+    print()
+    for failure in failures[:_NAMED_MAX]:
+        print(f"failed: {failure}")
+    print(line)
     return 0 if failed == 0 and passed > 0 else 1
 
 
