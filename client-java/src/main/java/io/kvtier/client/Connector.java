@@ -49,7 +49,11 @@ final class Connector implements Runnable {
     this.sessionChanged = sessionChanged;
     this.problem =
         new Problem(
-            Status.UNAVAILABLE, "the daemon at " + config.socket() + " has not answered yet");
+            Status.UNAVAILABLE,
+            "the daemon at "
+                + config.socket()
+                + " has not answered yet: it starts, is busy, or was stopped; it is asked again, and"
+                + " kvtier report looks at it from outside");
     this.thread = Thread.ofPlatform().daemon().name("kvtier-connect").unstarted(this);
   }
 
