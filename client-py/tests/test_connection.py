@@ -80,6 +80,25 @@ def test_client_socketLeftBehind_saysSo(folder: Path) -> None:
         Client(folder / "left.sock").connect()
 
 
+def test_client_socketGoesWhileItIsRefused_isUnavailable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon that starts takes away what another left, after this client was refused there."""
+    path = folder / "left.sock"
+    left = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    left.bind(str(path))
+    left.close()
+    stat = os.stat
+
+    def stat_too_late(asked: str, *more: object, **options: object) -> os.stat_result:
+        if str(asked) == str(path):
+            path.unlink(missing_ok=True)
+        return stat(asked, *more, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "stat", stat_too_late)
+    with pytest.raises(Unavailable, match="no daemon listens"):
+        Client(path).connect()
+    assert not path.exists()
+
+
 def test_client_regularFileAtThePath_saysSo(folder: Path) -> None:
     (folder / "file.sock").touch()
     with pytest.raises(Unavailable, match="no socket"):

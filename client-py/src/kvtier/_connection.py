@@ -309,6 +309,14 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
+def _is_other_file(path: str) -> bool:
+    """Whether something else than a socket is there; not where a daemon that starts has just taken it away."""
+    try:
+        return not stat.S_ISSOCK(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
 def _open_link(path: str, name: str, ring_bytes: int, deadline_ns: int) -> Link:
     deadline_ns = min(deadline_ns, monotonic_ns() + _HANDSHAKE_TIMEOUT_NS)
     channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
@@ -321,7 +329,7 @@ def _open_link(path: str, name: str, ring_bytes: int, deadline_ns: int) -> Link:
         except FileNotFoundError:
             raise Unavailable(f"no daemon listens at {path}: the socket does not exist") from None
         except ConnectionRefusedError:
-            if not stat.S_ISSOCK(os.stat(path).st_mode):
+            if _is_other_file(path):
                 raise Unavailable(f"no daemon listens at {path}: it is no socket") from None
             raise Unavailable(f"no daemon listens at {path}: the socket was left behind by one that ended") from None
         except PermissionError:
