@@ -39,7 +39,7 @@ def daemon_of(process: object, folder: Path) -> torture_daemon.Daemon:
 
 def test_daemonThatDoesNotEnd_isToldOf_thoughItsOutputStaysOpen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torture_daemon, "_END_TIMEOUT_S", 0.1)
-    monkeypatch.setattr(torture_daemon, "_THREADS_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(torture_daemon, "_THREADS_TIMEOUT_S", 3.0)
     script = "trap '' TERM; trap 'echo a dump of all threads' QUIT; sleep 15 & echo $!; while :; do sleep 0.05; done"
     process = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True, bufsize=1)
     assert process.stdout is not None
