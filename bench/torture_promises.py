@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from torture_clients import BATCH, PRESENT, RIGHT_ANSWERS, SPACES, Blocks, Broken, Round, State
+from torture_clients import BATCH, GONE, PRESENT, RIGHT_ANSWERS, SPACES, Blocks, Broken, Round, State
 
 from kvtier import Status
 
@@ -70,7 +70,8 @@ class Promises:
     def _settle(self, kind: str, space: str, numbers: list[int], statuses: list[Status]) -> None:
         states = self.states[space]
         tally = self._tally
-        tally.odd.update(f"{kind}: {one.name}" for one in statuses if one not in RIGHT_ANSWERS)
+        right = RIGHT_ANSWERS | GONE if kind == "read" else RIGHT_ANSWERS
+        tally.odd.update(f"{kind}: {one.name}" for one in statuses if one not in right)
         tally.unanswered += Status.UNAVAILABLE in statuses
         if kind == "flush":
             if statuses == [Status.OK]:
