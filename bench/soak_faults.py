@@ -22,6 +22,7 @@ _PAGE_BYTES = 4096
 _SLOT_MAGIC = b"KVTIERBK"
 _SLOT_KEY_OFFSET = 48
 _SLOT_STORED_BYTES_OFFSET = 96
+_SLOTS_DAMAGED_MAX = 3
 _OBJECT_MAGIC = b"KVTIEROB"
 _OBJECT_KEY_OFFSET = 64
 SETTLES_S = 2.0
@@ -165,18 +166,23 @@ def _damage_disk(world: World, dice: random.Random) -> None:
     try:
         time.sleep(0.05)  # for transfers that are the kernel's already
         files = [*world.disk.folder.glob("ssd/slots-*.dat"), *world.folder.glob("ssd1/slots-*.dat")]
-        for file in dice.sample(files, min(len(files), 3)):
-            _damage_slot(world, file, dice)
+        # Most may be empty still.
+        damaged = 0
+        for file in dice.sample(files, len(files)):
+            damaged += _damage_slot(world, file, dice)
+            if damaged == _SLOTS_DAMAGED_MAX:
+                break
     finally:
         world.daemon.send_signal(signal.SIGCONT)
 
 
-def _damage_slot(world: World, file: Path, dice: random.Random) -> None:
+def _damage_slot(world: World, file: Path, dice: random.Random) -> bool:
+    """One of the file's; False: it has none."""
     with file.open("r+b") as slots:
         data = slots.read()
         places = [at for at in range(0, len(data), _PAGE_BYTES) if data.startswith(_SLOT_MAGIC, at)]
         if not places:
-            return
+            return False
         at = dice.choice(places)
         world.damage(data[at + _SLOT_KEY_OFFSET : at + _SLOT_KEY_OFFSET + 32])
         stored = struct.unpack_from("<I", data, at + _SLOT_STORED_BYTES_OFFSET)[0]
@@ -186,6 +192,7 @@ def _damage_slot(world: World, file: Path, dice: random.Random) -> None:
         slots.flush()
         os.fsync(slots.fileno())
         os.posix_fadvise(slots.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return True
 
 
 def _damage_object(world: World, dice: random.Random) -> None:
