@@ -1,5 +1,6 @@
 """A few kills of bench/torture.py, and how it ends a daemon; scripts/torture has more of them."""
 
+import functools
 import json
 import os
 import signal
@@ -39,9 +40,11 @@ def daemon_of(process: object, folder: Path) -> torture_daemon.Daemon:
 
 def test_daemonThatDoesNotEnd_isToldOf_thoughItsOutputStaysOpen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torture_daemon, "_END_TIMEOUT_S", 0.1)
-    monkeypatch.setattr(torture_daemon, "_THREADS_TIMEOUT_S", 3.0)
+    monkeypatch.setattr(torture_daemon, "_THREADS_TIMEOUT_S", 1.0)
     script = "trap '' TERM; trap 'echo a dump of all threads' QUIT; sleep 15 & echo $!; while :; do sleep 0.05; done"
-    process = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True, bufsize=1)
+    # A shell can't trap what it was started to ignore, as whatever a script starts with & is.
+    heard = functools.partial(signal.signal, signal.SIGQUIT, signal.SIG_DFL)
+    process = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True, bufsize=1, preexec_fn=heard)
     assert process.stdout is not None
     other = int(process.stdout.readline())
     try:

@@ -59,8 +59,7 @@ public final class MachineMemory {
         if (parts[0].equals("0") && parts[1].isEmpty()) {
           least = Math.min(least, least(root, parts[2], "memory.max"));
         } else if (List.of(parts[1].split(",", -1)).contains("memory")) {
-          least =
-              Math.min(least, least(root.resolve("memory"), parts[2], "memory.limit_in_bytes"));
+          least = Math.min(least, least(root.resolve("memory"), parts[2], "memory.limit_in_bytes"));
         }
       }
     } catch (IOException e) {
