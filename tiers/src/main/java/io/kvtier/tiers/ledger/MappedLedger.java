@@ -123,7 +123,7 @@ public final class MappedLedger extends NamedLedger {
         boolean stands = read(region, slot, place);
         if (!stands || probe.annotationBytes == 0) {
           Words.putInt(memory, handleAt(region, slot), CellChains.NONE);
-          if (stands) {
+          if (stands && Words.getLong(memory, rowAt(region, slot)) != row.getLong(0)) {
             Words.putLong(memory, rowAt(region, slot), row.getLong(0));
           }
         } else if (!annotations.claim(handle)) {
@@ -256,8 +256,10 @@ public final class MappedLedger extends NamedLedger {
         LedgerEntryDescriptor.ROW_BYTES);
     int annotationBytes = Math.min(row.annotationBytes(), LedgerEntry.ANNOTATION_BYTES_MAX);
     probe.annotate(annotationBytes);
-    if (annotationBytes > 0
-        && !(loadAnnotation(region, slot, annotationBytes) && row.decode(place, probe))) {
+    if (annotationBytes > 0) {
+      if (loadAnnotation(region, slot, annotationBytes) && row.decode(place, probe)) {
+        return true;
+      }
       // Killed while it got its annotation: it stands without.
       row.takeAnnotationBack();
       probe.annotate(0);

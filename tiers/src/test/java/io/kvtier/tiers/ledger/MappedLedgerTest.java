@@ -81,13 +81,18 @@ final class MappedLedgerTest extends LedgerContract {
     assertEquals(1, again.damagedRows());
   }
 
+  /** What stands at place 2, and has no annotation. */
+  private LedgerEntry recordedPlain(MappedLedger ledger) {
+    LedgerEntry entry = entryAt(2, new SplittableRandom(3));
+    entry.annotate(0);
+    ledger.record(2, entry);
+    return entry;
+  }
+
   @Test
   void row_killedWhileItGetsItsAnnotation_standsWithout() throws IOException {
-    SplittableRandom random = new SplittableRandom(3);
-    LedgerEntry entry = entryAt(2, random);
-    entry.annotate(0);
     MappedLedger ledger = open();
-    ledger.record(2, entry);
+    LedgerEntry entry = recordedPlain(ledger);
     long at = rowOf(2);
     long checksumAt = at + LedgerEntryDescriptor.ROW_CHECKSUM_OFFSET;
     int checksumWithout = Words.getInt(memory, checksumAt);
@@ -105,11 +110,8 @@ final class MappedLedgerTest extends LedgerContract {
 
   @Test
   void row_getsItsAnnotation_changesInItsFirstWordAndItsChecksumAlone() throws IOException {
-    SplittableRandom random = new SplittableRandom(4);
-    LedgerEntry entry = entryAt(2, random);
-    entry.annotate(0);
     MappedLedger ledger = open();
-    ledger.record(2, entry);
+    LedgerEntry entry = recordedPlain(ledger);
     long at = rowOf(2);
     byte[] before =
         memory.asSlice(at, LedgerEntryDescriptor.ROW_BYTES).toArray(ValueLayout.JAVA_BYTE);
