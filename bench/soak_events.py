@@ -22,14 +22,14 @@ class Trail:
     Attributes:
         tiers: those of the node that it is in.
         left_at: when it left the last of them.
-        stored_at: when its object was first told of by this start of the daemon; None where it has none.
+        stored_at: when each start of the daemon first told of its object; none where it has none.
         left_stored_at: the same as it was when it left; what turns out to be no object later was not dropped.
     """
 
     tiers: set[str] = field(default_factory=set)
     left_at: float | None = None
-    stored_at: float | None = None
-    left_stored_at: float | None = None
+    stored_at: tuple[float, ...] = ()
+    left_stored_at: tuple[float, ...] = ()
     stored_life: int = 0
 
 
@@ -45,6 +45,9 @@ class Trails:
         """Another start of the daemon tells anew what is in its tiers."""
         with self._lock:
             for trail in self._trails.values():
+                if trail.tiers:
+                    # Memory may be gone; then it is an object or nothing, and that one may have been a lie.
+                    trail.left_stored_at = trail.stored_at
                 trail.tiers.clear()
 
     def tell(self, event: dict[str, Any], now: float, life: int) -> None:
@@ -56,7 +59,7 @@ class Trails:
                 if event["type"] == "BlockStored":
                     self._stored(trail, medium, now, life)
                 elif medium == OBJECT:
-                    trail.stored_at = None
+                    trail.stored_at = ()
                 else:
                     trail.tiers.discard(medium)
                     if not trail.tiers:
@@ -66,24 +69,24 @@ class Trails:
     def _stored(trail: Trail, medium: str, now: float, life: int) -> None:
         if medium != OBJECT:
             trail.tiers.add(medium)
-            trail.left_at = trail.left_stored_at = None
-        elif trail.stored_at is None or trail.stored_life != life:
-            # Told again by the same start, it is the same object.
-            trail.stored_at, trail.stored_life = now, life
+            trail.left_at, trail.left_stored_at = None, ()
+        elif not trail.stored_at or trail.stored_life != life:
+            # Told again by the same start, it is the same object; by another, it may be that one or a new one.
+            trail.stored_at, trail.stored_life = (*trail.stored_at, now), life
 
     def dropped_at(self, key: bytes) -> float | None:
         """When the block left the last tier of the node without being an object; None where it did not."""
         with self._lock:
             trail = self._trails.get(key)
-            if trail is None or trail.tiers or trail.stored_at is not None or trail.left_stored_at is not None:
+            if trail is None or trail.tiers or trail.stored_at or trail.left_stored_at:
                 return None
             return trail.left_at
 
-    def stored_at(self, key: bytes) -> float | None:
-        """When the block was said to be an object, if it is one or was when it left."""
+    def stored_at(self, key: bytes) -> tuple[float, ...]:
+        """When the block was said to be an object, by each start that did, if it is one or was when it left."""
         with self._lock:
             trail = self._trails.get(key)
-            return None if trail is None else trail.stored_at or trail.left_stored_at
+            return () if trail is None else trail.stored_at or trail.left_stored_at
 
     def is_only_in_memory(self, key: bytes, is_all_told: bool) -> bool:
         """Whether the block goes with the memory: it is there, is no object, and on SSD neither.
@@ -93,7 +96,7 @@ class Trails:
         """
         with self._lock:
             trail = self._trails.get(key)
-            return trail is not None and HOST in trail.tiers and trail.stored_at is None and not (is_all_told and SSD in trail.tiers)
+            return trail is not None and HOST in trail.tiers and not trail.stored_at and not (is_all_told and SSD in trail.tiers)
 
     def words(self, key: bytes) -> str:
         with self._lock:
@@ -102,14 +105,14 @@ class Trails:
             return "no event told of it"
         now = time.monotonic()
         left = "" if trail.left_at is None else f", left the last {now - trail.left_at:.1f} s ago"
-        stored = "" if trail.stored_at is None else f", stored as an object {now - trail.stored_at:.1f} s ago"
-        stored += "" if trail.left_stored_at is None else f", an object of {now - trail.left_stored_at:.1f} s ago when it left"
+        stored = "".join(f", stored as an object {now - at:.1f} s ago" for at in trail.stored_at)
+        stored += "".join(f", an object of {now - at:.1f} s ago when it left" for at in trail.left_stored_at)
         return f"by events in {sorted(trail.tiers) or 'no tier'}{left}{stored}"
 
     def prune(self, before: float) -> None:
         """Forgets blocks that had gone before a moment."""
         with self._lock:
-            gone = [key for key, one in self._trails.items() if not one.tiers and one.stored_at is None and (one.left_at or 0.0) < before]
+            gone = [key for key, one in self._trails.items() if not one.tiers and not one.stored_at and (one.left_at or 0.0) < before]
             for key in gone:
                 del self._trails[key]
 

@@ -36,7 +36,7 @@ def taken_by(spells: Spells, trails: Trails, key: bytes) -> str | None:
             return UNREADABLE
         if spells.covers(Spell.STORE_SILENT, dropped_at):
             return STORE_SILENT
-    if stored_at is not None and spells.covers(Spell.STORE_LIES, stored_at):
+    if any(spells.covers(Spell.STORE_LIES, moment) for moment in stored_at):
         return LIED
     return None
 

@@ -276,7 +276,16 @@ def test_whatWasAnObjectWhenItLeft_wasNotDropped_alsoIfItTurnsOutToBeNone() -> N
     trails.tell(event("BlockStored", "STORAGE", b"a"), 2.0, 1)
     trails.tell(event("BlockRemoved", "CPU", b"a"), 3.0, 1)
     trails.tell(event("BlockRemoved", "STORAGE", b"a"), 4.0, 1)
-    assert (trails.dropped_at(b"a"), trails.stored_at(b"a")) == (None, 2.0)
+    assert (trails.dropped_at(b"a"), trails.stored_at(b"a")) == (None, (2.0,))
+
+
+def test_whatWasAnObjectWhenTheMemoryWent_wasSaidToBeOne_alsoIfItTurnsOutToBeNone() -> None:
+    trails = Trails()
+    trails.tell(event("BlockStored", "CPU", b"a"), 1.0, 1)
+    trails.tell(event("BlockStored", "STORAGE", b"a"), 2.0, 1)
+    trails.begin_life()
+    trails.tell(event("BlockRemoved", "STORAGE", b"a"), 4.0, 2)
+    assert (trails.dropped_at(b"a"), trails.stored_at(b"a")) == (None, (2.0,))
 
 
 def test_whatWentOverAStart_wasNotDropped() -> None:
@@ -301,9 +310,11 @@ def test_storedAt_isToldOnceALife() -> None:
     trails = Trails()
     trails.tell(event("BlockStored", "STORAGE", b"a"), 1.0, 1)
     trails.tell(event("BlockStored", "STORAGE", b"a"), 2.0, 1)
-    assert trails.stored_at(b"a") == 1.0
+    assert trails.stored_at(b"a") == (1.0,)
     trails.tell(event("BlockStored", "STORAGE", b"a"), 3.0, 2)
-    assert trails.stored_at(b"a") == 3.0
+    assert trails.stored_at(b"a") == (1.0, 3.0)
+    trails.tell(event("BlockRemoved", "STORAGE", b"a"), 4.0, 2)
+    assert trails.stored_at(b"a") == ()
 
 
 def test_spell_lastsUntilItHasSettled() -> None:
@@ -337,13 +348,13 @@ def test_storeWatch_hearsWhenTheDaemonGivesTheStoreARest(tmp_path: Path) -> None
 class Told:
     """Trails of one block."""
 
-    def __init__(self, dropped_at: float | None, stored_at: float | None) -> None:
+    def __init__(self, dropped_at: float | None, stored_at: tuple[float, ...]) -> None:
         self._dropped_at, self._stored_at = dropped_at, stored_at
 
     def dropped_at(self, key: bytes) -> float | None:
         return self._dropped_at
 
-    def stored_at(self, key: bytes) -> float | None:
+    def stored_at(self, key: bytes) -> tuple[float, ...]:
         return self._stored_at
 
 
@@ -366,10 +377,10 @@ def test_takenBy(on: set[Spell], dropped: bool, stored: bool, excuse: str | None
         with spells.during(spell, 10):
             pass
     now, before = time.monotonic(), time.monotonic() - 100
-    told: Any = Told(now if dropped else None, now if stored else None)
+    told: Any = Told(now if dropped else None, (before, now) if stored else ())
     assert excuses.taken_by(spells, told, b"a") == excuse
     # Nothing was broken at that time.
-    told = Told(before if dropped else None, before if stored else None)
+    told = Told(before if dropped else None, (before,) if stored else ())
     assert excuses.taken_by(spells, told, b"a") is None
 
 
