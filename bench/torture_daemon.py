@@ -24,10 +24,15 @@ _THREADS_TIMEOUT_S = 2.0
 
 
 class Daemon:
-    """A daemon of this checkout, with small tiers in a folder of its own."""
+    """A daemon of a checkout, with small tiers in a folder of its own.
+
+    Attributes:
+        checkout: that of the next start.
+    """
 
     def __init__(self, folder: Path, directories: int | list[Path], configuration: Path | None = None, **settings: str) -> None:
-        """
+        """One of this checkout.
+
         Args:
             directories: those of the SSD tier; a number has so many made in the folder.
             configuration: a file for the keys that are not among the settings.
@@ -39,6 +44,7 @@ class Daemon:
         self._directories = [folder / f"ssd{number}" for number in range(directories)] if isinstance(directories, int) else directories
         self._configuration = configuration
         self.environment: dict[str, str] = {}
+        self.checkout = REPOSITORY
         self._process: subprocess.Popen[str] | None = None
         self.settings = {
             "host.bytes": "32MiB",
@@ -59,7 +65,7 @@ class Daemon:
         settings = self.settings | {name.replace("__", "."): value for name, value in changed.items()}
         for directory in self._directories:
             directory.mkdir(exist_ok=True)
-        command = [str(REPOSITORY / "scripts" / "kvtierd"), "--socket", str(self.socket_path)]
+        command = [str(self.checkout / "scripts" / "kvtierd"), "--socket", str(self.socket_path)]
         if self._configuration is not None:
             command += ["--config", str(self._configuration)]
         for name, value in settings.items():
