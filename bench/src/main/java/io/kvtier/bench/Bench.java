@@ -29,6 +29,7 @@ import picocli.CommandLine.Spec;
       Bench.ObjectCommand.class,
       Bench.TenantsCommand.class,
       Bench.ScalingCommand.class,
+      Bench.CollectorsCommand.class,
       Bench.PeerCommand.class,
       Bench.TcpPeerCommand.class
     })
@@ -230,6 +231,17 @@ public final class Bench implements Runnable {
     @Override
     void measure(Report report, boolean quick) throws Exception {
       new TenantsScenario(Setup.ofProperties(quick)).run(report);
+    }
+  }
+
+  @Command(
+      name = "collectors",
+      description =
+          "What the daemon's garbage collector costs those who wait for it: four of them.")
+  static final class CollectorsCommand extends Measuring {
+    @Override
+    void measure(Report report, boolean quick) throws Exception {
+      new CollectorScenario(Setup.ofProperties(quick)).run(report);
     }
   }
 

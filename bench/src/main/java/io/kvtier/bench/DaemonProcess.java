@@ -24,11 +24,19 @@ final class DaemonProcess implements AutoCloseable {
   private final Path folder;
   private final Path socket;
   private final List<String> command = new ArrayList<>();
+  private final String javaFlags;
   private Process process;
   private String readyLine;
 
   /** Starts one and waits until it is ready. */
   DaemonProcess(Path root, long hostBytes, String... settings) throws IOException {
+    this(root, hostBytes, "", List.of(settings));
+  }
+
+  /** The same, with further flags of its JVM. */
+  DaemonProcess(Path root, long hostBytes, String javaFlags, List<String> settings)
+      throws IOException {
+    this.javaFlags = javaFlags;
     folder = Files.createTempDirectory("kvtier-bench-");
     socket = folder.resolve("kvtier.sock");
     command.add(root.resolve("scripts/kvtierd").toString());
@@ -43,7 +51,7 @@ final class DaemonProcess implements AutoCloseable {
                 "ssd.directory=" + folder.resolve("ssd"),
                 "grpc.enabled=false",
                 "http.enabled=false"));
-    all.addAll(List.of(settings));
+    all.addAll(settings);
     for (String setting : all) {
       command.add("--set");
       command.add(setting);
@@ -57,6 +65,11 @@ final class DaemonProcess implements AutoCloseable {
         new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT);
     builder.environment().put("AWS_ACCESS_KEY_ID", S3ProxyProcess.IDENTITY);
     builder.environment().put("AWS_SECRET_ACCESS_KEY", S3ProxyProcess.CREDENTIAL);
+    if (!javaFlags.isEmpty()) {
+      builder
+          .environment()
+          .merge("KVTIERD_JAVA_OPTS", javaFlags, (one, other) -> one + ' ' + other);
+    }
     return builder.start();
   }
 

@@ -61,6 +61,15 @@ record Setup(
     return quick ? 2 : 5;
   }
 
+  /** Long enough that each collector stops the daemon some times. */
+  long collectorSliceNs() {
+    return (quick ? 2_000 : 10_000) * MS;
+  }
+
+  int collectorRounds() {
+    return quick ? 2 : 5;
+  }
+
   long idleProcessorMs() {
     return quick ? 3_000 : 10_000;
   }

@@ -8,8 +8,6 @@ import io.kvtier.client.Options;
 import io.kvtier.protocol.SocketPaths;
 import io.kvtier.protocol.Status;
 import java.util.List;
-import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.concurrent.atomic.AtomicReference;
 
 /**
  * A modest tenant, which gets blocks one by one over the local socket, beside a greedy one, which
@@ -56,11 +54,11 @@ final class TenantsScenario {
               setup.rounds(),
               into -> {
                 acquire(into, ALONE, inOwn, ofOwn);
-                try (Greedy greedy = new Greedy(others.grpcAddress())) {
+                try (GreedyPuts greedy = greedy(others)) {
                   acquire(into, APART, inOwn, ofOwn);
                   greedy.stop();
                 }
-                try (Greedy greedy = new Greedy(shared.grpcAddress())) {
+                try (GreedyPuts greedy = greedy(shared)) {
                   acquire(into, TOGETHER, inShared, ofShared);
                   greedy.stop();
                 }
@@ -103,6 +101,12 @@ final class TenantsScenario {
     into.add(what + "_p99_us", sampler.us(0.99));
   }
 
+  /** Puts twice what it may have, again and again. */
+  private static GreedyPuts greedy(DaemonProcess daemon) throws Exception {
+    int blocks = (int) (2 * SHARE_BYTES / GREEDY_BLOCK_BYTES);
+    return new GreedyPuts(daemon.grpcAddress(), GREEDY_BLOCK_BYTES, blocks, GREEDY_BATCH);
+  }
+
   private static long resident(KvtierClient client, JavaCopies blocks) {
     long resident = 0;
     for (Keys keys : blocks.getKeys()) {
@@ -110,52 +114,5 @@ final class TenantsScenario {
       resident += found.run();
     }
     return resident;
-  }
-
-  /** Puts twice what it may have, again and again, as fast as it can. */
-  private static final class Greedy implements AutoCloseable {
-    private final GrpcCopies copies;
-    private final AtomicBoolean running = new AtomicBoolean(true);
-    private final AtomicReference<Exception> failure = new AtomicReference<>();
-    private final Thread thread;
-
-    Greedy(String address) throws Exception {
-      copies = new GrpcCopies(address);
-      int blocks = (int) (2 * SHARE_BYTES / GREEDY_BLOCK_BYTES);
-      // The first time before anything is measured: it has all that it may have then.
-      copies.fill(GREEDY_BLOCK_BYTES, blocks, GREEDY_BATCH);
-      thread =
-          Thread.ofPlatform()
-              .start(() -> {
-                try {
-                  while (running.get()) {
-                    copies.fill(GREEDY_BLOCK_BYTES, blocks, GREEDY_BATCH);
-                  }
-                } catch (Exception e) {
-                  failure.set(e);
-                }
-              });
-    }
-
-    /** Ends; throws what went wrong meanwhile. */
-    void stop() throws Exception {
-      running.set(false);
-      thread.join();
-      Exception wrong = failure.get();
-      if (wrong != null) {
-        throw wrong;
-      }
-    }
-
-    @Override
-    public void close() {
-      running.set(false);
-      try {
-        thread.join();
-      } catch (InterruptedException e) {
-        Thread.currentThread().interrupt();
-      }
-      copies.close();
-    }
   }
 }
