@@ -159,7 +159,8 @@ final class DoctorCommand implements Callable<Integer> {
               + age.map(one ->
                       ", its index last looked round " + Units.nanoseconds(one.toNanos()) + " ago")
                   .orElse(""),
-          "keep what it knows (kvtier report), then restart it: systemctl restart kvtierd");
+          "keep what it knows (kvtier report), then restart it (a service: systemctl restart"
+              + " kvtierd)");
     } else {
       add(
           findings,
@@ -225,7 +226,9 @@ final class DoctorCommand implements Callable<Integer> {
             ? "nothing answers at " + socket + ": " + ping.detail()
             : "user " + SocketPaths.uid() + " has no right to " + socket + ": " + ping.detail(),
         mayWrite
-            ? "see why it ended (journalctl -u kvtierd), and start it"
+            ? "if it was stopped (ps -o stat says T), continue it: kill -CONT; if it hangs, keep what it"
+                + " knows (kvtier report) and restart it; if it ended, see why (its output, of a"
+                + " service journalctl -u kvtierd) and start it"
             : "add the user to the socket's group, or to socket.users, or socket.groups, of the"
                 + " configuration; see socket.mode");
   }

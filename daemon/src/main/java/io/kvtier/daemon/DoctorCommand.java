@@ -73,7 +73,7 @@ final class DoctorCommand implements Callable<Integer> {
   private LoadedConfig load(List<Finding> findings) {
     // A running daemon without a file has none, whatever is installed.
     Path path = daemonPid == 0 ? ConfigCommand.chosen(file) : file;
-    String name = path == null ? "the defaults" : path.toString();
+    String name = path == null ? "the default configuration" : path.toString();
     try {
       LoadedConfig loaded = ConfigSource.of(path, settings).load();
       try {

@@ -3,6 +3,7 @@ package io.kvtier.daemon.doctor;
 import io.kvtier.daemon.access.Listener;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.tiers.gpu.GpuProbe;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Supplier;
@@ -45,8 +46,18 @@ public final class Doctor {
     if (config.ssd().bytes() > 0) {
       findings.addAll(new DiskChecks(config.ssd(), daemonPid != 0).findings());
     }
-    findings.addAll(new GpuChecks(config.gpu(), gpus).findings());
+    findings.addAll(gpuChecks().findings());
     findings.addAll(new StoreChecks(config.object()).findings());
     return findings;
+  }
+
+  private GpuChecks gpuChecks() {
+    Path own = Path.of("/proc/self");
+    return new GpuChecks(
+        config.gpu(),
+        gpus,
+        LenderProcess::new,
+        daemonPid == 0 ? own : Path.of("/proc", String.valueOf(daemonPid)),
+        own);
   }
 }

@@ -1,24 +1,52 @@
 package io.kvtier.daemon.doctor;
 
 import io.kvtier.daemon.config.KvtierdConfig.GpuConfig;
+import io.kvtier.tiers.gpu.Gpu;
 import io.kvtier.tiers.gpu.GpuDevice;
+import io.kvtier.tiers.gpu.GpuDriver;
+import io.kvtier.tiers.gpu.GpuException;
+import io.kvtier.tiers.gpu.GpuLink;
 import io.kvtier.tiers.gpu.GpuProbe;
+import io.kvtier.tiers.gpu.IpcHandle;
+import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.EnumMap;
 import java.util.List;
+import java.util.Map;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
-/** GPUs, their driver, and whether this process can share memory with engines. */
+/**
+ * GPUs, their driver, whether a process can open another's memory on each of them, and how they
+ * reach one another.
+ */
 final class GpuChecks {
   private static final Path NODE = Path.of("/dev/nvidiactl");
+  private static final int OUT_OF_MEMORY = 2;
 
   private final GpuConfig config;
   private final Supplier<GpuProbe> gpus;
+  private final Supplier<Lender> lenders;
+  private final Path daemon;
+  private final Path own;
 
-  GpuChecks(GpuConfig config, Supplier<GpuProbe> gpus) {
+  /**
+   * Checks for a configuration.
+   *
+   * @param lenders makes what the memory is from that is opened
+   * @param daemon the folder in /proc of the daemon whose configuration it is; this process's own
+   *     where there is none
+   * @param own that of this process
+   */
+  GpuChecks(
+      GpuConfig config, Supplier<GpuProbe> gpus, Supplier<Lender> lenders, Path daemon, Path own) {
     this.config = config;
     this.gpus = gpus;
+    this.lenders = lenders;
+    this.daemon = daemon;
+    this.own = own;
   }
 
   List<Finding> findings() {
@@ -47,13 +75,23 @@ final class GpuChecks {
               Finding.pass("GPU " + device.ordinal(), device.name() + ", " + device.uuid()));
         }
         findings.add(sharing(driver.devices().size()));
+        try (Lender lender = lenders.get()) {
+          for (GpuDevice device : driver.devices()) {
+            findings.add(ipc(driver, device, lender));
+          }
+        }
+        if (driver.devices().size() > 1) {
+          for (GpuDevice device : driver.devices()) {
+            findings.add(peers(driver, device));
+          }
+        }
       }
     }
     return findings;
   }
 
   /** Handles of GPU memory name the device, which both sides have to see. */
-  private static Finding sharing(int devices) {
+  private Finding sharing(int devices) {
     String visible = System.getenv("CUDA_VISIBLE_DEVICES");
     if (visible != null && !visible.isEmpty()) {
       return Finding.warn(
@@ -61,10 +99,115 @@ final class GpuChecks {
           "CUDA_VISIBLE_DEVICES is " + visible + ": this process sees " + devices + " GPUs",
           "unset it for the daemon: it has to see every GPU that an engine uses");
     }
+    for (String namespace : List.of("ipc", "pid")) {
+      if (isApart(namespace)) {
+        return Finding.warn(
+            "GPU sharing",
+            "the daemon is in another "
+                + namespace
+                + " namespace than this process: what is found here does not hold for it",
+            "run the doctor in the daemon's container; engines have to share the daemon's "
+                + namespace
+                + " namespace");
+      }
+    }
     return Finding.pass(
         "GPU sharing",
         devices
-            + " GPUs are seen; an engine in a container has to share the host's IPC namespace"
-            + " (--ipc=host) for CUDA's handles");
+            + " GPUs are seen; an engine in a container has to share the host's IPC and process"
+            + " namespaces (--ipc=host --pid=host) for CUDA's handles");
+  }
+
+  /** Whether the daemon is known to be in another namespace of a kind. */
+  private boolean isApart(String namespace) {
+    try {
+      Path link = Path.of("ns", namespace);
+      return !Files.readSymbolicLink(daemon.resolve(link))
+          .equals(Files.readSymbolicLink(own.resolve(link)));
+    } catch (IOException _) {
+      // Another user's: nobody may look but root.
+      return false;
+    }
+  }
+
+  /** Opens another process's memory, as the daemon does an engine's, and reads it. */
+  private static Finding ipc(GpuDriver driver, GpuDevice device, Lender lender) {
+    String check = "GPU " + device.ordinal() + " IPC";
+    return switch (lender.lend(device)) {
+      case Lender.Answer.Refused(String reason) -> untried(check, reason);
+      case Lender.Answer.Lent(IpcHandle handle) -> {
+        try {
+          yield opened(driver.open(device), handle, check);
+        } catch (GpuException e) {
+          yield e.code() == OUT_OF_MEMORY
+              ? untried(check, e.reason())
+              : unusable(check, "another process's memory can't be opened: " + e.reason());
+        }
+      }
+    };
+  }
+
+  private static Finding opened(Gpu gpu, IpcHandle handle, String check) {
+    long address = gpu.open(handle).address();
+    try {
+      return GpuMemory.has(gpu, address)
+          ? Finding.pass(check, "another process's memory was opened and read")
+          : unusable(check, "another process's memory was opened, and holds other bytes");
+    } finally {
+      gpu.close(handle);
+    }
+  }
+
+  private static Finding untried(String check, String reason) {
+    return Finding.warn(
+        check,
+        "opening another process's memory could not be tried: " + reason,
+        reason.contains("OUT_OF_MEMORY")
+            ? "look again with some 600 MiB of the GPU free for each of two processes"
+            : "run the doctor as the daemon's user, and in its container");
+  }
+
+  private static Finding unusable(String check, String what) {
+    return Finding.fail(
+        check,
+        what,
+        "CUDA's IPC has to work between processes here: outside of WSL and of sandboxes, in a"
+            + " virtual GPU only where its profile has it; in a container with --ipc=host; or set"
+            + " gpu.enabled to off");
+  }
+
+  /** How a GPU reaches each of the others. */
+  private static Finding peers(GpuDriver driver, GpuDevice device) {
+    String check = "GPU " + device.ordinal() + " peers";
+    Map<GpuLink, List<String>> others = new EnumMap<>(GpuLink.class);
+    try {
+      for (GpuDevice other : driver.devices()) {
+        if (!other.equals(device)) {
+          others
+              .computeIfAbsent(driver.link(device, other), _ -> new ArrayList<>())
+              .add(String.valueOf(other.ordinal()));
+        }
+      }
+    } catch (GpuException e) {
+      return Finding.warn(check, "can't be told: " + e.reason(), "look into the driver's messages");
+    }
+    List<String> told = new ArrayList<>();
+    tell(told, "reaches over NVLink ", others.get(GpuLink.NVLINK));
+    tell(told, "reaches over PCIe ", others.get(GpuLink.PCIE));
+    tell(told, "does not reach ", others.get(GpuLink.NONE));
+    String what = String.join("; ", told);
+    return others.containsKey(GpuLink.NONE)
+        ? Finding.warn(
+            check,
+            what,
+            "blocks go between these through the host's memory, which is slower; nvidia-smi topo"
+                + " -p2p r says why: other kinds of GPU, the chipset, or the BIOS's ACS or IOMMU")
+        : Finding.pass(check, what);
+  }
+
+  private static void tell(List<String> told, String how, @Nullable List<String> ordinals) {
+    if (ordinals != null) {
+      told.add(how + String.join(", ", ordinals));
+    }
   }
 }

@@ -83,10 +83,13 @@ final class MachineChecks {
     if (most > 0 && host > most) {
       return Finding.fail("memory", what, "lower host.bytes: it is more than there is");
     }
-    // A running daemon has taken its own already.
-    if (daemonPid == 0 && available > 0 && host > available) {
+    // A running daemon has taken its own already, and gives that back when it is restarted.
+    long taken = daemonPid == 0 ? 0 : MachineMemory.sharedBytes(daemonPid);
+    if (available > 0 && host > available + taken) {
       return Finding.warn(
-          "memory", what, "lower host.bytes, or stop what takes the memory: the kernel would kill");
+          "memory",
+          what + (taken > 0 ? ", and the daemon has " + ByteSize.words(taken) + " of its own" : ""),
+          "lower host.bytes, or stop what takes the memory: the kernel would kill");
     }
     return Finding.pass("memory", what);
   }

@@ -7,6 +7,8 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.kvtier.daemon.config.ConfigException;
 import io.kvtier.daemon.config.ConfigSource;
+import io.kvtier.daemon.config.KvtierdConfig;
+import io.kvtier.daemon.config.MachineMemory;
 import io.kvtier.daemon.doctor.Finding.Level;
 import io.kvtier.tiers.gpu.GpuProbe;
 import io.vertx.core.json.JsonArray;
@@ -68,6 +70,24 @@ final class DoctorTest {
     assertEquals(Level.FAIL, finding.level(), finding.toString());
     assertTrue(finding.what().contains(what), finding.toString());
     assertTrue(finding.cure().contains(cure), finding.toString());
+  }
+
+  /** A running daemon has taken its own memory, but not that of the file that is looked at. */
+  @Test
+  void memory_moreThanIsAvailable_isWarnedOfBesideADaemonToo() throws ConfigException {
+    long slab = 64L << 20;
+    long host = MachineMemory.totalBytes() / slab * slab;
+    assumeTrue(host > MachineMemory.availableBytes() + (128L << 20), "hardly any memory is taken");
+    KvtierdConfig config =
+        new ConfigSource(
+                null, Map.of(), List.of("host.bytes=" + host, "socket.path=" + folder.resolve("k")))
+            .load()
+            .config();
+    for (long pid : new long[] {0, ProcessHandle.current().pid()}) {
+      Finding memory = new MachineChecks(config, pid).memory();
+      assertEquals(Level.WARN, memory.level(), memory.toString());
+      assertTrue(memory.cure().contains("lower host.bytes"), memory.toString());
+    }
   }
 
   /** A file system of its own, where this user may mount one. */
