@@ -11,6 +11,7 @@ Exit codes: 0 every byte was right, 1 wrong bytes, 2 wrong usage or trace, 3 the
 import argparse
 import hashlib
 import logging
+import os
 import random
 import struct
 import sys
@@ -285,7 +286,19 @@ def table(figures: dict[str, Any]) -> str:
         ("wrong bytes", f"{figures['wrong_bytes']:,}"),
     ]
     width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows) + f"\n\n{interpretation(figures)}"
+    lines = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+    return f"{lines}\n\n{what_was_timed(figures)}\n\n{interpretation(figures)}"
+
+
+def what_was_timed(figures: dict[str, Any]) -> str:
+    """What the times and speeds are of, so that nobody takes them for kvtier's alone."""
+    words = (
+        "Times and speeds are those of a Python program that makes and compares every byte on the same processors, "
+        "and of the disk; `scripts/bench` measures kvtier alone."
+    )
+    load, cpus = figures.get("load_before", 0.0), figures.get("cpus", 1)
+    busy = f" This machine was busy with other work (load {load:.1f} on {cpus} CPUs), which shows in them."
+    return words + (busy if load > cpus else "")
 
 
 def _hits_by_tier(figures: dict[str, Any]) -> dict[str, int]:
@@ -383,6 +396,7 @@ def replay(
     Raises:
         DaemonLost: the daemon is not there, or went away.
     """
+    machine = {"load_before": round(os.getloadavg()[0], 1), "cpus": os.cpu_count() or 1}
     ping = client.ping()
     if ping.status is not Status.OK:
         raise DaemonLost(ping.reason)
@@ -407,7 +421,7 @@ def replay(
         raise DaemonLost(f"the daemon went away at the end: {client.ping().reason}")
     namespace.clear(timeout=30)
     grown = {name: value - before.get(name, 0) for name, value in after.items()}
-    return report(one.tally, grown, tiers, block_bytes, seconds)
+    return report(one.tally, grown, tiers, block_bytes, seconds) | machine
 
 
 def main(arguments: Iterable[str] | None = None) -> int:

@@ -1,5 +1,6 @@
 """A real daemon for the tests, started from this checkout."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -9,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import IO, Protocol, TypeVar
 
 import pytest
 
@@ -19,6 +20,28 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.append(str(REPOSITORY / "scripts"))
 
 from daemon_ready import wait_ready  # noqa: E402
+
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def _end_with_parent() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def start_child(command: list[str], errors: IO[str] | None = None) -> "subprocess.Popen[str]":
+    """A process that ends with this thread, also where that is killed: tests leave nothing behind."""
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, preexec_fn=_end_with_parent)
+
+
+def pytest_configure() -> None:
+    """Has SIGTERM end the tests as Ctrl-C does: fixtures remove what they made."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
 
 
 class Daemon:
@@ -48,7 +71,7 @@ class Daemon:
             command += ["--set", f"{name}={value}"]
         log = self.folder / "daemon.log"
         with log.open("a") as errors:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+            process = start_child(command, errors)
         wait_ready(process, log, pytest.fail.Exception)
         self.process = process
 

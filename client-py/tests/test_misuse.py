@@ -43,6 +43,41 @@ def test_namespace_noName_saysSo(tmp_path: Path) -> None:
         Client(tmp_path / "none.sock", timeout=0.1).namespace("", block_bytes=16)
 
 
+def test_namespace_nameNoText_saysSo(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="the namespace's name is 5; expected text"):
+        Client(tmp_path / "none.sock", timeout=0.1).namespace(5, block_bytes=16)  # type: ignore[arg-type]
+
+
+def test_property_withAnAddress_isRefused(tmp_path: Path) -> None:
+    client = Client(tmp_path / "none.sock", timeout=0.1)
+    for value in (object(), test_namespace_noName_saysSo):
+        with pytest.raises(InvalidArgument, match="property 'dtype' = .* an address, which no other process has"):
+            client.namespace("n", block_bytes=16, dtype=value)
+
+
+@pytest.mark.parametrize("blocks", [[bytes(16), None], [bytes(16), "x" * 16], [bytes(16), [0] * 16]])
+def test_put_noMemory_namesTheBlockAlsoWhereItIsThere(daemon: Daemon, blocks: list[object]) -> None:
+    with Client(daemon.socket_path) as client:
+        namespace = client.namespace("no-memory", block_bytes=16)
+        assert all(status in (Status.OK, Status.EXISTS) for status in namespace.put([b"k", b"l"], bytes(32)))
+        kind = type(blocks[1]).__name__
+        with pytest.raises(TypeError, match=f"the buffer of block 1 is a {kind}; expected memory"):
+            namespace.put([b"k", b"l"], blocks)
+        with pytest.raises(TypeError, match="the buffer of all blocks is a int; expected memory"):
+            namespace.get([b"k", b"l"], 5)
+
+
+def test_options_noNumbers_areNamed(daemon: Daemon) -> None:
+    with Client(daemon.socket_path) as client:
+        namespace = client.namespace("options", block_bytes=16)
+        for name, value in (("priority", "high"), ("group", 1.5), ("depth", None), ("deadline_ns", "now")):
+            with pytest.raises(TypeError, match=f"{name} is {value!r}; expected"):
+                namespace.lookup([b"k"], **{name: value})  # type: ignore[arg-type]
+        for name, value in (("priority", 3), ("group", 1 << 16), ("depth", -1)):
+            with pytest.raises(InvalidArgument, match=f"{name} is {value}; expected a whole number from 0 to "):
+                namespace.lookup([b"k"], **{name: value})  # type: ignore[arg-type]
+
+
 def test_option_unknown_isNamed(daemon: Daemon) -> None:
     with Client(daemon.socket_path) as client:
         namespace = client.namespace("misuse", block_bytes=4096)

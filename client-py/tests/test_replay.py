@@ -177,6 +177,12 @@ def test_timeout_thatIsNone_isWrongUsage(seconds: str, capsys: pytest.CaptureFix
     assert f"expected a number above 0, not '{seconds}'" in capsys.readouterr().err
 
 
+def test_whatWasTimed_onABusyMachine_saysSo() -> None:
+    quiet = replay.what_was_timed({"load_before": 1.2, "cpus": 2})
+    assert "Python" in quiet and "disk" in quiet and "busy" not in quiet
+    assert "busy with other work (load 12.5 on 2 CPUs)" in replay.what_was_timed({"load_before": 12.5, "cpus": 2})
+
+
 def test_progress_without_a_terminal_is_ten_lines() -> None:
     stream = io.StringIO()
     progress = replay.Progress(1000, stream)

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from conftest import Daemon
+from conftest import Daemon, eventually
+
+from kvtier import Client, Status
 
 
 @pytest.fixture
@@ -55,3 +57,21 @@ def test_a_watchdog_of_another_process_is_left_alone(
     assert manager.recv(4096).startswith(b"READY=1")
     stopped_daemon.signal(signal.SIGTERM)
     assert manager.recv(4096).startswith(b"STOPPING=1")
+
+
+def test_a_stop_is_told_in_the_last_line(stopped_daemon: Daemon) -> None:
+    stopped_daemon.start(host__keep="1min")
+    with Client(stopped_daemon.socket_path, timeout=60) as client:
+        keys = [bytes([i]) for i in range(3)]
+        assert client.namespace("kept", block_bytes=4096).put(keys, bytes(3 * 4096)) == [Status.OK] * 3
+        assert eventually(lambda: client.counters().get("host_slots_resident") == 3)
+    process = stopped_daemon.process
+    assert process is not None and process.stdout is not None
+    stopped_daemon.signal(signal.SIGTERM)
+    last = process.stdout.read().splitlines()[-1]
+    told = re.fullmatch(
+        r"kvtierd stopped; 3 blocks are kept in memory until \S+Z for the next start, by process (\d+): .*", last
+    )
+    assert told, last
+    os.kill(int(told[1]), signal.SIGKILL)
+    assert process.wait(60) == 128 + signal.SIGTERM

@@ -44,7 +44,8 @@ import picocli.CommandLine.UnmatchedArgumentException;
       EventsCommand.class,
       BenchCommand.class,
       DoctorCommand.class,
-      ReportCommand.class
+      ReportCommand.class,
+      CommandLine.HelpCommand.class
     },
     footer = {
       "",

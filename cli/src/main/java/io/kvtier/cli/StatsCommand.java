@@ -91,7 +91,16 @@ final class StatsCommand extends DaemonCommand {
   private static Table gpus(@Nullable JsonValue gpus) {
     Table table =
         new Table(
-            "GPU", "NAME", ">REGIONS", ">STAGING", ">CONTEXT", ">OUT", ">IN", ">ERRORS", "STATE");
+            "GPU",
+            "NAME",
+            ">REGIONS",
+            ">STAGING",
+            ">CONTEXT",
+            ">OUT",
+            ">IN",
+            ">PEERS",
+            ">ERRORS",
+            "STATE");
     if (gpus == null) {
       return table;
     }
@@ -107,6 +116,7 @@ final class StatsCommand extends DaemonCommand {
           context < 0 ? "" : Units.bytes(context),
           Units.bytes(gpu.get("offloaded_bytes").asLong()),
           Units.bytes(gpu.get("onboarded_bytes").asLong()),
+          Units.bytes(gpu.getLong("peer_bytes", 0)),
           Units.count(gpu.get("errors").asLong()),
           fence.isNull() ? "in use" : fence.asString());
     }

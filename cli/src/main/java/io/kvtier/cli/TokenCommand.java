@@ -36,9 +36,8 @@ import picocli.CommandLine.Spec;
     name = "token",
     mixinStandardHelpOptions = true,
     description = {
-      "Makes tokens for network callers, and lines for the file of access.tokens, which holds"
-          + " their",
-      "hashes. The daemon reads the file again when it changes: delete a line to revoke its token."
+      "Makes tokens for network callers.",
+      "The file of access.tokens holds their hashes, a line each. The daemon reads the file again when it changes: delete a line to revoke its token."
     },
     subcommands = {TokenCommand.MakeCommand.class, TokenCommand.HashCommand.class})
 final class TokenCommand implements Runnable {

@@ -85,6 +85,12 @@ final class KvtierTest {
   }
 
   @Test
+  void execute_helpAsACommand_isTheHelp() {
+    assertEquals(run("--help").out(), run("help").out());
+    assertEquals(run("status", "--help").out(), run("help", "status").out());
+  }
+
+  @Test
   void execute_help_endsWith0() {
     Ran help = run("--help");
     assertEquals(0, help.exitCode());

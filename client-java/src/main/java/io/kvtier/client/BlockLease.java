@@ -31,6 +31,9 @@ public final class BlockLease implements AutoCloseable {
     keys.checkIndex(index);
     Session current = operations.connector().current();
     if (current == null) {
+      current = operations.connector().session(operations.deadlineNs(options));
+    }
+    if (current == null) {
       return Status.UNAVAILABLE;
     }
     Namespace.Registration registration = namespace.registration(current);

@@ -8,6 +8,10 @@ import java.util.List;
  * The operations, each of which returns when it is done, at the latest a little after its deadline.
  * The calling thread itself submits, spins for some microseconds, and sleeps until the daemon wakes
  * it: no other thread stands between. Thread-safe.
+ *
+ * <p>As long as there has been no session, an operation waits for an attempt to connect that is
+ * under way, within its own deadline; in the pauses between attempts, and later, it answers {@link
+ * io.kvtier.protocol.Status#UNAVAILABLE} at once.
  */
 public final class BlockingClient {
   private final Operations operations;

@@ -66,6 +66,9 @@ final class Call implements BooleanSupplier {
   byte[] body = NOTHING;
   int bodyBytes;
 
+  /** A lookup's, where a region advertises some of it. */
+  private LookupResult.@Nullable Holder holder;
+
   Call(int slot) {
     this.slot = slot;
   }
@@ -121,6 +124,7 @@ final class Call implements BooleanSupplier {
     waiter = null;
     batch = null;
     context = null;
+    holder = null;
     if (body.length > BODY_BYTES_KEPT) {
       body = NOTHING;
     }
@@ -150,6 +154,15 @@ final class Call implements BooleanSupplier {
       throw new ProtocolViolation(
           "completion of " + verb + " has " + results + " blocks, asked for " + expected);
     }
+    holder = null;
+    if ((flags & CompletionDescriptor.FLAG_PEERS) != 0 && !isText) {
+      long peers = CompletionDescriptor.recordBytes(verb, results);
+      if (peers + CompletionDescriptor.PEERS_BYTES > recordBytes) {
+        throw new ProtocolViolation(
+            "completion of " + verb + " in " + recordBytes + " bytes has no room for its holder");
+      }
+      holder = holderAt(region, offset + peers);
+    }
     status = answered;
     count = results;
     text = isText;
@@ -166,6 +179,19 @@ final class Call implements BooleanSupplier {
         body,
         0,
         bodyBytes);
+  }
+
+  private static LookupResult.Holder holderAt(MemorySegment region, long at) {
+    return new LookupResult.Holder(
+        Words.getInt(region, at + CompletionDescriptor.PEERS_RUN_OFFSET),
+        Words.getInt(region, at + CompletionDescriptor.PEERS_REGION_OFFSET),
+        Words.getInt(region, at + CompletionDescriptor.PEERS_GPU_OFFSET),
+        Words.getInt(region, at + CompletionDescriptor.PEERS_RANK_OFFSET));
+  }
+
+  /** Who advertises the longest prefix of a lookup's keys; null: nobody has the first. */
+  LookupResult.@Nullable Holder holder() {
+    return status == Status.OK ? holder : null;
   }
 
   /** The explanation, or the text asked for. */

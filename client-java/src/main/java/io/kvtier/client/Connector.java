@@ -12,6 +12,7 @@ import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
@@ -41,6 +42,11 @@ final class Connector implements Runnable {
   private volatile @Nullable Session current;
   private volatile Problem problem;
   private volatile boolean closed;
+
+  /** Whether an attempt is under way, and there has been no session before it. */
+  private volatile boolean isFirstUnderWay = true;
+
+  /** Under the monitor. */
   private long attempts;
 
   Connector(Config config, Consumer<Batch> answered, Runnable sessionChanged) {
@@ -50,10 +56,7 @@ final class Connector implements Runnable {
     this.problem =
         new Problem(
             Status.UNAVAILABLE,
-            "the daemon at "
-                + config.socket()
-                + " has not answered yet: it starts, is busy, or was stopped; it is asked again, and"
-                + " kvtier report looks at it from outside");
+            "the daemon at " + config.socket() + " has not answered yet" + Wires.WHY_SILENT);
     this.thread = Thread.ofPlatform().daemon().name("kvtier-connect").unstarted(this);
   }
 
@@ -65,6 +68,15 @@ final class Connector implements Runnable {
   @Nullable Session current() {
     Session session = current;
     return session != null && session.isAlive() ? session : null;
+  }
+
+  /**
+   * The session. Where there has been none yet, an attempt that is under way is waited for, until
+   * that time: on a busy machine a daemon that is there may take its time to answer.
+   */
+  @Nullable Session session(long deadlineNs) {
+    Session session = current();
+    return session == null && isFirstUnderWay ? await(() -> !isFirstUnderWay, deadlineNs) : session;
   }
 
   Problem problem() {
@@ -85,8 +97,16 @@ final class Connector implements Runnable {
     long end = System.nanoTime() + timeoutNs;
     synchronized (monitor) {
       long before = attempts;
-      while (current() == null && !closed && (untilConnected ? !isRefused() : attempts == before)) {
-        long leftMs = (end - System.nanoTime()) / 1_000_000;
+      return await(
+          () -> current() != null || (untilConnected ? isRefused() : attempts != before), end);
+    }
+  }
+
+  /** Waits for that, until that time or an interrupt. */
+  private @Nullable Session await(BooleanSupplier isSettled, long deadlineNs) {
+    synchronized (monitor) {
+      while (!closed && !isSettled.getAsBoolean()) {
+        long leftMs = (deadlineNs - System.nanoTime()) / 1_000_000;
         if (leftMs <= 0) {
           break;
         }
@@ -108,14 +128,28 @@ final class Connector implements Runnable {
 
   @Override
   public void run() {
+    try {
+      keepConnected();
+    } finally {
+      synchronized (monitor) {
+        isFirstUnderWay = false;
+        monitor.notifyAll();
+      }
+    }
+  }
+
+  private void keepConnected() {
     long pauseMs = PAUSE_MS_MIN;
+    boolean wasConnected = false;
     while (!closed) {
+      isFirstUnderWay = !wasConnected;
       Session session = connect();
       if (session == null) {
         pause(isRefused() ? PAUSE_REFUSED_MS : pauseMs);
         pauseMs = Math.min(pauseMs * 2, PAUSE_MS_MAX);
         continue;
       }
+      wasConnected = true;
       pauseMs = PAUSE_MS_MIN;
       while (!closed
           && session.isAlive()
@@ -142,6 +176,7 @@ final class Connector implements Runnable {
     long jittered = ms / 2 + ThreadLocalRandom.current().nextLong(ms);
     synchronized (monitor) {
       attempts++;
+      isFirstUnderWay = false;
       monitor.notifyAll();
       long end = System.nanoTime() + jittered * 1_000_000;
       while (!closed) {
@@ -190,6 +225,7 @@ final class Connector implements Runnable {
         if (missing.isEmpty()) {
           current = session;
           attempts++;
+          isFirstUnderWay = false;
           monitor.notifyAll();
           break;
         }
@@ -218,7 +254,7 @@ final class Connector implements Runnable {
           "no permission to use "
               + config.socket()
               + ": the daemon serves another user or group (its socket.users, groups and mode)";
-      default -> "no daemon at " + config.socket() + ": " + e.getMessage();
+      default -> "the daemon at " + config.socket() + " can't be reached: " + e.getMessage();
     };
   }
 

@@ -4,8 +4,10 @@ import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.RequestDescriptor;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.Objects;
 
 /**
  * Block keys of equal length in prefix order, packed as a request carries them: {@code
@@ -26,19 +28,23 @@ public final class Keys {
 
   /** Packs keys of equal length, each of 1 to {@value Protocol#KEY_BYTES_MAX} bytes. */
   public static Keys of(byte[]... keys) {
-    return of(List.of(keys));
+    return of(Arrays.asList(Objects.requireNonNull(keys, "keys is null")));
   }
 
   /** Packs keys of equal length, each of 1 to {@value Protocol#KEY_BYTES_MAX} bytes. */
   public static Keys of(List<byte[]> keys) {
+    Objects.requireNonNull(keys, "keys is null");
     if (keys.isEmpty()) {
       return new Keys(MemorySegment.ofArray(new byte[0]), Protocol.KEY_BYTES_MAX, 0);
     }
-    int keyBytes = checkLength(keys.getFirst().length);
+    int keyBytes = checkLength(Objects.requireNonNull(keys.getFirst(), "key 0 is null").length);
     int stride = RequestDescriptor.keyStride(keyBytes);
     byte[] bytes = new byte[Math.multiplyExact(keys.size(), stride)];
     for (int i = 0; i < keys.size(); i++) {
       byte[] key = keys.get(i);
+      if (key == null) {
+        throw new NullPointerException("key " + i + " is null");
+      }
       if (key.length != keyBytes) {
         throw new IllegalArgumentException(
             "key "
@@ -61,6 +67,7 @@ public final class Keys {
    * @param concatenated a whole number of keys
    */
   public static Keys wrap(MemorySegment concatenated, int keyBytes) {
+    Objects.requireNonNull(concatenated, "the memory of the keys is null");
     checkLength(keyBytes);
     if (concatenated.byteSize() % keyBytes != 0) {
       throw new IllegalArgumentException(

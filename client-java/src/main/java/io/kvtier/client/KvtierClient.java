@@ -22,6 +22,10 @@ import org.jspecify.annotations.Nullable;
  * Status#UNAVAILABLE} or {@link Status#DEADLINE}, and the client connects again by itself, with its
  * namespaces. There are two ways to wait: the futures of {@link Namespace}, and the calls of {@link
  * #blocking}.
+ *
+ * <p>{@link Builder#build} waits for the first attempt to connect, so that where a daemon listens
+ * the first operation finds a session. Where that was not enough, {@link BlockingClient}'s
+ * operations wait for the next attempt, too; futures are answered at once.
  */
 public final class KvtierClient implements AutoCloseable {
   private static final int COPY_THREADS_MAX = 4;
@@ -110,7 +114,7 @@ public final class KvtierClient implements AutoCloseable {
 
   /**
    * A namespace, registered now and in every later session. Without a daemon it is registered when
-   * one appears.
+   * one appears; the first attempt to connect is waited for, for the client's timeout at most.
    *
    * @param blockBytes the bytes of each block
    * @param properties all that makes bytes interchangeable: model, dtype, block tokens, layout,
@@ -121,7 +125,7 @@ public final class KvtierClient implements AutoCloseable {
   public Namespace namespace(String name, long blockBytes, Map<String, String> properties) {
     Namespace namespace = new Namespace(operations, transfers, name, blockBytes, properties);
     connector.add(namespace);
-    Session session = connector.current();
+    Session session = connector.session(System.nanoTime() + config.timeoutNs());
     if (session != null) {
       Namespace.Registration registration = namespace.registration(session);
       if (registration.status() != Status.OK && session.isAlive()) {
@@ -216,15 +220,15 @@ public final class KvtierClient implements AutoCloseable {
       return this;
     }
 
-    /** The deadline of operations that bring none. */
+    /** The deadline of operations that bring none: 10 s after they begin where it is not set. */
     public Builder timeout(Duration value) {
       timeout = positive(value);
       return this;
     }
 
     /**
-     * The bound of the handshake, and of the first attempt to connect, which {@link #build} waits
-     * for.
+     * How long a daemon may take to answer one message of the handshake, before another attempt
+     * begins: 2 s where it is not set.
      */
     public Builder connectTimeout(Duration value) {
       connectTimeout = positive(value);
@@ -275,7 +279,11 @@ public final class KvtierClient implements AutoCloseable {
       return bytes;
     }
 
-    /** Makes the client, and waits for the outcome of its first attempt to connect. */
+    /**
+     * Makes the client, and waits for the outcome of its first attempt to connect: for {@link
+     * #timeout} or {@link #connectTimeout} at most, the longer of them. Never throws for want of a
+     * daemon.
+     */
     public KvtierClient build() {
       Path path = socket;
       Config config =
@@ -289,7 +297,9 @@ public final class KvtierClient implements AutoCloseable {
               spin.toNanos());
       KvtierClient client = new KvtierClient(config, copies);
       client.connector.start();
-      Session ignored = client.connector.awaitAttempt(connectTimeout.toNanos(), false);
+      // Not the handshake's bound: on a busy machine it takes the JVM a second or two to begin.
+      long patienceNs = Math.max(timeout.toNanos(), connectTimeout.toNanos());
+      Session ignored = client.connector.awaitAttempt(patienceNs, false);
       return client;
     }
   }

@@ -8,6 +8,7 @@ import io.kvtier.protocol.Verb;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
@@ -44,9 +45,15 @@ public final class Namespace {
     this.transfers = transfers;
     this.name = name;
     this.blockBytes = blockBytes;
-    TreeMap<String, String> sorted = new TreeMap<>(properties);
+    Objects.requireNonNull(name, "the namespace's name is null");
+    if (name.isEmpty()) {
+      throw new IllegalArgumentException(
+          "the namespace has no name: give it one that all who share its blocks use");
+    }
+    TreeMap<String, String> sorted =
+        new TreeMap<>(Objects.requireNonNull(properties, "the namespace's properties are null"));
     String given = sorted.put("name", name);
-    if (name.isEmpty() || (given != null && !given.equals(name))) {
+    if (given != null && !given.equals(name)) {
       throw new IllegalArgumentException(
           "the namespace is called '" + name + "', its properties say '" + given + "'");
     }
@@ -55,6 +62,7 @@ public final class Namespace {
     }
     StringBuilder lines = new StringBuilder();
     sorted.forEach((property, value) -> {
+      Objects.requireNonNull(value, () -> "the property '" + property + "' is null");
       if (property.isEmpty() || property.contains("=") || (property + value).contains("\n")) {
         throw new IllegalArgumentException(
             "a property is one line 'property=value', which '"

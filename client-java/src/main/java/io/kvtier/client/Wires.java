@@ -44,6 +44,14 @@ final class Wires implements AutoCloseable {
   /** And that of those that take the context of requests. */
   private static final int CONTEXT_SINCE = 1 << 16 | 2;
 
+  /** And that of those that know of blocks in regions that others can be given. */
+  private static final int ADVERTISEMENTS_SINCE = 1 << 16 | 3;
+
+  /** What may be the matter with a daemon that listens and says nothing. */
+  static final String WHY_SILENT =
+      ": it starts, is busy, or was stopped; it is asked again, and kvtier report looks at it from"
+          + " outside";
+
   private final Arena arena;
   private final UnixSocket socket;
   private final SessionRegion session;
@@ -53,6 +61,7 @@ final class Wires implements AutoCloseable {
   private final DaemonInfo info;
   private final boolean takesAnnotations;
   private final boolean takesContext;
+  private final boolean takesAdvertisements;
 
   private Wires(
       Arena arena,
@@ -65,6 +74,7 @@ final class Wires implements AutoCloseable {
       int protocolVersion) {
     this.takesAnnotations = protocolVersion >= ANNOTATIONS_SINCE;
     this.takesContext = protocolVersion >= CONTEXT_SINCE;
+    this.takesAdvertisements = protocolVersion >= ADVERTISEMENTS_SINCE;
     this.arena = arena;
     this.socket = socket;
     this.session = session;
@@ -87,7 +97,7 @@ final class Wires implements AutoCloseable {
       UnixSocket.Message message = socket.receive(HandshakeDescriptor.MESSAGE_BYTES_MAX);
       if (message == null) {
         throw new IOException(
-            "the daemon did not answer the handshake within " + timeoutMs + " ms");
+            "it did not answer the handshake within " + timeoutMs + " ms" + WHY_SILENT);
       }
       descriptors = message.descriptors();
       Wires wires = read(message, socket, arena);
@@ -141,7 +151,7 @@ final class Wires implements AutoCloseable {
         || welcome.get(ValueLayout.JAVA_LONG_UNALIGNED, 0) != HandshakeDescriptor.WELCOME_MAGIC) {
       throw new IOException(
           bytes.length == 0
-              ? "the daemon hung up during the handshake"
+              ? "it hung up during the handshake"
               : "what answers is not a kvtier daemon");
     }
     int version = welcome.get(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.VERSION_OFFSET);
@@ -231,6 +241,10 @@ final class Wires implements AutoCloseable {
 
   boolean takesAnnotations() {
     return takesAnnotations;
+  }
+
+  boolean takesAdvertisements() {
+    return takesAdvertisements;
   }
 
   boolean takesContext() {

@@ -197,6 +197,9 @@ final class FakeDaemon implements AutoCloseable {
   /** What a connection is told; anything but OK refuses it. */
   volatile Status welcome = Status.OK;
 
+  /** Whether it lets those who have said hello wait. */
+  volatile boolean holdsWelcome;
+
   volatile int version = Protocol.VERSION;
   volatile boolean hangUp;
 
@@ -248,6 +251,9 @@ final class FakeDaemon implements AutoCloseable {
     }
     if (hello == null || hello.bytes().length == 0) {
       return;
+    }
+    while (running && holdsWelcome) {
+      LockSupport.parkNanos(1_000_000);
     }
     MemorySegment fields = MemorySegment.ofArray(hello.bytes());
     int requestBytes =

@@ -7,7 +7,9 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import java.lang.foreign.MemorySegment;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 
 final class KeysTest {
   @Test
@@ -39,6 +41,22 @@ final class KeysTest {
         IllegalArgumentException.class, () -> Keys.wrap(MemorySegment.ofArray(new byte[33]), 32));
     assertThrows(IndexOutOfBoundsException.class, () -> Keys.of(new byte[4]).get(1));
     assertThrows(IndexOutOfBoundsException.class, () -> Keys.of(new byte[4]).slice(0, 2));
+  }
+
+  @Test
+  @SuppressWarnings("NullAway") // of callers that are not checked for nulls
+  void of_null_isNamed() {
+    byte[] none = null;
+    byte[][] noKeys = null;
+    List<byte[]> noList = null;
+    assertEquals("key 0 is null", misuse(() -> Keys.of(none)));
+    assertEquals("key 1 is null", misuse(() -> Keys.of(new byte[4], none)));
+    assertEquals("keys is null", misuse(() -> Keys.of(noKeys)));
+    assertEquals("keys is null", misuse(() -> Keys.of(noList)));
+  }
+
+  private static @Nullable String misuse(Executable call) {
+    return assertThrows(NullPointerException.class, call).getMessage();
   }
 
   @Test

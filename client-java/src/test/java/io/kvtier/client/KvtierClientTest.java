@@ -74,6 +74,17 @@ final class KvtierClientTest {
   }
 
   @Test
+  void namespace_withoutAName_isAskedForOne() {
+    try (KvtierClient client = open()) {
+      String words =
+          String.valueOf(
+              assertThrows(IllegalArgumentException.class, () -> client.namespace("", 64, Map.of()))
+                  .getMessage());
+      assertTrue(words.contains("has no name"), words);
+    }
+  }
+
+  @Test
   void garbage_inTheCompletionRing_endsTheSessionAndNothingElse()
       throws IOException, InterruptedException {
     try (FakeDaemon daemon = new FakeDaemon(socket());

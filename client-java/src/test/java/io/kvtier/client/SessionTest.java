@@ -13,6 +13,7 @@ import io.kvtier.protocol.Verb;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.AbstractList;
 import java.util.List;
 import java.util.Map;
@@ -33,11 +34,15 @@ final class SessionTest {
   @TempDir private Path folder;
 
   private Config config() {
+    return config(200);
+  }
+
+  private Config config(int connectTimeoutMs) {
     return new Config(
         folder.resolve("fake.sock"),
         "test",
         50 * SECOND_NS,
-        200,
+        connectTimeoutMs,
         Protocol.RING_BYTES_MIN,
         Protocol.RING_BYTES_MIN,
         0);
@@ -133,6 +138,38 @@ final class SessionTest {
       boolean _ = mayWatch.complete(null);
       connector.close();
       receiver.close();
+    }
+  }
+
+  /** A daemon that is there on a machine that is busy. */
+  @Test
+  void firstCall_daemonTakesLongToWelcome_waitsWithinItsDeadline() throws IOException {
+    try (FakeDaemon daemon = new FakeDaemon(config().socket())) {
+      daemon.holdsWelcome = true;
+      Config config = config(50_000);
+      Connector connector = new Connector(config, batch -> {}, () -> {});
+      Operations operations = new Operations(config, connector, new Receiver(connector));
+      Transfers transfers = new Transfers(operations, Runnable::run);
+      BlockingClient blocking = new BlockingClient(operations, transfers);
+      Namespace namespace = new Namespace(operations, transfers, "n", BLOCK_BYTES, Map.of());
+      Keys keys = Keys.of(new byte[] {1});
+      connector.start();
+
+      Options brief = Options.DEFAULT.withTimeout(Duration.ofMillis(20));
+      LookupResult tooLate = blocking.lookup(namespace, keys, brief);
+      assertEquals(Status.UNAVAILABLE, tooLate.status());
+      assertTrue(tooLate.detail().contains("has not answered yet"), tooLate::detail);
+
+      CompletableFuture<Status> looked = new CompletableFuture<>();
+      Thread first =
+          new Thread(() -> looked.complete(blocking.lookup(namespace, keys).status()), "first");
+      first.start();
+      while (first.getState() != Thread.State.TIMED_WAITING && first.isAlive()) {
+        Thread.onSpinWait();
+      }
+      daemon.holdsWelcome = false;
+      assertEquals(Status.OK, looked.join());
+      connector.close();
     }
   }
 

@@ -42,6 +42,8 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
 import java.security.SecureRandom;
+import java.time.Instant;
+import java.time.temporal.ChronoUnit;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.List;
@@ -64,6 +66,8 @@ public final class Daemon implements AutoCloseable {
   private final @Nullable Function<Reloader.Live, Reloader> reloaders;
   private final boolean directIo;
   private @Nullable HostTier memory;
+  private @Nullable Counters counters;
+  private final long keepNs;
   private @Nullable IndexRunner runner;
   private @Nullable GrpcFront grpc;
   private @Nullable HttpFront http;
@@ -92,6 +96,7 @@ public final class Daemon implements AutoCloseable {
       throws IOException {
     this.probe = probe;
     this.reloaders = reloaders;
+    this.keepNs = config.host().keepNs();
     try {
       directIo = start(config);
     } catch (IOException | RuntimeException e) {
@@ -146,6 +151,7 @@ public final class Daemon implements AutoCloseable {
     epoll.add(bell.descriptor(), Epoll.IN | Epoll.EDGE, 0);
     IndexDoorbell doorbell = new IndexDoorbell(region, bell);
     Counters counters = new Counters(region);
+    this.counters = counters;
     Latencies latencies = new Latencies();
     KvtierdConfig.CopyConfig copy = config.copy();
     ThreadedPipeline copies =
@@ -412,6 +418,25 @@ public final class Daemon implements AutoCloseable {
   /** Where events are published; null where they are not. */
   public @Nullable String eventsEndpoint() {
     return events == null ? null : events.endpoint();
+  }
+
+  /**
+   * What of it stays in memory when it has ended, for how long and where, in words; as far as is
+   * known while it still runs.
+   */
+  String keptWords(Instant now) {
+    long keeper = memory == null ? 0 : memory.keeperProcess();
+    Counters counted = counters;
+    if (keeper == 0 || counted == null) {
+      return "no block is kept in memory";
+    }
+    Instant until = now.plusNanos(keepNs).truncatedTo(ChronoUnit.SECONDS);
+    return counted.get(Counter.GAUGE_HOST_SLOTS_RESIDENT)
+        + " blocks are kept in memory until "
+        + until
+        + " for the next start, by process "
+        + keeper
+        + ": end that to have the memory back now";
   }
 
   /** A count that goes up while the index does anything at all, be it only to look for work. */

@@ -212,6 +212,11 @@ final class HostTier implements AutoCloseable {
     return ledger;
   }
 
+  /** The process that keeps the memory when this one has ended; 0 for none. */
+  long keeperProcess() {
+    return keptMemory == null ? 0 : keptMemory.keeperProcess();
+  }
+
   /**
    * The daemon does not start: memory that it took for itself is not kept for the next. What it has
    * taken over is.

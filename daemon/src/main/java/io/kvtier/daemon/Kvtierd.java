@@ -11,6 +11,7 @@ import io.kvtier.tiers.gpu.CudaDriver;
 import io.kvtier.tiers.gpu.GpuProbe;
 import java.io.IOException;
 import java.nio.file.Path;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Callable;
@@ -34,7 +35,8 @@ import picocli.CommandLine.UnmatchedArgumentException;
     footer = {
       "",
       "Exit codes: 128 and the number of the signal that stopped it, 1 a part could not be started,"
-          + " 2 wrong usage or configuration."
+          + " 2 wrong usage or configuration, 3 the Java heap was too small (KVTIERD_JAVA_OPTS=-Xmx...),"
+          + " 70 a defect, which is in the log."
     })
 public final class Kvtierd implements Callable<Integer> {
   @Option(
@@ -152,7 +154,9 @@ public final class Kvtierd implements Callable<Integer> {
             new Thread(
                 () -> {
                   manager.stopping();
+                  String kept = daemon.keptWords(Instant.now());
                   daemon.close();
+                  System.out.println("kvtierd stopped; " + kept);
                   stopped.countDown();
                 },
                 "kvtier-stop"));

@@ -3,6 +3,7 @@ package io.kvtier.daemon;
 import io.kvtier.protocol.linux.Errno;
 import io.kvtier.protocol.linux.ErrnoException;
 import io.kvtier.protocol.linux.UnixSocket;
+import io.kvtier.tiers.files.FileErrors;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
 import java.nio.channels.OverlappingFileLockException;
@@ -55,9 +56,9 @@ final class SocketPlace implements AutoCloseable {
       throw new IOException(
           "socket.path '"
               + path
-              + "' can't be taken: its lock "
-              + e.getMessage()
-              + " can't be opened",
+              + "' can't be taken, as the lock beside it can't be made: "
+              + FileErrors.words(e)
+              + "; choose a path in a folder that this user may write in",
           e);
     }
     try {

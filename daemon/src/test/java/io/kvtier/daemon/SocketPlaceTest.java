@@ -38,6 +38,21 @@ class SocketPlaceTest {
   }
 
   @Test
+  void take_otherProcessesSeeTheLock() throws IOException {
+    Path path = folder.resolve("kvtier.sock");
+    try (SocketPlace place = SocketPlace.take(path)) {
+      Path lock = folder.resolve("kvtier.sock.lock");
+      String inode = ":" + Files.getAttribute(lock, "unix:ino") + " ";
+      String process = " " + ProcessHandle.current().pid() + " ";
+      assertTrue(
+          Files.readAllLines(Path.of("/proc/locks")).stream()
+              .anyMatch(line -> line.contains(inode) && line.contains(process)),
+          "a lock of this JVM alone");
+      place.withdraw();
+    }
+  }
+
+  @Test
   void take_ofAKilledDaemon_removesItsSocket() throws IOException {
     Path path = folder.resolve("kvtier.sock");
     UnixSocket.listen(path, 0600).close();
@@ -77,6 +92,15 @@ class SocketPlaceTest {
     assertTrue(
         String.valueOf(refused.getMessage()).contains("folder that does not exist"),
         refused::getMessage);
+  }
+
+  @Test
+  void take_lockCannotBeMade_saysWhyAndWhatToDo() throws IOException {
+    Path path = folder.resolve("kvtier.sock");
+    Files.createDirectory(folder.resolve("kvtier.sock.lock"));
+    IOException refused = assertThrows(IOException.class, () -> SocketPlace.take(path));
+    String words = String.valueOf(refused.getMessage());
+    assertTrue(words.contains("Is a directory") && words.contains("choose a path"), words);
   }
 
   @Test

@@ -173,9 +173,10 @@ public final class ConfigLoader {
 
   private KvtierdConfig.HostConfig host() {
     long slab = size("host.slab_bytes", MIB, 1L << 40);
-    long bytes = size("host.bytes", MIB, 1L << 50);
+    long bytes = size("host.bytes", 0, 1L << 50);
     requireMultiple("host.slab_bytes", slab, 4096, "4KiB");
-    requireMultiple("host.bytes", bytes, slab, "host.slab_bytes");
+    // None at all is no multiple here.
+    requireMultiple("host.bytes", Math.max(1, bytes), slab, "host.slab_bytes");
     boolean hugePages = get("host.huge_pages", ConfigLoader::bool, "true or false");
     String policy = policy("host.policy");
     double free = get("host.free_target", Double::parseDouble, "a fraction such as 0.02");
@@ -202,7 +203,10 @@ public final class ConfigLoader {
     }
     require(
         "ssd.directory",
-        bytes == 0 || directories.size() <= bytes / file,
+        bytes == 0
+            || directories.size() <= bytes / file
+            || isMistaken("ssd.bytes")
+            || isMistaken("ssd.file_bytes"),
         "at most one directory for each file of ssd.file_bytes");
     require(
         "ssd.directory",
@@ -652,7 +656,8 @@ public final class ConfigLoader {
               + unitName
               + (defaults.containsKey(unitName) ? " (" + ByteSize.words(unit) + ")" : "")
               + ", such as "
-              + Units.formatBytes(below == 0 ? unit : below));
+              + Units.formatBytes(below == 0 ? unit : below)
+              + unitHint(key));
     }
   }
 
@@ -688,8 +693,15 @@ public final class ConfigLoader {
     require(
         key,
         bytes >= min && bytes <= max,
-        "a size from " + ByteSize.words(min) + " to " + ByteSize.words(max));
+        "a size from " + ByteSize.words(min) + " to " + ByteSize.words(max) + unitHint(key));
     return bytes;
+  }
+
+  private String unitHint(String key) {
+    String text = text(key);
+    return text.equals("0") || text.chars().anyMatch(Character::isLetter)
+        ? ""
+        : "; a number without a unit is bytes";
   }
 
   long duration(String key) {

@@ -89,12 +89,25 @@ final class ConfigYaml {
           mark.map(at -> name + ", line " + (at.getLine() + 1) + ", column " + (at.getColumn() + 1))
                   .orElse(name)
               + ": not valid YAML: "
-              + (e.getContext() == null ? "" : e.getContext() + ", ")
-              + e.getProblem());
+              + words(e));
     } catch (YamlEngineException e) {
       problems.add(name + ": not valid YAML: " + e.getMessage());
     }
     return yaml.values;
+  }
+
+  /** The commonest mistakes in words for people; the parser's own for others. */
+  private static String words(MarkedYamlEngineException e) {
+    String problem = String.valueOf(e.getProblem());
+    if (problem.startsWith("expected <block end>, but found")) {
+      return "this line does not stand below those it belongs to: indent it as they are";
+    }
+    if (problem.startsWith("mapping values are not allowed here")) {
+      return "a second ':' in one line, or the line is indented further than the one above: put"
+          + " quotes round a value that has ': ' in it, and indent lines that belong together"
+          + " equally";
+    }
+    return (e.getContext() == null ? "" : e.getContext() + ", ") + problem;
   }
 
   /** The text of a configuration file; none, and a problem more, when it can't be read. */

@@ -15,8 +15,16 @@ import java.util.stream.IntStream;
 
 /** Holds a configuration to the machine it is for: memory and disks have to be that large. */
 public final class MachineCheck {
-  /** So many ids of policies always fit: the sizes of more are measured, which takes a moment. */
+  /**
+   * So many ids of policies fit a heap of the usual size: the sizes of more, or in less, are
+   * measured, which takes a moment.
+   */
   private static final long POLICY_IDS_GIVEN = 1 << 21;
+
+  private static final long HEAP_BYTES_GIVEN = 768L << 20;
+
+  /** What of the heap all but the policies takes, with little to do. */
+  private static final long OTHER_HEAP_BYTES = 64L << 20;
 
   private static final int SLOT_BYTES_MIN = 4096;
 
@@ -73,14 +81,14 @@ public final class MachineCheck {
    * What the eviction policies take: each tenant has one in each tier where it has space. 0 where
    * that is little, and not measured.
    */
-  private static long policyBytes(KvtierdConfig config) {
+  private long policyBytes(KvtierdConfig config) {
     List<Long> host = shares(config, config.host().bytes(), TenantConfig::hostBytes);
     List<Long> ssd = shares(config, config.ssd().bytes(), TenantConfig::ssdBytes);
     long ids =
         (host.stream().filter(bytes -> bytes > 0).count()
                 + ssd.stream().filter(bytes -> bytes > 0).count())
             * config.limits().blocksMax();
-    return ids <= POLICY_IDS_GIVEN
+    return ids <= POLICY_IDS_GIVEN && heapBytes >= HEAP_BYTES_GIVEN
         ? 0
         : policyBytes(config, config.host().policy(), host)
             + policyBytes(config, config.ssd().policy(), ssd);
@@ -110,7 +118,8 @@ public final class MachineCheck {
   /** A heap that is too small would end the daemon at its start, or at any time later. */
   private void heap(
       LoadedConfig loaded, KvtierdConfig config, long policies, List<String> problems) {
-    if (policies > HeapRoom.usable(heapBytes)) {
+    long needed = policies + OTHER_HEAP_BYTES;
+    if (needed > HeapRoom.usable(heapBytes)) {
       int tenants = config.tenants().size();
       problems.add(
           problem(
@@ -120,7 +129,9 @@ public final class MachineCheck {
                   + (tenants > 0 ? " of " + tenants + " tenants, and of all others," : "")
                   + " (host.policy, ssd.policy) take "
                   + ByteSize.words(policies)
-                  + ", and the heap is "
+                  + ", all else "
+                  + ByteSize.words(OTHER_HEAP_BYTES)
+                  + " and more, and the heap is "
                   + ByteSize.words(heapBytes)));
     }
   }

@@ -22,9 +22,18 @@ public final class MachineMemory {
     return field("MemAvailable:");
   }
 
+  /** What of the shared memory that a process has mapped is in memory; 0 where nobody says. */
+  public static long sharedBytes(long pid) {
+    return field(Path.of("/proc/" + pid + "/status"), "RssShmem:");
+  }
+
   private static long field(String name) {
+    return field(Path.of("/proc/meminfo"), name);
+  }
+
+  private static long field(Path file, String name) {
     try {
-      for (String line : Files.readAllLines(Path.of("/proc/meminfo"))) {
+      for (String line : Files.readAllLines(file)) {
         if (line.startsWith(name)) {
           return Long.parseLong(line.replaceAll("[^0-9]", "")) << 10;
         }

@@ -201,7 +201,8 @@ final class ReportMetrics implements MultiCollector {
         gpu.getLong("staging_bytes"),
         "gpu",
         uuid);
-    String help = "Bytes copied from each GPU (read) and to it (write)";
+    String help =
+        "Bytes copied from each GPU (read), to it (write), and to it from other regions (peer)";
     out.counter(
         "kvtier_gpu_copied_bytes",
         help,
@@ -218,6 +219,14 @@ final class ReportMetrics implements MultiCollector {
         uuid,
         "direction",
         "write");
+    out.counter(
+        "kvtier_gpu_copied_bytes",
+        help,
+        gpu.getLong("peer_bytes"),
+        "gpu",
+        uuid,
+        "direction",
+        "peer");
     out.counter("kvtier_gpu_copy_errors", "Copies that failed", gpu.getLong("errors"), "gpu", uuid);
     out.gauge(
         "kvtier_gpu_fenced",

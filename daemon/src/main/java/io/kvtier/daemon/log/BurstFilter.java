@@ -15,6 +15,7 @@ import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Marker;
 import org.slf4j.MarkerFactory;
+import org.slf4j.helpers.MessageFormatter;
 
 /**
  * Lets some lines of one cause through within a time, and leaves out the others; then it tells how
@@ -48,6 +49,11 @@ public final class BurstFilter extends TurboFilter {
     private final long beganNs;
     private int written;
     private long leftOut;
+
+    /** The last line that was left out: put into words if the burst is told of, and not before. */
+    private String lastFormat = "";
+
+    private Object @Nullable [] lastParameters;
 
     private Burst(long beganNs) {
       this.beganNs = beganNs;
@@ -109,7 +115,7 @@ public final class BurstFilter extends TurboFilter {
         parameters == null || parameters.length == 0 || !format.equals("{}")
             ? format
             : String.valueOf(parameters[0]);
-    if (isToWrite(new Cause(logger, level, text))) {
+    if (isToWrite(new Cause(logger, level, text), format, parameters)) {
       return FilterReply.NEUTRAL;
     }
     Listener hears = listener.get();
@@ -129,7 +135,8 @@ public final class BurstFilter extends TurboFilter {
     var _ = listener.compareAndSet(heard, null);
   }
 
-  private synchronized boolean isToWrite(Cause cause) {
+  private synchronized boolean isToWrite(
+      Cause cause, String format, Object @Nullable [] parameters) {
     long now = clock.getAsLong();
     Burst burst = bursts.get(cause);
     if (burst == null || (now - burst.beganNs >= timeNs && burst.leftOut == 0)) {
@@ -144,6 +151,8 @@ public final class BurstFilter extends TurboFilter {
       return true;
     }
     burst.leftOut++;
+    burst.lastFormat = format;
+    burst.lastParameters = parameters;
     return false;
   }
 
@@ -154,10 +163,10 @@ public final class BurstFilter extends TurboFilter {
       if (burst.leftOut > 0) {
         String words =
             burst.leftOut
-                + " more lines like this were left out within "
+                + " more lines like these were left out within "
                 + Math.max(1, TimeUnit.NANOSECONDS.toSeconds(clock.getAsLong() - burst.beganNs))
-                + " s: "
-                + cause.text;
+                + " s, the last of them: "
+                + MessageFormatter.arrayFormat(burst.lastFormat, burst.lastParameters).getMessage();
         cause.logger.log(
             SUMMARY, BurstFilter.class.getName(), level(cause.level), words, null, null);
       }

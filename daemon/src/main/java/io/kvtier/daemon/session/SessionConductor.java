@@ -32,6 +32,7 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.slf4j.event.Level;
 
 /**
  * Accepts connections, makes sessions of them, passes slabs, and notices when they end. It has a
@@ -43,6 +44,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   private static final long LISTENER_TAG = 0;
   private static final long BELL_TAG = 1;
   private static final long HELLO_TIMEOUT_NS = 5_000_000_000L;
+  private static final long BRIEF_NS = 2_000_000_000L;
   private static final int TICK_MS = 1000;
   private static final long CLOSE_MS = 5_000;
   private static final int ACCEPT_PAUSE_MS = 100;
@@ -497,7 +499,10 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
           disconnect(connection);
         }
         case Notice.Released released -> {
-          LOG.info("session {} closed", released.session().id());
+          // Who only asked something and went, as each command does, is told of once.
+          boolean isBrief = System.nanoTime() - connection.acceptedNs < BRIEF_NS;
+          LOG.atLevel(isBrief ? Level.DEBUG : Level.INFO)
+              .log("session {} closed", released.session().id());
           closeSocket(connection);
           forget(connection);
         }

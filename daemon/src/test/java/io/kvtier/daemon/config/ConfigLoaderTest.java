@@ -68,6 +68,9 @@ class ConfigLoaderTest {
         "copy.threads=0 | expected auto, or a number from 1 to 256",
         "copy.threads=half | expected auto or a whole number",
         "host.bytes=10MiB | a multiple of host.slab_bytes (64 MiB), such as 64MiB",
+        "host.bytes=0 | is '0', expected a multiple of host.slab_bytes (64 MiB), such as 64MiB",
+        "host.bytes=10 | such as 64MiB; a number without a unit is bytes",
+        "ssd.file_bytes=10 | expected a size from 1 MiB to 1 TiB; a number without a unit is bytes",
         "bytes=1GiB | did you mean 'host.bytes' or 'ssd.bytes' or 'object.bytes'?",
         "host=1GiB | is a section: expected one of its keys, such as 'host.bytes'",
         "grpc.enabled=yes | expected true or false; did you mean true?",
@@ -103,6 +106,16 @@ class ConfigLoaderTest {
     ConfigException error =
         assertThrows(ConfigException.class, () -> ConfigLoader.load(null, List.of(setting)));
     assertTrue(String.valueOf(error.getMessage()).contains(expected), error.getMessage());
+  }
+
+  @Test
+  void load_ssdTooSmallForAFile_isOneMistake() {
+    ConfigException error =
+        assertThrows(
+            ConfigException.class, () -> ConfigLoader.load(null, List.of("ssd.bytes=100MiB")));
+    String words = String.valueOf(error.getMessage());
+    assertTrue(words.contains("a multiple of ssd.file_bytes"), words);
+    assertFalse(words.contains("ssd.directory"), words);
   }
 
   @Test
@@ -242,6 +255,8 @@ class ConfigLoaderTest {
         "'tenants: [&a {name: blue, users: [*a]}]' | k.yaml, line 1: expected a name in the list, found a section",
         "'tenants:\n - name: blue\n   users: {alice}' | k.yaml, line 3: expected a name or a list of names, found a section",
         "'host:\n\tbytes: 1GiB' | k.yaml, line 2, column 1: not valid YAML",
+        "'host:\n  bytes: 1GiB\n policy: lru' | k.yaml, line 3, column 2: not valid YAML: this line does not stand below",
+        "'host:\n  bytes: 1GiB\n    policy: lru' | k.yaml, line 3, column 11: not valid YAML: a second ':' in one line",
         "'host: [1,' | k.yaml, line 1, column 10: not valid YAML",
       })
   void load_badYaml_saysWhereAndWhat(String yaml, String expected) throws IOException {

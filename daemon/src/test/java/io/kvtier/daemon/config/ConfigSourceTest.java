@@ -156,6 +156,20 @@ final class ConfigSourceTest {
     assertEquals(List.of(), check(1L << 50, "memory", GIB / 4).problems(alone));
   }
 
+  /** Fewer blocks than are measured in a usual heap; a smaller one would end the daemon later. */
+  @Test
+  void machine_policiesBeyondASmallHeap_areTold() throws ConfigException {
+    LoadedConfig usual = new ConfigSource(null, Map.of(), List.of("ssd.bytes=4GiB")).load();
+    assertEquals(List.of(), check(1L << 50, "memory", 192L << 20).problems(usual));
+    List<String> problems = check(1L << 50, "memory", 64L << 20).problems(usual);
+    assertEquals(1, problems.size(), problems.toString());
+    assertTrue(problems.getFirst().contains("KVTIERD_JAVA_OPTS=-Xmx"), problems.getFirst());
+    LoadedConfig auto =
+        new ConfigSource(null, Map.of(), List.of("host.policy=auto", "ssd.policy=auto")).load();
+    assertEquals(1, check(1L << 50, "memory", 192L << 20).problems(auto).size());
+    assertEquals(List.of(), check(1L << 50, "memory", GIB).problems(auto));
+  }
+
   /** None of many has more records than its share, however much memory it has. */
   @Test
   void machine_policiesOfManyTenantsWithMuchMemory_areThoseOfTheirShares() throws ConfigException {

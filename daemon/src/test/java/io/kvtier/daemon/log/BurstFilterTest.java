@@ -59,7 +59,7 @@ final class BurstFilterTest {
     clock.addAndGet(TimeUnit.HOURS.toNanos(1));
     filter.tell();
     assertEquals(
-        "5 more lines like this were left out within 3600 s: process {} refused",
+        "5 more lines like these were left out within 3600 s, the last of them: process 6 refused",
         messages().getLast());
     assertEquals(Level.WARN, written.list.getLast().getLevel());
     logger.warn("process {} refused", 8);

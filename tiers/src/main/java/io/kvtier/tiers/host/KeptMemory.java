@@ -172,6 +172,11 @@ public final class KeptMemory implements AutoCloseable {
     }
   }
 
+  /** The process that keeps the memory; 0 where there is none yet. */
+  public long keeperProcess() {
+    return keeper == null ? 0 : keeper.processId();
+  }
+
   @Override
   public void close() {
     if (keeper != null) {
