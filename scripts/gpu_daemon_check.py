@@ -8,6 +8,7 @@ shared memory, as in the tests of the Python client, and no figure means anythin
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import math
 import mmap
@@ -35,14 +36,15 @@ sys.path.append(str(HERE.parent / "bench"))  # in a packed folder all lies in on
 
 from command_line import some_of  # noqa: E402
 
-FILE_GPU = "GPU-f11e0000-0000-0000-0000-000000000001"
+FILE_GPUS = ("GPU-f11e0000-0000-0000-0000-000000000001", "GPU-f11e0000-0000-0000-0000-000000000002")
 OK = Status.OK
 GIB = 1 << 30
 
 
 # With the seconds that each may take; the first is always run.
 PARTS = {
-    "start": 40, "limits": 20, "layouts": 45, "torch": 30, "engines": 60, "speed": 110, "ttft": 120, "engine_dies": 60, "daemon_dies": 60, "ssd": 60,
+    "start": 40, "limits": 20, "layouts": 45, "torch": 30, "engines": 60, "speed": 110, "ttft": 120, "waits": 90, "engine_dies": 60, "daemon_dies": 60, "ssd": 60,
+    "peers": 150,
 }  # fmt: skip
 # Lengths of runs, with the layers and tokens of blocks that have them.
 RUNS = {"32KiB": (32, 16), "8KiB": (128, 4)}
@@ -53,10 +55,12 @@ class Failure(Exception):
 
 
 class Gpu:
-    """Where tensors are: on the GPU, or in files that stand for one."""
+    """Where tensors are: on a GPU, or in files that stand for one."""
 
-    def __init__(self, folder: pathlib.Path | None) -> None:
+    def __init__(self, folder: pathlib.Path | None, ordinal: int = 0) -> None:
         self.folder = folder
+        self.ordinal = ordinal
+        self.device = f"cuda:{ordinal}"
         self.is_real = folder is None
         self.count = 0
         if self.is_real:
@@ -64,17 +68,17 @@ class Gpu:
 
             self.ctypes = ctypes
             self.cuda = ctypes.CDLL("libcuda.so.1")
-            torch.zeros(1, device="cuda")
-            self.uuid = f"GPU-{torch.cuda.get_device_properties(0).uuid}"
+            torch.zeros(1, device=self.device)
+            self.uuid = f"GPU-{torch.cuda.get_device_properties(ordinal).uuid}"
         else:
-            self.uuid = FILE_GPU
+            self.uuid = FILE_GPUS[ordinal]
         self.files: list[tuple[int, pathlib.Path, int]] = []
 
     def empty(self, nbytes: int) -> torch.Tensor:
         if self.is_real:
-            return torch.empty(nbytes, dtype=torch.uint8, device="cuda")
+            return torch.empty(nbytes, dtype=torch.uint8, device=self.device)
         self.count += 1
-        path = self.folder / f"{os.getpid()}-{self.count}"
+        path = self.folder / f"{os.getpid()}-{self.count}{'-other' if self.ordinal else ''}"
         path.touch()
         os.truncate(path, nbytes)
         tensor = torch.from_file(str(path), shared=True, size=nbytes, dtype=torch.uint8)
@@ -99,17 +103,18 @@ class Gpu:
             raise Failure("a tensor in no file")
         c = self.ctypes
         base, size, handle = c.c_uint64(), c.c_size_t(), (c.c_ubyte * 64)()
-        for code in (
-            self.cuda.cuMemGetAddressRange_v2(c.byref(base), c.byref(size), c.c_uint64(address)),
-            self.cuda.cuIpcGetMemHandle(c.byref(handle), base),
-        ):
-            if code != 0:
-                raise Failure(f"CUDA error {code}")
+        with torch.cuda.device(self.ordinal):
+            for code in (
+                self.cuda.cuMemGetAddressRange_v2(c.byref(base), c.byref(size), c.c_uint64(address)),
+                self.cuda.cuIpcGetMemHandle(c.byref(handle), base),
+            ):
+                if code != 0:
+                    raise Failure(f"CUDA error {code}")
         return bytes(handle), address - base.value
 
     def wait(self) -> None:
         if self.is_real:
-            torch.cuda.synchronize()
+            torch.cuda.synchronize(self.ordinal)
 
     def used_mib(self) -> float:
         if not self.is_real:
@@ -117,7 +122,7 @@ class Gpu:
         answer = subprocess.run(
             ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], capture_output=True, text=True
         )
-        return float(answer.stdout.split()[0])
+        return float(answer.stdout.split()[self.ordinal])
 
 
 class Daemon:
@@ -878,6 +883,7 @@ class Check:
                     self.problems.append(f"{tokens} tokens: other logits after {way} in {6 - right} of 6, of which no bit is another")
             del copies
             get_ms, _ = timed(get, 5)
+            self.one_prompt_of_a_sibling(tensors, keys, name, timed, get, get_and_first_token)
             first_ms = []
             for _ in range(5):
                 begun = time.perf_counter()
@@ -896,6 +902,513 @@ class Check:
                     self.row(f"ttft_{tokens}_prefill_over_{row}", prefill_ms / value, "times")
         namespace.clear()
 
+    # ---- streams that wait for layers
+
+    def waits(self) -> None:
+        """Kernels that are handed over before the layers are there, behind waits of their stream."""
+        if not self.gpu.is_real:
+            return
+        import kvtier.torch as ktorch
+
+        self.wake()
+        self.daemon.kill()
+        self.daemon.start(ssd__bytes=0, host__keep=0)
+        layers, blocks, per_layer = 32, 64 if self.quick else 512, 2 * 16 * 8 * 128 * 2
+        client = self.daemon.client()
+        tensors = [torch.randn(2, 2 * blocks, 16, 8, 128, device="cuda", dtype=torch.bfloat16) for _ in range(layers)]
+        namespace = client.namespace("waits", block_bytes=layers * per_layer)
+        region = ktorch.register(namespace, tensors, block_axes=1)
+        keys = keys_of(blocks, 1)
+        if any(status is not OK for status in region.put(keys, range(blocks)).wait(60)):
+            raise Failure("waits: put")
+        self.quiet(client)
+        halves = [(tensor.view(torch.int16)[:, :blocks], tensor.view(torch.int16)[:, blocks:]) for tensor in tensors]
+        wrong = torch.zeros(layers, dtype=torch.int64, device="cuda")
+        self.chain(region, halves, wrong, keys)
+        self.one_load(region, halves[-1], keys)
+        self.many_loads(region, tensors, keys)
+        self.failing_loads(region, keys, blocks)
+        self.killed_and_closed(client, region, halves, keys, wrong)
+        del tensors, halves
+        torch.cuda.empty_cache()
+
+    def wake(self) -> None:
+        """From the word that is written to the end of the first kernel behind it, beside a kernel that the host launches then."""
+        import ctypes
+
+        word = torch.zeros(1024, dtype=torch.int32).pin_memory()
+        at = ctypes.c_uint64()
+        if self.gpu.cuda.cuMemHostGetDevicePointer_v2(ctypes.byref(at), ctypes.c_void_p(word.data_ptr()), 0):
+            raise Failure("no address of pinned memory")
+        cell = ctypes.c_int32.from_address(word.data_ptr())
+        stream, other = torch.cuda.Stream(), torch.cuda.Stream()
+        out = torch.zeros(1024, device="cuda")
+        by_stream, by_host, beside = [], [], []
+
+        def kernel(on: torch.cuda.Stream) -> torch.cuda.Event:
+            with torch.cuda.stream(on):
+                out.add_(1)
+                done = torch.cuda.Event()
+                done.record()
+            return done
+
+        def until(done: torch.cuda.Event, begun: float) -> float:
+            while not done.query():
+                pass
+            return (time.perf_counter() - begun) * 1e6
+
+        # A kernel is loaded when it is launched first, which may wait for all that the GPU has.
+        until(kernel(other), 0)
+        for turn in range(1, 201):
+            code = self.gpu.cuda.cuStreamWaitValue32_v2(ctypes.c_void_p(stream.cuda_stream), at, ctypes.c_uint32(turn), 0)
+            if code != 0:
+                raise Failure(f"cuStreamWaitValue32: CUDA error {code}")
+            done = kernel(stream)
+            # Others are not held up by a stream that waits.
+            beside.append(until(kernel(other), time.perf_counter()))
+            if done.query():
+                raise Failure("a stream did not wait")
+            begun = time.perf_counter()
+            cell.value = turn
+            by_stream.append(until(done, begun))
+            begun = time.perf_counter()
+            by_host.append(until(kernel(stream), begun))
+        for name, times in (("behind_a_wait", by_stream), ("launched_then", by_host), ("beside_a_wait", beside)):
+            self.row(f"waits_kernel_{name}_p50", statistics.median(times), "us")
+            self.row(f"waits_kernel_{name}_p99", sorted(times)[int(len(times) * 0.99)], "us")
+
+    def chain(self, region: object, halves: list[tuple[torch.Tensor, torch.Tensor]], wrong: torch.Tensor, keys: list[bytes]) -> None:
+        """A kernel a layer that compares what came: all handed over at once, or one by one as the layers come, or all at the end."""
+        blocks = len(keys)
+
+        def compare(number: int) -> None:
+            source, target = halves[number]
+            wrong[number] += (source != target).sum()
+
+        def run(way: str) -> tuple[float, float, float]:
+            for _, target in halves:
+                target.zero_()
+            wrong.zero_()
+            torch.cuda.synchronize()
+            begun = time.perf_counter()
+            copying = region.get(keys, range(blocks, 2 * blocks))
+            events = []
+            if way == "host_all":
+                copying.wait(60)
+            for number in range(len(halves)):
+                if way == "stream":
+                    copying.wait_layer(number)
+                elif way == "host":
+                    while copying.layers_done() <= number:
+                        pass
+                compare(number)
+                event = torch.cuda.Event()
+                event.record()
+                events.append(event)
+            handed = (time.perf_counter() - begun) * 1e3
+            while not events[0].query():
+                pass
+            first = (time.perf_counter() - begun) * 1e3
+            torch.cuda.synchronize()
+            total = (time.perf_counter() - begun) * 1e3
+            if any(status is not OK for status in copying.wait(60)):
+                raise Failure(f"waits, {way}: {copying.wait()}")
+            if int(wrong.sum()) != 0:
+                raise Failure(f"waits, {way}: {[int(count) for count in wrong]} values of the layers were others when they were read")
+            return handed, first, total
+
+        for way in ("host_all", "host", "stream"):
+            run(way)
+            figures = [run(way) for _ in range(3 if self.quick else 10)]
+            for index, name in enumerate(("handed_over", "first_layer_used", "all_layers_used")):
+                self.row(f"waits_{way}_{name}", statistics.median(figure[index] for figure in figures), "ms")
+
+    def one_load(self, region: object, last: tuple[torch.Tensor, torch.Tensor], keys: list[bytes]) -> None:
+        """One block, and a kernel on its last layer."""
+        blocks = len(keys)
+        out = torch.zeros(1, device="cuda", dtype=torch.int64)
+
+        def run(way: str, turn: int) -> float:
+            torch.cuda.synchronize()
+            place = blocks + turn % blocks
+            begun = time.perf_counter()
+            copying = region.get([keys[turn % blocks]], [place])
+            if way == "stream":
+                copying.wait_layer(31)
+            else:
+                copying.wait(60)
+            if way != "alone":
+                out.add_(last[1][0, turn % blocks, 0, 0, 0])
+                done = torch.cuda.Event()
+                done.record()
+                while not done.query():
+                    pass
+            elapsed = (time.perf_counter() - begun) * 1e6
+            if copying.wait(60) != [OK]:
+                raise Failure(f"waits, one block: {copying.wait()}")
+            return elapsed
+
+        for way in ("alone", "host", "stream"):
+            times = sorted(run(way, turn) for turn in range(50 if self.quick else 300))
+            self.row(f"waits_one_block_{way}_p50", statistics.median(times), "us")
+            self.row(f"waits_one_block_{way}_p99", times[int(len(times) * 0.99)], "us")
+
+    def many_loads(self, region: object, tensors: list[torch.Tensor], keys: list[bytes]) -> None:
+        """A thousand loads through the session's 256 words; the stream comes to the first waits late."""
+        blocks, count = len(keys), 1000
+        wrong = torch.zeros(1, device="cuda", dtype=torch.int64)
+        first, last = (tensors[number].view(torch.int16) for number in (0, -1))
+        waiting = []
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        torch.cuda._sleep(200_000_000)
+        for turn in range(count):
+            # A place is used again when the comparison before has been: the copy waits for what is recorded here.
+            place = blocks + turn % blocks
+            after = torch.cuda.Event()
+            if turn >= blocks:
+                after.record()
+            copying = region.get([keys[turn % blocks]], [place], after=after if turn >= blocks else None, timeout=60)
+            copying.wait_layer(0 if turn % 3 == 0 else 31)
+            tensor = first if turn % 3 == 0 else last
+            wrong += (tensor[:, place] != tensor[:, turn % blocks]).sum()
+            tensor[:, place].zero_()
+            waiting.append(copying)
+            while len(waiting) > 100:
+                if waiting.pop(0).wait(60) != [OK]:
+                    raise Failure("waits: one of a thousand loads")
+        torch.cuda.synchronize()
+        self.row("waits_thousand_loads", count / (time.perf_counter() - begun), "loads/s")
+        if any(copying.wait(60) != [OK] for copying in waiting):
+            raise Failure("waits: one of the last loads")
+        if int(wrong) != 0:
+            raise Failure(f"waits: {int(wrong)} values of a thousand loads were others when they were read")
+
+    def failing_loads(self, region: object, keys: list[bytes], blocks: int) -> None:
+        """The stream goes on."""
+        stream = torch.cuda.Stream()
+        asleep = torch.cuda.Stream()
+        never = torch.cuda.Event()
+        with torch.cuda.stream(asleep):
+            torch.cuda._sleep(4_000_000_000)
+            never.record()
+        for name, expected, begin in (
+            ("missed", Status.MISS, lambda: region.get(keys_of(4, 99), range(4))),
+            ("late", Status.DEADLINE, lambda: region.get(keys[:4], range(blocks, blocks + 4), after=never, timeout=0.1)),
+            ("cancelled", Status.CANCELLED, lambda: region.get(keys[:4], range(blocks, blocks + 4), after=never, timeout=60)),
+        ):
+            begun = time.perf_counter()
+            copying = begin()
+            copying.wait_layer(31, stream)
+            if name == "cancelled":
+                copying.cancel()
+            stream.synchronize()
+            self.row(f"waits_load_{name}_stream_goes_on_after", (time.perf_counter() - begun) * 1e3, "ms")
+            if set(copying.wait(60)) != {expected}:
+                raise Failure(f"waits, a load that is {name}: {copying.wait()}")
+        asleep.synchronize()
+
+    def killed_and_closed(
+        self, client: Client, region: object, halves: list[tuple[torch.Tensor, torch.Tensor]], keys: list[bytes], wrong: torch.Tensor
+    ) -> None:
+        """The daemon is killed while a stream waits; then the client is closed while one does."""
+        blocks = len(keys)
+        stream, asleep = torch.cuda.Stream(), torch.cuda.Stream()
+
+        def waiting() -> tuple[object, torch.cuda.Event]:
+            never = torch.cuda.Event()
+            with torch.cuda.stream(asleep):
+                torch.cuda._sleep(4_000_000_000)
+                never.record()
+            copying = region.get(keys[:4], range(blocks, blocks + 4), after=never, timeout=60)
+            copying.wait_layer(31, stream)
+            time.sleep(0.1)
+            if stream.query() or never.query():
+                raise Failure("waits: the stream did not wait")
+            return copying, never
+
+        def goes_on(name: str, copying: object, never: torch.cuda.Event, begun: float) -> None:
+            stream.synchronize()
+            if never.query():
+                raise Failure(f"waits, {name}: the stream went on only when the load did")
+            self.row(f"waits_{name}_stream_goes_on_after", (time.perf_counter() - begun) * 1e3, "ms")
+            if set(copying.wait(60)) != {Status.UNAVAILABLE}:
+                raise Failure(f"waits, {name}: {copying.wait()}")
+            asleep.synchronize()
+
+        copying, never = waiting()
+        begun = time.perf_counter()
+        self.daemon.process.kill()
+        goes_on("daemon_killed", copying, never, begun)
+        self.daemon.kill()
+        self.daemon.start(ssd__bytes=0, host__keep=0)
+        end = time.monotonic() + 30
+        while not set(region.put(keys, range(blocks)).wait(60)) <= {OK, Status.EXISTS}:
+            if time.monotonic() > end:
+                raise Failure("waits: the region is not registered again")
+            time.sleep(0.1)
+        halves[-1][1].zero_()
+        wrong.zero_()
+        torch.cuda.synchronize()
+        copying = region.get(keys, range(blocks, 2 * blocks))
+        copying.wait_layer(31)
+        wrong[0] += (halves[-1][0] != halves[-1][1]).sum()
+        if int(wrong[0]) != 0 or any(status is not OK for status in copying.wait(60)):
+            raise Failure("waits: after a restart of the daemon")
+        copying, never = waiting()
+        begun = time.perf_counter()
+        client.close()
+        goes_on("client_closed", copying, never, begun)
+        region.close()
+
+    def one_prompt_of_a_sibling(
+        self, tensors: list[torch.Tensor], keys: list[bytes], name: str, timed: object, get: object, get_and_first_token: object
+    ) -> None:
+        """The same prompt, which an engine on another GPU, or else on this one, has computed and advertises."""
+        import kvtier.torch as ktorch
+
+        ordinal = 1 if torch.cuda.device_count() > 1 else 0
+        where = "sibling" if ordinal else "same_gpu"
+        blocks = len(keys)
+        twins = [tensor.to(f"cuda:{ordinal}", copy=True) for tensor in tensors]
+        torch.cuda.synchronize(ordinal)
+        with self.daemon.client("twin") as client, torch.cuda.device(ordinal):
+            namespace = client.namespace(name, block_bytes=len(tensors) * 8 * 16 * 128 * 2)
+            before = client.counters()["hits_gpu"]
+            with ktorch.register(namespace, [twin.view(8, blocks, 16 * 128) for twin in twins], block_axes=1) as region:
+                if region.advertise(keys, range(blocks), rank=1) != [OK] * blocks:
+                    raise Failure(f"{name}: not advertised")
+                with torch.cuda.device(0):
+                    for tensor in tensors:
+                        tensor.zero_()
+                    torch.cuda.synchronize()
+                    peer_ms, _ = timed(get, 5)
+                    token_ms, _ = timed(get_and_first_token, 5)
+                    for tensor, twin in zip(tensors, twins):
+                        if not torch.equal(tensor.view(torch.int16), twin.to("cuda:0").view(torch.int16)):
+                            raise Failure(f"{name}: other bits from a sibling")
+                if set(region.revoke(keys)) != {OK}:
+                    raise Failure(f"{name}: not revoked")
+            if client.counters()["hits_gpu"] - before != 10 * blocks:
+                raise Failure(f"{name}: {client.counters()['hits_gpu'] - before} blocks came from the sibling, not {10 * blocks}")
+        host_ms, _ = timed(get, 5)
+        host_token_ms, _ = timed(get_and_first_token, 5)
+        self.row(f"{name}_get_from_{where}", peer_ms, "ms", "from_host", host_ms)
+        self.row(f"{name}_get_then_token_from_{where}", token_ms, "ms", "from_host", host_token_ms)
+
+    # ---- from one engine's memory to another's
+
+    def peers(self) -> None:
+        """Gets of blocks that another region advertises: on a sibling, where there is one, and on the same GPU."""
+        self.daemon.kill()
+        self.daemon.start(ssd__bytes=0, host__keep=0)
+        has_sibling = not self.gpu.is_real or torch.cuda.device_count() > 1
+        if has_sibling:
+            self.peers_of("sibling", Gpu(self.gpu.folder, 1))
+        self.peers_of("same_gpu", self.gpu)
+        self.peers_owner_dies(1 if has_sibling else 0)
+
+    def peers_link(self, where: str, owner: Gpu) -> float:
+        """One large copy from the owner's GPU at a time."""
+        if not owner.is_real:
+            return 1.0
+        size = 1 << 30
+        source = torch.empty(size, dtype=torch.uint8, device=owner.device)
+        target = torch.empty(size, dtype=torch.uint8, device=self.gpu.device)
+        best = 0.0
+        for _ in range(6):
+            for ordinal in (0, owner.ordinal):
+                torch.cuda.synchronize(ordinal)
+            begun = time.perf_counter()
+            for _ in range(4):
+                target.copy_(source, non_blocking=True)
+            for ordinal in (0, owner.ordinal):
+                torch.cuda.synchronize(ordinal)
+            best = max(best, 4 * size / (time.perf_counter() - begun) / 1e9)
+        self.row(f"peers_{where}_one_large_copy", best, "GB/s")
+        return best
+
+    def peers_of(self, where: str, owner: Gpu) -> None:
+        link = self.peers_link(where, owner)
+        blocks = 32 if self.quick else 1024
+        shape = {"layers": 32, "tokens": 16, "heads": 8, "dim": 128}
+        if not self.gpu.is_real:
+            shape = {"layers": 2, "tokens": 4, "heads": 2, "dim": 32}
+        theirs = Pool(owner, "CBNHD", blocks=blocks, **shape)
+        ours = Pool(self.gpu, "CBNHD", blocks=blocks, **shape)
+        keys = keys_of(blocks, 7)
+        name = f"peers-{where}"
+        with self.daemon.client("owner") as owning, self.daemon.client("getter") as getting:
+            with theirs.region(owning, name) as source, ours.region(getting, name) as target:
+                begun = time.perf_counter()
+                if source.advertise(keys, range(blocks), rank=3, timeout=60) != [OK] * blocks:
+                    raise Failure("not advertised")
+                self.row(f"peers_{where}_first_advertise_of_{blocks}", (time.perf_counter() - begun) * 1e3, "ms")
+                found = getting.namespace(name, block_bytes=ours.block_bytes).lookup(keys).holder
+                if found is None or found[0] != blocks or found[1] != source.id or found[3] != 3:
+                    raise Failure(f"a lookup names {found}")
+                all_ok(target.get(keys, range(blocks)), "peers")
+                if getting.counters()["hits_gpu"] < blocks:
+                    raise Failure("the blocks did not come from the other region: see daemon.log")
+                self.same_blocks(ours, theirs, range(blocks), range(blocks))
+                self.peers_speed(where, target, keys, blocks, ours.block_bytes, link)
+                self.peers_revoked(where, source, target, theirs, ours, keys)
+                self.peers_nothing_matches(where, source, target, getting.namespace(name, block_bytes=ours.block_bytes))
+        del theirs, ours
+        if self.gpu.is_real:
+            torch.cuda.empty_cache()
+
+    def same_blocks(self, ours: Pool, theirs: Pool, mine: object, others: object) -> None:
+        for pool in (ours, theirs):
+            pool.gpu.wait()
+        for mine_view, other_view in zip(ours.views(), theirs.views()):
+            if not torch.equal(mine_view[:, list(mine)], other_view[:, list(others)].to(mine_view.device)):
+                raise Failure("other bits from another region")
+
+    def peers_speed(self, where: str, target: DeviceRegion, keys: list[bytes], blocks: int, block_bytes: int, link: float) -> None:
+        pid = self.daemon.process.pid
+
+        def cpu() -> float:
+            fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+        size, ahead = max(8, blocks // 4), 3
+
+        def stream(seconds: float) -> tuple[float, float]:
+            """Gets of a quarter of the blocks each, three of them at a time: GB/s, and processor time in ms/GB."""
+            waiting: list[Copying] = []
+            turn = done = 0
+            before, begun = cpu(), time.perf_counter()
+            while True:
+                while len(waiting) < ahead and time.perf_counter() < begun + seconds:
+                    at = turn % 4 * size
+                    waiting.append(target.get(keys[at : at + size], range(at, at + size)))
+                    turn += 1
+                if not waiting:
+                    break
+                all_ok(waiting.pop(0), "peers")
+                done += 1
+            moved = done * size * block_bytes
+            return moved / (time.perf_counter() - begun) / 1e9, (cpu() - before) * 1e12 / moved
+
+        stream(1.0 if not self.quick else 0.2)
+        rounds = [stream(2.0 if not self.quick else 0.2) for _ in range(3)]
+        self.row(f"peers_{where}_get_of_32KiB_runs", statistics.median(r[0] for r in rounds), "GB/s", "one_large_copy", link)
+        self.row(f"peers_{where}_get_of_32KiB_runs_best", max(r[0] for r in rounds), "GB/s", "one_large_copy", link)
+        self.row(f"peers_{where}_get_of_32KiB_runs_processor", statistics.median(r[1] for r in rounds), "ms/GB")
+        for count in (1, 8, 128, blocks):
+            if count > blocks:
+                continue
+            times = []
+            for _ in range(30):
+                begun = time.perf_counter()
+                all_ok(target.get(keys[:count], range(count)), "peers")
+                times.append(time.perf_counter() - begun)
+            seconds = statistics.median(times)
+            self.row(f"peers_{where}_one_get_of_{count}", seconds * 1e3, "ms")
+            self.row(f"peers_{where}_one_get_of_{count}_speed", count * block_bytes / seconds / 1e9, "GB/s", "one_large_copy", link)
+
+    def peers_revoked(
+        self, where: str, source: DeviceRegion, target: DeviceRegion, theirs: Pool, ours: Pool, keys: list[bytes]
+    ) -> None:
+        """The owner takes its blocks back while they are copied, and writes there at once."""
+        half = len(keys) // 2
+        kept = [view[:, :half].to(self.gpu.device if self.gpu.is_real else "cpu", copy=True) for view in theirs.views()]
+        times, copied, missed = [], 0, 0
+        for turn in range(5 if self.quick else 20):
+            gets = [target.get(keys[:half], range(half)) for _ in range(1 + turn % 4)]
+            begun = time.perf_counter()
+            if source.revoke(keys[:half], timeout=30) != [OK] * half:
+                raise Failure("not revoked")
+            times.append(time.perf_counter() - begun)
+            for view in theirs.views():
+                view[:, :half].zero_()
+            theirs.gpu.wait()
+            statuses = [copying.wait(60) for copying in gets]
+            self.gpu.wait()
+            # What a later get missed stays as an earlier one left it.
+            whole = [i for i in range(half) if any(answer[i] is OK for answer in statuses)]
+            for answer in statuses:
+                copied += answer.count(OK)
+                missed += answer.count(Status.MISS)
+                if set(answer) - {OK, Status.MISS}:
+                    raise Failure(f"a get of blocks that were revoked: {set(answer)}")
+            for before, view in zip(kept, ours.views()):
+                if not torch.equal(before[:, whole], view[:, whole]):
+                    raise Failure("other bits beside a revocation")
+            for before, view in zip(kept, theirs.views()):
+                view[:, :half].copy_(before)
+            theirs.gpu.wait()
+            if set(source.advertise(keys[:half], range(half))) != {OK}:
+                raise Failure("not advertised again")
+        self.row(f"peers_{where}_revoke_of_{half}_under_copies", statistics.median(times) * 1e3, "ms")
+        self.row(f"peers_{where}_revoke_of_{half}_under_copies_longest", max(times) * 1e3, "ms")
+        self.row(f"peers_{where}_blocks_copied_beside_revocations", copied, "blocks")
+        self.row(f"peers_{where}_blocks_missed_beside_revocations", missed, "blocks")
+
+    def peers_nothing_matches(self, where: str, source: DeviceRegion, target: DeviceRegion, namespace: object) -> None:
+        """What lookups and gets cost of blocks that nobody advertises, while others are advertised and while none is."""
+        count = min(target.blocks, 256)
+        mine, others = keys_of(count, 70), keys_of(source.blocks, 7)
+        all_ok(target.put(mine, range(count)), "put")
+        self.quiet(namespace._client)
+        figures: dict[tuple[str, bool], list[float]] = {}
+        for turn in range(10 if self.quick else 40):
+            advertised = turn % 2 == 0
+            if advertised:
+                source.advertise(others, range(len(others)))
+            elif set(source.revoke(others)) - {OK}:
+                raise Failure("not revoked")
+            for _ in range(20):
+                begun = time.perf_counter()
+                namespace.lookup(mine)
+                between = time.perf_counter()
+                all_ok(target.get(mine, range(count)), "get")
+                figures.setdefault(("lookup", advertised), []).append(between - begun)
+                figures.setdefault(("get", advertised), []).append(time.perf_counter() - between)
+        for what in ("lookup", "get"):
+            none, some = (statistics.median(figures[what, advertised]) * 1e6 for advertised in (False, True))
+            self.row(f"peers_{where}_{what}_of_{count}_none_match", some, "us", "none_advertised", none)
+        namespace.clear()
+
+    def peers_owner_dies(self, ordinal: int) -> None:
+        """An owner is killed in the midst of copies from its memory."""
+        command = [sys.executable, str(pathlib.Path(__file__).resolve()), "--socket", str(self.daemon.socket), "--dying", "owner"]
+        command += ["--ordinal", str(ordinal)]
+        if not self.gpu.is_real:
+            command += ["--file-gpu", str(self.gpu.folder)]
+        blocks = DYING_OWNER_BLOCKS
+        ours = Pool(self.gpu, "CBNHD", layers=32, blocks=2 * blocks, tokens=16, heads=8, dim=128)
+        keys = keys_of(blocks, 9)
+        with self.daemon.client("heir") as client, ours.region(client, "heirs") as target:
+            engine = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            try:
+                if engine.stdout.readline().strip() != "begin":
+                    raise Failure("the owner did not begin")
+                all_ok(target.get(keys, range(blocks)), "of the owner that will die")
+                gets = [target.get(keys, range(blocks, 2 * blocks)) for _ in range(8)]
+            finally:
+                engine.kill()
+                engine.wait()
+            begun = time.monotonic()
+            statuses = [copying.wait(60) for copying in gets]
+            if any(set(answer) - {OK, Status.MISS} for answer in statuses):
+                raise Failure(f"after the owner's end: {[set(answer) for answer in statuses]}")
+            namespace = client.namespace("heirs", block_bytes=ours.block_bytes)
+            while namespace.lookup(keys).holder is not None or client.counters()["regions"] > 1:
+                if time.monotonic() > begun + 10:
+                    raise Failure("what the dead owner advertised is still there")
+                time.sleep(0.01)
+            self.row("peers_owner_killed_all_withdrawn_after", (time.monotonic() - begun) * 1e3, "ms")
+            self.gpu.wait()
+            whole = [i for i in range(blocks) if any(answer[i] is OK for answer in statuses)]
+            for view in ours.views():
+                if not torch.equal(view[:, whole], view[:, [blocks + i for i in whole]]):
+                    raise Failure("other bits of an owner that was killed")
+            self.row("peers_owner_killed_blocks_compared", len(whole), "blocks")
+            if client.stats()["gpus"][0]["fence"] is not None:
+                raise Failure("the GPU is fenced after the owner's end")
+
     def run(self, only: list[str]) -> int:
         for name, seconds in PARTS.items():
             part = getattr(self, name)
@@ -908,6 +1421,8 @@ class Check:
 
             signal.signal(signal.SIGALRM, late)
             signal.alarm(seconds)
+            # A thread that stands in a call of CUDA's hears no signal.
+            faulthandler.dump_traceback_later(seconds + 30, exit=True)
             try:
                 part()
             except Exception as error:
@@ -916,6 +1431,7 @@ class Check:
                 self.save()
             finally:
                 signal.alarm(0)
+                faulthandler.cancel_dump_traceback_later()
         return 1 if self.problems else 0
 
     def close(self) -> None:
@@ -928,6 +1444,8 @@ class Check:
             print(f"FAILED {problem}")
         print(f"{len(self.rows)} rows, {len(self.problems)} problems, {time.monotonic() - self.started:.0f} s")
 
+
+DYING_OWNER_BLOCKS = 64
 
 DYING_BLOCK_BYTES = 32 * 2 * 16 * 8 * 128 * 2
 
@@ -967,8 +1485,16 @@ def be_engine(arguments: argparse.Namespace) -> None:
 
 def be_dying(arguments: argparse.Namespace) -> None:
     """The engine that is killed in mid-copy."""
-    gpu = Gpu(arguments.file_gpu)
+    gpu = Gpu(arguments.file_gpu, arguments.ordinal)
     client = Client(arguments.socket, name="dying", timeout=60)
+    if arguments.dying == "owner":
+        pool = Pool(gpu, "CBNHD", layers=32, blocks=DYING_OWNER_BLOCKS, tokens=16, heads=8, dim=128)
+        region = pool.region(client, "heirs")
+        if set(region.advertise(keys_of(DYING_OWNER_BLOCKS, 9), range(DYING_OWNER_BLOCKS), timeout=60)) != {OK}:
+            raise Failure("not advertised")
+        print("begin", flush=True)
+        while True:
+            time.sleep(1)
     blocks = 2048 if gpu.is_real else 64
     pool = Pool(gpu, "CBNHD", layers=32, blocks=blocks, tokens=16, heads=8, dim=128)
     region = pool.region(client, "dying")
@@ -996,6 +1522,7 @@ def arguments_of(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--file-gpu", type=pathlib.Path, help="no GPU: tensors are files in this folder")
     for hidden, kind in (("--engine", int), ("--dying", str), ("--socket", str), ("--seconds", float)):
         parser.add_argument(hidden, type=kind, help=argparse.SUPPRESS)
+    parser.add_argument("--ordinal", type=int, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args(words)
     if arguments.quick:
         arguments.runs = [name for name in arguments.runs if name == next(iter(RUNS))]

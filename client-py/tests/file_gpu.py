@@ -14,6 +14,8 @@ from kvtier import Client
 from kvtier.device import DeviceRegion, Part, RegionSpec
 
 UUID = "GPU-f11e0000-0000-0000-0000-000000000001"
+OTHER_UUID = "GPU-f11e0000-0000-0000-0000-000000000002"
+"""its sibling, whose files' names end with other"""
 
 
 def handle_of(path: Path) -> bytes:
@@ -89,7 +91,7 @@ class Tensors:
 
     def spec(self, **changed: object) -> RegionSpec:
         values: dict[str, object] = {
-            "device": UUID,
+            "device": OTHER_UUID if self.path.name.endswith("other") else UUID,
             "layers": self.layers,
             "blocks": self.blocks,
             "block_tokens": self.tokens,

@@ -10,6 +10,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -93,7 +94,7 @@ def peer() -> Iterator[Peer]:
 
 
 def request(verb: int, body: object = None, count: int = 0, start: int = 0, parent: bytes | None = None, flags: int = 0,
-            argument: int = 0) -> tuple:  # fmt: skip
+            argument: int = 0) -> tuple[Any, ...]:  # fmt: skip
     return (verb, flags, 1, 0, 0, 0, 0, argument, body, start, count, parent)
 
 

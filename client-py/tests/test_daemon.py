@@ -17,7 +17,7 @@ from kvtier._core import monotonic_ns
 
 def test_ping_answers(client: Client) -> None:
     ping = client.ping()
-    assert ping.status is Status.OK and 0 < ping.round_trip_s < 5 and ping.reason
+    assert ping.status is Status.OK and 0 < ping.round_trip_s < 5 and not ping.reason and ping.version
 
 
 @pytest.mark.parametrize("block_bytes", [512, 4096, 65536, 1 << 20])

@@ -1,12 +1,35 @@
 """How the checks and these tests wait for a daemon: `scripts/daemon_ready.py`."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import all_stopped
+from conftest import all_stopped, eventually
 from daemon_ready import wait_ready
+
+
+def test_startChild_killedWithItsTests_ends() -> None:
+    script = "import time, conftest; print(conftest.start_child(['sleep', '600']).pid, flush=True); time.sleep(600)"
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    tests = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": path}
+    )
+    assert tests.stdout is not None
+    child = Path("/proc") / tests.stdout.readline().strip() / "stat"
+    assert child.exists()
+    tests.kill()
+    tests.communicate()
+    assert eventually(lambda: _has_ended(child))
+
+
+def _has_ended(stat: Path) -> bool:
+    try:
+        # A zombie's parent has not looked yet.
+        return stat.read_text().rpartition(")")[2].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def started(code: str, log: Path) -> "subprocess.Popen[str]":

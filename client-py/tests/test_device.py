@@ -534,6 +534,72 @@ def fresh_gpu_daemon() -> Iterator[GpuDaemon]:
         yield started
 
 
+# ---- from one engine's memory to another's
+
+
+def test_advertised_blocks_are_got_from_a_sibling(daemon: GpuDaemon, client: Client) -> None:
+    ours, theirs = Tensors(daemon, "p", seed=31), Tensors(daemon, "p-other", seed=32)
+    namespace = client.namespace("peers", block_bytes=ours.block_bytes)
+    with (
+        Client(daemon.socket_path, name="sibling", timeout=60) as sibling,
+        ours.region(client, "peers") as owner,
+        theirs.region(sibling, "peers") as getter,
+    ):
+        keys = keys_of(8)
+        assert namespace.lookup(keys).holder is None
+        assert owner.advertise(keys[:4], [3, 2, 1, 0], rank=5) == [OK] * 4
+        assert owner.advertise(keys[:1], [3]) == [Status.EXISTS]
+        assert owner.advertise(keys[:1], [9]) == [Status.BUSY]
+        before = client.counters()["hits_gpu"]
+        got = getter.get(keys, range(8, 16))
+        assert got.wait(60) == [OK] * 4 + [Status.MISS] * 4
+        assert [theirs.block(8 + i) for i in range(4)] == [ours.block(3 - i) for i in range(4)]
+        eventually(lambda: client.counters()["hits_gpu"] == before + 4)
+        found = namespace.lookup(keys)
+        assert found.run == 0 and found.statuses == [Status.MISS] * 8
+        assert found.holder == (4, owner.id, 0, 0)
+        assert owner.advertise(keys[4:5], [4], rank=7) == [OK]
+        assert namespace.lookup(keys).holder == (5, owner.id, 0, 7)
+        assert owner.revoke([keys[2], keys[7]]) == [OK, Status.MISS]
+        assert namespace.lookup(keys).holder == (2, owner.id, 0, 7)
+        assert getter.get(keys[2:3], [0]).wait(60) == [Status.MISS]
+        with pytest.raises(InvalidArgument, match="block 16 is not in region"):
+            owner.advertise(keys[5:6], [16])
+        with pytest.raises(InvalidArgument, match="expected one for each"):
+            owner.advertise(keys[5:6], [])
+        with pytest.raises(InvalidArgument, match="rank"):
+            owner.advertise(keys[5:6], [5], rank=-1)
+    assert namespace.lookup(keys).holder is None
+
+
+def test_an_owner_that_goes_takes_its_blocks_with_it(daemon: GpuDaemon, client: Client) -> None:
+    theirs = Tensors(daemon, "d-other", seed=34)
+    with theirs.region(client, "mortal") as getter:
+        ours = Tensors(daemon, "d", seed=33)
+        namespace = client.namespace("mortal", block_bytes=ours.block_bytes)
+        owning = Client(daemon.socket_path, name="mortal", timeout=60)
+        owner = ours.region(owning, "mortal")
+        keys = keys_of(4)
+        assert owner.advertise(keys, range(4)) == [OK] * 4
+        copies = [getter.get(keys, range(4, 8)) for _ in range(8)]
+        owning.close()
+        for copying in copies:
+            assert set(copying.wait(60)) <= {OK, Status.MISS}
+        eventually(lambda: namespace.lookup(keys).holder is None)
+        assert getter.get(keys, range(4)).wait(60) == [Status.MISS] * 4
+
+
+def test_a_daemon_that_knows_no_advertisements_is_not_asked(
+    daemon: GpuDaemon, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensors = Tensors(daemon, "old", seed=35)
+    with tensors.region(client, "old") as region:
+        link = client._connection.open(time.monotonic_ns() + 10**9)
+        monkeypatch.setattr(link, "takes_advertisements", False)
+        assert region.advertise(keys_of(2), [0, 1]) == [Status.UNAVAILABLE] * 2
+        assert region.revoke(keys_of(2)) == [Status.UNAVAILABLE] * 2
+
+
 def test_stats_tell_of_each_gpu(daemon: GpuDaemon, client: Client) -> None:
     tensors = Tensors(daemon, "stats", seed=24)
     with tensors.region(client, "stats") as region:

@@ -60,6 +60,10 @@ def test_golden_session_requestsByteForByte_completionsUnderstood() -> None:
         session = peer.session()
         tickets = [session.submit(fields, 0) for fields in asked]
         tickets.append(session.submit(_request(Verb.LOOKUP, [FIRST], 1), 0, CONTEXT))
+        blocks = (5).to_bytes(4, "little") + (6).to_bytes(4, "little")
+        advertise = _request(Verb.ADVERTISE, [FIRST, SECOND], 2, argument=3)
+        tickets.append(session.submit((*advertise, (1, 0, 0, 0, 0, blocks)), 0))
+        tickets.append(session.submit(_request(Verb.REVOKE, [FIRST], 1, argument=1), 0))
         for record in requests:
             written = bytearray(peer.request())
             if written[protocol.REQUEST_FLAGS_OFFSET] & protocol.REQUEST_FLAG_CONTEXT:
@@ -86,5 +90,6 @@ def test_golden_session_requestsByteForByte_completionsUnderstood() -> None:
         assert tickets[5] not in answers
         assert _core.short_statuses(answers[tickets[16]][3]) == [Status.PENDING]
         assert [answers[tickets[at]][2] for at in (12, 14, 15)] == [0, 1, 0]
+        assert all(answers[tickets[at]][3] == b"the session has no region 1" for at in (17, 18))
     finally:
         peer.close()

@@ -3,6 +3,7 @@
 import json
 import math
 import random
+from typing import Any
 
 import cbor2
 import make_vectors
@@ -16,7 +17,7 @@ def test_vectors_file_isWhatItsGeneratorMakes() -> None:
 
 
 @pytest.mark.parametrize("case", make_vectors.cases(), ids=lambda case: case["name"])
-def test_blockHashes_vector_match(case: dict) -> None:
+def test_blockHashes_vector_match(case: dict[str, Any]) -> None:
     none = bytes.fromhex(case["none_hash"])
     if case["seed"] is not None:
         assert hashing.none_hash(case["seed"]) == none
@@ -29,6 +30,11 @@ def test_blockHashes_continuedFromParent_sameAsWhole() -> None:
     none = hashing.none_hash("0")
     whole = hashing.block_hashes(range(64), 16, none)
     assert hashing.block_hashes(range(32, 64), 16, whole[1]) == whole[2:]
+
+
+def test_blockHashes_ofText_isRefused() -> None:
+    with pytest.raises(TypeError, match="tokens is a str; expected token ids"):
+        hashing.block_hashes("hello", 16, hashing.none_hash("0"))  # type: ignore[arg-type]
 
 
 def test_noneHash_withoutSeed_isRandom() -> None:

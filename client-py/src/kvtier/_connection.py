@@ -4,11 +4,13 @@ import array
 import errno
 import logging
 import os
+import re
 import socket
 import stat
 import struct
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -25,6 +27,10 @@ _ANNOTATIONS_SINCE = 1 << 16 | 1
 """the version of the protocol whose daemons take annotations"""
 _CONTEXT_SINCE = 1 << 16 | 2
 """and the context of requests"""
+_WORDS_END_SINCE = 1 << 16 | 3
+"""and bring the words that count layers to their ends"""
+_PEERS_SINCE = 1 << 16 | 3
+"""and advertisements of blocks in device memory"""
 
 _HANDSHAKE_TIMEOUT_NS = 1_000_000_000
 _BACKOFF_FIRST_NS = 10_000_000
@@ -33,6 +39,9 @@ _HELLO = struct.Struct("<QIIIHH")
 _WELCOME = struct.Struct("<QIHHQQII")
 _MAP_SLAB = struct.Struct("<QII")
 _MAP_SLAB_ANSWER = struct.Struct("<QIHH")
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+>")
+"""how Python shows what has no text of its own"""
 
 _log = logging.getLogger("kvtier")
 
@@ -59,8 +68,12 @@ def namespace_properties(name: str, block_bytes: int, properties: dict[str, obje
     """Checks and writes down a namespace's properties.
 
     Raises:
-        InvalidArgument: a property holds a line feed or ``=`` in its name, or all are longer than the protocol allows.
+        InvalidArgument: a property holds a line feed or ``=`` in its name, or is an object without a text of its own,
+            or all are longer than the protocol allows.
+        TypeError: the name is no text, or ``block_bytes`` no number.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"the namespace's name is {name!r}; expected text")
     if "name" in properties:
         raise InvalidArgument("'name' is not a further property: it is the namespace's name")
     if not name:
@@ -69,6 +82,8 @@ def namespace_properties(name: str, block_bytes: int, properties: dict[str, obje
     for key, value in lines.items():
         if not key or not value or "\n" in key + value or "=" in key:
             raise InvalidArgument(f"property {key!r} = {value!r}: expected a name without '=', and one line each")
+        if _ADDRESS.search(value):
+            raise InvalidArgument(f"property {key!r} = {value!r}: an address, which no other process has; expected text")
     text = "\n".join(f"{key}={value}" for key, value in sorted(lines.items())).encode()
     if len(text) > protocol.TEXT_BYTES_MAX:
         raise InvalidArgument(f"the properties take {len(text)} bytes, at most {protocol.TEXT_BYTES_MAX} are possible")
@@ -90,10 +105,16 @@ class Link:
         slab_count: int,
         daemon: str,
         version: int = protocol.VERSION,
+        words: Slab | None = None,
     ) -> None:
         self.session = session
+        self.words_end = version >= _WORDS_END_SINCE
+        self.words = words
+        """the page of the session's memory with the words that count layers, mapped once more: a GPU may look at it for longer
+        than the session lasts"""
         self.takes_annotations = version >= _ANNOTATIONS_SINCE
         self.takes_context = version >= _CONTEXT_SINCE
+        self.takes_advertisements = version >= _PEERS_SINCE
         self.slab_bytes = slab_bytes
         self.slab_count = slab_count
         self.daemon = daemon
@@ -102,7 +123,7 @@ class Link:
         self.namespaces: dict[NamespaceProperties, int] = {}
         self.forget: Callable[[int], None] = session.forget
         """lets go of a correlation id, as the front end needs it done"""
-        self.progress_words: list[int] | None = None
+        self.progress_words: deque[int] | None = None
         """which words that count layers are free; made when one is needed first"""
         self.progress_lock = threading.Lock()
         self._channel = channel
@@ -388,9 +409,10 @@ def _welcome(message: bytes, descriptors: list[int], channel: socket.socket, pat
     memory, doorbell, daemon = descriptors
     try:
         session = Session(memory, doorbell, daemon, channel.fileno())
+        words = Slab(memory, protocol.SESSION_HEADER_BYTES, True)
     except (OSError, SessionError) as error:
         raise Unavailable(f"the session's memory from {path} is of no use: {error}") from error
-    return Link(session, channel, slab_bytes, slab_count, text, version)
+    return Link(session, channel, slab_bytes, slab_count, text, version, words)
 
 
 def _version_text(version: int) -> str:

@@ -95,6 +95,24 @@ static int check_tensors(const Batch *batch, uint64_t block_bytes, int into_slab
   return 0;
 }
 
+/* The place of the first thing in a list or tuple that is no buffer; -1: there is none. Another object, unless it is
+ * tensors, is its own first. */
+PyObject *core_first_without_buffer(PyObject *module, PyObject *memory) {
+  (void)module;
+  int is_sequence = PyList_Check(memory) || PyTuple_Check(memory);
+  Py_ssize_t count = !is_sequence ? 1 : PyList_Check(memory) ? PyList_Size(memory) : PyTuple_Size(memory);
+  for (Py_ssize_t i = 0; i < count; i++) {
+    PyObject *object = is_sequence ? item_of(memory, i) : memory;
+    if (object == NULL) {
+      return NULL;
+    }
+    if (!PyObject_CheckBuffer(object) && (is_sequence || Py_TYPE(object) != tensors_type)) {
+      return PyLong_FromSsize_t(i);
+    }
+  }
+  return PyLong_FromSsize_t(-1);
+}
+
 /* Checks each granted block against its slab and pairs it with the caller's memory. */
 static int batch_prepare(Batch *batch, PyObject *slabs, PyObject *body, Py_ssize_t first, PyObject *memory,
     uint64_t block_bytes, int into_slab) {

@@ -105,6 +105,8 @@ extern PyType_Spec slab_spec;
 
 /* ---- _session.c ---- */
 
+typedef struct Guard Guard;
+
 typedef struct {
   PyObject_HEAD
   uint8_t *base;
@@ -133,6 +135,7 @@ typedef struct {
   int leader;
   int followers;
   _Atomic uint32_t turn; /* changes when followers should look again */
+  Guard *guard;          /* NULL: no stream has waited for a word yet */
   PyObject *expected;    /* correlation -> verb; -verb: nobody waits for it any more */
   PyObject *arrived;     /* correlation -> completion */
   PyObject *orphans;     /* [(verb, ids, whether their bytes are corrupt, context)]: to be given back when there is room */
@@ -146,6 +149,15 @@ int holds_leases(Session *self, int64_t end_ns);
 int is_cut_off(Session *self);
 void end_by_daemon(Session *self);
 int is_hung_up(int socket);
+long progress_word(PyObject *number);
+
+/* ---- _guard.c ---- */
+
+PyObject *session_guard(PyObject *object, PyObject *const *arguments, Py_ssize_t count);
+int guard_gave_up(const Guard *guard);
+int guard_is_overdue(const Guard *guard);
+void guard_abandon(Guard *guard);
+void guard_drop(Guard *guard);
 
 /* ---- _request.c ---- */
 
@@ -262,6 +274,7 @@ PyObject *core_granted_slabs(PyObject *module, PyObject *body);
 
 /* ---- _copy.c ---- */
 
+PyObject *core_first_without_buffer(PyObject *module, PyObject *memory);
 PyObject *core_gather(PyObject *module, PyObject *arguments);
 PyObject *core_scatter(PyObject *module, PyObject *arguments);
 

@@ -54,6 +54,8 @@ static PyMethodDef functions[] = {
         "Long results: tuples (status, tier, flags, crc32c, id, slab, length, offset)."},
     {"granted_ids", core_granted_ids, METH_O, "The ids of the long results that are OK, 8 bytes each."},
     {"granted_slabs", core_granted_slabs, METH_O, "The set of slabs that the long results that are OK lie in."},
+    {"first_without_buffer", core_first_without_buffer, METH_O,
+        "The place of the first thing that is no buffer, in a list or tuple or alone; -1: there is none, or it is Tensors."},
     {"gather", core_gather, METH_VARARGS, "Copies leased blocks out of slabs; their statuses."},
     {"scatter", core_scatter, METH_VARARGS, "Copies blocks into reserved slots; their statuses and the written ids."},
     {NULL, NULL, 0, NULL},

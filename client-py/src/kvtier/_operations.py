@@ -26,7 +26,7 @@ from kvtier._connection import Link, NamespaceProperties
 from kvtier._context import current
 from kvtier._errors import InvalidArgument, SessionError
 from kvtier._protocol import Status, Tier, Verb
-from kvtier._types import Count, Get, Held, Lease, Leases, Lookup, Options
+from kvtier._types import Count, Get, Held, Holder, Lease, Leases, Lookup, Options
 
 T = TypeVar("T")
 
@@ -62,6 +62,7 @@ _MARGIN_NS_MAX = 10_000_000
 _COMMITS_OUTSTANDING_MAX = 8
 _OK = Status.OK
 _ENTRY = struct.Struct("<BBHI")
+_PEERS = struct.Struct("<IIII")
 
 
 class Context(NamedTuple):
@@ -121,6 +122,8 @@ def answer_by(timeout_s: float, options: Options) -> int:
     """When an operation ends at the latest, CLOCK_MONOTONIC ns."""
     deadline_ns = options.get("deadline_ns")
     if deadline_ns is not None:
+        if not isinstance(deadline_ns, int):
+            raise TypeError(f"deadline_ns is {deadline_ns!r}; expected CLOCK_MONOTONIC in ns, a whole number")
         return deadline_ns
     return instant_after(options.get("timeout", timeout_s))
 
@@ -143,9 +146,17 @@ def context_of(
         raise TypeError(
             f"unknown option {next(iter(unknown))!r}; there are timeout, priority, group, parent, depth (and leading_run, no_wait, lease for acquire and get)"
         )
+    if not (isinstance(priority, int) and isinstance(group, int) and isinstance(depth, int)):
+        raise _wrong_option(priority=priority, group=group, depth=depth)
     margin_ns = min((answer_by_ns - _core.monotonic_ns()) >> 4, _MARGIN_NS_MAX)
     deadline_ns = answer_by_ns - max(margin_ns, 0)
     return Context(link, properties, answer_by_ns, deadline_ns, priority, group, parent, depth, trace_of(link))
+
+
+def _wrong_option(**options: object) -> TypeError:
+    name, value = next((name, value) for name, value in options.items() if not isinstance(value, int))
+    expected = ", a kvtier.Priority" if name == "priority" else ""
+    return TypeError(f"{name} is {value!r}; expected a whole number{expected}")
 
 
 def trace_of(link: Link) -> bytes | None:
@@ -307,14 +318,29 @@ def lookup(context: Context, keys: Sequence[bytes]) -> Operation[Lookup]:
     run = 0
     load_ns = 0
     parts: list[tuple[Status, int, bytes]] = []
+    holder: Holder | None = None
     for start, count in spans(len(keys), protocol.KEYS_MAX):
         completion = yield context.request(Verb.LOOKUP, namespace, keys, start, count)
+        completion, found = _holder_of(completion, count)
+        if found is not None and start == 0:
+            holder = found
+        elif found is not None and holder is not None and holder.run == start and found.region == holder.region:
+            holder = holder._replace(run=start + found.run)
         completion = _checked(context.link, completion, count, protocol.COMPLETION_SHORT_RESULT_BYTES)
         if run == start:
             run += completion[1]
             load_ns += completion[2]
         parts.append((completion[0], count, completion[3]))
-    return Lookup(run, load_ns / 1e9, parts)
+    return Lookup(run, load_ns / 1e9, parts, holder)
+
+
+def _holder_of(completion: Completion, count: int) -> tuple[Completion, Holder | None]:
+    """Takes what stands behind the results from them."""
+    status, run, value, body, is_text, verb = completion
+    results = count * protocol.COMPLETION_SHORT_RESULT_BYTES
+    if status is not _OK or is_text or len(body) != results + protocol.COMPLETION_PEERS_BYTES:
+        return completion, None
+    return (status, run, value, body[:results], is_text, verb), Holder(*_PEERS.unpack_from(body, results))
 
 
 def _ends_run(completion: Completion, count: int, flags: int) -> bool:
@@ -683,6 +709,13 @@ def check_memory(memory: object, count: int) -> None:
 
     Raises:
         InvalidArgument: their number is not that of the keys.
+        TypeError: one of them is no memory; also where its block would not be copied.
     """
     if isinstance(memory, (list, tuple)) and len(memory) != count:
         raise InvalidArgument(f"{len(memory)} buffers for {count} keys")
+    index = _core.first_without_buffer(memory)
+    if index >= 0:
+        wrong, name = memory, "the buffer of all blocks"
+        if isinstance(memory, (list, tuple)):
+            wrong, name = memory[index], f"the buffer of block {index}"
+        raise TypeError(f"{name} is a {type(wrong).__name__}; expected memory, such as bytes, a bytearray or an array")

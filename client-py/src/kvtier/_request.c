@@ -66,6 +66,7 @@ static Body body_of(int verb) {
     case KVTIER_VERB_PIN:
     case KVTIER_VERB_UNPIN:
     case KVTIER_VERB_DELETE:
+    case KVTIER_VERB_REVOKE:
       return BODY_KEYS;
     case KVTIER_VERB_COMMIT:
     case KVTIER_VERB_ABORT:
@@ -73,6 +74,7 @@ static Body body_of(int verb) {
       return BODY_IDS;
     case KVTIER_VERB_OFFLOAD:
     case KVTIER_VERB_ONBOARD:
+    case KVTIER_VERB_ADVERTISE:
       return BODY_KEYS_AND_BLOCKS;
     case KVTIER_VERB_REGISTER:
     case KVTIER_VERB_REGISTER_REGION:
@@ -109,17 +111,21 @@ static int key_of(PyObject *key, size_t bytes, const char **data) {
   return 0;
 }
 
-static int unsigned_field(PyObject *tuple, Py_ssize_t index, uint64_t limit, uint64_t *value) {
+static int unsigned_field(PyObject *tuple, Py_ssize_t index, const char *name, uint64_t limit, uint64_t *value) {
   PyObject *item = PyTuple_GetItem(tuple, index);
   if (item == NULL) {
     return -1;
   }
   *value = PyLong_AsUnsignedLongLong(item);
   if (*value == (uint64_t)-1 && PyErr_Occurred()) {
+    int is_number = PyErr_ExceptionMatches(PyExc_OverflowError);
+    PyErr_Clear();
+    PyErr_Format(is_number ? invalid_argument : PyExc_TypeError, "%s is %.80R; expected a whole number from 0 to %llu",
+        name, item, (unsigned long long)limit);
     return -1;
   }
   if (*value > limit) {
-    PyErr_Format(invalid_argument, "field %zd of the request is %llu, at most %llu is possible", index,
+    PyErr_Format(invalid_argument, "%s is %llu; expected a whole number from 0 to %llu", name,
         (unsigned long long)*value, (unsigned long long)limit);
     return -1;
   }
@@ -133,9 +139,11 @@ static int parse_device(PyObject *tuple, uint64_t count, Request *request) {
     return -1;
   }
   static const uint64_t limits[] = {UINT32_MAX, UINT16_MAX, UINT16_MAX, UINT32_MAX, KVTIER_SESSION_PROGRESS_WORDS};
+  static const char *const names[] = {"the region", "the first layer", "the end of the layers", "the event",
+      "the progress word"};
   uint64_t fields[5];
   for (Py_ssize_t i = 0; i < 5; i++) {
-    if (unsigned_field(tuple, i, limits[i], &fields[i]) < 0) {
+    if (unsigned_field(tuple, i, names[i], limits[i], &fields[i]) < 0) {
       return -1;
     }
   }
@@ -163,16 +171,18 @@ int parse_request(PyObject *tuple, Request *request) {
   static const uint64_t limits[] = {
       UINT8_MAX, KVTIER_REQUEST_FLAG_CONTEXT - 1, KVTIER_REQUEST_PRIORITY_LOW, INT64_MAX, UINT32_MAX, UINT16_MAX,
       UINT32_MAX, UINT64_MAX};
+  static const char *const names[] = {
+      "verb", "flags", "priority", "deadline_ns", "the namespace", "group", "depth", "the argument"};
   uint64_t fields[8];
   for (Py_ssize_t i = 0; i < 8; i++) {
-    if (unsigned_field(tuple, i, limits[i], &fields[i]) < 0) {
+    if (unsigned_field(tuple, i, names[i], limits[i], &fields[i]) < 0) {
       return -1;
     }
   }
   uint64_t start;
   uint64_t count;
-  if (unsigned_field(tuple, 9, PY_SSIZE_T_MAX, &start) < 0
-      || unsigned_field(tuple, 10,
+  if (unsigned_field(tuple, 9, "the first key", PY_SSIZE_T_MAX, &start) < 0
+      || unsigned_field(tuple, 10, "the count",
              fields[0] == KVTIER_VERB_REGISTER_REGION ? KVTIER_REGION_TEXT_BYTES_MAX : KVTIER_TEXT_BYTES_MAX, &count)
           < 0) {
     return -1;

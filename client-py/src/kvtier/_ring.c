@@ -130,19 +130,27 @@ static int64_t take_record(Session *self) {
       : has_long_results(verb)           ? KVTIER_COMPLETION_LONG_RESULT_BYTES
                                          : KVTIER_COMPLETION_SHORT_RESULT_BYTES;
   uint64_t body_bytes = count * unit;
+  /* Whose prefix is the longest stands behind the results, and is given to Python with them. */
+  uint64_t peers_bytes = header[KVTIER_COMPLETION_FLAGS_OFFSET] & KVTIER_COMPLETION_FLAG_PEERS
+      ? KVTIER_COMPLETION_PEERS_BYTES : 0;
+  uint64_t peers_at = (body_bytes + 7) & ~(uint64_t)7;
   if (bytes < sizeof header || bytes > available || bytes % KVTIER_SESSION_RECORD_ALIGNMENT != 0
-      || body_bytes > bytes - sizeof header || (!is_text && run > count)) {
+      || body_bytes > bytes - sizeof header || (!is_text && run > count)
+      || (peers_bytes != 0 && (is_text || peers_at + peers_bytes > bytes - sizeof header))) {
     end_session(self, KVTIER_STATUS_INTERNAL,
         "completion of %u bytes with %u results of %u bytes, run %u, in a ring of %llu bytes", bytes, count,
         (unsigned)unit, run, (unsigned long long)available);
     return 0;
   }
   PyObject *correlation = PyLong_FromUnsignedLongLong(get64(header + KVTIER_COMPLETION_CORRELATION_OFFSET));
-  PyObject *body = PyBytes_FromStringAndSize((const char *)shared + sizeof header, (Py_ssize_t)body_bytes);
+  PyObject *body = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(body_bytes + peers_bytes));
   int64_t taken = -1;
   if (correlation == NULL || body == NULL) {
     goto done;
   }
+  char *copied = PyBytes_AsString(body);
+  memcpy(copied, shared + sizeof header, body_bytes);
+  memcpy(copied + body_bytes, shared + sizeof header + peers_at, peers_bytes);
   PyObject *expected = PyDict_GetItemWithError(self->expected, correlation);
   if (expected == NULL) {
     /* Not asked for, or answered before: nothing in it can be trusted. */

@@ -53,6 +53,10 @@ int is_over(Session *self) {
     end_session(self, KVTIER_STATUS_SESSION_ENDED, "the process forked: the session is its parent's");
     return 1;
   }
+  if (guard_is_overdue(self->guard)) {
+    end_session(self, KVTIER_STATUS_UNAVAILABLE, "the daemon hangs, or its GPU: a copy did not end that a stream waits for");
+    return 1;
+  }
   return 0;
 }
 
@@ -242,6 +246,12 @@ static PyObject *session_new(PyTypeObject *type, PyObject *arguments, PyObject *
 static void session_dealloc(PyObject *object) {
   Session *self = (Session *)object;
   PyTypeObject *type = Py_TYPE(object);
+  if (self->guard != NULL && load32(self->fork_marker) == 1) {
+    shutdown(self->socket, SHUT_RDWR);
+  } else {
+    guard_abandon(self->guard);
+  }
+  guard_drop(self->guard);
   if (self->base != NULL) {
     munmap(self->base, self->mapped_bytes);
   }
@@ -328,7 +338,7 @@ static PyObject *session_has(PyObject *object, PyObject *const *arguments, Py_ss
 }
 
 /* The word that counts the layers of a copy; -1 for a number that is none. */
-static long progress_word(PyObject *number) {
+long progress_word(PyObject *number) {
   long word = PyLong_AsLong(number);
   if (word == -1 && PyErr_Occurred()) {
     return -1;
@@ -463,6 +473,7 @@ static PyObject *session_abandon(PyObject *object, PyObject *ignored) {
   /* Held open here, the parent's socket would keep its session alive after the parent's end. */
   if (load32(self->fork_marker) != 1) {
     is_over(self);
+    guard_abandon(self->guard);
     close(self->socket);
     close(self->doorbell);
     self->socket = -1;
@@ -519,6 +530,11 @@ static PyObject *session_get_end_text(PyObject *object, void *closure) {
   return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
+static PyObject *session_get_gave_up(PyObject *object, void *closure) {
+  (void)closure;
+  return PyBool_FromLong(guard_gave_up(((Session *)object)->guard));
+}
+
 static PyObject *session_get_outstanding(PyObject *object, void *closure) {
   (void)closure;
   Session *self = (Session *)object;
@@ -550,6 +566,8 @@ static PyMethodDef session_methods[] = {
         "Waits until the completion of a correlation id can be taken; False: not by the deadline."},
     {"progress", session_progress, METH_O, "How many layers of a copy are done, by the word that counts them."},
     {"clear_progress", session_clear_progress, METH_O, "Sets such a word to 0, before a request names it."},
+    {"guard", (PyCFunction)(void (*)(void))session_guard, METH_FASTCALL,
+        "Has such a word get to a value in any case, at the session's end or a point in time; False: the session is over."},
     {"poll", session_poll, METH_O, "Waits for any completions: a dict by correlation id."},
     {"forget", session_forget, METH_O, "Lets go of a correlation id: what its answer grants is given back."},
     {"give_back", (PyCFunction)(void (*)(void))session_give_back, METH_FASTCALL,
@@ -569,6 +587,7 @@ static PyGetSetDef session_properties[] = {
     {"ended", session_get_ended, NULL, "Whether the session is over.", NULL},
     {"end_status", session_get_end_status, NULL, "Why it is over.", NULL},
     {"end_text", session_get_end_text, NULL, "Why it is over, in words.", NULL},
+    {"gave_up", session_get_gave_up, NULL, "Whether guarded words were brought to their ends here: what streams that waited for them did counts for nothing.", NULL},
     {"outstanding", session_get_outstanding, NULL, "Requests whose completion has not come or was not taken yet, and answers still to be given back.", NULL},
     {"session_id", session_get_session_id, NULL, "The session's number.", NULL},
     {"generation", session_get_generation, NULL, "A number that is new at every start of the daemon.", NULL},

@@ -50,7 +50,9 @@ class Ping(NamedTuple):
     round_trip_s: float
     """seconds from the request to its completion"""
     reason: str
-    """why not, in words; the daemon's version when it does"""
+    """why not, in words; empty when it does"""
+    version: str = ""
+    """the daemon's; empty when it does not answer"""
 
 
 class Count(NamedTuple):
@@ -60,12 +62,34 @@ class Count(NamedTuple):
     blocks: int
 
 
+class Holder(NamedTuple):
+    """The region that advertises the longest prefix of a lookup's keys."""
+
+    run: int
+    """how many keys from the first it has, without a hole; 1 or more"""
+    region: int
+    """its number at the daemon: `DeviceRegion.id`"""
+    gpu: int
+    """the ordinal of its GPU, as the daemon counts"""
+    rank: int
+    """what its owner calls itself"""
+
+
 class Lookup:
     """Which blocks are where. The lists are made when they are asked for."""
 
-    __slots__ = ("_parts", "estimated_load_s", "run")
+    __slots__ = ("_parts", "estimated_load_s", "holder", "run")
 
-    def __init__(self, run: int, estimated_load_s: float, parts: list[tuple[Status, int, bytes]]) -> None:
+    def __init__(
+        self,
+        run: int,
+        estimated_load_s: float,
+        parts: list[tuple[Status, int, bytes]],
+        holder: Holder | None = None,
+    ) -> None:
+        self.holder = holder
+        """which engine's region has most of the prefix, of those that advertise; None: none has the first block. What is
+        advertised alone is in no tier, and does not count in `run`."""
         self.run = run
         """how many blocks from the first are here, in any tier"""
         self.estimated_load_s = estimated_load_s

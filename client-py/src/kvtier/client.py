@@ -409,7 +409,7 @@ def raise_refusal(status: Status, text: str, name: str) -> None:
 def ping_of(link: Link, completion: operations.Completion, round_trip_ns: int) -> Ping:
     status = completion[0]
     if status is Status.OK:
-        return Ping(status, round_trip_ns / 1e9, link.daemon)
+        return Ping(status, round_trip_ns / 1e9, "", link.daemon)
     reason = link.session.end_text if link.session.ended else "the daemon did not answer in time"
     return Ping(status, 0.0, completion[3].decode(errors="replace") or reason)
 

@@ -10,9 +10,10 @@ engine must neither reuse the blocks nor free the tensors. A `Copying` ends by i
 import logging
 import threading
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, NamedTuple, Self
 
 from kvtier import _core, _operations
 from kvtier import _protocol as protocol
@@ -31,6 +32,12 @@ PUT_WINDOW_BYTES = 64 << 20
 """A put asks for this much at a time, so that the daemon copies the first blocks while it makes room for the others."""
 
 _PUT_WINDOW_BLOCKS_MIN = 16
+
+STALL_S = 10.0
+"""A copy that a stream waits for, and that has not ended so long after its deadline, ends with the session: the daemon hangs."""
+
+_LOOK_EVERY_NS = 200_000
+_WORD_MASK = 0xFFFFFFFF
 
 _log = logging.getLogger("kvtier")
 _OK = Status.OK
@@ -110,14 +117,29 @@ class RegionSpec:
         return text
 
 
-class Copying:
-    """Blocks on their way. Never blocks but in `wait`."""
+class Word(NamedTuple):
+    """One that counts the layers of a copy: which, and from what on."""
 
-    def __init__(self, link: Link | None, parts: list[tuple[int, int, int]], layers: int) -> None:
+    number: int
+    """from 1; 0: none"""
+    base: int
+
+
+_NO_WORD = Word(0, 0)
+
+
+class Copying:
+    """Blocks on their way. Never blocks but in `wait` and `wait_layers`."""
+
+    def __init__(
+        self, link: Link | None, parts: list[tuple[int, int, Word]], layers: int, answer_by_ns: int = 0
+    ) -> None:
         self._link = link
         self._parts = parts
-        """(correlation id or the negative status that says why there is none, blocks, progress word or 0)"""
+        """(correlation id or the negative status that says why there is none, blocks, what counts their layers)"""
         self._layers = layers
+        self._answer_by_ns = answer_by_ns
+        self._guarded = False
         self._results: list[list[Status] | None] = [None] * len(parts)
         self._ended: list[Callable[[], None]] = []
         self._lock = threading.Lock()
@@ -133,7 +155,7 @@ class Copying:
     @classmethod
     def of_status(cls, status: Status, count: int, layers: int) -> Self:
         """One that is over, for one reason."""
-        return cls(None, [(-int(status), count, 0)], layers)
+        return cls(None, [(-int(status), count, _NO_WORD)], layers)
 
     def done(self) -> bool:
         """Whether it is over: `wait` would not wait, and the engine may use the blocks."""
@@ -158,8 +180,52 @@ class Copying:
         least = self._layers
         for (_, _, word), result in zip(self._parts, self._results, strict=True):
             if result is None:
-                least = min(least, self._link.session.progress(word) if word and self._link is not None else 0)
+                least = min(least, self._counted(word))
         return least
+
+    def _counted(self, word: Word) -> int:
+        """The layers of one part that are there."""
+        if not word.number or self._link is None:
+            return 0
+        return min(self._layers, (self._link.session.progress(word.number) - word.base) & _WORD_MASK)
+
+    def wait_layers(self, layers: int) -> None:
+        """Waits here until so many leading layers are there, or it is over."""
+        while self.layers_done() < layers:
+            self._collect(_core.monotonic_ns() + _LOOK_EVERY_NS)
+
+    def words_until(self, layers: int) -> list[tuple[int, int]] | None:
+        """What a GPU's stream has to wait for until so many leading layers are there: words of the session's memory
+        (`Link.words`), by number, each with the value that it gets to (the difference as a signed number, as CUDA compares).
+
+        From then on each gets there in any case and with nobody awake: with the copy's end, whatever came of it; with the
+        session's, or `STALL_S` after the deadline of a copy that does not end, and then all of its blocks are UNAVAILABLE.
+
+        Returns:
+            None: there is no such word; use `wait_layers`.
+
+        Raises:
+            OSError: this process may have no further thread or mapping.
+        """
+        link = self._link
+        if self._collect(0) or link is None:
+            return []
+        if not link.words_end:
+            return None
+        found = []
+        # With the lock a part that is not over stays so, and its word its own.
+        with self._lock:
+            for (_, _, word), result in zip(self._parts, self._results, strict=True):
+                if result is not None:
+                    continue
+                if not word.number:
+                    return None
+                self._guarded = True
+                end = (word.base + self._layers) & _WORD_MASK
+                stalled_ns = self._answer_by_ns + int(STALL_S * 1e9)
+                if link.session.guard(word.number, end, stalled_ns) and self._counted(word) < layers:
+                    found.append((word.number, (word.base + layers) & _WORD_MASK))
+        return found
 
     def cancel(self) -> None:
         """Gives up what has not begun. It is over when `done` says so, and not before."""
@@ -187,9 +253,12 @@ class Copying:
             with self._lock:
                 if self._results[index] is None:
                     completion = link.session.take(ticket, deadline_ns)
-                    self._results[index] = _operations.short_statuses(link, completion, count)
-                    if word:
-                        _give_word(link, word)
+                    statuses = _operations.short_statuses(link, completion, count)
+                    # Looked at behind the completion: one that came first was preceded by the daemon's own last word.
+                    if self._guarded and link.session.gave_up:
+                        statuses = [Status.UNAVAILABLE] * count
+                    self._results[index] = statuses
+                    _give_word(link, word)
         with self._lock:
             ended, self._ended = self._ended, []
         for function in ended:
@@ -197,21 +266,28 @@ class Copying:
         return True
 
 
-def _take_word(link: Link) -> int:
-    """A word that counts layers; 0 when all are in use."""
+def _take_word(link: Link) -> Word:
+    """A word that counts layers, of those that nobody uses the one that was used longest ago; none when all are in use.
+
+    It counts on from what it holds. So a stream that has not come to its wait for an earlier copy yet finds it satisfied:
+    the difference is taken for that of numbers that wrap, and would have to be 2^31 layers to be misread.
+    """
     with link.progress_lock:
         if link.progress_words is None:
-            link.progress_words = list(range(protocol.SESSION_PROGRESS_WORDS, 0, -1))
-        word = link.progress_words.pop() if link.progress_words else 0
-    if word:
-        link.session.clear_progress(word)
-    return word
+            link.progress_words = deque(range(1, protocol.SESSION_PROGRESS_WORDS + 1))
+        number = link.progress_words.popleft() if link.progress_words else 0
+    if not number:
+        return _NO_WORD
+    if not link.words_end:
+        link.session.clear_progress(number)
+    return Word(number, link.session.progress(number))
 
 
-def _give_word(link: Link, word: int) -> None:
-    with link.progress_lock:
-        if link.progress_words is not None:
-            link.progress_words.append(word)
+def _give_word(link: Link, word: Word) -> None:
+    if word.number:
+        with link.progress_lock:
+            if link.progress_words is not None:
+                link.progress_words.append(word.number)
 
 
 class DeviceRegion:
@@ -355,6 +431,101 @@ class DeviceRegion:
             Verb.ONBOARD, keys, block_ids, layers, event, timeout, None, 0, priority, group, leading_run
         )  # fmt: skip
 
+    @property
+    def id(self) -> int:
+        """The daemon's number of this region, as a lookup's `Holder` has it; 0 while there is no session."""
+        known = self._registered
+        return known[1] if known is not None and not known[0].session.ended else 0
+
+    def advertise(
+        self,
+        keys: Iterable[bytes],
+        block_ids: Iterable[int],
+        *,
+        rank: int = 0,
+        timeout: float | None = None,
+        group: int = 0,
+    ) -> list[Status]:
+        """Says which blocks stand in this memory, for other regions to get them from here: over NVLink, or on this GPU.
+
+        Their bytes must be there now, and stay unchanged until `revoke` has answered: what others get is what is read
+        here, and nothing checks it. Other regions' `get` prefers them to the tiers. They are withdrawn all at once when
+        the region or the session ends; a region that is registered again after a restart has none.
+
+        Args:
+            keys: what the blocks are known by.
+            block_ids: for each key the block's number in this memory.
+            rank: what lookups call this engine, 0 to 2^32 - 1; the last one given is that of all.
+            timeout: seconds; the first call on a region has other GPUs map it, which takes milliseconds.
+
+        Returns:
+            A status for each block: OK, EXISTS (this region advertises the key in this block already), BUSY (there is no
+            room; or this region has advertised it before, in another block or until somebody deleted it, and has not
+            revoked it, or its revocation is under way), or UNAVAILABLE (no daemon, or one that is too old).
+
+        Raises:
+            InvalidArgument: the daemon refuses: a number is none of the region's, or its blocks are not whole ones.
+        """
+        keys = as_keys(keys)
+        numbers = array("I", block_ids)
+        if len(numbers) != len(keys):
+            raise InvalidArgument(f"{len(keys)} keys and {len(numbers)} block ids; expected one for each")
+        if not 0 <= rank < 1 << 32:
+            raise InvalidArgument(f"rank {rank}; expected 0 to 2^32 - 1")
+
+        def request(namespace: int, region: int, deadline_ns: int, start: int, count: int) -> Any:
+            return (
+                Verb.ADVERTISE, 0, protocol.REQUEST_PRIORITY_NORMAL, deadline_ns, namespace, group, 0, rank, keys, start, count,
+                None, (region, 0, 0, 0, 0, numbers[start : start + count].tobytes()),
+            )  # fmt: skip
+
+        return self._say(keys, request, timeout)
+
+    def revoke(self, keys: Iterable[bytes], *, timeout: float | None = None, group: int = 0) -> list[Status]:
+        """Takes blocks back that are advertised; waits until no copy of them is under way.
+
+        Args:
+            keys: what they are known by.
+            timeout: seconds; copies take milliseconds.
+
+        Returns:
+            A status for each block. OK and MISS (it was not advertised): nothing reads it here any more, and its place
+            can be used again. Any other: it can not yet, and this is to be called again; DEADLINE is the daemon's
+            silence. After UNAVAILABLE the session has ended, and what `DeviceRegion` says of copies under way holds.
+        """
+        keys = as_keys(keys)
+
+        def request(namespace: int, region: int, deadline_ns: int, start: int, count: int) -> Any:
+            return (
+                Verb.REVOKE, 0, protocol.REQUEST_PRIORITY_NORMAL, deadline_ns, namespace, group, 0, region, keys, start, count,
+                None,
+            )  # fmt: skip
+
+        return self._say(keys, request, timeout)
+
+    def _say(
+        self,
+        keys: Sequence[bytes],
+        request: Callable[[int, int, int, int, int], Any],
+        timeout: float | None,
+    ) -> list[Status]:
+        """Has requests about blocks of this region answered."""
+        ready = self._session_of_now()
+        if ready is None or not ready[0].takes_advertisements:
+            return [Status.UNAVAILABLE] * len(keys)
+        link, region = ready
+        namespace = link.namespaces[self._namespace._properties]
+        answer_by_ns = self._answer_by_ns(timeout)
+        statuses: list[Status] = []
+        for start, count in _operations.spans(len(keys), protocol.KEYS_MAX):
+            completion = link.session.call(
+                request(namespace, region, answer_by_ns, start, count), answer_by_ns, _operations.trace_of(link)
+            )
+            if completion[0] is Status.INVALID_ARGUMENT:
+                raise InvalidArgument(completion[3].decode(errors="replace"))
+            statuses += _operations.short_statuses(link, completion, count)
+        return statuses
+
     def _copy(
         self,
         verb: Verb,
@@ -385,23 +556,23 @@ class DeviceRegion:
         namespace = link.namespaces[self._namespace._properties]
         answer_by_ns = self._answer_by_ns(timeout)
         flags = protocol.REQUEST_FLAG_LEADING_RUN if leading_run else 0
-        parts: list[tuple[int, int, int]] = []
+        parts: list[tuple[int, int, Word]] = []
         window = protocol.KEYS_MAX
         if verb is Verb.OFFLOAD:
             part_bytes = max(1, self.block_bytes * len(asked) // self.layers)
             window = min(window, max(_PUT_WINDOW_BLOCKS_MIN, PUT_WINDOW_BYTES // part_bytes))
         for start, count in _operations.spans(len(keys), window):
-            word = _take_word(link) if verb is Verb.ONBOARD and len(asked) > 1 else 0
+            word = _take_word(link) if verb is Verb.ONBOARD else _NO_WORD
             blocks = numbers[start : start + count].tobytes()
             request = (
                 verb, flags, priority, answer_by_ns, namespace, group, depth + start, 0, keys, start, count,
-                keys[start - 1] if start else parent, (region, asked.start, asked.stop, event, word, blocks),
+                keys[start - 1] if start else parent, (region, asked.start, asked.stop, event, word.number, blocks),
             )  # fmt: skip
             ticket = link.session.submit(request, answer_by_ns, _operations.trace_of(link))
-            if ticket <= 0 and word:
+            if ticket <= 0:
                 _give_word(link, word)
             parts.append((ticket, count, word))
-        return Copying(link, parts, len(asked))
+        return Copying(link, parts, len(asked), answer_by_ns)
 
     def _session_of_now(self) -> tuple[Link, int] | None:
         """The session and the region's number there; None while there is none."""

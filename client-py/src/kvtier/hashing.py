@@ -69,7 +69,12 @@ def block_hashes(
         block_tokens: how many tokens a block has.
         parent: `none_hash`, or the hash of the block before the first token.
         extra_keys: for each block its extra keys or None; None: no block has any. Blocks beyond its end have none.
+
+    Raises:
+        TypeError: the tokens are a text.
     """
+    if isinstance(tokens, str):
+        raise TypeError("tokens is a str; expected token ids, which a tokenizer makes of it")
     return list(_chain(tokens, block_tokens, parent, extra_keys or ()))
 
 

@@ -40,6 +40,27 @@ class Copying(ABC):
         """How many tensors, from the first that is copied, are complete for all blocks. Never blocks."""
 
     @abstractmethod
+    def wait_layer(self, layer: int, stream: Any = None) -> None:
+        """Has a stream wait for a layer of a get: what is given to it from now on begins when that layer and those before it
+        are there. Work on all layers can be handed over at once, and this thread goes on.
+
+        The stream goes on in any case: when the get has failed, was cancelled or is too late, when its session has ended, at
+        the latest 10 s after the get's deadline. Its kernels then run on whatever the blocks hold. So what they have come to
+        counts only for blocks that `wait` says are OK; throw the rest away, and do it again or without them.
+
+        Where the GPU, its driver or the daemon can't do it, this thread waits, and the log says so once. Tensors in memory
+        have no streams: this thread waits. Not for a stream that is being captured into a graph: the graph would wait for
+        this very get again.
+
+        Args:
+            layer: counted from the first that is copied.
+            stream: a ``torch.cuda.Stream``; None: the current one of the tensors' device.
+
+        Raises:
+            InvalidArgument: the get has no such layer.
+        """
+
+    @abstractmethod
     def cancel(self) -> None:
         """Asks it to end early. It may still touch the tensors until `done`."""
 
@@ -94,9 +115,28 @@ class Region(ABC):
     ) -> Copying:
         """Copies blocks into the tensors. Arguments as of `put`; several blocks must not go to one place."""
 
+    def advertise(self, keys: Sequence[bytes], block_ids: Sequence[int], *, rank: int = 0) -> list[Status]:
+        """Says which blocks stand in the tensors, for siblings to get them from there; `kvtier.device.DeviceRegion.advertise`.
+
+        The kernels that wrote them must be over. The blocks must not change until `revoke` has answered.
+
+        Raises:
+            KvtierError: the tensors are not on a GPU.
+        """
+        raise KvtierError("blocks in host memory are not advertised: put them")
+
+    def revoke(self, keys: Sequence[bytes]) -> list[Status]:
+        """Takes them back; waits until nothing reads them. Those that are OK or MISS can be used again.
+
+        Raises:
+            KvtierError: the tensors are not on a GPU.
+        """
+        raise KvtierError("blocks in host memory are not advertised")
+
     @abstractmethod
     def close(self) -> None:
-        """Ends what is under way and lets go of the tensors."""
+        """Ends what is under way and lets go of the tensors. Where streams have waited for layers, it waits until the device
+        has done all it was given."""
 
     def __enter__(self) -> Self:
         return self

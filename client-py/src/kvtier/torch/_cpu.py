@@ -53,6 +53,11 @@ class CpuCopying(Copying):
     def layers_done(self) -> int:
         return self._layers if self.done() else 0
 
+    def wait_layer(self, layer: int, stream: Any = None) -> None:
+        if not 0 <= layer < self._layers:
+            raise InvalidArgument(f"layer {layer}; expected 0 to {self._layers - 1}")
+        wait_for([part for _, part in self.parts])
+
     def cancel(self) -> None:
         self._cancelled.set()
         for _, part in self.parts:

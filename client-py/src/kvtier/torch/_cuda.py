@@ -2,9 +2,9 @@
 
 What this process does is to name blocks: no byte passes through it, and no kernel of its own runs.
 
-Streams: a copy is ordered with this process's kernels by events alone. ``after`` makes it wait for what was recorded; a copy
-without one begins at once. No stream waits for a copy: use what a get brought when `done` or `layers_done` says so, and leave
-alone what a put reads until it is done.
+Streams: ``after`` makes a copy wait for what was recorded; one without it begins at once. `wait_layer` makes a stream wait for
+a layer of a get; else use what a get brought when `done` or `layers_done` says so. Leave alone what a put reads until it is
+done: no stream waits for that.
 """
 
 import ctypes
@@ -21,6 +21,7 @@ from kvtier.device import Copying as DeviceCopying
 from kvtier.device import DeviceRegion, Part, RegionSpec
 from kvtier.torch import Copying, Region
 from kvtier.torch._layout import Plane
+from kvtier.torch._waits import StreamWaits
 
 EVENTS = 32
 """So many copies can wait for events at a time; with more, this process waits itself."""
@@ -31,8 +32,10 @@ _OUTER_AXES = "CNH"
 class CudaCopying(Copying):
     """Blocks on their way between this process's GPU memory and the daemon."""
 
-    def __init__(self, copying: DeviceCopying) -> None:
+    def __init__(self, copying: DeviceCopying, region: "CudaRegion", layers: int) -> None:
         self._copying = copying
+        self._region = region
+        self._layers = layers
 
     def done(self) -> bool:
         return self._copying.done()
@@ -42,6 +45,11 @@ class CudaCopying(Copying):
 
     def layers_done(self) -> int:
         return self._copying.layers_done()
+
+    def wait_layer(self, layer: int, stream: Any = None) -> None:
+        if not 0 <= layer < self._layers:
+            raise InvalidArgument(f"layer {layer}; expected 0 to {self._layers - 1}")
+        self._region.stream_until(self._copying, layer + 1, stream)
 
     def cancel(self) -> None:
         self._copying.cancel()
@@ -122,6 +130,8 @@ class CudaRegion(Region):
             events=self._events.handles,
         )
         self._is_layered = spec.layers == self.layers
+        self._device = device
+        self._waits = StreamWaits(_driver(), lambda: torch.cuda.synchronize(device))
         self._region = DeviceRegion(namespace, spec, name)
 
     def put(
@@ -150,6 +160,7 @@ class CudaRegion(Region):
                 annotations=annotations,
             ),
             after,
+            layers,
         )
 
     def get(
@@ -164,14 +175,29 @@ class CudaRegion(Region):
         self._check(block_ids)
         chosen = self._layers_of(layers)
         return self._begin(
-            lambda event: self._region.get(keys, block_ids, layers=chosen, event=event, timeout=timeout), after
+            lambda event: self._region.get(keys, block_ids, layers=chosen, event=event, timeout=timeout), after, layers
         )
+
+    def stream_until(self, copying: DeviceCopying, layers: int, stream: Any) -> None:
+        """Has a stream wait until so many leading tensors are there."""
+        if stream is None:
+            stream = _torch().cuda.current_stream(self._device)
+        # Those of several shapes are one layer to the daemon.
+        self._waits.until(copying, layers if self._is_layered else 1, stream.cuda_stream)
+
+    def advertise(self, keys: Sequence[bytes], block_ids: Sequence[int], *, rank: int = 0) -> list[Status]:
+        self._check(block_ids)
+        return self._region.advertise(keys, block_ids, rank=rank)
+
+    def revoke(self, keys: Sequence[bytes]) -> list[Status]:
+        return self._region.revoke(keys)
 
     def close(self) -> None:
         self._region.close()
+        self._waits.close()
         self._tensors = []
 
-    def _begin(self, copy: Callable[[int], DeviceCopying], after: Any) -> CudaCopying:
+    def _begin(self, copy: Callable[[int], DeviceCopying], after: Any, layers: range | None) -> CudaCopying:
         event = self._events.take(after)
         try:
             copying = copy(event)
@@ -179,7 +205,7 @@ class CudaRegion(Region):
             self._events.give_back(event)
             raise
         self._events.until(copying, event)
-        return CudaCopying(copying)
+        return CudaCopying(copying, self, self.layers if layers is None else len(layers))
 
     def _check(self, block_ids: Sequence[int]) -> None:
         for number in (min(block_ids), max(block_ids)) if len(block_ids) else ():

@@ -358,10 +358,11 @@ final class OperatorTest {
 
   @Test
   void report_holdsWhatIsNeededAndNoSecret() throws IOException {
-    Path log = folder().resolve("daemon.log");
+    // A copy: the daemon would write over what is added to its own.
+    Path log = folder().resolve("copy.log");
     Files.writeString(
         log,
-        Files.readString(log)
+        Files.readString(folder().resolve("daemon.log"))
             + "PUT https://AKIAABCDEFGHIJKLMNOP:"
             + SECRET
             + "x@s3/b?X-Amz-Signature=feedbeef\nAuthorization: Bearer feedbeef\n");

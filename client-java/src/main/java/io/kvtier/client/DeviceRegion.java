@@ -48,6 +48,7 @@ public final class DeviceRegion {
     final int firstLayer;
     final int endLayer;
     final int event;
+    final int rank;
 
     /**
      * Some layers of blocks.
@@ -57,6 +58,11 @@ public final class DeviceRegion {
      * @param event which event of the region the copies wait for, from 1; 0: none
      */
     public Selection(int[] numbers, int firstLayer, int endLayer, int event) {
+      this(numbers, firstLayer, endLayer, event, 0);
+    }
+
+    private Selection(int[] numbers, int firstLayer, int endLayer, int event, int rank) {
+      this.rank = rank;
       this.numbers = numbers;
       this.firstLayer = firstLayer;
       this.endLayer = endLayer;
@@ -66,6 +72,10 @@ public final class DeviceRegion {
     /** All layers, at once. */
     public static Selection of(int... numbers) {
       return new Selection(numbers, 0, 0, 0);
+    }
+
+    static Selection ofRank(int[] numbers, int rank) {
+      return new Selection(numbers, 0, 0, 0, rank);
     }
 
     void check(Keys keys) {
@@ -92,9 +102,41 @@ public final class DeviceRegion {
     return copy(Verb.ONBOARD, keys, blocks, options);
   }
 
+  /**
+   * Says which blocks stand in this memory, for other regions to get them from here: over NVLink,
+   * or on this GPU. Their bytes must be there now, and stay unchanged until {@link #revoke} has
+   * answered: what others get is what is read here, and nothing checks it. All are withdrawn when
+   * the region or the session ends.
+   *
+   * <p>Blocks come to OK, EXISTS (advertised already, in this block), or BUSY (no room; or this
+   * region has advertised the key before, in another block or until somebody deleted it, and has
+   * not revoked it, or its revocation is under way).
+   *
+   * @param numbers for each key the block's number in this memory
+   * @param rank what lookups call this engine; the last one given is that of all
+   */
+  public CompletableFuture<BatchResult> advertise(
+      Keys keys, int[] numbers, int rank, Options options) {
+    Selection blocks = Selection.ofRank(numbers, rank);
+    return copy(Verb.ADVERTISE, keys, blocks, options);
+  }
+
+  /**
+   * Takes blocks back that are advertised; done when no copy of them is under way. Those that come
+   * to OK, or to MISS (not advertised), can be used again; of any other that is not said.
+   */
+  public CompletableFuture<BatchResult> revoke(Keys keys, Options options) {
+    return say(Verb.REVOKE, keys, Selection.of(), options);
+  }
+
   private CompletableFuture<BatchResult> copy(
       Verb verb, Keys keys, Selection blocks, Options options) {
     blocks.check(keys);
+    return say(verb, keys, blocks, options);
+  }
+
+  private CompletableFuture<BatchResult> say(
+      Verb verb, Keys keys, Selection blocks, Options options) {
     // Another future than the operation's own, which asks the daemon to cancel and is done at once.
     return operations
         .async(
@@ -116,7 +158,8 @@ public final class DeviceRegion {
     return session;
   }
 
-  int id() {
+  /** The daemon's number of it, as {@link LookupResult.Holder} has it. */
+  public int id() {
     return id;
   }
 

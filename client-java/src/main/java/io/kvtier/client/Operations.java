@@ -8,6 +8,7 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import java.util.function.Consumer;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
@@ -37,6 +38,14 @@ final class Operations {
   long deadlineNs(Options options) {
     return System.nanoTime()
         + (options.timeoutNs() == 0 ? config.timeoutNs() : options.timeoutNs());
+  }
+
+  /**
+   * The session for an operation; null while there is none. Who hands over a listener is not held
+   * up.
+   */
+  private @Nullable Session sessionFor(long deadlineNs, @Nullable Consumer<Batch> whenDone) {
+    return whenDone == null ? connector.session(deadlineNs) : connector.current();
   }
 
   /** Runs an operation and hands its answer over through a future. */
@@ -72,8 +81,9 @@ final class Operations {
       Options options,
       long deadlineNs,
       @Nullable Consumer<Batch> whenDone) {
-    Session session = connector.current();
-    int count = keys.count();
+    Objects.requireNonNull(namespace, "the namespace is null");
+    int count = Objects.requireNonNull(keys, "keys is null").count();
+    Session session = sessionFor(deadlineNs, whenDone);
     if (session == null) {
       Connector.Problem problem = connector.problem();
       return local(verb, count, problem.status(), problem.text(), whenDone);
@@ -118,7 +128,7 @@ final class Operations {
 
   /** Has a region opened, and waits for that. */
   DeviceRegion.Result region(Namespace namespace, RegionSpec spec) {
-    Session session = connector.current();
+    Session session = connector.session(deadlineNs(Options.DEFAULT));
     if (session == null) {
       Connector.Problem problem = connector.problem();
       return new DeviceRegion.Result(problem.status(), problem.text(), null);
@@ -160,6 +170,11 @@ final class Operations {
       String detail = "the session ended; register the region again";
       return local(verb, count, Status.UNAVAILABLE, detail, whenDone);
     }
+    boolean isOfPeers = verb == Verb.ADVERTISE || verb == Verb.REVOKE;
+    if (isOfPeers && !session.wires().takesAdvertisements()) {
+      String detail = "the daemon is too old to know of advertised blocks";
+      return local(verb, count, Status.UNAVAILABLE, detail, whenDone);
+    }
     if (count == 0) {
       return local(verb, 0, Status.OK, "", whenDone);
     }
@@ -173,7 +188,14 @@ final class Operations {
     request.firstLayer = blocks.firstLayer;
     request.endLayer = blocks.endLayer;
     request.event = blocks.event;
-    request.blocks = blocks.numbers;
+    if (verb.body() == Verb.Body.KEYS_AND_BLOCKS) {
+      request.blocks = blocks.numbers;
+    } else {
+      request.argument = region.id();
+    }
+    if (verb == Verb.ADVERTISE) {
+      request.argument = blocks.rank;
+    }
     int last = batch.calls.length - 1;
     for (int c = 0; c <= last; c++) {
       request.from = c * batch.chunk;
@@ -220,7 +242,8 @@ final class Operations {
       @Nullable Namespace namespace,
       Options options,
       @Nullable Consumer<Batch> whenDone) {
-    Session session = connector.current();
+    long deadlineNs = deadlineNs(options);
+    Session session = sessionFor(deadlineNs, whenDone);
     if (session == null) {
       return noSession(verb, whenDone);
     }
@@ -232,15 +255,17 @@ final class Operations {
       }
       id = registration.id();
     }
-    return plain(session, verb, id, options, whenDone);
+    return plain(session, verb, id, options, deadlineNs, whenDone);
   }
 
   /** FLUSH of all namespaces, those of tenants among them. */
   Batch flushAll(Options options, @Nullable Consumer<Batch> whenDone) {
-    Session session = connector.current();
+    long deadlineNs = deadlineNs(options);
+    Session session = sessionFor(deadlineNs, whenDone);
+    int all = RequestDescriptor.NAMESPACE_ALL;
     return session == null
         ? noSession(Verb.FLUSH, whenDone)
-        : plain(session, Verb.FLUSH, RequestDescriptor.NAMESPACE_ALL, options, whenDone);
+        : plain(session, Verb.FLUSH, all, options, deadlineNs, whenDone);
   }
 
   private Batch noSession(Verb verb, @Nullable Consumer<Batch> whenDone) {
@@ -253,8 +278,9 @@ final class Operations {
       Verb verb,
       int namespaceId,
       Options options,
+      long deadlineNs,
       @Nullable Consumer<Batch> whenDone) {
-    Request request = new Request(verb, deadlineNs(options));
+    Request request = new Request(verb, deadlineNs);
     request.priority = options.priority().code();
     request.namespaceId = namespaceId;
     Batch batch = new Batch(session, 0, Protocol.KEYS_MAX, whenDone);
@@ -265,12 +291,13 @@ final class Operations {
 
   /** An operation whose body is a text. */
   Batch text(Verb verb, String text) {
-    Session session = connector.current();
+    long deadlineNs = deadlineNs(Options.DEFAULT);
+    Session session = connector.session(deadlineNs);
     if (session == null) {
       Connector.Problem problem = connector.problem();
       return local(verb, 0, problem.status(), problem.text(), null);
     }
-    Request request = new Request(verb, deadlineNs(Options.DEFAULT));
+    Request request = new Request(verb, deadlineNs);
     byte[] bytes = text.getBytes(UTF_8);
     request.text = bytes;
     request.count = bytes.length;
@@ -316,7 +343,8 @@ final class Operations {
   /** The same, of blocks that are here or on their way; waits for it. */
   ValueResult annotate(Namespace namespace, Keys keys, List<byte[]> annotations, Options options) {
     AnnotationBodies.check(keys, annotations);
-    Session session = connector.current();
+    long deadlineNs = deadlineNs(options);
+    Session session = connector.session(deadlineNs);
     if (session == null) {
       Connector.Problem problem = connector.problem();
       return new ValueResult(problem.status(), problem.text(), 0);
@@ -327,7 +355,7 @@ final class Operations {
     }
     List<byte[]> bodies = AnnotationBodies.of(keys, annotations, i -> true);
     ValueResult all = new ValueResult(Status.OK, "", 0);
-    for (Batch batch : annotate(session, registration.id(), bodies, options, deadlineNs(options))) {
+    for (Batch batch : annotate(session, registration.id(), bodies, options, deadlineNs)) {
       ValueResult one = await(batch, Operations::valueResult);
       all =
           one.status() == Status.OK
@@ -380,6 +408,20 @@ final class Operations {
   static LookupResult lookupResult(Batch batch) {
     Blocks blocks = batch.blocks();
     long loadTimeNs = 0;
+    LookupResult.Holder holder = null;
+    for (int c = 0; c < batch.calls.length; c++) {
+      LookupResult.Holder found = batch.calls[c].holder();
+      if (c == 0) {
+        holder = found;
+      } else if (found != null
+          && holder != null
+          && holder.run() == c * batch.chunk
+          && holder.region() == found.region()) {
+        holder =
+            new LookupResult.Holder(
+                holder.run() + found.run(), found.region(), found.gpu(), found.rank());
+      }
+    }
     for (Call call : batch.calls) {
       if (call.status == Status.OK) {
         loadTimeNs += call.value;
@@ -388,7 +430,8 @@ final class Operations {
         }
       }
     }
-    return new LookupResult(batch.status(), batch.detail(), blocks, blocks.run(), loadTimeNs);
+    return new LookupResult(
+        batch.status(), batch.detail(), blocks, blocks.run(), loadTimeNs, holder);
   }
 
   static ValueResult valueResult(Batch batch) {

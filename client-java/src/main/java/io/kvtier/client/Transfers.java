@@ -7,6 +7,7 @@ import io.kvtier.protocol.Verb;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
@@ -85,11 +86,15 @@ final class Transfers {
 
   private static void checkDestinations(
       Namespace namespace, Keys keys, List<MemorySegment> destinations) {
+    Objects.requireNonNull(namespace, "the namespace is null");
+    Objects.requireNonNull(keys, "keys is null");
+    Objects.requireNonNull(destinations, "the list of destinations is null");
     if (destinations.size() != keys.count()) {
       throw new IllegalArgumentException(
           keys.count() + " keys, but " + destinations.size() + " destinations");
     }
     for (MemorySegment destination : destinations) {
+      Objects.requireNonNull(destination, "a destination is null");
       if (destination.byteSize() < namespace.blockBytes() || destination.isReadOnly()) {
         throw new IllegalArgumentException(
             "a destination is writable and has at least "
@@ -302,6 +307,9 @@ final class Transfers {
       Keys keys,
       List<MemorySegment> sources,
       @Nullable List<byte[]> annotations) {
+    Objects.requireNonNull(namespace, "the namespace is null");
+    Objects.requireNonNull(keys, "keys is null");
+    Objects.requireNonNull(sources, "the list of sources is null");
     if (annotations != null) {
       AnnotationBodies.check(keys, annotations);
     }
@@ -310,6 +318,7 @@ final class Transfers {
           keys.count() + " keys, but " + sources.size() + " sources");
     }
     for (MemorySegment source : sources) {
+      Objects.requireNonNull(source, "a source is null");
       if (source.byteSize() != namespace.blockBytes()) {
         throw new IllegalArgumentException(
             "a source has " + namespace.blockBytes() + " bytes, not " + source.byteSize());

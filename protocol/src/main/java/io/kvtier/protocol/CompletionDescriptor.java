@@ -12,8 +12,8 @@ package io.kvtier.protocol;
  *   32  body              count x block result, or count bytes of UTF-8 with {@link #FLAG_TEXT}
  * </pre>
  *
- * A block result of LOOKUP, COMMIT, ABORT, RELEASE, PREFETCH, PIN, UNPIN, DELETE, OFFLOAD and
- * ONBOARD takes 4 bytes:
+ * A block result of LOOKUP, COMMIT, ABORT, RELEASE, PREFETCH, PIN, UNPIN, DELETE, OFFLOAD, ONBOARD,
+ * ADVERTISE and REVOKE takes 4 bytes:
  *
  * <pre>
  *    0  u16 status   2  u8 tier   3  u8 zero
@@ -25,6 +25,14 @@ package io.kvtier.protocol;
  *    0  u16 status   2  u8 tier   3  u8 block flags   4  u32 CRC32C of the bytes
  *    8  u64 lease or reservation id
  *   16  u32 slab    20  u32 length in bytes          24  u64 offset in the slab
+ * </pre>
+ *
+ * With {@link #FLAG_PEERS} a LOOKUP's results are followed, at the next multiple of 8, by the
+ * region that advertises the longest prefix of the keys:
+ *
+ * <pre>
+ *    0  u32 how many keys from the first, 1 or more      4  u32 region id
+ *    8  u32 ordinal of its GPU, as the daemon counts    12  u32 rank, as its owner calls it
  * </pre>
  */
 public final class CompletionDescriptor {
@@ -57,6 +65,15 @@ public final class CompletionDescriptor {
    * Another process could have written the slot since its checksum was made: verify after reading.
    */
   public static final int BLOCK_FLAG_VERIFY = 1;
+
+  /** Which region advertises the longest prefix follows the results. Since version 1.3. */
+  public static final int FLAG_PEERS = 2;
+
+  public static final int PEERS_RUN_OFFSET = 0;
+  public static final int PEERS_REGION_OFFSET = 4;
+  public static final int PEERS_GPU_OFFSET = 8;
+  public static final int PEERS_RANK_OFFSET = 12;
+  public static final int PEERS_BYTES = 16;
 
   private CompletionDescriptor() {}
 

@@ -78,7 +78,10 @@ public enum Counter {
   SPANS_DROPPED(
       "spans_dropped",
       "spans and log lines of requests that were lost: too many waited, or traces.endpoint took"
-          + " none");
+          + " none"),
+  HITS_GPU("hits_gpu", "blocks asked for by gets and copied from another region, on any GPU"),
+  GPU_PEER_BYTES("gpu_peer_bytes", "bytes copied from region to region"),
+  GAUGE_ADVERTISED("advertised", "gauge: blocks in regions that others can be given");
 
   private final String key;
   private final String meaning;

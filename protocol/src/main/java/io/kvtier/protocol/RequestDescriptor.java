@@ -10,11 +10,11 @@ package io.kvtier.protocol;
  *   24  u32 namespace id  28  u16 group  30  u16 zero
  *   32  u32 count         36  u32 depth of the first key in its sequence
  *   40  u64 argument      lease duration ns (ACQUIRE; 0: default), correlation id to cancel (CANCEL),
- *                         block bytes (REGISTER), region id (UNREGISTER_REGION)
- *   48  u32 region id     52  u16 first layer  54  u16 end of layers; 0: all (OFFLOAD, ONBOARD; else zero)
+ *                         block bytes (REGISTER), region id (UNREGISTER_REGION, REVOKE), u32 rank (ADVERTISE)
+ *   48  u32 region id (and ADVERTISE)  52  u16 first layer  54  u16 end of layers; 0: all (OFFLOAD, ONBOARD; else zero)
  *   56  u32 event         60  u32 progress word; each counted from 1, 0: none
  *   64  body              count x key stride | count x u64 id | count bytes of UTF-8
- *                         | count x key stride, count x u32 block of the region (OFFLOAD, ONBOARD)
+ *                         | count x key stride, count x u32 block of the region (OFFLOAD, ONBOARD, ADVERTISE)
  *                         | count x (u64 id, u32 CRC32C, u32 zero), COMMIT with {@link #FLAG_CHECKSUMS}
  * </pre>
  *

@@ -15,8 +15,10 @@ package io.kvtier.protocol;
  *  512  u64 completion head    client writes, release
  *  640  u32 client waiting     futex word: client sets 1 before it sleeps, daemon clears it and wakes
  *  768  u32 end reason         daemon writes once: the status that ended the session, plus one
- * 1024  u32 progress[256]      daemon writes, release: how many layers of a copy to or from a region are done; the client
- *                              says in its request which word, and sets it to 0 before
+ * 1024  u32 progress[256]      daemon writes, release: counts the layers of a copy to or from a region, modulo 2^32, from
+ *                              the value that it finds when the request comes, which says which word. Greater by n: the n
+ *                              leading layers are done. Greater by all that were asked for: they are done, or the request
+ *                              is about to be answered. Never less, and never again once the client has written to it
  * 4096  request ring, then completion ring; each is mapped twice in a row
  * </pre>
  *

@@ -36,7 +36,13 @@ public enum Verb {
   ONBOARD(22, Body.KEYS_AND_BLOCKS),
 
   /** What is to be kept with blocks: entries as {@link AnnotationDescriptor} has them. */
-  ANNOTATE(24, Body.TEXT);
+  ANNOTATE(24, Body.TEXT),
+
+  /** Says which blocks stand in a region, for others to copy from there. */
+  ADVERTISE(25, Body.KEYS_AND_BLOCKS),
+
+  /** Ends that; answered when no copy of these blocks is under way. */
+  REVOKE(26, Body.KEYS);
 
   /** What follows a request's header. */
   public enum Body {

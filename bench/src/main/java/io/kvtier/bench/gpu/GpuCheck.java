@@ -54,6 +54,11 @@ public final class GpuCheck {
   private final Map<String, DeviceRegion> regions = new HashMap<>();
   private MemorySegment host = MemorySegment.NULL;
   private long hostAddress;
+
+  /** Both ways between a device and the host. */
+  private static final List<CopyDirection> LINK_WAYS =
+      List.of(CopyDirection.OFFLOAD, CopyDirection.ONBOARD);
+
   private final Map<CopyDirection, CopyEngine> engines = new EnumMap<>(CopyDirection.class);
   private @Nullable Flood flood;
 
@@ -240,7 +245,7 @@ public final class GpuCheck {
     boolean calibrated = strategy.equals("CALIBRATED");
     StrategyTable table =
         StrategyTable.only(calibrated ? CopyStrategy.STAGED : CopyStrategy.valueOf(strategy));
-    for (CopyDirection direction : CopyDirection.values()) {
+    for (CopyDirection direction : LINK_WAYS) {
       CopyEngine engine = new CopyEngine(gpu, direction, options, table);
       engines.put(direction, engine);
       if (calibrated) {
@@ -360,7 +365,7 @@ public final class GpuCheck {
 
   private void startFlood(Words words) {
     Flood started = new Flood();
-    for (CopyDirection direction : CopyDirection.values()) {
+    for (CopyDirection direction : LINK_WAYS) {
       if (words.text("mode").equals("BOTH") || words.text("mode").equals(direction.name())) {
         int seed = direction == CopyDirection.OFFLOAD ? 1 : 2;
         started.start(workload(words, seed), engine(direction));

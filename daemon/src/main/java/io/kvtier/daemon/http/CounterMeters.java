@@ -30,6 +30,7 @@ final class CounterMeters {
     hits(names, Counter.HITS_HOST, "host");
     hits(names, Counter.HITS_SSD, "ssd");
     hits(names, Counter.HITS_OBJECT, "object");
+    hits(names, Counter.HITS_GPU, "gpu");
     names.put(
         Counter.MISSES,
         name("kvtier.misses", "Blocks asked for by gets and found in no tier, or lost on the way"));
@@ -78,6 +79,7 @@ final class CounterMeters {
     link(names, Counter.OBJECT_WRITTEN_BYTES, "object", "write");
     link(names, Counter.GPU_OFFLOADED_BYTES, "gpu", "read");
     link(names, Counter.GPU_ONBOARDED_BYTES, "gpu", "write");
+    link(names, Counter.GPU_PEER_BYTES, "gpu", "peer");
     found(names, Counter.FOUND_HOST, "host");
     found(names, Counter.FOUND_SSD, "ssd");
     names.put(

@@ -9,6 +9,7 @@ import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.lang.foreign.MemorySegment;
+import org.jspecify.annotations.Nullable;
 
 /** Writes completions into the space that was promised for them. */
 final class CompletionWriter {
@@ -57,6 +58,7 @@ final class CompletionWriter {
       throws ProtocolViolation {
     request.outcome = status;
     requests.refused(request, status, why);
+    ProgressWord.refuse(session, request);
     if (!request.has(RequestDescriptor.FLAG_SILENT)) {
       session.completeText(
           request.verb.code(),
@@ -71,6 +73,12 @@ final class CompletionWriter {
    * Begins a completion with one short result a block: {@link #add} for each, then {@link #end}.
    */
   void begin(Session session, Request request) throws ProtocolViolation {
+    begin(session, request, 0, 0);
+  }
+
+  /** The same, with so many bytes more behind the results, which the flags tell of. */
+  private void begin(Session session, Request request, int flags, int bytesMore)
+      throws ProtocolViolation {
     silent = request.has(RequestDescriptor.FLAG_SILENT);
     written = 0;
     run = 0;
@@ -78,9 +86,9 @@ final class CompletionWriter {
     if (!silent) {
       at =
           session.beginCompletion(
-              CompletionDescriptor.recordBytes(request.verb, request.count),
+              CompletionDescriptor.recordBytes(request.verb, request.count) + bytesMore,
               request.verb.code(),
-              0,
+              flags,
               Status.OK,
               request.correlationId,
               request.count,
@@ -89,6 +97,21 @@ final class CompletionWriter {
       out = session.segment();
       next = at + CompletionDescriptor.HEADER_BYTES;
     }
+  }
+
+  /** Begins a LOOKUP's: with the longest prefix that a region has, where there is one. */
+  void beginLookup(Session session, Request request, int prefix, @Nullable Region holder)
+      throws ProtocolViolation {
+    if (holder == null) {
+      begin(session, request);
+      return;
+    }
+    begin(session, request, CompletionDescriptor.FLAG_PEERS, CompletionDescriptor.PEERS_BYTES);
+    long peers = at + CompletionDescriptor.recordBytes(request.verb, request.count);
+    Words.putInt(out, peers + CompletionDescriptor.PEERS_RUN_OFFSET, prefix);
+    Words.putInt(out, peers + CompletionDescriptor.PEERS_REGION_OFFSET, holder.id);
+    Words.putInt(out, peers + CompletionDescriptor.PEERS_GPU_OFFSET, holder.gpuOrdinal());
+    Words.putInt(out, peers + CompletionDescriptor.PEERS_RANK_OFFSET, holder.rank);
   }
 
   void add(Status status, TierId tier) {

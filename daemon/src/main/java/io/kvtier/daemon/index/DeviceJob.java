@@ -14,6 +14,8 @@ import org.jspecify.annotations.Nullable;
  * that became ready meanwhile.
  */
 final class DeviceJob {
+  static final int NO_PLACE = -1;
+
   @Nullable Region region;
   int firstLayer;
   int endLayer;
@@ -21,13 +23,18 @@ final class DeviceJob {
   /** Which event of the region the copies wait for, from 1; 0: none. */
   int event;
 
-  /** Which word of the session's memory counts the layers that are done, from 1; 0: none. */
-  int progress;
+  /** Counts the layers that are done. */
+  final ProgressWord progress = new ProgressWord();
 
   /** Layers of one transfer, and blocks. */
   int layersEach;
 
   int blocksEach;
+
+  /** How an ONBOARD asks the tiers, also where a region could not give a block after all. */
+  int priority;
+
+  boolean noWait;
 
   /** Why the rest of it is not done; OK: it is. */
   Status cut = Status.OK;
@@ -51,8 +58,17 @@ final class DeviceJob {
   /** Each place's block in the region. */
   int[] target = new int[0];
 
-  /** Places, in the order in which they became ready. */
+  /**
+   * Places, in the order in which they became ready; {@link #NO_PLACE} where one is to be copied no
+   * more. One that a region could not give becomes ready once more.
+   */
   int[] readyPlace = new int[0];
+
+  /** Each place's advertisement, while its block comes from another region. */
+  int[] lent = new int[0];
+
+  /** How many places that are. */
+  int lentPlaces;
 
   /** Each place's transfers that have not come back, and those that were handed over at all. */
   int[] due = new int[0];
@@ -71,6 +87,7 @@ final class DeviceJob {
   void begin(Region ofRegion, int count) {
     region = ofRegion;
     cut = Status.OK;
+    lentPlaces = 0;
     ready = 0;
     finished = 0;
     waveFrom = 0;
@@ -80,7 +97,8 @@ final class DeviceJob {
     if (target.length < count) {
       int capacity = Math.max(64, Integer.highestOneBit(count - 1) << 1);
       target = new int[capacity];
-      readyPlace = new int[capacity];
+      readyPlace = new int[2 * capacity];
+      lent = new int[capacity];
       due = new int[capacity];
       handed = new int[capacity];
       assembly = new int[capacity];
@@ -89,7 +107,15 @@ final class DeviceJob {
     Arrays.fill(due, 0, count, 0);
     Arrays.fill(handed, 0, count, 0);
     Arrays.fill(assembly, 0, count, Assemblies.NONE);
+    Arrays.fill(lent, 0, count, Advertisements.NONE);
     Arrays.fill(failure, 0, count, (byte) 0);
+  }
+
+  /** Its operation has ended: should it stand in the line still, it has nothing to hand over. */
+  void end() {
+    region = null;
+    waveEnd = ready;
+    waveLayer = endLayer;
   }
 
   /** How the layers are cut: all at once, or one by one where somebody waits for each. */

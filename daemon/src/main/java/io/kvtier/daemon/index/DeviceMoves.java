@@ -1,9 +1,7 @@
 package io.kvtier.daemon.index;
 
-import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
-import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.gpu.CopyDirection;
 import io.kvtier.tiers.gpu.DevicePipeline;
 import io.kvtier.tiers.gpu.DeviceTransfer;
@@ -11,6 +9,7 @@ import io.kvtier.tiers.gpu.KvLayout;
 import io.kvtier.tiers.gpu.Span;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Hands blocks to the GPUs' pipelines and takes them back: fills pooled transfers with blocks of
@@ -45,6 +44,7 @@ final class DeviceMoves {
 
   private final BlockStore store;
   private final Operations operations;
+  private final Advertisements advertised;
   private final Listener listener;
   private final DeviceTransfer[] pool = new DeviceTransfer[TRANSFERS];
   private final int[] stack = new int[TRANSFERS];
@@ -52,11 +52,17 @@ final class DeviceMoves {
   private final Consumer<DeviceTransfer> onTransfer = this::settle;
   private final long[] runsOf = new long[TRANSFERS];
   private long runsUnderWay;
+
+  /** Of the transfer that was filled last, those of each block. */
+  private long runsOfBlock;
+
   private int free;
 
-  DeviceMoves(BlockStore store, Operations operations, Listener listener) {
+  DeviceMoves(
+      BlockStore store, Operations operations, Advertisements advertised, Listener listener) {
     this.store = store;
     this.operations = operations;
+    this.advertised = advertised;
     this.listener = listener;
     line = new LongQueue(operations.max());
     for (int i = TRANSFERS - 1; i >= 0; i--) {
@@ -70,7 +76,7 @@ final class DeviceMoves {
     int blockBytes = layout.blockBytes();
     int regionLayers = layout.layers();
     int layers = job.layers();
-    if (job.progress != 0) {
+    if (job.progress.isWanted()) {
       long layerBytes = Math.max(1, (long) blockBytes / regionLayers);
       long atLeast =
           Math.max(
@@ -87,6 +93,8 @@ final class DeviceMoves {
   void ready(Operation operation, DeviceJob job, int place) {
     job.readyPlace[job.ready++] = place;
     job.due[place] = job.groups();
+    job.handed[place] = 0;
+    job.failure[place] = 0;
     if (!job.isInLine) {
       job.isInLine = true;
       if (!line.offer(operation.poolIndex)) {
@@ -125,21 +133,23 @@ final class DeviceMoves {
         return false;
       }
       DeviceTransfer transfer = pool[stack[free - 1]];
-      fill(transfer, operation, job);
-      long runs = (long) transfer.layers.count() * transfer.count * region.layout.runsOfLayer();
-      if (runsUnderWay > 0 && runsUnderWay + runs > RUNS_MAX) {
-        return false;
+      int taken = fill(transfer, operation, job, region);
+      if (transfer.count > 0) {
+        long runs = transfer.count * runsOfBlock;
+        if (runsUnderWay > 0 && runsUnderWay + runs > RUNS_MAX) {
+          return false;
+        }
+        if (!pipeline.offer(transfer)) {
+          return false;
+        }
+        free--;
+        runsUnderWay += runs;
+        runsOf[transfer.poolIndex] = runs;
+        for (int i = 0; i < transfer.count; i++) {
+          job.handed[transfer.places[i]]++;
+        }
       }
-      if (!pipeline.offer(transfer)) {
-        return false;
-      }
-      free--;
-      runsUnderWay += runs;
-      runsOf[transfer.poolIndex] = runs;
-      for (int i = 0; i < transfer.count; i++) {
-        job.handed[transfer.places[i]]++;
-      }
-      job.waveNext += transfer.count;
+      job.waveNext += taken;
       if (job.waveNext == job.waveEnd) {
         job.waveNext = job.waveFrom;
         job.waveLayer += job.layersEach;
@@ -148,26 +158,65 @@ final class DeviceMoves {
     return true;
   }
 
-  private void fill(DeviceTransfer transfer, Operation operation, DeviceJob job) {
+  /**
+   * Fills a transfer with places whose blocks come from, or go to, the same region or the host.
+   *
+   * @return how many entries of those that are ready it has passed, those without a place among
+   *     them
+   */
+  private int fill(DeviceTransfer transfer, Operation operation, DeviceJob job, Region region) {
     SlotAllocator slots = store.host().slots();
     transfer.begin();
+    int at = job.waveNext;
+    while (at < job.waveEnd && job.readyPlace[at] == DeviceJob.NO_PLACE) {
+      at++;
+    }
+    Region source = at < job.waveEnd ? sourceOf(job, job.readyPlace[at]) : null;
     transfer.direction =
-        operation.verb == Verb.OFFLOAD ? CopyDirection.OFFLOAD : CopyDirection.ONBOARD;
-    transfer.region = job.region == null ? null : job.region.opened;
+        source != null
+            ? CopyDirection.PEER
+            : operation.verb == Verb.OFFLOAD ? CopyDirection.OFFLOAD : CopyDirection.ONBOARD;
+    transfer.region = region.opened;
+    transfer.source = source == null ? null : source.opened;
     transfer.layers =
         new Span(job.waveLayer, Math.min(job.waveLayer + job.layersEach, job.endLayer));
     transfer.event = job.event;
     transfer.operation = operation.poolIndex;
-    int count = Math.min(job.blocksEach, job.waveEnd - job.waveNext);
-    for (int i = 0; i < count; i++) {
-      int place = job.readyPlace[job.waveNext + i];
-      int slot = store.host().slot(operation.block[place]);
-      transfer.targets[i] = job.target[place];
-      transfer.slabs[i] = slots.regionOf(slot);
-      transfer.offsets[i] = slots.offsetOf(slot);
-      transfer.places[i] = place;
+    runsOfBlock = transfer.layers.count() * region.runsOfLayer;
+    int most = job.blocksEach;
+    if (source != null) {
+      // The other's blocks may be cut in more places.
+      runsOfBlock += transfer.layers.count() * source.runsOfLayer;
+      most = Math.clamp(TRANSFER_RUNS / runsOfBlock, 1, most);
+    }
+    int count = 0;
+    for (; at < job.waveEnd && count < most; at++) {
+      int place = job.readyPlace[at];
+      if (place == DeviceJob.NO_PLACE) {
+        continue;
+      }
+      if (sourceOf(job, place) != source) {
+        break;
+      }
+      transfer.targets[count] = job.target[place];
+      transfer.places[count] = place;
+      if (source == null) {
+        int slot = store.host().slot(operation.block[place]);
+        transfer.slabs[count] = slots.regionOf(slot);
+        transfer.offsets[count] = slots.offsetOf(slot);
+      } else {
+        transfer.sources[count] = advertised.block(job.lent[place]);
+      }
+      count++;
     }
     transfer.count = count;
+    return at - job.waveNext;
+  }
+
+  /** Which region a place's block comes from; null: from the host, or goes there. */
+  private @Nullable Region sourceOf(DeviceJob job, int place) {
+    int one = job.lent[place];
+    return one == Advertisements.NONE ? null : advertised.owner(one);
   }
 
   /** Settles what has come back. */
@@ -186,6 +235,10 @@ final class DeviceMoves {
     int count = transfer.count;
     Status status =
         transfer.status == Status.CANCELLED && job.cut != Status.OK ? job.cut : transfer.status;
+    if (transfer.source != null && (status != Status.OK || hasLostItsOwner(transfer, job))) {
+      // These blocks will come from elsewhere: until all have, no layer is done that was not.
+      job.progress.holdBack();
+    }
     job.layerDone[group] += count;
     showProgress(operation, job);
     stack[free++] = transfer.poolIndex;
@@ -204,20 +257,23 @@ final class DeviceMoves {
     }
   }
 
+  /** Whether the region has gone whose blocks it copied: all of them are of one. */
+  private boolean hasLostItsOwner(DeviceTransfer transfer, DeviceJob job) {
+    int one = job.lent[transfer.places[0]];
+    return one != Advertisements.NONE && advertised.owner(one).isLeft();
+  }
+
   /** Counts the leading layers that are done, for whoever waits for each. */
   private void showProgress(Operation operation, DeviceJob job) {
     boolean allReady = operation.open == job.ready - job.finished;
-    if (job.progress == 0 || !allReady || operation.departed != null) {
+    if (!job.progress.isWanted() || !allReady || operation.departed != null) {
       return;
     }
     int done = 0;
     while (done < job.groups() && job.layerDone[done] == job.ready) {
       done++;
     }
-    Words.putIntRelease(
-        operations.sessionOf(operation).segment(),
-        SessionRegionDescriptor.PROGRESS_OFFSET + 4L * (job.progress - 1),
-        Math.min(done * job.layersEach, job.layers()));
+    job.progress.show(operations.sessionOf(operation), done * job.layersEach);
   }
 
   /**
@@ -235,16 +291,68 @@ final class DeviceMoves {
       }
     }
     for (int i = 0; i < ready; i++) {
+      leaveOut(operation, job, i, status);
+    }
+  }
+
+  /** What was not handed over of a place is left out; false when all of it was. */
+  private boolean leaveOut(Operation operation, DeviceJob job, int at, Status status) {
+    int place = job.readyPlace[at];
+    int left = place == DeviceJob.NO_PLACE ? 0 : job.groups() - job.handed[place];
+    if (left == 0) {
+      return false;
+    }
+    job.readyPlace[at] = DeviceJob.NO_PLACE;
+    job.handed[place] += left;
+    job.failure[place] = (byte) status.code();
+    job.due[place] -= left;
+    if (job.due[place] == 0) {
+      job.finished++;
+      listener.onCopied(operation, job, place);
+    }
+    return true;
+  }
+
+  /**
+   * Of blocks that their owner wants back, what has not begun is left out: it is not handed over
+   * any more, and does not wait for an event any more.
+   */
+  void giveUpRevoked() {
+    for (DeviceTransfer transfer : pool) {
+      if (transfer.source != null && transfer.event != 0 && hasRevoked(transfer)) {
+        transfer.giveUp();
+      }
+    }
+    for (int i = 0; i < operations.max(); i++) {
+      Operation operation = operations.at(i);
+      if (operation.active && operation.verb == Verb.ONBOARD && operation.job().lentPlaces > 0) {
+        leaveOutRevoked(operation, operation.job());
+      }
+    }
+  }
+
+  private boolean hasRevoked(DeviceTransfer transfer) {
+    // One that is in the pool is made ready anew before it is offered.
+    DeviceJob job = operations.at(transfer.operation).job();
+    for (int i = 0; i < transfer.count; i++) {
+      int one = job.lent[transfer.places[i]];
+      if (one != Advertisements.NONE && advertised.isRevoked(one)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private void leaveOutRevoked(Operation operation, DeviceJob job) {
+    // Not those that become ready by this.
+    int ready = job.ready;
+    for (int i = 0; i < ready; i++) {
       int place = job.readyPlace[i];
-      int left = job.groups() - job.handed[place];
-      if (left > 0) {
-        job.handed[place] += left;
-        job.failure[place] = (byte) status.code();
-        job.due[place] -= left;
-        if (job.due[place] == 0) {
-          job.finished++;
-          listener.onCopied(operation, job, place);
-        }
+      int one = place == DeviceJob.NO_PLACE ? Advertisements.NONE : job.lent[place];
+      if (one != Advertisements.NONE
+          && advertised.isRevoked(one)
+          && leaveOut(operation, job, i, Status.CANCELLED)) {
+        job.progress.holdBack();
       }
     }
   }

@@ -2,6 +2,7 @@ package io.kvtier.daemon.index;
 
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
@@ -35,6 +36,9 @@ final class Devices implements DeviceMoves.Listener {
 
   private static final long LOOK_EVERY_NS = 100_000_000;
 
+  /** What eight GPUs hold of blocks of 2 MiB; its memory, 40 MB, is taken with the first one. */
+  private static final int ADVERTISED_MAX = 1 << 19;
+
   private final @Nullable GpuTier gpus;
   private final BlockStore store;
   private final Operations operations;
@@ -46,13 +50,20 @@ final class Devices implements DeviceMoves.Listener {
   private final long layersWithinNs;
   private final Assemblies assemblies;
   private final int assembliesPerSessionMax;
+  private final Peers peers;
   private final DeviceMoves moves;
   private final Map<Integer, Region> regions = new HashMap<>();
   private final Consumer<RegionOrder> onOrder = this::ordered;
   private int nextRegion = 1;
   private long nextLookNs;
 
+  /**
+   * Without a region yet.
+   *
+   * @param tiers where gets go that a region could not serve
+   */
   Devices(
+      Peers.Tiers tiers,
       IndexAgent.Context context,
       IndexAgent.Limits limits,
       BlockStore store,
@@ -71,12 +82,26 @@ final class Devices implements DeviceMoves.Listener {
     this.layersWithinNs = limits.leaseNs();
     this.assembliesPerSessionMax = limits.holdsPerSessionMax();
     this.assemblies = new Assemblies(gpus == null ? 0 : limits.holdsMax());
-    this.moves = new DeviceMoves(store, operations, this);
+    this.peers =
+        new Peers(
+            context.directory(),
+            operations,
+            writer,
+            counters,
+            gpus == null ? 0 : Math.min(limits.holdsMax(), ADVERTISED_MAX),
+            this::share,
+            this::closeUnused);
+    this.moves = new DeviceMoves(store, operations, peers.advertised(), this);
+    peers.connect(moves, tiers);
     operations.whenDeviceEnds(this::ended);
   }
 
   DeviceMoves moves() {
     return moves;
+  }
+
+  Peers peers() {
+    return peers;
   }
 
   // ---- regions
@@ -119,7 +144,8 @@ final class Devices implements DeviceMoves.Listener {
     if (operation == null) {
       return;
     }
-    Region region = new Region(nextRegion++, namespace.id(), spec.layout(), operation);
+    Region region =
+        new Region(nextRegion++, namespace.id(), spec.layout(), session.share, operation);
     regions.put(region.id, region);
     session.regions.add(region);
     operation.open = 1;
@@ -143,6 +169,7 @@ final class Devices implements DeviceMoves.Listener {
     region.waiting = operation;
     operation.open = 1;
     operations.promise(session, operation, request);
+    peers.withdraw(region);
     closeUnused(region);
   }
 
@@ -155,10 +182,43 @@ final class Devices implements DeviceMoves.Listener {
     return null;
   }
 
+  /** Has other GPUs see a region. */
+  private void share(Region region) {
+    DeviceRegion opened = region.opened;
+    if (gpus != null && opened != null) {
+      gpus.order(RegionOrder.share(region.id, opened));
+    }
+  }
+
+  /** ADVERTISE and REVOKE. */
+  void advertise(Session session, Request request) throws ProtocolViolation {
+    boolean isRevoke = request.verb == Verb.REVOKE;
+    int id = isRevoke ? (int) request.argument : request.region;
+    Region region = regionOf(session, id);
+    if (region == null) {
+      refuse(session, request, "the session has no region " + id);
+    } else if (isRevoke) {
+      peers.revoke(session, request, region);
+    } else if (region.opened == null) {
+      refuse(session, request, "region " + id + " is not open yet");
+    } else {
+      peers.advertise(session, request, region);
+    }
+  }
+
+  /** An ADVERTISE or a REVOKE ends before its time. */
+  void forget(Operation operation) {
+    peers.forget(operation, regions.values());
+  }
+
   private void ordered(RegionOrder order) {
     Region region = regions.get(order.region);
     if (region == null) {
       throw new IllegalStateException("region " + order.region + " was forgotten too early");
+    }
+    if (order.isShare) {
+      peers.shared(region);
+      return;
     }
     Operation waiting = region.waiting;
     region.waiting = null;
@@ -171,6 +231,7 @@ final class Devices implements DeviceMoves.Listener {
       closeUnused(region);
     } else {
       regions.remove(region.id);
+      region.forget();
       if (waiting != null && order.isOpen()) {
         operations.sessionOf(waiting).regions.remove(region);
         waiting.outcome = Status.INVALID_ARGUMENT;
@@ -185,7 +246,8 @@ final class Devices implements DeviceMoves.Listener {
   /** Closes a region that nobody can name any more, and that no operation copies to or from. */
   private void closeUnused(Region region) {
     DeviceRegion opened = region.opened;
-    if (region.isClosing && region.jobs == 0 && opened != null && gpus != null) {
+    boolean isUnused = region.jobs == 0 && region.lent == 0;
+    if (region.isClosing && isUnused && opened != null && gpus != null) {
       if (!region.isOrdered) {
         region.isOrdered = true;
         gpus.order(RegionOrder.close(region.id, opened));
@@ -227,7 +289,9 @@ final class Devices implements DeviceMoves.Listener {
     job.firstLayer = request.firstLayer;
     job.endLayer = request.endLayer == 0 ? region.layout.layers() : request.endLayer;
     job.event = request.event;
-    job.progress = request.progress;
+    job.priority = request.priority;
+    job.noWait = request.has(RequestDescriptor.FLAG_NO_WAIT);
+    job.progress.begin(session, request.progress, job.layers());
     job.waveLayer = job.endLayer;
     DeviceMoves.cut(job, request.count, region.layout);
     String wrong = null;
@@ -236,14 +300,7 @@ final class Devices implements DeviceMoves.Listener {
       int target = Words.getInt(request.segment, request.target(i));
       job.target[i] = target;
       if (target < 0 || target >= region.layout.blocks()) {
-        wrong =
-            "block "
-                + Integer.toUnsignedString(target)
-                + " is not in region "
-                + region.id
-                + ": it has "
-                + region.layout.blocks()
-                + ", from 0 on";
+        wrong = region.noBlock(target);
       }
     }
     region.jobs++;
@@ -260,12 +317,7 @@ final class Devices implements DeviceMoves.Listener {
     int layers = region.layout.layers();
     int end = request.endLayer == 0 ? layers : request.endLayer;
     if (request.namespaceId != region.namespaceId) {
-      return "region "
-          + region.id
-          + " was registered for namespace "
-          + region.namespaceId
-          + ", not "
-          + request.namespaceId;
+      return region.otherNamespace(request.namespaceId);
     }
     if (request.firstLayer >= end || end > layers) {
       return "layers "
@@ -301,7 +353,7 @@ final class Devices implements DeviceMoves.Listener {
     DeviceJob job = operation.job();
     Region region = job.region;
     if (region != null) {
-      job.region = null;
+      job.end();
       region.jobs--;
       closeUnused(region);
     }
@@ -367,6 +419,10 @@ final class Devices implements DeviceMoves.Listener {
   @Override
   public void onCopied(Operation operation, DeviceJob job, int place) {
     Status status = Status.of(job.failure[place]);
+    if (job.lent[place] != Advertisements.NONE) {
+      peers.onCopied(operation, job, place, status);
+      return;
+    }
     int block = operation.block[place];
     if (operation.verb == Verb.ONBOARD) {
       store.release(block);
@@ -441,6 +497,7 @@ final class Devices implements DeviceMoves.Listener {
   void close(Session session) {
     for (Region region : session.regions) {
       region.isClosing = true;
+      peers.withdraw(region);
       closeUnused(region);
     }
     session.regions.clear();
@@ -524,15 +581,19 @@ final class Devices implements DeviceMoves.Listener {
   void publishGauges() {
     long out = 0;
     long in = 0;
+    long between = 0;
     long errors = 0;
     for (DevicePipeline pipeline : pipelines()) {
       var report = pipeline.report(0);
       out += report.offloadedBytes();
       in += report.onboardedBytes();
+      between += report.peerBytes();
       errors += report.errors();
     }
     counters.set(Counter.GPU_OFFLOADED_BYTES, out);
     counters.set(Counter.GPU_ONBOARDED_BYTES, in);
+    counters.set(Counter.GPU_PEER_BYTES, between);
+    counters.set(Counter.GAUGE_ADVERTISED, peers.advertised().size());
     counters.set(Counter.GPU_ERRORS, errors);
     counters.set(Counter.GAUGE_REGIONS, regions.size());
   }
@@ -543,9 +604,27 @@ final class Devices implements DeviceMoves.Listener {
     for (int i = 0; i < operations.max(); i++) {
       Operation operation = operations.at(i);
       if (operation.active && operation.verb == Verb.ONBOARD) {
-        count += operation.job().ready - operation.job().finished;
+        DeviceJob job = operation.job();
+        count += job.ready - job.finished - job.lentPlaces;
       }
     }
     return count;
+  }
+
+  /** Checks that what is lent is what is being copied; for tests. */
+  void checkInvariants() {
+    int copying = 0;
+    for (int i = 0; i < operations.max(); i++) {
+      Operation operation = operations.at(i);
+      copying +=
+          operation.active && operation.verb == Verb.ONBOARD ? operation.job().lentPlaces : 0;
+    }
+    int lent = 0;
+    for (Region region : regions.values()) {
+      lent += region.lent;
+    }
+    if (copying != peers.advertised().copies() || copying != lent) {
+      throw new IllegalStateException("what regions have lent does not add up");
+    }
   }
 }

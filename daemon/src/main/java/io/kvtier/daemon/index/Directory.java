@@ -201,6 +201,12 @@ public final class Directory implements AutoCloseable {
     return block;
   }
 
+  /** The same of a request's key. */
+  int find(Request request, int i) {
+    return find(
+        request.namespaceId, request.group, request.keyBytes, request.segment, request.key(i));
+  }
+
   /**
    * Adds the block with the key of the last {@link #find}, which found none.
    *
@@ -322,6 +328,35 @@ public final class Directory implements AutoCloseable {
         default -> key3 &= mask;
       }
     }
+  }
+
+  /** The hash of the key that was sought last. */
+  int soughtHash(int namespaceId, int group, int keyBytes) {
+    return hashSought(namespaceId, group, keyBytes);
+  }
+
+  /**
+   * The hash of a key of {@value Protocol#KEY_BYTES_MAX} bytes, zero-padded, that stands in words.
+   */
+  int hashOf(int namespaceId, int group, int keyBytes, long[] words, int at) {
+    return hash(
+        namespaceId, group, keyBytes, words[at], words[at + 1], words[at + 2], words[at + 3]);
+  }
+
+  /** Whether such a key is the one that was sought last. */
+  boolean isSought(long[] words, int at) {
+    return words[at] == key0
+        && words[at + 1] == key1
+        && words[at + 2] == key2
+        && words[at + 3] == key3;
+  }
+
+  /** Copies the key that was sought last, zero-padded. */
+  void copySought(long[] words, int at) {
+    words[at] = key0;
+    words[at + 1] = key1;
+    words[at + 2] = key2;
+    words[at + 3] = key3;
   }
 
   private int hashSought(int namespaceId, int group, int keyBytes) {

@@ -26,7 +26,7 @@ import org.jspecify.annotations.Nullable;
  * their last block is settled, their deadline passes, or their client cancels or dies. Confined to
  * the index's thread.
  */
-final class Index implements BlockStore.Listener {
+final class Index implements BlockStore.Listener, Peers.Tiers {
   private static final long[] NOTHING = {};
 
   /**
@@ -82,7 +82,8 @@ final class Index implements BlockStore.Listener {
             limits.operationsPerSessionMax());
     this.requests = context.requests();
     requests.connect(hostWaiters, operations, namespaces, store.storedTiers());
-    this.devices = new Devices(context, limits, store, operations, writer, namespaces, sessions);
+    this.devices =
+        new Devices(this, context, limits, store, operations, writer, namespaces, sessions);
     this.puts =
         new Puts(
             directory,
@@ -214,9 +215,14 @@ final class Index implements BlockStore.Listener {
       }
       case REGISTER_REGION -> devices.register(session, request, textOf(request));
       case UNREGISTER_REGION -> devices.unregister(session, request);
+      case ADVERTISE, REVOKE -> devices.advertise(session, request);
       case PREFETCH, PIN, UNPIN -> eachBlock(session, request);
       case DELETE -> delete(session, request);
-      case CLEAR, FLUSH -> scans.begin(session, request);
+      case CLEAR, FLUSH -> {
+        if (scans.begin(session, request) && request.verb == Verb.CLEAR) {
+          devices.peers().deleteAll(request.namespaceId);
+        }
+      }
       case CANCEL -> cancel(session, request);
       case ADMIN -> admin(session, request);
       case ANNOTATE -> annotations.annotate(session, request);
@@ -283,15 +289,11 @@ final class Index implements BlockStore.Listener {
     writer.completeShort(session, request, Status.OK, known.id());
   }
 
-  private int find(Request request, int i) {
-    return directory.find(
-        request.namespaceId, request.group, request.keyBytes, request.segment, request.key(i));
-  }
-
   // ---- lookup
 
   private void lookup(Session session, Request request) throws ProtocolViolation {
-    writer.begin(session, request);
+    Region holder = devices.peers().longest(request);
+    writer.beginLookup(session, request, devices.peers().advertised().prefix(), holder);
     Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
     int hits = 0;
     int onSsd = 0;
@@ -300,7 +302,7 @@ final class Index implements BlockStore.Listener {
     TraceRecorder recording = admin.recording();
     long[] recorded = recording == null ? NOTHING : new long[request.count + 1];
     for (int i = 0; i < request.count; i++) {
-      int block = find(request, i);
+      int block = directory.find(request, i);
       if (recording != null) {
         recorded[i + 1] = directory.soughtFingerprint(request.namespaceId, request.group);
       }
@@ -375,9 +377,13 @@ final class Index implements BlockStore.Listener {
     int count = request.count;
     int misses = 0;
     hitsInMemory = 0;
+    boolean hasPeers = operation.isDevice() && !devices.peers().isEmpty();
     int i = 0;
     for (; i < count; i++) {
-      int block = find(request, i);
+      int block = directory.find(request, i);
+      if (hasPeers && devices.peers().get(operation, i, request)) {
+        continue;
+      }
       boolean isFresh = block == Directory.NONE;
       if (isFresh && namespace != null) {
         block =
@@ -385,7 +391,8 @@ final class Index implements BlockStore.Listener {
                 .objectMoves()
                 .fetchSought(namespace, request.group, request.keyBytes, request.priority, noWait);
       }
-      if (block == Directory.NONE || !acquireOne(session, request, operation, i, block, isFresh)) {
+      if (block == Directory.NONE
+          || !acquireOne(session, request.priority, noWait, operation, i, block, isFresh)) {
         Operations.decide(operation, i, Status.MISS, TierId.NONE);
         misses++;
         if (leadingRun) {
@@ -398,17 +405,41 @@ final class Index implements BlockStore.Listener {
     }
     counters.add(Counter.ACQUIRE_BLOCKS, Math.min(count, i + 1));
     counters.add(Counter.MISSES, misses);
+    countHitsInMemory(namespace);
+    operations.endOrWait(session, operation, request);
+  }
+
+  private void countHitsInMemory(Namespaces.@Nullable Namespace namespace) {
     if (namespace != null) {
       counters.add(Counter.HITS_HOST, hitsInMemory);
       counters.add(Counter.HOST_READ_BYTES, hitsInMemory * namespace.blockBytes());
     }
-    operations.endOrWait(session, operation, request);
+  }
+
+  @Override
+  public void getInstead(Operation operation, int place, int known, int group, int keyBytes) {
+    DeviceJob job = operation.job();
+    Namespaces.Namespace namespace = namespaces.byId(operation.namespaceId);
+    int block = known;
+    boolean isFresh = block == Directory.NONE;
+    if (isFresh && namespace != null) {
+      block = store.objectMoves().fetchSought(namespace, group, keyBytes, job.priority, job.noWait);
+    }
+    Session session = operations.sessionOf(operation);
+    hitsInMemory = 0;
+    if (block == Directory.NONE
+        || !acquireOne(session, job.priority, job.noWait, operation, place, block, isFresh)) {
+      Operations.decide(operation, place, Status.MISS, TierId.NONE);
+      counters.add(Counter.MISSES, 1);
+    }
+    countHitsInMemory(namespace);
   }
 
   /** Leases a block, or waits for it; false when it is a miss. */
   private boolean acquireOne(
       Session session,
-      Request request,
+      int priority,
+      boolean noWait,
       Operation operation,
       int place,
       int block,
@@ -422,7 +453,6 @@ final class Index implements BlockStore.Listener {
       }
       return true;
     }
-    boolean noWait = request.has(RequestDescriptor.FLAG_NO_WAIT);
     boolean onSsd = store.ssd().isResident(block);
     boolean isFetching = directory.has(Directory.FLAG_FETCHING, block);
     TierId from = isFetching ? TierId.OBJECT : onSsd ? TierId.SSD : TierId.HOST;
@@ -452,10 +482,9 @@ final class Index implements BlockStore.Listener {
     }
     // First in line, then the load: one that nobody waits for may be given up.
     if (noWait) {
-      boolean coming = store.promote(block, request.priority, true);
+      boolean coming = store.promote(block, priority, true);
       Operations.decide(operation, place, coming ? Status.PENDING : Status.BUSY, from);
-    } else if (await(operation, place, block, from)
-        && !store.promote(block, request.priority, false)) {
+    } else if (await(operation, place, block, from) && !store.promote(block, priority, false)) {
       boolean waited = hostWaiters.remove(operation, place);
       operation.open -= waited ? 1 : 0;
       Operations.decide(operation, place, Status.BUSY, from);
@@ -599,7 +628,7 @@ final class Index implements BlockStore.Listener {
     writer.begin(session, request);
     Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
     for (int i = 0; i < request.count; i++) {
-      int block = find(request, i);
+      int block = directory.find(request, i);
       if (block == Directory.NONE && request.verb == Verb.PREFETCH && namespace != null) {
         block =
             store
@@ -680,16 +709,17 @@ final class Index implements BlockStore.Listener {
 
   /** Deletes a block here, and its object, whether or not anything is known of it. */
   private Status deleteOne(Namespaces.@Nullable Namespace namespace, Request request, int i) {
-    int block = find(request, i);
+    int block = directory.find(request, i);
+    boolean wasAdvertised = !devices.peers().isEmpty() && devices.peers().delete(request);
     if (block == Directory.NONE) {
-      boolean isThere = presence(namespace, request) == Presence.PRESENT;
+      boolean isThere = wasAdvertised || presence(namespace, request) == Presence.PRESENT;
       boolean isTaken =
           namespace == null
               || store.objects().deleteSought(namespace, request.keyBytes, request.group);
       return isTaken ? isThere ? Status.OK : Status.MISS : Status.BUSY;
     }
     if (!store.canBeDeleted(block)) {
-      return Status.MISS;
+      return wasAdvertised ? Status.OK : Status.MISS;
     }
     if (!store.objects().delete(block)) {
       return Status.BUSY;
@@ -745,6 +775,14 @@ final class Index implements BlockStore.Listener {
         return;
       }
       case REGISTER_REGION, UNREGISTER_REGION -> devices.cutShort(operation, status);
+      case ADVERTISE -> devices.forget(operation);
+      case REVOKE -> {
+        if (status != Status.SESSION_ENDED) {
+          // The copies are over when they are.
+          return;
+        }
+        devices.forget(operation);
+      }
       case RESERVE -> {
         int ignored = puts.cutShort(operation, status);
       }
@@ -829,6 +867,7 @@ final class Index implements BlockStore.Listener {
   /** Checks that nothing contradicts anything; for tests. */
   void checkInvariants() {
     store.checkInvariants();
+    devices.checkInvariants();
     int operationsOfSessions = 0;
     int holdsOfSessions = 0;
     for (int place = 0; place < sessions.end(); place++) {

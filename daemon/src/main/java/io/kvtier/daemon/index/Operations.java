@@ -129,6 +129,9 @@ final class Operations {
     operation.reservedCompletionBytes = 0;
     latencies.answered(operation.verb, operation.beganNs);
     requests.ended(operation);
+    if (operation.isDevice() && operation.departed == null) {
+      operation.job().progress.end(session);
+    }
     try {
       if (operation.answerable && !session.ended) {
         if (hasWaited) {

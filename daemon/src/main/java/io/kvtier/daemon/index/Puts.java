@@ -82,13 +82,7 @@ final class Puts {
     }
     long parent = parentFingerprint(request);
     for (int i = 0; i < request.count; i++) {
-      int block =
-          directory.find(
-              request.namespaceId,
-              request.group,
-              request.keyBytes,
-              request.segment,
-              request.key(i));
+      int block = directory.find(request, i);
       long fingerprint = directory.soughtFingerprint(request.namespaceId, request.group);
       if (block == Directory.NONE && drains.getAsBoolean()) {
         Operations.decide(operation, i, Status.NOT_ADMITTED, TierId.NONE);

@@ -101,7 +101,8 @@ final class RequestAdapter {
                   REFUSAL_BYTES_MAX,
                   verb.body() == Verb.Body.TEXT
                       ? 0
-                      : CompletionDescriptor.recordBytes(verb, count));
+                      : CompletionDescriptor.recordBytes(verb, count)
+                          + (verb == Verb.LOOKUP ? CompletionDescriptor.PEERS_BYTES : 0));
         };
     if (!silent && !session.canPromise(completionBytes)) {
       return false;
@@ -126,7 +127,7 @@ final class RequestAdapter {
         deadline == 0
             ? nowNs + limits.deadlineNs()
             : Math.min(deadline, nowNs + limits.deadlineNsMax());
-    if (verb == Verb.OFFLOAD || verb == Verb.ONBOARD) {
+    if (verb.body() == Verb.Body.KEYS_AND_BLOCKS) {
       // The others have nothing there.
       request.region = Words.getInt(segment, at + RequestDescriptor.REGION_OFFSET);
       request.firstLayer = Words.getShort(segment, at + RequestDescriptor.FIRST_LAYER_OFFSET);
@@ -223,7 +224,7 @@ final class RequestAdapter {
   private static boolean needsNamespace(Verb verb) {
     return switch (verb) {
       case LOOKUP, RESERVE, ACQUIRE, PREFETCH, PIN, UNPIN, DELETE, CLEAR, FLUSH -> true;
-      case REGISTER_REGION, OFFLOAD, ONBOARD, ANNOTATE -> true;
+      case REGISTER_REGION, OFFLOAD, ONBOARD, ANNOTATE, ADVERTISE, REVOKE -> true;
       case UNREGISTER, COMMIT, ABORT, RELEASE, PING, REGISTER, CANCEL, STATS, ADMIN -> false;
       case UNREGISTER_REGION -> false;
     };

@@ -32,10 +32,11 @@ final class Scans {
     this.storeWaiters = new WaiterTable(waitersMax);
   }
 
-  void begin(Session session, Request request) throws ProtocolViolation {
+  /** Begins one; false when it was refused. */
+  boolean begin(Session session, Request request) throws ProtocolViolation {
     Operation operation = operations.begin(session, request, 0);
     if (operation == null) {
-      return;
+      return false;
     }
     operation.cursor = 0;
     operation.cursorEnd = directory.highWater();
@@ -47,6 +48,7 @@ final class Scans {
       clearings.put(operation, clearing);
     }
     operations.promise(session, operation, request);
+    return true;
   }
 
   /** Goes on with every scan. */

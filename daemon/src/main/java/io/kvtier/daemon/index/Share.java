@@ -7,6 +7,9 @@ final class Share {
   int operations;
   int holds;
 
+  /** Blocks in regions, of which there may be as many as holds. */
+  int advertised;
+
   Share(int operationsMax, int holdsMax) {
     this.operationsMax = operationsMax;
     this.holdsMax = holdsMax;

@@ -165,6 +165,7 @@ final class StatsReport {
       out.append(",\"context_bytes\":").append(gpu.contextBytes());
       out.append(",\"offloaded_bytes\":").append(gpu.offloadedBytes());
       out.append(",\"onboarded_bytes\":").append(gpu.onboardedBytes());
+      out.append(",\"peer_bytes\":").append(gpu.peerBytes());
       out.append(",\"errors\":").append(gpu.errors());
       out.append(",\"copied_bytes\":{");
       String comma = "";

@@ -22,6 +22,7 @@ import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -36,6 +37,9 @@ public final class FileGpu implements Gpu, GpuDriver {
   /** What engines call it. */
   public static final String UUID = "GPU-f11e0000-0000-0000-0000-000000000001";
 
+  /** And its sibling, whose files' names end with "other". */
+  public static final String OTHER_UUID = "GPU-f11e0000-0000-0000-0000-000000000002";
+
   private static final int ILLEGAL_ADDRESS = 700;
   private static final int INVALID_VALUE = 1;
   private static final int INVALID_CONTEXT = 201;
@@ -46,6 +50,8 @@ public final class FileGpu implements Gpu, GpuDriver {
 
   private final Path folder;
   private final long delayNs;
+  private final int ordinal;
+  private @Nullable FileGpu sibling;
   private final Map<Long, MemorySegment> allocations = new HashMap<>();
   private final Map<Long, Arena> arenas = new HashMap<>();
   private final Map<IpcHandle, Opened> opened = new HashMap<>();
@@ -58,6 +64,9 @@ public final class FileGpu implements Gpu, GpuDriver {
   private boolean isFailed;
   private int contexts;
   private boolean holds;
+  private volatile boolean isApart;
+  private volatile boolean breaksKernel;
+  private volatile CountDownLatch mayMap = new CountDownLatch(0);
 
   /**
    * A GPU.
@@ -66,8 +75,26 @@ public final class FileGpu implements Gpu, GpuDriver {
    * @param delayMs how long every copy takes, once a region was opened
    */
   public FileGpu(Path folder, long delayMs) {
+    this(folder, delayMs, 0);
+  }
+
+  private FileGpu(Path folder, long delayMs, int ordinal) {
     this.folder = folder;
     this.delayNs = delayMs * 1_000_000;
+    this.ordinal = ordinal;
+  }
+
+  /** A second GPU of the same machine, each of which reaches the other. */
+  public FileGpu addSibling() {
+    FileGpu other = new FileGpu(folder, delayNs / 1_000_000, 1);
+    sibling = other;
+    other.sibling = this;
+    return other;
+  }
+
+  /** From now on the two do not reach each other's memory. */
+  public void part() {
+    isApart = true;
   }
 
   /** The handle of a file. */
@@ -97,11 +124,16 @@ public final class FileGpu implements Gpu, GpuDriver {
 
   @Override
   public List<GpuDevice> devices() {
-    return List.of(device());
+    FileGpu other = sibling;
+    return other == null ? List.of(device()) : List.of(device(), other.device());
   }
 
   @Override
   public synchronized Gpu open(GpuDevice device) {
+    FileGpu other = sibling;
+    if (other != null && !device.equals(device())) {
+      return other;
+    }
     contexts++;
     return this;
   }
@@ -118,7 +150,9 @@ public final class FileGpu implements Gpu, GpuDriver {
 
   @Override
   public GpuDevice device() {
-    return new GpuDevice(0, UUID, "0000:f1:1e.0", "files", 1, 1L << 30);
+    return ordinal == 0
+        ? new GpuDevice(0, UUID, "0000:f1:1e.0", "files", 1, 1L << 30)
+        : new GpuDevice(1, OTHER_UUID, "0000:f1:1f.0", "files", 1, 1L << 30);
   }
 
   @Override
@@ -206,11 +240,35 @@ public final class FileGpu implements Gpu, GpuDriver {
             _ -> {
               Arena arena = Arena.ofShared();
               MemorySegment memory = map(file, arena);
-              int ordinal = file.toString().endsWith("other") ? 1 : 0;
+              int place = file.toString().endsWith("other") ? 1 : 0;
               return new Opened(
-                  arena, new DeviceMapping(memory.address(), memory.byteSize(), ordinal));
+                  arena, new DeviceMapping(memory.address(), memory.byteSize(), place));
             })
         .mapping();
+  }
+
+  @Override
+  public boolean reaches(Gpu other) {
+    call();
+    return other == this || !isApart;
+  }
+
+  @Override
+  public long openPeer(IpcHandle handle) {
+    try {
+      mayMap.await();
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new IllegalStateException(e);
+    }
+    return open(handle).address();
+  }
+
+  /** From now on this GPU maps no memory of another, until the latch is open. */
+  public CountDownLatch holdMappings() {
+    CountDownLatch held = new CountDownLatch(1);
+    mayMap = held;
+    return held;
   }
 
   @Override
@@ -221,6 +279,11 @@ public final class FileGpu implements Gpu, GpuDriver {
         last.arena().close();
       }
     }
+  }
+
+  /** The next kernel is an error of CUDA's. */
+  public void breakKernel() {
+    breaksKernel = true;
   }
 
   /** From now on nothing that is put into streams is done, until {@link #letGo}. */
@@ -277,6 +340,10 @@ public final class FileGpu implements Gpu, GpuDriver {
   @Override
   public void copyTable(GpuStream stream, long table, int count, int pieces, int threadBlocks) {
     call();
+    if (breaksKernel) {
+      breaksKernel = false;
+      throw new GpuException("cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS", ILLEGAL_ADDRESS);
+    }
     put(() -> {
       MemorySegment entries = at(table, (long) count * RunTable.ENTRY_BYTES);
       for (int i = 0; i < count; i++) {

@@ -355,7 +355,7 @@ final class GrpcFrontTest {
 
     assertEquals(StatusCode.STATUS_OK, response.getOutcome().getStatus());
     assertEquals("0.1.0", response.getVersion());
-    assertEquals("1.2", response.getProtocol());
+    assertEquals("1.3", response.getProtocol());
     assertEquals(CHUNK_BYTES, response.getChunkBytesMax());
   }
 
@@ -1011,24 +1011,36 @@ final class GrpcFrontTest {
   @Test
   void deadline_ofPutThatFindsNoRoom_isToldPerBlock() {
     int namespace = register("a", LARGE_BYTES);
+    List<StatusCode> told = List.of();
+    // Who has not sent all that by its deadline is cut off: a busy machine gets more time.
+    for (int seconds = 2; told.isEmpty() && seconds <= 32; seconds *= 2) {
+      told = putThatFindsNoRoom(namespace, seconds);
+    }
+    assertEquals(List.of(StatusCode.STATUS_DEADLINE), told);
+  }
+
+  /** What its blocks are told; nothing where the call was cut off. */
+  private List<StatusCode> putThatFindsNoRoom(int namespace, int seconds) {
     List<GrpcClientRequest<PutRequest, PutResponse>> others = beginPuts(namespace, 4);
     for (int i = 0; i < 4; i++) {
       others.get(i).write(chunk(0, bytes(i, LARGE_BYTES), 0, CHUNK_BYTES));
     }
     eventually(() -> counters().getOrDefault("reservations", 0L) == 4);
     GrpcClientRequest<PutRequest, PutResponse> request = beginPut();
-    // Time enough to send all that on a busy machine: who is not done with it is cut off.
-    request.timeout(4, TimeUnit.SECONDS);
+    request.exceptionHandler(e -> {});
+    request.timeout(seconds, TimeUnit.SECONDS);
     Future<PutResponse> response = request.response().compose(r -> r.last());
     long start = System.nanoTime();
     request.write(header(keys(namespace, 10, 1), 0));
     chunks(0, bytes(10, LARGE_BYTES)).forEach(request::write);
     request.end();
-
-    assertEquals(List.of(StatusCode.STATUS_DEADLINE), statuses(await(response).getBlocksList()));
-    assertTrue(System.nanoTime() - start >= 3_900_000_000L);
+    PutResponse answer = await(response.otherwise(PutResponse.getDefaultInstance()));
+    if (answer.getBlocksCount() > 0) {
+      assertTrue(System.nanoTime() - start >= seconds * 1_000_000_000L - 100_000_000);
+    }
     others.forEach(GrpcClientRequest::cancel);
     assertNothingHeld();
+    return statuses(answer.getBlocksList());
   }
 
   @Test

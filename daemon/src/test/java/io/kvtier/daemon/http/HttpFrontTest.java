@@ -23,6 +23,7 @@ import java.lang.foreign.MemorySegment;
 import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.net.SocketException;
+import java.net.SocketTimeoutException;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -395,6 +396,17 @@ final class HttpFrontTest {
 
   @Test
   void tooManyConnections_oneThatTakesNoAnswersLeavesForNewcomers() throws Exception {
+    boolean hasLeft = false;
+    // On a busy machine the daemon may still be writing when it seems to stand still: then others,
+    // which have stood still for longer, leave in its place.
+    for (int i = 0; i < 10 && !hasLeft; i++) {
+      hasLeft = deafOneLeavesForNewcomers();
+    }
+    assertTrue(hasLeft);
+    eventually(() -> isServed());
+  }
+
+  private static boolean deafOneLeavesForNewcomers() throws Exception {
     List<Socket> sockets = new ArrayList<>();
     byte[] requests =
         "GET /dashboard.js HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -432,15 +444,17 @@ final class HttpFrontTest {
         }
       } catch (SocketException e) {
         isOpen = false;
+      } catch (SocketTimeoutException e) {
+        // All its answers have come, and it may stay.
+        return false;
       }
-      assertFalse(isOpen);
       asker.join();
+      return true;
     } finally {
       for (Socket socket : sockets) {
         socket.close();
       }
     }
-    eventually(() -> isServed());
   }
 
   private static int available(Socket socket) {
@@ -463,7 +477,7 @@ final class HttpFrontTest {
   private static boolean isClosed(InputStream in) throws IOException {
     try {
       return in.read() < 0;
-    } catch (java.net.SocketTimeoutException e) {
+    } catch (SocketTimeoutException e) {
       return false;
     } catch (java.net.SocketException e) {
       return true;

@@ -9,8 +9,10 @@ import io.kvtier.daemon.gpu.FileGpu;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
@@ -379,6 +381,125 @@ class DevicesTest {
         }
         assertEquals(0, harness.agent.copiesInFlight());
       }
+    }
+  }
+
+  private static int word(IndexHarness.Client client, int number) {
+    return Words.getIntAcquire(client.memory(), wordAt(number));
+  }
+
+  private static long wordAt(int number) {
+    return SessionRegionDescriptor.PROGRESS_OFFSET + 4L * (number - 1);
+  }
+
+  /** Publishes a load of key 7 into block 5 whose two layers word 3 counts. */
+  private static void load(IndexHarness.Client client, int region, int event, int target)
+      throws ProtocolViolation {
+    client.sendBlocks(Verb.ONBOARD, region, 2, event, 3, 7, target, 1);
+  }
+
+  @Test
+  void onboard_howeverItEnds_itsWordHasCountedAllLayers() throws IOException, ProtocolViolation {
+    FileGpu gpu = new FileGpu(folder, 0);
+    try (IndexHarness harness = harness(gpu)) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      int region = client.registerRegion(region());
+      // It counts on from whatever is there, and over the end of numbers.
+      int counted = -3;
+      Words.putIntRelease(client.memory(), wordAt(3), counted);
+      load(client, region, 0, 5);
+      assertEquals(Status.MISS, client.await().first());
+      assertEquals(counted += 2, word(client, 3), "nothing to copy");
+      client.sendBlock(Verb.OFFLOAD, region, 0, 0, 7, 2);
+      assertEquals(Status.OK, client.await().first());
+      load(client, region, 0, 5);
+      assertEquals(Status.OK, client.await().first());
+      assertEquals(counted += 2, word(client, 3), "all copied");
+      load(client, region, 0, BLOCKS);
+      assertEquals(Status.INVALID_ARGUMENT, client.await().status());
+      assertEquals(counted += 2, word(client, 3), "no such block");
+      load(client, region + 1, 0, 5);
+      assertEquals(Status.INVALID_ARGUMENT, client.await().status());
+      assertEquals(counted += 2, word(client, 3), "no such region");
+      load(client, region, 1, 5);
+      work(harness, 5);
+      assertEquals(counted, word(client, 3), "waits for an event");
+      client.send(Verb.CANCEL, 0, 1, 0);
+      client.send(Verb.CANCEL, 0, 0, 0);
+      assertEquals(Status.CANCELLED, awaitVerb(client, Verb.ONBOARD).first());
+      assertEquals(counted += 2, word(client, 3), "cancelled");
+      load(client, region, 1, 5);
+      work(harness, 5);
+      assertEquals(counted, word(client, 3));
+      harness.nowNs += 3_600_000_000_000L;
+      assertEquals(Status.DEADLINE, awaitVerb(client, Verb.ONBOARD).first());
+      assertEquals(counted += 2, word(client, 3), "too late");
+      Files.createFile(folder.resolve("fail"));
+      load(client, region, 0, 5);
+      assertEquals(Status.IO_ERROR, client.await().first());
+      assertEquals(counted += 2, word(client, 3), "the GPU failed");
+      for (int other = 1; other <= SessionRegionDescriptor.PROGRESS_WORDS; other++) {
+        assertTrue(other == 3 || word(client, other) == 0, "word " + other);
+      }
+    }
+  }
+
+  private static IndexHarness.Answer awaitVerb(IndexHarness.Client client, Verb verb)
+      throws ProtocolViolation {
+    IndexHarness.Answer answer = client.await();
+    while (answer.verb() != verb) {
+      answer = client.await();
+    }
+    return answer;
+  }
+
+  @Test
+  void onboard_namespaceIsNotRegistered_itsWordHasCountedAllLayers()
+      throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness(new FileGpu(folder, 0))) {
+      IndexHarness.Client client = harness.open();
+      load(client, 1, 0, 5);
+      assertEquals(Status.NAMESPACE_UNKNOWN, client.await().status());
+      assertEquals(2, word(client, 3));
+    }
+  }
+
+  @Test
+  void onboard_clientHasGivenItUp_itsWordIsNotTakenBack() throws IOException, ProtocolViolation {
+    FileGpu gpu = new FileGpu(folder, 0);
+    try (IndexHarness harness = harness(gpu)) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      int region = client.registerRegion(region());
+      client.sendBlock(Verb.OFFLOAD, region, 0, 0, 7, 2);
+      assertEquals(Status.OK, client.await().first());
+      gpu.hold();
+      load(client, region, 0, 5);
+      workUntil(harness, () -> gpu.waiting() > 0);
+      Words.putIntRelease(client.memory(), wordAt(3), 20);
+      gpu.letGo();
+      assertEquals(Status.OK, client.await().first());
+      assertEquals(20, word(client, 3));
+    }
+  }
+
+  @Test
+  void progressWord_counts_neverBackAndNeverBeyondTheEnd() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness(new FileGpu(folder, 0))) {
+      IndexHarness.Client client = harness.open();
+      Words.putIntRelease(client.memory(), wordAt(256), Integer.MAX_VALUE - 1);
+      ProgressWord progress = new ProgressWord();
+      progress.begin(client.session, 256, 4);
+      progress.show(client.session, 0);
+      assertEquals(Integer.MAX_VALUE - 1, word(client, 256));
+      progress.show(client.session, 3);
+      assertEquals(Integer.MIN_VALUE + 1, word(client, 256));
+      progress.show(client.session, 9);
+      assertEquals(Integer.MIN_VALUE + 2, word(client, 256));
+      progress.end(client.session);
+      progress.end(client.session);
+      assertEquals(Integer.MIN_VALUE + 2, word(client, 256));
     }
   }
 

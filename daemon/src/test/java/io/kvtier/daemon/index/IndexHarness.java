@@ -379,7 +379,16 @@ public final class IndexHarness implements AutoCloseable {
   }
 
   /** A completion, as far as tests look at it. */
-  record Answer(Verb verb, Status status, Status first, List<Long> ids, long value) {}
+  record Answer(
+      Verb verb,
+      Status status,
+      Status first,
+      List<Long> ids,
+      long value,
+      @Nullable Holder holder) {}
+
+  /** Who advertises the longest prefix, and how many keys that has. */
+  record Holder(int run, int region, int gpu, int rank) {}
 
   /** One client, which does only what it is told to do. */
   final class Client implements Session.Owner {
@@ -533,6 +542,48 @@ public final class IndexHarness implements AutoCloseable {
       requests.publish();
     }
 
+    /** Advertises blocks of a region, of a rank; what came of the first. */
+    Status advertise(int region, int rank, long[] keys, int... numbers) throws ProtocolViolation {
+      sendAdvertise(region, rank, keys, numbers);
+      return await().first();
+    }
+
+    void sendAdvertise(int region, int rank, long[] keys, int... numbers) throws ProtocolViolation {
+      sendAdvertise(region, 0, rank, keys, numbers);
+    }
+
+    /** The same, of blocks of a group. */
+    void sendAdvertise(int region, int group, int rank, long[] keys, int[] numbers)
+        throws ProtocolViolation {
+      int bytes = RequestDescriptor.recordBytes(Verb.ADVERTISE, keys.length, 8, 0);
+      long at = requests.tryClaim(bytes);
+      segment.asSlice(at, bytes).fill((byte) 0);
+      Words.putInt(segment, at, bytes);
+      Words.putByte(segment, at + RequestDescriptor.VERB_OFFSET, Verb.ADVERTISE.code());
+      Words.putByte(segment, at + RequestDescriptor.KEY_BYTES_OFFSET, 8);
+      Words.putInt(segment, at + RequestDescriptor.COUNT_OFFSET, keys.length);
+      Words.putShort(segment, at + RequestDescriptor.GROUP_OFFSET, group);
+      Words.putLong(segment, at + RequestDescriptor.ARGUMENT_OFFSET, rank);
+      Words.putInt(segment, at + RequestDescriptor.REGION_OFFSET, region);
+      long body = at + RequestDescriptor.HEADER_BYTES;
+      for (int i = 0; i < keys.length; i++) {
+        Words.putLong(segment, body + 8L * i, keys[i]);
+        Words.putInt(segment, body + 8L * keys.length + 4L * i, numbers[i]);
+      }
+      requests.publish();
+    }
+
+    /** Takes back what a region advertises. */
+    void sendRevoke(int region, long... keys) throws ProtocolViolation {
+      write(Verb.REVOKE, 0, 8, 0, region, keys.length, keys);
+    }
+
+    /** What a lookup of these keys comes to. */
+    Answer lookup(long... keys) throws ProtocolViolation {
+      write(Verb.LOOKUP, 0, 8, 0, 0, keys.length, keys);
+      return work();
+    }
+
     /** Has a region opened; its number. */
     int registerRegion(String text) throws ProtocolViolation {
       sendText(Verb.REGISTER_REGION, 0, text);
@@ -639,9 +690,21 @@ public final class IndexHarness implements AutoCloseable {
       boolean hasFirst = count > 0 && (flags & CompletionDescriptor.FLAG_TEXT) == 0;
       int first =
           hasFirst ? Words.getShort(segment, at + CompletionDescriptor.HEADER_BYTES) & 0xff : 0;
+      Holder holder = null;
+      if ((flags & CompletionDescriptor.FLAG_PEERS) != 0) {
+        long peers = at + CompletionDescriptor.recordBytes(verb, count);
+        assertEquals(
+            completions.recordBytes(), peers + CompletionDescriptor.PEERS_BYTES - at, "bytes");
+        holder =
+            new Holder(
+                Words.getInt(segment, peers + CompletionDescriptor.PEERS_RUN_OFFSET),
+                Words.getInt(segment, peers + CompletionDescriptor.PEERS_REGION_OFFSET),
+                Words.getInt(segment, peers + CompletionDescriptor.PEERS_GPU_OFFSET),
+                Words.getInt(segment, peers + CompletionDescriptor.PEERS_RANK_OFFSET));
+      }
       completions.skip(completions.recordBytes());
       completions.release();
-      return new Answer(verb, status, Status.of(first), ids, value);
+      return new Answer(verb, status, Status.of(first), ids, value, holder);
     }
   }
 }

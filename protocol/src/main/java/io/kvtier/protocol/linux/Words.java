@@ -80,6 +80,16 @@ public final class Words {
     return (int) INT_WORD.getVolatile(segment, offset);
   }
 
+  /**
+   * Sets the word where it still has the expected value; sequentially consistent.
+   *
+   * @return whether it had
+   */
+  public static boolean compareAndSetInt(
+      MemorySegment segment, long offset, int expected, int value) {
+    return INT_WORD.compareAndSet(segment, offset, expected, value);
+  }
+
   /** Earlier loads happen before later loads and stores: what was read is read. */
   public static void acquireFence() {
     VarHandle.acquireFence();

@@ -17,6 +17,9 @@ final class CopyBatch {
   /** A batched call of more bytes takes the driver longer than the copies themselves. */
   private static final int BATCH_CALL_BYTES = 4 << 20;
 
+  /** The most of a kernel between siblings: 40 us of NVLink. */
+  private static final int PEER_BYTES = 16 << 20;
+
   /** A kernel that finds room takes a tenth of this. */
   private static final long LATE_NS = 200_000;
 
@@ -101,10 +104,7 @@ final class CopyBatch {
   boolean take(Copy copy) {
     copy.batches++;
     copies.add(copy);
-    int bytesMax =
-        strategy == CopyStrategy.BATCH
-            ? Math.min(BATCH_CALL_BYTES, options.slotBytes())
-            : options.slotBytes();
+    int bytesMax = bytesMax();
     while (!copy.isAllTaken() && runs < options.slotRuns()) {
       int run = copy.nextRun;
       long host = copy.runs.hostAddress(run) + copy.nextByte;
@@ -135,6 +135,14 @@ final class CopyBatch {
     return copy.isAllTaken();
   }
 
+  private int bytesMax() {
+    if (strategy == CopyStrategy.BATCH) {
+      return Math.min(BATCH_CALL_BYTES, options.slotBytes());
+    }
+    // Nothing is staged between siblings, and their link is some times as fast as the host's.
+    return direction == CopyDirection.PEER ? PEER_BYTES : options.slotBytes();
+  }
+
   private static int align(int offset) {
     return (offset + STAGING_ALIGNMENT_BYTES - 1) & -STAGING_ALIGNMENT_BYTES;
   }
@@ -143,10 +151,15 @@ final class CopyBatch {
     switch (strategy) {
       case KERNEL -> {
         fillTable();
-        copyTable(kernels, options.linkBlocks());
+        // Between siblings it is over in microseconds, as within the device.
+        boolean isPeer = direction == CopyDirection.PEER;
+        copyTable(kernels, isPeer ? options.stagingBlocks() : options.linkBlocks());
         gpu.record(done, kernels);
       }
       case STAGED -> {
+        if (direction == CopyDirection.PEER) {
+          throw new IllegalStateException("copies between siblings are not staged");
+        }
         fillStagedTable();
         if (direction == CopyDirection.OFFLOAD) {
           copyTable(kernels, options.stagingBlocks());

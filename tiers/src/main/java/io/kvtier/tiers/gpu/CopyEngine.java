@@ -9,10 +9,10 @@ import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Copies blocks between one GPU and the host, in one direction. Never blocks: copies are submitted,
- * and handed back by {@link #poll}, which also keeps the GPU busy and so must be called again and
- * again while any are in flight. Used by one thread; the engines of both directions may share it,
- * and reach the link's limit both ways only where they don't.
+ * Copies blocks between one GPU and the host, or from its siblings, in one direction. Never blocks:
+ * copies are submitted, and handed back by {@link #poll}, which also keeps the GPU busy and so must
+ * be called again and again while any are in flight. Used by one thread; the engines of both
+ * directions may share it, and reach the link's limit both ways only where they don't.
  *
  * <p>Its shape is that of a {@link io.kvtier.tiers.transfer.Pipeline}: offer, collect, in flight; a
  * copy's {@link Copy#tag} is for the transfer that it belongs to.
@@ -58,7 +58,7 @@ public final class CopyEngine implements AutoCloseable {
     memory = arena.allocate(options.slots() * CopyBatch.memoryBytes(options), 4096);
     resources = new GpuResources(gpu);
     try {
-      staging = resources.allocate(options.stagingBytes());
+      staging = direction == CopyDirection.PEER ? 0 : resources.allocate(options.stagingBytes());
       long address = resources.register(memory);
       lane = new CopyLane(gpu, resources, options, direction, staging, memory, address, clock);
     } catch (GpuException e) {

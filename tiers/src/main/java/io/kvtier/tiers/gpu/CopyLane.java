@@ -25,7 +25,11 @@ final class CopyLane {
   private final LongSupplier clock;
   private final int depth;
   private final GpuStream kernels;
+
+  /** Between siblings nothing is staged: it is a second stream for kernels. */
   private final GpuStream staged;
+
+  private final boolean isPeer;
 
   /** Apart, since those of staged runs may wait for a kernel. */
   private final GpuStream direct;
@@ -37,6 +41,7 @@ final class CopyLane {
   private final AtomicLongArray launchedBytes = new AtomicLongArray(CopyStrategy.values().length);
   private boolean gpuIsBusy;
   private int kernelsInTime;
+  private boolean takesSecondStream;
   private long readyBytes;
   private long underWayBytes;
   private int inFlight;
@@ -60,11 +65,12 @@ final class CopyLane {
     this.gpu = gpu;
     this.clock = clock;
     depth = options.depth();
+    isPeer = direction == CopyDirection.PEER;
     free = new ArrayDeque<>(options.slots());
     launched = new ArrayDeque<>(options.slots());
     ready = new ArrayDeque<>(depth);
     kernels = resources.createStream(false);
-    staged = resources.createStream(true);
+    staged = resources.createStream(!isPeer);
     direct = resources.createStream(true);
     long bytes = CopyBatch.memoryBytes(options);
     for (int i = 0; i < options.slots(); i++) {
@@ -194,8 +200,17 @@ final class CopyLane {
       readyBytes -= copy.runs.totalBytes();
     }
     underWayBytes += batch.copiedBytes();
-    batch.launch(kernels, staged, direct);
+    batch.launch(kernelStream(), staged, direct);
     launchedBytes.getAndAdd(strategy.ordinal(), batch.copiedBytes());
+  }
+
+  /**
+   * Kernels between siblings take turns in two streams: one begins while the last pieces of the
+   * other are on their way, which the link would wait for.
+   */
+  private GpuStream kernelStream() {
+    takesSecondStream = isPeer && !takesSecondStream;
+    return takesSecondStream ? staged : kernels;
   }
 
   private boolean hasStagedBatch() {

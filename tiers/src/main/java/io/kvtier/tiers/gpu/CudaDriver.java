@@ -10,6 +10,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.NoSuchElementException;
 import jcuda.driver.CUdevice;
+import jcuda.driver.CUdevice_P2PAttribute;
 import jcuda.driver.CUdevice_attribute;
 import jcuda.driver.CUuuid;
 import jcuda.driver.JCudaDriver;
@@ -162,5 +163,27 @@ public final class CudaDriver implements GpuDriver {
   @Override
   public synchronized Gpu open(GpuDevice device) {
     return opened.computeIfAbsent(device, wanted -> CudaGpu.open(calls, wanted));
+  }
+
+  @Override
+  public GpuLink link(GpuDevice from, GpuDevice to) {
+    CUdevice source = new CUdevice();
+    CUdevice target = new CUdevice();
+    check(JCudaDriver.cuDeviceGet(source, from.ordinal()), "cuDeviceGet");
+    check(JCudaDriver.cuDeviceGet(target, to.ordinal()), "cuDeviceGet");
+    int[] value = new int[1];
+    check(JCudaDriver.cuDeviceCanAccessPeer(value, source, target), "cuDeviceCanAccessPeer");
+    if (value[0] == 0) {
+      return GpuLink.NONE;
+    }
+    // What tells the two apart, as far as the driver does: PCIe has no atomic operations of it.
+    check(
+        JCudaDriver.cuDeviceGetP2PAttribute(
+            value,
+            CUdevice_P2PAttribute.CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
+            source,
+            target),
+        "cuDeviceGetP2PAttribute");
+    return value[0] == 0 ? GpuLink.PCIE : GpuLink.NVLINK;
   }
 }

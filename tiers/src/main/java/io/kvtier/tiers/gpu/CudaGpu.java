@@ -25,6 +25,11 @@ final class CudaGpu implements Gpu {
   private static final int HIGHEST_PRIORITY = 1;
   private static final int LOWEST_PRIORITY = 0;
 
+  /** CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED (cuda.h). */
+  private static final int PEER_ACCESS_ALREADY_ENABLED = 704;
+
+  private static final int UNKNOWN = -1;
+
   private final CudaCalls calls;
   private final GpuDevice device;
   private final CUdevice cudaDevice;
@@ -218,21 +223,61 @@ final class CudaGpu implements Gpu {
       known.count++;
       return known.mapping;
     }
+    long address = map(handle);
+    try {
+      Opened opened = new Opened(new DeviceMapping(address, bytesAt(address), ordinalOf(address)));
+      mappings.put(handle, opened);
+      return opened.mapping;
+    } catch (GpuException e) {
+      int ignored = calls.closeIpc(address);
+      throw e;
+    }
+  }
+
+  private long map(IpcHandle handle) {
     bind();
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment result = arena.allocate(ValueLayout.JAVA_LONG);
       check(calls.openIpc(result, copyOf(handle, arena)), "cuIpcOpenMemHandle");
-      long address = result.get(ValueLayout.JAVA_LONG, 0);
-      try {
-        Opened opened =
-            new Opened(new DeviceMapping(address, bytesAt(address), ordinalOf(address)));
-        mappings.put(handle, opened);
-        return opened.mapping;
-      } catch (GpuException e) {
-        int ignored = calls.closeIpc(address);
-        throw e;
-      }
+      return result.get(ValueLayout.JAVA_LONG, 0);
     }
+  }
+
+  @Override
+  public boolean reaches(Gpu other) {
+    if (other == this) {
+      return true;
+    }
+    if (!(other instanceof CudaGpu peer)) {
+      return false;
+    }
+    int[] can = new int[1];
+    check(
+        JCudaDriver.cuDeviceCanAccessPeer(can, cudaDevice, peer.cudaDevice),
+        "cuDeviceCanAccessPeer");
+    if (can[0] == 0) {
+      return false;
+    }
+    bind();
+    int result = JCudaDriver.cuCtxEnablePeerAccess(peer.context, 0);
+    if (result != PEER_ACCESS_ALREADY_ENABLED) {
+      check(result, "cuCtxEnablePeerAccess");
+    }
+    return true;
+  }
+
+  /** In this GPU's own context, as the driver wants it of who is to reach the memory. */
+  @Override
+  public synchronized long openPeer(IpcHandle handle) {
+    Opened known = mappings.get(handle);
+    if (known != null) {
+      known.count++;
+      return known.mapping.address();
+    }
+    long address = map(handle);
+    // The owner's region was measured where it was opened.
+    mappings.put(handle, new Opened(new DeviceMapping(address, 0, UNKNOWN)));
+    return address;
   }
 
   private long bytesAt(long address) {

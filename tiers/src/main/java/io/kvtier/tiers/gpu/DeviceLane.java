@@ -33,6 +33,10 @@ final class DeviceLane implements AutoCloseable {
   private final SpscAtomicArrayQueue<DeviceTransfer> finished;
   private final @Nullable DeviceTransfer[] submitted;
   private final Consumer<Copy> onCopied = this::copied;
+
+  /** For the runs of one block of each side, between regions. */
+  private final Runs[] sides = {new Runs(), new Runs()};
+
   private final IdleWorkers idle = new IdleWorkers(1);
   private final long[] calibratedBytes;
   private final Thread thread;
@@ -161,8 +165,7 @@ final class DeviceLane implements AutoCloseable {
         throw new IllegalStateException("a transfer without a region");
       }
       for (int i = 0; i < transfer.count; i++) {
-        long slot = slabs.addressOf(transfer.slabs[i], gpu) + transfer.offsets[i];
-        region.addRuns(transfer.targets[i], transfer.layers, slot, copy.runs);
+        addRuns(transfer, region, i);
       }
       copy.after = transfer.event == 0 ? null : region.event(transfer.event - 1);
     } catch (GpuException e) {
@@ -176,6 +179,22 @@ final class DeviceLane implements AutoCloseable {
     if (!engine.submit(copy)) {
       throw new IllegalStateException("the copy engine has no room for what the index has");
     }
+  }
+
+  private void addRuns(DeviceTransfer transfer, DeviceRegion region, int i) {
+    DeviceRegion source = transfer.source;
+    if (source == null) {
+      long slot = slabs.addressOf(transfer.slabs[i], gpu) + transfer.offsets[i];
+      region.addRuns(transfer.targets[i], transfer.layers, slot, transfer.copy.runs);
+      return;
+    }
+    region.addRunsFrom(
+        source,
+        transfer.sources[i],
+        transfer.targets[i],
+        transfer.layers,
+        transfer.copy.runs,
+        sides);
   }
 
   private void copied(Copy copy) {
@@ -210,7 +229,9 @@ final class DeviceLane implements AutoCloseable {
 
   private void rest() {
     if (engine.inFlight() > 0) {
-      if (engine.isFull() || engine.isWaiting()) {
+      // Between siblings what the GPU has in hand is over sooner than a nap.
+      boolean mayNap = engine.isFull() && engine.direction() != CopyDirection.PEER;
+      if (mayNap || engine.isWaiting()) {
         LockSupport.parkNanos(this, NAP_NS);
       } else {
         Thread.onSpinWait();

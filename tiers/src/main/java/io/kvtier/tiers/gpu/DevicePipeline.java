@@ -1,36 +1,42 @@
 package io.kvtier.tiers.gpu;
 
 import java.util.EnumMap;
+import java.util.List;
 import java.util.Map;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
- * One GPU's copies in both directions: {@link io.kvtier.tiers.transfer.Pipeline} for transfers of
- * many blocks at once. The index offers and collects; both never block.
+ * One GPU's copies in both directions, and from its siblings: {@link
+ * io.kvtier.tiers.transfer.Pipeline} for transfers of many blocks at once. The index offers and
+ * collects; both never block.
  */
 public final class DevicePipeline implements AutoCloseable {
   private final Gpu gpu;
   private final DeviceLane offloads;
   private final DeviceLane onboards;
+  private final DeviceLane peers;
+  private final List<DeviceLane> lanes;
   private final long stagingBytes;
   private int inFlight;
 
-  DevicePipeline(Gpu gpu, DeviceLane offloads, DeviceLane onboards, long stagingBytes) {
+  DevicePipeline(
+      Gpu gpu, DeviceLane offloads, DeviceLane onboards, DeviceLane peers, long stagingBytes) {
     this.gpu = gpu;
     this.offloads = offloads;
     this.onboards = onboards;
+    this.peers = peers;
+    lanes = List.of(offloads, onboards, peers);
     this.stagingBytes = stagingBytes;
   }
 
   void start() {
-    offloads.start();
-    onboards.start();
+    lanes.forEach(DeviceLane::start);
   }
 
-  /** For who has no threads: one round of both directions. */
+  /** For who has no threads: one round of all lanes. */
   int doWork() {
-    return offloads.doWork() + onboards.doWork();
+    return offloads.doWork() + onboards.doWork() + peers.doWork();
   }
 
   /**
@@ -39,22 +45,27 @@ public final class DevicePipeline implements AutoCloseable {
    * @return false when there is no room: nothing was taken
    */
   public boolean offer(DeviceTransfer transfer) {
-    boolean taken =
-        (transfer.direction == CopyDirection.OFFLOAD ? offloads : onboards).offer(transfer);
+    DeviceLane lane =
+        switch (transfer.direction) {
+          case OFFLOAD -> offloads;
+          case ONBOARD -> onboards;
+          case PEER -> peers;
+        };
+    boolean taken = lane.offer(transfer);
     inFlight += taken ? 1 : 0;
     return taken;
   }
 
   /** Gives every finished transfer back; returns how many there were. */
   public int collect(Consumer<DeviceTransfer> finished) {
-    int count = offloads.collect(finished) + onboards.collect(finished);
+    int count = offloads.collect(finished) + onboards.collect(finished) + peers.collect(finished);
     inFlight -= count;
     return count;
   }
 
   /** Whether {@link #collect} would find any. */
   public boolean hasFinished() {
-    return offloads.hasFinished() || onboards.hasFinished();
+    return offloads.hasFinished() || onboards.hasFinished() || peers.hasFinished();
   }
 
   /** How many transfers were taken and not given back. */
@@ -64,8 +75,23 @@ public final class DevicePipeline implements AutoCloseable {
 
   /** Why nothing is copied any more; null: it is. From any thread. */
   public @Nullable String fence() {
-    String fence = offloads.fence();
-    return fence == null ? onboards.fence() : fence;
+    for (DeviceLane lane : lanes) {
+      String fence = lane.fence();
+      if (fence != null) {
+        return fence;
+      }
+    }
+    return null;
+  }
+
+  /** Whether blocks of a region can be copied to this GPU's without the host. From any thread. */
+  public boolean reaches(DeviceRegion source) {
+    return peers.fence() == null && source.isSeenBy(gpu);
+  }
+
+  /** The driver's number of the GPU. */
+  public int ordinal() {
+    return gpu.device().ordinal();
   }
 
   /** Which GPU, and what was done; from any thread. */
@@ -77,7 +103,8 @@ public final class DevicePipeline implements AutoCloseable {
         regions,
         offloads.bytes(),
         onboards.bytes(),
-        offloads.errors() + onboards.errors(),
+        peers.bytes(),
+        lanes.stream().mapToLong(DeviceLane::errors).sum(),
         byStrategy(),
         fence());
   }
@@ -85,7 +112,7 @@ public final class DevicePipeline implements AutoCloseable {
   private Map<CopyStrategy, Long> byStrategy() {
     Map<CopyStrategy, Long> bytes = new EnumMap<>(CopyStrategy.class);
     for (CopyStrategy strategy : CopyStrategy.values()) {
-      bytes.put(strategy, offloads.bytesBy(strategy) + onboards.bytesBy(strategy));
+      bytes.put(strategy, lanes.stream().mapToLong(lane -> lane.bytesBy(strategy)).sum());
     }
     return bytes;
   }
@@ -96,12 +123,11 @@ public final class DevicePipeline implements AutoCloseable {
 
   /** Whether nothing copies any more, and memory can be taken from the GPU. */
   boolean hasEnded() {
-    return offloads.hasEnded() && onboards.hasEnded();
+    return lanes.stream().allMatch(DeviceLane::hasEnded);
   }
 
   @Override
   public void close() {
-    offloads.close();
-    onboards.close();
+    lanes.forEach(DeviceLane::close);
   }
 }

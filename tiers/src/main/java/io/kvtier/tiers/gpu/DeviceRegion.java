@@ -2,7 +2,11 @@ package io.kvtier.tiers.gpu;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * An engine's KV tensors, opened in this process. The memory stays the engine's, and while a region
@@ -10,6 +14,8 @@ import org.jspecify.annotations.Nullable;
  * session ends and no copy of it is in flight.
  */
 public final class DeviceRegion implements AutoCloseable {
+  private static final Logger LOG = LoggerFactory.getLogger(DeviceRegion.class);
+
   /** CUDA's numbers of errors that have a meaning here. */
   private static final int INVALID_VALUE = 1;
 
@@ -18,21 +24,27 @@ public final class DeviceRegion implements AutoCloseable {
   private static final int INVALID_HANDLE = 400;
 
   private final Gpu gpu;
-  private final KvLayout layout;
+  private final DeviceRegionSpec spec;
   private final List<IpcHandle> opened;
-  private final long[] addresses;
   private final List<GpuEvent> events;
-  private final @Nullable RunPlan plan;
+  private final RegionView view;
+
+  /** How other GPUs see it, of those that can; written by one thread, read by their lanes. */
+  private final Map<Gpu, RegionView> peers = new ConcurrentHashMap<>();
+
   private boolean isClosed;
 
   private DeviceRegion(
-      Gpu gpu, KvLayout layout, List<IpcHandle> opened, long[] addresses, List<GpuEvent> events) {
+      Gpu gpu,
+      DeviceRegionSpec spec,
+      List<IpcHandle> opened,
+      long[] addresses,
+      List<GpuEvent> events) {
     this.gpu = gpu;
-    this.layout = layout;
+    this.spec = spec;
     this.opened = opened;
-    this.addresses = addresses;
     this.events = events;
-    plan = RunPlan.of(layout, addresses);
+    view = new RegionView(spec.layout(), addresses);
   }
 
   /** Opens an engine's tensors, or says why not. */
@@ -93,7 +105,7 @@ public final class DeviceRegion implements AutoCloseable {
       close(gpu, opened, events);
       return new RegionResult.Refused(reason);
     }
-    return new RegionResult.Opened(new DeviceRegion(gpu, spec.layout(), opened, addresses, events));
+    return new RegionResult.Opened(new DeviceRegion(gpu, spec, opened, addresses, events));
   }
 
   private static @Nullable String problem(
@@ -164,7 +176,7 @@ public final class DeviceRegion implements AutoCloseable {
 
   /** How its blocks lie. */
   public KvLayout layout() {
-    return layout;
+    return spec.layout();
   }
 
   /** How many events there are. */
@@ -184,10 +196,8 @@ public final class DeviceRegion implements AutoCloseable {
    * @throws IllegalArgumentException when there is no such block, layer or head
    */
   public void addRuns(int block, Span layers, Span heads, long hostAddress, Runs runs) {
-    if (isClosed) {
-      throw new IllegalStateException("the region is closed");
-    }
-    layout.addRuns(block, layers, heads, addresses, hostAddress, runs);
+    requireOpen();
+    view.addRuns(block, layers, heads, hostAddress, runs);
   }
 
   /**
@@ -197,20 +207,77 @@ public final class DeviceRegion implements AutoCloseable {
    * @throws IllegalArgumentException when there is no such block or layer
    */
   public void addRuns(int block, Span layers, long hostAddress, Runs runs) {
-    RunPlan known = plan;
-    if (known == null || !known.suits(layers)) {
-      addRuns(block, layers, Span.all(layout.heads()), hostAddress, runs);
+    requireOpen();
+    view.addRuns(block, layers, hostAddress, runs);
+  }
+
+  /**
+   * Adds the runs from a block of another region to one of this, as this one's GPU sees both.
+   *
+   * @param scratch two lists to work with
+   * @throws GpuException when the GPU does not see the other
+   * @throws IllegalArgumentException when there is no such block or layer, or blocks of the two are
+   *     not alike
+   */
+  void addRunsFrom(
+      DeviceRegion source, int sourceBlock, int block, Span layers, Runs runs, Runs[] scratch) {
+    requireOpen();
+    source.requireOpen();
+    RegionView seen = source.gpu.equals(gpu) ? source.view : source.peers.get(gpu);
+    if (seen == null) {
+      throw new GpuException("GPU " + gpu.device().uuid() + " does not see the region", 0);
+    }
+    if (view.addPairs(block, layers, seen, sourceBlock, runs)) {
       return;
     }
+    for (Runs side : scratch) {
+      side.clear();
+    }
+    view.addRuns(block, layers, 0, scratch[0]);
+    seen.addRuns(sourceBlock, layers, 0, scratch[1]);
+    runs.addPairs(scratch[0], scratch[1]);
+  }
+
+  private void requireOpen() {
     if (isClosed) {
       throw new IllegalStateException("the region is closed");
     }
-    if (block < 0 || block >= layout.blocks()) {
-      throw new IllegalArgumentException(
-          "block " + block + " is not in the region: it has " + layout.blocks() + ", from 0 on");
+  }
+
+  /** Whether a GPU can copy from it. */
+  boolean isSeenBy(Gpu other) {
+    return other.equals(gpu) || peers.containsKey(other);
+  }
+
+  /** Lets another GPU copy from it, if it can. */
+  void share(Gpu other) {
+    if (isSeenBy(other)) {
+      return;
     }
-    layers.requireWithin(layout.layers(), "layers");
-    known.addRuns(block, layers, hostAddress, runs);
+    List<IpcHandle> mapped = new ArrayList<>();
+    try {
+      if (!other.reaches(gpu)) {
+        LOG.info(
+            "GPU {} does not reach GPU {}: blocks go by the host",
+            other.device().ordinal(),
+            gpu.device().ordinal());
+        return;
+      }
+      long[] addresses = new long[opened.size()];
+      for (int i = 0; i < addresses.length; i++) {
+        DeviceRegionSpec.TensorPlace place = spec.tensors().get(i);
+        addresses[i] = other.openPeer(place.handle()) + place.offset();
+        mapped.add(place.handle());
+      }
+      peers.put(other, new RegionView(spec.layout(), addresses));
+    } catch (GpuException e) {
+      mapped.forEach(handle -> quietly(() -> other.close(handle)));
+      LOG.warn(
+          "GPU {} can't see a region of GPU {}: {}; blocks go by the host",
+          other.device().ordinal(),
+          gpu.device().ordinal(),
+          e.reason());
+    }
   }
 
   /** Ends the mappings; no copy of the region may be in flight. */
@@ -218,6 +285,11 @@ public final class DeviceRegion implements AutoCloseable {
   public void close() {
     if (!isClosed) {
       isClosed = true;
+      for (Gpu other : peers.keySet()) {
+        close(other, opened, List.of());
+      }
+      peers.clear();
+      view.forget();
       close(gpu, opened, events);
     }
   }

@@ -4,9 +4,9 @@ import io.kvtier.protocol.Status;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Some layers of some blocks on their way between a region and slots of the host tier. Pooled by
- * the index: filled there, carried out by a {@link DevicePipeline}, read there again; the queues
- * between hand it over, so its fields need no ordering of their own.
+ * Some layers of some blocks on their way between a region and slots of the host tier, or from
+ * another region. Pooled by the index: filled there, carried out by a {@link DevicePipeline}, read
+ * there again; the queues between hand it over, so its fields need no ordering of their own.
  */
 public final class DeviceTransfer {
   /** The most blocks of one. */
@@ -17,6 +17,10 @@ public final class DeviceTransfer {
 
   public CopyDirection direction = CopyDirection.OFFLOAD;
   public @Nullable DeviceRegion region;
+
+  /** What is copied from, to the region; null: slots of the host tier. */
+  public @Nullable DeviceRegion source;
+
   public Span layers = Span.all(0);
 
   /** Which event of the region it waits for, counted from 1; 0: none. */
@@ -27,6 +31,9 @@ public final class DeviceTransfer {
 
   /** The blocks' numbers in the region. */
   public final int[] targets = new int[BLOCKS_MAX];
+
+  /** Their numbers in the region that is copied from. */
+  public final int[] sources = new int[BLOCKS_MAX];
 
   /** Where their slots are. */
   public final int[] slabs = new int[BLOCKS_MAX];

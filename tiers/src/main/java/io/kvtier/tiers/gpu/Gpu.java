@@ -63,7 +63,21 @@ public interface Gpu extends AutoCloseable {
   /** Opens an allocation of another process; opened again, it is the same mapping, counted. */
   DeviceMapping open(IpcHandle handle);
 
-  /** Closes what {@link #open} gave, as often as it was opened. */
+  /**
+   * Whether this GPU's copies can reach the memory of another, which they can from then on: over
+   * NVLink, or whatever else joins them. A GPU reaches itself.
+   */
+  boolean reaches(Gpu other);
+
+  /**
+   * Opens an allocation of another process on a GPU that this one {@link #reaches}; closed by
+   * {@link #close(IpcHandle)}.
+   *
+   * @return where this GPU sees it
+   */
+  long openPeer(IpcHandle handle);
+
+  /** Closes what {@link #open} or {@link #openPeer} gave, as often as it was opened. */
   void close(IpcHandle handle);
 
   /** Whether {@link #copyBatch} is there. */

@@ -16,4 +16,13 @@ public interface GpuDriver {
    * @throws GpuException when the device can't be used
    */
   Gpu open(GpuDevice device);
+
+  /**
+   * How a GPU reaches another's memory.
+   *
+   * @throws GpuException when the driver does not say
+   */
+  default GpuLink link(GpuDevice from, GpuDevice to) {
+    return GpuLink.NONE;
+  }
 }

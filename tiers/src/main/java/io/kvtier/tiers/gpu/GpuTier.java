@@ -35,7 +35,7 @@ public final class GpuTier implements AutoCloseable {
   /**
    * What it is made of.
    *
-   * @param options of each copy engine, of which a GPU has two
+   * @param options of each copy engine, of which a GPU has three
    * @param transfers one more than the highest number of a transfer
    * @param finishedBell wakes the index
    * @param defect told of what should never happen
@@ -54,6 +54,7 @@ public final class GpuTier implements AutoCloseable {
   private final Queue<RegionOrder> orders = new ConcurrentLinkedQueue<>();
   private final Queue<RegionOrder> answered = new ConcurrentLinkedQueue<>();
   private final Map<GpuDevice, DevicePipeline> pipelines = new HashMap<>();
+  private final List<DeviceRegion> shared = new ArrayList<>();
   private final List<DevicePipeline> started = new CopyOnWriteArrayList<>();
   private final Thread thread;
   private @Nullable GpuProbe probed;
@@ -71,7 +72,7 @@ public final class GpuTier implements AutoCloseable {
 
   // ---- the index's side
 
-  /** Has a region opened or closed. */
+  /** Has a region opened, shared, or closed. */
   public void order(RegionOrder order) {
     orders.add(order);
     LockSupport.unpark(thread);
@@ -134,7 +135,13 @@ public final class GpuTier implements AutoCloseable {
     DeviceRegionSpec spec = order.spec;
     if (spec == null) {
       DeviceRegion opened = order.opened;
-      if (opened != null) {
+      if (opened != null && order.isShare) {
+        shared.add(opened);
+        for (DevicePipeline pipeline : started) {
+          opened.share(pipeline.gpu());
+        }
+      } else if (opened != null) {
+        shared.remove(opened);
         opened.close();
         runs -= opened.layout().runsOfBlock();
       }
@@ -215,10 +222,14 @@ public final class GpuTier implements AutoCloseable {
       throw e;
     }
     DevicePipeline made =
-        new DevicePipeline(gpu, lanes.get(0), lanes.get(1), 2 * parts.options().stagingBytes());
+        new DevicePipeline(
+            gpu, lanes.get(0), lanes.get(1), lanes.get(2), 2 * parts.options().stagingBytes());
     made.start();
     pipelines.put(device, made);
     started.add(made);
+    for (DeviceRegion region : shared) {
+      region.share(gpu);
+    }
     LOG.info(
         "GPU {} ({}, {}) is used from now on; that took {} ms",
         device.ordinal(),
@@ -229,18 +240,27 @@ public final class GpuTier implements AutoCloseable {
   }
 
   private DeviceLane lane(Gpu gpu, CopyDirection direction) {
-    CopyEngine engine =
-        new CopyEngine(gpu, direction, parts.options(), StrategyTable.only(CopyStrategy.PLAIN));
-    StrategyTable table;
+    StrategyTable table =
+        direction == CopyDirection.PEER
+            ? StrategyTable.ofPeers(gpu.hasBatchCopies())
+            : StrategyTable.only(CopyStrategy.PLAIN);
+    CopyEngine engine = new CopyEngine(gpu, direction, parts.options(), table);
     try {
-      table = Calibration.calibrate(gpu, engine, StrategyTable.USUALLY_ENOUGH);
+      if (direction != CopyDirection.PEER) {
+        table = Calibration.calibrate(gpu, engine, StrategyTable.USUALLY_ENOUGH);
+      }
     } catch (GpuException e) {
       engine.close();
       throw e;
     }
     int ordinal = gpu.device().ordinal();
     LOG.debug("GPU {}, {}: {}", ordinal, direction, table.measured());
-    String way = direction == CopyDirection.OFFLOAD ? "out" : "in";
+    String way =
+        switch (direction) {
+          case OFFLOAD -> "out";
+          case ONBOARD -> "in";
+          case PEER -> "peer";
+        };
     return new DeviceLane(
         "kvtier-gpu-" + ordinal + "-" + way,
         gpu,

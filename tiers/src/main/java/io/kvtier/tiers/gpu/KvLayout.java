@@ -118,6 +118,30 @@ public record KvLayout(
     return true;
   }
 
+  /**
+   * Whether a block of another layout is the same bytes in the same order on the host, however it
+   * lies on its device: then one can be copied to the other's place without the host.
+   */
+  public boolean hasBlocksLike(KvLayout other) {
+    boolean alike =
+        layers == other.layers
+            && blockTokens == other.blockTokens
+            && order.equals(other.order)
+            && parts.size() == other.parts.size();
+    for (int i = 0; alike && i < parts.size(); i++) {
+      KvPart mine = parts.get(i);
+      KvPart theirs = other.parts.get(i);
+      alike =
+          mine.shape().cellBytes() == theirs.shape().cellBytes()
+              && tokens(mine.shape(), blockTokens) == tokens(theirs.shape(), blockTokens)
+              && mine.shape().extent(KvAxis.PLANE) == theirs.shape().extent(KvAxis.PLANE)
+              && mine.shape().extent(KvAxis.HEAD) == theirs.shape().extent(KvAxis.HEAD)
+              && mine.blockHeads() == theirs.blockHeads()
+              && mine.firstHead() == theirs.firstHead();
+    }
+    return alike;
+  }
+
   /** How many tensors there are: of each part one, or one a layer. */
   public int tensors() {
     int count = 0;

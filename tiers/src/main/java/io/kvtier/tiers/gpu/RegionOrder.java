@@ -3,17 +3,20 @@ package io.kvtier.tiers.gpu;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The index's wish to have a region opened or closed, and what came of it. Made by the index, and
- * its again when {@link GpuTier#collect} gives it back.
+ * The index's wish to have a region opened, shared or closed, and what came of it. Made by the
+ * index, and its again when {@link GpuTier#collect} gives it back.
  */
 public final class RegionOrder {
   /** The region's number at the index. */
   public final int region;
 
-  /** What to open; null to close. */
+  /** What to open; null to share or to close. */
   public final @Nullable DeviceRegionSpec spec;
 
-  /** What is open: a result, or what to close. */
+  /** Whether other GPUs shall see what is open. */
+  public final boolean isShare;
+
+  /** What is open: a result, or what to share or to close. */
   public @Nullable DeviceRegion opened;
 
   /** What copies to and from it. */
@@ -22,20 +25,30 @@ public final class RegionOrder {
   /** Why it was not opened. */
   public @Nullable String refusal;
 
-  private RegionOrder(int region, @Nullable DeviceRegionSpec spec, @Nullable DeviceRegion opened) {
+  private RegionOrder(
+      int region, @Nullable DeviceRegionSpec spec, boolean isShare, @Nullable DeviceRegion opened) {
     this.region = region;
     this.spec = spec;
+    this.isShare = isShare;
     this.opened = opened;
   }
 
   /** To open one. */
   public static RegionOrder open(int region, DeviceRegionSpec spec) {
-    return new RegionOrder(region, spec, null);
+    return new RegionOrder(region, spec, false, null);
   }
 
   /** To close one, of which no copy is in flight. */
   public static RegionOrder close(int region, DeviceRegion opened) {
-    return new RegionOrder(region, null, opened);
+    return new RegionOrder(region, null, false, opened);
+  }
+
+  /**
+   * To let the other GPUs in use, and those that come into use later, see one. Those that can't are
+   * no failure: blocks get there by the host.
+   */
+  public static RegionOrder share(int region, DeviceRegion opened) {
+    return new RegionOrder(region, null, true, opened);
   }
 
   /** Whether it is to be opened. */

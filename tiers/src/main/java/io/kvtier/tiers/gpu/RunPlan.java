@@ -20,6 +20,9 @@ final class RunPlan {
    */
   private final boolean isLayerMajor;
 
+  /** The last one that was found to be cut in the same places. */
+  private @Nullable RunPlan like;
+
   private RunPlan(int[] firstOfLayer, Runs first, long[] blockStrides, boolean isLayerMajor) {
     this.firstOfLayer = firstOfLayer;
     this.blockStrides = blockStrides;
@@ -71,6 +74,36 @@ final class RunPlan {
   /** Whether the runs of these layers come in the order of their places on the host. */
   boolean suits(Span layers) {
     return isLayerMajor || layers.count() == 1;
+  }
+
+  /**
+   * Whether the runs of another region's blocks are of the same bytes. Asked by one thread at a
+   * time.
+   */
+  boolean isCutLike(RunPlan other) {
+    if (like != other
+        && Arrays.equals(firstOfLayer, other.firstOfLayer)
+        && Arrays.equals(hostOffsets, other.hostOffsets)
+        && Arrays.equals(lengths, other.lengths)) {
+      like = other;
+    }
+    return like == other;
+  }
+
+  /** Its region is closed: it holds on to no other any more. */
+  void forget() {
+    like = null;
+  }
+
+  /** The runs from a block of a region that {@link #isCutLike} this one. */
+  void addPairs(int block, Span layers, RunPlan source, int sourceBlock, Runs runs) {
+    int end = firstOfLayer[layers.to()];
+    for (int i = firstOfLayer[layers.from()]; i < end; i++) {
+      runs.add(
+          deviceAddresses[i] + block * blockStrides[i],
+          source.deviceAddresses[i] + sourceBlock * source.blockStrides[i],
+          lengths[i]);
+    }
   }
 
   /** {@link KvLayout#addRuns} for all heads. */

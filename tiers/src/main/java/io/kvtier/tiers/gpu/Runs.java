@@ -62,6 +62,46 @@ public final class Runs {
     count++;
   }
 
+  /**
+   * Adds runs from one device memory to another, of two lists of the same bytes of a block in the
+   * same order, which need not be cut alike.
+   *
+   * @param targets whose device addresses are copied to
+   * @param sources whose device addresses are copied from
+   * @throws IllegalArgumentException when they are not of the same bytes
+   */
+  void addPairs(Runs targets, Runs sources) {
+    int target = 0;
+    int source = 0;
+    int targetByte = 0;
+    int sourceByte = 0;
+    while (target < targets.count && source < sources.count) {
+      long place = targets.hostAddresses[target] + targetByte;
+      if (place != sources.hostAddresses[source] + sourceByte) {
+        break;
+      }
+      int bytes =
+          Math.min(targets.lengths[target] - targetByte, sources.lengths[source] - sourceByte);
+      add(
+          targets.deviceAddresses[target] + targetByte,
+          sources.deviceAddresses[source] + sourceByte,
+          bytes);
+      targetByte += bytes;
+      sourceByte += bytes;
+      if (targetByte == targets.lengths[target]) {
+        target++;
+        targetByte = 0;
+      }
+      if (sourceByte == sources.lengths[source]) {
+        source++;
+        sourceByte = 0;
+      }
+    }
+    if (target < targets.count || source < sources.count) {
+      throw new IllegalArgumentException("the blocks of two regions are not of the same form");
+    }
+  }
+
   /** How many there are. */
   public int count() {
     return count;

@@ -104,6 +104,20 @@ public final class StrategyTable {
     return new StrategyTable(List.of(new Measured(1, 1, Map.of(strategy, 1.0))), 1);
   }
 
+  /**
+   * Of copies from siblings: a kernel reads their memory as fast as the link is, whatever the
+   * length of the runs; the copy engines do where runs are long, and leave the multiprocessors
+   * alone.
+   */
+  static StrategyTable ofPeers(boolean hasBatchCopies) {
+    CopyStrategy engines = hasBatchCopies ? CopyStrategy.BATCH : CopyStrategy.PLAIN;
+    return new StrategyTable(
+        List.of(
+            new Measured(256 << 10, 1 << 20, Map.of(CopyStrategy.KERNEL, 1.0)),
+            new Measured(4 << 20, 1 << 20, Map.of(engines, 1.0))),
+        1);
+  }
+
   /** What it is made of. */
   public List<Measured> measured() {
     return measured;

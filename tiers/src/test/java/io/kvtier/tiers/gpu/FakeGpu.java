@@ -47,6 +47,9 @@ final class FakeGpu implements Gpu, GpuDriver {
 
   boolean hasBatchCopies = true;
 
+  /** Whether it sees other GPUs' memory. */
+  boolean reachesOthers = true;
+
   /** How much memory there is to allocate. */
   long memoryBytes = Long.MAX_VALUE;
 
@@ -169,6 +172,11 @@ final class FakeGpu implements Gpu, GpuDriver {
     return createEvent();
   }
 
+  /** From now on it can open what another has shared. */
+  void adopt(FakeGpu other) {
+    shared.putAll(other.shared);
+  }
+
   void shareOnDevice(int ordinal) {
     deviceOrdinal = ordinal;
   }
@@ -182,6 +190,17 @@ final class FakeGpu implements Gpu, GpuDriver {
     }
     opened.merge(handle, 1, Integer::sum);
     return mapping;
+  }
+
+  @Override
+  public boolean reaches(Gpu other) {
+    call();
+    return other == this || reachesOthers;
+  }
+
+  @Override
+  public long openPeer(IpcHandle handle) {
+    return open(handle).address();
   }
 
   @Override
