@@ -549,7 +549,7 @@ def test_slab_fileTooShort_raises() -> None:
         _core.Slab(_memory(4096), 8192, True)
 
 
-def test_crc32c_everyImplementation_sameAsTheDefinition() -> None:
+def test_crc32c_everyImplementation_sameAsTheDefinition(peer: Peer) -> None:
     def definition(data: bytes) -> int:
         state = 0xFFFFFFFF
         for byte in data:
@@ -559,8 +559,9 @@ def test_crc32c_everyImplementation_sameAsTheDefinition() -> None:
         return state ^ 0xFFFFFFFF
 
     numbers = random.Random(7)
-    slab, _ = slab_of(1 << 16)
-    chosen = [name for name in ("tables", "streams", "folding") if _core.crc32c_choose(name)]
+    slab, _ = slab_of(1 << 19)
+    session = peer.session()
+    chosen = [name for name in ("tables", "streams", "folding", "folding abreast") if _core.crc32c_choose(name)]
     try:
         for length in (0, 1, 7, 8, 9, 255, 256, 511, 512, 513, 767, 768, 4079, 4080, 4081, 8160, 33000):
             data = numbers.randbytes(length + 3)[3:]
@@ -575,6 +576,25 @@ def test_crc32c_everyImplementation_sameAsTheDefinition() -> None:
                     assert written == struct.pack("<2Q", 5, expected)
                     assert memoryview(slab)[1 : 1 + length] == data
         assert _core.crc32c(b"123456789") == 0xE3069283
+        # Past the caches: less than four pages side by side, whole fours, and what is left of them.
+        for length in (1 << 17, (1 << 17) + 16384, 135937, 150001, 300000):
+            data = numbers.randbytes(length)
+            assert _core.crc32c_choose("tables")
+            expected = _core.crc32c(data)
+            for name in chosen:
+                assert _core.crc32c_choose(name)
+                for offset in (0, 64, 777):
+                    reserved = lease(length=length, offset=offset, identity=5)
+                    memoryview(slab)[:] = bytes(len(slab))
+                    _, written = _core.scatter({0: slab}, reserved, 0, data, length)
+                    assert written == struct.pack("<2Q", 5, expected)
+                    assert memoryview(slab)[offset : offset + length] == data
+                    assert not any(memoryview(slab)[offset + length : offset + length + 256])
+                    for flags in (0, 1):
+                        copied = bytearray(length)
+                        leased = lease(length=length, offset=offset, crc=expected, flags=flags)
+                        assert _core.gather(session, {0: slab}, leased, 0, copied, length, 1 << 62, False) == [Status.OK]
+                        assert copied == data
     finally:
         assert _core.crc32c_choose(_core.CRC32C)
 

@@ -10,6 +10,11 @@ typedef uint32_t (*update_function)(uint32_t state, const uint8_t *data, size_t 
 static uint32_t table[8][256];
 static update_function update;
 
+/* Most processors fetch ahead of their loads up to the end of a page, and at each page begin anew: with several pages side by
+ * side most of them are under way at any time. AMD's go on over pages, and are faster with one at a time (Zen 5: 23 instead
+ * of 18 GB/s). */
+static int has_pages_abreast;
+
 static uint32_t update_tables(uint32_t state, const uint8_t *data, size_t bytes) {
   while (bytes >= 8) {
     uint64_t word = 0;
@@ -54,8 +59,7 @@ enum { LINE_BYTES = 64 };
 #define STREAM_BYTES 1360
 #define FOLD_BYTES 256
 
-/* The processor fetches ahead of its loads up to the end of a page, and at each page begins anew: what goes past the
- * caches takes several pages side by side, so that most of them are under way at any time. */
+/* What goes past the caches takes so many pages side by side, where that is faster. */
 enum { PAGE_BYTES = 4096, ABREAST_BYTES = 4 * PAGE_BYTES };
 
 /* What moves a 128-bit remainder over that many bytes. */
@@ -222,7 +226,7 @@ FOLD_TARGET static inline __m512i fold_abreast(__m512i start, uint8_t *to, const
 FOLD_TARGET static uint32_t stream_folding(uint32_t state, uint8_t *to, const uint8_t *from, size_t bytes) {
   __m512i start = _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)state));
   size_t at = 0;
-  for (; bytes - at > ABREAST_BYTES; at += ABREAST_BYTES) {
+  for (; has_pages_abreast && bytes - at > ABREAST_BYTES; at += ABREAST_BYTES) {
     start = fold_abreast(start, to + at, from + at);
   }
   return fold_all(start, from + at, bytes - at, to + at);
@@ -243,6 +247,7 @@ static Distance distance_of(unsigned bytes) {
 
 static void fill_constants(void) {
   __builtin_cpu_init();
+  has_pages_abreast = !__builtin_cpu_is("amd");
   shift_one_stream = power_reflected(8 * STREAM_BYTES - 33);
   shift_two_streams = power_reflected(16 * STREAM_BYTES - 33);
   over_fold = distance_of(FOLD_BYTES);
@@ -291,8 +296,10 @@ static void fill_constants(void) {}
 #endif
 
 int kvtier_crc32c_choose(const char *name) {
-  if (strcmp(name, "folding") == 0 && has_folding()) {
+  int is_abreast = strcmp(name, "folding abreast") == 0;
+  if ((is_abreast || strcmp(name, "folding") == 0) && has_folding()) {
     update = update_folding;
+    has_pages_abreast = is_abreast;
   } else if (strcmp(name, "streams") == 0 && has_streams()) {
     update = update_streams;
   } else if (strcmp(name, "tables") == 0) {
@@ -304,9 +311,9 @@ int kvtier_crc32c_choose(const char *name) {
 }
 
 const char *kvtier_crc32c_initialise(void) {
-  static const char *const names[] = {"folding", "streams", "tables"};
   fill_tables();
   fill_constants();
+  const char *const names[] = {has_pages_abreast ? "folding abreast" : "folding", "streams", "tables"};
   int i = 0;
   while (!kvtier_crc32c_choose(names[i])) {
     i++;
@@ -365,11 +372,18 @@ __attribute__((target("avx512f"))) static void stream_abreast(uint8_t *to, const
 
 __attribute__((target("avx512f"))) static void stream_whole_lines(uint8_t *to, const uint8_t *from, size_t bytes) {
   size_t at = 0;
-  for (; bytes - at >= ABREAST_BYTES; at += ABREAST_BYTES) {
+  for (; has_pages_abreast && bytes - at >= ABREAST_BYTES; at += ABREAST_BYTES) {
     stream_abreast(to + at, from + at);
   }
-  for (; at < bytes; at += LINE_BYTES) {
-    _mm512_stream_si512((__m512i *)(to + at), _mm512_loadu_si512(from + at));
+  for (; at < bytes; at += STEP_BYTES) {
+    __m512i a = _mm512_loadu_si512(from + at);
+    __m512i b = _mm512_loadu_si512(from + at + LINE_BYTES);
+    __m512i c = _mm512_loadu_si512(from + at + 2 * LINE_BYTES);
+    __m512i d = _mm512_loadu_si512(from + at + 3 * LINE_BYTES);
+    _mm512_stream_si512((__m512i *)(to + at), a);
+    _mm512_stream_si512((__m512i *)(to + at + LINE_BYTES), b);
+    _mm512_stream_si512((__m512i *)(to + at + 2 * LINE_BYTES), c);
+    _mm512_stream_si512((__m512i *)(to + at + 3 * LINE_BYTES), d);
   }
 }
 
