@@ -528,6 +528,37 @@ def test_an_error_of_cuda_fences_the_gpu_and_nothing_else(fresh_gpu_daemon: GpuD
             assert "is not used any more" in refusal(client, tensors)
 
 
+def test_an_error_of_cuda_starts_the_daemon_anew() -> None:
+    def logged(words: str) -> bool:
+        return words in (daemon.folder / "daemon.log").read_text()
+
+    with gpu_daemon(host__keep="1min") as daemon, Client(daemon.socket_path, timeout=60) as client:
+        process = daemon.pid
+        tensors = Tensors(daemon, "anew", seed=24)
+        namespace = client.namespace("anew", block_bytes=tensors.block_bytes)
+        with tensors.region(client, "anew") as region:
+            keys = keys_of(4)
+            assert region.put(keys, range(4)).wait(60) == [OK] * 4
+            fail = daemon.gpu / "fail"
+            fail.touch()
+            assert region.put(keys_of(4, seed=2), range(4)).wait(60) == [Status.IO_ERROR] * 4
+            fail.unlink()
+            # It is the same process, with the same memory, and the GPU is used again.
+            assert eventually(lambda: logged("started anew because GPU 0 is not used any more"))
+            assert eventually(lambda: region.get(keys, range(8, 12)).wait(60) == [OK] * 4)
+            assert [tensors.block(8 + i) for i in range(4)] == [tensors.block(i) for i in range(4)]
+            assert daemon.pid == process and daemon.process is not None and daemon.process.poll() is None
+            assert gpu_of(client)["fence"] is None
+            assert client.counters()["found_host"] == 4
+            # A GPU that fails again has the daemon start no second time.
+            fail.touch()
+            assert region.put(keys_of(4, seed=3), range(4)).wait(60) == [Status.IO_ERROR] * 4
+            assert eventually(lambda: logged("is not started anew: it was started anew at"))
+            assert "ILLEGAL_ADDRESS" in str(gpu_of(client)["fence"])
+            buffer = bytearray(4 * tensors.block_bytes)
+            assert namespace.get(keys, buffer).statuses == [OK] * 4
+
+
 @pytest.fixture
 def fresh_gpu_daemon() -> Iterator[GpuDaemon]:
     with gpu_daemon() as started:

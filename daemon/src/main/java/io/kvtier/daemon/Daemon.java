@@ -30,6 +30,7 @@ import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.protocol.linux.UnixSocket;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.gpu.CudaDriver;
+import io.kvtier.tiers.gpu.DevicePipeline;
 import io.kvtier.tiers.gpu.GpuProbe;
 import io.kvtier.tiers.gpu.GpuTier;
 import io.kvtier.tiers.host.HugePages;
@@ -68,6 +69,7 @@ public final class Daemon implements AutoCloseable {
   private @Nullable HostTier memory;
   private @Nullable Counters counters;
   private final long keepNs;
+  private @Nullable GpuTier gpus;
   private @Nullable IndexRunner runner;
   private @Nullable GrpcFront grpc;
   private @Nullable HttpFront http;
@@ -182,6 +184,7 @@ public final class Daemon implements AutoCloseable {
                     IndexAgent.DEVICE_TRANSFERS,
                     doorbell,
                     Daemon::stopBroken)));
+    this.gpus = gpus;
     String directories =
         ssd.directories().stream().map(Path::toString).collect(Collectors.joining(", "));
     KvtierdConfig.EventsConfig eventsConfig = config.events();
@@ -398,6 +401,20 @@ public final class Daemon implements AutoCloseable {
     Words.putInt(region, DaemonRegionDescriptor.SLAB_COUNT_OFFSET, slabs.slabs());
     Words.putInt(region, DaemonRegionDescriptor.COUNTER_COUNT_OFFSET, Counter.values().length);
     return region;
+  }
+
+  /** Why a GPU is not used any more, with its number; null: none has failed. */
+  @Nullable String gpuError() {
+    GpuTier tier = gpus;
+    if (tier != null) {
+      for (DevicePipeline pipeline : tier.pipelines()) {
+        String fence = pipeline.fence();
+        if (fence != null) {
+          return "GPU " + pipeline.ordinal() + " is not used any more after '" + fence + "'";
+        }
+      }
+    }
+    return null;
   }
 
   /** Whether SSD reads and writes bypass the page cache. */

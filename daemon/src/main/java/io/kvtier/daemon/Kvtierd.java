@@ -148,15 +148,22 @@ public final class Kvtierd implements Callable<Integer> {
     // that.
     Hangup hangup = Hangup.hear();
     Daemon daemon = new Daemon(config, gpus, live -> new Reloader(source, loaded, live, manager));
+    SelfRestart restart = new SelfRestart(System.getenv(), whyNoRestart(config));
     CountDownLatch stopped = new CountDownLatch(1);
     Runtime.getRuntime()
         .addShutdownHook(
             new Thread(
                 () -> {
-                  manager.stopping();
+                  if (restart.isDue()) {
+                    // To the manager a service that stops has to end.
+                    manager.reloading();
+                  } else {
+                    manager.stopping();
+                  }
                   String kept = daemon.keptWords(Instant.now());
                   daemon.close();
                   System.out.println("kvtierd stopped; " + kept);
+                  restart.begin();
                   stopped.countDown();
                 },
                 "kvtier-stop"));
@@ -190,12 +197,20 @@ public final class Kvtierd implements Callable<Integer> {
     System.out.println(ready);
     serve(manager, hangup, ready.substring("kvtierd ".length()), daemon::reload);
     manager.watch(daemon::progress);
+    restart.watch(daemon::gpuError, () -> System.exit(1));
     try {
       stopped.await();
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     }
     return 0;
+  }
+
+  private static String whyNoRestart(KvtierdConfig config) {
+    if (!config.gpu().restart()) {
+      return "gpu.restart is false";
+    }
+    return config.host().keepNs() > 0 ? "" : "with host.keep 0 what is in memory would be lost";
   }
 
   /**

@@ -276,7 +276,8 @@ public final class ConfigLoader {
             usual.slotRuns(),
             number("gpu.thread_blocks", 1, 1024),
             usual.linkBlocks(),
-            usual.depth()));
+            usual.depth()),
+        get("gpu.restart", ConfigLoader::bool, "true or false"));
   }
 
   private static boolean autoOrOff(String text) {

@@ -162,8 +162,9 @@ public record KvtierdConfig(
    *
    * @param enabled false: GPUs are not even looked for
    * @param copies of each direction of a GPU
+   * @param restart whether the daemon starts anew after an error that only a new process mends
    */
-  public record GpuConfig(boolean enabled, CopyOptions copies) {}
+  public record GpuConfig(boolean enabled, CopyOptions copies, boolean restart) {}
 
   /** The pipeline that makes checksums. */
   public record CopyConfig(int threads, int queueDepth, int inlineBytes) {}

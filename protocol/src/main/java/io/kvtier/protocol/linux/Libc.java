@@ -143,6 +143,13 @@ final class Libc {
               JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_INT, ADDRESS, JAVA_LONG, JAVA_INT),
           Linker.Option.firstVariadicArg(1));
 
+  static final MethodHandle CLOSE_RANGE =
+      systemCall(FunctionDescriptor.of(JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_INT, JAVA_INT));
+  static final MethodHandle SETENV =
+      checked("setenv", FunctionDescriptor.of(JAVA_INT, ADDRESS, ADDRESS, JAVA_INT));
+  static final MethodHandle EXECV =
+      checked("execv", FunctionDescriptor.of(JAVA_INT, ADDRESS, ADDRESS));
+
   private Libc() {}
 
   private static MethodHandle checked(String name, FunctionDescriptor descriptor) {
