@@ -205,7 +205,8 @@ train_once() {
   shift
   mkdir -p "$folder/ssd"
   : >"$folder/log"
-  "$JAVA_HOME/bin/java" "${DAEMON_FLAGS[@]}" "$@" -cp "$(class_path daemon)" io.kvtier.daemon.Kvtierd \
+  # A service manager that waits for this start hears of the daemon, not of its rehearsal.
+  env -u NOTIFY_SOCKET "$JAVA_HOME/bin/java" "${DAEMON_FLAGS[@]}" "$@" -cp "$(class_path daemon)" io.kvtier.daemon.Kvtierd \
     --socket "$folder/sock" --set host.bytes=64MiB --set host.keep=0 --set ssd.bytes=256MiB --set "ssd.directory=$folder/ssd" \
     --set ssd.admission=all --set grpc.port=0 --set http.port=0 >"$folder/log" 2>&1 </dev/null &
   daemon=$!

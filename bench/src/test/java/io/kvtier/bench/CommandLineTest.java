@@ -65,8 +65,12 @@ final class CommandLineTest {
               .put(namespace, keys.slice(0, 2), Patterns.filled(arena, 0, 2, 4096))
               .isComplete());
 
+      assertEquals(2, client.blocking().lookup(namespace, keys).run());
       Ran status = run("status");
       assertEquals(0, status.exitCode());
+      assertTrue(
+          status.out().lines().anyMatch("lookups     2 of 3 blocks (67 %) found"::equals),
+          status::out);
       assertTrue(status.out().contains("process " + daemon.pid()), status::out);
       assertTrue(run("status", "--json").out().contains("\"answers\":true"));
 
@@ -126,6 +130,10 @@ final class CommandLineTest {
       assertEquals(0, swapped.exitCode());
       assertTrue(swapped.out().contains("lru -> auto, 2 blocks"), swapped::out);
       assertTrue(run("policy").out().contains("auto"));
+      Ran running = run("config", "running");
+      assertTrue(
+          running.out().lines().anyMatch(line -> line.matches("host.policy +auto +kvtier policy")),
+          running.toString());
       assertEquals(2, run("policy", "host", "mru").exitCode());
       assertEquals(2, run("policy", "gpu", "lru").exitCode());
       assertEquals(2, run("policy", "object").exitCode());

@@ -211,6 +211,7 @@ final class OperatorTest {
       assertEquals(2, run("policy", "set", "host").exitCode());
       Ran top = run("top", "--count", "1", "--every", "0.1");
       assertTrue(top.out().contains("of 32 MiB"), top.toString());
+      assertTrue(top.out().contains("lookups "), top.toString());
       assertEquals(2, run("object", "nosuch").exitCode(), "no such task, with or without a tier");
       assertTrue(run("tiers", "--nonsense").err().lines().count() < 5, "the reason, not the usage");
     }

@@ -99,6 +99,7 @@ final class ConfigCommand implements Runnable {
     @Override
     int run(KvtierClient client) {
       JsonArray keys = keys(ask(client, "config show"));
+      withPolicies(keys, report(client));
       if (isJson()) {
         line(keys.toString());
         return 0;
@@ -115,6 +116,20 @@ final class ConfigCommand implements Runnable {
       // Values may hold what would be taken for marks.
       table.lines().forEach(text -> out().println(text.replace("@|bold ", "").replace("|@", "")));
       return 0;
+    }
+
+    /** What {@code kvtier policy} has set since stands in no configuration. */
+    static void withPolicies(JsonArray keys, Report report) {
+      for (JsonValue each : keys) {
+        JsonObject key = each.asObject();
+        for (Report.Tier tier : report.tiers()) {
+          String policy = tier.json().getString("policy", "");
+          boolean isIts = key.getString("key", "").equals(tier.name() + ".policy");
+          if (isIts && !policy.isEmpty() && !policy.equals(key.getString("value", ""))) {
+            key.set("value", policy).set("from", "kvtier policy");
+          }
+        }
+      }
     }
 
     static JsonArray keys(String text) {

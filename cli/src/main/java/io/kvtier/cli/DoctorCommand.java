@@ -229,8 +229,9 @@ final class DoctorCommand implements Callable<Integer> {
             ? "if it was stopped (ps -o stat says T), continue it: kill -CONT; if it hangs, keep what it"
                 + " knows (kvtier report) and restart it; if it ended, see why (its output, of a"
                 + " service journalctl -u kvtierd) and start it"
-            : "add the user to the socket's group, or to socket.users, or socket.groups, of the"
-                + " configuration; see socket.mode");
+            : "add the user to the socket's group; or to socket.users or socket.groups of the"
+                + " configuration, with socket.mode: \"0666\" beside it, by which the system lets"
+                + " everybody connect and the daemon serves those alone");
   }
 
   private static void add(

@@ -87,14 +87,22 @@ final class StatusCommand extends DaemonCommand {
     line(pad("namespaces") + report.namespacesTotal());
     line(pad("sessions") + report.otherClients());
     line(
-        pad("hits")
-            + Units.count(hits)
-            + " of "
-            + Units.count(asked)
-            + " blocks asked for ("
-            + Units.percent(hits, asked)
-            + ")");
+        pad("lookups")
+            + share(
+                counters.getOrDefault("lookup_hits", 0L),
+                counters.getOrDefault("lookup_blocks", 0L))
+            + " found");
+    line(pad("gets") + share(hits, asked) + " there");
     return 0;
+  }
+
+  private static String share(long part, long whole) {
+    return Units.count(part)
+        + " of "
+        + Units.count(whole)
+        + " blocks ("
+        + Units.percent(part, whole)
+        + ")";
   }
 
   /** That the store answers neither loads nor questions, where it does not; empty when it does. */

@@ -109,16 +109,22 @@ final class TopCommand extends DaemonCommand {
     for (String tier : new String[] {"host", "ssd"}) {
       tier(tier, change);
     }
+    line(
+        "lookups "
+            + Units.percent(change.more("lookup_hits"), change.more("lookup_blocks"))
+            + " of "
+            + perSecond(change, "lookup_blocks")
+            + " blocks/s found");
     long asked = change.more("acquire_blocks");
     long host = change.more("hits_host");
     long ssd = change.more("hits_ssd");
     long object = change.more("hits_object");
     line(
-        "hits    "
+        "gets    "
             + Units.percent(host + ssd + object, asked)
             + " of "
             + perSecond(change, "acquire_blocks")
-            + " blocks/s: host "
+            + " blocks/s there: host "
             + Units.percent(host, asked)
             + ", SSD "
             + Units.percent(ssd, asked)

@@ -321,7 +321,13 @@ final class Transfers {
       Objects.requireNonNull(source, "a source is null");
       if (source.byteSize() != namespace.blockBytes()) {
         throw new IllegalArgumentException(
-            "a source has " + namespace.blockBytes() + " bytes, not " + source.byteSize());
+            "a block of namespace '"
+                + namespace.name()
+                + "' has "
+                + namespace.blockBytes()
+                + " bytes: a source of "
+                + source.byteSize()
+                + " is none");
       }
     }
   }

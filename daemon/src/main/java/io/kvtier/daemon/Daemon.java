@@ -67,8 +67,8 @@ public final class Daemon implements AutoCloseable {
   private final @Nullable Function<Reloader.Live, Reloader> reloaders;
   private final boolean directIo;
   private @Nullable HostTier memory;
-  private @Nullable Counters counters;
   private final long keepNs;
+  private volatile String kept = "no block is kept in memory";
   private @Nullable GpuTier gpus;
   private @Nullable IndexRunner runner;
   private @Nullable GrpcFront grpc;
@@ -153,7 +153,6 @@ public final class Daemon implements AutoCloseable {
     epoll.add(bell.descriptor(), Epoll.IN | Epoll.EDGE, 0);
     IndexDoorbell doorbell = new IndexDoorbell(region, bell);
     Counters counters = new Counters(region);
-    this.counters = counters;
     Latencies latencies = new Latencies();
     KvtierdConfig.CopyConfig copy = config.copy();
     ThreadedPipeline copies =
@@ -283,6 +282,7 @@ public final class Daemon implements AutoCloseable {
               new EventPublisher(
                   eventsConfig, eventRing, limits.blocksMax(), doorbell, Daemon::stopBroken));
     }
+    parts.push(() -> noteKept(hostTier, counters));
     IndexRunner indexRunner = keep(new IndexRunner(index, region, epoll, bell));
     runner = indexRunner;
     keep(conductor);
@@ -437,23 +437,26 @@ public final class Daemon implements AutoCloseable {
     return events == null ? null : events.endpoint();
   }
 
+  /** What of it stays in memory, until when and where, in words; when it has been closed. */
+  String keptWords() {
+    return kept;
+  }
+
   /**
-   * What of it stays in memory when it has ended, for how long and where, in words; as far as is
-   * known while it still runs.
+   * What {@link #keptWords} says from then on: the index has stopped, the memory is still there.
    */
-  String keptWords(Instant now) {
-    long keeper = memory == null ? 0 : memory.keeperProcess();
-    Counters counted = counters;
-    if (keeper == 0 || counted == null) {
-      return "no block is kept in memory";
+  private void noteKept(HostTier memory, Counters counters) {
+    long keeper = memory.keeperProcess();
+    if (keeper != 0) {
+      Instant until = Instant.now().plusNanos(keepNs).truncatedTo(ChronoUnit.SECONDS);
+      kept =
+          counters.get(Counter.GAUGE_HOST_SLOTS_RESIDENT)
+              + " blocks are kept in memory until "
+              + until
+              + " for the next start, by process "
+              + keeper
+              + ": end that to have the memory back now";
     }
-    Instant until = now.plusNanos(keepNs).truncatedTo(ChronoUnit.SECONDS);
-    return counted.get(Counter.GAUGE_HOST_SLOTS_RESIDENT)
-        + " blocks are kept in memory until "
-        + until
-        + " for the next start, by process "
-        + keeper
-        + ": end that to have the memory back now";
   }
 
   /** A count that goes up while the index does anything at all, be it only to look for work. */

@@ -11,7 +11,6 @@ import io.kvtier.tiers.gpu.CudaDriver;
 import io.kvtier.tiers.gpu.GpuProbe;
 import java.io.IOException;
 import java.nio.file.Path;
-import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Callable;
@@ -160,9 +159,8 @@ public final class Kvtierd implements Callable<Integer> {
                   } else {
                     manager.stopping();
                   }
-                  String kept = daemon.keptWords(Instant.now());
                   daemon.close();
-                  System.out.println("kvtierd stopped; " + kept);
+                  System.out.println("kvtierd stopped; " + daemon.keptWords());
                   restart.begin();
                   stopped.countDown();
                 },

@@ -329,9 +329,10 @@ public final class IndexAgent {
     return false;
   }
 
-  /** Finishes what would be left half done; after the last {@link #doWork}. */
+  /** Finishes what would be left half done, and counts once more; after the last doWork. */
   public void stop() {
     index.stop();
+    index.publishGauges();
   }
 
   /** Whether something is being copied to or from a GPU, which takes microseconds. */
