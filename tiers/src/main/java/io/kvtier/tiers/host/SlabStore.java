@@ -10,6 +10,10 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -17,6 +21,8 @@ import org.jspecify.annotations.Nullable;
  * start, so that the configured size is both promised and never exceeded.
  */
 public final class SlabStore implements AutoCloseable {
+  private static final int TAKING_THREADS_MAX = 16;
+
   private final Arena arena = Arena.ofShared();
   private final Descriptor[] writable;
   private final Descriptor[] readOnly;
@@ -59,8 +65,8 @@ public final class SlabStore implements AutoCloseable {
         readOnly[i] = SharedMemory.readOnly(writable[i]);
         mappings[i] = SharedMemory.map(writable[i], slabBytes, true, arena);
         SharedMemory.adviseHugePages(mappings[i]);
-        SharedMemory.populate(writable[i], mappings[i]);
       }
+      takePages();
       beside = SharedMemory.map(besideFile, wanted.get(slabs).bytes(), true, arena);
       if (kept != null) {
         kept.keep(files, found);
@@ -99,6 +105,37 @@ public final class SlabStore implements AutoCloseable {
     } catch (IOException e) {
       files.forEach(Descriptor::close);
       throw e;
+    }
+  }
+
+  /** Of many slabs at once: the kernel clears some GB a second on each processor. */
+  private void takePages() throws IOException {
+    int threads = Math.min(mappings.length, Runtime.getRuntime().availableProcessors());
+    List<Future<?>> taken = new ArrayList<>();
+    try (ExecutorService executor =
+        Executors.newFixedThreadPool(
+            Math.clamp(threads, 1, TAKING_THREADS_MAX),
+            Thread.ofPlatform().name("kvtier-slabs-", 0).factory())) {
+      for (int i = 0; i < mappings.length; i++) {
+        int slab = i;
+        taken.add(
+            executor.submit(() -> {
+              SharedMemory.populate(writable[slab], mappings[slab]);
+              return null;
+            }));
+      }
+      try {
+        for (Future<?> one : taken) {
+          var _ = one.get();
+        }
+      } finally {
+        var _ = executor.shutdownNow();
+      }
+    } catch (ExecutionException e) {
+      throw e.getCause() instanceof IOException cause ? cause : new IOException(e.getCause());
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new IOException("interrupted while the memory was taken", e);
     }
   }
 
