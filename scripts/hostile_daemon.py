@@ -111,7 +111,7 @@ class GrpcCaller:
                 has_answer = True
             if stream == self._stream and (kind == RST_STREAM or (kind in (HEADERS, DATA) and flags & END_STREAM)):
                 if not has_answer:
-                    raise Wrong("the honest caller got no answer")
+                    raise Wrong(f"the honest caller got no answer: frame {kind}, {payload!r}")
                 return
 
     def _next(self) -> tuple[int, int, int, bytes]:

@@ -1,11 +1,15 @@
 """What scripts/fuzz, scripts/connections-check and the corpus's test see of a daemon: `scripts/hostile_daemon.py`."""
 
+import contextlib
 import random
 import re
+import socket
 import struct
+import time
 from pathlib import Path
 from typing import cast
 
+import conftest
 import connections_check
 import hostile_daemon
 import pytest
@@ -155,3 +159,23 @@ def test_connectionsCheck_openings_areAllConnections(connections: int) -> None:
 def test_parties_partOfAName_areThose() -> None:
     assert {str(party) for party in connections_check.parties("HTTP, silent")} == {"HTTP, silent, from 1 addresses", "HTTP, silent, from 100 addresses"}
     assert len(connections_check.parties("")) > len(connections_check.parties("gRPC")) > 0
+
+
+def test_calls_that_say_nothing_keep_nobody_from_calling(stopped_daemon: conftest.Daemon) -> None:
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    stopped_daemon.start(grpc__enabled="true", grpc__port=str(port))
+    opened = hostile_daemon.PREFACE + hostile_daemon.frame(hostile_daemon.SETTINGS, 0, 0)
+    headers = hostile_daemon.call_headers(b"/kvtier.v1.Kvtier/Lookup")
+    with contextlib.ExitStack() as all_of_them:
+        # More than there may be at once, some to a connection.
+        for _ in range(30):
+            channel = all_of_them.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            calls = b"".join(
+                hostile_daemon.frame(hostile_daemon.HEADERS, hostile_daemon.END_HEADERS, 1 + 2 * i, headers) for i in range(50)
+            )
+            channel.sendall(opened + calls)
+        time.sleep(0.2)
+        caller = all_of_them.enter_context(contextlib.closing(hostile_daemon.GrpcCaller(port)))
+        for _ in range(20):
+            caller.ping()

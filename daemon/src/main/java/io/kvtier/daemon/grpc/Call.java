@@ -64,6 +64,7 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
   private final @Nullable TraceContext context;
   private long progressNs = System.nanoTime();
   private long operationId;
+  private boolean isHeard;
   private boolean halfClosed;
   private boolean over;
   private @Nullable Runnable answer;
@@ -86,6 +87,7 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
 
   @Override
   public final void onMessage(ReceivedMessage message) {
+    isHeard = true;
     progressNs = System.nanoTime();
     if (over || answer != null) {
       return;
@@ -182,6 +184,16 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
 
   final boolean isOver() {
     return over;
+  }
+
+  /** Whether a whole message has come, or none will that matters. */
+  final boolean isHeard() {
+    return isHeard || halfClosed || over;
+  }
+
+  /** When the call or its last message came. */
+  final long progressNs() {
+    return progressNs;
   }
 
   /** {@code CLOCK_MONOTONIC}; 0 without one. */

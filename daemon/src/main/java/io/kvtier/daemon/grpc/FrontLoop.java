@@ -44,6 +44,9 @@ final class FrontLoop extends VerticleBase {
   /** Of so many such connections of an event loop: a stream takes some 30 KiB. */
   private static final int HOLDING_UNKNOWN_MAX = 32;
 
+  /** A call's first message comes with it, or right behind it. */
+  private static final long SILENT_NS = 10_000_000;
+
   private static final int READ_BYTES_MIN = 1 << 10;
   private static final int READ_BYTES_INITIAL = 8 << 10;
   private static final int READ_BYTES_MAX = 256 << 10;
@@ -79,6 +82,9 @@ final class FrontLoop extends VerticleBase {
 
   /** With the method of each. */
   private final IdentityHashMap<Call<?>, TenantFront.Method> calls = new IdentityHashMap<>();
+
+  /** Calls that had no message when they came, by tenant and oldest first; some have one by now. */
+  private final Map<Integer, Set<Call<?>>> unheard = new HashMap<>();
 
   private final HeadSpace headSpace = new HeadSpace();
 
@@ -214,7 +220,7 @@ final class FrontLoop extends VerticleBase {
           stream,
           GrpcStatus.PERMISSION_DENIED,
           VerbRoles.refusal(request.path(), grant.role(), method.verb()));
-    } else if (!shared.calls().begin(grant.tenant(), method.carriesBytes())) {
+    } else if (!beginCall(grant.tenant(), method)) {
       shared.daemon().counters().countRefusal();
       answer(
           peer,
@@ -226,7 +232,42 @@ final class FrontLoop extends VerticleBase {
       Call<?> call = front.begin(method, stream, grant.role());
       calls.put(call, method);
       call.start();
+      if (!call.isHeard()) {
+        unheard.computeIfAbsent(grant.tenant(), _ -> new LinkedHashSet<>()).add(call);
+      }
     }
+  }
+
+  /**
+   * Counts a call. Where its tenant has as many as it may, one that has said nothing yet goes for
+   * it: whoever opens calls and leaves them so keeps nobody else out.
+   */
+  private boolean beginCall(int tenant, TenantFront.Method method) {
+    if (shared.calls().begin(tenant, method.carriesBytes())) {
+      return true;
+    }
+    Call<?> silent = oldestUnheard(tenant);
+    if (silent == null || System.nanoTime() - silent.progressNs() < SILENT_NS) {
+      return false;
+    }
+    silent.fail(GrpcStatus.RESOURCE_EXHAUSTED, "too many calls at once, and no message in this");
+    return shared.calls().begin(tenant, method.carriesBytes());
+  }
+
+  private @Nullable Call<?> oldestUnheard(int tenant) {
+    Set<Call<?>> candidates = unheard.get(tenant);
+    if (candidates == null) {
+      return null;
+    }
+    Iterator<Call<?>> oldestFirst = candidates.iterator();
+    while (oldestFirst.hasNext()) {
+      Call<?> call = oldestFirst.next();
+      if (!call.isHeard()) {
+        return call;
+      }
+      oldestFirst.remove();
+    }
+    return null;
   }
 
   /** Lets a call not in: that counts among the daemon's refusals. */
@@ -309,6 +350,10 @@ final class FrontLoop extends VerticleBase {
 
   private void ended(int tenant, Call<?> call) {
     TenantFront.Method method = calls.remove(call);
+    Set<Call<?>> candidates = unheard.get(tenant);
+    if (candidates != null) {
+      var _ = candidates.remove(call);
+    }
     if (method != null) {
       shared.calls().end(tenant, method.carriesBytes());
       if (call.holdsAfterEnd()) {
