@@ -132,6 +132,14 @@ def test_ledgerOfAnotherKind_memoryIsLetGo(survivor: Survivor) -> None:
     assert survivor.stats()["found_host"] == 0
 
 
+def test_hostTierOfAnotherSize_memoryIsLetGo_andThatIsSaid(survivor: Survivor) -> None:
+    survivor.start()
+    survivor.kill()
+    survivor.start(host__bytes="32MiB")
+    assert survivor.stats()["found_host"] == 0
+    assert "is given up, with the blocks in it: it is of other sizes (host.bytes" in (survivor.daemon.folder / "daemon.log").read_text()
+
+
 def test_stopInOrder_everythingIsFoundAgain(survivor: Survivor) -> None:
     survivor.start()
     survivor.put(range(BLOCKS))

@@ -5,6 +5,7 @@ import re
 import signal
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -69,8 +70,9 @@ def test_a_stop_is_told_in_the_last_line(stopped_daemon: Daemon) -> None:
     stopped_daemon.signal(signal.SIGTERM)
     last = process.stdout.read().splitlines()[-1]
     told = re.fullmatch(
-        r"kvtierd stopped; 3 blocks are kept in memory until \S+Z for the next start, by process (\d+): .*", last
+        r"kvtierd stopped; 3 blocks are kept in memory until \S+Z for the next start, by process (\d+) \(noted in (\S+)\): .*", last
     )
     assert told, last
+    assert f"keeper={told[1]}" in (Path(told[2]) / "memory").read_text()
     os.kill(int(told[1]), signal.SIGKILL)
     assert process.wait(60) == 128 + signal.SIGTERM

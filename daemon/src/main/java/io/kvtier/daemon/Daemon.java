@@ -455,7 +455,9 @@ public final class Daemon implements AutoCloseable {
               + until
               + " for the next start, by process "
               + keeper
-              + ": end that to have the memory back now";
+              + " (noted in "
+              + memory.directory()
+              + "): end that to have the memory back now";
     }
   }
 

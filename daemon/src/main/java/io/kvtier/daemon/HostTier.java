@@ -51,6 +51,7 @@ final class HostTier implements AutoCloseable {
   private final SlotAllocator slots;
   private final Ledger ledger;
   private @Nullable KeptMemory keptMemory;
+  private @Nullable Path keptDirectory;
 
   /**
    * Takes the memory, or takes it over.
@@ -88,6 +89,7 @@ final class HostTier implements AutoCloseable {
           Files.writeString(directory.resolve(REGIONS_NOTE), regions.text());
         }
         keptMemory = kept;
+        keptDirectory = directory;
         boolean isMapped = config.ledger() == HostLedger.MAPPED;
         long besideBytes =
             isMapped
@@ -210,6 +212,11 @@ final class HostTier implements AutoCloseable {
 
   Ledger ledger() {
     return ledger;
+  }
+
+  /** Where what is kept is noted; null: nothing is. */
+  @Nullable Path directory() {
+    return keptDirectory;
   }
 
   /** The process that keeps the memory when this one has ended; 0 for none. */

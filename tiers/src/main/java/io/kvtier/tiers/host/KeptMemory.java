@@ -16,12 +16,15 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Memory files that outlive the daemon: a keeper holds them for a while, and a note in a directory
  * says which process that is. Whoever starts next takes them over.
  */
 public final class KeptMemory implements AutoCloseable {
+  private static final Logger LOG = LoggerFactory.getLogger(KeptMemory.class);
   private static final String NOTE = "memory";
   private static final long END_SECONDS = 10;
 
@@ -83,6 +86,13 @@ public final class KeptMemory implements AutoCloseable {
         // Of another size, or gone with their keeper.
         opened.forEach(Descriptor::close);
       }
+    }
+    if (note != null && ProcessHandle.of(note.keeper).isPresent()) {
+      LOG.warn(
+          "the memory that an earlier daemon left with process {} is given up, with the blocks in"
+              + " it: it is of other sizes (host.bytes, host.slab_bytes, limits.annotation_bytes)"
+              + " or another ledger",
+          note.keeper);
     }
     letGo();
     return null;
