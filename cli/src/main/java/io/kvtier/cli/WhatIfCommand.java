@@ -12,9 +12,8 @@ import picocli.CommandLine.Command;
     name = "whatif",
     description = {
       "Shows what the tiers would have hit with half, double or ten times their size, and under other policies.",
-      "Only a tier under the policy 'auto' watches: kvtier policy host auto. SAMPLED is how many references a shadow of that size has seen since it began;"
-          + " blocks that a swap of policies or a start handed over count among them, as missed. Rows are to be compared when each has seen many times more"
-          + " than the blocks there were: a row with few shows too few hits."
+      "Only a tier under the policy 'auto' watches: kvtier policy host auto. SAMPLED is how many references a shadow of that size has seen since it began,"
+          + " which a change of the policy in charge does for all sizes: one of few references was empty for much of them, and shows too few hits."
     })
 final class WhatIfCommand extends DaemonCommand {
   @Override

@@ -51,6 +51,12 @@ public interface EvictionPolicy {
    */
   void onInsert(int block, int bytes, long fingerprint, int depth, long parent);
 
+  /**
+   * What was inserted until now was handed over, by another policy or an earlier process: nobody
+   * used it here. What comes from now on are uses.
+   */
+  default void onHandedOver() {}
+
   /** A resident block was used. */
   void onHit(int block);
 

@@ -143,6 +143,8 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
   /** Finds again what an earlier start of the daemon left; before the first request. */
   void recover(Ledger hostLedger, List<Ledger> ssdLedgers, long storesBegin) throws IOException {
     new Recovery(directory, registry, store, counters).run(hostLedger, ssdLedgers, storesBegin);
+    store.host().recovered();
+    store.ssd().recovered();
   }
 
   /** A namespace's number, or -1. */

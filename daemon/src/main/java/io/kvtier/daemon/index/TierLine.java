@@ -202,11 +202,19 @@ final class TierLine {
     for (int part = 0; part < next.length; part++) {
       EvictionPolicy into = next[part];
       policies[part].forEach(block -> insert(into, block));
+      into.onHandedOver();
     }
     System.arraycopy(next, 0, policies, 0, next.length);
     // Another order: what stood in the way of the last search does so no longer.
     Arrays.fill(isSaving, false);
     policyName = name;
+  }
+
+  /** All that an earlier daemon left is there. */
+  void recovered() {
+    for (EvictionPolicy policy : policies) {
+      policy.onHandedOver();
+    }
   }
 
   /** Two stand beside each other until the blocks have moved; the heap's end is the daemon's. */

@@ -6,6 +6,7 @@ import io.kvtier.policies.EvictionPolicyProvider;
 import io.kvtier.policies.PolicySetup;
 import io.kvtier.policies.WhatIf;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
@@ -179,6 +180,21 @@ public final class AutoPolicy implements EvictionPolicy {
       surplus.onInsert(block);
     }
     touched(block);
+  }
+
+  @Override
+  public void onHandedOver() {
+    assembler.flush();
+    for (ShadowCache member : members) {
+      member.forgetCounts();
+    }
+    for (ShadowCache whatIf : whatIfs) {
+      whatIf.forgetCounts();
+    }
+    referencesBefore = 0;
+    Arrays.fill(hitsBefore, 0);
+    Arrays.fill(scores, 0);
+    Arrays.fill(squares, 0);
   }
 
   @Override

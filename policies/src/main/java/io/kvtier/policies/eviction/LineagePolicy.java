@@ -232,6 +232,11 @@ public final class LineagePolicy implements EvictionPolicy {
   }
 
   @Override
+  public void onHandedOver() {
+    inner.onHandedOver();
+  }
+
+  @Override
   public List<WhatIf> whatIf() {
     return inner.whatIf();
   }

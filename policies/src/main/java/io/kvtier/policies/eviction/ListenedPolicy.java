@@ -79,6 +79,11 @@ public final class ListenedPolicy implements EvictionPolicy {
   }
 
   @Override
+  public void onHandedOver() {
+    inner.onHandedOver();
+  }
+
+  @Override
   public List<WhatIf> whatIf() {
     return inner.whatIf();
   }

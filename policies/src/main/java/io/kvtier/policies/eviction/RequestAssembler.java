@@ -69,6 +69,13 @@ final class RequestAssembler {
     keys[size++] = key;
   }
 
+  /** What was touched until now is a request of its own. */
+  void flush() {
+    if (size > 0) {
+      end();
+    }
+  }
+
   private void end() {
     listener.onRequest(this);
     size = 0;

@@ -132,6 +132,13 @@ final class ShadowCache {
     listener.onDeparture(keys[block]);
   }
 
+  /** What was offered until now counts for nothing; the blocks stay. */
+  void forgetCounts() {
+    references = 0;
+    blockHits = 0;
+    prefixHits = 0;
+  }
+
   String specification() {
     return specification;
   }

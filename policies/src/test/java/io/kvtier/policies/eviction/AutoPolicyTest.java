@@ -123,4 +123,23 @@ final class AutoPolicyTest {
       assertEquals(whatIf.factor() < 1.5 ? 0 : 0.99, ratio, 0.011, whatIf.toString());
     }
   }
+
+  @Test
+  void whatIf_blocksHandedOver_countForNothing() {
+    AutoPolicy policy = create("lru", "lfu:halflife=20");
+    for (int key = 1; key <= 60; key++) {
+      touch(policy, key);
+    }
+    policy.onHandedOver();
+    for (int i = 0; i < 6_000; i++) {
+      touch(policy, 1 + i % 60);
+    }
+    for (WhatIf whatIf : policy.whatIf()) {
+      assertTrue(whatIf.references() > 5_000, whatIf.toString());
+      if (whatIf.factor() >= 1) {
+        assertEquals(whatIf.references(), whatIf.prefixHits(), whatIf.toString());
+        assertEquals(whatIf.references(), whatIf.blockHits(), whatIf.toString());
+      }
+    }
+  }
 }
