@@ -153,7 +153,9 @@ public final class Kvtierd implements Callable<Integer> {
         .addShutdownHook(
             new Thread(
                 () -> {
-                  if (restart.isDue()) {
+                  // A signal may have come first: then it stays stopped.
+                  boolean isAnew = restart.isDue();
+                  if (isAnew) {
                     // To the manager a service that stops has to end.
                     manager.reloading();
                   } else {
@@ -161,7 +163,9 @@ public final class Kvtierd implements Callable<Integer> {
                   }
                   daemon.close();
                   System.out.println("kvtierd stopped; " + daemon.keptWords());
-                  restart.begin();
+                  if (isAnew) {
+                    restart.begin();
+                  }
                   stopped.countDown();
                 },
                 "kvtier-stop"));

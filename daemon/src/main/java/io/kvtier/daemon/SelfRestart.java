@@ -99,16 +99,13 @@ final class SelfRestart {
     return reason != null;
   }
 
-  /** Starts the daemon anew where that is due; the daemon has been stopped. */
+  /** Starts the daemon anew, where that {@link #isDue}; it has been stopped. */
   void begin() {
-    String due = reason;
-    if (due != null) {
-      try {
-        ProcessImage.replace(VARIABLE, Instant.now().getEpochSecond() + " " + due);
-      } catch (IOException e) {
-        LOG.error("the daemon can't be started anew", e);
-        Runtime.getRuntime().halt(1);
-      }
+    try {
+      ProcessImage.replace(VARIABLE, Instant.now().getEpochSecond() + " " + reason);
+    } catch (IOException e) {
+      LOG.error("the daemon can't be started anew", e);
+      Runtime.getRuntime().halt(1);
     }
   }
 }

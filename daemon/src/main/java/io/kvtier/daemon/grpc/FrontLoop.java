@@ -246,7 +246,7 @@ final class FrontLoop extends VerticleBase {
     if (shared.calls().begin(tenant, method.carriesBytes())) {
       return true;
     }
-    Call<?> silent = oldestUnheard(tenant);
+    Call<?> silent = oldestUnheard(tenant, method.carriesBytes());
     if (silent == null || System.nanoTime() - silent.progressNs() < SILENT_NS) {
       return false;
     }
@@ -254,7 +254,8 @@ final class FrontLoop extends VerticleBase {
     return shared.calls().begin(tenant, method.carriesBytes());
   }
 
-  private @Nullable Call<?> oldestUnheard(int tenant) {
+  /** Of calls that carry bytes alone, where that is what there are too many of. */
+  private @Nullable Call<?> oldestUnheard(int tenant, boolean carriesBytes) {
     Set<Call<?>> candidates = unheard.get(tenant);
     if (candidates == null) {
       return null;
@@ -262,10 +263,12 @@ final class FrontLoop extends VerticleBase {
     Iterator<Call<?>> oldestFirst = candidates.iterator();
     while (oldestFirst.hasNext()) {
       Call<?> call = oldestFirst.next();
-      if (!call.isHeard()) {
+      TenantFront.Method method = calls.get(call);
+      if (call.isHeard()) {
+        oldestFirst.remove();
+      } else if (!carriesBytes || (method != null && method.carriesBytes())) {
         return call;
       }
-      oldestFirst.remove();
     }
     return null;
   }
