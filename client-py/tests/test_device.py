@@ -27,12 +27,6 @@ def daemon() -> Iterator[GpuDaemon]:
         yield started
 
 
-@pytest.fixture
-def client(daemon: GpuDaemon) -> Iterator[Client]:
-    with Client(daemon.socket_path, name="device", timeout=60) as connected:
-        yield connected
-
-
 def gpu_of(client: Client) -> dict[str, object]:
     return client.stats()["gpus"][0]
 

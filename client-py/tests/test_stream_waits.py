@@ -111,12 +111,6 @@ def daemon() -> Iterator[GpuDaemon]:
 
 
 @pytest.fixture
-def client(daemon: GpuDaemon) -> Iterator[Client]:
-    with Client(daemon.socket_path, name="waits", timeout=60) as connected:
-        yield connected
-
-
-@pytest.fixture
 def driver() -> FakeDriver:
     return FakeDriver()
 

@@ -32,12 +32,6 @@ def daemon() -> Iterator[GpuDaemon]:
         yield started
 
 
-@pytest.fixture
-def client(daemon: GpuDaemon) -> Iterator[Client]:
-    with Client(daemon.socket_path, name="torch", timeout=60) as connected:
-        yield connected
-
-
 class Files:
     """Tensors' memory copied to files, and back."""
 
