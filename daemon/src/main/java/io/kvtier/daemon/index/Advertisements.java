@@ -260,15 +260,7 @@ final class Advertisements {
     int bucket =
         directory.hashOf(namespaceId[one], group(one), keyBytes[one], keys, KEY_WORDS * one)
             & (heads.length - 1);
-    if (heads[bucket] == one) {
-      heads[bucket] = next[one];
-    } else {
-      int walk = heads[bucket];
-      while (next[walk] != one) {
-        walk = next[walk];
-      }
-      next[walk] = next[one];
-    }
+    Chains.unlink(heads, next, bucket, one);
     Region owner = owner(one);
     if (previousOfRegion[one] == NONE) {
       owner.firstAdvertised = nextOfRegion[one];

@@ -93,15 +93,7 @@ final class Assemblies {
   /** Ends one. */
   void end(int one, Session of) {
     int bucket = bucket(block[one]);
-    if (heads[bucket] == one) {
-      heads[bucket] = next[one];
-    } else {
-      int walk = heads[bucket];
-      while (next[walk] != one) {
-        walk = next[walk];
-      }
-      next[walk] = next[one];
-    }
+    Chains.unlink(heads, next, bucket, one);
     block[one] = Directory.NONE;
     next[one] = freeHead;
     freeHead = one;
