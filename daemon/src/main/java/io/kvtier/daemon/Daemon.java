@@ -34,6 +34,7 @@ import io.kvtier.tiers.gpu.DevicePipeline;
 import io.kvtier.tiers.gpu.GpuProbe;
 import io.kvtier.tiers.gpu.GpuTier;
 import io.kvtier.tiers.host.HugePages;
+import io.kvtier.tiers.host.PageTaker;
 import io.kvtier.tiers.host.SlabStore;
 import io.kvtier.tiers.ssd.SsdEngine;
 import io.kvtier.tiers.transfer.Checksums;
@@ -327,8 +328,9 @@ public final class Daemon implements AutoCloseable {
                       callers,
                       tenants.count())));
     }
+    PageTaker taker = keep(new PageTaker(slabs, Daemon::stopWithoutMemory));
     if (host.hugePages()) {
-      keep(new HugePages(slabs));
+      keep(new HugePages(slabs, taker));
     }
     // The first to go when the daemon stops: who connects later shall fail at once.
     parts.push(place::withdraw);
@@ -380,6 +382,12 @@ public final class Daemon implements AutoCloseable {
   /** A transfer that never comes back would keep its block, and whoever waits for it, for ever. */
   private static void stopBroken(Throwable cause) {
     LOG.error("a pipeline is broken; the daemon stops", cause);
+    Runtime.getRuntime().halt(70);
+  }
+
+  /** Less memory than was promised would be found out by a client, which the kernel would kill. */
+  private static void stopWithoutMemory(Throwable cause) {
+    LOG.error("the host tier's memory is not to be had; the daemon stops", cause);
     Runtime.getRuntime().halt(70);
   }
 

@@ -2,6 +2,7 @@ package io.kvtier.tiers.host;
 
 import io.kvtier.protocol.linux.SharedMemory;
 import java.lang.foreign.MemorySegment;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Puts huge pages under the slabs, in the background: copies take less time, and a device needs
@@ -9,17 +10,31 @@ import java.lang.foreign.MemorySegment;
  */
 public final class HugePages implements AutoCloseable {
   private final SlabStore slabs;
+  private final @Nullable PageTaker taker;
   private final Thread thread;
   private volatile boolean closed;
   private volatile long bytes;
 
   /** Starts the thread, which ends by itself. */
   public HugePages(SlabStore slabs) {
+    this(slabs, null);
+  }
+
+  /** The same, when all pages are taken. */
+  public HugePages(SlabStore slabs, @Nullable PageTaker taker) {
     this.slabs = slabs;
+    this.taker = taker;
     thread = Thread.ofPlatform().daemon().name("kvtier-huge-pages").start(this::work);
   }
 
   private void work() {
+    try {
+      if (taker != null) {
+        taker.await();
+      }
+    } catch (InterruptedException e) {
+      return;
+    }
     long made = 0;
     for (int slab = 0; slab < slabs.slabs(); slab++) {
       MemorySegment mapping = slabs.mapping(slab);
@@ -50,6 +65,7 @@ public final class HugePages implements AutoCloseable {
   @Override
   public void close() {
     closed = true;
+    thread.interrupt();
     try {
       thread.join();
     } catch (InterruptedException e) {

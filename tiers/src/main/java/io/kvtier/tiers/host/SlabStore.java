@@ -10,19 +10,13 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
-import java.util.concurrent.Future;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The memory of the host tier: equal slabs of sealed shared memory, all of their pages taken at the
- * start, so that the configured size is both promised and never exceeded.
+ * The memory of the host tier: equal slabs of sealed shared memory, so that the configured size is
+ * never exceeded. {@link PageTaker} takes their pages.
  */
 public final class SlabStore implements AutoCloseable {
-  private static final int TAKING_THREADS_MAX = 16;
-
   private final Arena arena = Arena.ofShared();
   private final Descriptor[] writable;
   private final Descriptor[] readOnly;
@@ -66,7 +60,6 @@ public final class SlabStore implements AutoCloseable {
         mappings[i] = SharedMemory.map(writable[i], slabBytes, true, arena);
         SharedMemory.adviseHugePages(mappings[i]);
       }
-      takePages();
       beside = SharedMemory.map(besideFile, wanted.get(slabs).bytes(), true, arena);
       if (kept != null) {
         kept.keep(files, found);
@@ -105,37 +98,6 @@ public final class SlabStore implements AutoCloseable {
     } catch (IOException e) {
       files.forEach(Descriptor::close);
       throw e;
-    }
-  }
-
-  /** Of many slabs at once: the kernel clears some GB a second on each processor. */
-  private void takePages() throws IOException {
-    int threads = Math.min(mappings.length, Runtime.getRuntime().availableProcessors());
-    List<Future<?>> taken = new ArrayList<>();
-    try (ExecutorService executor =
-        Executors.newFixedThreadPool(
-            Math.clamp(threads, 1, TAKING_THREADS_MAX),
-            Thread.ofPlatform().name("kvtier-slabs-", 0).factory())) {
-      for (int i = 0; i < mappings.length; i++) {
-        int slab = i;
-        taken.add(
-            executor.submit(() -> {
-              SharedMemory.populate(writable[slab], mappings[slab]);
-              return null;
-            }));
-      }
-      try {
-        for (Future<?> one : taken) {
-          var _ = one.get();
-        }
-      } finally {
-        var _ = executor.shutdownNow();
-      }
-    } catch (ExecutionException e) {
-      throw e.getCause() instanceof IOException cause ? cause : new IOException(e.getCause());
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-      throw new IOException("interrupted while the memory was taken", e);
     }
   }
 
@@ -178,6 +140,15 @@ public final class SlabStore implements AutoCloseable {
   /** The daemon's own mapping of a slab. */
   public MemorySegment mapping(int slab) {
     return mappings[slab];
+  }
+
+  /**
+   * Takes the pages of a slab that it has not yet; what stands there stays.
+   *
+   * @throws IOException when the machine has not that much memory
+   */
+  void takePages(int slab) throws IOException {
+    SharedMemory.populate(writable[slab], mappings[slab]);
   }
 
   /** The descriptor to pass to a client. */
