@@ -106,7 +106,11 @@ class GrpcCaller:
             elif kind == PING and not flags & ACK:
                 self._socket.sendall(frame(PING, ACK, 0, payload))
             elif kind == GOAWAY:
-                raise Wrong(f"the honest caller was sent away: {payload!r}")
+                last, error = struct.unpack(">II", payload[:8])
+                if error:
+                    raise Wrong(f"the honest caller was sent away: {payload!r}")
+                if last < self._stream:
+                    raise Left("the honest caller's connection is no longer of use")
             elif stream == self._stream and kind == DATA:
                 has_answer = True
             if stream == self._stream and (kind == RST_STREAM or (kind in (HEADERS, DATA) and flags & END_STREAM)):

@@ -36,7 +36,8 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
    * What calls need of the event loop that they are confined to.
    *
    * @param requests is told of refusals that the index does not hear of
-   * @param onEnd told of a call that is over
+   * @param onHeard told of a call whose first message has come
+   * @param onEnd told of one that is over
    * @param onHeld told of one that is, and whose answer waits for its client's end
    */
   record Environment(
@@ -46,6 +47,7 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
       IntFunction<MemorySegment> slabs,
       int chunkBytes,
       long stallNs,
+      Consumer<Call<?>> onHeard,
       Consumer<Call<?>> onEnd,
       Consumer<Call<?>> onHeld) {
 
@@ -87,8 +89,11 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
 
   @Override
   public final void onMessage(ReceivedMessage message) {
-    isHeard = true;
     progressNs = System.nanoTime();
+    if (!isHeard) {
+      isHeard = true;
+      environment.onHeard.accept(this);
+    }
     if (over || answer != null) {
       return;
     }
@@ -184,16 +189,6 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
 
   final boolean isOver() {
     return over;
-  }
-
-  /** Whether a whole message has come, or none will that matters. */
-  final boolean isHeard() {
-    return isHeard || halfClosed || over;
-  }
-
-  /** When the call or its last message came. */
-  final long progressNs() {
-    return progressNs;
   }
 
   /** {@code CLOCK_MONOTONIC}; 0 without one. */

@@ -84,6 +84,11 @@ final class CallLimits {
     }
   }
 
+  /** What a call that carries bytes took is one's that does not. */
+  void endBytes(int tenant) {
+    giveBytes(tenant);
+  }
+
   void end(int tenant, boolean carriesBytes) {
     calls.getAndDecrement(tenant);
     if (carriesBytes) {

@@ -44,9 +44,6 @@ final class FrontLoop extends VerticleBase {
   /** Of so many such connections of an event loop: a stream takes some 30 KiB. */
   private static final int HOLDING_UNKNOWN_MAX = 32;
 
-  /** A call's first message comes with it, or right behind it. */
-  private static final long SILENT_NS = 10_000_000;
-
   private static final int READ_BYTES_MIN = 1 << 10;
   private static final int READ_BYTES_INITIAL = 8 << 10;
   private static final int READ_BYTES_MAX = 256 << 10;
@@ -66,6 +63,9 @@ final class FrontLoop extends VerticleBase {
       this.held = new HeldAnswers(limits);
     }
 
+    /** Whether a call on it has had its message. */
+    boolean isProven;
+
     boolean hasCalled() {
       return tenant != HeldAnswers.NOBODY;
     }
@@ -80,11 +80,8 @@ final class FrontLoop extends VerticleBase {
 
   private final @Nullable TenantFront[] tenants;
 
-  /** With the method of each. */
-  private final IdentityHashMap<Call<?>, TenantFront.Method> calls = new IdentityHashMap<>();
-
-  /** Calls that had no message when they came, by tenant and oldest first; some have one by now. */
-  private final Map<Integer, Set<Call<?>>> unheard = new HashMap<>();
+  /** With the place of each. */
+  private final IdentityHashMap<Call<?>, CallPlaces.Place> calls = new IdentityHashMap<>();
 
   private final HeadSpace headSpace = new HeadSpace();
 
@@ -130,7 +127,8 @@ final class FrontLoop extends VerticleBase {
             daemon.slabs()::mapping,
             shared.chunkBytes(),
             daemon.stallNs(),
-            call -> ended(tenant, call),
+            this::heard,
+            this::ended,
             call -> held(tenant, call));
     return new TenantFront(
         environment,
@@ -220,7 +218,16 @@ final class FrontLoop extends VerticleBase {
           stream,
           GrpcStatus.PERMISSION_DENIED,
           VerbRoles.refusal(request.path(), grant.role(), method.verb()));
-    } else if (!beginCall(grant.tenant(), method)) {
+    } else {
+      begin(peer, stream, grant, front, method);
+    }
+  }
+
+  private void begin(
+      Peer peer, GrpcStream stream, Grant grant, TenantFront front, TenantFront.Method method) {
+    CallPlaces.Place place =
+        shared.places().begin(grant.tenant(), method.carriesBytes(), peer.isProven);
+    if (place == null) {
       shared.daemon().counters().countRefusal();
       answer(
           peer,
@@ -228,49 +235,15 @@ final class FrontLoop extends VerticleBase {
           GrpcStatus.RESOURCE_EXHAUSTED,
           "too many calls at once: try again",
           GrpcStream.ANY_BYTES);
-    } else {
-      Call<?> call = front.begin(method, stream, grant.role());
-      calls.put(call, method);
-      call.start();
-      if (!call.isHeard()) {
-        unheard.computeIfAbsent(grant.tenant(), _ -> new LinkedHashSet<>()).add(call);
-      }
+      return;
     }
-  }
-
-  /**
-   * Counts a call. Where its tenant has as many as it may, one that has said nothing yet goes for
-   * it: whoever opens calls and leaves them so keeps nobody else out.
-   */
-  private boolean beginCall(int tenant, TenantFront.Method method) {
-    if (shared.calls().begin(tenant, method.carriesBytes())) {
-      return true;
-    }
-    Call<?> silent = oldestUnheard(tenant, method.carriesBytes());
-    if (silent == null || System.nanoTime() - silent.progressNs() < SILENT_NS) {
-      return false;
-    }
-    silent.fail(GrpcStatus.RESOURCE_EXHAUSTED, "too many calls at once, and no message in this");
-    return shared.calls().begin(tenant, method.carriesBytes());
-  }
-
-  /** Of calls that carry bytes alone, where that is what there are too many of. */
-  private @Nullable Call<?> oldestUnheard(int tenant, boolean carriesBytes) {
-    Set<Call<?>> candidates = unheard.get(tenant);
-    if (candidates == null) {
-      return null;
-    }
-    Iterator<Call<?>> oldestFirst = candidates.iterator();
-    while (oldestFirst.hasNext()) {
-      Call<?> call = oldestFirst.next();
-      TenantFront.Method method = calls.get(call);
-      if (call.isHeard()) {
-        oldestFirst.remove();
-      } else if (!carriesBytes || (method != null && method.carriesBytes())) {
-        return call;
-      }
-    }
-    return null;
+    Call<?> call = front.begin(method, stream, grant.role());
+    calls.put(call, place);
+    place.whenTaken(() ->
+        context.runOnContext(v ->
+            call.fail(
+                GrpcStatus.RESOURCE_EXHAUSTED, "too many calls at once, and no message in this")));
+    call.start();
   }
 
   /** Lets a call not in: that counts among the daemon's refusals. */
@@ -351,14 +324,21 @@ final class FrontLoop extends VerticleBase {
     return front;
   }
 
-  private void ended(int tenant, Call<?> call) {
-    TenantFront.Method method = calls.remove(call);
-    Set<Call<?>> candidates = unheard.get(tenant);
-    if (candidates != null) {
-      var _ = candidates.remove(call);
+  private void heard(Call<?> call) {
+    CallPlaces.Place place = calls.get(call);
+    if (place != null) {
+      place.heard();
     }
-    if (method != null) {
-      shared.calls().end(tenant, method.carriesBytes());
+    Peer peer = peers.get(call.httpConnection());
+    if (peer != null) {
+      peer.isProven = true;
+    }
+  }
+
+  private void ended(Call<?> call) {
+    CallPlaces.Place place = calls.remove(call);
+    if (place != null) {
+      place.end();
       if (call.holdsAfterEnd()) {
         lingering.add(call);
       }

@@ -77,11 +77,13 @@ public final class GrpcFront implements AutoCloseable {
     private final ConnectionTable connections;
     private final List<FrontLoop> loops = new CopyOnWriteArrayList<>();
     private final CallLimits calls;
+    private final CallPlaces places;
 
     private Shared(Environment daemon, KvtierdConfig.GrpcConfig config) {
       this.daemon = daemon;
       this.chunkBytes = config.chunkBytes();
       this.calls = new CallLimits(daemon.tenants());
+      this.places = new CallPlaces(calls, daemon.tenants().count());
       this.peers = new PeerLimits(config.limits(), System::nanoTime);
       this.connections =
           new ConnectionTable(
@@ -118,6 +120,10 @@ public final class GrpcFront implements AutoCloseable {
 
     CallLimits calls() {
       return calls;
+    }
+
+    CallPlaces places() {
+      return places;
     }
 
     /** Has every loop's session forget a namespace. */

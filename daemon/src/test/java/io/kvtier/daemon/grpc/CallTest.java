@@ -104,6 +104,7 @@ final class CallTest {
             },
             4096,
             TimeUnit.HOURS.toNanos(1),
+            call -> {},
             call -> ended.incrementAndGet(),
             call -> {});
     RemoteConnection connection = new RemoteConnection(gateway, namespaces);

@@ -355,7 +355,7 @@ final class GrpcFrontTest {
 
     assertEquals(StatusCode.STATUS_OK, response.getOutcome().getStatus());
     assertEquals("0.1.0", response.getVersion());
-    assertEquals("1.3", response.getProtocol());
+    assertEquals("1.4", response.getProtocol());
     assertEquals(CHUNK_BYTES, response.getChunkBytesMax());
   }
 
