@@ -43,7 +43,7 @@ GIB = 1 << 30
 
 # With the seconds that each may take; the first is always run.
 PARTS = {
-    "start": 40, "limits": 20, "layouts": 45, "torch": 30, "engines": 60, "speed": 110, "ttft": 120, "waits": 90, "engine_dies": 60, "daemon_dies": 60, "ssd": 60,
+    "start": 40, "limits": 20, "layouts": 45, "torch": 30, "expandable": 60, "restart": 60, "engines": 60, "speed": 110, "ttft": 120, "waits": 90, "engine_dies": 60, "daemon_dies": 60, "ssd": 60,
     "peers": 150,
 }  # fmt: skip
 # Lengths of runs, with the layers and tokens of blocks that have them.
@@ -135,6 +135,8 @@ class Daemon:
         self.socket = folder / "kvtier.sock"
         self.host_gib, self.ssd_gib = host_gib, ssd_gib
         self.process: subprocess.Popen[str] | None = None
+        self.breaks = folder / "break-gpu"
+        """when it is made, the daemon's GPU breaks"""
 
     def values(self, needed: dict[str, object]) -> dict[str, object]:
         """All settings: what a part of the check needs stands over what it was started with, to compare."""
@@ -147,7 +149,7 @@ class Daemon:
     def start(self, **settings: object) -> float:
         java = os.environ.get("KVTIER_JAVA", str(HERE / "runtime" / "bin" / "java"))
         classes = os.environ.get("KVTIER_CLASSES", str(HERE / "lib" / "*"))
-        main = ["io.kvtier.daemon.Kvtierd"]
+        main = ["io.kvtier.bench.gpu.GpuBreaker", str(self.breaks), "io.kvtier.daemon.Kvtierd"]
         if not self.gpu.is_real:
             main = [f"-Dkvtier.gpu.folder={self.gpu.folder}", "io.kvtier.daemon.FileGpuDaemon"]
         command = [
@@ -380,6 +382,122 @@ class Check:
                 if not torch.equal(one[32:], kept):
                     raise Failure("torch: other bits in one tensor")
             namespace.clear()
+
+    def expandable(self) -> None:
+        """Tensors of torch's expandable segments, which have no IPC handles: the daemon maps what is passed to it."""
+        if not self.gpu.is_real:
+            return
+        import kvtier.torch as ktorch
+        from kvtier.torch import _cuda
+
+        blocks, layers = 64 if self.quick else 1024, 32
+        torch.cuda.empty_cache()
+        torch.cuda.memory._set_allocator_settings("expandable_segments:True")
+        try:
+            tensors = [torch.empty(2, blocks, 16, 8, 128, device="cuda", dtype=torch.bfloat16) for _ in range(layers)]
+            if _cuda.place_of(tensors[0].data_ptr(), 0) is not None:
+                raise Failure("expandable: torch gave memory of cudaMalloc")
+            for tensor in tensors:
+                tensor.normal_()
+            half = blocks // 2
+            keys = keys_of(half, 77)
+            with self.daemon.client("expandable") as client:
+                namespace = client.namespace("expandable", block_bytes=layers * 2 * 16 * 8 * 128 * 2)
+                begun = time.perf_counter()
+                with ktorch.register(namespace, tensors, block_axes=1) as region:
+                    self.row("expandable_registered", (time.perf_counter() - begun) * 1e3, "ms")
+                    all_ok(region.put(keys, range(half)), "expandable")
+                    rates = []
+                    for _ in range(5):
+                        for tensor in tensors:
+                            tensor[:, half:].zero_()
+                        torch.cuda.synchronize()
+                        begun = time.perf_counter()
+                        all_ok(region.get(keys, range(half, 2 * half)), "expandable")
+                        rates.append(half * namespace.block_bytes / (time.perf_counter() - begun) / 1e9)
+                        if not all(torch.equal(tensor[:, :half], tensor[:, half:]) for tensor in tensors):
+                            raise Failure("expandable: other bits")
+                    self.row("expandable_get", statistics.median(rates), "GB/s", "link_in", self.link.get("in", math.nan))
+                    self.expandable_of_a_sibling(namespace, tensors, keys, region)
+                    self.daemon.kill()
+                    self.daemon.start()
+                    end = time.monotonic() + 20
+                    while set(region.get(keys, range(half, 2 * half)).wait(20)) != {OK}:
+                        if time.monotonic() > end:
+                            raise Failure("expandable: not registered again")
+                        time.sleep(0.05)
+                    self.row("expandable_used_again_after_a_kill", 1, "yes")
+                namespace.clear()
+            del tensors
+        finally:
+            torch.cuda.empty_cache()
+            torch.cuda.memory._set_allocator_settings("expandable_segments:False")
+
+    def expandable_of_a_sibling(
+        self, namespace: object, tensors: list[torch.Tensor], keys: list[bytes], region: object
+    ) -> None:
+        """From such memory on another GPU, into such memory here."""
+        import kvtier.torch as ktorch
+
+        if torch.cuda.device_count() < 2:
+            return
+        half = len(keys)
+        twins = [tensor.to("cuda:1", copy=True) for tensor in tensors]
+        torch.cuda.synchronize(1)
+        with self.daemon.client("twin") as client, torch.cuda.device(1):
+            theirs = client.namespace("expandable", block_bytes=namespace.block_bytes)
+            with ktorch.register(theirs, twins, block_axes=1) as source:
+                if source.advertise(keys, range(half), rank=1) != [OK] * half:
+                    raise Failure("expandable: not advertised")
+                with torch.cuda.device(0):
+                    for tensor in tensors:
+                        tensor[:, half:].zero_()
+                    torch.cuda.synchronize(0)
+                    before = client.counters()["hits_gpu"]
+                    begun = time.perf_counter()
+                    all_ok(region.get(keys, range(half, 2 * half)), "expandable")
+                    seconds = time.perf_counter() - begun
+                    if client.counters()["hits_gpu"] - before != half:
+                        raise Failure("expandable: not all came from the sibling")
+                    self.row("expandable_get_from_sibling", half * namespace.block_bytes / seconds / 1e9, "GB/s")
+                    if not all(torch.equal(tensor[:, :half], tensor[:, half:]) for tensor in tensors):
+                        raise Failure("expandable: other bits from a sibling")
+                if set(source.revoke(keys)) != {OK}:
+                    raise Failure("expandable: not revoked")
+
+    def restart(self) -> None:
+        """An error of CUDA's that lasts as long as the process: the daemon starts itself anew, and has what was in memory."""
+        if not self.gpu.is_real:
+            return
+        self.daemon.kill()
+        self.daemon.start(ssd__bytes=0, host__keep="5min")
+        process = self.daemon.process.pid
+        pool = Pool(self.gpu, "CBNHD", layers=8, blocks=128, tokens=16, heads=8, dim=128)
+        keys = keys_of(64, 88)
+        with self.daemon.client("restart") as client, pool.region(client, "restart") as region:
+            all_ok(region.put(keys, range(64)), "restart")
+            self.quiet(client)
+            begun = time.monotonic()
+            self.daemon.breaks.touch()
+            statuses: set[str] = set()
+            while time.monotonic() < begun + 40:
+                answers = region.get(keys, range(64, 128)).wait(20)
+                statuses |= {status.name for status in answers}
+                if set(answers) == {OK} and len(statuses) > 1:
+                    break
+                time.sleep(0.01)
+            else:
+                raise Failure(f"restart: only {statuses} in 40 s")
+            self.row("restart_after_a_fault_of_the_gpu", time.monotonic() - begun, "s")
+            self.gpu.wait()
+            for raw in pool.raw:
+                view = raw.view(2, 128, -1)
+                if not torch.equal(view[:, :64], view[:, 64:]):
+                    raise Failure("restart: other bits")
+            if self.daemon.process.poll() is not None or self.daemon.process.pid != process:
+                raise Failure("restart: the process has ended")
+            self.row("restart_answers_meanwhile", len(statuses - {"OK"}), "kinds: " + ", ".join(sorted(statuses)))
+            self.row("restart_found_in_memory", client.counters()["found_host"], "blocks")
 
     def engines(self) -> None:
         """Four engine processes at once."""
