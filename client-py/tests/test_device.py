@@ -16,7 +16,7 @@ from conftest import eventually
 from file_gpu import UUID, GpuDaemon, Tensors, gpu_daemon, handle_of, keys_of
 
 from kvtier import Client, InvalidArgument, Status
-from kvtier.device import DeviceRegion, Part
+from kvtier.device import DeviceRegion, ExportedMemory, Part
 
 OK = Status.OK
 
@@ -305,6 +305,89 @@ def test_two_put_the_same_key_at_once(daemon: GpuDaemon) -> None:
                 assert all(OK in pair for pair in zip(*statuses, strict=True))
                 assert a.get(keys, range(8, 16)).wait(60) == [OK] * 8
                 assert [first.block(8 + i) for i in range(8)] == [first.block(i) for i in range(8)]
+
+
+# ---- memory without IPC handles
+
+
+class Pieces:
+    """The bytes of some tensors, copied into several files of memory that lie one behind the other in address only."""
+
+    def __init__(self, of: Tensors, sizes: list[int]) -> None:
+        assert sum(sizes) == len(of.memory)
+        self.descriptors = [os.memfd_create("kvtier-test-piece") for _ in sizes]
+        at = 0
+        for descriptor, size in zip(self.descriptors, sizes, strict=True):
+            os.write(descriptor, of.memory[at : at + size].tobytes())
+            at += size
+        self.exports = 0
+        self.memory = ExportedMemory(sizes, self._export)
+
+    def _export(self, number: int) -> int:
+        self.exports += 1
+        return os.dup(self.descriptors[number])
+
+    def close(self) -> None:
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
+
+def in_pieces(of: Tensors) -> Pieces:
+    return Pieces(of, [8192] * 3 + [4096, len(of.memory) - 7 * 4096])
+
+
+def pieces_open_in(daemon: GpuDaemon) -> int:
+    folder = Path(f"/proc/{daemon.pid}/fd")
+    return sum("kvtier-test-piece" in os.readlink(each) for each in folder.iterdir() if each.is_symlink())
+
+
+def test_memory_in_pieces_is_passed_and_used(daemon: GpuDaemon, client: Client) -> None:
+    tensors = Tensors(daemon, "pieces", seed=30)
+    pieces = in_pieces(tensors)
+    places = [(pieces.memory, offset) for _, offset in tensors.spec().tensors]
+    with tensors.region(client, "pieces", tensors=places) as region, tensors.region(client, "pieces") as whole:
+        assert pieces.exports == 5
+        assert pieces_open_in(daemon) == 0
+        keys = keys_of(8, seed=30)
+        assert region.put(keys, range(8)).wait(60) == [OK] * 8
+        assert whole.get(keys, range(8, 16)).wait(60) == [OK] * 8
+        assert [tensors.block(8 + i) for i in range(8)] == [tensors.block(i) for i in range(8)]
+    pieces.close()
+
+
+def test_memory_in_pieces_of_which_nothing_comes_is_let_go(daemon: GpuDaemon) -> None:
+    tensors = Tensors(daemon, "dropped", seed=31)
+    pieces = in_pieces(tensors)
+    places = [(pieces.memory, offset) for _, offset in tensors.spec().tensors]
+    with Client(daemon.socket_path, timeout=20) as client:
+        assert "is not seen here" in refusal(client, tensors, tensors=places, device="GPU-none")
+        assert "expected 16, the blocks" in refusal(
+            client, tensors, tensors=places, parts=[Part("CBNHD", (2, 8, 4, 2, 32), tensors.strides(), 2)]
+        )
+        assert pieces_open_in(daemon) == 0
+        link = client._connection.open(time.monotonic_ns() + 10**9)
+        first = link.numbers_to_pass(3)
+        deadline_ns = time.monotonic_ns() + 10**10
+        assert link.pass_memory(first, pieces.descriptors[0], deadline_ns) is OK
+        assert link.pass_memory(first, pieces.descriptors[0], deadline_ns) is Status.EXISTS
+        assert link.pass_memory(first + 1, pieces.descriptors[1], deadline_ns) is OK
+        assert pieces_open_in(daemon) == 2
+    assert eventually(lambda: pieces_open_in(daemon) == 0)
+    pieces.close()
+
+
+def test_memory_in_pieces_is_registered_again_after_a_restart() -> None:
+    with gpu_daemon() as daemon, Client(daemon.socket_path, timeout=30) as client:
+        tensors = Tensors(daemon, "again", seed=32)
+        pieces = in_pieces(tensors)
+        places = [(pieces.memory, offset) for _, offset in tensors.spec().tensors]
+        with tensors.region(client, "again", tensors=places) as region:
+            daemon.kill()
+            daemon.start()
+            keys = keys_of(2, seed=32)
+            assert eventually(lambda: region.put(keys, range(2)).wait(10) == [OK] * 2)
+            assert pieces.exports == 10
+        pieces.close()
 
 
 # ---- what is refused

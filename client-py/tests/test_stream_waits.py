@@ -510,7 +510,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch, driver: FakeDriver) -> Any:
         get_device_properties=lambda device: SimpleNamespace(uuid="0"),
     )
     monkeypatch.setattr(_cuda, "_torch", lambda: SimpleNamespace(cuda=made))
-    monkeypatch.setattr(_cuda, "_driver", lambda: driver)
+    monkeypatch.setattr(_cuda, "driver", lambda: driver)
     monkeypatch.setattr(_cuda, "place_of", lambda address, tensor: (bytes(64), 0))
     return made
 

@@ -150,7 +150,7 @@ def test_a_put_that_is_refused_keeps_no_event(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(_cuda, "_torch", lambda: SimpleNamespace(cuda=cuda))
     monkeypatch.setattr(_cuda, "DeviceRegion", lambda *arguments: Refusing())
     monkeypatch.setattr(_cuda, "place_of", lambda address, tensor: (bytes(64), 0))
-    monkeypatch.setattr(_cuda, "_driver", lambda: None)
+    monkeypatch.setattr(_cuda, "driver", lambda: None)
     tensor: Any = random_tensor((BLOCKS, 64), 1)
     tensor.device = "cuda:0"
     namespace: Any = SimpleNamespace(block_bytes=64)

@@ -31,14 +31,16 @@ _WORDS_END_SINCE = 1 << 16 | 3
 """and bring the words that count layers to their ends"""
 _PEERS_SINCE = 1 << 16 | 3
 """and advertisements of blocks in device memory"""
+_PASSED_MEMORY_SINCE = 1 << 16 | 4
+"""and descriptors of device memory"""
 
 _HANDSHAKE_TIMEOUT_NS = 1_000_000_000
 _BACKOFF_FIRST_NS = 10_000_000
 _BACKOFF_LAST_NS = 500_000_000
 _HELLO = struct.Struct("<QIIIHH")
 _WELCOME = struct.Struct("<QIHHQQII")
-_MAP_SLAB = struct.Struct("<QII")
-_MAP_SLAB_ANSWER = struct.Struct("<QIHH")
+_QUESTION = struct.Struct("<QII")
+_ANSWER = struct.Struct("<QIHH")
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+>")
 """how Python shows what has no text of its own"""
@@ -115,6 +117,7 @@ class Link:
         self.takes_annotations = version >= _ANNOTATIONS_SINCE
         self.takes_context = version >= _CONTEXT_SINCE
         self.takes_advertisements = version >= _PEERS_SINCE
+        self.takes_passed_memory = version >= _PASSED_MEMORY_SINCE
         self.slab_bytes = slab_bytes
         self.slab_count = slab_count
         self.daemon = daemon
@@ -129,6 +132,7 @@ class Link:
         self._channel = channel
         self._lock = threading.Lock()
         self._answers_overdue = 0
+        self._passed = 0
 
     def map_slabs(self, indices: Iterable[int], writable: bool, deadline_ns: int) -> Status:
         """Maps what is not mapped yet. OK, or the status of the blocks in slabs that stay unmapped."""
@@ -153,11 +157,48 @@ class Link:
             self._lock.release()
         return Status.UNAVAILABLE if self.session.ended else outcome
 
+    def numbers_to_pass(self, count: int) -> int:
+        """The first of so many numbers for `pass_memory` that nobody else gets."""
+        with self._lock:
+            first = self._passed
+            self._passed += count
+            return first
+
+    def pass_memory(self, number: int, descriptor: int, deadline_ns: int) -> Status:
+        """Gives the daemon a copy of a descriptor of device memory; DENIED where it takes none, as one without a GPU does."""
+        if not self._lock.acquire(timeout=max(0, deadline_ns - monotonic_ns()) / 1e9):
+            return Status.DEADLINE
+        try:
+            status, _ = self._ask(protocol.HANDSHAKE_PASS_MEMORY_MAGIC, number, 0, deadline_ns, descriptor)
+        except PermissionError:
+            return Status.DENIED
+        except (OSError, SessionError) as error:
+            self.session.fail(f"passing device memory failed: {error}")
+            return Status.UNAVAILABLE
+        finally:
+            self._lock.release()
+        return status
+
     def _map_slab(self, index: int, writable: bool, deadline_ns: int) -> Slab | Status:
-        request = _MAP_SLAB.pack(protocol.HANDSHAKE_MAP_SLAB_MAGIC, index, writable)
+        status, descriptors = self._ask(protocol.HANDSHAKE_MAP_SLAB_MAGIC, index, writable, deadline_ns)
+        try:
+            if status is not Status.OK or len(descriptors) != 1:
+                return Status.INTERNAL if status is Status.OK else status
+            return Slab(descriptors[0], self.slab_bytes, writable)
+        finally:
+            _close_all(descriptors)
+
+    def _ask(
+        self, magic: int, number: int, word: int, deadline_ns: int, descriptor: int | None = None
+    ) -> tuple[Status, list[int]]:
+        """Asks over the socket; the descriptors of the answer are the caller's."""
+        question = _QUESTION.pack(magic, number, word)
         try:
             self._channel.settimeout(_seconds_until(deadline_ns))
-            self._channel.sendall(request)
+            if descriptor is None:
+                self._channel.sendall(question)
+            else:
+                socket.send_fds(self._channel, [question], [descriptor])
             self._answers_overdue += 1
             while True:
                 self._channel.settimeout(_seconds_until(deadline_ns))
@@ -168,18 +209,17 @@ class Link:
                 # The answer to a question whose asker went away at its deadline.
                 _close_all(descriptors)
         except TimeoutError:
-            return Status.DEADLINE
+            return Status.DEADLINE, []
         try:
-            if len(message) < _MAP_SLAB_ANSWER.size:
-                raise SessionError(f"an answer of {len(message)} bytes to a slab request")
-            magic, answered, status, _ = _MAP_SLAB_ANSWER.unpack_from(message)
-            if magic != protocol.HANDSHAKE_MAP_SLAB_MAGIC or answered != index:
-                raise SessionError(f"an answer about slab {answered}, asked about {index}")
-            if status != Status.OK or len(descriptors) != 1:
-                return Status(status) if 0 < status < len(Status) else Status.INTERNAL
-            return Slab(descriptors[0], self.slab_bytes, writable)
-        finally:
+            if len(message) < _ANSWER.size:
+                raise SessionError(f"an answer of {len(message)} bytes over the socket")
+            answers, answered, status, _ = _ANSWER.unpack_from(message)
+            if answers != magic or answered != number:
+                raise SessionError(f"an answer about {answered}, asked about {number}")
+        except SessionError:
             _close_all(descriptors)
+            raise
+        return Status(status) if 0 <= status < len(Status) else Status.INTERNAL, descriptors
 
     def close(self) -> None:
         """Ends the session; what waits in it answers UNAVAILABLE."""

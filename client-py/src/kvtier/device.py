@@ -7,7 +7,9 @@ The daemon reads the device memory (`put`) or writes it (`get`) between the call
 engine must neither reuse the blocks nor free the tensors. A `Copying` ends by itself, by its timeout at the latest.
 """
 
+import itertools
 import logging
+import os
 import threading
 from array import array
 from collections import deque
@@ -69,6 +71,25 @@ class Part:
         return ":".join([self.name, self.axes, *numbers])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ExportedMemory:
+    """Memory of CUDA's virtual memory management, as torch's expandable segments: allocations that lie one behind the other."""
+
+    piece_bytes: Sequence[int]
+    """the size of each allocation"""
+    export: Callable[[int], int]
+    """a new descriptor of an allocation (cuMemExportToShareableHandle), by its number here; it is closed when it is passed"""
+
+    def text(self, first: int) -> str:
+        """As the protocol has it: pieces of one size that follow one another are one group."""
+        groups = []
+        for size, group in itertools.groupby(self.piece_bytes):
+            count = len(list(group))
+            groups.append(f"{first}+{count}:{size}")
+            first += count
+        return "passed:" + ",".join(groups)
+
+
 @dataclass(frozen=True, slots=True)
 class RegionSpec:
     """What the daemon needs to know of device memory to copy blocks to and from it."""
@@ -80,24 +101,39 @@ class RegionSpec:
     """how many blocks the tensors have room for"""
     block_tokens: int
     parts: Sequence[Part]
-    tensors: Sequence[tuple[bytes, int]]
-    """for each tensor, part by part and layer by layer, the IPC handle of its allocation and its offset there, in bytes"""
+    tensors: Sequence[tuple[bytes | ExportedMemory, int]]
+    """for each tensor, part by part and layer by layer, the IPC handle of its allocation, or the memory that it lies in, and its
+    offset there, in bytes"""
     order: str = "LCND"
     """how a block's cells follow one another in the tiers, slowest axis first"""
     events: Sequence[bytes] = field(default_factory=tuple)
     """IPC handles of events that copies may wait for"""
 
-    def text(self) -> bytes:
+    def exported(self) -> list[ExportedMemory]:
+        """What is to be passed before the registration, in the order of its numbers."""
+        return [memory for memory in dict.fromkeys(memory for memory, _ in self.tensors) if isinstance(memory, ExportedMemory)]
+
+    def text(self, first_passed: int = 0) -> bytes:
         """As the protocol has it.
+
+        Args:
+            first_passed: the number of the first descriptor that was passed for it.
 
         Raises:
             InvalidArgument: it is longer than the protocol allows, or a handle is none.
         """
-        handles = list(dict.fromkeys(handle for handle, _ in self.tensors))
-        for handle in [*handles, *self.events]:
-            if len(handle) != HANDLE_BYTES:
+        memories = list(dict.fromkeys(memory for memory, _ in self.tensors))
+        for handle in [*memories, *self.events]:
+            if isinstance(handle, bytes) and len(handle) != HANDLE_BYTES:
                 raise InvalidArgument(f"an IPC handle of {len(handle)} bytes; expected {HANDLE_BYTES}")
-        numbers = {handle: number for number, handle in enumerate(handles)}
+        numbers = {memory: number for number, memory in enumerate(memories)}
+        allocations = []
+        for memory in memories:
+            if isinstance(memory, ExportedMemory):
+                allocations.append(memory.text(first_passed))
+                first_passed += len(memory.piece_bytes)
+            else:
+                allocations.append(memory.hex())
         lines = [
             f"device={self.device}",
             f"layers={self.layers}",
@@ -105,8 +141,8 @@ class RegionSpec:
             f"block_tokens={self.block_tokens}",
             f"order={self.order}",
             *(f"part={part.text()}" for part in self.parts),
-            *(f"allocation={handle.hex()}" for handle in handles),
-            *(f"tensor={numbers[handle]}+{offset}" for handle, offset in self.tensors),
+            *(f"allocation={allocation}" for allocation in allocations),
+            *(f"tensor={numbers[memory]}+{offset}" for memory, offset in self.tensors),
             *(f"event={handle.hex()}" for handle in self.events),
         ]
         text = "\n".join(lines).encode()
@@ -312,7 +348,7 @@ class DeviceRegion:
         """
         self._namespace = namespace
         self._spec = spec
-        self._text = spec.text()
+        spec.text()  # refuses what is wrong with it before anything is passed
         self._name = name
         self._lock = threading.Lock()
         self._registered: tuple[Link, int] | None = None
@@ -606,9 +642,8 @@ class DeviceRegion:
             status, why = run(context, _operations.register(link, properties, context.deadline_ns))
             if status is not _OK:
                 raise InvalidArgument(f"namespace {properties.name!r} was refused: {status.name}, {why}")
-        request = _operations.plain_request(
-            Verb.REGISTER_REGION, link.namespaces[properties], answer_by_ns, 0, self._text
-        )
+        text = self._spec.text(self._pass(link, answer_by_ns))
+        request = _operations.plain_request(Verb.REGISTER_REGION, link.namespaces[properties], answer_by_ns, 0, text)
         status, _, value, body, is_text, _ = link.session.call(request, answer_by_ns)
         why = body.decode(errors="replace") if is_text else status.name
         if status is Status.INVALID_ARGUMENT:
@@ -616,6 +651,24 @@ class DeviceRegion:
         if status is not _OK:
             raise Unavailable(f"the device memory was not registered: {why}")
         self._registered = (link, value)
+
+    def _pass(self, link: Link, answer_by_ns: int) -> int:
+        """Passes the memory that has no IPC handle; the number of its first piece."""
+        memories = self._spec.exported()
+        first = number = link.numbers_to_pass(sum(len(memory.piece_bytes) for memory in memories))
+        if memories and not link.takes_passed_memory:
+            raise Unavailable("the daemon is too old to take device memory that is not of cudaMalloc (protocol 1.4)")
+        for memory in memories:
+            for piece in range(len(memory.piece_bytes)):
+                descriptor = memory.export(piece)
+                try:
+                    status = link.pass_memory(number, descriptor, answer_by_ns)
+                finally:
+                    os.close(descriptor)
+                if status is not _OK:
+                    raise Unavailable(f"the daemon did not take the device memory: {status.name}; DENIED where it has no GPU")
+                number += 1
+        return first
 
     def close(self) -> None:
         """Has the daemon close its mappings, after the copies that are under way."""

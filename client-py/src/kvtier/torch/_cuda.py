@@ -1,4 +1,4 @@
-"""Tensors in GPU memory: the daemon opens them by CUDA's IPC handles, and copies blocks itself.
+"""Tensors in GPU memory: the daemon opens them, and copies blocks itself.
 
 What this process does is to name blocks: no byte passes through it, and no kernel of its own runs.
 
@@ -11,15 +11,15 @@ import ctypes
 import importlib
 import threading
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 from kvtier._errors import InvalidArgument, KvtierError
 from kvtier._protocol import Status
 from kvtier.client import Namespace
 from kvtier.device import Copying as DeviceCopying
-from kvtier.device import DeviceRegion, Part, RegionSpec
+from kvtier.device import DeviceRegion, ExportedMemory, Part, RegionSpec
 from kvtier.torch import Copying, Region
+from kvtier.torch._exported import Exported, driver
 from kvtier.torch._layout import Plane
 from kvtier.torch._waits import StreamWaits
 
@@ -126,12 +126,12 @@ class CudaRegion(Region):
         spec = region_spec(
             planes,
             device=f"GPU-{torch.cuda.get_device_properties(device).uuid}",
-            place=place_of,
+            place=places_of(planes, device),
             events=self._events.handles,
         )
         self._is_layered = spec.layers == self.layers
         self._device = device
-        self._waits = StreamWaits(_driver(), lambda: torch.cuda.synchronize(device))
+        self._waits = StreamWaits(driver(), lambda: torch.cuda.synchronize(device))
         self._region = DeviceRegion(namespace, spec, name)
 
     def put(
@@ -224,13 +224,13 @@ def region_spec(
     planes: Sequence[Plane],
     *,
     device: str,
-    place: Callable[[int, int], tuple[bytes, int]],
+    place: Callable[[int, int], tuple[bytes | ExportedMemory, int]],
     events: Sequence[bytes] = (),
 ) -> RegionSpec:
     """What the daemon is told of some planes.
 
     Args:
-        place: the IPC handle and the offset of an address; its second argument is the tensor's number, for messages.
+        place: the memory and the offset of an address; its second argument is the tensor's number, for messages.
 
     Raises:
         InvalidArgument: the daemon can't copy blocks of this kind.
@@ -268,25 +268,29 @@ def _torch() -> Any:
     return importlib.import_module("torch")
 
 
-@cache
-def _driver() -> ctypes.CDLL:
-    try:
-        return ctypes.CDLL("libcuda.so.1")
-    except OSError as error:
-        raise KvtierError(f"there is no NVIDIA driver: {error}") from None
+def places_of(planes: Sequence[Plane], device: Any) -> Callable[[int, int], tuple[bytes | ExportedMemory, int]]:
+    """Where the daemon finds an address of some planes, whatever allocator their memory is of."""
+    exported: list[Exported] = []
+
+    def place(address: int, tensor: int) -> tuple[bytes | ExportedMemory, int]:
+        found = place_of(address, tensor)
+        if found is not None:
+            return found
+        if not exported:
+            exported.append(Exported([(plane.address, plane.address + plane.span_bytes) for plane in planes], device))
+        return exported[0].place(address)
+
+    return place
 
 
-def place_of(address: int, tensor: int) -> tuple[bytes, int]:
-    """The IPC handle of the allocation that holds an address of device memory, and the address's offset in it."""
+def place_of(address: int, tensor: int) -> tuple[bytes, int] | None:
+    """The IPC handle of the allocation that holds an address of device memory, and the address's offset in it; None where it
+    is no allocation of cudaMalloc."""
     base = ctypes.c_uint64()
     size = ctypes.c_size_t()
     handle = (ctypes.c_ubyte * 64)()
-    code = _driver().cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(address))
-    if code == 0:
-        code = _driver().cuIpcGetMemHandle(ctypes.byref(handle), base)
+    code = driver().cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(address))
     if code != 0:
-        raise KvtierError(
-            f"tensor {tensor} can't be shared with the daemon (CUDA error {code}): its memory must come from cudaMalloc. With "
-            "torch's expandable segments it does not: take expandable_segments:True out of PYTORCH_CUDA_ALLOC_CONF"
-        )
-    return bytes(handle), address - base.value
+        raise KvtierError(f"tensor {tensor} is not in a GPU's memory (CUDA error {code})")
+    code = driver().cuIpcGetMemHandle(ctypes.byref(handle), base)
+    return None if code != 0 else (bytes(handle), address - base.value)

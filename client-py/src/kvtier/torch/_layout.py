@@ -31,6 +31,12 @@ class Plane(NamedTuple):
         """What a block has in this tensor."""
         return self.run_bytes * math.prod(count for count, _ in self.axes)
 
+    @property
+    def span_bytes(self) -> int:
+        """From the first byte of block 0 to the last one of any."""
+        steps = [(self.blocks, self.block_stride), *self.axes]
+        return self.run_bytes + sum((count - 1) * stride for count, stride in steps)
+
     def packed(self) -> bytes:
         """As the extension reads it."""
         spare = (0,) * (AXES_MAX - len(self.axes))

@@ -6,6 +6,7 @@ import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
@@ -137,7 +138,13 @@ final class Operations {
     if (registration.status() != Status.OK) {
       return new DeviceRegion.Result(registration.status(), registration.detail(), null);
     }
-    byte[] text = spec.text();
+    List<RegionSpec.Piece> pieces = spec.pieces();
+    int firstPassed = session.wires().nextPassed(pieces.size());
+    byte[] text = spec.text(firstPassed);
+    DeviceRegion.Result refused = pass(session.wires(), pieces, firstPassed);
+    if (refused != null) {
+      return refused;
+    }
     Request request = new Request(Verb.REGISTER_REGION, System.nanoTime() + REGION_NS);
     request.namespaceId = registration.id();
     request.text = text;
@@ -153,6 +160,28 @@ final class Operations {
                 answer.status() == Status.OK
                     ? new DeviceRegion(this, namespace, session, (int) answer.value(), spec)
                     : null));
+  }
+
+  /** Gives the daemon what it opens memory by; null when it has all. */
+  private static DeviceRegion.@Nullable Result pass(
+      Wires wires, List<RegionSpec.Piece> pieces, int first) {
+    if (!pieces.isEmpty() && !wires.takesPassedMemory()) {
+      String why = "the daemon is too old to take memory that is no allocation of cudaMalloc";
+      return new DeviceRegion.Result(Status.UNAVAILABLE, why, null);
+    }
+    try {
+      for (int i = 0; i < pieces.size(); i++) {
+        Status status = wires.pass(first + i, pieces.get(i).descriptor());
+        if (status != Status.OK) {
+          String why = "piece " + i + " of the memory was not taken: " + status.meaning();
+          return new DeviceRegion.Result(status, why, null);
+        }
+      }
+      return null;
+    } catch (IOException e) {
+      String why = "the memory was not passed: " + e.getMessage();
+      return new DeviceRegion.Result(Status.UNAVAILABLE, why, null);
+    }
   }
 
   /** An operation on blocks of a region. */

@@ -3,8 +3,9 @@ package io.kvtier.client;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import io.kvtier.protocol.Protocol;
-import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.stream.Collectors;
 
 /**
@@ -45,21 +46,59 @@ public record RegionSpec(
     }
   }
 
+  /** What the daemon opens memory by. */
+  public sealed interface Memory {}
+
+  /**
+   * An allocation of {@code cudaMalloc}.
+   *
+   * @param handle CUDA's IPC handle, in hexadecimal digits
+   */
+  public record Allocation(String handle) implements Memory {
+    public Allocation {
+      requireHandle(handle);
+    }
+  }
+
+  /**
+   * Memory of CUDA's virtual memory management: allocations that lie one behind the other. Daemons
+   * take it since protocol 1.4.
+   */
+  public record Exported(List<Piece> pieces) implements Memory {
+    public Exported {
+      pieces = List.copyOf(pieces);
+    }
+  }
+
+  /**
+   * One of them.
+   *
+   * @param descriptor what {@code cuMemExportToShareableHandle} gave, in this process; the
+   *     registration passes a copy of it, and leaves it open
+   * @param bytes its size
+   */
+  public record Piece(int descriptor, long bytes) {}
+
   /**
    * Where a tensor lies.
    *
-   * @param handle CUDA's IPC handle of its allocation, in hexadecimal digits
-   * @param offset of its first byte there
+   * @param offset of its first byte in the memory
    */
-  public record Tensor(String handle, long offset) {}
+  public record Tensor(Memory memory, long offset) {
+    /**
+     * In an allocation of {@code cudaMalloc}.
+     *
+     * @param handle CUDA's IPC handle of it, in hexadecimal digits
+     */
+    public Tensor(String handle, long offset) {
+      this(new Allocation(handle), offset);
+    }
+  }
 
   public RegionSpec {
     parts = List.copyOf(parts);
     tensors = List.copyOf(tensors);
     events = List.copyOf(events);
-    for (Tensor tensor : tensors) {
-      requireHandle(tensor.handle());
-    }
     events.forEach(RegionSpec::requireHandle);
   }
 
@@ -70,16 +109,42 @@ public record RegionSpec(
     }
   }
 
-  /** As the protocol has it. */
-  byte[] text() {
-    List<String> handles = new ArrayList<>();
+  /** What is to be passed before the registration, in the order of its numbers. */
+  List<Piece> pieces() {
+    return memories().stream()
+        .filter(Exported.class::isInstance)
+        .flatMap(memory -> ((Exported) memory).pieces().stream())
+        .toList();
+  }
+
+  private List<Memory> memories() {
+    return tensors.stream().map(Tensor::memory).distinct().toList();
+  }
+
+  /**
+   * As the protocol has it.
+   *
+   * @param firstPassed the number of the first of {@link #pieces}
+   */
+  byte[] text(int firstPassed) {
+    Map<Memory, Integer> numbers = new LinkedHashMap<>();
+    StringBuilder allocations = new StringBuilder();
+    int passed = firstPassed;
+    for (Memory memory : memories()) {
+      numbers.put(memory, numbers.size());
+      allocations.append("allocation=");
+      switch (memory) {
+        case Allocation(String handle) -> allocations.append(handle);
+        case Exported(List<Piece> pieces) -> {
+          allocations.append(passedText(pieces, passed));
+          passed += pieces.size();
+        }
+      }
+      allocations.append('\n');
+    }
     StringBuilder places = new StringBuilder();
     for (Tensor tensor : tensors) {
-      String handle = tensor.handle();
-      if (!handles.contains(handle)) {
-        handles.add(handle);
-      }
-      places.append("tensor=").append(handles.indexOf(handle));
+      places.append("tensor=").append(numbers.get(tensor.memory()));
       places.append('+').append(tensor.offset()).append('\n');
     }
     StringBuilder text = new StringBuilder();
@@ -93,8 +158,7 @@ public record RegionSpec(
       text.append(numbers(part.extents())).append(':').append(numbers(part.strides()));
       text.append(':').append(part.elementBytes()).append('\n');
     }
-    handles.forEach(handle -> text.append("allocation=").append(handle).append('\n'));
-    text.append(places);
+    text.append(allocations).append(places);
     events.forEach(event -> text.append("event=").append(event).append('\n'));
     byte[] bytes = text.toString().getBytes(UTF_8);
     if (bytes.length > Protocol.REGION_TEXT_BYTES_MAX) {
@@ -106,6 +170,22 @@ public record RegionSpec(
               + " are possible");
     }
     return bytes;
+  }
+
+  /** Pieces of one size that follow one another are one group. */
+  private static String passedText(List<Piece> pieces, int first) {
+    StringBuilder text = new StringBuilder("passed:");
+    for (int from = 0; from < pieces.size(); ) {
+      long bytes = pieces.get(from).bytes();
+      int end = from + 1;
+      while (end < pieces.size() && pieces.get(end).bytes() == bytes) {
+        end++;
+      }
+      text.append(from == 0 ? "" : ",").append(first + from).append('+').append(end - from);
+      text.append(':').append(bytes);
+      from = end;
+    }
+    return text.toString();
   }
 
   private static String numbers(List<Long> all) {

@@ -47,6 +47,9 @@ final class Wires implements AutoCloseable {
   /** And that of those that know of blocks in regions that others can be given. */
   private static final int ADVERTISEMENTS_SINCE = 1 << 16 | 3;
 
+  /** And that of those that take descriptors of a device's memory. */
+  private static final int PASSED_MEMORY_SINCE = 1 << 16 | 4;
+
   /** What may be the matter with a daemon that listens and says nothing. */
   static final String WHY_SILENT =
       ": it starts, is busy, or was stopped; it is asked again, and kvtier report looks at it from"
@@ -57,11 +60,14 @@ final class Wires implements AutoCloseable {
   private final SessionRegion session;
   private final EventFd doorbell;
   private final DaemonView daemon;
+  private final SocketQuestions questions;
   private final Slabs slabs;
   private final DaemonInfo info;
   private final boolean takesAnnotations;
   private final boolean takesContext;
   private final boolean takesAdvertisements;
+  private final boolean takesPassedMemory;
+  private int lastPassed;
 
   private Wires(
       Arena arena,
@@ -69,17 +75,20 @@ final class Wires implements AutoCloseable {
       SessionRegion session,
       EventFd doorbell,
       DaemonView daemon,
+      SocketQuestions questions,
       Slabs slabs,
       DaemonInfo info,
       int protocolVersion) {
     this.takesAnnotations = protocolVersion >= ANNOTATIONS_SINCE;
     this.takesContext = protocolVersion >= CONTEXT_SINCE;
     this.takesAdvertisements = protocolVersion >= ADVERTISEMENTS_SINCE;
+    this.takesPassedMemory = protocolVersion >= PASSED_MEMORY_SINCE;
     this.arena = arena;
     this.socket = socket;
     this.session = session;
     this.doorbell = doorbell;
     this.daemon = daemon;
+    this.questions = questions;
     this.slabs = slabs;
     this.info = info;
   }
@@ -200,13 +209,15 @@ final class Wires implements AutoCloseable {
             Words.getLong(daemon, DaemonRegionDescriptor.START_TIME_OFFSET),
             welcome.get(
                 ValueLayout.JAVA_LONG_UNALIGNED, HandshakeDescriptor.WELCOME_SESSION_ID_OFFSET));
+    SocketQuestions questions = new SocketQuestions(socket);
     return new Wires(
         arena,
         socket,
         session,
         new EventFd(message.descriptors().get(1)),
         new DaemonView(daemon),
-        new Slabs(socket, arena, slabBytes, slabCount),
+        questions,
+        new Slabs(questions, arena, slabBytes, slabCount),
         info,
         version);
   }
@@ -249,6 +260,29 @@ final class Wires implements AutoCloseable {
 
   boolean takesContext() {
     return takesContext;
+  }
+
+  boolean takesPassedMemory() {
+    return takesPassedMemory;
+  }
+
+  /** Numbers for what is passed, that no other call gets. */
+  synchronized int nextPassed(int count) {
+    int first = lastPassed;
+    lastPassed = Math.addExact(lastPassed, count);
+    return first;
+  }
+
+  /** Gives the daemon a copy of a descriptor of a device's memory. */
+  Status pass(int number, int descriptor) throws IOException {
+    return questions
+        .ask(
+            HandshakeDescriptor.PASS_MEMORY_MAGIC,
+            number,
+            0,
+            descriptor,
+            "the memory of descriptor " + descriptor)
+        .status();
   }
 
   @Override

@@ -275,7 +275,8 @@ public final class Daemon implements AutoCloseable {
                 peers,
                 limits.sessionsMax(),
                 tenants,
-                hostRegions));
+                hostRegions,
+                () -> !gpus.hasNone()));
     if (eventsConfig != null && eventRing != null) {
       // It outlives the index: what that tells at last is published.
       events =

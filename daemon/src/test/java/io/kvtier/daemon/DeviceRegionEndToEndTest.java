@@ -16,8 +16,12 @@ import io.kvtier.daemon.config.ConfigException;
 import io.kvtier.daemon.config.ConfigLoader;
 import io.kvtier.daemon.gpu.FileGpu;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.linux.Descriptor;
+import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.tiers.gpu.GpuProbe;
 import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -27,6 +31,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -40,10 +45,13 @@ final class DeviceRegionEndToEndTest {
   @TempDir Path temporary = Path.of("");
 
   private static RegionSpec spec(Path file, int blocks) {
-    String handle = FileGpu.handle(file);
+    return spec(new RegionSpec.Allocation(FileGpu.handle(file)), blocks);
+  }
+
+  private static RegionSpec spec(RegionSpec.Memory memory, int blocks) {
     List<RegionSpec.Tensor> tensors = new ArrayList<>();
     for (int layer = 0; layer < LAYERS; layer++) {
-      tensors.add(new RegionSpec.Tensor(handle, (long) layer * LAYER_BYTES));
+      tensors.add(new RegionSpec.Tensor(memory, (long) layer * LAYER_BYTES));
     }
     RegionSpec.Part part =
         new RegionSpec.Part(
@@ -120,6 +128,82 @@ final class DeviceRegionEndToEndTest {
     } finally {
       Files.delete(file);
       Files.delete(folder);
+    }
+  }
+
+  @Test
+  void memoryInPieces_passedAsDescriptors_isUsedAsAnyOther() throws Exception {
+    Path folder = Files.createTempDirectory(Path.of("/dev/shm"), "kvj");
+    Path socket = temporary.resolve("k.sock");
+    FileGpu gpu = new FileGpu(folder, 0);
+    long page = SharedMemory.PAGE_BYTES;
+    try (Daemon _ = daemon(socket, gpu);
+        Descriptor large = SharedMemory.create("large", 2 * page);
+        Descriptor other = SharedMemory.create("other", 2 * page);
+        Descriptor small = SharedMemory.create("small", page);
+        Arena arena = Arena.ofShared();
+        KvtierClient client =
+            KvtierClient.builder().socket(socket).timeout(Duration.ofSeconds(50)).build()) {
+      byte[] noise = new byte[(int) (5 * page)];
+      new Random(2).nextBytes(noise);
+      MemorySegment[] mapped = {
+        SharedMemory.map(large, 2 * page, true, arena),
+        SharedMemory.map(other, 2 * page, true, arena),
+        SharedMemory.map(small, page, true, arena)
+      };
+      long at = 0;
+      for (MemorySegment each : mapped) {
+        each.copyFrom(MemorySegment.ofArray(noise).asSlice(at, each.byteSize()));
+        at += each.byteSize();
+      }
+      Namespace namespace = client.namespace("java", LAYERS * 2 * CELL, Map.of());
+      RegionSpec.Exported memory =
+          new RegionSpec.Exported(
+              List.of(
+                  new RegionSpec.Piece(large.number(), 2 * page),
+                  new RegionSpec.Piece(other.number(), 2 * page),
+                  new RegionSpec.Piece(small.number(), page)));
+      int before = openFiles();
+      for (int round = 0; round < 3; round++) {
+        DeviceRegion region = namespace.registerRegion(spec(memory, BLOCKS)).region();
+        assertNotNull(region);
+        Keys some = keys(10 * round + 1, 10 * round + 2);
+        assertTrue(
+            region.put(some, Selection.of(4, 0), Options.DEFAULT).get().blocks().all(Status.OK));
+        assertTrue(
+            region.get(some, Selection.of(9, 8), Options.DEFAULT).get().blocks().all(Status.OK));
+        assertEquals(Status.OK, region.close());
+        assertEquals(0, gpu.mappings());
+      }
+      byte[] after = new byte[noise.length];
+      at = 0;
+      for (MemorySegment each : mapped) {
+        MemorySegment.ofArray(after).asSlice(at, each.byteSize()).copyFrom(each);
+        at += each.byteSize();
+      }
+      assertArrayEquals(block(noise, 4), block(after, 9));
+      assertArrayEquals(block(noise, 0), block(after, 8));
+      // What is refused is used up, too; nothing of it stays open.
+      DeviceRegion.Result refused = namespace.registerRegion(spec(memory, 4 * BLOCKS));
+      assertEquals(Status.INVALID_ARGUMENT, refused.status());
+      assertTrue(refused.detail().contains("is not within its allocation"), refused.detail());
+      assertEquals(before, openFiles());
+    } finally {
+      Files.delete(folder);
+    }
+  }
+
+  private static int openFiles() throws IOException {
+    try (Stream<Path> all = Files.list(Path.of("/proc/self/fd"))) {
+      return (int) all.filter(each -> isPiece(each)).count();
+    }
+  }
+
+  private static boolean isPiece(Path descriptor) {
+    try {
+      return Files.readSymbolicLink(descriptor).toString().matches("/memfd:(large|other|small).*");
+    } catch (IOException e) {
+      return false;
     }
   }
 

@@ -18,12 +18,20 @@ package io.kvtier.protocol;
  *    0  u64 magic "KVTIERMS"                      0  u64 magic "KVTIERMS"
  *    8  u32 slab   12  u32 1 = for writing        8  u32 slab   12  u16 status   14  u16 zero
  *                                                descriptor: the slab, writable only where granted
+ *
+ * pass memory, client to daemon                answer
+ *    0  u64 magic "KVTIERPM"                      0  u64 magic "KVTIERPM"
+ *    8  u32 number   12  u32 zero                 8  u32 number   12  u16 status   14  u16 zero
+ *    descriptor: memory of a device
  * </pre>
  */
 public final class HandshakeDescriptor {
   public static final long HELLO_MAGIC = 0x4948_5245_4954_564BL;
   public static final long WELCOME_MAGIC = 0x4B4F_5245_4954_564BL;
   public static final long MAP_SLAB_MAGIC = 0x534D_5245_4954_564BL;
+
+  /** Since version 1.4. */
+  public static final long PASS_MEMORY_MAGIC = 0x4D50_5245_4954_564BL;
 
   public static final int VERSION_OFFSET = 8;
   public static final int HELLO_REQUEST_RING_OFFSET = 12;
@@ -40,6 +48,9 @@ public final class HandshakeDescriptor {
   public static final int MAP_SLAB_WRITABLE_OFFSET = 12;
   public static final int MAP_SLAB_STATUS_OFFSET = 12;
   public static final int MAP_SLAB_BYTES = 16;
+  public static final int PASS_MEMORY_NUMBER_OFFSET = 8;
+  public static final int PASS_MEMORY_STATUS_OFFSET = 12;
+  public static final int PASS_MEMORY_BYTES = 16;
 
   /** The longest message of the handshake. */
   public static final int MESSAGE_BYTES_MAX = 4096;

@@ -116,11 +116,24 @@ final class Devices implements DeviceMoves.Listener {
     }
     DeviceRegionSpec spec;
     try {
-      spec = RegionText.parse(text);
+      spec = RegionText.parse(text, session.passedMemory()::take);
     } catch (IllegalArgumentException e) {
       refuse(session, request, String.valueOf(e.getMessage()));
       return;
     }
+    if (!order(session, request, namespace, spec, opener)) {
+      spec.close();
+    }
+  }
+
+  /** Has a region opened; false when it was refused. */
+  private boolean order(
+      Session session,
+      Request request,
+      Namespaces.Namespace namespace,
+      DeviceRegionSpec spec,
+      GpuTier opener)
+      throws ProtocolViolation {
     if (spec.layout().blockBytes() != namespace.blockBytes()) {
       refuse(
           session,
@@ -131,18 +144,18 @@ final class Devices implements DeviceMoves.Listener {
               + namespace.name()
               + "' "
               + namespace.blockBytes());
-      return;
+      return false;
     }
     if (session.regions.size() == REGIONS_MAX) {
       refuse(
           session,
           request,
           "the session has " + REGIONS_MAX + " regions, which is the limit: unregister one first");
-      return;
+      return false;
     }
     Operation operation = operations.begin(session, request, 0);
     if (operation == null) {
-      return;
+      return false;
     }
     Region region =
         new Region(nextRegion++, namespace.id(), spec.layout(), session.share, operation);
@@ -151,6 +164,7 @@ final class Devices implements DeviceMoves.Listener {
     operation.open = 1;
     operations.promise(session, operation, request);
     opener.order(RegionOrder.open(region.id, spec));
+    return true;
   }
 
   /** Has a region closed; answered when it is. */

@@ -20,8 +20,8 @@ import java.util.concurrent.atomic.AtomicIntegerArray;
 
 /**
  * One client as the index sees it: its rings, what it holds, what it may use. Confined to the
- * index, but for {@link #mayWrite}. The memory behind it lives until the index calls {@link
- * Owner#released}.
+ * index, but for {@link #mayWrite} and {@link #passedMemory}. The memory behind it lives until the
+ * index calls {@link Owner#released}.
  */
 public final class Session extends HoldTable.Holder {
   /** Who made the session and keeps its socket and memory. */
@@ -55,6 +55,7 @@ public final class Session extends HoldTable.Holder {
   private final RingProducer completions;
   private final Owner owner;
   private final AtomicIntegerArray writableSlabs;
+  private final PassedDescriptors passedMemory = new PassedDescriptors();
   final BitSet namespaces = new BitSet();
   int reservedCompletionBytes;
   int operations;
@@ -138,6 +139,11 @@ public final class Session extends HoldTable.Holder {
   /** Whether the session has been granted slots in a slab; from any thread. */
   public boolean mayWrite(int slab) {
     return slab >= 0 && slab < writableSlabs.length() && writableSlabs.get(slab) != 0;
+  }
+
+  /** What the client has passed of a device's memory; from any thread. */
+  public PassedDescriptors passedMemory() {
+    return passedMemory;
   }
 
   void allowWrite(int slab) {

@@ -29,6 +29,7 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -56,7 +57,11 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   /** The most connections that have not said hello: a newcomer takes the place of the oldest. */
   private static final int SILENT_MAX = 256;
 
-  /** What a session needs of the daemon. */
+  /**
+   * What a session needs of the daemon.
+   *
+   * @param takesMemory whether clients may pass descriptors of a device's memory
+   */
   public record Environment(
       String version,
       Descriptor daemonRegion,
@@ -68,7 +73,8 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       PeerPolicy peers,
       int sessionsMax,
       Tenants tenants,
-      Tenants.Regions slabTenants) {}
+      Tenants.Regions slabTenants,
+      BooleanSupplier takesMemory) {}
 
   private static final class Connection {
     final long tag;
@@ -244,13 +250,18 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       if (message == null) {
         return;
       }
+      Session session = connection.session;
+      if (session != null && isPassing(message.bytes())) {
+        passMemory(connection, session, message);
+        return;
+      }
       message.descriptors().forEach(UnixSocket::discard);
       if (message.bytes().length == 0) {
         disconnect(connection);
-      } else if (connection.session == null) {
+      } else if (session == null) {
         hello(connection, message.bytes());
       } else {
-        mapSlab(connection, connection.session, message.bytes());
+        mapSlab(connection, session, message.bytes());
       }
     } catch (IOException e) {
       LOG.info("connection of process {} ends: {}", connection.peer.pid(), e.getMessage());
@@ -359,6 +370,9 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
         refuse(connection, Status.BUSY, "too many connections at once: try again");
         return;
       }
+      if (environment.takesMemory.getAsBoolean()) {
+        connection.socket.takeDescriptors();
+      }
       connection.session = session;
       connection.tenant = grant.tenant();
       silent.remove(connection.tag);
@@ -444,6 +458,27 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
     }
   }
 
+  private static boolean isPassing(byte[] bytes) {
+    return bytes.length == HandshakeDescriptor.PASS_MEMORY_BYTES
+        && Words.getLong(aligned(bytes), 0) == HandshakeDescriptor.PASS_MEMORY_MAGIC;
+  }
+
+  private void passMemory(Connection connection, Session session, UnixSocket.Message message)
+      throws IOException {
+    MemorySegment answer = aligned(message.bytes());
+    Status status;
+    if (message.descriptors().size() != 1) {
+      message.descriptors().forEach(UnixSocket::discard);
+      status = Status.INVALID_ARGUMENT;
+    } else {
+      int number = Words.getInt(answer, HandshakeDescriptor.PASS_MEMORY_NUMBER_OFFSET);
+      status = session.passedMemory().give(number, message.descriptors().getFirst());
+    }
+    Words.putInt(answer, HandshakeDescriptor.PASS_MEMORY_STATUS_OFFSET, 0);
+    Words.putShort(answer, HandshakeDescriptor.PASS_MEMORY_STATUS_OFFSET, status.code());
+    connection.socket.send(Arrays.copyOf(toBytes(answer), HandshakeDescriptor.PASS_MEMORY_BYTES));
+  }
+
   /** The connection is over; its session, if it has one, is given to the index to release. */
   private void disconnect(Connection connection) {
     closeSocket(connection);
@@ -516,6 +551,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
     Session session = connection.session;
     if (session != null) {
       bySession.remove(session.id());
+      session.passedMemory().close();
     }
     EventFd doorbell = connection.doorbell;
     if (doorbell != null) {

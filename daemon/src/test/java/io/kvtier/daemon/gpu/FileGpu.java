@@ -1,6 +1,7 @@
 package io.kvtier.daemon.gpu;
 
 import io.kvtier.tiers.gpu.DeviceMapping;
+import io.kvtier.tiers.gpu.DeviceMemory;
 import io.kvtier.tiers.gpu.Gpu;
 import io.kvtier.tiers.gpu.GpuDevice;
 import io.kvtier.tiers.gpu.GpuDriver;
@@ -8,6 +9,7 @@ import io.kvtier.tiers.gpu.GpuEvent;
 import io.kvtier.tiers.gpu.GpuException;
 import io.kvtier.tiers.gpu.GpuStream;
 import io.kvtier.tiers.gpu.IpcHandle;
+import io.kvtier.tiers.gpu.PassedMemory;
 import io.kvtier.tiers.gpu.RunTable;
 import java.io.IOException;
 import java.lang.foreign.Arena;
@@ -54,8 +56,8 @@ public final class FileGpu implements Gpu, GpuDriver {
   private @Nullable FileGpu sibling;
   private final Map<Long, MemorySegment> allocations = new HashMap<>();
   private final Map<Long, Arena> arenas = new HashMap<>();
-  private final Map<IpcHandle, Opened> opened = new HashMap<>();
-  private final Map<IpcHandle, Integer> times = new HashMap<>();
+  private final Map<DeviceMemory, Opened> opened = new HashMap<>();
+  private final Map<DeviceMemory, Integer> times = new HashMap<>();
   private final Map<Long, Integer> recorded = new HashMap<>();
   private final Map<Long, Integer> reached = new HashMap<>();
   private final Map<Long, MemorySegment> foreign = new HashMap<>();
@@ -227,24 +229,42 @@ public final class FileGpu implements Gpu, GpuDriver {
   }
 
   @Override
-  public synchronized DeviceMapping open(IpcHandle handle) {
+  public synchronized DeviceMapping open(DeviceMemory memory) {
     call();
-    Path file = path(handle);
+    DeviceMapping mapping =
+        opened
+            .computeIfAbsent(
+                memory,
+                _ ->
+                    switch (memory) {
+                      case IpcHandle handle -> openFile(path(handle));
+                      case PassedMemory passed -> openPieces(passed);
+                    })
+            .mapping();
+    times.merge(memory, 1, Integer::sum);
+    return mapping;
+  }
+
+  private static Opened openFile(Path file) {
     if (file.toString().equals("own")) {
       throw new GpuException("cuIpcOpenMemHandle: CUDA_ERROR_INVALID_CONTEXT", INVALID_CONTEXT);
     }
-    times.merge(handle, 1, Integer::sum);
-    return opened
-        .computeIfAbsent(
-            handle,
-            _ -> {
-              Arena arena = Arena.ofShared();
-              MemorySegment memory = map(file, arena);
-              int place = file.toString().endsWith("other") ? 1 : 0;
-              return new Opened(
-                  arena, new DeviceMapping(memory.address(), memory.byteSize(), place));
-            })
-        .mapping();
+    Arena arena = Arena.ofShared();
+    MemorySegment memory = map(file, arena);
+    int place = file.toString().endsWith("other") ? 1 : 0;
+    return new Opened(arena, new DeviceMapping(memory.address(), memory.byteSize(), place));
+  }
+
+  /** Pieces are files of memory, which lie one behind the other as CUDA's do. */
+  private static Opened openPieces(PassedMemory passed) {
+    Arena arena = Arena.ofShared();
+    try {
+      long address = Pieces.map(passed, arena).address();
+      return new Opened(arena, new DeviceMapping(address, passed.bytes(), 0));
+    } catch (GpuException e) {
+      arena.close();
+      throw e;
+    }
   }
 
   @Override
@@ -254,14 +274,14 @@ public final class FileGpu implements Gpu, GpuDriver {
   }
 
   @Override
-  public long openPeer(IpcHandle handle) {
+  public long openPeer(DeviceMemory memory, DeviceMapping owners) {
     try {
       mayMap.await();
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
       throw new IllegalStateException(e);
     }
-    return open(handle).address();
+    return memory instanceof PassedMemory ? owners.address() : open(memory).address();
   }
 
   /** From now on this GPU maps no memory of another, until the latch is open. */
@@ -272,9 +292,9 @@ public final class FileGpu implements Gpu, GpuDriver {
   }
 
   @Override
-  public synchronized void close(IpcHandle handle) {
-    if (times.merge(handle, -1, Integer::sum) == 0) {
-      Opened last = opened.remove(handle);
+  public synchronized void close(DeviceMemory memory) {
+    if (opened.containsKey(memory) && times.merge(memory, -1, Integer::sum) == 0) {
+      Opened last = opened.remove(memory);
       if (last != null) {
         last.arena().close();
       }

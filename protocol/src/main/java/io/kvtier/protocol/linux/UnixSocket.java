@@ -86,7 +86,8 @@ public final class UnixSocket implements AutoCloseable {
 
   /**
    * Binds and listens, non-blocking, with the given file mode on the socket's path. Whoever
-   * connects can't pass descriptors, where the kernel has a way to say so.
+   * connects can't pass descriptors, where the kernel has a way to say so, before {@link
+   * #takeDescriptors}.
    */
   public static UnixSocket listen(Path path, int mode) throws IOException {
     UnixSocket socket = open(SOCK_NONBLOCK);
@@ -183,6 +184,11 @@ public final class UnixSocket implements AutoCloseable {
     address.set(JAVA_SHORT, 0, (short) AF_UNIX);
     MemorySegment.copy(bytes, 0, address, JAVA_BYTE, 2, bytes.length);
     return address;
+  }
+
+  /** Lets the peer of an accepted connection pass descriptors. */
+  public void takeDescriptors() {
+    setInts(descriptor, SO_PASSRIGHTS, 1);
   }
 
   /**
@@ -300,6 +306,19 @@ public final class UnixSocket implements AutoCloseable {
    * Sends one whole message with descriptors attached; the sender keeps its own copies of these.
    */
   public void send(byte[] bytes, Descriptor... descriptors) throws IOException {
+    int[] numbers = new int[descriptors.length];
+    for (int i = 0; i < numbers.length; i++) {
+      numbers[i] = descriptors[i].number();
+    }
+    send(bytes, numbers);
+  }
+
+  /** The same with a descriptor that somebody else has opened. */
+  public void pass(byte[] bytes, int descriptor) throws IOException {
+    send(bytes, new int[] {descriptor});
+  }
+
+  private void send(byte[] bytes, int[] descriptors) throws IOException {
     if (descriptors.length > DESCRIPTORS_MAX) {
       throw new IllegalArgumentException(
           "at most " + DESCRIPTORS_MAX + " descriptors, not " + descriptors.length);
@@ -317,7 +336,7 @@ public final class UnixSocket implements AutoCloseable {
         control.set(JAVA_INT, 8, SOL_SOCKET);
         control.set(JAVA_INT, 12, SCM_RIGHTS);
         for (int i = 0; i < descriptors.length; i++) {
-          control.set(JAVA_INT, CMSGHDR_BYTES + 4L * i, descriptors[i].number());
+          control.set(JAVA_INT, CMSGHDR_BYTES + 4L * i, descriptors[i]);
         }
       }
       MemorySegment header = header(arena, data, bytes.length, control, controlBytes);

@@ -36,6 +36,14 @@ final class CudaCalls {
 
   private static final int ATTRIBUTE_DEVICE_ORDINAL = 9;
 
+  /** CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR. */
+  private static final int POSIX_DESCRIPTOR = 1;
+
+  // CUmemAccessDesc: the location's type and id, flags.
+  private static final MemoryLayout ACCESS = MemoryLayout.sequenceLayout(3, JAVA_INT);
+  private static final int LOCATION_DEVICE = 1;
+  private static final int ACCESS_READ_WRITE = 3;
+
   // CUmemcpyAttributes: srcAccessOrder, two hints of a location (type, id), flags.
   private static final MemoryLayout COPY_ATTRIBUTES = MemoryLayout.sequenceLayout(6, JAVA_INT);
   private static final int ACCESS_ORDER_STREAM = 1;
@@ -62,6 +70,13 @@ final class CudaCalls {
   private final MethodHandle openIpc;
   private final MethodHandle closeIpc;
   private final MethodHandle shareIpc;
+  private final MethodHandle importMemory;
+  private final MethodHandle releaseMemory;
+  private final MethodHandle reserveAddresses;
+  private final MethodHandle freeAddresses;
+  private final MethodHandle mapMemory;
+  private final MethodHandle unmapMemory;
+  private final MethodHandle setAccess;
   private final MethodHandle openIpcEvent;
   private final MethodHandle destroyEvent;
   private final @Nullable MethodHandle copyBatch;
@@ -108,6 +123,14 @@ final class CudaCalls {
     openIpc = link("cuIpcOpenMemHandle_v2", ADDRESS, IPC_HANDLE, JAVA_INT);
     closeIpc = link("cuIpcCloseMemHandle", JAVA_LONG);
     shareIpc = link("cuIpcGetMemHandle", ADDRESS, JAVA_LONG);
+    importMemory = link("cuMemImportFromShareableHandle", ADDRESS, JAVA_LONG, JAVA_INT);
+    releaseMemory = link("cuMemRelease", JAVA_LONG);
+    reserveAddresses =
+        link("cuMemAddressReserve", ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG);
+    freeAddresses = link("cuMemAddressFree", JAVA_LONG, JAVA_LONG);
+    mapMemory = link("cuMemMap", JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG);
+    unmapMemory = link("cuMemUnmap", JAVA_LONG, JAVA_LONG);
+    setAccess = link("cuMemSetAccess", JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG);
     openIpcEvent = link("cuIpcOpenEventHandle", ADDRESS, IPC_HANDLE);
     destroyEvent = link("cuEventDestroy_v2", JAVA_LONG);
     copyBatch =
@@ -365,6 +388,71 @@ final class CudaCalls {
   int shareIpc(MemorySegment result, long address) {
     try {
       return (int) shareIpc.invokeExact(result, address);
+    } catch (Throwable t) {
+      throw defect(t);
+    }
+  }
+
+  /** Opens what another process has exported; its handle is the first word of the result. */
+  int importMemory(MemorySegment result, int descriptor) {
+    try {
+      return (int) importMemory.invokeExact(result, (long) descriptor, POSIX_DESCRIPTOR);
+    } catch (Throwable t) {
+      throw defect(t);
+    }
+  }
+
+  /** Lets go of a handle; what is mapped of its memory stays. */
+  int releaseMemory(long handle) {
+    try {
+      return (int) releaseMemory.invokeExact(handle);
+    } catch (Throwable t) {
+      throw defect(t);
+    }
+  }
+
+  /** Takes addresses, the first of which is the first word of the result. */
+  int reserveAddresses(MemorySegment result, long bytes) {
+    try {
+      return (int) reserveAddresses.invokeExact(result, bytes, 0L, 0L, 0L);
+    } catch (Throwable t) {
+      throw defect(t);
+    }
+  }
+
+  int freeAddresses(long address, long bytes) {
+    try {
+      return (int) freeAddresses.invokeExact(address, bytes);
+    } catch (Throwable t) {
+      throw defect(t);
+    }
+  }
+
+  /** Puts all memory of a handle under addresses that were reserved. */
+  int mapMemory(long address, long bytes, long handle) {
+    try {
+      return (int) mapMemory.invokeExact(address, bytes, 0L, handle, 0L);
+    } catch (Throwable t) {
+      throw defect(t);
+    }
+  }
+
+  int unmapMemory(long address, long bytes) {
+    try {
+      return (int) unmapMemory.invokeExact(address, bytes);
+    } catch (Throwable t) {
+      throw defect(t);
+    }
+  }
+
+  /** Lets one more device read and write what is mapped. */
+  int setAccess(long address, long bytes, int ordinal) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment access = arena.allocate(ACCESS);
+      access.setAtIndex(JAVA_INT, 0, LOCATION_DEVICE);
+      access.setAtIndex(JAVA_INT, 1, ordinal);
+      access.setAtIndex(JAVA_INT, 2, ACCESS_READ_WRITE);
+      return (int) setAccess.invokeExact(address, bytes, access, 1L);
     } catch (Throwable t) {
       throw defect(t);
     }

@@ -37,11 +37,12 @@ final class CudaGpu implements Gpu {
   private final CUmodule module = new CUmodule();
   private final CudaHandles.Function kernel = new CudaHandles.Function();
   private final int[] priorities = new int[2];
+  private final CudaPieces pieces;
 
   // What was made and not ended yet; guarded by this.
   private final Map<Long, CudaHandles.Stream> streams = new HashMap<>();
   private final Map<Long, CudaHandles.Memory> allocations = new HashMap<>();
-  private final Map<IpcHandle, Opened> mappings = new HashMap<>();
+  private final Map<DeviceMemory, Opened> mappings = new HashMap<>();
 
   /** A mapping, and how often it was opened. */
   private static final class Opened {
@@ -59,6 +60,7 @@ final class CudaGpu implements Gpu {
     this.device = device;
     this.cudaDevice = cudaDevice;
     this.context = context;
+    this.pieces = new CudaPieces(calls, device.ordinal());
   }
 
   static CudaGpu open(CudaCalls calls, GpuDevice device) {
@@ -217,19 +219,38 @@ final class CudaGpu implements Gpu {
   }
 
   @Override
-  public synchronized DeviceMapping open(IpcHandle handle) {
-    Opened known = mappings.get(handle);
+  public synchronized DeviceMapping open(DeviceMemory memory) {
+    Opened known = mappings.get(memory);
     if (known != null) {
       known.count++;
       return known.mapping;
     }
+    Opened opened =
+        switch (memory) {
+          case IpcHandle handle -> open(handle);
+          case PassedMemory passed -> open(passed);
+        };
+    mappings.put(memory, opened);
+    return opened.mapping;
+  }
+
+  private Opened open(IpcHandle handle) {
     long address = map(handle);
     try {
-      Opened opened = new Opened(new DeviceMapping(address, bytesAt(address), ordinalOf(address)));
-      mappings.put(handle, opened);
-      return opened.mapping;
+      return new Opened(new DeviceMapping(address, bytesAt(address), ordinalOf(address)));
     } catch (GpuException e) {
       int ignored = calls.closeIpc(address);
+      throw e;
+    }
+  }
+
+  private Opened open(PassedMemory passed) {
+    long address = pieces.map(passed);
+    try {
+      int owner = ordinalOf(address);
+      return new Opened(new DeviceMapping(address, passed.bytes(), owner));
+    } catch (GpuException e) {
+      pieces.unmap(address, passed);
       throw e;
     }
   }
@@ -266,17 +287,27 @@ final class CudaGpu implements Gpu {
     return true;
   }
 
-  /** In this GPU's own context, as the driver wants it of who is to reach the memory. */
   @Override
-  public synchronized long openPeer(IpcHandle handle) {
-    Opened known = mappings.get(handle);
+  public synchronized long openPeer(DeviceMemory memory, DeviceMapping owners) {
+    Opened known = mappings.get(memory);
     if (known != null) {
       known.count++;
       return known.mapping.address();
     }
-    long address = map(handle);
+    long address =
+        switch (memory) {
+          // In this GPU's own context, as the driver wants it of who is to reach the memory.
+          case IpcHandle handle -> map(handle);
+          case PassedMemory _ -> {
+            bind();
+            check(
+                calls.setAccess(owners.address(), owners.bytes(), device.ordinal()),
+                "cuMemSetAccess");
+            yield owners.address();
+          }
+        };
     // The owner's region was measured where it was opened.
-    mappings.put(handle, new Opened(new DeviceMapping(address, 0, UNKNOWN)));
+    mappings.put(memory, new Opened(new DeviceMapping(address, 0, UNKNOWN)));
     return address;
   }
 
@@ -298,15 +329,24 @@ final class CudaGpu implements Gpu {
   }
 
   @Override
-  public synchronized void close(IpcHandle handle) {
-    Opened opened = mappings.get(handle);
+  public synchronized void close(DeviceMemory memory) {
+    Opened opened = mappings.get(memory);
     if (opened == null) {
-      throw new IllegalArgumentException("the handle is not open: " + handle);
+      throw new IllegalArgumentException("the memory is not open: " + memory);
     }
-    if (--opened.count == 0) {
-      mappings.remove(handle);
-      bind();
-      check(calls.closeIpc(opened.mapping.address()), "cuIpcCloseMemHandle");
+    if (--opened.count > 0) {
+      return;
+    }
+    mappings.remove(memory);
+    bind();
+    switch (memory) {
+      case IpcHandle _ -> check(calls.closeIpc(opened.mapping.address()), "cuIpcCloseMemHandle");
+      case PassedMemory passed -> {
+        // A peer's access goes with the owner's mapping.
+        if (opened.mapping.deviceOrdinal() != UNKNOWN) {
+          pieces.unmap(opened.mapping.address(), passed);
+        }
+      }
     }
   }
 

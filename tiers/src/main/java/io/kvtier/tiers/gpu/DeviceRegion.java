@@ -25,7 +25,8 @@ public final class DeviceRegion implements AutoCloseable {
 
   private final Gpu gpu;
   private final DeviceRegionSpec spec;
-  private final List<IpcHandle> opened;
+  private final List<DeviceMemory> opened;
+  private final DeviceMapping[] mappings;
   private final List<GpuEvent> events;
   private final RegionView view;
 
@@ -37,17 +38,18 @@ public final class DeviceRegion implements AutoCloseable {
   private DeviceRegion(
       Gpu gpu,
       DeviceRegionSpec spec,
-      List<IpcHandle> opened,
-      long[] addresses,
+      List<DeviceMemory> opened,
+      DeviceMapping[] mappings,
       List<GpuEvent> events) {
     this.gpu = gpu;
     this.spec = spec;
     this.opened = opened;
+    this.mappings = mappings;
     this.events = events;
-    view = new RegionView(spec.layout(), addresses);
+    view = new RegionView(spec.layout(), addresses(spec, mappings));
   }
 
-  /** Opens an engine's tensors, or says why not. */
+  /** Opens an engine's tensors, or says why not; the specification may be closed after it. */
   public static RegionResult open(GpuDriver driver, DeviceRegionSpec spec) {
     if (spec.tensors().size() != spec.layout().tensors()) {
       return new RegionResult.Refused(
@@ -74,24 +76,22 @@ public final class DeviceRegion implements AutoCloseable {
   }
 
   private static RegionResult open(Gpu gpu, DeviceRegionSpec spec) {
-    List<IpcHandle> opened = new ArrayList<>();
-    long[] addresses = new long[spec.tensors().size()];
+    List<DeviceMemory> opened = new ArrayList<>();
+    DeviceMapping[] mappings = new DeviceMapping[spec.tensors().size()];
     String reason = null;
-    for (int i = 0; i < addresses.length && reason == null; i++) {
+    for (int i = 0; i < mappings.length && reason == null; i++) {
       DeviceRegionSpec.TensorPlace place = spec.tensors().get(i);
-      DeviceMapping mapping;
       try {
-        mapping = gpu.open(place.handle());
+        mappings[i] = gpu.open(place.memory());
       } catch (GpuException e) {
         reason = "tensor " + i + ": " + explain(e);
         break;
       }
-      opened.add(place.handle());
-      reason = problem(gpu, spec, i, mapping);
-      addresses[i] = mapping.address() + place.offset();
+      opened.add(place.memory());
+      reason = problem(gpu, spec, i, mappings[i]);
     }
     if (reason == null) {
-      reason = overlap(spec.layout(), addresses);
+      reason = overlap(spec.layout(), addresses(spec, mappings));
     }
     List<GpuEvent> events = new ArrayList<>();
     for (int i = 0; i < spec.events().size() && reason == null; i++) {
@@ -105,7 +105,15 @@ public final class DeviceRegion implements AutoCloseable {
       close(gpu, opened, events);
       return new RegionResult.Refused(reason);
     }
-    return new RegionResult.Opened(new DeviceRegion(gpu, spec, opened, addresses, events));
+    return new RegionResult.Opened(new DeviceRegion(gpu, spec, opened, mappings, events));
+  }
+
+  private static long[] addresses(DeviceRegionSpec spec, DeviceMapping[] mappings) {
+    long[] addresses = new long[mappings.length];
+    for (int i = 0; i < addresses.length; i++) {
+      addresses[i] = mappings[i].address() + spec.tensors().get(i).offset();
+    }
+    return addresses;
   }
 
   private static @Nullable String problem(
@@ -254,7 +262,7 @@ public final class DeviceRegion implements AutoCloseable {
     if (isSeenBy(other)) {
       return;
     }
-    List<IpcHandle> mapped = new ArrayList<>();
+    List<DeviceMemory> mapped = new ArrayList<>();
     try {
       if (!other.reaches(gpu)) {
         LOG.info(
@@ -266,12 +274,12 @@ public final class DeviceRegion implements AutoCloseable {
       long[] addresses = new long[opened.size()];
       for (int i = 0; i < addresses.length; i++) {
         DeviceRegionSpec.TensorPlace place = spec.tensors().get(i);
-        addresses[i] = other.openPeer(place.handle()) + place.offset();
-        mapped.add(place.handle());
+        addresses[i] = other.openPeer(place.memory(), mappings[i]) + place.offset();
+        mapped.add(place.memory());
       }
       peers.put(other, new RegionView(spec.layout(), addresses));
     } catch (GpuException e) {
-      mapped.forEach(handle -> quietly(() -> other.close(handle)));
+      mapped.forEach(memory -> quietly(() -> other.close(memory)));
       LOG.warn(
           "GPU {} can't see a region of GPU {}: {}; blocks go by the host",
           other.device().ordinal(),
@@ -294,12 +302,12 @@ public final class DeviceRegion implements AutoCloseable {
     }
   }
 
-  private static void close(Gpu gpu, List<IpcHandle> opened, List<GpuEvent> events) {
+  private static void close(Gpu gpu, List<DeviceMemory> opened, List<GpuEvent> events) {
     for (GpuEvent event : events) {
       quietly(() -> gpu.destroy(event));
     }
-    for (IpcHandle handle : opened) {
-      quietly(() -> gpu.close(handle));
+    for (DeviceMemory memory : opened) {
+      quietly(() -> gpu.close(memory));
     }
   }
 

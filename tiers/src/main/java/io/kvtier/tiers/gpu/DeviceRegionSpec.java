@@ -10,13 +10,14 @@ import java.util.List;
  * @param events that copies may wait for
  */
 public record DeviceRegionSpec(
-    String device, KvLayout layout, List<TensorPlace> tensors, List<IpcHandle> events) {
+    String device, KvLayout layout, List<TensorPlace> tensors, List<IpcHandle> events)
+    implements AutoCloseable {
   /**
    * Where a tensor is.
    *
-   * @param offset of its first byte in the allocation
+   * @param offset of its first byte in the memory
    */
-  public record TensorPlace(IpcHandle handle, long offset) {}
+  public record TensorPlace(DeviceMemory memory, long offset) {}
 
   public DeviceRegionSpec {
     tensors = List.copyOf(tensors);
@@ -26,5 +27,15 @@ public record DeviceRegionSpec(
   /** A region without events. */
   public DeviceRegionSpec(String device, KvLayout layout, List<TensorPlace> tensors) {
     this(device, layout, tensors, List.of());
+  }
+
+  /** Lets go of what was passed with it, once it is opened or refused. */
+  @Override
+  public void close() {
+    for (TensorPlace tensor : tensors) {
+      if (tensor.memory() instanceof PassedMemory passed) {
+        passed.close();
+      }
+    }
   }
 }

@@ -60,8 +60,8 @@ public interface Gpu extends AutoCloseable {
   /** Lets other processes open an allocation of ours. */
   IpcHandle share(long address);
 
-  /** Opens an allocation of another process; opened again, it is the same mapping, counted. */
-  DeviceMapping open(IpcHandle handle);
+  /** Opens memory of another process; opened again, it is the same mapping, counted. */
+  DeviceMapping open(DeviceMemory memory);
 
   /**
    * Whether this GPU's copies can reach the memory of another, which they can from then on: over
@@ -70,15 +70,16 @@ public interface Gpu extends AutoCloseable {
   boolean reaches(Gpu other);
 
   /**
-   * Opens an allocation of another process on a GPU that this one {@link #reaches}; closed by
-   * {@link #close(IpcHandle)}.
+   * Opens memory of another process on a GPU that this one {@link #reaches}; closed by {@link
+   * #close(DeviceMemory)}.
    *
+   * @param owners where that GPU has opened it, and has it open for longer than this one
    * @return where this GPU sees it
    */
-  long openPeer(IpcHandle handle);
+  long openPeer(DeviceMemory memory, DeviceMapping owners);
 
   /** Closes what {@link #open} or {@link #openPeer} gave, as often as it was opened. */
-  void close(IpcHandle handle);
+  void close(DeviceMemory memory);
 
   /** Whether {@link #copyBatch} is there. */
   boolean hasBatchCopies();

@@ -57,7 +57,7 @@ public final class GpuTier implements AutoCloseable {
   private final List<DeviceRegion> shared = new ArrayList<>();
   private final List<DevicePipeline> started = new CopyOnWriteArrayList<>();
   private final Thread thread;
-  private @Nullable GpuProbe probed;
+  private volatile @Nullable GpuProbe probed;
   private boolean pinsAhead;
   private boolean hasPinned;
   private long runs;
@@ -147,15 +147,13 @@ public final class GpuTier implements AutoCloseable {
       }
       return;
     }
-    switch (found) {
-      case GpuProbe.NoGpu none -> order.refusal = none.toString();
-      case GpuProbe.Found(GpuDriver driver) -> {
-        try {
-          open(driver, spec, order);
-        } catch (GpuException e) {
-          order.refusal = e.reason();
-        }
+    try (spec) {
+      switch (found) {
+        case GpuProbe.NoGpu none -> order.refusal = none.toString();
+        case GpuProbe.Found(GpuDriver driver) -> open(driver, spec, order);
       }
+    } catch (GpuException e) {
+      order.refusal = e.reason();
     }
   }
 
@@ -286,8 +284,8 @@ public final class GpuTier implements AutoCloseable {
     return false;
   }
 
-  /** Whether GPUs were looked for, and none can be used; for tests. */
-  boolean hasNone() {
+  /** Whether GPUs were looked for, and none can be used; from any thread. */
+  public boolean hasNone() {
     return probed instanceof GpuProbe.NoGpu;
   }
 

@@ -7,7 +7,7 @@ import java.util.HexFormat;
  * CUDA's IPC handle: what another process needs to open an allocation of device memory, or an
  * event.
  */
-public final class IpcHandle {
+public final class IpcHandle implements DeviceMemory {
   /** Its size. */
   public static final int BYTES = 64;
 

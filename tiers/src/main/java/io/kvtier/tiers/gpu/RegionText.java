@@ -1,10 +1,14 @@
 package io.kvtier.tiers.gpu;
 
+import io.kvtier.protocol.linux.Descriptor;
+import io.kvtier.protocol.linux.UnixSocket;
 import io.kvtier.tiers.gpu.DeviceRegionSpec.TensorPlace;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.IntFunction;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A {@link DeviceRegionSpec} as text, which is how an engine's process sends it: lines {@code
@@ -15,6 +19,7 @@ import java.util.Map;
  *   device=GPU-9b6a...     layers=32     blocks=1024     block_tokens=16     order=LCND
  *   part=NAME:AXES:EXTENTS:STRIDES:ELEMENT_BYTES[:BLOCK_HEADS:FIRST_HEAD]     as kv:CBNHD:2,1024,16,8,128:...:2
  *   allocation=128 hexadecimal digits, an IPC handle
+ *   allocation=passed:FIRST+COUNT:BYTES[,FIRST+COUNT:BYTES...]     descriptors that were passed, by their numbers
  *   tensor=ALLOCATION+OFFSET     the allocation by its number, from 0; the offset in bytes
  *   event=128 hexadecimal digits, an IPC handle
  * </pre>
@@ -29,25 +34,37 @@ public final class RegionText {
   /** The most events of a region. */
   public static final int EVENTS_MAX = 64;
 
+  /** The most pieces of passed memory of a region: 320 GiB of those that torch makes. */
+  public static final int PIECES_MAX = 1 << 14;
+
   private static final int PARTS_MAX = TENSORS_MAX;
+  private static final String PASSED = "passed:";
+  private static final int PASSED_FIELDS = 3;
   private static final int PART_FIELDS = 5;
   private static final int PART_FIELDS_OF_RANK = 7;
 
   private final Map<String, String> single = new HashMap<>();
   private final List<KvPart> parts = new ArrayList<>();
-  private final List<IpcHandle> allocations = new ArrayList<>();
+  private final List<DeviceMemory> allocations = new ArrayList<>();
   private final List<String> tensors = new ArrayList<>();
   private final List<IpcHandle> events = new ArrayList<>();
 
-  private RegionText() {}
+  private final IntFunction<@Nullable Descriptor> passed;
+  private int pieces;
+
+  private RegionText(IntFunction<@Nullable Descriptor> passed) {
+    this.passed = passed;
+  }
 
   /**
    * Reads a text.
    *
-   * @throws IllegalArgumentException naming what is wrong with it
+   * @param passed gives the descriptor of a number, once; null: there is none
+   * @throws IllegalArgumentException naming what is wrong with it; descriptors that it names before
+   *     that are used up
    */
-  public static DeviceRegionSpec parse(String text) {
-    RegionText read = new RegionText();
+  public static DeviceRegionSpec parse(String text, IntFunction<@Nullable Descriptor> passed) {
+    RegionText read = new RegionText(passed);
     try {
       for (String line : text.split("\n", -1)) {
         if (!line.isEmpty()) {
@@ -56,7 +73,19 @@ public final class RegionText {
       }
       return read.spec();
     } catch (ArithmeticException e) {
+      read.discard();
       throw new IllegalArgumentException("the region's sizes are beyond 64 bits", e);
+    } catch (IllegalArgumentException e) {
+      read.discard();
+      throw e;
+    }
+  }
+
+  private void discard() {
+    for (DeviceMemory memory : allocations) {
+      if (memory instanceof PassedMemory given) {
+        given.close();
+      }
     }
   }
 
@@ -65,7 +94,7 @@ public final class RegionText {
     String value = line.substring(equals + 1);
     switch (line.substring(0, Math.max(0, equals))) {
       case "part" -> add(parts, part(value), PARTS_MAX, "parts");
-      case "allocation" -> add(allocations, handle(value), TENSORS_MAX, "allocations");
+      case "allocation" -> allocate(value);
       case "tensor" -> add(tensors, value, TENSORS_MAX, "tensors");
       case "event" -> add(events, handle(value), EVENTS_MAX, "events");
       case "device", "layers", "blocks", "block_tokens", "order" -> {
@@ -158,6 +187,52 @@ public final class RegionText {
             shape,
             Math.toIntExact(number(fields[5], "the heads of a block")),
             Math.toIntExact(number(fields[6], "the first head")));
+  }
+
+  private void allocate(String value) {
+    if (allocations.size() == TENSORS_MAX) {
+      throw new IllegalArgumentException("more than " + TENSORS_MAX + " allocations of a region");
+    }
+    allocations.add(value.startsWith(PASSED) ? passed(value) : handle(value));
+  }
+
+  private PassedMemory passed(String text) {
+    List<PassedMemory.Piece> found = new ArrayList<>();
+    try {
+      for (String group : text.substring(PASSED.length()).split(",", -1)) {
+        String[] fields = group.split("[+:]", -1);
+        if (fields.length != PASSED_FIELDS) {
+          throw new IllegalArgumentException(
+              "allocation '"
+                  + text
+                  + "': expected passed:FIRST+COUNT:BYTES, and more after commas");
+        }
+        int first = Math.toIntExact(number(fields[0], "the first number of what was passed"));
+        int count = Math.toIntExact(number(fields[1], "the count of what was passed"));
+        long bytes = number(fields[2], "the bytes of what was passed");
+        if (first < 0 || count <= 0 || bytes <= 0 || count > PIECES_MAX - pieces) {
+          throw new IllegalArgumentException(
+              "allocation '"
+                  + text
+                  + "': expected sizes above 0, and at most "
+                  + PIECES_MAX
+                  + " pieces of a region");
+        }
+        pieces += count;
+        for (int i = 0; i < count; i++) {
+          Descriptor descriptor = passed.apply(Math.addExact(first, i));
+          if (descriptor == null) {
+            throw new IllegalArgumentException(
+                "allocation '" + text + "': number " + (first + i) + " was not passed, or used");
+          }
+          found.add(new PassedMemory.Piece(descriptor, bytes));
+        }
+      }
+      return new PassedMemory(found);
+    } catch (ArithmeticException | IllegalArgumentException e) {
+      found.forEach(piece -> UnixSocket.discard(piece.descriptor()));
+      throw e;
+    }
   }
 
   private static IpcHandle handle(String digits) {

@@ -27,8 +27,8 @@ final class FakeGpu implements Gpu, GpuDriver {
   private final Map<Long, Integer> recorded = new HashMap<>();
   private final Map<Long, Integer> reached = new HashMap<>();
   private final Map<Long, Long> allocations = new HashMap<>();
-  private final Map<IpcHandle, DeviceMapping> shared = new HashMap<>();
-  private final Map<IpcHandle, Integer> opened = new HashMap<>();
+  private final Map<DeviceMemory, DeviceMapping> shared = new HashMap<>();
+  private final Map<DeviceMemory, Integer> opened = new HashMap<>();
   private final List<MemorySegment> registered = new ArrayList<>();
   private long nextHandle = 1;
   private int deviceOrdinal;
@@ -182,13 +182,13 @@ final class FakeGpu implements Gpu, GpuDriver {
   }
 
   @Override
-  public DeviceMapping open(IpcHandle handle) {
+  public DeviceMapping open(DeviceMemory memory) {
     call();
-    DeviceMapping mapping = shared.get(handle);
+    DeviceMapping mapping = shared.get(memory);
     if (mapping == null) {
       throw new GpuException("cuIpcOpenMemHandle: CUDA_ERROR_INVALID_VALUE", 1);
     }
-    opened.merge(handle, 1, Integer::sum);
+    opened.merge(memory, 1, Integer::sum);
     return mapping;
   }
 
@@ -199,13 +199,13 @@ final class FakeGpu implements Gpu, GpuDriver {
   }
 
   @Override
-  public long openPeer(IpcHandle handle) {
-    return open(handle).address();
+  public long openPeer(DeviceMemory memory, DeviceMapping owners) {
+    return open(memory).address();
   }
 
   @Override
-  public void close(IpcHandle handle) {
-    if (opened.merge(handle, -1, Integer::sum) < 0) {
+  public void close(DeviceMemory memory) {
+    if (opened.merge(memory, -1, Integer::sum) < 0) {
       throw new GpuException("closed more often than opened", 1);
     }
   }

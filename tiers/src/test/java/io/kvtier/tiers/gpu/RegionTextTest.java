@@ -1,10 +1,17 @@
 package io.kvtier.tiers.gpu;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.protocol.linux.Descriptor;
+import io.kvtier.protocol.linux.SharedMemory;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -33,17 +40,18 @@ final class RegionTextTest {
 
   private static String refusal(String text) {
     return String.valueOf(
-        assertThrows(IllegalArgumentException.class, () -> RegionText.parse(text)).getMessage());
+        assertThrows(IllegalArgumentException.class, () -> RegionText.parse(text, _ -> null))
+            .getMessage());
   }
 
   @Test
   void parse_goodText_isTheRegion() {
-    DeviceRegionSpec spec = RegionText.parse(GOOD);
+    DeviceRegionSpec spec = RegionText.parse(GOOD, _ -> null);
     assertEquals("GPU-0", spec.device());
     assertEquals(2 * 2 * 4 * 2 * 16 * 2, spec.layout().blockBytes());
     assertEquals(List.of(IpcHandle.parse(OTHER)), spec.events());
     assertEquals(256, spec.tensors().get(0).offset());
-    assertEquals(IpcHandle.parse(OTHER), spec.tensors().get(1).handle());
+    assertEquals(IpcHandle.parse(OTHER), spec.tensors().get(1).memory());
     assertEquals(BlockOrder.LCND, spec.layout().order());
   }
 
@@ -66,10 +74,60 @@ final class RegionTextTest {
         "part=kv:CBNHD | part=CBNHD | expected NAME:AXES",
         "2,8,4,2,16: | 2,8,4,2,x: | an extent is 'x'",
         "event= | event=00 | hexadecimal digits",
+        "allocation=fedc | allocation=passed:0\\nallocation=fedc | expected passed:FIRST+COUNT:BYTES",
+        "allocation=fedc | allocation=passed:0+1:x\\nallocation=fedc | bytes of what was passed is 'x'",
+        "allocation=fedc | allocation=passed:0+0:8\\nallocation=fedc | expected sizes above 0",
+        "allocation=fedc | allocation=passed:-1+1:8\\nallocation=fedc | expected sizes above 0",
+        "allocation=fedc | allocation=passed:0+16385:8\\nallocation=fedc | at most 16384 pieces",
+        "allocation=fedc | allocation=passed:2147483647+2:8\\nallocation=fedc | was not passed",
+        "allocation=fedc | allocation=passed:7+1:8\\nallocation=fedc | number 7 was not passed",
       })
   void parse_badLine_namesIt(String good, String bad, String reason) {
     String refused = refusal(GOOD.replace(good, bad.replace("\\n", "\n")));
     assertTrue(refused.contains(reason), refused);
+  }
+
+  private final Map<Integer, Descriptor> passed = new HashMap<>();
+
+  private List<Descriptor> pass(int count) throws IOException {
+    List<Descriptor> all = new ArrayList<>();
+    for (int i = 0; i < count; i++) {
+      Descriptor descriptor = SharedMemory.create("piece", SharedMemory.PAGE_BYTES);
+      passed.put(i, descriptor);
+      all.add(descriptor);
+    }
+    return all;
+  }
+
+  @Test
+  void parse_memoryThatWasPassed_isItsPieces() throws IOException {
+    List<Descriptor> all = pass(4);
+    String text = GOOD.replace("allocation=" + OTHER, "allocation=passed:0+3:4096,3+1:8192");
+    try (DeviceRegionSpec spec = RegionText.parse(text, passed::remove)) {
+      PassedMemory memory = assertInstanceOf(PassedMemory.class, spec.tensors().get(1).memory());
+      assertEquals(all, memory.pieces().stream().map(PassedMemory.Piece::descriptor).toList());
+      assertEquals(3 * 4096 + 8192, memory.bytes());
+      assertEquals(Map.of(), passed);
+    }
+    assertTrue(all.stream().allMatch(descriptor -> descriptor.number() == -1));
+  }
+
+  @Test
+  void parse_refusedAfterMemoryWasPassed_leavesNothingOpen() throws IOException {
+    List<Descriptor> all = pass(4);
+    String twice =
+        GOOD.replace(
+            "allocation=" + OTHER, "allocation=passed:0+2:4096\nallocation=passed:2+2:8,1+1:8");
+    assertTrue(
+        assertThrows(IllegalArgumentException.class, () -> RegionText.parse(twice, passed::remove))
+            .toString()
+            .contains("number 1 was not passed, or used"));
+    assertTrue(all.stream().allMatch(descriptor -> descriptor.number() == -1));
+    List<Descriptor> more = pass(1);
+    String huge = GOOD.replace("allocation=" + OTHER, "allocation=passed:0+1:" + Long.MAX_VALUE);
+    String layers = huge.replace("layers=2", "layers=99999999999");
+    assertThrows(IllegalArgumentException.class, () -> RegionText.parse(layers, passed::remove));
+    assertTrue(more.stream().allMatch(descriptor -> descriptor.number() == -1));
   }
 
   @Test
