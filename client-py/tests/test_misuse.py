@@ -96,3 +96,19 @@ def test_get_readOnlyBuffer_namesTheBlock(daemon: Daemon) -> None:
             namespace.get([b"k", b"l"], [bytearray(64), bytes(64)])
         with pytest.raises(BufferError, match="contiguous"):
             namespace.get([b"k"], [memoryview(bytearray(128))[::2]])
+
+
+def test_buffersOfTheWrongSize_areNamedAlsoWhereTheBlockIsThere(daemon: Daemon) -> None:
+    with Client(daemon.socket_path) as client:
+        namespace = client.namespace("sizes", block_bytes=64)
+        assert namespace.put([b"k", b"l"], bytes(128)) == [Status.OK] * 2
+        for size in (63, 65, 0):
+            with pytest.raises(InvalidArgument, match=f"the buffer of block 1 has {size} bytes, a block has 64"):
+                namespace.put([b"k", b"l"], [bytes(64), bytes(size)])
+            with pytest.raises(InvalidArgument, match=f"the buffer of block 0 has {size} bytes, a block has 64"):
+                namespace.get([b"nobody's", b"l"], [bytearray(size), bytearray(64)])
+        with pytest.raises(InvalidArgument, match="a buffer of 127 bytes for 2 blocks of 64 bytes each"):
+            namespace.put([b"k", b"l"], bytes(127))
+        with pytest.raises(InvalidArgument, match="a buffer of 127 bytes for 2 blocks of 64 bytes each"):
+            namespace.get([b"nobody's", b"l"], bytearray(127))
+        assert namespace.get([b"k", b"l"], bytearray(200)).statuses == [Status.OK] * 2

@@ -95,10 +95,37 @@ static int check_tensors(const Batch *batch, uint64_t block_bytes, int into_slab
   return 0;
 }
 
-/* The place of the first thing in a list or tuple that is no buffer; -1: there is none. Another object, unless it is
- * tensors, is its own first. */
-PyObject *core_first_without_buffer(PyObject *module, PyObject *memory) {
+static int check_size(PyObject *object, Py_ssize_t index, int is_sequence, Py_ssize_t count, uint64_t block_bytes) {
+  Py_buffer buffer;
+  if (PyObject_GetBuffer(object, &buffer, PyBUF_SIMPLE) < 0) {
+    return -1;
+  }
+  Py_ssize_t bytes = buffer.len;
+  PyBuffer_Release(&buffer);
+  if (is_sequence && (uint64_t)bytes != block_bytes) {
+    PyErr_Format(invalid_argument, "the buffer of block %zd has %zd bytes, a block has %llu", index, bytes,
+        (unsigned long long)block_bytes);
+    return -1;
+  }
+  if (!is_sequence && (uint64_t)bytes < (uint64_t)count * block_bytes) {
+    PyErr_Format(invalid_argument, "a buffer of %zd bytes for %zd blocks of %llu bytes each", bytes, count,
+        (unsigned long long)block_bytes);
+    return -1;
+  }
+  return 0;
+}
+
+/* check_memory(memory, blocks, block_bytes): the place of the first thing in a list or tuple that is no buffer; -1: there
+ * is none. Another object, unless it is tensors, is its own first. Raises where a buffer has not the size that it needs,
+ * also for a block that would not be copied. */
+PyObject *core_check_memory(PyObject *module, PyObject *arguments) {
   (void)module;
+  PyObject *memory;
+  Py_ssize_t blocks;
+  unsigned long long block_bytes;
+  if (!PyArg_ParseTuple(arguments, "OnK", &memory, &blocks, &block_bytes)) {
+    return NULL;
+  }
   int is_sequence = PyList_Check(memory) || PyTuple_Check(memory);
   Py_ssize_t count = !is_sequence ? 1 : PyList_Check(memory) ? PyList_Size(memory) : PyTuple_Size(memory);
   for (Py_ssize_t i = 0; i < count; i++) {
@@ -106,7 +133,11 @@ PyObject *core_first_without_buffer(PyObject *module, PyObject *memory) {
     if (object == NULL) {
       return NULL;
     }
-    if (!PyObject_CheckBuffer(object) && (is_sequence || Py_TYPE(object) != tensors_type)) {
+    if (PyObject_CheckBuffer(object)) {
+      if (check_size(object, i, is_sequence, blocks, block_bytes) < 0) {
+        return NULL;
+      }
+    } else if (is_sequence || Py_TYPE(object) != tensors_type) {
       return PyLong_FromSsize_t(i);
     }
   }

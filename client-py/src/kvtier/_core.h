@@ -274,7 +274,7 @@ PyObject *core_granted_slabs(PyObject *module, PyObject *body);
 
 /* ---- _copy.c ---- */
 
-PyObject *core_first_without_buffer(PyObject *module, PyObject *memory);
+PyObject *core_check_memory(PyObject *module, PyObject *arguments);
 PyObject *core_gather(PyObject *module, PyObject *arguments);
 PyObject *core_scatter(PyObject *module, PyObject *arguments);
 

@@ -203,7 +203,7 @@ class Namespace:
             InvalidArgument: a buffer has the wrong size, or keys have unequal lengths.
         """
         keys = as_keys(keys)
-        operations.check_memory(into, len(keys))
+        operations.check_memory(into, len(keys), self.block_bytes)
         context = self._client._context(self._properties, options)
         if context is None or not keys:
             return Get(0, [Status.UNAVAILABLE] * len(keys))
@@ -234,7 +234,7 @@ class Namespace:
             InvalidArgument: a buffer has the wrong size, keys have unequal lengths, or an annotation is too long.
         """
         keys = as_keys(keys)
-        operations.check_memory(blocks, len(keys))
+        operations.check_memory(blocks, len(keys), self.block_bytes)
         if annotations is not None:
             operations.check_annotations(annotations, len(keys))
         context = self._client._context(self._properties, options)
