@@ -12,14 +12,15 @@ import picocli.CommandLine.Command;
     name = "whatif",
     description = {
       "Shows what the tiers would have hit with half, double or ten times their size, and under other policies.",
-      "Only a tier under the policy 'auto' watches: kvtier policy host auto. SAMPLED is how many references a shadow of that size has seen since it began,"
-          + " which a change of the policy in charge does for all sizes: one of few references was empty for much of them, and shows too few hits."
+      "Only a tier under the policy 'auto' watches: kvtier policy host auto. OF is how many references the tier had since the shadow of that size began,"
+          + " which a change of the policy in charge has all sizes but the first do, and SAMPLED how many of them it took: one with few was empty for much of them, and shows too few hits."
     })
 final class WhatIfCommand extends DaemonCommand {
   @Override
   int run(KvtierClient client) {
     JsonArray all = new JsonArray();
-    Table table = new Table("TIER", ">SIZE", "POLICY", ">PREFIX HITS", ">BLOCK HITS", ">SAMPLED");
+    Table table =
+        new Table("TIER", ">SIZE", "POLICY", ">PREFIX HITS", ">BLOCK HITS", ">SAMPLED", ">OF");
     StringBuilder policies = new StringBuilder();
     for (Report.Tier tier : report(client).tiers()) {
       policies.append(policies.isEmpty() ? "" : ", ").append(tier.name()).append(' ');
@@ -38,7 +39,8 @@ final class WhatIfCommand extends DaemonCommand {
             one.getString("policy", "-"),
             Units.percent(one.getLong("prefix_hits", 0), references),
             Units.percent(one.getLong("block_hits", 0), references),
-            Units.count(references));
+            Units.count(references),
+            Units.count(one.getLong("offered", 0)));
       }
     }
     if (isJson()) {

@@ -5,7 +5,9 @@ package io.kvtier.policies;
  *
  * @param policy its policy's specification
  * @param factor its size, in sizes of this tier
- * @param references the sampled touches behind the figures
+ * @param offered the touches of the tier since its shadow began, in the sample or not: what began
+ *     later was empty for more of its time
+ * @param references those in the sample, which are behind the figures
  */
 public record WhatIf(
-    String policy, double factor, long references, long blockHits, long prefixHits) {}
+    String policy, double factor, long offered, long references, long blockHits, long prefixHits) {}

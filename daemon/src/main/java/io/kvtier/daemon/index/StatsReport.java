@@ -260,6 +260,7 @@ final class StatsReport {
     for (WhatIf other : line.whatIf()) {
       out.append(separator).append("{\"policy\":").append(quote(other.policy()));
       out.append(",\"factor\":").append(other.factor());
+      out.append(",\"offered\":").append(other.offered());
       out.append(",\"references\":").append(other.references());
       out.append(",\"block_hits\":").append(other.blockHits());
       out.append(",\"prefix_hits\":").append(other.prefixHits()).append('}');

@@ -348,6 +348,7 @@ public final class AutoPolicy implements EvictionPolicy {
     return new WhatIf(
         shadow.specification(),
         factor,
+        shadow.offered(),
         shadow.references(),
         shadow.blockHits(),
         shadow.prefixHits());

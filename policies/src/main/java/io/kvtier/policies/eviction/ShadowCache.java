@@ -45,6 +45,7 @@ final class ShadowCache {
   /** A sequence is sampled when its name's upper bits are below this. */
   private long limit;
 
+  private long offered;
   private long references;
   private long blockHits;
   private long prefixHits;
@@ -87,6 +88,7 @@ final class ShadowCache {
 
   /** Replays a request of a sequence that is in the sample. */
   void offer(RequestAssembler request, long sequence) {
+    offered += request.size();
     boolean isSampled =
         request.isFragment()
             ? limit == 1L << 32 || holds(request.parent(0)) || holds(request.key(0))
@@ -134,6 +136,7 @@ final class ShadowCache {
 
   /** What was offered until now counts for nothing; the blocks stay. */
   void forgetCounts() {
+    offered = 0;
     references = 0;
     blockHits = 0;
     prefixHits = 0;
@@ -141,6 +144,11 @@ final class ShadowCache {
 
   String specification() {
     return specification;
+  }
+
+  /** The touches of the tier, in the sample or not, since the counts began. */
+  long offered() {
+    return offered;
   }
 
   long references() {

@@ -142,4 +142,24 @@ final class AutoPolicyTest {
       }
     }
   }
+
+  @Test
+  void whatIf_ofASample_tellsOfHowManyTouches() {
+    // Far more blocks than a shadow has: each sees a part of the sequences.
+    int blocks = 1 << 18;
+    AutoPolicy policy =
+        new AutoPolicy(
+            blocks, blocks, List.of("lru", "lfu:halflife=20"), 1 << 12, 0.05, 0.98, 0.25, 2);
+    for (int block = 0; block < 100_000; block++) {
+      policy.onInsert(block, 1, (block + 1) * 0x9E3779B97F4A7C15L, 0, EvictionPolicy.NO_PARENT);
+    }
+    for (WhatIf whatIf : policy.whatIf()) {
+      assertTrue(whatIf.offered() > 99_000, whatIf.toString());
+      assertTrue(whatIf.references() <= whatIf.offered(), whatIf.toString());
+    }
+    WhatIf twice =
+        policy.whatIf().stream().filter(each -> each.factor() == 2).findFirst().orElseThrow();
+    double share = (double) twice.references() / twice.offered();
+    assertTrue(share > 0.05 && share < 0.25, twice + ": a shadow of 2^16 blocks stands for 2^19");
+  }
 }

@@ -496,12 +496,13 @@ function showWhatIf({stats, whatIf}) {
     });
     const now = find(leader, 1);
     const twice = find(leader, 2);
-    let text = `${number(all[0].references)} references were sampled.`;
+    const sampled = (one) => `${number(one.references)} of ${number(one.offered)} references`;
+    let text = `${sampled(all[0])} were sampled.`;
     if (now && twice) {
       // A shadow that began later has seen other times, and fewer hits as long as it was empty.
-      text = twice.references < 0.9 * now.references
-        ? `The shadow of twice the size has seen ${number(twice.references)} references, this one ${number(now.references)}: not yet to be compared.`
-        : `Twice as large, it would hit ${percent(ratio(twice))} instead of ${percent(ratio(now))}.`;
+      text = twice.offered < 0.9 * now.offered
+        ? `The shadow of twice the size began later: it was there for ${number(twice.offered)} references, this one for ${number(now.offered)}; not yet to be compared.`
+        : `Twice as large, it would hit ${percent(ratio(twice))} (${sampled(twice)}) instead of ${percent(ratio(now))} (${sampled(now)}).`;
     }
     setText(byId('whatif').querySelector(`[data-whatif="${tier.tier}"]`), text);
   }
