@@ -66,6 +66,9 @@ final class FrontLoop extends VerticleBase {
     /** Whether a call on it has had its message. */
     boolean isProven;
 
+    /** Whether it is being ended; what it has sent before is still read. */
+    boolean isCut;
+
     boolean hasCalled() {
       return tenant != HeldAnswers.NOBODY;
     }
@@ -173,7 +176,7 @@ final class FrontLoop extends VerticleBase {
     }
     GrpcStream stream = new GrpcStream(request, shared.messageBytesMax(), headSpace);
     Peer peer = peers.get(request.connection());
-    if (peer == null) {
+    if (peer == null || peer.isCut) {
       stream.reset(); // of a connection that has gone
       return;
     }
@@ -271,7 +274,7 @@ final class FrontLoop extends VerticleBase {
       return;
     }
     if (peer.held.count() >= HELD_UNKNOWN_MAX) {
-      cut(stream.connection());
+      giveUp(stream.connection());
     } else if (holdingUnknown.add(stream.connection())
         && holdingUnknown.size() > HOLDING_UNKNOWN_MAX) {
       cutOneHoldingUnknown();
@@ -287,7 +290,7 @@ final class FrontLoop extends VerticleBase {
       Iterator<HttpConnection> all = holdingUnknown.iterator();
       HttpConnection oldest = all.next();
       all.remove();
-      cut(oldest);
+      giveUp(oldest);
     }
   }
 
@@ -362,6 +365,19 @@ final class FrontLoop extends VerticleBase {
         }
       }
     });
+  }
+
+  /**
+   * Ends a connection, but its streams first: those of one that is closed stay in memory until all
+   * that has arrived on thousands of others is read.
+   */
+  private void giveUp(HttpConnection connection) {
+    Peer peer = peers.get(connection);
+    if (peer != null && !peer.isCut) {
+      peer.isCut = true;
+      peer.held.breakOffAll();
+      context.runOnContext(v -> cut(connection));
+    }
   }
 
   /** Ends a connection without a word, for which its peer could make the server wait. */

@@ -85,6 +85,11 @@ final class HeldAnswers {
     }
   }
 
+  /** Breaks off all. */
+  void breakOffAll() {
+    List.copyOf(all).forEach(one -> one.breakOff.run());
+  }
+
   /** The connection has ended. */
   void close() {
     List.copyOf(all).forEach(Held::over);
