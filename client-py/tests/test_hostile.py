@@ -13,7 +13,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 from blocks import blocks, keys, wrong_blocks
@@ -296,3 +296,22 @@ def test_nameWithLineBreaks_forgesNoLine(daemon: Daemon) -> None:
     with Client(daemon.socket_path, name="a\nb\x1b[31m") as client:
         names = [session["name"] for session in client.stats()["sessions"]]
     assert any("a?b?[31m" in name for name in names), names
+
+
+def test_sessions_that_ask_for_nothing_keep_nobody_out(stopped_daemon: Daemon) -> None:
+    stopped_daemon.start(limits__sessions="8")
+    path = str(stopped_daemon.socket_path)
+    with ExitStack() as idle:
+        used = idle.enter_context(Client(path, timeout=20))
+        assert used.ping().status is Status.OK
+        for _ in range(7):
+            idle.enter_context(closing(Raw(stopped_daemon.socket_path)))
+        time.sleep(0.2)
+        newcomers = [idle.enter_context(Client(path, timeout=20)) for _ in range(7)]
+        for one in newcomers:
+            assert eventually(lambda: one.ping().status is Status.OK)  # noqa: B023
+        # They are all of use now: the next one is refused, and nobody leaves for it.
+        with Client(path, timeout=1) as late:
+            assert late.ping().status is Status.UNAVAILABLE
+            assert "there are 8 sessions already" in late._connection.reason
+        assert all(one.ping().status is Status.OK for one in [used, *newcomers])

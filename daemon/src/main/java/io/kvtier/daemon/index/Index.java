@@ -190,7 +190,7 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
   /** Carries a request out, or begins to. Its completion's space is promised. */
   void handle(Session session, Request request) throws ProtocolViolation {
     counters.add(Counter.REQUESTS, 1);
-    session.requestCount++;
+    session.countRequest();
     switch (request.verb) {
       case PING -> writer.completeShort(session, request, Status.OK, 0);
       case REGISTER -> register(session, request);

@@ -20,8 +20,8 @@ import java.util.concurrent.atomic.AtomicIntegerArray;
 
 /**
  * One client as the index sees it: its rings, what it holds, what it may use. Confined to the
- * index, but for {@link #mayWrite} and {@link #passedMemory}. The memory behind it lives until the
- * index calls {@link Owner#released}.
+ * index, but for {@link #mayWrite}, {@link #isUsed} and {@link #passedMemory}. The memory behind it
+ * lives until the index calls {@link Owner#released}.
  */
 public final class Session extends HoldTable.Holder {
   /** Who made the session and keeps its socket and memory. */
@@ -62,6 +62,7 @@ public final class Session extends HoldTable.Holder {
   int assemblies;
   final List<Region> regions = new ArrayList<>();
   long requestCount;
+  private volatile boolean isUsed;
   boolean ended;
 
   /** The next request waits until the client makes room for its completion. */
@@ -139,6 +140,19 @@ public final class Session extends HoldTable.Holder {
   /** Whether the session has been granted slots in a slab; from any thread. */
   public boolean mayWrite(int slab) {
     return slab >= 0 && slab < writableSlabs.length() && writableSlabs.get(slab) != 0;
+  }
+
+  /** A request has come. */
+  void countRequest() {
+    requestCount++;
+    if (!isUsed) {
+      isUsed = true;
+    }
+  }
+
+  /** Whether a request has ever come; from any thread. */
+  public boolean isUsed() {
+    return isUsed;
   }
 
   /** What the client has passed of a device's memory; from any thread. */

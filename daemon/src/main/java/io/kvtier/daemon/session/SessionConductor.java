@@ -30,6 +30,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.function.BooleanSupplier;
+import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -46,6 +47,10 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   private static final long BELL_TAG = 1;
   private static final long HELLO_TIMEOUT_NS = 5_000_000_000L;
   private static final long BRIEF_NS = 2_000_000_000L;
+
+  /** A client's first request comes right behind the handshake. */
+  private static final long UNUSED_NS = 100_000_000L;
+
   private static final int TICK_MS = 1000;
   private static final long CLOSE_MS = 5_000;
   private static final int ACCEPT_PAUSE_MS = 100;
@@ -109,7 +114,9 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   private final Epoll epoll;
   private final EventFd bell;
   private final Map<Long, Connection> connections = new HashMap<>();
-  private final Map<Long, Connection> bySession = new HashMap<>();
+
+  /** Those that have a session, oldest first. */
+  private final Map<Long, Connection> bySession = new LinkedHashMap<>();
 
   /** Those who have not said hello, by their tags, in the order in which they came. */
   private final Map<Long, Connection> silent = new LinkedHashMap<>();
@@ -296,19 +303,22 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       return;
     }
     if (bySession.size() >= environment.sessionsMax) {
+      int count = bySession.size();
+      String hint = letOneGo(each -> true);
       refuse(
           connection,
           Status.BUSY,
-          "there are " + bySession.size() + " sessions already (limits.sessions)");
+          "there are " + count + " sessions already (limits.sessions)" + hint);
       return;
     }
     long ofTenant =
         bySession.values().stream().filter(other -> other.tenant == grant.tenant()).count();
     if (ofTenant >= environment.tenants.shareOf(environment.sessionsMax, grant.tenant())) {
+      String hint = letOneGo(each -> each.tenant == grant.tenant());
       refuse(
           connection,
           Status.BUSY,
-          "this tenant has " + ofTenant + " sessions already, its share of limits.sessions");
+          "this tenant has " + ofTenant + " sessions already, its share of limits.sessions" + hint);
       return;
     }
     int requestBytes = Words.getInt(hello, HandshakeDescriptor.HELLO_REQUEST_RING_OFFSET);
@@ -336,6 +346,32 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
         new String(bytes, HandshakeDescriptor.HELLO_NAME_OFFSET, nameBytes, StandardCharsets.UTF_8)
             .replaceAll("\\p{Cntrl}", "?");
     open(connection, name, grant, requestBytes, completionBytes);
+  }
+
+  /**
+   * Where there are too many sessions, the oldest that has asked for nothing leaves for others: who
+   * opens sessions and leaves them so keeps nobody else out.
+   *
+   * @return what to tell the newcomer, who comes again
+   */
+  private String letOneGo(Predicate<Connection> isOne) {
+    long now = System.nanoTime();
+    for (Connection each : bySession.values()) {
+      Session session = each.session;
+      if (session != null
+          && !session.isUsed()
+          && !each.closeOffered
+          && now - each.acceptedNs > UNUSED_NS
+          && isOne.test(each)) {
+        LOG.info(
+            "session {} of process {} has asked for nothing, and others wait",
+            session.id(),
+            each.peer.pid());
+        disconnect(each);
+        return "; one that has asked for nothing leaves: try again";
+      }
+    }
+    return "";
   }
 
   private static boolean isRingSize(int bytes) {
