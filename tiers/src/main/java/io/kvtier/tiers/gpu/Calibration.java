@@ -27,9 +27,12 @@ public final class Calibration {
   private static final long ROUNDS_NS = 4_000_000;
 
   /** Until the strategies' code is compiled: what is cold favours those that have little of it. */
-  private static final long WARM_UP_NS = 100_000_000;
+  private static final long WARM_UP_NS = 300_000_000;
 
-  private static final int WARM_UP_RUN_BYTES = 8 << 10;
+  private static final int WARM_UP_RUN_BYTES = 4 << 10;
+
+  /** As a layer of a block lies on the host: the next is elsewhere. */
+  private static final int WARM_UP_SPAN_BYTES = 64 << 10;
 
   /** One round is enough for a strategy that is slower than another by this factor. */
   private static final double HOPELESS = 4;
@@ -145,10 +148,22 @@ public final class Calibration {
     return new StrategyTable.Measured(runBytes, (long) count * blockBytes, rates);
   }
 
+  /**
+   * With copies as engines ask for them: what is compiled for others is compiled anew while the
+   * first get of a prompt waits.
+   */
   private void warmUp(boolean hasBatchCopies) {
-    List<Copy> copies = copies(WARM_UP_RUN_BYTES, BLOCK_BYTES, blocks);
+    List<Copy> copies = new ArrayList<>();
+    for (int block = 0; block < blocks; block++) {
+      copies.add(new Copy());
+    }
     long start = System.nanoTime();
     do {
+      for (int block = 0; block < blocks; block++) {
+        Runs runs = copies.get(block).runs;
+        runs.clear();
+        addSpans(block, runs);
+      }
       for (CopyStrategy strategy : CopyStrategy.values()) {
         boolean isThere = strategy != CopyStrategy.BATCH || hasBatchCopies;
         if (strategy != CopyStrategy.PLAIN && isThere) {
@@ -157,6 +172,15 @@ public final class Calibration {
         }
       }
     } while (System.nanoTime() - start < WARM_UP_NS);
+  }
+
+  private void addSpans(int block, Runs runs) {
+    long first = (long) block * BLOCK_BYTES;
+    for (long span = first; span < first + BLOCK_BYTES; span += 2 * WARM_UP_SPAN_BYTES) {
+      for (long at = span; at < span + WARM_UP_SPAN_BYTES; at += WARM_UP_RUN_BYTES) {
+        runs.add(device + 2 * at, host + at, WARM_UP_RUN_BYTES);
+      }
+    }
   }
 
   private List<Copy> copies(int runBytes, int blockBytes, int count) {
