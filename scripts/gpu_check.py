@@ -508,11 +508,16 @@ class Check:
                  for slots, kib in ((4, 8192),)]
         for loop in loops.values():
             timed(loop)
-        for name, words in cases:
+        # Blocks that lie in one piece, as those of a tensor across all layers.
+        blocks = pool.blocks
+        whole = Pool(32, blocks, 16, "LCND", [Part("kv", "BLCNHD", [blocks, 32, 2, 16, 8, 128], torch.bfloat16)], self.uuid)
+        whole.register(self.jvm, "whole")
+        regions = [("llama", *case) for case in cases] + ([] if self.tuning else [("whole", "calibrated_whole_blocks", {})])
+        for region, name, words in regions:
             self.jvm.ask("use", **words)
             for mode in ("OFFLOAD", "ONBOARD", "BOTH"):
                 self.jvm.take_rows()
-                self.jvm.ask("throughput", region="llama", mode=mode, ms=300, name="alone")
+                self.jvm.ask("throughput", region=region, mode=mode, ms=300, name="alone")
                 alone = self.jvm.take_rows()
                 self.row(f"speed_{mode.lower()}_{name}", alone["alone"], "GB/s")
                 self.row(f"speed_{mode.lower()}_{name}_cpu", alone["alone_cpu"], "ms/GB")
@@ -520,7 +525,7 @@ class Check:
                     quiet, busy, rates = [], [], []
                     for _ in range(2):
                         quiet.append(timed(loop))
-                        self.jvm.ask("flood", region="llama", mode=mode)
+                        self.jvm.ask("flood", region=region, mode=mode)
                         time.sleep(0.02)
                         busy.append(timed(loop))
                         self.jvm.take_rows()
@@ -531,6 +536,7 @@ class Check:
                     self.row(f"slowdown_of_{loop_name}_{mode.lower()}_{name}", slower, "%")
                     self.row(f"speed_beside_{loop_name}_{mode.lower()}_{name}", statistics.median(rates), "GB/s")
         self.jvm.ask("unregister", id="llama")
+        self.jvm.ask("unregister", id="whole")
 
     # Faults
 
