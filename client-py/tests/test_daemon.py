@@ -363,3 +363,21 @@ def test_fork_childHasItsOwnSession(client: Client) -> None:
     assert client.counters()["leases"] >= 4
     assert namespace.get(some, bytearray(4 * 4096)).run == 4
     leases.release()
+
+
+def test_idleBlocksOfOtherSizes_doNotKeepRegionsFromThoseThatAreUsed(stopped_daemon: Daemon) -> None:
+    """A slab and a file belong to one size: a few blocks that nobody asks for must not keep one from a size that fills the tiers."""
+    stopped_daemon.start(host__bytes="64MiB", host__slab_bytes="16MiB", ssd__bytes="256MiB", ssd__file_bytes="64MiB")
+    with Client(stopped_daemon.socket_path, timeout=60) as client:
+        for name, size, count in (("small", 4096, 2), ("large", 1 << 20, 1), ("odd", 200 << 10, 1)):
+            idle = client.namespace(name, block_bytes=size)
+            assert idle.put(keys(name, count), bytes(count * size)) == [Status.OK] * count
+            assert idle.flush().status is Status.OK
+        used = client.namespace("used", block_bytes=65536)
+        many = keys("used", 3000)  # 188 MiB, of 320 that the tiers have
+        for start in range(0, len(many), 100):
+            batch = many[start : start + 100]
+            assert used.put(batch, blocks(batch, 65536)) == [Status.OK] * len(batch)
+        assert used.flush().status is Status.OK
+        found = used.lookup(many)
+        assert found.statuses.count(Status.OK) >= 2900, client.stats()["tiers"]

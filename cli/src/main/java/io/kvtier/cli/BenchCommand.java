@@ -29,7 +29,8 @@ import picocli.CommandLine.Option;
       "Measures a running daemon, as a client sees it: round trips, puts and gets of blocks. A"
           + " minute's worth of a look, no benchmark: what else runs is in the figures.",
       "It puts blocks of a namespace of its own, 'kvtier-bench', checks each byte that it gets"
-          + " back, and deletes them. They take room from what is cached: at most --blocks."
+          + " back, and deletes them. They take room from what is cached: as much as they are, and where"
+          + " no slab or file holds blocks of their size, all that stands in the emptiest one."
     })
 final class BenchCommand extends DaemonCommand {
   private static final String NAME = "kvtier-bench";

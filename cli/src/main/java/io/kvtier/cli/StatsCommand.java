@@ -23,20 +23,23 @@ import picocli.CommandLine.Option;
 @Command(name = "stats", description = "The daemon's counters, once or again and again.")
 final class StatsCommand extends DaemonCommand {
   @Option(
-      names = "--watch",
+      names = {"--watch", "--every"},
       paramLabel = "SECONDS",
       arity = "0..1",
       fallbackValue = "1",
       description = "Prints what has changed, every second or so many seconds, until interrupted.")
   private @Nullable Double watchSeconds;
 
-  @Option(names = "--count", paramLabel = "N", hidden = true, description = "Ends after N rounds.")
+  @Option(
+      names = "--count",
+      paramLabel = "N",
+      description = "Ends after so many rounds, of a second each where --watch does not say.")
   private int rounds = Integer.MAX_VALUE;
 
   @Override
   int run(KvtierClient client) {
-    if (watchSeconds != null) {
-      return watch(client, watchSeconds);
+    if (watchSeconds != null || rounds != Integer.MAX_VALUE) {
+      return watch(client, watchSeconds == null ? 1 : watchSeconds);
     }
     TextResult stats = client.blocking().stats();
     boolean answers = stats.status() == Status.OK;

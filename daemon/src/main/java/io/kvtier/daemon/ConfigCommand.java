@@ -147,7 +147,9 @@ final class ConfigCommand implements Runnable {
       } else {
         print(
             entries.isEmpty()
-                ? name + " has every key at its default"
+                ? name
+                    + " has every key at its default; what a running daemon was started with, or"
+                    + " told since, is in 'kvtier config running'"
                 : ConfigText.lines(entries, true));
       }
     }

@@ -36,6 +36,12 @@ final class TierLine {
   // How many held blocks one search may find out of their place.
   private static final int HELD_MAX = 1024;
 
+  /** A region of which a smaller share is in use is of more use to another size. */
+  private static final int SPARSE_SHARE = 16;
+
+  /** One search for a victim in so many looks for such a region at the cold end. */
+  private static final int SPARSE_EVERY = 16;
+
   /** So many looks searches for blocks that stand in this tier only may have saved up. */
   private static final int LOOKS_MAX = HELD_MAX;
 
@@ -55,6 +61,7 @@ final class TierLine {
   private final VictimFilter near = this::isNear;
   private final VictimFilter ofClass = this::isOfClass;
   private final VictimFilter foreign = this::isForeign;
+  private final VictimFilter sparseForeign = this::isSparseForeign;
   private final VictimFilter evictableOnlyHere = this::isEvictableOnlyHere;
   private final EvictionPolicy[] policies;
   private final int[] evictableOfPart;
@@ -69,6 +76,7 @@ final class TierLine {
 
   private String policyName;
   private int[] residentOf = new int[64];
+  private int searches;
   private int heldCount;
   private int refusals;
   private int soughtClass;
@@ -435,6 +443,11 @@ final class TierLine {
         && isEvictable(block);
   }
 
+  private boolean isSparseForeign(int block) {
+    int region = slots.regionOf(slot(block));
+    return slots.usedOf(region) * SPARSE_SHARE <= slots.slotsOf(region) && isForeign(block);
+  }
+
   /** Counts a block among those that could leave, or no longer; called after every change of it. */
   void recount(int block) {
     boolean could = isEvictable(block);
@@ -470,7 +483,8 @@ final class TierLine {
 
   /**
    * The next block of a size class to leave. Where every block that is about to go is of another
-   * class, that one's memory belongs to this one now: a region of it begins to drain.
+   * class, that one's memory belongs to this one now: a region of it begins to drain. So does one
+   * of which only a few slots are in use, by blocks that are about to go.
    *
    * @param session whose slabs are looked through first
    * @param inFlight transfers under way, whose blocks stand in the way at the cold end
@@ -489,12 +503,18 @@ final class TierLine {
       victim = victim == EvictionPolicy.NONE ? policy.victim(ofClass, looks) : victim;
     }
     if (victim == EvictionPolicy.NONE) {
-      drainForeign(part, slots.regionsOfClass(sizeClass) == 0 ? Integer.MAX_VALUE : looks);
+      drain(part, foreign, slots.regionsOfClass(sizeClass) == 0 ? Integer.MAX_VALUE : looks);
       if (evictable[sizeClass] > 0) {
         victim = policy.victim(ofClass, Integer.MAX_VALUE);
       }
     }
     passHeld(policy);
+    if (victim != EvictionPolicy.NONE) {
+      searches++;
+      if (searches % SPARSE_EVERY == 0) {
+        drain(part, sparseForeign, WINDOW);
+      }
+    }
     return victim;
   }
 
@@ -506,10 +526,10 @@ final class TierLine {
     heldCount = 0;
   }
 
-  private void drainForeign(int part, int looks) {
+  private void drain(int part, VictimFilter ofOthers, int looks) {
     if (slots.draining(part) == SlotAllocator.NONE
         && evictableOfPart[part] > evictable[soughtClass]) {
-      int other = policies[part].victim(foreign, looks);
+      int other = policies[part].victim(ofOthers, looks);
       if (other != EvictionPolicy.NONE) {
         drainRegionOf(other);
       }
@@ -559,24 +579,31 @@ final class TierLine {
   private void drainRegionOf(int block) {
     int region = slots.regionOf(slot(block));
     int part = slots.partOf(region);
-    if (hasHeld(region)) {
-      // A region that a client holds a block in would never be empty.
-      region = SlotAllocator.NONE;
-      for (int i = 0; i < slots.regions() && region == SlotAllocator.NONE; i++) {
-        int sizeClass = slots.classOfRegion(i);
-        if (sizeClass != SlotAllocator.NONE
-            && slots.partOf(i) == part
-            && sizeClass != soughtClass
-            && slots.isOpen(i)
-            && !hasHeld(i)) {
-          region = i;
-        }
+    // A region that a client holds a block in would never be empty. Of others one goes that costs
+    // far fewer bytes.
+    boolean mayGo = !hasHeld(region);
+    long least = mayGo ? bytesUsedOf(region) / 2 : Long.MAX_VALUE;
+    int chosen = mayGo ? region : SlotAllocator.NONE;
+    for (int i = 0; i < slots.regions(); i++) {
+      int sizeClass = slots.classOfRegion(i);
+      if (sizeClass != SlotAllocator.NONE
+          && slots.partOf(i) == part
+          && sizeClass != soughtClass
+          && slots.isOpen(i)
+          && bytesUsedOf(i) < least
+          && !hasHeld(i)) {
+        chosen = i;
+        least = bytesUsedOf(i);
       }
     }
-    if (region != SlotAllocator.NONE) {
-      slots.drain(region);
+    if (chosen != SlotAllocator.NONE) {
+      slots.drain(chosen);
       drainMayGoOn[part] = true;
     }
+  }
+
+  private long bytesUsedOf(int region) {
+    return (long) slots.usedOf(region) * slots.slotBytes(slots.classOfRegion(region));
   }
 
   private boolean hasHeld(int region) {

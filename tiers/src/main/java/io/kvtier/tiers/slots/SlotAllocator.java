@@ -555,6 +555,11 @@ public final class SlotAllocator {
     return classOfRegion[region] == NONE ? 0 : blockOf[region].length;
   }
 
+  /** How many slots of a region are in use. */
+  public int usedOf(int region) {
+    return usedCount[region];
+  }
+
   /** The size class of a region, or {@link #NONE}. */
   public int classOfRegion(int region) {
     return classOfRegion[region];
