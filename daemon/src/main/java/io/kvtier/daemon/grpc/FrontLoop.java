@@ -196,7 +196,6 @@ final class FrontLoop extends VerticleBase {
     // Not before: a connection on which nobody is let in is of no use.
     peer.usedNs = System.nanoTime();
     if (!peer.hasCalled()) {
-      keep(request.connection());
       peer.held.belongTo(grant.tenant());
     }
     peer.tenant = grant.tenant();
@@ -307,7 +306,7 @@ final class FrontLoop extends VerticleBase {
     }
   }
 
-  /** A connection that somebody called by is not given up for a newcomer. */
+  /** A connection by which somebody called, and said what, is not given up for a newcomer. */
   private void keep(HttpConnection connection) {
     if (connection instanceof HttpServerConnection served) {
       shared.connections().keep(served.channelHandlerContext().channel());
@@ -333,8 +332,9 @@ final class FrontLoop extends VerticleBase {
       place.heard();
     }
     Peer peer = peers.get(call.httpConnection());
-    if (peer != null) {
+    if (peer != null && !peer.isProven) {
       peer.isProven = true;
+      keep(call.httpConnection());
     }
   }
 
