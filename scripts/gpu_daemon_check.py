@@ -136,7 +136,7 @@ class Daemon:
         self.host_gib, self.ssd_gib = host_gib, ssd_gib
         self.process: subprocess.Popen[str] | None = None
         self.breaks = folder / "break-gpu"
-        """when it is made, the daemon's GPU breaks"""
+        """when it is made, the GPU of a daemon that is breakable breaks"""
 
     def values(self, needed: dict[str, object]) -> dict[str, object]:
         """All settings: what a part of the check needs stands over what it was started with, to compare."""
@@ -146,10 +146,12 @@ class Daemon:
             **self.settings, **{name.replace("__", "."): value for name, value in needed.items()},
         }  # fmt: skip
 
-    def start(self, **settings: object) -> float:
+    def start(self, *, is_breakable: bool = False, **settings: object) -> float:
         java = os.environ.get("KVTIER_JAVA", str(HERE / "runtime" / "bin" / "java"))
         classes = os.environ.get("KVTIER_CLASSES", str(HERE / "lib" / "*"))
-        main = ["io.kvtier.bench.gpu.GpuBreaker", str(self.breaks), "io.kvtier.daemon.Kvtierd"]
+        main = ["io.kvtier.daemon.Kvtierd"]
+        if is_breakable:
+            main = ["io.kvtier.bench.gpu.GpuBreaker", str(self.breaks), *main]
         if not self.gpu.is_real:
             main = [f"-Dkvtier.gpu.folder={self.gpu.folder}", "io.kvtier.daemon.FileGpuDaemon"]
         command = [
@@ -473,7 +475,7 @@ class Check:
         if not self.gpu.is_real:
             return
         self.daemon.kill()
-        self.daemon.start(ssd__bytes=0, host__keep="5min")
+        self.daemon.start(is_breakable=True, ssd__bytes=0, host__keep="5min")
         process = self.daemon.process.pid
         pool = Pool(self.gpu, "CBNHD", layers=8, blocks=128, tokens=16, heads=8, dim=128)
         keys = keys_of(64, 88)

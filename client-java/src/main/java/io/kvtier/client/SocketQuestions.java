@@ -40,11 +40,11 @@ final class SocketQuestions {
    */
   synchronized Answer ask(long magic, int number, int word, int descriptor, String about)
       throws IOException {
-    byte[] question = new byte[HandshakeDescriptor.MAP_SLAB_BYTES];
+    byte[] question = new byte[HandshakeDescriptor.QUESTION_BYTES];
     MemorySegment fields = MemorySegment.ofArray(question);
     fields.set(ValueLayout.JAVA_LONG_UNALIGNED, 0, magic);
-    fields.set(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.MAP_SLAB_INDEX_OFFSET, number);
-    fields.set(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.MAP_SLAB_WRITABLE_OFFSET, word);
+    fields.set(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.QUESTION_NUMBER_OFFSET, number);
+    fields.set(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.QUESTION_WORD_OFFSET, word);
     if (descriptor == NO_DESCRIPTOR) {
       socket.send(question);
     } else {
@@ -70,10 +70,11 @@ final class SocketQuestions {
     String problem = null;
     if (fields.byteSize() == 0) {
       problem = "the daemon has gone";
-    } else if (fields.byteSize() < HandshakeDescriptor.MAP_SLAB_BYTES
+    } else if (fields.byteSize() < HandshakeDescriptor.QUESTION_BYTES
         || fields.get(ValueLayout.JAVA_LONG_UNALIGNED, 0) != magic) {
       problem = "the daemon's answer for " + about + " is none";
-    } else if (fields.get(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.MAP_SLAB_INDEX_OFFSET)
+    } else if (fields.get(
+            ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.QUESTION_NUMBER_OFFSET)
         != number) {
       problem = "the daemon answers for another than " + about;
     }
@@ -82,7 +83,7 @@ final class SocketQuestions {
       throw new IOException(problem);
     }
     short status =
-        fields.get(ValueLayout.JAVA_SHORT_UNALIGNED, HandshakeDescriptor.MAP_SLAB_STATUS_OFFSET);
+        fields.get(ValueLayout.JAVA_SHORT_UNALIGNED, HandshakeDescriptor.QUESTION_STATUS_OFFSET);
     return new Answer(Status.of(Short.toUnsignedInt(status)), message.descriptors());
   }
 }

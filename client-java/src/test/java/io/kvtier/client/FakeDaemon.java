@@ -293,7 +293,7 @@ final class FakeDaemon implements AutoCloseable {
 
   private void serveSlab(UnixSocket connection) throws IOException {
     UnixSocket.Message question = connection.receive(HandshakeDescriptor.MESSAGE_BYTES_MAX);
-    if (question == null || question.bytes().length < HandshakeDescriptor.MAP_SLAB_BYTES) {
+    if (question == null || question.bytes().length < HandshakeDescriptor.QUESTION_BYTES) {
       return;
     }
     if (slabsToHold.getAndUpdate(count -> Math.max(0, count - 1)) > 0) {
@@ -311,7 +311,7 @@ final class FakeDaemon implements AutoCloseable {
     MemorySegment.ofArray(question)
         .set(
             ValueLayout.JAVA_SHORT_UNALIGNED,
-            HandshakeDescriptor.MAP_SLAB_STATUS_OFFSET,
+            HandshakeDescriptor.QUESTION_STATUS_OFFSET,
             (short) status.code());
     return question;
   }

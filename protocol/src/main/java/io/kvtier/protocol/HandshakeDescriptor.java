@@ -44,13 +44,12 @@ public final class HandshakeDescriptor {
   public static final int WELCOME_SLAB_BYTES_OFFSET = 24;
   public static final int WELCOME_SLAB_COUNT_OFFSET = 32;
   public static final int WELCOME_TEXT_OFFSET = 40;
-  public static final int MAP_SLAB_INDEX_OFFSET = 8;
-  public static final int MAP_SLAB_WRITABLE_OFFSET = 12;
-  public static final int MAP_SLAB_STATUS_OFFSET = 12;
-  public static final int MAP_SLAB_BYTES = 16;
-  public static final int PASS_MEMORY_NUMBER_OFFSET = 8;
-  public static final int PASS_MEMORY_STATUS_OFFSET = 12;
-  public static final int PASS_MEMORY_BYTES = 16;
+
+  // What is asked after the handshake, and its answers, all have one layout.
+  public static final int QUESTION_NUMBER_OFFSET = 8;
+  public static final int QUESTION_WORD_OFFSET = 12;
+  public static final int QUESTION_STATUS_OFFSET = 12;
+  public static final int QUESTION_BYTES = 16;
 
   /** The longest message of the handshake. */
   public static final int MESSAGE_BYTES_MAX = 4096;

@@ -1,7 +1,9 @@
 package io.kvtier.daemon.grpc;
 
 import java.util.LinkedHashSet;
+import java.util.List;
 import java.util.Set;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -16,9 +18,9 @@ final class CallPlaces {
   private final CallLimits limits;
 
   /** By tenant: on connections that never had a call with a message, oldest first; on others. */
-  private final Set<Place>[] strangers;
+  private final List<Set<Place>> strangers;
 
-  private final Set<Place>[] others;
+  private final List<Set<Place>> others;
 
   CallPlaces(CallLimits limits, int tenants) {
     this.limits = limits;
@@ -26,13 +28,8 @@ final class CallPlaces {
     this.others = sets(tenants);
   }
 
-  @SuppressWarnings({"unchecked", "rawtypes"}) // an array of sets of places, which nobody else sees
-  private static Set<Place>[] sets(int count) {
-    Set[] sets = new Set[count];
-    for (int i = 0; i < count; i++) {
-      sets[i] = new LinkedHashSet<>();
-    }
-    return sets;
+  private static List<Set<Place>> sets(int count) {
+    return Stream.<Set<Place>>generate(LinkedHashSet::new).limit(count).toList();
   }
 
   /** The place of one call, from its beginning to its end. */
@@ -92,7 +89,7 @@ final class CallPlaces {
    * @param isKnown whether its connection has had a call with a message
    */
   @Nullable Place begin(int tenant, boolean carriesBytes, boolean isKnown) {
-    Set<Place> silent = isKnown ? others[tenant] : strangers[tenant];
+    Set<Place> silent = (isKnown ? others : strangers).get(tenant);
     Place place = new Place(tenant, carriesBytes, silent);
     Runnable onTaken = null;
     boolean isFree = limits.begin(tenant, carriesBytes);
@@ -121,11 +118,11 @@ final class CallPlaces {
   }
 
   private @Nullable Place loser(int tenant, boolean carriesBytes) {
-    Place stranger = oldest(strangers[tenant], carriesBytes);
+    Place stranger = oldest(strangers.get(tenant), carriesBytes);
     if (stranger != null) {
       return stranger;
     }
-    Place other = oldest(others[tenant], carriesBytes);
+    Place other = oldest(others.get(tenant), carriesBytes);
     return other == null || System.nanoTime() - other.sinceNs < SILENT_NS ? null : other;
   }
 

@@ -471,12 +471,12 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
 
   private void mapSlab(Connection connection, Session session, byte[] bytes) throws IOException {
     MemorySegment message = aligned(bytes);
-    if (bytes.length != HandshakeDescriptor.MAP_SLAB_BYTES
+    if (bytes.length != HandshakeDescriptor.QUESTION_BYTES
         || Words.getLong(message, 0) != HandshakeDescriptor.MAP_SLAB_MAGIC) {
       throw new IOException("that was not a request to map a slab");
     }
-    int slab = Words.getInt(message, HandshakeDescriptor.MAP_SLAB_INDEX_OFFSET);
-    boolean write = Words.getInt(message, HandshakeDescriptor.MAP_SLAB_WRITABLE_OFFSET) != 0;
+    int slab = Words.getInt(message, HandshakeDescriptor.QUESTION_NUMBER_OFFSET);
+    boolean write = Words.getInt(message, HandshakeDescriptor.QUESTION_WORD_OFFSET) != 0;
     Status status =
         slab < 0 || slab >= environment.slabs.slabs()
             ? Status.INVALID_ARGUMENT
@@ -484,9 +484,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
                     || (write && !session.mayWrite(slab))
                 ? Status.DENIED
                 : Status.OK;
-    Words.putInt(message, HandshakeDescriptor.MAP_SLAB_STATUS_OFFSET, 0);
-    Words.putShort(message, HandshakeDescriptor.MAP_SLAB_STATUS_OFFSET, status.code());
-    byte[] answer = Arrays.copyOf(toBytes(message), HandshakeDescriptor.MAP_SLAB_BYTES);
+    byte[] answer = answer(message, status);
     if (status == Status.OK) {
       connection.socket.send(answer, environment.slabs.descriptor(slab, write));
     } else {
@@ -495,24 +493,29 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   }
 
   private static boolean isPassing(byte[] bytes) {
-    return bytes.length == HandshakeDescriptor.PASS_MEMORY_BYTES
+    return bytes.length == HandshakeDescriptor.QUESTION_BYTES
         && Words.getLong(aligned(bytes), 0) == HandshakeDescriptor.PASS_MEMORY_MAGIC;
   }
 
   private void passMemory(Connection connection, Session session, UnixSocket.Message message)
       throws IOException {
-    MemorySegment answer = aligned(message.bytes());
+    MemorySegment question = aligned(message.bytes());
     Status status;
     if (message.descriptors().size() != 1) {
       message.descriptors().forEach(UnixSocket::discard);
       status = Status.INVALID_ARGUMENT;
     } else {
-      int number = Words.getInt(answer, HandshakeDescriptor.PASS_MEMORY_NUMBER_OFFSET);
+      int number = Words.getInt(question, HandshakeDescriptor.QUESTION_NUMBER_OFFSET);
       status = session.passedMemory().give(number, message.descriptors().getFirst());
     }
-    Words.putInt(answer, HandshakeDescriptor.PASS_MEMORY_STATUS_OFFSET, 0);
-    Words.putShort(answer, HandshakeDescriptor.PASS_MEMORY_STATUS_OFFSET, status.code());
-    connection.socket.send(Arrays.copyOf(toBytes(answer), HandshakeDescriptor.PASS_MEMORY_BYTES));
+    connection.socket.send(answer(question, status));
+  }
+
+  /** A question with the status of its answer, which lies where both kinds have it. */
+  private static byte[] answer(MemorySegment question, Status status) {
+    Words.putInt(question, HandshakeDescriptor.QUESTION_STATUS_OFFSET, 0);
+    Words.putShort(question, HandshakeDescriptor.QUESTION_STATUS_OFFSET, status.code());
+    return Arrays.copyOf(toBytes(question), HandshakeDescriptor.QUESTION_BYTES);
   }
 
   /** The connection is over; its session, if it has one, is given to the index to release. */

@@ -271,6 +271,49 @@ class BlockStoreTest {
   }
 
   @Test
+  void drain_ofTwoRegions_isOfTheOneWithFarFewerBytes() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness(0, Status.OK)) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      client.registerLarger();
+      for (int key = 0; key < 2 * SLOTS; key++) {
+        client.put(key, CHECKSUM);
+      }
+      for (int key = SLOTS + 2; key < 2 * SLOTS; key++) {
+        assertEquals(Status.OK, client.ask(Verb.DELETE, key));
+      }
+      client.sendKey(Verb.RESERVE, 1, 7);
+      assertEquals(1, client.await().ids().size());
+      for (int key = 0; key < SLOTS; key++) {
+        assertEquals(Status.OK, client.ask(Verb.LOOKUP, key), "of the full slab, however cold");
+      }
+      assertEquals(Status.MISS, client.ask(Verb.LOOKUP, SLOTS));
+      harness.agent.checkInvariants();
+    }
+  }
+
+  @Test
+  void put_fewColdBlocksOfAnotherSize_giveTheirRegionUp() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness(0, Status.OK)) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      client.registerLarger();
+      client.sendKey(Verb.RESERVE, 1, 7);
+      client.sendIds(Verb.COMMIT, 0, 1, client.await().ids().getFirst());
+      assertEquals(Status.OK, client.await().status());
+      for (int key = 0; key < 4 * SLOTS; key++) {
+        client.put(key, CHECKSUM);
+      }
+      int found = 0;
+      for (int key = 0; key < 4 * SLOTS; key++) {
+        found += client.ask(Verb.LOOKUP, key) == Status.OK ? 1 : 0;
+      }
+      assertEquals(2 * SLOTS, found, "both slabs are theirs");
+      harness.agent.checkInvariants();
+    }
+  }
+
+  @Test
   void drain_blockPinnedWhileItIsWritten_anotherRegionDrains()
       throws IOException, ProtocolViolation {
     try (IndexHarness harness = harness(4, Status.OK)) {

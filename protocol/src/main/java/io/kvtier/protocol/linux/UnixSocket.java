@@ -389,7 +389,11 @@ public final class UnixSocket implements AutoCloseable {
       if ((flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
         descriptors.forEach(UnixSocket::discard);
         throw new IOException(
-            "message larger than " + bytesMax + " bytes or " + DESCRIPTORS_MAX + " descriptors");
+            "message larger than "
+                + bytesMax
+                + " bytes or "
+                + DESCRIPTORS_MAX
+                + " descriptors, or this process may open no more files (ulimit -n)");
       }
       byte[] bytes = new byte[(int) received];
       MemorySegment.copy(data, JAVA_BYTE, 0, bytes, 0, bytes.length);

@@ -28,7 +28,8 @@ public final class PageTaker implements AutoCloseable {
   /**
    * Starts the threads, which end by themselves.
    *
-   * @param onFailure told once a slab's pages can't be had: the configured size is promised
+   * @param onFailure told when a slab's pages can't be had, as the configured size is promised, and
+   *     of what should never happen
    */
   public PageTaker(SlabStore slabs, Consumer<Throwable> onFailure) {
     this.slabs = slabs;
@@ -42,24 +43,30 @@ public final class PageTaker implements AutoCloseable {
   }
 
   private void work() {
+    try {
+      takeAll();
+    } catch (Throwable t) {
+      next.set(slabs.slabs());
+      onFailure.accept(t);
+    }
+  }
+
+  private void takeAll() throws IOException {
     for (int slab = next.getAndIncrement();
         slab < slabs.slabs() && !closed;
         slab = next.getAndIncrement()) {
       try {
         slabs.takePages(slab);
       } catch (IOException e) {
-        next.set(slabs.slabs());
-        onFailure.accept(
-            new IOException(
-                "host.bytes is "
-                    + ByteSize.words(slabs.slabs() * slabs.slabBytes())
-                    + ", of which slab "
-                    + slab
-                    + " can't be had: "
-                    + e.getMessage()
-                    + "; lower host.bytes",
-                e));
-        return;
+        throw new IOException(
+            "host.bytes is "
+                + ByteSize.words(slabs.slabs() * slabs.slabBytes())
+                + ", of which slab "
+                + slab
+                + " can't be had: "
+                + e.getMessage()
+                + "; lower host.bytes",
+            e);
       }
       if (left.decrementAndGet() == 0) {
         LOG.info(

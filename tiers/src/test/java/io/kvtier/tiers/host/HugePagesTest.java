@@ -7,8 +7,6 @@ import io.kvtier.protocol.linux.SharedMemory;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
 
 class HugePagesTest {
@@ -26,7 +24,10 @@ class HugePagesTest {
         }
         huge.await();
         // Where the kernel gives any, the mapping has them, too.
-        assertEquals(huge.bytes() / 1024, hugeKib(slabs.mapping(0)) + hugeKib(slabs.mapping(1)));
+        assertEquals(
+            huge.bytes() / 1024,
+            Smaps.kib(slabs.mapping(0), "ShmemPmdMapped")
+                + Smaps.kib(slabs.mapping(1), "ShmemPmdMapped"));
       }
       expect(slabs.mapping(0), 0);
       expect(slabs.mapping(1), 119);
@@ -73,19 +74,5 @@ class HugePagesTest {
     for (long at = 0; at < memory.byteSize(); at += 4096) {
       assertEquals(seed * 31 + at, memory.get(ValueLayout.JAVA_LONG, at));
     }
-  }
-
-  /** What of a mapping is in huge pages, KiB, as the kernel tells. */
-  private static long hugeKib(MemorySegment mapping) throws IOException {
-    String begin = Long.toHexString(mapping.address()) + "-";
-    boolean isIts = false;
-    for (String line : Files.readAllLines(Path.of("/proc/self/smaps"))) {
-      if (line.matches("^[0-9a-f]+-[0-9a-f]+ .*")) {
-        isIts = line.startsWith(begin);
-      } else if (isIts && line.startsWith("ShmemPmdMapped:")) {
-        return Long.parseLong(line.replaceAll("[^0-9]", ""));
-      }
-    }
-    return 0;
   }
 }

@@ -5,10 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.protocol.linux.SharedMemory;
 import java.io.IOException;
-import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
@@ -24,7 +21,7 @@ class PageTakerTest {
         PageTaker taker = new PageTaker(slabs, failures::add)) {
       taker.await();
       for (int slab = 0; slab < SLABS; slab++) {
-        assertEquals(SLAB_BYTES / 1024, residentKib(slabs.mapping(slab)));
+        assertEquals(SLAB_BYTES / 1024, Smaps.kib(slabs.mapping(slab), "Rss"));
       }
     }
     assertEquals(List.of(), failures);
@@ -79,19 +76,5 @@ class PageTakerTest {
     assertTrue(
         failures.getFirst().toString().contains("host.bytes is 8 MiB, of which slab 0 can't"),
         failures.getFirst().toString());
-  }
-
-  /** What of a mapping is in memory, KiB, as the kernel tells. */
-  private static long residentKib(MemorySegment mapping) throws IOException {
-    String begin = Long.toHexString(mapping.address()) + "-";
-    boolean isIts = false;
-    for (String line : Files.readAllLines(Path.of("/proc/self/smaps"))) {
-      if (line.matches("^[0-9a-f]+-[0-9a-f]+ .*")) {
-        isIts = line.startsWith(begin);
-      } else if (isIts && line.startsWith("Rss:")) {
-        return Long.parseLong(line.replaceAll("[^0-9]", ""));
-      }
-    }
-    return 0;
   }
 }
