@@ -81,8 +81,7 @@ final class ConfigCommand implements Runnable {
       Path path = chosen(file);
       String name = path == null ? "the default configuration" : path.toString();
       try {
-        LoadedConfig loaded = ConfigSource.of(path, settings).load();
-        StartCheck.require(loaded, !elsewhere);
+        LoadedConfig loaded = StartCheck.load(ConfigSource.of(path, settings), !elsewhere);
         show(name, loaded);
         return 0;
       } catch (ConfigException e) {
@@ -116,7 +115,11 @@ final class ConfigCommand implements Runnable {
       print(
           json
               ? new JsonObject().put("right", true).put("differ", differ).encode()
-              : name + " is right; " + differ + " keys differ from their defaults");
+              : name
+                  + " is right; "
+                  + (differ == 1
+                      ? "1 key differs from its default"
+                      : differ + " keys differ from their defaults"));
     }
   }
 

@@ -124,8 +124,7 @@ public final class Kvtierd implements Callable<Integer> {
     ConfigSource source = ConfigSource.of(asked.config(), asked.settings());
     LoadedConfig loaded;
     try {
-      loaded = source.load();
-      StartCheck.require(loaded, true);
+      loaded = StartCheck.load(source, true);
     } catch (ConfigException e) {
       System.err.println("kvtierd: " + e.getMessage());
       return 2;

@@ -2,6 +2,8 @@ package io.kvtier.daemon;
 
 import io.kvtier.daemon.access.Listener;
 import io.kvtier.daemon.config.ConfigException;
+import io.kvtier.daemon.config.ConfigReading;
+import io.kvtier.daemon.config.ConfigSource;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.config.LoadedConfig;
 import io.kvtier.daemon.config.MachineCheck;
@@ -12,6 +14,7 @@ import java.io.IOException;
 import java.net.InetAddress;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
@@ -26,6 +29,10 @@ final class StartCheck {
 
   /** With the listeners' own, the sections on which it depends who could reach them. */
   private static final List<String> LISTENER_SECTIONS = List.of("tls.", "access.");
+
+  /** What memory, disks, users and groups of the machine are held against. */
+  private static final List<String> MACHINE_SECTIONS =
+      List.of("socket.", "host.", "ssd.", "object.", "limits.", "events.", "tenants");
 
   /** Where others than the socket's peers are listened to; null where they are not. */
   record Listeners(Listener.@Nullable Place grpc, Listener.@Nullable Place http) {
@@ -43,16 +50,41 @@ final class StartCheck {
   private StartCheck() {}
 
   /**
-   * Refuses what can't be started.
+   * Reads a configuration, and refuses what can't be read or can't be started. What is mistaken is
+   * not looked at any further, and all else is, so that nobody is told of one mistake when another
+   * one is mended.
    *
    * @param isHere false: the configuration is another machine's, of which this one can't tell
    */
+  static LoadedConfig load(ConfigSource source, boolean isHere) throws ConfigException {
+    ConfigReading reading = source.read();
+    List<String> problems = new ArrayList<>(reading.problems());
+    problems.addAll(problems(reading, isHere));
+    refuse(problems);
+    return reading.loaded();
+  }
+
+  /** The same of what was read already, and is right so far. */
   static void require(LoadedConfig loaded, boolean isHere) throws ConfigException {
-    List<String> problems = isHere ? machineProblems(loaded) : new ArrayList<>();
+    refuse(problems(new ConfigReading(loaded, Set.of(), List.of()), isHere));
+  }
+
+  private static List<String> problems(ConfigReading reading, boolean isHere) {
+    LoadedConfig loaded = reading.loaded();
+    List<String> problems = new ArrayList<>();
+    if (isHere && reading.isRight(key -> MACHINE_SECTIONS.stream().anyMatch(key::startsWith))) {
+      problems.addAll(machineProblems(loaded));
+    }
     Stream.of(Listener.grpc(loaded.config()), Listener.http(loaded.config()))
         .filter(listener -> isHere || !isName(listener.host()))
+        .filter(listener -> reading.isRight(key -> isReach(listener, key)))
         .forEach(listener -> addProblem(loaded, listener, problems));
-    refuse(problems);
+    return problems;
+  }
+
+  /** Whether a key has a say in who could reach a listener. */
+  private static boolean isReach(Listener listener, String key) {
+    return isAbout(listener, key) && !key.endsWith(".port");
   }
 
   /**

@@ -51,7 +51,8 @@ final class ConfigCommandTest {
     assertTrue(here.err().contains(file + ", line 2: host.bytes is '512TiB'"), here.err());
     Ran elsewhere = run("config", "check", "--elsewhere", file.toString());
     assertEquals(0, elsewhere.exitCode(), elsewhere.err());
-    assertTrue(elsewhere.out().contains("is right; 1 keys differ"), elsewhere.out());
+    assertTrue(
+        elsewhere.out().contains("is right; 1 key differs from its default"), elsewhere.out());
   }
 
   @Test

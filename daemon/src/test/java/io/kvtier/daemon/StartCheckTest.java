@@ -2,6 +2,7 @@ package io.kvtier.daemon;
 
 import static java.util.Objects.requireNonNull;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -36,6 +37,34 @@ final class StartCheckTest {
         problem.contains(
             file + ", line 2: http.host is 'no-such-host.invalid', for which no address is known"),
         problem);
+  }
+
+  @Test
+  void load_mistakesOfAllKinds_areToldAtOnce() throws IOException {
+    Path file =
+        Files.writeString(
+            folder.resolve("k.yaml"),
+            "http:\n  port: 99999\n  host: no-such-host.invalid\ngrpc:\n  host: neither.invalid\n");
+    ConfigSource source = new ConfigSource(file, Map.of(), List.of("ssd.bytes=0"));
+    String problems =
+        String.valueOf(
+            assertThrows(ConfigException.class, () -> StartCheck.load(source, true)).getMessage());
+    assertTrue(problems.startsWith("3 mistakes"), problems);
+    for (String part : List.of("line 2: http.port", "line 3: http.host", "line 5: grpc.host")) {
+      assertTrue(problems.contains(part), problems);
+    }
+  }
+
+  @Test
+  void load_mistakenValue_isNotHeldAgainstTheMachine() {
+    ConfigSource source =
+        new ConfigSource(
+            null, Map.of(), List.of("host.bytes=1PiB", "ssd.bytes=x", "ssd.file_bytes=0"));
+    String problems =
+        String.valueOf(
+            assertThrows(ConfigException.class, () -> StartCheck.load(source, true)).getMessage());
+    assertTrue(problems.startsWith("2 mistakes"), problems);
+    assertFalse(problems.contains("host.bytes"), problems);
   }
 
   @Test

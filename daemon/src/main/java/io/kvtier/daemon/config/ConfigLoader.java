@@ -78,7 +78,7 @@ public final class ConfigLoader {
   }
 
   /** The same, with the environment between file and settings, and each value with its place. */
-  static LoadedConfig load(ConfigSource source) throws ConfigException {
+  static ConfigReading read(ConfigSource source) {
     ConfigLoader loader = new ConfigLoader();
     KnownKeys known = new KnownKeys(loader.defaults.keySet());
     Path file = source.file();
@@ -91,10 +91,8 @@ public final class ConfigLoader {
         .forEach((variable, setting) -> loader.set(setting, "environment " + variable, known));
     source.settings().forEach(setting -> loader.set(setting, "--set", known));
     KvtierdConfig config = loader.build();
-    if (!loader.problems.isEmpty()) {
-      throw ConfigException.of(loader.problems);
-    }
-    return new LoadedConfig(config, loader.values, loader.defaults);
+    return new ConfigReading(
+        new LoadedConfig(config, loader.values, loader.defaults), loader.mistaken, loader.problems);
   }
 
   private void set(String setting, String where, KnownKeys known) {

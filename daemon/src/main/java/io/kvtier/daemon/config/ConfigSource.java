@@ -27,6 +27,11 @@ public record ConfigSource(
 
   /** Reads and checks; all mistakes are told at once. */
   public LoadedConfig load() throws ConfigException {
-    return ConfigLoader.load(this);
+    return read().orRefuse();
+  }
+
+  /** The same for who has more to say about it. */
+  public ConfigReading read() {
+    return ConfigLoader.read(this);
   }
 }

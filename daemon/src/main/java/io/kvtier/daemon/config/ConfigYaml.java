@@ -34,6 +34,9 @@ import org.snakeyaml.engine.v2.nodes.Tag;
  * nodes know their lines, and their values are as they were written.
  */
 final class ConfigYaml {
+  /** The one list whose items have keys of their own. */
+  private static final String LIST_OF_MAPS = "tenants";
+
   /** A device or a block file by mistake shall not fill the heap. */
   private static final int BYTES_MAX = 1 << 20;
 
@@ -170,7 +173,7 @@ final class ConfigYaml {
           problems.add(where(keyNode) + ": " + known.sectionProblem(key));
         }
       } else if (known == null || known.hasKey(key)) {
-        put(key, value(node), where(keyNode));
+        put(key, value(key, node), where(keyNode));
       } else if (!isKnownSection || !isNull(node)) {
         // A section without keys, such as one of comments alone, changes nothing.
         problems.add(where(keyNode) + ": " + known.problem(key));
@@ -186,12 +189,12 @@ final class ConfigYaml {
     }
   }
 
-  private Value value(Node node) {
+  private Value value(String key, Node node) {
     String where = where(node);
     if (node instanceof SequenceNode sequence) {
       List<String> items = new ArrayList<>();
       for (Node item : sequence.getValue()) {
-        if (item instanceof MappingNode map) {
+        if (item instanceof MappingNode map && key.equals(LIST_OF_MAPS)) {
           items.add(words(map));
         } else {
           addName(items, item);
