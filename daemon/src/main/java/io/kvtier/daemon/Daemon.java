@@ -453,8 +453,13 @@ public final class Daemon implements AutoCloseable {
 
   /**
    * What {@link #keptWords} says from then on: the index has stopped, the memory is still there.
+   * Without a block it is of no use to anybody, and given back.
    */
   private void noteKept(HostTier memory, Counters counters) {
+    if (memory.isEmpty()) {
+      memory.letGo();
+      return;
+    }
     long keeper = memory.keeperProcess();
     if (keeper != 0) {
       Instant until = Instant.now().plusNanos(keepNs).truncatedTo(ChronoUnit.SECONDS);

@@ -192,7 +192,8 @@ final class HostTier implements AutoCloseable {
               + directory
               + "' must be a directory of user "
               + SocketPaths.uid()
-              + " with mode 0700: who can write there chooses what this daemon takes for its memory");
+              + " with mode 0700: who can write there chooses what this daemon takes for its memory;"
+              + " give it a folder of its own (a missing one is made), or chmod 700");
     }
     return directory;
   }
@@ -236,6 +237,23 @@ final class HostTier implements AutoCloseable {
       keptMemory.letGo();
     } catch (IOException e) {
       LOG.warn("the memory of a daemon that did not start stays for a while", e);
+    }
+  }
+
+  /** Whether there is nothing in it that a next daemon could use; once the index has stopped. */
+  boolean isEmpty() {
+    return slots.bytesUsed() == 0;
+  }
+
+  /** Keeps nothing for a next daemon, also not what was taken over. */
+  void letGo() {
+    if (keptMemory == null) {
+      return;
+    }
+    try {
+      keptMemory.letGo();
+    } catch (IOException e) {
+      LOG.warn("memory without a block in it stays for a while", e);
     }
   }
 
