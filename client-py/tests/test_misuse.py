@@ -92,8 +92,10 @@ def test_get_readOnlyBuffer_namesTheBlock(daemon: Daemon) -> None:
     with Client(daemon.socket_path) as client:
         namespace = client.namespace("read-only", block_bytes=64)
         assert namespace.put([b"k", b"l"], bytes(128)) == [Status.OK] * 2
-        with pytest.raises(BufferError, match="the buffer of block 1 is read-only; expected writable memory"):
+        with pytest.raises(InvalidArgument, match="the buffer of block 1 is read-only; expected writable memory"):
             namespace.get([b"k", b"l"], [bytearray(64), bytes(64)])
+        with pytest.raises(InvalidArgument, match="the buffer of all blocks is read-only"):
+            namespace.get([b"not there"], bytes(64))
         with pytest.raises(BufferError, match="contiguous"):
             namespace.get([b"k"], [memoryview(bytearray(128))[::2]])
 

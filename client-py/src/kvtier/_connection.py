@@ -420,7 +420,7 @@ def _open_link(path: str, name: str, ring_bytes: int, deadline_ns: int) -> Link:
 
 
 def _hello(name: str, ring_bytes: int) -> bytes:
-    text = f"kvtier-py/{CLIENT_VERSION} {name}".encode()[:512]
+    text = f"kvtier-py/{CLIENT_VERSION} {name}".rstrip().encode()[:512]
     header = _HELLO.pack(
         protocol.HANDSHAKE_HELLO_MAGIC, protocol.VERSION, ring_bytes, ring_bytes, len(text), 0
     )

@@ -95,12 +95,24 @@ static int check_tensors(const Batch *batch, uint64_t block_bytes, int into_slab
   return 0;
 }
 
-static int check_size(PyObject *object, Py_ssize_t index, int is_sequence, Py_ssize_t count, uint64_t block_bytes) {
+static int check_buffer(PyObject *object, Py_ssize_t index, int is_sequence, Py_ssize_t count, uint64_t block_bytes,
+    int is_written) {
   Py_buffer buffer;
   if (PyObject_GetBuffer(object, &buffer, PyBUF_SIMPLE) < 0) {
     return -1;
   }
   Py_ssize_t bytes = buffer.len;
+  if (is_written && buffer.readonly) {
+    PyBuffer_Release(&buffer);
+    if (is_sequence) {
+      PyErr_Format(invalid_argument,
+          "the buffer of block %zd is read-only; expected writable memory, such as a bytearray", index);
+    } else {
+      PyErr_SetString(
+          invalid_argument, "the buffer of all blocks is read-only; expected writable memory, such as a bytearray");
+    }
+    return -1;
+  }
   PyBuffer_Release(&buffer);
   if (is_sequence && (uint64_t)bytes != block_bytes) {
     PyErr_Format(invalid_argument, "the buffer of block %zd has %zd bytes, a block has %llu", index, bytes,
@@ -115,15 +127,16 @@ static int check_size(PyObject *object, Py_ssize_t index, int is_sequence, Py_ss
   return 0;
 }
 
-/* check_memory(memory, blocks, block_bytes): the place of the first thing in a list or tuple that is no buffer; -1: there
- * is none. Another object, unless it is tensors, is its own first. Raises where a buffer has not the size that it needs,
- * also for a block that would not be copied. */
+/* check_memory(memory, blocks, block_bytes, is_written): the place of the first thing in a list or tuple that is no buffer;
+ * -1: there is none. Another object, unless it is tensors, is its own first. Raises where a buffer has not the size that it
+ * needs, or must be written and can't be, also for a block that would not be copied. */
 PyObject *core_check_memory(PyObject *module, PyObject *arguments) {
   (void)module;
   PyObject *memory;
   Py_ssize_t blocks;
   unsigned long long block_bytes;
-  if (!PyArg_ParseTuple(arguments, "OnK", &memory, &blocks, &block_bytes)) {
+  int is_written;
+  if (!PyArg_ParseTuple(arguments, "OnKp", &memory, &blocks, &block_bytes, &is_written)) {
     return NULL;
   }
   int is_sequence = PyList_Check(memory) || PyTuple_Check(memory);
@@ -134,7 +147,7 @@ PyObject *core_check_memory(PyObject *module, PyObject *arguments) {
       return NULL;
     }
     if (PyObject_CheckBuffer(object)) {
-      if (check_size(object, i, is_sequence, blocks, block_bytes) < 0) {
+      if (check_buffer(object, i, is_sequence, blocks, block_bytes, is_written) < 0) {
         return NULL;
       }
     } else if (is_sequence || Py_TYPE(object) != tensors_type) {

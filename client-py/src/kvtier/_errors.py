@@ -6,7 +6,7 @@ class KvtierError(Exception):
 
 
 class InvalidArgument(KvtierError, ValueError):
-    """An argument is out of its range, or a buffer has the wrong size."""
+    """An argument is out of its range, or a buffer has the wrong size or is read-only."""
 
 
 class Unavailable(KvtierError):

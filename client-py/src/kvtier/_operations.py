@@ -704,16 +704,16 @@ def counted(context: Context, verb: Verb) -> Operation[Count]:
     return Count(status, value if status is _OK else 0)
 
 
-def check_memory(memory: object, count: int, block_bytes: int) -> None:
+def check_memory(memory: object, count: int, block_bytes: int, is_written: bool) -> None:
     """The caller's buffers: one for all blocks, or a list or tuple with one for each; also of blocks that would not be copied.
 
     Raises:
-        InvalidArgument: their number is not that of the keys, or one has the wrong size.
+        InvalidArgument: their number is not that of the keys, or one has the wrong size, or is to be written and read-only.
         TypeError: one of them is no memory.
     """
     if isinstance(memory, (list, tuple)) and len(memory) != count:
         raise InvalidArgument(f"{len(memory)} buffers for {count} keys")
-    index = _core.check_memory(memory, count, block_bytes)
+    index = _core.check_memory(memory, count, block_bytes, is_written)
     if index >= 0:
         wrong, name = memory, "the buffer of all blocks"
         if isinstance(memory, (list, tuple)):

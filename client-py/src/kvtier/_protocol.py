@@ -4,48 +4,53 @@ from enum import IntEnum
 
 
 class Status(IntEnum):
-    """The outcome of an operation or of one of its blocks."""
+    """The outcome of an operation or of one of its blocks; printed by its name.
+
+    OK: done
+    MISS: the block is not here
+    PENDING: the block is on its way: being written, or moving between tiers
+    EXISTS: the block is already here; nothing was done, and that is a success
+    BUSY: a limit is reached; try again later
+    DEADLINE: the deadline passed before the block was ready
+    CANCELLED: cancelled by its client
+    UNAVAILABLE: no daemon answers; the client reconnects by itself
+    NAMESPACE_UNKNOWN: the namespace was not registered in this session
+    NAMESPACE_MISMATCH: the namespace is registered with other properties
+    INVALID_ARGUMENT: an argument is out of its range
+    CORRUPT: the bytes do not match their checksum; the block was dropped
+    STALE: the lease or reservation is no longer valid
+    DENIED: the peer may not do this
+    VERSION_MISMATCH: client and daemon speak different versions of the protocol
+    SESSION_ENDED: the session has ended
+    IO_ERROR: a device failed
+    TOO_LARGE: larger than a limit allows
+    INTERNAL: a defect of the daemon
+    NOT_ADMITTED: no new block is taken: the daemon is drained
+    """
 
     OK = 0
-    """done"""
     MISS = 1
-    """the block is not here"""
     PENDING = 2
-    """the block is on its way: being written, or moving between tiers"""
     EXISTS = 3
-    """the block is already here; nothing was done, and that is a success"""
     BUSY = 4
-    """a limit is reached; try again later"""
     DEADLINE = 5
-    """the deadline passed before the block was ready"""
     CANCELLED = 6
-    """cancelled by its client"""
     UNAVAILABLE = 7
-    """no daemon answers; the client reconnects by itself"""
     NAMESPACE_UNKNOWN = 8
-    """the namespace was not registered in this session"""
     NAMESPACE_MISMATCH = 9
-    """the namespace is registered with other properties"""
     INVALID_ARGUMENT = 10
-    """an argument is out of its range"""
     CORRUPT = 11
-    """the bytes do not match their checksum; the block was dropped"""
     STALE = 12
-    """the lease or reservation is no longer valid"""
     DENIED = 13
-    """the peer may not do this"""
     VERSION_MISMATCH = 14
-    """client and daemon speak different versions of the protocol"""
     SESSION_ENDED = 15
-    """the session has ended"""
     IO_ERROR = 16
-    """a device failed"""
     TOO_LARGE = 17
-    """larger than a limit allows"""
     INTERNAL = 18
-    """a defect of the daemon"""
     NOT_ADMITTED = 19
-    """no new block is taken: the daemon is drained"""
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class Verb(IntEnum):

@@ -252,7 +252,7 @@ class Namespace:
     ) -> Get:
         """As `kvtier.Namespace.get`. When cancelled, it returns after the last write to the buffers."""
         keys = as_keys(keys)
-        operations.check_memory(into, len(keys), self.block_bytes)
+        operations.check_memory(into, len(keys), self.block_bytes, True)
         context = await self._client._context(self._properties, options)
         if context is None or not keys:
             return Get(0, [Status.UNAVAILABLE] * len(keys))
@@ -269,7 +269,7 @@ class Namespace:
     ) -> list[Status]:
         """As `kvtier.Namespace.put`. When cancelled, it returns after the last read from the buffers."""
         keys = as_keys(keys)
-        operations.check_memory(blocks, len(keys), self.block_bytes)
+        operations.check_memory(blocks, len(keys), self.block_bytes, False)
         if annotations is not None:
             operations.check_annotations(annotations, len(keys))
         context = await self._client._context(self._properties, options)

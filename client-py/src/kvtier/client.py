@@ -200,10 +200,11 @@ class Namespace:
             verify: check every block's checksum, not only where the daemon asks for it.
 
         Raises:
-            InvalidArgument: a buffer has the wrong size, or keys have unequal lengths.
+            InvalidArgument: a buffer has the wrong size or is read-only, or keys have unequal lengths.
+            TypeError: something is no memory, or no key.
         """
         keys = as_keys(keys)
-        operations.check_memory(into, len(keys), self.block_bytes)
+        operations.check_memory(into, len(keys), self.block_bytes, True)
         context = self._client._context(self._properties, options)
         if context is None or not keys:
             return Get(0, [Status.UNAVAILABLE] * len(keys))
@@ -227,14 +228,15 @@ class Namespace:
                 need is made by `kvtier.annotations.of_tokens`.
 
         Returns:
-            For each block OK: readable from now on; EXISTS: it was here already; PENDING: another client is writing it;
+            For each block OK: readable from now on; EXISTS: it was here already; PENDING: it is being written already,
+            by another client or because its key stands twice in `keys`;
             BUSY: there was no room for it; or NOT_ADMITTED: the daemon is drained.
 
         Raises:
             InvalidArgument: a buffer has the wrong size, keys have unequal lengths, or an annotation is too long.
         """
         keys = as_keys(keys)
-        operations.check_memory(blocks, len(keys), self.block_bytes)
+        operations.check_memory(blocks, len(keys), self.block_bytes, False)
         if annotations is not None:
             operations.check_annotations(annotations, len(keys))
         context = self._client._context(self._properties, options)

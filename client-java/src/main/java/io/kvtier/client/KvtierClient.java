@@ -131,10 +131,16 @@ public final class KvtierClient implements AutoCloseable {
       if (registration.status() != Status.OK && session.isAlive()) {
         connector.remove(namespace);
         throw new KvtierException(
-            registration.status(), "namespace '" + name + "': " + registration.detail());
+            registration.status(), aboutNamespace(name, registration.detail()));
       }
     }
     return namespace;
+  }
+
+  /** The daemon's own words name the namespace already where it is known otherwise. */
+  private static String aboutNamespace(String name, String detail) {
+    String named = "namespace '" + name + "'";
+    return detail.startsWith(named) ? detail : named + ": " + detail;
   }
 
   /** The same operations for threads that wait themselves. */

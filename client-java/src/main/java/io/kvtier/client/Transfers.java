@@ -95,12 +95,19 @@ final class Transfers {
     }
     for (MemorySegment destination : destinations) {
       Objects.requireNonNull(destination, "a destination is null");
-      if (destination.byteSize() < namespace.blockBytes() || destination.isReadOnly()) {
+      if (destination.byteSize() < namespace.blockBytes()) {
         throw new IllegalArgumentException(
-            "a destination is writable and has at least "
+            "a destination has "
+                + destination.byteSize()
+                + " bytes, expected at least "
                 + namespace.blockBytes()
-                + " bytes, not "
-                + destination);
+                + ": a block of namespace '"
+                + namespace.name()
+                + "'");
+      }
+      if (destination.isReadOnly()) {
+        throw new IllegalArgumentException(
+            "a destination is read-only, expected writable memory: " + destination);
       }
       if (!destination.isNative() && !(destination.heapBase().orElse(null) instanceof byte[])) {
         throw new IllegalArgumentException(
@@ -321,13 +328,13 @@ final class Transfers {
       Objects.requireNonNull(source, "a source is null");
       if (source.byteSize() != namespace.blockBytes()) {
         throw new IllegalArgumentException(
-            "a block of namespace '"
-                + namespace.name()
-                + "' has "
-                + namespace.blockBytes()
-                + " bytes: a source of "
+            "a source has "
                 + source.byteSize()
-                + " is none");
+                + " bytes, expected "
+                + namespace.blockBytes()
+                + ": a block of namespace '"
+                + namespace.name()
+                + "'");
       }
     }
   }

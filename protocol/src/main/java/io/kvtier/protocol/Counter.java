@@ -49,7 +49,9 @@ public enum Counter {
   GAUGE_HOST_BYTES_CAPACITY("host_bytes_capacity", "gauge: bytes of all slabs"),
   GAUGE_SSD_BYTES_USED("ssd_bytes_used", "gauge: bytes of SSD slots in use"),
   GAUGE_SSD_BYTES_CAPACITY("ssd_bytes_capacity", "gauge: bytes of all SSD files"),
-  GAUGE_INDEX_BYTES("index_bytes", "gauge: bytes of directory and policy metadata"),
+  GAUGE_INDEX_BYTES(
+      "index_bytes",
+      "gauge: bytes that directory and policies have for blocks; the system gives them as blocks come"),
   GAUGE_RESERVATIONS("reservations", "gauge: slots reserved by clients and not yet committed"),
   NOT_ADMITTED(
       "not_admitted",

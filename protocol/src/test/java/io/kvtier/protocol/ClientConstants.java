@@ -45,11 +45,16 @@ final class ClientConstants {
     out.append(
         "\"\"\"Constants of the kvtier protocol. Generated from the Java layouts by scripts/generate; do not edit.\"\"\"\n\n");
     out.append("from enum import IntEnum\n\n\nclass Status(IntEnum):\n");
-    out.append("    \"\"\"The outcome of an operation or of one of its blocks.\"\"\"\n\n");
+    out.append(
+        "    \"\"\"The outcome of an operation or of one of its blocks; printed by its name.\n\n");
     for (Status status : Status.values()) {
-      out.append("    ").append(status.name()).append(" = ").append(status.code());
-      out.append("\n    \"\"\"").append(status.meaning()).append("\"\"\"\n");
+      out.append("    ").append(status.name()).append(": ").append(status.meaning()).append('\n');
     }
+    out.append("    \"\"\"\n\n");
+    for (Status status : Status.values()) {
+      out.append("    ").append(status.name()).append(" = ").append(status.code()).append('\n');
+    }
+    out.append("\n    def __str__(self) -> str:\n        return self.name\n");
     out.append("\n\nclass Verb(IntEnum):\n    \"\"\"What a request asks for.\"\"\"\n\n");
     for (Verb verb : Verb.values()) {
       out.append("    ").append(verb.name()).append(" = ").append(verb.code()).append('\n');
