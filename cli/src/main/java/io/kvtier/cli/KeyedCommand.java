@@ -5,7 +5,6 @@ import io.kvtier.client.KvtierClient;
 import io.kvtier.client.KvtierException;
 import io.kvtier.client.Namespace;
 import io.kvtier.client.Options;
-import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
 import java.util.ArrayList;
 import java.util.HexFormat;
@@ -66,14 +65,14 @@ abstract class KeyedCommand extends DaemonCommand {
         keys.add(HexFormat.of().parseHex(hex));
       } catch (IllegalArgumentException e) {
         throw new Failure(
-            Failure.USAGE, "'" + hex + "' is not a key in hexadecimal: " + e.getMessage());
+            Failure.USAGE,
+            "'" + hex + "' is not a key in hexadecimal: two digits of 0 to 9 and a to f a byte");
       }
     }
     try {
       return Keys.of(keys);
     } catch (IllegalArgumentException e) {
-      throw new Failure(
-          Failure.USAGE, e.getMessage() + " (a key has 1 to " + Protocol.KEY_BYTES_MAX + " bytes)");
+      throw new Failure(Failure.USAGE, String.valueOf(e.getMessage()));
     }
   }
 

@@ -59,7 +59,8 @@ final class LookupCommand extends KeyedCommand {
         "leading run of "
             + result.run()
             + (result.run() == 1 ? " block" : " blocks")
-            + ", to load in about "
-            + Units.nanoseconds(result.loadTimeNs()));
+            + (result.loadTimeNs() == 0
+                ? ""
+                : ", to load in about " + Units.nanoseconds(result.loadTimeNs())));
   }
 }

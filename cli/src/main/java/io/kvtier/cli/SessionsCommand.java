@@ -2,6 +2,7 @@ package io.kvtier.cli;
 
 import com.eclipsesource.json.JsonArray;
 import com.eclipsesource.json.JsonObject;
+import io.kvtier.client.DaemonInfo;
 import io.kvtier.client.KvtierClient;
 import picocli.CommandLine.Command;
 
@@ -10,7 +11,7 @@ import picocli.CommandLine.Command;
     name = "sessions",
     description = {
       "Who is connected, and what each holds.",
-      "Session 0 is the daemon's own, of its gRPC server."
+      "A session without a number is the daemon's own: a thread of its gRPC server, whoever calls."
     })
 final class SessionsCommand extends DaemonCommand {
   @Override
@@ -33,12 +34,15 @@ final class SessionsCommand extends DaemonCommand {
             ">PINS",
             ">UNDER WAY",
             ">REQUESTS");
+    DaemonInfo daemon = client.daemon();
+    long mine = daemon == null ? 0 : daemon.sessionId();
     for (JsonObject session : report.sessions()) {
+      long id = session.getLong("id", 0);
       table.row(
-          String.valueOf(session.getLong("id", 0)),
-          session.getString("name", ""),
-          String.valueOf(session.getLong("pid", 0)),
-          String.valueOf(session.getLong("uid", 0)),
+          id == 0 ? "-" : String.valueOf(id),
+          session.getString("name", "") + (id != 0 && id == mine ? " (this command)" : ""),
+          id == 0 ? "-" : String.valueOf(session.getLong("pid", 0)),
+          id == 0 ? "-" : String.valueOf(session.getLong("uid", 0)),
           Units.count(session.getLong("leases", 0)),
           Units.count(session.getLong("reservations", 0)),
           Units.count(session.getLong("pins", 0)),

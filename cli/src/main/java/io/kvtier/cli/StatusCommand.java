@@ -85,7 +85,7 @@ final class StatusCommand extends DaemonCommand {
             + counters.getOrDefault("hits_object", 0L);
     long asked = counters.getOrDefault("acquire_blocks", 0L);
     line(pad("namespaces") + report.namespacesTotal());
-    line(pad("sessions") + report.otherClients());
+    line(pad("sessions") + report.otherClients() + " beside this command's");
     line(
         pad("lookups")
             + share(

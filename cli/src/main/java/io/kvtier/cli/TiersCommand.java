@@ -83,9 +83,16 @@ final class TiersCommand extends DaemonCommand {
     return 0;
   }
 
-  /** Slots are cut when a size is first put: before that, none free does not mean full. */
+  /**
+   * Slots are cut when a size is first put: before that, none free does not mean full. Of several
+   * sizes each has its own, and their sum says nothing of room.
+   */
   static String freeSlots(Report.Tier tier) {
-    return tier.sizeClasses().isEmpty() ? "-" : Units.count(tier.number("slots_free"));
+    return switch (tier.sizeClasses().size()) {
+      case 0 -> "-";
+      case 1 -> Units.count(tier.number("slots_free"));
+      default -> "by size";
+    };
   }
 
   private static String where(Report.Tier tier) {

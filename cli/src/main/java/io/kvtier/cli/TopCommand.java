@@ -97,8 +97,8 @@ final class TopCommand extends DaemonCommand {
         "@|bold kvtierd|@ at "
             + client.socket()
             + ", "
-            + Units.count(change.value("sessions"))
-            + " sessions, "
+            + Units.count(Math.max(0, change.value("sessions") - 1))
+            + " sessions beside this one, "
             + Units.count(change.value("operations"))
             + " requests under way"
             + (ageMs > LATE_MS

@@ -134,6 +134,13 @@ final class KvtierTest {
                 .asObject());
     assertEquals("-", TiersCommand.freeSlots(report.tiers().getFirst()));
     assertEquals("0", TiersCommand.freeSlots(report.tiers().getLast()));
+    Report several =
+        new Report(
+            Json.parse(
+                    "{\"tiers\":[{\"slots_free\":16441,\"size_classes\":[{\"slot_bytes\":4096},"
+                        + "{\"slot_bytes\":65536}]}]}")
+                .asObject());
+    assertEquals("by size", TiersCommand.freeSlots(several.tiers().getFirst()));
   }
 
   @Test
