@@ -134,7 +134,24 @@ class Runs:
         finally:
             server.stop()
 
+    def train(self) -> list[str]:
+        """As an installation does it once: a daemon writes down what its code does, for later ones to begin with."""
+        cache = self.work / "kvtierd.aot"
+        if not cache.exists():
+            server = self._daemon("training", "256MiB", "256MiB", [f"-XX:AOTCacheOutput={cache}"])
+            try:
+                subprocess.run([sys.executable, "-c", _TRAINING, str(self.work / "sock")], check=True, timeout=60)
+            finally:
+                server.stop()
+            shutil.rmtree(self.work / "ssd", ignore_errors=True)
+        # Without one a daemon starts as well; what it then measures is said to be without.
+        self.note("training", cache_bytes=cache.stat().st_size if cache.exists() else 0)
+        return [f"-XX:AOTCache={cache}"] if cache.exists() else []
+
     def daemon(self, name: str, host: str, ssd: str) -> Server:
+        return self._daemon(name, host, ssd, self.train())
+
+    def _daemon(self, name: str, host: str, ssd: str, more: list[str]) -> Server:
         runtime = HERE / "kvtier" / "runtime" / "bin" / "java"
         flags = [
             "--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow", "-XX:+UseSerialGC",
@@ -146,7 +163,7 @@ class Runs:
             "http.enabled": "false",
         }  # fmt: skip
         (self.work / "ssd").mkdir(exist_ok=True)
-        command = [str(runtime), *flags, "-cp", f"{HERE}/kvtier/lib/*", "io.kvtier.daemon.Kvtierd", "--socket", str(self.work / "sock")]
+        command = [str(runtime), *flags, *more, "-cp", f"{HERE}/kvtier/lib/*", "io.kvtier.daemon.Kvtierd", "--socket", str(self.work / "sock")]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
         made = Server(command, "kvtierd ready", self.file(name, ".log"), 90)
@@ -181,6 +198,22 @@ class Runs:
         finally:
             daemon.stop()
 
+
+_TRAINING = """
+import sys
+from kvtier import Client
+with Client(sys.argv[1], timeout=30) as client:
+    namespace = client.namespace("training", block_bytes=4096)
+    for batch in range(64):
+        keys = [(batch * 256 + i).to_bytes(32, "little") for i in range(256)]
+        namespace.lookup(keys)
+        namespace.put(keys, bytes(256 * 4096))
+        namespace.get(keys, bytearray(256 * 4096))
+    many = [i.to_bytes(32, "little") for i in range(2048)]
+    for _ in range(200):
+        namespace.lookup(many)
+        namespace.acquire(many).release()
+"""
 
 # A namespace is flushed by who knows its properties; the daemon's own table has them.
 _FLUSH = """
