@@ -100,13 +100,14 @@ final class MachineChecks {
         config.host().directory().toString().isEmpty()
             ? Path.of("/dev/shm")
             : config.host().directory();
-    String check = "shared memory";
+    String check = "host.directory";
     Path existing = DiskShare.existing(folder);
     if (existing == null || !Files.isWritable(existing)) {
       return Finding.fail(
           check,
           "'" + folder + "' can't be written to",
-          "mount a tmpfs there, or set host.directory to a folder of the daemon's own");
+          "mount a tmpfs there, or set host.directory to a folder of the daemon's own: what the"
+              + " next start has to know of the memory is noted there");
     }
     try {
       FileStore store = Files.getFileStore(existing);
@@ -116,7 +117,8 @@ final class MachineChecks {
               + "' has "
               + ByteSize.words(store.getUsableSpace())
               + " free of "
-              + ByteSize.words(store.getTotalSpace());
+              + ByteSize.words(store.getTotalSpace())
+              + "; notes on the host tier lie there, its blocks don't";
       return store.getUsableSpace() < SHARED_MIN
           ? Finding.warn(
               check,

@@ -208,7 +208,7 @@ final class DoctorTest {
   void sharedMemory_full_isWarnedOf() throws IOException, InterruptedException {
     Path place = mounted("size=1m");
     try {
-      Finding finding = one(find("host.directory=" + place.resolve("x")), "shared memory");
+      Finding finding = one(find("host.directory=" + place.resolve("x")), "host.directory");
       assertEquals(Level.WARN, finding.level(), finding.toString());
       assertTrue(finding.cure().contains("--shm-size"), finding.toString());
     } finally {

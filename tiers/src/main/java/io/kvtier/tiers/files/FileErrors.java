@@ -30,9 +30,20 @@ public final class FileErrors {
     return switch (error) {
       case NoSuchFileException e -> missing(e);
       case FileAlreadyExistsException e -> quoted(e) + " is there already as a file";
-      case AccessDeniedException e -> "no permission to write in " + quoted(e);
+      case AccessDeniedException e -> "no permission to write in '" + existing(e) + "'";
       default -> words(error);
     };
+  }
+
+  /** Java names what it could not make; the right is missing in the folder that is there. */
+  private static Path existing(AccessDeniedException error) {
+    Path path = Path.of(error.getFile()).toAbsolutePath();
+    for (Path at = path; at != null; at = at.getParent()) {
+      if (Files.isDirectory(at)) {
+        return at;
+      }
+    }
+    return path;
   }
 
   private static String missing(NoSuchFileException error) {
