@@ -10,6 +10,7 @@ import io.kvtier.tiers.files.FileErrors;
 import io.kvtier.tiers.files.LockFile;
 import io.kvtier.tiers.host.KeptMemory;
 import io.kvtier.tiers.host.SlabStore;
+import io.kvtier.tiers.host.SlabWriters;
 import io.kvtier.tiers.ledger.ChronicleLedger;
 import io.kvtier.tiers.ledger.Ledger;
 import io.kvtier.tiers.ledger.MappedLedger;
@@ -27,6 +28,7 @@ import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.security.SecureRandom;
 import java.util.ArrayDeque;
+import java.util.BitSet;
 import java.util.Deque;
 import java.util.Objects;
 import java.util.Set;
@@ -95,7 +97,10 @@ final class HostTier implements AutoCloseable {
             isMapped
                 ? MappedLedger.bytesFor(config.slabs(), config.slabBytes(), annotationBytes)
                 : SharedMemory.PAGE_BYTES;
+        BitSet writable =
+            SlabWriters.ofEarlier(directory, config.slabs(), kept.notedProcess());
         slabs = keep(new SlabStore(config.slabs(), config.slabBytes(), besideBytes, kept));
+        noteWriters(directory, kept.keeperProcess(), writable);
         ledger =
             keep(
                 isMapped
@@ -107,12 +112,26 @@ final class HostTier implements AutoCloseable {
       close();
       throw e;
     }
+  }
+
+  /**
+   * Clients of the daemons before may still write where they could, and nobody can name them.
+   *
+   * @param writable where they could; null: nobody knows
+   */
+  private void noteWriters(Path directory, long keeper, @Nullable BitSet writable)
+      throws IOException {
+    BitSet before = new BitSet(slabs.slabs());
     if (slabs.isAdopted()) {
-      for (int slab = 0; slab < config.slabs(); slab++) {
-        // Clients of the daemon before may still write there, and nobody can name them.
-        slots.addWriter(slab, SlotAllocator.UNKNOWN);
+      if (writable == null) {
+        before.set(0, slabs.slabs());
+      } else {
+        before.or(writable);
       }
+      before.stream().forEach(slab -> slots.addWriter(slab, SlotAllocator.UNKNOWN));
     }
+    SlabWriters writers = keep(new SlabWriters(directory, slabs.slabs(), keeper, before));
+    slots.onFirstWriter(writers::add);
   }
 
   private static boolean isNoted(Path directory, String regions) throws IOException {

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.kvtier.daemon.config.KvtierdConfig.HostConfig;
 import io.kvtier.daemon.config.KvtierdConfig.HostLedger;
 import io.kvtier.daemon.index.Tenants;
+import io.kvtier.tiers.slots.SlotAllocator;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -22,13 +23,46 @@ final class HostTierTest {
   @TempDir private Path folder;
 
   private HostTier open(Path directory, long keepNs) throws IOException {
+    return open(directory, keepNs, 1);
+  }
+
+  private HostTier open(Path directory, long keepNs, int slabs) throws IOException {
     return new HostTier(
         new HostConfig(
-            SLAB_BYTES, SLAB_BYTES, false, "lru", 0.1, keepNs, directory, HostLedger.MAPPED),
-        Tenants.of(List.of()).regions(List.of(), 1, 1),
+            slabs * SLAB_BYTES, SLAB_BYTES, false, "lru", 0.1, keepNs, directory, HostLedger.MAPPED),
+        Tenants.of(List.of()).regions(List.of(), slabs, 1),
         folder.resolve("kvtierd.sock"),
         64,
         0);
+  }
+
+  private static List<Boolean> writable(HostTier tier) {
+    return List.of(
+        tier.slots().isWritableByOthers(0, SlotAllocator.DAEMON),
+        tier.slots().isWritableByOthers(1, SlotAllocator.DAEMON));
+  }
+
+  @Test
+  void open_memoryOfBefore_onlySlabsThatClientsCouldWrite_areDoubted() throws IOException {
+    Path directory = folder.resolve("state");
+    long keepNs = 5_000_000_000L;
+    try (HostTier first = open(directory, keepNs, 2)) {
+      assertEquals(List.of(false, false), writable(first));
+      first.slots().addWriter(1, 7);
+    }
+    try (HostTier second = open(directory, keepNs, 2)) {
+      assertTrue(second.slabs().isAdopted());
+      assertEquals(List.of(false, true), writable(second));
+    }
+    // Of no session this time: what was known is handed on.
+    try (HostTier third = open(directory, keepNs, 2)) {
+      assertEquals(List.of(false, true), writable(third));
+    }
+    Files.delete(directory.resolve("writers"));
+    try (HostTier fourth = open(directory, keepNs, 2)) {
+      assertTrue(fourth.slabs().isAdopted());
+      assertEquals(List.of(true, true), writable(fourth));
+    }
   }
 
   @Test

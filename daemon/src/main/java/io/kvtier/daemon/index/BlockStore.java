@@ -636,6 +636,7 @@ final class BlockStore implements Mover.Listener {
       listener.onHostSettled(block, Status.MISS);
     } else {
       if (host.isResident(block)) {
+        directory.set(Directory.FLAG_TAKEN_OVER, block, false);
         listener.onHostSettled(block, Status.OK);
       }
       settle(block);
@@ -942,11 +943,12 @@ final class BlockStore implements Mover.Listener {
 
   /**
    * A reader must verify: another session could have written to the block's slot since its checksum
-   * was made.
+   * was made, or that was before this daemon.
    */
   boolean mustVerify(int block, long reader) {
     SlotAllocator slots = host.slots();
-    return slots.isWritableByOthers(slots.regionOf(host.slot(block)), reader);
+    return directory.has(Directory.FLAG_TAKEN_OVER, block)
+        || slots.isWritableByOthers(slots.regionOf(host.slot(block)), reader);
   }
 
   // ---- each round

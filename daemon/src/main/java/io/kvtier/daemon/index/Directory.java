@@ -68,6 +68,9 @@ public final class Directory implements AutoCloseable {
   /** The checksum of the host copy is being made again, or is to be. */
   static final int FLAG_AUDITED = 4096;
 
+  /** An earlier daemon left the host copy, and nobody has made its checksum since. */
+  static final int FLAG_TAKEN_OVER = 8192;
+
   /** Hears of everything that decides whether a copy could leave its tier. */
   @FunctionalInterface
   interface Watcher {

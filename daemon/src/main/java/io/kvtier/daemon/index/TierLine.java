@@ -303,8 +303,16 @@ final class TierLine {
 
   /** Gives a copy's slot back; the copy is no more. */
   void free(int block) {
+    setTakenOver(block, false);
     setState(block, CopyState.NONE);
     takeBack(block);
+  }
+
+  /** What is read from SSD is verified in any case. */
+  private void setTakenOver(int block, boolean is) {
+    if (tier == HOST) {
+      directory.set(Directory.FLAG_TAKEN_OVER, block, is);
+    }
   }
 
   /** Gives a slot back that was taken a moment ago; the copy's state is left as it is. */
@@ -367,6 +375,7 @@ final class TierLine {
 
   /** An adopted copy is there for everybody; its row is written already. */
   void showAdopted(int block) {
+    setTakenOver(block, true);
     setState(block, CopyState.RESIDENT);
     insert(policyOf(block), block);
     countResident(block, 1);

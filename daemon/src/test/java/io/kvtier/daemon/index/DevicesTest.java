@@ -286,6 +286,50 @@ class DevicesTest {
   }
 
   @Test
+  void onboard_takenOver_isLookedAtOnce() throws IOException, ProtocolViolation {
+    checksums.isOpen = true;
+    try (IndexHarness harness = harness(new FileGpu(folder, 0))) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      int region = client.registerRegion(region());
+      client.sendBlock(Verb.OFFLOAD, region, 0, 0, 7, 2);
+      assertEquals(Status.OK, client.await().first());
+      workUntil(harness, () -> harness.counters.get(Counter.PUT_BLOCKS) == 1);
+      checksums.isOpen = false;
+      harness.directory().set(Directory.FLAG_TAKEN_OVER, 0, true);
+      client.sendBlock(Verb.ONBOARD, region, 0, 0, 7, 5);
+      work(harness, 3);
+      assertFalse(client.hasAnswer());
+      checksums.isOpen = true;
+      assertEquals(Status.OK, client.await().first());
+      assertArrayEquals(block(2), block(5));
+      checksums.isOpen = false;
+      client.sendBlock(Verb.ONBOARD, region, 0, 0, 7, 6);
+      assertEquals(Status.OK, client.await().first());
+      assertArrayEquals(block(2), block(6));
+      assertEquals(0, checksums.inFlight());
+    }
+  }
+
+  @Test
+  void onboard_takenOverAndDamaged_isAMiss() throws IOException, ProtocolViolation {
+    checksums.isOpen = true;
+    try (IndexHarness harness = harness(new FileGpu(folder, 0))) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      int region = client.registerRegion(region());
+      client.sendBlock(Verb.OFFLOAD, region, 0, 0, 7, 2);
+      assertEquals(Status.OK, client.await().first());
+      workUntil(harness, () -> harness.counters.get(Counter.PUT_BLOCKS) == 1);
+      harness.directory().set(Directory.FLAG_TAKEN_OVER, 0, true);
+      harness.directory().setChecksum(0, ~harness.directory().checksum(0));
+      client.sendBlock(Verb.ONBOARD, region, 0, 0, 7, 5);
+      assertEquals(Status.MISS, client.await().first());
+      assertEquals(1, harness.counters.get(Counter.CORRUPT));
+    }
+  }
+
+  @Test
   void offload_moreOfOneBlockThanMayWait_isBusy() throws IOException, ProtocolViolation {
     checksums.isOpen = true;
     try (IndexHarness harness =

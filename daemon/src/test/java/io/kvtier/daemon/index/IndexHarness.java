@@ -332,6 +332,13 @@ public final class IndexHarness implements AutoCloseable {
                 60_000_000_000L));
   }
 
+  /** As if an index did not know which host copies an earlier one has left. */
+  public static void forgetTakenOver(Directory directory, int blocks) {
+    for (int block = 0; block < blocks; block++) {
+      directory.set(Directory.FLAG_TAKEN_OVER, block, false);
+    }
+  }
+
   Directory directory() {
     return directory;
   }

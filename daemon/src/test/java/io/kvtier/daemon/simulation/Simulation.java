@@ -5,6 +5,7 @@ import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
 import io.kvtier.daemon.index.Counters;
 import io.kvtier.daemon.index.Directory;
 import io.kvtier.daemon.index.IndexAgent;
+import io.kvtier.daemon.index.IndexHarness;
 import io.kvtier.daemon.index.Latencies;
 import io.kvtier.daemon.index.ObjectParts;
 import io.kvtier.daemon.index.OperatorAnswer;
@@ -34,6 +35,7 @@ import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -113,6 +115,10 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private final Planted planted;
   private final Arena arena = Arena.ofShared();
   private final MemorySegment[] slabs;
+
+  /** The slabs that any client ever had leave to write. */
+  private final BitSet writable = new BitSet();
+
   private final SimulatedDevice[] devices;
   private final int ssdFiles;
   private final @Nullable SimulatedObjects objects;
@@ -315,11 +321,14 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
             SLAB_BYTES,
             PAGE,
             1);
-    for (int slab = 0; crashes > 0 && slab < slabs.length; slab++) {
-      if (planted != Planted.ADOPT_WITHOUT_VERIFYING) {
-        hostSlots.addWriter(slab, SlotAllocator.UNKNOWN);
+    if (crashes > 0 && planted != Planted.ADOPT_WITHOUT_VERIFYING) {
+      if (random.nextInt(4) == 0) {
+        // The note is lost: any slab may be written.
+        writable.set(0, slabs.length);
       }
+      writable.stream().forEach(slab -> hostSlots.addWriter(slab, SlotAllocator.UNKNOWN));
     }
+    hostSlots.onFirstWriter(writable::set);
     agent =
         new IndexAgent(
             new IndexAgent.Context(
@@ -369,6 +378,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 1_000_000_000L,
                 60_000_000_000L));
     agent.recover(ledgers, nowNs);
+    if (planted == Planted.ADOPT_WITHOUT_VERIFYING) {
+      IndexHarness.forgetTakenOver(directory, blocks);
+    }
   }
 
   private EventOracle newEvents() throws IOException {

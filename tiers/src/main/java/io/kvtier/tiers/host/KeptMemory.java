@@ -182,6 +182,12 @@ public final class KeptMemory implements AutoCloseable {
     }
   }
 
+  /** The process that the note names, which an earlier daemon left; 0 where there is none. */
+  public long notedProcess() throws IOException {
+    Note note = note();
+    return note == null ? 0 : note.keeper;
+  }
+
   /** The process that keeps the memory; 0 where there is none yet. */
   public long keeperProcess() {
     return keeper == null ? 0 : keeper.processId();

@@ -2,6 +2,7 @@ package io.kvtier.tiers.slots;
 
 import java.util.Arrays;
 import java.util.BitSet;
+import java.util.function.IntConsumer;
 import java.util.function.IntPredicate;
 
 /**
@@ -62,6 +63,7 @@ public final class SlotAllocator {
   private final int[] freeOfClass;
   private final int[] regionsOfClass;
   private IntPredicate openLanes = lane -> true;
+  private IntConsumer onFirstWriter = region -> {};
   private int nextLane;
   private int classes;
   private final BitSet unused = new BitSet();
@@ -509,8 +511,16 @@ public final class SlotAllocator {
    * A session has mapped, or may map, a region for writing; told once for each session and region.
    */
   public void addWriter(int region, long session) {
+    if (writers[region] == 0) {
+      onFirstWriter.accept(region);
+    }
     writers[region]++;
     writersXor[region] ^= session;
+  }
+
+  /** Has somebody told of each region that gets its first writer, before it has that one. */
+  public void onFirstWriter(IntConsumer told) {
+    onFirstWriter = told;
   }
 
   /**
