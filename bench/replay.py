@@ -290,15 +290,45 @@ def table(figures: dict[str, Any]) -> str:
     return f"{lines}\n\n{what_was_timed(figures)}\n\n{interpretation(figures)}"
 
 
+_OTHERS_TOLD = 0.2
+"""a greater share of the processors shows in the figures"""
+
+
+class OtherWork:
+    """How much of the processors others take than this process and the daemon."""
+
+    def __init__(self, daemon: int, proc: Path = Path("/proc")) -> None:
+        self._daemon = daemon
+        self._proc = proc
+        self._begun_s = time.monotonic()
+        self._before_s = self._others_s()
+
+    def _others_s(self) -> float:
+        """Processor time of all others since the machine's start."""
+        try:
+            # user, nice, system; not idle and not waiting for a disk; interrupts, and what other machines took
+            fields = [int(one) for one in (self._proc / "stat").read_text().split(None, 9)[1:9]]
+            every = sum(fields) - fields[3] - fields[4]
+            # The name stands in brackets, and may have any of these in it.
+            daemon = (self._proc / str(self._daemon) / "stat").read_text().rpartition(")")[2].split()
+            return (every - int(daemon[11]) - int(daemon[12])) / os.sysconf("SC_CLK_TCK") - time.process_time()
+        except (OSError, ValueError, IndexError):
+            return 0.0
+
+    def cpus(self) -> float:
+        """So many processors on average, until now."""
+        return max(0.0, (self._others_s() - self._before_s) / max(1e-3, time.monotonic() - self._begun_s))
+
+
 def what_was_timed(figures: dict[str, Any]) -> str:
     """What the times and speeds are of, so that nobody takes them for kvtier's alone."""
     words = (
         "Times and speeds are those of a Python program that makes and compares every byte on the same processors, "
         "and of the disk; `scripts/bench` measures kvtier alone."
     )
-    load, cpus = figures.get("load_before", 0.0), figures.get("cpus", 1)
-    busy = f" This machine was busy with other work (load {load:.1f} on {cpus} CPUs), which shows in them."
-    return words + (busy if load > cpus else "")
+    others, cpus = figures.get("cpus_of_others", 0.0), figures.get("cpus", 1)
+    busy = f" Other work took {others:.1f} of this machine's {cpus} CPUs meanwhile, which shows in them."
+    return words + (busy if others > _OTHERS_TOLD * cpus else "")
 
 
 def _hits_by_tier(figures: dict[str, Any]) -> dict[str, int]:
@@ -396,7 +426,6 @@ def replay(
     Raises:
         DaemonLost: the daemon is not there, or went away.
     """
-    machine = {"load_before": round(os.getloadavg()[0], 1), "cpus": os.cpu_count() or 1}
     ping = client.ping()
     if ping.status is not Status.OK:
         raise DaemonLost(ping.reason)
@@ -406,6 +435,7 @@ def replay(
     stats = client.stats()
     tiers = [tier["tier"] for tier in stats.get("tiers", [])] + (["object"] if "object" in stats else [])
     before = client.counters()
+    others = OtherWork(int(stats.get("pid", 0)))
     started_s = time.monotonic()
     try:
         for block_ids in trace:
@@ -416,6 +446,7 @@ def replay(
     finally:
         progress.end()
     seconds = time.monotonic() - started_s
+    machine = {"cpus_of_others": round(others.cpus(), 2), "cpus": os.cpu_count() or 1}
     after = client.counters()
     if not after:
         raise DaemonLost(f"the daemon went away at the end: {client.ping().reason}")

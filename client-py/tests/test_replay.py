@@ -4,6 +4,7 @@ import gzip
 import importlib.util
 import io
 import json
+import os
 import random
 import re
 import sys
@@ -178,9 +179,30 @@ def test_timeout_thatIsNone_isWrongUsage(seconds: str, capsys: pytest.CaptureFix
 
 
 def test_whatWasTimed_onABusyMachine_saysSo() -> None:
-    quiet = replay.what_was_timed({"load_before": 1.2, "cpus": 2})
-    assert "Python" in quiet and "disk" in quiet and "busy" not in quiet
-    assert "busy with other work (load 12.5 on 2 CPUs)" in replay.what_was_timed({"load_before": 12.5, "cpus": 2})
+    quiet = replay.what_was_timed({"cpus_of_others": 0.3, "cpus": 2})
+    assert "Python" in quiet and "disk" in quiet and "Other work" not in quiet
+    assert "Other work took 1.2 of this machine's 2 CPUs" in replay.what_was_timed({"cpus_of_others": 1.2, "cpus": 2})
+
+
+def test_otherWork_isThatOfNeitherProcess(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hz = os.sysconf("SC_CLK_TCK")
+    clock = {"now": 100.0, "own": 5.0}
+    monkeypatch.setattr(replay.time, "monotonic", lambda: clock["now"])
+    monkeypatch.setattr(replay.time, "process_time", lambda: clock["own"])
+    (tmp_path / "7").mkdir()
+
+    def tell(every_s: int, daemon_s: int) -> None:
+        # What is idle or waits for a disk counts for nothing.
+        (tmp_path / "stat").write_text(f"cpu  {every_s * hz} 0 0 {9000 * hz} {900 * hz} 0 0 0 0 0\ncpu0 1 1 1\n")
+        (tmp_path / "7" / "stat").write_text(f"7 (a) name) S 1 1 1 0 -1 0 0 0 0 0 {daemon_s * hz} 0 0 0\n")
+
+    tell(1000, 50)
+    others = replay.OtherWork(7, tmp_path)
+    clock.update(now=110.0, own=9.0)
+    tell(1021, 55)
+    # Of 21 s in 10 s the daemon took 5 and this process 4.
+    assert others.cpus() == pytest.approx(1.2)
+    assert replay.OtherWork(8, tmp_path).cpus() == 0.0
 
 
 def test_progress_without_a_terminal_is_ten_lines() -> None:
