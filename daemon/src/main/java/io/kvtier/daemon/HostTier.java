@@ -97,8 +97,7 @@ final class HostTier implements AutoCloseable {
             isMapped
                 ? MappedLedger.bytesFor(config.slabs(), config.slabBytes(), annotationBytes)
                 : SharedMemory.PAGE_BYTES;
-        BitSet writable =
-            SlabWriters.ofEarlier(directory, config.slabs(), kept.notedProcess());
+        BitSet writable = SlabWriters.ofEarlier(directory, config.slabs(), kept.notedProcess());
         slabs = keep(new SlabStore(config.slabs(), config.slabBytes(), besideBytes, kept));
         noteWriters(directory, kept.keeperProcess(), writable);
         ledger =

@@ -29,7 +29,14 @@ final class HostTierTest {
   private HostTier open(Path directory, long keepNs, int slabs) throws IOException {
     return new HostTier(
         new HostConfig(
-            slabs * SLAB_BYTES, SLAB_BYTES, false, "lru", 0.1, keepNs, directory, HostLedger.MAPPED),
+            (long) slabs * SLAB_BYTES,
+            SLAB_BYTES,
+            false,
+            "lru",
+            0.1,
+            keepNs,
+            directory,
+            HostLedger.MAPPED),
         Tenants.of(List.of()).regions(List.of(), slabs, 1),
         folder.resolve("kvtierd.sock"),
         64,

@@ -59,7 +59,7 @@ final class StartCheckTest {
   void load_mistakenValue_isNotHeldAgainstTheMachine() {
     ConfigSource source =
         new ConfigSource(
-            null, Map.of(), List.of("host.bytes=1PiB", "ssd.bytes=x", "ssd.file_bytes=0"));
+            null, Map.of(), List.of("host.bytes=1024TiB", "ssd.bytes=x", "ssd.file_bytes=0"));
     String problems =
         String.valueOf(
             assertThrows(ConfigException.class, () -> StartCheck.load(source, true)).getMessage());

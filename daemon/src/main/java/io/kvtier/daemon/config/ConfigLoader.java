@@ -693,7 +693,7 @@ public final class ConfigLoader {
         key,
         bytes >= min && bytes <= max,
         "a size from " + ByteSize.words(min) + " to " + ByteSize.words(max) + unitHint(key));
-    return bytes;
+    return mistaken.contains(key) ? Units.bytes(text(key)) : bytes;
   }
 
   private String unitHint(String key) {
@@ -710,7 +710,7 @@ public final class ConfigLoader {
   int number(String key, int min, int max) {
     int number = get(key, Integer::parseInt, "a whole number");
     require(key, number >= min && number <= max, "a number from " + min + " to " + max);
-    return number;
+    return mistaken.contains(key) ? Integer.parseInt(text(key)) : number;
   }
 
   List<String> list(String key) {

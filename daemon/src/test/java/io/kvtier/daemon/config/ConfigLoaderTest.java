@@ -233,6 +233,13 @@ class ConfigLoaderTest {
   }
 
   @Test
+  void load_noBytesToAFile_isAMistake_andNoDefect() throws IOException {
+    String problems = problemsOf("ssd:\n  file_bytes: 0\nhost:\n  slab_bytes: 0\n");
+    assertTrue(problems.contains("line 2: ssd.file_bytes is '0'"), problems);
+    assertTrue(problems.contains("line 4: host.slab_bytes is '0'"), problems);
+  }
+
+  @Test
   void load_mistakenSlab_isNotHeldAgainstTheBytes() throws IOException {
     String problems = problemsOf("host:\n  slab_bytes: 1\n  bytes: 96MiB\n");
     assertTrue(problems.startsWith("k.yaml, line 2: host.slab_bytes is '1'"), problems);
