@@ -45,7 +45,10 @@ final class InspectCommand extends KeyedCommand {
   private void show(JsonValue block) {
     for (Member member : block.asObject()) {
       JsonValue value = member.getValue();
-      String text = value.isString() ? value.asString() : value.toString();
+      String text =
+          value.isString()
+              ? value.asString()
+              : value.isBoolean() ? value.asBoolean() ? "yes" : "no" : value.toString();
       String name = member.getName().replace('_', ' ');
       line(name + " ".repeat(Math.max(1, 18 - name.length())) + text);
     }
