@@ -6,6 +6,7 @@ import random
 import socket
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +14,12 @@ from typing import Any
 
 import pytest
 from conftest import Daemon, eventually
-from vllm_double import BLOCK_TOKENS, Blocks, Engine, Request, config
+from vllm_double import BLOCK_TOKENS, Blocks, Engine, KVConnectorRole, Request, _connector, config
 
 from kvtier import Client, InvalidArgument, Lookup, Status
 from kvtier.annotations import of_tokens
 from kvtier.vllm import _versions
+from kvtier.vllm._metrics import COUNTERS, KvtierStats
 from kvtier.vllm._scheduler import PrefillSpeed, Scheduler
 from kvtier.vllm._settings import Settings
 
@@ -123,6 +125,78 @@ def test_engineHasTheBeginning_theRestIsLoaded(engines: Make) -> None:
     engine.scheduler.update_state_after_alloc(one, Blocks(list(range(20, 31))), 28)
     plan = engine.scheduler._scheduler._loads[0]
     assert (plan.block_ids, plan.keys, plan.depth) == (list(range(23, 30)), one.block_hashes[3:10], 3)
+
+
+def test_engineHasAPartOfABlock_nothingIsLoaded(engines: Make) -> None:
+    stored(engines(), request())
+    engine = engines()
+    assert engine.scheduler.get_num_new_matched_tokens(request(), 14) == (0, False)
+
+
+def test_promptShorterThanABlock_isNeitherLookedUpNorStored(engines: Make) -> None:
+    engine = engines()
+    assert stored(engine, request(BLOCK_TOKENS - 1)) == 0
+    assert "lookups" not in engine.stats and "stores" not in engine.stats
+
+
+def test_twoRequestsOfOnePrompt_bothLoad(engines: Make) -> None:
+    stored(engines(), request())
+    engine = engines()
+    ones = [request(), request()]
+    engine.run(*ones)
+    assert [one.external_tokens for one in ones] == [40, 40]
+    assert engine.stats["loaded_blocks"] == 20
+
+
+def test_twoRequestsOfOnePrompt_areStoredOnce(engines: Make) -> None:
+    engine = engines()
+    engine.run(request(), request())
+    engine.settle()
+    assert (engine.stats["stored_blocks"], engine.stats["known_blocks"]) == (10, 10)
+
+
+def test_blockGoesBetweenLookupAndHold_whatIsHeldIsLoaded(
+    engines: Make, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = engines()
+    one = request()
+    stored(first, one)
+    shard = first.workers[0].connector._shard
+    real = Scheduler._hold
+    with Client(daemon.socket_path) as client:
+        namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
+
+        def hold(self: Scheduler, search: Any, first_block: int) -> None:
+            assert search.found == 10
+            assert namespace.delete([one.block_hashes[6]]) == [Status.OK]
+            real(self, search, first_block)
+
+        monkeypatch.setattr(Scheduler, "_hold", hold)
+        again = request()
+        engines().run(again)
+    assert again.external_tokens == 6 * BLOCK_TOKENS
+
+
+def test_anotherConnectorLoads_nothingIsHeld(engines: Make, daemon: Daemon) -> None:
+    # As vLLM's MultiConnector does: it asks all, and one loads.
+    stored(engines(), request())
+    engine = engines()
+    one = request()
+    assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(one, 0) == (40, True))
+    with Client(daemon.socket_path) as client:
+        assert eventually(lambda: client.counters()["leases"] == 10)
+        engine.scheduler.update_state_after_alloc(one, Blocks(list(range(11))), 0)
+        assert eventually(lambda: client.counters()["leases"] == 0)
+    assert not engine.scheduler._scheduler._loads
+
+
+def test_secondRunner_loadsBegunBehindTheForwardPass_areRight(engines: Make) -> None:
+    stored(engines(), request())
+    engine = engines(second_runner=True, step_tokens=8)
+    other, again = request(60, seed=3), request()
+    engine.run(other, again)
+    assert again.external_tokens == 40
+    assert engine.stats["loaded_blocks"] == 10
 
 
 def test_engineGetsMoreItself_whileTheRestIsBeingHeld_onlyThatIsLoaded(engines: Make) -> None:
@@ -344,6 +418,30 @@ def test_twoRanks_eachLoadsItsOwnPart(engines: Make) -> None:
     assert second.stats["loaded_blocks"] == 20
 
 
+def test_pipelineRanks_eachLoadsItsOwnPart(engines: Make) -> None:
+    first = engines(ranks=2, pipeline=2)
+    assert [worker.connector._shard.name.rpartition("/")[2] for worker in first.workers] == ["pp0tp0", "pp0tp1", "pp1tp0", "pp1tp1"]
+    assert stored(first, request()) == 40
+    second = engines(ranks=2, pipeline=2)
+    again = request()
+    second.run(again)
+    assert again.external_tokens == 40
+    assert second.stats["loaded_blocks"] == 40
+
+
+@pytest.mark.parametrize("others", [{}, {(1, 0): object()}])
+def test_handshakeOfTooFewRanks_servesWithout(
+    engines: Make, caplog: pytest.LogCaptureFixture, others: dict[tuple[int, int], Any]
+) -> None:
+    engine = engines()
+    made = config({"kvtier.namespace": "half"}, parallel_config__pipeline_parallel_size=2)
+    connector = _connector.KvtierConnector(made, KVConnectorRole.SCHEDULER, engine.scheduler._kv_cache_config)
+    with caplog.at_level(logging.WARNING, "vllm.kvtier"):
+        connector.set_xfer_handshake_metadata_pp_aware({(0, 0): engine.workers[0].connector.get_handshake_metadata(), **others})
+    assert "1 of 2 workers can use it" in caplog.text
+    assert connector.get_num_new_matched_tokens(request(), 0) == (0, False)
+
+
 def test_oneRanksPartMissing_isAMissForAll(engines: Make, daemon: Daemon) -> None:
     first = engines(ranks=2)
     one = request()
@@ -442,6 +540,67 @@ def test_daemonKilledBetweenLookupAndLoad_isComputed(engines: Make, fresh_daemon
     assert engine.recomputed == 10
 
 
+class LosingRegion:
+    """A region that finds other blocks than it was asked for, at these places of one request."""
+
+    def __init__(self, region: Any, first: bytes, lost: set[int]) -> None:
+        self._region = region
+        self._first = first
+        self._lost = lost
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._region, name)
+
+    def get(self, keys: list[bytes], block_ids: list[int], **more: Any) -> Any:
+        if keys[0] == self._first:
+            keys = [bytes(len(key)) if i in self._lost else key for i, key in enumerate(keys)]
+        return self._region.get(keys, block_ids, **more)
+
+
+@pytest.mark.parametrize("lost", [{0, 9}, {5, 9}, {9}])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_someBlocksOfOneRequestAreLost_fromTheFirstOnItIsComputed(engines: Make, ranks: int, lost: set[int]) -> None:
+    first = engines(ranks=ranks)
+    for seed in (1, 2, 3):
+        stored(first, request(seed=seed))
+    engine = engines(ranks=ranks)
+    ones = [request(seed=seed) for seed in (1, 2, 3)]
+    # One rank has lost them: for all ranks they are lost.
+    worker = engine.workers[-1].connector._worker
+    worker._region = LosingRegion(worker._region, ones[1].block_hashes[0], lost)
+    engine.run(*ones)
+    assert [one.external_tokens for one in ones] == [40, 40, 40]
+    assert engine.recomputed == 10 - min(lost)
+    assert engine.stats["load_failed_blocks"] == len(lost)
+    assert engine.stats["loaded_blocks"] == 30 * ranks - len(lost)
+    assert all(not one.connector.get_block_ids_with_load_errors() for one in engine.workers)
+
+
+def test_lostBlock_isStoredAgainOnceItIsComputed(engines: Make, daemon: Daemon) -> None:
+    first = engines()
+    one = request()
+    stored(first, one)
+    engine = engines()
+    again = request()
+    shard = first.workers[0].connector._shard
+    with Client(daemon.socket_path) as client:
+        namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
+        worker = engine.workers[0].connector._worker
+        worker._region = LosingRegion(worker._region, again.block_hashes[0], {4})
+        engine.add(again)
+        engine.step_until(lambda: again.state == "received")
+        assert namespace.delete(one.block_hashes[4:10]) == [Status.OK] * 6
+        engine.run_existing(again)
+        engine.settle()
+    assert engine.stats["stored_blocks"] == 6
+
+
+@pytest.mark.parametrize("policy", ["recompute", "fail"])
+def test_loadFailure_isTheEnginesPolicy(engines: Make, policy: str) -> None:
+    engine = engines({"kvtier.load_failure": policy})
+    assert engine.scheduler._vllm_config.kv_transfer_config.kv_load_failure_policy == policy
+
+
 def test_hangingDaemon_delaysALittle_andIsLeftAloneThen(engines: Make, fresh_daemon: Daemon) -> None:
     engine = engines({"kvtier.lookup_s_max": 0.1, "kvtier.put_timeout_s": 0.5}, at=fresh_daemon)
     stored(engine, request())
@@ -519,6 +678,54 @@ def test_preempted_isLoadedAgain(engines: Make) -> None:
     assert one.external_tokens >= 44
 
 
+def test_preemptedForASecondRunner_isLoadedAgain(engines: Make) -> None:
+    engine = engines(step_tokens=16, second_runner=True)
+    one = request(60)
+    engine.add(one)
+    engine.step_until(lambda: one.num_computed_tokens >= 48)
+    engine.settle()
+    engine.preempt(one)
+    engine.run_existing(one)
+    assert one.external_tokens >= 44
+
+
+def test_preempted_itsBlocksAreUsedAtOnce_bothAreRight(engines: Make) -> None:
+    engine = engines(blocks=24, step_tokens=48)
+    one, other = request(80), request(60, seed=2)
+    engine.add(one)
+    engine.step_until(lambda: one.num_computed_tokens >= 48)
+    engine.preempt(one)
+    engine.waiting.clear()
+    engine.run(other)
+    engine.waiting.append(one)
+    engine.run_existing(one)
+    engine.settle()
+    again = [request(80), request(60, seed=2)]
+    for each in again:
+        engines(blocks=24).run(each)
+    assert [each.external_tokens for each in again] == [80, 60]
+
+
+@pytest.mark.parametrize("second_runner", [False, True])
+def test_preempted_whatTheDaemonHasLost_isStoredAgain(engines: Make, daemon: Daemon, second_runner: bool) -> None:
+    engine = engines(step_tokens=16, second_runner=second_runner)
+    one = request(60)
+    engine.add(one)
+    engine.step_until(lambda: one.num_computed_tokens >= 48)
+    engine.settle()
+    engine.preempt(one)
+    shard = engine.workers[0].connector._shard
+    with Client(daemon.socket_path) as client:
+        namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
+        assert namespace.delete(one.block_hashes[3:12]) == [Status.OK] * 9
+    engine.run_existing(one)
+    engine.settle()
+    assert one.external_tokens == 12
+    again = request(60)
+    engines().run(again)
+    assert again.external_tokens == 60
+
+
 def test_waitsForRoom_holdsAndLooksUpOnce(engines: Make) -> None:
     stored(engines(), request())
     engine = engines(blocks=11)
@@ -554,6 +761,38 @@ def test_loaded_holdsNothing(engines: Make, daemon: Daemon) -> None:
         assert eventually(lambda: client.counters()["leases"] == 0)
 
 
+def test_abortedWhileLoading_itsLoadEnds_andNothingIsHeld(engines: Make, daemon: Daemon) -> None:
+    stored(engines(), request())
+    engine = engines()
+    gone = request()
+    assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(gone, 0) == (40, True))
+    gone.block_ids = list(range(50, 61))
+    engine.scheduler.update_state_after_alloc(gone, Blocks(gone.block_ids), 40)
+    assert engine.scheduler.request_finished(gone, gone.block_ids) == (False, None)
+    # vLLM keeps its blocks until the load is told to have ended.
+    gone.state = "receiving"
+    engine.waiting.append(gone)
+    engine.step_until(lambda: gone.state == "received")
+    engine.waiting.remove(gone)
+    with Client(daemon.socket_path) as client:
+        assert eventually(lambda: client.counters()["leases"] == 0)
+    scheduler = engine.scheduler._scheduler
+    assert not scheduler._loading and not scheduler._requests and not scheduler._searches
+
+
+def test_engineEndsWhileLoading_nothingIsHeld(engines: Make, daemon: Daemon) -> None:
+    stored(engines(), request())
+    engine = engines()
+    one, other = request(), request()
+    for each in (one, other):
+        assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(each, 0) == (40, True))
+    engine.scheduler.update_state_after_alloc(one, Blocks(list(range(11))), 40)
+    with Client(daemon.socket_path) as client:
+        assert eventually(lambda: client.counters()["leases"] > 0)
+        engine.close()
+        assert eventually(lambda: client.counters()["leases"] == 0)
+
+
 # ---- reset ----
 
 
@@ -574,6 +813,23 @@ def test_reset_removesEverything_alsoWhatIsBeingStored(engines: Make) -> None:
     assert once_more.external_tokens == 40
 
 
+def test_resetBeforeALoadBegins_whatItWouldHaveLoadedIsComputed(engines: Make, daemon: Daemon) -> None:
+    stored(engines(), request())
+    engine = engines()
+    one = request()
+    assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(one, 0) == (40, True))
+    one.block_ids = list(range(50, 61))
+    one.external_tokens = one.num_computed_tokens = 40
+    engine.scheduler.update_state_after_alloc(one, Blocks(one.block_ids), 40)
+    one.state = "receiving"
+    engine.waiting.append(one)
+    assert engine.scheduler.reset_cache() is True
+    engine.run_existing(one)
+    assert engine.stats["load_failed_blocks"] == engine.recomputed == 10
+    with Client(daemon.socket_path) as client:
+        assert eventually(lambda: client.counters()["leases"] == 0)
+
+
 def test_resetWithoutDaemon_failsAndLoadsNothingUntilItIsDone(engines: Make, fresh_daemon: Daemon) -> None:
     engine = engines(at=fresh_daemon)
     stored(engine, request())
@@ -583,6 +839,56 @@ def test_resetWithoutDaemon_failsAndLoadsNothingUntilItIsDone(engines: Make, fre
     again = request()
     engine.run(again)
     assert again.external_tokens == 0
+
+
+# ---- what is told ----
+
+
+def test_stats_addUpOverRanksAndTime() -> None:
+    stats = _connector.KvtierConnector.build_kv_connector_stats()
+    assert stats.is_empty() and stats.reduce() == {}
+    stats.aggregate(KvtierStats(data={"loads": 1, "load_us": 20})).aggregate(KvtierStats(data={"loads": 2, "stores": 0}))
+    assert stats.reduce() == {"loads": 3, "load_us": 20}
+    assert not stats.is_empty()
+    stats.reset()
+    assert stats.is_empty()
+    assert _connector.KvtierConnector.build_kv_connector_stats({"loads": 3}).data == {"loads": 3}
+
+
+def test_stats_areOfTheTimeSinceTheLastOnes(engines: Make) -> None:
+    engine = engines()
+    stored(engine, request())
+    assert set(engine.stats) <= set(COUNTERS)
+    assert engine.scheduler.get_kv_connector_stats() is None
+    assert engine.workers[0].connector.get_kv_connector_stats() is None
+
+
+def test_prometheus_countsByEngine() -> None:
+    counted: dict[tuple[str, str], float] = {}
+
+    class Counter:
+        def __init__(self, name: str, documentation: str, labelnames: list[str]) -> None:
+            assert name.startswith("vllm:kvtier_") and documentation.endswith(".") and labelnames == ["engine"]
+            self.name = name
+
+        def labels(self, engine: str) -> Any:
+            def inc(count: float) -> None:
+                counted[self.name, engine] = counted.get((self.name, engine), 0) + count
+
+            return SimpleNamespace(inc=inc)
+
+    made = _connector.KvtierConnector.build_prom_metrics(
+        config({}), defaultdict(lambda: Counter), ["engine"], {0: ["0"], 1: ["1"]}
+    )
+    made.observe({"loads": 2, "of_a_later_release": 1})
+    made.observe({"loads": 1, "stores": 0}, 1)
+    made.observe({"loads": 3})
+    assert counted == {("vllm:kvtier_loads", "0"): 5, ("vllm:kvtier_loads", "1"): 1}
+
+
+def test_workersTell_addsUpStoresOfAllRanks() -> None:
+    one = _connector.KvtierWorkerMetadata(2, 7)
+    assert one.aggregate(_connector.KvtierWorkerMetadata(1, 0)) == _connector.KvtierWorkerMetadata(3, 7)
 
 
 # ---- settings ----
@@ -607,8 +913,6 @@ def test_versions_olderAreRefused_newerAreToldOf() -> None:
 
 
 def test_hybridModel_isServedWithout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    from vllm_double import KVConnectorRole, _connector
-
     group = SimpleNamespace(kv_cache_spec=SimpleNamespace(block_size=4))
     cache = SimpleNamespace(num_blocks=4, kv_cache_groups=[group, group])
     with caplog.at_level(logging.WARNING, "vllm.kvtier"):

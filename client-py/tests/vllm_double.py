@@ -158,7 +158,7 @@ class Worker:
     """One rank: its tensors, and the connector's worker side."""
 
     def __init__(self, made: Any, cache: Any, rank: tuple[int, int], replicated: bool, blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.part = 0 if replicated else rank[1]
+        self.part = 0 if replicated else 100 * rank[0] + rank[1]
         self.tensors = [
             Tensor(numpy.zeros((blocks, BLOCK_TOKENS, TOKEN_BYTES), dtype=numpy.uint8)) for _ in range(LAYERS)
         ]
@@ -187,21 +187,26 @@ def value(request: Request, position: int, layer: int, part: int) -> Any:
 
 
 class Engine:
-    """A scheduler with a few blocks, first come first served, and its workers."""
+    """A scheduler with a few blocks, first come first served, and its workers.
+
+    vLLM's second model runner begins loads behind a step's forward pass, and is told of a preempted request as of a new one.
+    """
 
     def __init__(
-        self, made: Any, monkeypatch: pytest.MonkeyPatch, *, ranks: int = 1, blocks: int = 64, step_tokens: int = 1000
-    ) -> None:
+        self, made: Any, monkeypatch: pytest.MonkeyPatch, *, ranks: int = 1, pipeline: int = 1, blocks: int = 64,
+        step_tokens: int = 1000, second_runner: bool = False,
+    ) -> None:  # fmt: skip
         made.parallel_config.tensor_parallel_size = ranks
+        made.parallel_config.pipeline_parallel_size = pipeline
+        self.second_runner = second_runner
         spec = SimpleNamespace(block_size=BLOCK_TOKENS)
         cache = SimpleNamespace(num_blocks=blocks, kv_cache_groups=[SimpleNamespace(kv_cache_spec=spec)])
         self.scheduler = _connector.KvtierConnector(made, KVConnectorRole.SCHEDULER, cache)
-        self.workers = [
-            Worker(made, cache, (0, rank), made.model_config.use_mla, blocks, monkeypatch) for rank in range(ranks)
-        ]
+        places = [(stage, rank) for stage in range(pipeline) for rank in range(ranks)]
+        self.workers = [Worker(made, cache, place, made.model_config.use_mla, blocks, monkeypatch) for place in places]
         handshakes = {
-            (0, rank): pickle.loads(pickle.dumps(worker.connector.get_handshake_metadata()))
-            for rank, worker in enumerate(self.workers)
+            place: pickle.loads(pickle.dumps(worker.connector.get_handshake_metadata()))
+            for place, worker in zip(places, self.workers, strict=True)
         }
         self.scheduler.set_xfer_handshake_metadata_pp_aware({rank: one for rank, one in handshakes.items() if one is not None})
         self.free = list(range(blocks))
@@ -276,7 +281,7 @@ class Engine:
             self.waiting.remove(request)
             self.running.append(request)
             scheduled[request.request_id] = count
-            if request.request_id in self.resumed:
+            if request.request_id in self.resumed and not self.second_runner:
                 self.resumed.discard(request.request_id)
                 cached.req_ids.append(request.request_id)
                 cached.resumed_req_ids.add(request.request_id)
@@ -307,11 +312,14 @@ class Engine:
         connector = worker.connector
         connector.handle_preemptions(metadata)
         connector.bind_connector_metadata(metadata)
-        connector.start_load_kv(None)
+        if not self.second_runner:
+            connector.start_load_kv(None)
         for request in self.running:
             count = output.num_scheduled_tokens.get(request.request_id, 0)
             if count:
                 worker.compute(request, request.num_computed_tokens, request.num_computed_tokens + count)
+        if self.second_runner:
+            connector.start_load_kv(None)
         connector.wait_for_save()
         _, received = connector.get_finished(set())
         result = SimpleNamespace(

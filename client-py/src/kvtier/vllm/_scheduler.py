@@ -362,7 +362,7 @@ class Scheduler:
             if tracked is None:
                 continue
             tracked.block_ids = list(new.block_ids[0])
-            tracked.stored = max(tracked.stored, new.num_computed_tokens // tokens)
+            tracked.stored = new.num_computed_tokens // tokens
             written += tracked.block_ids[new.num_computed_tokens // tokens :]
             self._store(plan, tracked, new.num_computed_tokens + output.num_scheduled_tokens[new.req_id])
         cached = output.scheduled_cached_reqs
@@ -373,7 +373,9 @@ class Scheduler:
             fresh = cached.new_block_ids[index]
             computed = cached.num_computed_tokens[index]
             if request_id in cached.resumed_req_ids:
+                # What it has to compute again was not found: it is stored again, whatever became of it.
                 tracked.block_ids = list(fresh[0]) if fresh else []
+                tracked.stored = computed // tokens
                 written += tracked.block_ids[computed // tokens :]
             elif fresh:
                 tracked.block_ids += fresh[0]
