@@ -199,6 +199,15 @@ def test_secondRunner_loadsBegunBehindTheForwardPass_areRight(engines: Make) -> 
     assert engine.stats["loaded_blocks"] == 10
 
 
+def test_draftModel_itsLayerIsStoredWithTheOthers(engines: Make) -> None:
+    first = engines(drafts=True, step_tokens=16)
+    assert stored(first, request()) == 10
+    assert not first.scheduler._scheduler._stores_under_way
+    again = request()
+    engines(drafts=True).run(again)
+    assert again.external_tokens == 40
+
+
 def test_engineGetsMoreItself_whileTheRestIsBeingHeld_onlyThatIsLoaded(engines: Make) -> None:
     stored(engines(), request())
     engine = engines({"kvtier.lookup_wait_s": 0.0})
@@ -354,8 +363,8 @@ def test_slowTier_isLeftAlone_unlessItIsWanted(engines: Make, fresh_daemon: Daem
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_annotate_blocksAreKeptWithTheirTokens(engines: Make, daemon: Daemon, ranks: int) -> None:
     engine = engines({"kvtier.annotate": True}, ranks=ranks)
-    one = request(40, salt="s")
-    one.lora_request = SimpleNamespace(lora_int_id=3, lora_name="ada")
+    one = request(40, salt="tenant")
+    one.lora_request = SimpleNamespace(lora_int_id=3, lora_name="ada", lora_path="/adapters/ada")
     seen: list[list[bytes]] = []
     real = Scheduler.plan
 
@@ -370,13 +379,15 @@ def test_annotate_blocksAreKeptWithTheirTokens(engines: Make, daemon: Daemon, ra
         engine.run(one)
         engine.settle()
     hashes = one.block_hashes[:10]
+    extra_keys = _connector._extra_keys(one, range(0, 41, 4))
+    assert extra_keys is not None and "tenant" in str(extra_keys[0])
     assert [one for some in seen for one in some] == [
         of_tokens(
             one.tokens[4 * i : 4 * i + 4],
             parent=hashes[i - 1] if i else None,
             lora_id=3,
             lora_name="ada",
-            extra_keys=None if i else ["salt:s"],
+            extra_keys=extra_keys[i],
         )
         for i in range(10)
     ]

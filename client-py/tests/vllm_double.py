@@ -104,6 +104,8 @@ class Request:
         self.num_computed_tokens = 0
         self.skip_reading_prefix_cache = False
         self.lora_request: Any = None
+        self.mm_features: list[Any] = []
+        self.prompt_embeds: Any = None
         self.cache_salt = salt or None
         self.parent = none_hash("0" + salt)
         self.block_ids: list[int] = []
@@ -166,11 +168,12 @@ class Worker:
         self.connector = _connector.KvtierConnector(made, KVConnectorRole.WORKER, cache)
         self.connector.register_kv_caches({f"layers.{i}.attn": tensor for i, tensor in enumerate(self.tensors)})
 
-    def compute(self, request: Request, begin: int, end: int) -> None:
+    def compute(self, request: Request, begin: int, end: int, layers: Sequence[int]) -> None:
         """Looks at all tokens before, and writes those of this step."""
         for position in range(end):
             block, slot = request.block_ids[position // BLOCK_TOKENS], position % BLOCK_TOKENS
-            for layer, tensor in enumerate(self.tensors):
+            for layer in layers:
+                tensor = self.tensors[layer]
                 right = value(request, position, layer, self.part)
                 if position >= begin:
                     tensor.array[block, slot] = right
@@ -189,16 +192,19 @@ def value(request: Request, position: int, layer: int, part: int) -> Any:
 class Engine:
     """A scheduler with a few blocks, first come first served, and its workers.
 
-    vLLM's second model runner begins loads behind a step's forward pass, and is told of a preempted request as of a new one.
+    With `second_runner` as vLLM's newer model runner: loads begin behind a step's forward pass, and a request that comes back
+    from preemption is told of as a new one. With `drafts` the last layer is a draft model's: it is computed, and stores begin,
+    when the step has told how its transfers stand.
     """
 
     def __init__(
         self, made: Any, monkeypatch: pytest.MonkeyPatch, *, ranks: int = 1, pipeline: int = 1, blocks: int = 64,
-        step_tokens: int = 1000, second_runner: bool = False,
+        step_tokens: int = 1000, second_runner: bool = False, drafts: bool = False,
     ) -> None:  # fmt: skip
         made.parallel_config.tensor_parallel_size = ranks
         made.parallel_config.pipeline_parallel_size = pipeline
         self.second_runner = second_runner
+        self.drafts = drafts
         spec = SimpleNamespace(block_size=BLOCK_TOKENS)
         cache = SimpleNamespace(num_blocks=blocks, kv_cache_groups=[SimpleNamespace(kv_cache_spec=spec)])
         self.scheduler = _connector.KvtierConnector(made, KVConnectorRole.SCHEDULER, cache)
@@ -314,20 +320,27 @@ class Engine:
         connector.bind_connector_metadata(metadata)
         if not self.second_runner:
             connector.start_load_kv(None)
-        for request in self.running:
-            count = output.num_scheduled_tokens.get(request.request_id, 0)
-            if count:
-                worker.compute(request, request.num_computed_tokens, request.num_computed_tokens + count)
+        self._compute(worker, output, range(LAYERS - self.drafts))
         if self.second_runner:
             connector.start_load_kv(None)
-        connector.wait_for_save()
+        if not self.drafts:
+            connector.wait_for_save()
         _, received = connector.get_finished(set())
         result = SimpleNamespace(
             received=received or set(), invalid=connector.get_block_ids_with_load_errors(),
             told=connector.build_connector_worker_meta(), stats=connector.get_kv_connector_stats(),
         )  # fmt: skip
+        if self.drafts:
+            self._compute(worker, output, [LAYERS - 1])
+            connector.wait_for_save()
         connector.clear_connector_metadata()
         return result
+
+    def _compute(self, worker: Worker, output: Any, layers: Sequence[int]) -> None:
+        for request in self.running:
+            count = output.num_scheduled_tokens.get(request.request_id, 0)
+            if count:
+                worker.compute(request, request.num_computed_tokens, request.num_computed_tokens + count, layers)
 
     def _take(self, results: list[Any]) -> None:
         invalid = set().union(*(result.invalid for result in results))
