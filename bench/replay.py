@@ -271,7 +271,10 @@ def table(figures: dict[str, Any]) -> str:
         ("requests", f"{figures['requests']:,} in {figures['seconds']:.1f} s"),
         ("block references", f"{figures['block_references']:,}, {_bytes_text(figures['block_bytes'])} each"),
         ("block hits", f"{figures['block_hits']:,} = {per('block_hit_ratio')}"),
-        ("prefix hits", f"{figures['prefix_hits']:,} = {per('prefix_hit_ratio')}"),
+        (
+            "prefix hits",
+            f"{figures['prefix_hits']:,} = {per('prefix_hit_ratio')}, with nothing missing before them: what an engine can use",
+        ),
         ("hits at best", f"{figures['possible_hits']:,} = {per('possible_hit_ratio')}, with memory without end"),
         ("hits by tier", ", ".join(f"{tier} {hits:,}" for tier, hits in _hits_by_tier(figures).items())),
         ("lookup", calls("lookup", "")),
@@ -281,8 +284,8 @@ def table(figures: dict[str, Any]) -> str:
         *([("demotions to SSD", f"{figures['demotions']:,}")] if "ssd" in figures["tiers"] else []),
         ("promotions", f"{figures['promotions']:,}"),
         *_object_rows(figures),
-        ("evictions", f"{figures['evictions']:,} from host memory, {figures['dropped']:,} for good"),
-        ("lost after lookup", f"{figures['lost_after_lookup']:,}"),
+        ("evictions", f"{figures['evictions']:,} copies left host memory, {figures['dropped']:,} blocks left the last tier"),
+        ("lost after lookup", f"{figures['lost_after_lookup']:,} found by a lookup and gone when they were got"),
         ("wrong bytes", f"{figures['wrong_bytes']:,}"),
     ]
     width = max(len(name) for name, _ in rows)
