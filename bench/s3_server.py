@@ -101,8 +101,9 @@ class S3Server:
             self._process = None
 
     def objects(self) -> list[Path]:
-        """The files of whole objects."""
-        return [one for one in (self._folder / "objects" / BUCKET).rglob("*") if one.is_file()]
+        """The files of whole objects. A folder that goes meanwhile, with its last object, has none."""
+        top = self._folder / "objects" / BUCKET
+        return [Path(folder, name) for folder, _, names in os.walk(top) for name in names]
 
 
 class BadDay(socketserver.ThreadingTCPServer):

@@ -1,7 +1,9 @@
 """The oracle of bench/soak.py: what it takes for a broken promise, and what not."""
 
 import hashlib
+import os
 import random
+import shutil
 import socket
 import sys
 import threading
@@ -26,7 +28,7 @@ import soak  # noqa: E402
 import soak_excuses as excuses  # noqa: E402
 from pulse import Pulse  # noqa: E402
 from raw_session import fuzzed  # noqa: E402
-from s3_server import BadDay, free_port  # noqa: E402
+from s3_server import BUCKET, BadDay, S3Server, free_port  # noqa: E402
 from soak_clients import Hand, Work  # noqa: E402
 from soak_content import Content, Space, key  # noqa: E402
 from soak_events import Trails  # noqa: E402
@@ -614,6 +616,24 @@ def test_stall_neverPassesTheRestOn() -> None:
             wire.shutdown()
             wire.server_close()
     assert heard == [b"before"]
+
+
+def test_objects_folderGoesWhileTheyAreListed_theOthersAreToldOf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = S3Server(tmp_path)
+    for folder in ("a/b", "a/c", "d"):
+        place = tmp_path / "objects" / BUCKET / folder
+        place.mkdir(parents=True)
+        (place / "object").write_bytes(b"x")
+    scandir = os.scandir
+
+    def gone(path: Any) -> Any:
+        if str(path).endswith("/a/c"):
+            shutil.rmtree(path)
+        return scandir(path)
+
+    assert len(server.objects()) == 3
+    monkeypatch.setattr(os, "scandir", gone)
+    assert sorted(one.parent.name for one in server.objects()) == ["b", "d"]
 
 
 @pytest.fixture

@@ -163,6 +163,23 @@ final class RingTest {
   }
 
   @Test
+  void recordBytes_moreThanWasPublishedBehindIt_isViolation_wherever() throws ProtocolViolation {
+    for (int before = 0; before < RING_BYTES / 64; before++) {
+      assertTrue(offer(64, before));
+      long at = producer.tryClaim(64);
+      Words.putInt(clientSide, at, 72);
+      producer.publish();
+      assertTrue(consumer.hasNext());
+      assertEquals(64, take(before));
+      assertThrows(ProtocolViolation.class, consumer::recordBytes, "behind " + before);
+      Words.putInt(clientSide, at, 64);
+      assertEquals(64, consumer.recordBytes());
+      consumer.skip(64);
+      consumer.release();
+    }
+  }
+
+  @Test
   void tryClaim_headBeyondWhatWasPublished_isViolation() throws ProtocolViolation {
     while (offer(64, 1)) {
       // Until the ring is full.

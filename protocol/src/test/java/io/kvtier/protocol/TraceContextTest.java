@@ -25,6 +25,19 @@ class TraceContextTest {
     assertEquals(TEXT, context.toString());
   }
 
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "00000000000000000000000000000001",
+        "00000000000000010000000000000000",
+        "80000000000000000000000000000001"
+      })
+  void parse_ofATraceIdWithFewBits_isOne(String id) {
+    TraceContext context = TraceContext.parse("00-" + id + "-00f067aa0ba902b7-01");
+    assertNotNull(context);
+    assertEquals(id, context.traceId());
+  }
+
   @Test
   void parse_ofAVersionToCome_readsWhatThisOneKnows() {
     TraceContext context = TraceContext.parse("cc" + TEXT.substring(2, 53) + "02-what-comes-then");
