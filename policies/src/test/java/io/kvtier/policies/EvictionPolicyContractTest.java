@@ -6,7 +6,9 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.sun.management.ThreadMXBean;
 import io.kvtier.policies.EvictionPolicy.Removal;
+import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
@@ -261,6 +263,17 @@ final class EvictionPolicyContractTest {
       // nothing come back soon.
       assertEquals(BLOCKS, evicted.nextClearBit(0));
     }
+  }
+
+  @Test
+  void metadataBytes_isWhatThePolicyTakes() {
+    int blocks = 1 << 16;
+    var _ = create(blocks);
+    ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+    long before = threads.getCurrentThreadAllocatedBytes();
+    EvictionPolicy policy = create(blocks);
+    double taken = threads.getCurrentThreadAllocatedBytes() - before;
+    assertEquals(1.0, policy.metadataBytes() / taken, 0.01, specification);
   }
 
   @Test
