@@ -30,17 +30,11 @@ ensure_packages() {
   touch "$stamp"
 }
 
-ensure_engine() {
+# vLLM alone, with the Python client as it is in this checkout.
+ensure_vllm() {
   local venv=$KVTIER_ROOT/target/venv-vllm newer=yes
-  say "looking for $vllm and $lmcache (the first time they are downloaded: 6 GB, some minutes)"
+  say "looking for $vllm (the first time it is downloaded: some minutes)"
   ensure_packages "$venv" "$vllm" "$vllm" "$torch"
-  ensure_packages "$KVTIER_ROOT/target/venv-lmcache" "$lmcache" "$lmcache" "$torch"
-  if [ ! -f "$venv/.installed-$lmcache" ]; then
-    ensure_uv
-    "$uv" pip install --quiet --python "$venv/bin/python" --no-deps "$lmcache" >&2
-    "$uv" pip install --quiet --python "$venv/bin/python" "${lmcache_needs[@]}" >&2
-    touch "$venv/.installed-$lmcache"
-  fi
   if [ -f "$venv/.installed-kvtier" ]; then
     newer=$(find "$KVTIER_ROOT/client-py" -name '*.egg-info' -prune -o -name build -prune -o -type f -newer "$venv/.installed-kvtier" -print | head -n 1)
   fi
@@ -48,5 +42,19 @@ ensure_engine() {
     ensure_uv
     "$uv" pip install --quiet --python "$venv/bin/python" --no-deps --reinstall "$KVTIER_ROOT/client-py" >&2
     touch "$venv/.installed-kvtier"
+  fi
+}
+
+# vLLM with LMCache beside it.
+ensure_engine() {
+  local venv=$KVTIER_ROOT/target/venv-vllm
+  ensure_vllm
+  say "looking for $lmcache (with $vllm 6 GB, the first time)"
+  ensure_packages "$KVTIER_ROOT/target/venv-lmcache" "$lmcache" "$lmcache" "$torch"
+  if [ ! -f "$venv/.installed-$lmcache" ]; then
+    ensure_uv
+    "$uv" pip install --quiet --python "$venv/bin/python" --no-deps "$lmcache" >&2
+    "$uv" pip install --quiet --python "$venv/bin/python" "${lmcache_needs[@]}" >&2
+    touch "$venv/.installed-$lmcache"
   fi
 }
