@@ -61,6 +61,7 @@ import org.slf4j.LoggerFactory;
 public final class Daemon implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(Daemon.class);
   static final String VERSION = "0.1.0";
+  private static final String NOTHING_KEPT = "no block is kept in memory";
   private static final int SLOT_ALIGNMENT = 4096;
 
   private final Deque<AutoCloseable> parts = new ArrayDeque<>();
@@ -69,7 +70,7 @@ public final class Daemon implements AutoCloseable {
   private final boolean directIo;
   private @Nullable HostTier memory;
   private final long keepNs;
-  private volatile String kept = "no block is kept in memory";
+  private volatile String kept = NOTHING_KEPT;
   private @Nullable GpuTier gpus;
   private @Nullable IndexRunner runner;
   private @Nullable GrpcFront grpc;
@@ -458,6 +459,8 @@ public final class Daemon implements AutoCloseable {
   private void noteKept(HostTier memory, Counters counters) {
     if (memory.isEmpty()) {
       memory.letGo();
+      Path notes = memory.directory();
+      kept = NOTHING_KEPT + (notes == null ? "" : " (its notes stay in " + notes + ")");
       return;
     }
     long keeper = memory.keeperProcess();

@@ -47,6 +47,7 @@ final class HostTier implements AutoCloseable {
       PosixFilePermissions.fromString("rwx------");
   private static final int SLOT_ALIGNMENT = 4096;
   private static final String REGIONS_NOTE = "tenants";
+  private static final String SOCKET_NOTE = "socket";
 
   private final Deque<AutoCloseable> parts = new ArrayDeque<>();
   private final SlabStore slabs;
@@ -83,6 +84,8 @@ final class HostTier implements AutoCloseable {
       } else {
         Path directory = directory(config, socket);
         keep(lock(directory));
+        // Its own name is a hash of this one's.
+        Files.writeString(directory.resolve(SOCKET_NOTE), socket.toAbsolutePath() + "\n");
         long seconds = Math.ceilDiv(config.keepNs(), 1_000_000_000L);
         KeptMemory kept = keep(new KeptMemory(directory, seconds));
         if (!isNoted(directory, regions.text())) {

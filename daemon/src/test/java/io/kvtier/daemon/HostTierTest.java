@@ -55,6 +55,8 @@ final class HostTierTest {
     long keepNs = 5_000_000_000L;
     try (HostTier first = open(directory, keepNs, 2)) {
       assertEquals(List.of(false, false), writable(first));
+      assertEquals(
+          folder.resolve("kvtierd.sock") + "\n", Files.readString(directory.resolve("socket")));
       first.slots().addWriter(1, 7);
     }
     try (HostTier second = open(directory, keepNs, 2)) {

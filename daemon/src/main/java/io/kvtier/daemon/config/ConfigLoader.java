@@ -239,7 +239,7 @@ public final class ConfigLoader {
     return switch (text) {
       case "kill" -> false;
       case "power" -> true;
-      default -> throw new IllegalArgumentException(text);
+      default -> throw new IllegalArgumentException();
     };
   }
 
@@ -247,7 +247,7 @@ public final class ConfigLoader {
     return switch (text) {
       case "mapped" -> KvtierdConfig.HostLedger.MAPPED;
       case "chronicle" -> KvtierdConfig.HostLedger.CHRONICLE;
-      default -> throw new IllegalArgumentException(text);
+      default -> throw new IllegalArgumentException();
     };
   }
 

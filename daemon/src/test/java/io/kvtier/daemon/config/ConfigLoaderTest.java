@@ -233,6 +233,13 @@ class ConfigLoaderTest {
   }
 
   @Test
+  void load_wordThatIsNone_isToldOnce() throws IOException {
+    String problems = problemsOf("ssd:\n  durability: kil\nhost:\n  ledger: maped\n");
+    assertTrue(problems.contains("'maped', expected mapped or chronicle\n"), problems);
+    assertTrue(problems.endsWith("ssd.durability is 'kil', expected kill or power"), problems);
+  }
+
+  @Test
   void load_noBytesToAFile_isAMistake_andNoDefect() throws IOException {
     String problems = problemsOf("ssd:\n  file_bytes: 0\nhost:\n  slab_bytes: 0\n");
     assertTrue(problems.contains("line 2: ssd.file_bytes is '0'"), problems);
