@@ -297,7 +297,7 @@ final class BlockStore implements Mover.Listener {
    */
   boolean reserve(int block, int sizeClass, long session) {
     if (!host.allocate(block, sizeClass, session, false)) {
-      makeRoom(sizeClass, session);
+      makeRoomForWaiting(sizeClass, session);
       if (!host.allocate(block, sizeClass, session, true)) {
         return false;
       }
@@ -486,7 +486,7 @@ final class BlockStore implements Mover.Listener {
     }
     int sizeClass = hostClass(block);
     if (!host.allocate(block, sizeClass, SlotAllocator.DAEMON, true)) {
-      makeRoom(sizeClass, SlotAllocator.DAEMON);
+      makeRoomForWaiting(sizeClass, SlotAllocator.DAEMON);
       if (!host.allocate(block, sizeClass, SlotAllocator.DAEMON, true)) {
         return false;
       }
@@ -704,14 +704,30 @@ final class BlockStore implements Mover.Listener {
   // ---- eviction
 
   /**
-   * Evicts one block of a size class, or starts to.
+   * Makes room for a block that waits. It asks every round, and many rounds go by until what is
+   * written to a lower tier is out: no more is written than waits, but what can go at once goes.
+   */
+  private void makeRoomForWaiting(int sizeClass, long session) {
+    int wanted = listener.waitingForSlot(sizeClass) + promotions.waiting(sizeClass);
+    boolean mayWrite = mover.evictions(sizeClass) < Math.max(1, wanted);
+    var _ = makeRoom(sizeClass, session, mayWrite);
+  }
+
+  /**
+   * Empties a region that drains, or evicts one block of a size class, or starts to.
    *
+   * @param mayWrite whether a block may go that has to be written to a lower tier before
    * @return true when a slot was freed at once
    */
-  private boolean makeRoom(int sizeClass, long session) {
+  private boolean makeRoom(int sizeClass, long session, boolean mayWrite) {
     int victim = host.victim(sizeClass, session, lanes.inFlight());
-    host.drain(evictFromHost);
-    return victim != EvictionPolicy.NONE && host.isEvictable(victim) && evictFromHost(victim);
+    if (host.drain(host.slots().partOfClass(sizeClass), evictFromHost)) {
+      return true;
+    }
+    return victim != EvictionPolicy.NONE
+        && host.isEvictable(victim)
+        && (mayWrite || ssd.isResident(victim))
+        && evictFromHost(victim);
   }
 
   private boolean evictFromHost(int block) {
@@ -816,7 +832,8 @@ final class BlockStore implements Mover.Listener {
     for (int sizeClass = 0; sizeClass < host.slots().classes(); sizeClass++) {
       while (left < blocksMax) {
         int under = mover.evictions(sizeClass);
-        if (!makeRoom(sizeClass, SlotAllocator.DAEMON) && mover.evictions(sizeClass) == under) {
+        if (!makeRoom(sizeClass, SlotAllocator.DAEMON, true)
+            && mover.evictions(sizeClass) == under) {
           break;
         }
         left++;
@@ -835,18 +852,22 @@ final class BlockStore implements Mover.Listener {
     if (ssd.allocate(block, sizeClass, SlotAllocator.DAEMON, true)) {
       return true;
     }
+    SlotAllocator slots = ssd.slots();
     int victim = ssd.victim(sizeClass, SlotAllocator.DAEMON, lanes.inFlight());
-    ssd.drain(evictFromSsd);
-    if (ssd.allocate(block, sizeClass, SlotAllocator.DAEMON, true)) {
-      return true;
+    if (ssd.drain(slots.partOfClass(sizeClass), evictFromSsd)) {
+      // A store comes when the rows of what was there have gone.
+      lanes.forgetRows();
+      return ssd.allocate(block, sizeClass, SlotAllocator.DAEMON, true);
     }
     // Slots can be used when their rows have gone: so several are made free for one wait.
-    int count = Math.clamp(ssd.slots().slotsTotal() / SSD_VICTIMS_SHARE, 1, SSD_VICTIMS_MAX);
+    long slotsOfClass = (long) slots.regionsOfClass(sizeClass) * slots.slotsPerRegion(sizeClass);
+    int count = Math.clamp(slotsOfClass / SSD_VICTIMS_SHARE, 1, SSD_VICTIMS_MAX);
     for (int i = 0; i < count && victim != EvictionPolicy.NONE && ssd.isEvictable(victim); i++) {
+      int lane = slots.laneOf(slots.regionOf(ssd.slot(victim)));
       if (!evictFromSsd(victim) && ssd.isEvictable(victim)) {
         break;
       }
-      victim = ssd.victim(sizeClass, SlotAllocator.DAEMON, lanes.inFlight());
+      victim = ssd.victimBeside(sizeClass, lane, lanes.inFlight());
     }
     lanes.forgetRows();
     return false;
@@ -1015,7 +1036,7 @@ final class BlockStore implements Mover.Listener {
   private void evictAhead(int sizeClass) {
     SlotAllocator hostSlots = host.slots();
     int regions = hostSlots.regionsOfClass(sizeClass);
-    if (regions == 0 || hostSlots.unassignedRegions(hostSlots.partOfClass(sizeClass)) > 0) {
+    if (regions == 0) {
       return;
     }
     long total = (long) regions * hostSlots.slotsPerRegion(sizeClass);
@@ -1027,10 +1048,12 @@ final class BlockStore implements Mover.Listener {
     for (int i = 0; i < EVICTIONS_PER_ROUND; i++) {
       int under = mover.evictions(sizeClass);
       boolean canStart = hasSsd(tenant) ? mover.canStore(tenant) : mover.canUpload(tenant);
-      if (hostSlots.freeOfClass(sizeClass) + under >= target || !canStart) {
+      if (hostSlots.unassignedRegions(tenant) > 0
+          || hostSlots.freeOfClass(sizeClass) + under >= target
+          || !canStart) {
         return;
       }
-      if (!makeRoom(sizeClass, SlotAllocator.DAEMON) && mover.evictions(sizeClass) == under) {
+      if (!makeRoom(sizeClass, SlotAllocator.DAEMON, true) && mover.evictions(sizeClass) == under) {
         return;
       }
     }

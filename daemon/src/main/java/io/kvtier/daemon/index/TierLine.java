@@ -60,6 +60,7 @@ final class TierLine {
   private final int[] held = new int[HELD_MAX];
   private final VictimFilter near = this::isNear;
   private final VictimFilter ofClass = this::isOfClass;
+  private final VictimFilter ofClassAndLane = this::isOfClassAndLane;
   private final VictimFilter foreign = this::isForeign;
   private final VictimFilter sparseForeign = this::isSparseForeign;
   private final VictimFilter evictableOnlyHere = this::isEvictableOnlyHere;
@@ -81,6 +82,7 @@ final class TierLine {
   private int refusals;
   private int soughtClass;
   private long soughtFor;
+  private int soughtLane;
   private final boolean[] drainMayGoOn;
 
   /** Where it is written down what stands in a tier, so that a later start finds it. */
@@ -445,6 +447,13 @@ final class TierLine {
     return (granted == soughtFor || granted == SlotAllocator.DAEMON) && isOfClass(block);
   }
 
+  private boolean isOfClassAndLane(int block) {
+    int slot = slot(block);
+    return slots.classOf(slot) == soughtClass
+        && slots.laneOf(slots.regionOf(slot)) == soughtLane
+        && isEvictable(block);
+  }
+
   private boolean isForeign(int block) {
     int slot = slot(block);
     return slots.classOf(slot) != soughtClass
@@ -525,6 +534,17 @@ final class TierLine {
       }
     }
     return victim;
+  }
+
+  /**
+   * The next block of a size class to leave after another of its lane, near the cold end. The lane
+   * need not be open: what has left it may be why it is not.
+   */
+  int victimBeside(int sizeClass, int lane, int inFlight) {
+    soughtClass = sizeClass;
+    soughtLane = lane;
+    EvictionPolicy policy = policies[slots.partOfClass(sizeClass)];
+    return policy.victim(ofClassAndLane, WINDOW + inFlight);
   }
 
   /** What a search found in its way at the cold end is not cold: else every one would meet it. */
@@ -629,13 +649,22 @@ final class TierLine {
   /** Empties the regions that drain, as far as that goes; gives up those that clients keep. */
   void drain(IntConsumer evict) {
     for (int part = 0; part < drainMayGoOn.length; part++) {
-      if (drainMayGoOn[part] && slots.draining(part) != SlotAllocator.NONE) {
-        drain(part, evict);
-      }
+      var _ = drain(part, evict);
     }
   }
 
-  private void drain(int part, IntConsumer evict) {
+  /**
+   * The same of one part.
+   *
+   * @return whether its region is empty now: there is room for any size, and no block has to go
+   */
+  boolean drain(int part, IntConsumer evict) {
+    return drainMayGoOn[part]
+        && slots.draining(part) != SlotAllocator.NONE
+        && emptyDraining(part, evict);
+  }
+
+  private boolean emptyDraining(int part, IntConsumer evict) {
     int region = slots.draining(part);
     drainMayGoOn[part] = false;
     boolean isMoving = false;
@@ -654,6 +683,7 @@ final class TierLine {
     if (slots.draining(part) == region && !isMoving && !drainMayGoOn[part]) {
       slots.undrain(part);
     }
+    return slots.classOfRegion(region) == SlotAllocator.NONE;
   }
 
   /** Whether room of a size class may come without anybody's doing. */

@@ -25,6 +25,10 @@ import org.junit.jupiter.api.Test;
 /** How blocks leave, and what becomes of damaged ones. */
 class BlockStoreTest {
   private static final int SLOTS = 72;
+
+  /** How many small blocks there is room for where there is room for one as large as a slab. */
+  private static final int SMALL = 2048;
+
   private static final int CHECKSUM = checksumOfZeros();
 
   private static int checksumOfZeros() {
@@ -309,6 +313,131 @@ class BlockStoreTest {
         found += client.ask(Verb.LOOKUP, key) == Status.OK ? 1 : 0;
       }
       assertEquals(2 * SLOTS, found, "both slabs are theirs");
+      harness.agent.checkInvariants();
+    }
+  }
+
+  /** An index whose slabs and files have room for many small blocks, or for one or two others. */
+  private static IndexHarness ofBlocksOfASlab(int slabs, int files) throws IOException {
+    return new IndexHarness(
+        new IndexHarness.Settings(slabs, SMALL)
+            .checksums(new IndexHarness.InlinePipeline(Checksums::run), 0)
+            .ssd(files, new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK))
+            .admission("all"));
+  }
+
+  private static void putLarge(IndexHarness harness, IndexHarness.Client client, int key)
+      throws ProtocolViolation {
+    client.sendKey(Verb.RESERVE, 1, key);
+    client.sendIds(Verb.COMMIT, 0, 1, client.await().ids().getFirst());
+    assertEquals(Status.OK, client.await().status());
+    rounds(harness);
+  }
+
+  private static boolean hasLarge(IndexHarness.Client client, int key) throws ProtocolViolation {
+    client.sendKey(Verb.LOOKUP, 1, key);
+    return client.work().first() == Status.OK;
+  }
+
+  @Test
+  void put_noSlabForIt_thoseOfAnotherSizeGoAndNoMore() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = ofBlocksOfASlab(4, 0)) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      client.registerLarger((SMALL - 1) * IndexHarness.SLOT_BYTES);
+      int cold = 100;
+      for (int key = 0; key < cold; key++) {
+        client.put(key, CHECKSUM);
+      }
+      for (int key = 0; key < 4; key++) {
+        putLarge(harness, client, key);
+      }
+      assertEquals(cold, harness.counters.get(Counter.EVICTIONS));
+      for (int key = 0; key < 4; key++) {
+        assertTrue(hasLarge(client, key), "each has a slab: " + key);
+      }
+      harness.agent.checkInvariants();
+    }
+  }
+
+  @Test
+  void store_noFileForIt_thoseOfAnotherSizeGoAndNoMore() throws IOException, ProtocolViolation {
+    // The larger ones go when none of the others is there, and then one for one.
+    for (int cold : new int[] {1, 100}) {
+      try (IndexHarness harness = ofBlocksOfASlab(4, 4)) {
+        IndexHarness.Client client = harness.open();
+        client.register();
+        client.registerLarger((SMALL - 1) * IndexHarness.SLOT_BYTES);
+        for (int key = 0; key < cold; key++) {
+          client.put(key, CHECKSUM);
+        }
+        rounds(harness);
+        for (int key = 0; key < 8; key++) {
+          putLarge(harness, client, key);
+          int found = 0;
+          for (int earlier = 0; earlier <= key; earlier++) {
+            found += hasLarge(client, earlier) ? 1 : 0;
+          }
+          assertTrue(
+              found >= Math.min(key + 1, 6), cold + ": " + found + " are there after " + key);
+          harness.agent.checkInvariants();
+        }
+        long evictions = harness.counters.get(Counter.SSD_EVICTIONS);
+        assertTrue(evictions <= cold + 2, cold + ": " + evictions + " left SSD");
+      }
+    }
+  }
+
+  @Test
+  void store_tierIsFull_severalGoForOneWaitForTheirRows() throws IOException, ProtocolViolation {
+    IndexHarness.InlinePipeline[] devices = new IndexHarness.InlinePipeline[2];
+    for (int i = 0; i < devices.length; i++) {
+      devices[i] = new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
+    }
+    int files = 4;
+    try (IndexHarness harness =
+        new IndexHarness(settings(2).ssd(files, devices).admission("all").blocks(1_000))) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      int room = files * SLOTS;
+      for (int key = 0; key < room; key++) {
+        client.put(key, CHECKSUM);
+        rounds(harness);
+      }
+      assertEquals(0, harness.counters.get(Counter.SSD_EVICTIONS));
+      int batch = room / 64;
+      for (int more = 1; more <= 3 * batch; more++) {
+        client.put(room + more, CHECKSUM);
+        rounds(harness);
+        int batches = Math.ceilDiv(more, batch);
+        assertEquals(
+            Math.multiplyFull(batches, batch), harness.counters.get(Counter.SSD_EVICTIONS));
+        assertEquals(room + more, harness.counters.get(Counter.DEMOTIONS));
+        harness.agent.checkInvariants();
+      }
+    }
+  }
+
+  @Test
+  void put_slotsAreComing_noMoreAreWrittenThanWait() throws IOException, ProtocolViolation {
+    IndexHarness.InlinePipeline device =
+        new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
+    try (IndexHarness harness = new IndexHarness(settings(1).ssd(2, device))) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      device.holds = transfer -> transfer.kind == Transfer.Kind.STORE;
+      for (int key = 0; key < SLOTS; key++) {
+        client.put(key, CHECKSUM);
+      }
+      rounds(harness);
+      int ahead = device.inFlight();
+      client.sendKeys(Verb.RESERVE, 1_000, 2);
+      rounds(harness);
+      assertTrue(!client.hasAnswer(), "all slots are taken");
+      assertEquals(ahead + 2, device.inFlight(), "one for each that waits");
+      device.end();
+      rounds(harness);
+      assertEquals(2, client.await().ids().size());
       harness.agent.checkInvariants();
     }
   }

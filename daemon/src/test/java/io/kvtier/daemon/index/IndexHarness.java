@@ -484,7 +484,12 @@ public final class IndexHarness implements AutoCloseable {
 
     /** Registers the namespace 1, of blocks of two slots of namespace 0. */
     void registerLarger() throws ProtocolViolation {
-      assertEquals(Status.OK, say(Verb.REGISTER, 2 * SLOT_BYTES, "name=larger"));
+      registerLarger(2 * SLOT_BYTES);
+    }
+
+    /** The same, of blocks of that many bytes. */
+    void registerLarger(int blockBytes) throws ProtocolViolation {
+      assertEquals(Status.OK, say(Verb.REGISTER, blockBytes, "name=larger"));
     }
 
     /** Publishes a request of one key in a namespace. */
