@@ -12,8 +12,8 @@ import picocli.CommandLine.Command;
     name = "whatif",
     description = {
       "Shows what the tiers would have hit with half, double or ten times their size, and under other policies.",
-      "Only a tier under the policy 'auto' watches: kvtier policy host auto. OF is how many references the tier had since the shadow of that size began,"
-          + " which a change of the policy in charge has all sizes but the first do, and SAMPLED how many of them it took: one with few was empty for much of them, and shows too few hits."
+      "Only a tier under the policy 'auto' watches: kvtier policy host auto. OF is how many references the tier had since it counts, which begins anew when another"
+          + " policy takes charge, and SAMPLED how many of them stand behind the figures. A tier that has not been full yet since 'auto' came hits what it hits at any size."
     })
 final class WhatIfCommand extends DaemonCommand {
   @Override
@@ -22,6 +22,7 @@ final class WhatIfCommand extends DaemonCommand {
     Table table =
         new Table("TIER", ">SIZE", "POLICY", ">PREFIX HITS", ">BLOCK HITS", ">SAMPLED", ">OF");
     StringBuilder policies = new StringBuilder();
+    boolean isUncounted = true;
     for (Report.Tier tier : report(client).tiers()) {
       policies.append(policies.isEmpty() ? "" : ", ").append(tier.name()).append(' ');
       policies.append(tier.json().getString("policy", "-"));
@@ -33,6 +34,7 @@ final class WhatIfCommand extends DaemonCommand {
         JsonObject one = new JsonObject(each.asObject()).add("tier", tier.name());
         all.add(one);
         long references = one.getLong("references", 0);
+        isUncounted &= references == 0;
         table.row(
             tier.name(),
             String.format(Locale.ROOT, "%.4gx", one.getDouble("factor", 0)),
@@ -56,6 +58,9 @@ final class WhatIfCommand extends DaemonCommand {
     }
     if (!isJson()) {
       table.lines().forEach(this::line);
+      if (isUncounted) {
+        line("Nothing is counted yet: ask again when there were some requests.");
+      }
     }
     return 0;
   }

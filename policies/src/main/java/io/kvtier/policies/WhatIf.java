@@ -5,8 +5,8 @@ package io.kvtier.policies;
  *
  * @param policy its policy's specification
  * @param factor its size, in sizes of this tier
- * @param offered the touches of the tier since its shadow began, in the sample or not: what began
- *     later was empty for more of its time
+ * @param offered the touches of the tier since the shadows of all sizes count, in the sample or
+ *     not: since the policy came, or another of its members took charge
  * @param references those in the sample, which are behind the figures
  */
 public record WhatIf(

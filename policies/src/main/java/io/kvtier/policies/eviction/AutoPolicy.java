@@ -143,19 +143,15 @@ public final class AutoPolicy implements EvictionPolicy {
     if (surplus != null) {
       this.members[inCharge].tell(surplus);
     }
-    askWhatIf();
+    for (int i = 0; i < FACTORS.length; i++) {
+      whatIfs[i] = shadow(inCharge(), FACTORS[i], WHAT_IF_BLOCKS);
+    }
     standFor(capacityBlocks);
   }
 
   private ShadowCache shadow(String specification, double factor, int blocksMax) {
     double blocks = Math.max(1, factor * capacityBlocks);
     return new ShadowCache(specification, (int) Math.min(blocksMax, blocks));
-  }
-
-  private void askWhatIf() {
-    for (int i = 0; i < FACTORS.length; i++) {
-      whatIfs[i] = shadow(members[inCharge].specification(), FACTORS[i], WHAT_IF_BLOCKS);
-    }
   }
 
   /** The shadows' samples follow the number of blocks that the tier really holds. */
@@ -185,6 +181,13 @@ public final class AutoPolicy implements EvictionPolicy {
   @Override
   public void onHandedOver() {
     assembler.flush();
+    forgetCounts();
+    Arrays.fill(scores, 0);
+    Arrays.fill(squares, 0);
+  }
+
+  /** All shadows count from now on: figures of different times can't be held side by side. */
+  private void forgetCounts() {
     for (ShadowCache member : members) {
       member.forgetCounts();
     }
@@ -193,8 +196,6 @@ public final class AutoPolicy implements EvictionPolicy {
     }
     referencesBefore = 0;
     Arrays.fill(hitsBefore, 0);
-    Arrays.fill(scores, 0);
-    Arrays.fill(squares, 0);
   }
 
   @Override
@@ -300,8 +301,10 @@ public final class AutoPolicy implements EvictionPolicy {
     previous = current;
     previous.forEach(block -> isLeftBehind[block] = true);
     current = EvictionPolicies.create(inCharge(), blocksMax, capacityBlocks);
-    askWhatIf();
-    standFor(shadowedBlocks);
+    for (ShadowCache whatIf : whatIfs) {
+      whatIf.swapPolicy(inCharge());
+    }
+    forgetCounts();
   }
 
   @Override

@@ -28,10 +28,12 @@ final class ShadowCache {
         public void onDeparture(long key) {}
       };
 
-  private final String specification;
-  private final EvictionPolicy policy;
+  private String specification;
+  private EvictionPolicy policy;
   private final int capacity;
   private final long[] keys;
+  private final long[] parents;
+  private final int[] depths;
   private final FingerprintTable resident;
 
   /** The ids that no block has, from {@code policy.size()} on. */
@@ -55,6 +57,8 @@ final class ShadowCache {
     this.capacity = capacity;
     policy = EvictionPolicies.create(specification, capacity, capacity);
     keys = new long[capacity];
+    parents = new long[capacity];
+    depths = new int[capacity];
     resident = new FingerprintTable(keys);
     free = new int[capacity];
     for (int i = 0; i < capacity; i++) {
@@ -84,6 +88,18 @@ final class ShadowCache {
     while (policy.size() > places) {
       evict();
     }
+  }
+
+  /**
+   * Another policy takes over, and is told of the blocks in the order in which they would leave.
+   */
+  void swapPolicy(String next) {
+    EvictionPolicy successor = EvictionPolicies.create(next, capacity, capacity);
+    policy.forEach(
+        block -> successor.onInsert(block, 1, keys[block], depths[block], parents[block]));
+    successor.onHandedOver();
+    policy = successor;
+    specification = next;
   }
 
   /** Replays a request of a sequence that is in the sample. */
@@ -121,6 +137,8 @@ final class ShadowCache {
     }
     block = free[policy.size()];
     keys[block] = key;
+    parents[block] = parent;
+    depths[block] = depth;
     resident.put(block);
     policy.onInsert(block, 1, key, depth, parent);
     listener.onArrival(key);
@@ -164,6 +182,6 @@ final class ShadowCache {
   }
 
   long bytes() {
-    return policy.metadataBytes() + 12L * keys.length + resident.bytes();
+    return policy.metadataBytes() + 24L * keys.length + resident.bytes();
   }
 }

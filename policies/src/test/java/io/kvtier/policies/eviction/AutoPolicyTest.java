@@ -144,6 +144,37 @@ final class AutoPolicyTest {
   }
 
   @Test
+  void whatIf_anotherTookCharge_largerTiersHoldWhatTheyHeld() {
+    AutoPolicy policy = create("lru", "lfu:halflife=20");
+    SplittableRandom random = new SplittableRandom(1);
+    int i = 0;
+    while (policy.switches() == 0) {
+      // Popular keys among ever new ones.
+      long key = random.nextInt(3) == 0 ? 10_000 + i : (long) (600 * cube(random.nextDouble()));
+      touch(policy, key);
+      i++;
+      assertTrue(i < 40_000, "none takes charge");
+    }
+    long soFar = policy.whatIf().getFirst().offered();
+    assertTrue(soFar < 10, soFar + " are counted, of those before");
+    for (int more = 0; more < 100; more++) {
+      touch(policy, (long) (600 * cube(random.nextDouble())));
+    }
+    List<WhatIf> answers = policy.whatIf();
+    for (WhatIf answer : answers) {
+      assertEquals(answers.getFirst().offered(), answer.offered(), answer.toString());
+    }
+    WhatIf same =
+        answers.stream().filter(each -> each.policy().equals(policy.inCharge())).findFirst().get();
+    WhatIf tenfold = answers.getLast();
+    assertEquals(10, tenfold.factor());
+    // One that began empty would have met most of these keys for the first time.
+    assertTrue(
+        tenfold.blockHits() > same.blockHits() && tenfold.blockHits() >= 65, answers.toString());
+    policy.checkInvariants();
+  }
+
+  @Test
   void whatIf_ofASample_tellsOfHowManyTouches() {
     // Far more blocks than a shadow has: each sees a part of the sequences.
     int blocks = 1 << 18;
