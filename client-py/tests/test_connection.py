@@ -211,12 +211,16 @@ def test_operation_unknownOption_raises(folder: Path) -> None:
         Client(folder / "none.sock").namespace("m", block_bytes=64).get(KEYS, [bytearray(64)])
 
 
-def test_closedClient_answersUnavailable(folder: Path) -> None:
+def test_closedClient_answersUnavailable(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     client = Client(folder / "none.sock")
     namespace = client.namespace("m", block_bytes=64)
     client.close()
     client.close()
-    assert namespace.lookup(KEYS).statuses == [Status.UNAVAILABLE] * 2
+    for _ in range(3):
+        assert namespace.lookup(KEYS).statuses == [Status.UNAVAILABLE] * 2
+    assert [record.message for record in caplog.records if "was closed" in record.message] == [
+        "this client was closed, and is used: its calls answer UNAVAILABLE for good"
+    ]
     with pytest.raises(Unavailable, match="closed"):
         client.connect()
 

@@ -259,6 +259,7 @@ class Connection:
         self._closed = False
         self._tried = False
         self._warned = False
+        self._warned_closed = False
         self._backoff_ns = _BACKOFF_FIRST_NS
         self._retry_at_ns = 0
         _connections.add(self)
@@ -284,6 +285,8 @@ class Connection:
         if link is not None:
             self._let_go(link)
         if not self.may_try():
+            if self._closed:
+                self._warn_closed()
             return None
         try:
             return self.open(deadline_ns)
@@ -296,6 +299,11 @@ class Connection:
         if not self._warned and self.reason == str(error):
             self._warned = True
             _log.log(self._log_level, "%s; calls answer UNAVAILABLE until a daemon does", error)
+
+    def _warn_closed(self) -> None:
+        if not self._warned_closed:
+            self._warned_closed = True
+            _log.log(self._log_level, "this client was closed, and is used: its calls answer UNAVAILABLE for good")
 
     def open_within(self, timeout_s: float) -> Link:
         """As `open`."""

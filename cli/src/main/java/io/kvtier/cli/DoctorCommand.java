@@ -173,6 +173,7 @@ final class DoctorCommand implements Callable<Integer> {
               + " in "
               + Units.nanoseconds(ping.roundTripNs()),
           "");
+      drain(findings, client);
     }
     words.addAll(List.of("--daemon", Long.toString(info.pid())));
     String ours = Kvtier.Version.number();
@@ -188,6 +189,20 @@ final class DoctorCommand implements Callable<Integer> {
       return true;
     }
     return false;
+  }
+
+  /** A drain lasts until somebody ends it, who may have forgotten. */
+  private static void drain(JsonArray findings, KvtierClient client) {
+    TextResult stats = client.blocking().stats();
+    if (stats.status() == Status.OK
+        && DaemonCommand.parse(stats.text()).getBoolean("draining", false)) {
+      add(
+          findings,
+          "drain",
+          "warn",
+          "the daemon is drained: it refuses new blocks",
+          "kvtier drain --off, unless it is to be stopped");
+    }
   }
 
   /** The words that it was started with; where this user may not ask, the installed file. */

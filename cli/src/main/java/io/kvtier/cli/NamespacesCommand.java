@@ -9,7 +9,7 @@ import picocli.CommandLine.Command;
     name = "namespaces",
     description =
         "The namespaces that the daemon knows: each is one layout of one model's cache, under the"
-            + " fingerprint that its blocks are stored with.")
+            + " fingerprint that its blocks are stored with, and how many blocks of it are here.")
 final class NamespacesCommand extends DaemonCommand {
   @Override
   int run(KvtierClient client) {
@@ -25,7 +25,8 @@ final class NamespacesCommand extends DaemonCommand {
   }
 
   static Table table(Report report) {
-    Table table = new Table("NAMESPACE", "FINGERPRINT", ">BLOCK", "PROPERTIES");
+    Table table =
+        new Table("NAMESPACE", "FINGERPRINT", ">BLOCK", ">IN MEMORY", ">ON SSD", "PROPERTIES");
     for (Report.Namespace namespace : report.namespaces()) {
       StringBuilder properties = new StringBuilder();
       namespace
@@ -40,6 +41,8 @@ final class NamespacesCommand extends DaemonCommand {
           namespace.fullName(),
           namespace.fingerprint(),
           Units.bytes(namespace.blockBytes()),
+          Units.count(namespace.hostBlocks()),
+          Units.count(namespace.ssdBlocks()),
           properties.toString());
     }
     return table;

@@ -54,6 +54,14 @@ record Report(JsonObject json) {
       return json.getLong("block_bytes", 0);
     }
 
+    long hostBlocks() {
+      return json.getLong("host_blocks", 0);
+    }
+
+    long ssdBlocks() {
+      return json.getLong("ssd_blocks", 0);
+    }
+
     Map<String, String> properties() {
       Map<String, String> properties = new LinkedHashMap<>();
       if (json.get("properties") instanceof JsonObject object) {

@@ -40,7 +40,8 @@ final class SessionsCommand extends DaemonCommand {
       long id = session.getLong("id", 0);
       table.row(
           id == 0 ? "-" : String.valueOf(id),
-          session.getString("name", "") + (id != 0 && id == mine ? " (this command)" : ""),
+          session.getString("name", "")
+              + (id == 0 ? " (the daemon's own)" : id == mine ? " (this command)" : ""),
           id == 0 ? "-" : String.valueOf(session.getLong("pid", 0)),
           id == 0 ? "-" : String.valueOf(session.getLong("uid", 0)),
           Units.count(session.getLong("leases", 0)),

@@ -46,7 +46,26 @@ final class KnownKeys {
     if (!sameName.isEmpty()) {
       return "unknown key '" + key + "'; did you mean " + quoted(sameName) + "?";
     }
-    return "unknown key '" + key + "'" + suggestion(keys, key, EDITS_MAX);
+    String section = key.substring(0, Math.max(0, key.lastIndexOf('.')));
+    if (!hasSection(section)) {
+      return "unknown key '" + key + "'" + suggestion(keys, key, EDITS_MAX);
+    }
+    // What stands under the right name is not meant for another section.
+    Set<String> beside =
+        keys.stream()
+            .filter(each -> each.lastIndexOf('.') == section.length())
+            .filter(each -> each.startsWith(section))
+            .collect(Collectors.toCollection(TreeSet::new));
+    int editsMax = Math.min(EDITS_MAX, (key.length() - section.length()) / 2);
+    return nearest(beside, key, editsMax) == null
+        ? "unknown key '" + key + "'; '" + section + "' has " + leaves(beside)
+        : "unknown key '" + key + "'" + suggestion(beside, key, editsMax);
+  }
+
+  private static String leaves(Set<String> keys) {
+    return keys.stream()
+        .map(key -> key.substring(key.lastIndexOf('.') + 1))
+        .collect(Collectors.joining(", "));
   }
 
   /** What is wrong with a section that is not known. */

@@ -162,7 +162,9 @@ final class MachineChecks {
               "huge pages",
               HUGE_SHARED + " is deny: shared memory gets none",
               "echo advise > " + HUGE_SHARED + ": copies are faster with them")
-          : Finding.pass("huge pages", HUGE_SHARED.getFileName() + " is " + chosen);
+          : Finding.pass(
+              "huge pages",
+              HUGE_SHARED.getFileName() + " is " + chosen + ", which lets the daemon ask for them");
     } catch (IOException e) {
       return Finding.warn(
           "huge pages",

@@ -54,6 +54,7 @@ class ConfigLoaderTest {
       quoteCharacter = '"',
       value = {
         "host.byts=1GiB | did you mean 'host.bytes'",
+        "ssd.enabled=no | unknown key 'ssd.enabled'; 'ssd' has admission, bytes,",
         "host.bytes=1gigabyte | unknown unit 'gigabyte'",
         "host.bytes=100MiB | a multiple of host.slab_bytes (64 MiB)",
         "host.bytes=lots | expected a size such as 512MiB",

@@ -1136,7 +1136,10 @@ final class GrpcFrontTest {
       address = SocketAddress.inetSocketAddress(Integer.parseInt(hostAndPort[1]), hostAndPort[0]);
       client = KvtierGrpcClient.create(grpc, address);
       int namespace = register("a", LARGE_BYTES);
-      put(namespace, 0, 8, LARGE_BYTES);
+      // One at a time: each has to come within the lease.
+      for (int i = 0; i < 8; i++) {
+        put(namespace, i, 1, LARGE_BYTES);
+      }
       int window = 64 << 20; // HTTP/2 shall not hold the bytes back, so that the socket must
       GrpcClient deaf =
           GrpcClient.client(
