@@ -220,6 +220,7 @@ public final class Bench implements Runnable {
     @Override
     void measure(Report report, boolean quick) throws Exception {
       Setup setup = Setup.ofProperties(quick);
+      new FullTierScenario(setup, parent(setup)).run(report);
       new DemotionScenario(setup, parent(setup)).run(report);
     }
   }
