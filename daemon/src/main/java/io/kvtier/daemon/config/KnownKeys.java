@@ -56,7 +56,7 @@ final class KnownKeys {
             .filter(each -> each.lastIndexOf('.') == section.length())
             .filter(each -> each.startsWith(section))
             .collect(Collectors.toCollection(TreeSet::new));
-    int editsMax = Math.min(EDITS_MAX, (key.length() - section.length()) / 2);
+    int editsMax = Math.min(EDITS_MAX, (key.length() - section.length() - 1) / 2);
     return nearest(beside, key, editsMax) == null
         ? "unknown key '" + key + "'; '" + section + "' has " + leaves(beside)
         : "unknown key '" + key + "'" + suggestion(beside, key, editsMax);

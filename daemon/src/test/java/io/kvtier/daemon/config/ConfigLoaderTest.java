@@ -101,7 +101,7 @@ class ConfigLoaderTest {
         "object.store=s3 | object.s3.bucket is not set, expected the name of a bucket",
         "object.bytes=10 | expected 0, or at least host.slab_bytes (64 MiB)",
         "object.calls_min=100 | expected at most object.calls (8)",
-        "object.foo=1 | unknown key 'object.foo'; kvtierd --print-config shows all keys",
+        "object.foo=1 | unknown key 'object.foo'; 'object' has absent_for, admission,",
       })
   void load_badSetting_saysWhatIsWrong(String setting, String expected) {
     ConfigException error =
