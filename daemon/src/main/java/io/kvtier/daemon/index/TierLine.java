@@ -39,7 +39,7 @@ final class TierLine {
   /** A region of which a smaller share is in use is of more use to another size. */
   private static final int SPARSE_SHARE = 16;
 
-  /** One search for a victim in so many looks for such a region at the cold end. */
+  /** After so many searches for victims one looks for such a region at the cold end. */
   private static final int SPARSE_EVERY = 16;
 
   /** So many looks searches for blocks that stand in this tier only may have saved up. */
@@ -529,7 +529,8 @@ final class TierLine {
     passHeld(policy);
     if (victim != EvictionPolicy.NONE) {
       searches++;
-      if (searches % SPARSE_EVERY == 0) {
+      if (searches >= SPARSE_EVERY) {
+        searches = 0;
         drain(part, sparseForeign, WINDOW);
       }
     }
@@ -543,6 +544,7 @@ final class TierLine {
   int victimBeside(int sizeClass, int lane, int inFlight) {
     soughtClass = sizeClass;
     soughtLane = lane;
+    searches++;
     EvictionPolicy policy = policies[slots.partOfClass(sizeClass)];
     return policy.victim(ofClassAndLane, WINDOW + inFlight);
   }
