@@ -718,8 +718,11 @@ public final class ConfigLoader {
     if (value.items() != null) {
       return List.copyOf(value.items());
     }
+    // One word of a command line or of the environment, with or without YAML's brackets.
+    String text = String.valueOf(value.text()).strip();
+    boolean isBracketed = text.startsWith("[") && text.endsWith("]");
     List<String> list = new ArrayList<>();
-    for (String item : String.valueOf(value.text()).split(",", -1)) {
+    for (String item : (isBracketed ? text.substring(1, text.length() - 1) : text).split(",", -1)) {
       if (!item.isBlank()) {
         list.add(item.trim());
       }

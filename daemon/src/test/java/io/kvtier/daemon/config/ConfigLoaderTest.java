@@ -49,6 +49,15 @@ class ConfigLoaderTest {
   }
 
   @ParameterizedTest
+  @ValueSource(
+      strings = {"ann,bob:admin", " ann , bob:admin ", "[ann, bob:admin]", "ann,,bob:admin"})
+  void load_listInOneWord_withOrWithoutBrackets(String users) throws ConfigException {
+    assertEquals(
+        List.of("ann", "bob:admin"),
+        ConfigLoader.load(null, List.of("socket.users=" + users)).socket().users());
+  }
+
+  @ParameterizedTest
   @CsvSource(
       delimiter = '|',
       quoteCharacter = '"',
