@@ -120,10 +120,8 @@ build_java() {
   fi
   say "building the Java modules (the first build downloads its dependencies and takes a few minutes; target/build.log grows meanwhile)"
   touch "$KVTIER_ROOT/target/.building"
-  # Warnings are logged, unlike with -q: with -Werror the warning is the reason for the failure.
   local code=0
-  (cd "$KVTIER_ROOT" && MAVEN_OPTS="$MAVEN_OPTS -Dorg.slf4j.simpleLogger.defaultLogLevel=warn" \
-    "$MVN" -B -ntp -Pquick package) >"$KVTIER_ROOT/target/build.log" 2>&1 || code=$?
+  (cd "$KVTIER_ROOT" && "$MVN" -B -ntp -Dstyle.color=never -Pquick package) >"$KVTIER_ROOT/target/build.log" 2>&1 || code=$?
   if [ "$code" -ne 0 ]; then
     rm -f "$KVTIER_ROOT/target/.building"
     # Maven ends by itself at ^C and SIGTERM, so the shell goes on.
@@ -132,8 +130,9 @@ build_java() {
       exit "$code"
       ;;
     esac
-    cat "$KVTIER_ROOT/target/build.log" >&2
-    die "the Java build failed; its reason is above."
+    # With warnings: with -Werror one is the reason for the failure.
+    grep -v '^\[INFO\]' "$KVTIER_ROOT/target/build.log" >&2 || cat "$KVTIER_ROOT/target/build.log" >&2
+    die "the Java build failed; its reason is above, and all of it is in target/build.log."
   fi
   unpack_natives
   train_daemon
