@@ -3,6 +3,7 @@ package io.kvtier.cli;
 import io.kvtier.client.KvtierException;
 import io.kvtier.protocol.Status;
 import java.io.PrintWriter;
+import java.util.List;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.IVersionProvider;
@@ -99,6 +100,9 @@ public final class Kvtier implements Runnable {
       // The whole usage would bury the reason.
       failed.getErr().println("kvtier: " + e.getMessage());
       UnmatchedArgumentException.printSuggestions(e, failed.getErr());
+      if (failed.getParent() == null && List.of(arguments).contains("--socket")) {
+        failed.getErr().println("--socket PATH stands behind the command; or set KVTIER_SOCKET");
+      }
       failed
           .getErr()
           .println("'" + failed.getCommandSpec().qualifiedName() + " --help' tells how it is used");

@@ -12,7 +12,7 @@ import picocli.CommandLine.Command;
     name = "whatif",
     description = {
       "Shows what the tiers would have hit with half, double or ten times their size, and under other policies.",
-      "Only a tier under the policy 'auto' watches: kvtier policy host auto. OF is how many references the tier had since it counts, which begins anew when another"
+      "Only a tier under the policy 'auto' watches: kvtier policy host auto. OF is how many references (blocks that were put or got: a lookup is none) the tier had since it counts, which begins anew when another"
           + " policy takes charge, and SAMPLED how many of them stand behind the figures. A tier that has not been full yet since 'auto' came hits what it hits at any size."
     })
 final class WhatIfCommand extends DaemonCommand {

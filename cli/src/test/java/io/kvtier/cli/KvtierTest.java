@@ -76,6 +76,14 @@ final class KvtierTest {
   }
 
   @Test
+  void execute_socketBeforeTheCommand_saysWhereItStands() {
+    Ran ran = run("--socket", "/nowhere", "status");
+    assertEquals(2, ran.exitCode());
+    assertTrue(ran.err().contains("--socket PATH stands behind the command"), ran.err());
+    assertTrue(!run("nonsense").err().contains("--socket"));
+  }
+
+  @Test
   void execute_wrongUsage_endsWith2() {
     assertEquals(2, run("status", "--timeout=NaN").exitCode());
     assertEquals(2, run().exitCode());
