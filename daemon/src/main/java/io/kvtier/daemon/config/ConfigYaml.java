@@ -11,6 +11,7 @@ import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -64,6 +65,7 @@ final class ConfigYaml {
   private final @Nullable KnownKeys known;
   private final List<String> problems;
   private final Map<String, Value> values = new LinkedHashMap<>();
+  private final Map<String, String> sections = new HashMap<>();
 
   private ConfigYaml(String name, @Nullable KnownKeys known, List<String> problems) {
     this.name = name;
@@ -168,6 +170,16 @@ final class ConfigYaml {
       if (node instanceof MappingNode inner) {
         // Only known sections are entered: they end, a map that an alias puts into itself does not.
         if (known == null || isKnownSection) {
+          String earlier = sections.putIfAbsent(key, where(keyNode));
+          if (earlier != null) {
+            problems.add(
+                where(keyNode)
+                    + ": section "
+                    + key
+                    + " stands there already at "
+                    + earlier
+                    + "; put its keys there");
+          }
           section(key + ".", inner);
         } else {
           problems.add(where(keyNode) + ": " + known.sectionProblem(key));

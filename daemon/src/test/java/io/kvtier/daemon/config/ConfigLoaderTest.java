@@ -272,6 +272,7 @@ class ConfigLoaderTest {
         "'host: {bytes: {min: 1}}' | k.yaml, line 1: 'host.bytes' is a key: expected its value",
         "'host: {bytes: [1GiB]}' | host.bytes is '[1GiB]', expected one value, not a list",
         "'ssd: {directory: [a, {b: c}]}' | k.yaml, line 1: expected a name in the list, found a section",
+        "'host: {policy: lru}\nhost: {bytes: 1GiB}' | k.yaml, line 2: section host stands there already at k.yaml, line 1; put its keys there",
         "'host: {policy: lru, policy: fifo}' | host.policy stands there already at k.yaml, line 1",
         "'host: {bytes: 128MiB}\n"
             + "host: {bytes: 1GiB}' | k.yaml, line 2: host.bytes stands there already",
