@@ -427,11 +427,12 @@ final class WoundsTest {
       for (CompletableFuture<LookupResult> lookup : lookups) {
         assertEquals(Status.OK, lookup.join().status());
       }
-      for (CompletableFuture<BatchResult> get : gets) {
-        assertTrue(get.join().blocks().all(Status.OK));
-      }
+      List<BatchResult> answers = gets.stream().map(CompletableFuture::join).toList();
       assertEquals(100, counter(client, "promotions"), "each block was read once");
       assertTrue(counter(client, "joined") > 0, "the others joined");
+      for (BatchResult answer : answers) {
+        assertTrue(answer.blocks().all(Status.OK));
+      }
     }
   }
 
