@@ -259,7 +259,6 @@ class Connection:
         self._closed = False
         self._tried = False
         self._warned = False
-        self._warned_closed = False
         self._backoff_ns = _BACKOFF_FIRST_NS
         self._retry_at_ns = 0
         _connections.add(self)
@@ -285,8 +284,9 @@ class Connection:
         if link is not None:
             self._let_go(link)
         if not self.may_try():
-            if self._closed:
-                self._warn_closed()
+            if self._closed and not self._warned:
+                self._warned = True
+                _log.log(self._log_level, "this client was closed, and is used: its calls answer UNAVAILABLE for good")
             return None
         try:
             return self.open(deadline_ns)
@@ -299,11 +299,6 @@ class Connection:
         if not self._warned and self.reason == str(error):
             self._warned = True
             _log.log(self._log_level, "%s; calls answer UNAVAILABLE until a daemon does", error)
-
-    def _warn_closed(self) -> None:
-        if not self._warned_closed:
-            self._warned_closed = True
-            _log.log(self._log_level, "this client was closed, and is used: its calls answer UNAVAILABLE for good")
 
     def open_within(self, timeout_s: float) -> Link:
         """As `open`."""
@@ -352,6 +347,7 @@ class Connection:
         """Ends the link for good."""
         with self._lock:
             self._closed = True
+            self._warned = False
             self.reason = "this client was closed"
             link, self._link = self._link, None
         if link is not None:

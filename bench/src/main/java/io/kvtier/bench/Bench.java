@@ -220,8 +220,8 @@ public final class Bench implements Runnable {
     @Override
     void measure(Report report, boolean quick) throws Exception {
       Setup setup = Setup.ofProperties(quick);
-      new FullTierScenario(setup, parent(setup)).run(report);
       new DemotionScenario(setup, parent(setup)).run(report);
+      new FullTierScenario(setup, parent(setup)).run(report);
     }
   }
 

@@ -188,11 +188,13 @@ final class OperatorTest {
       try {
         assertEquals(0, drained.exitCode(), drained.toString());
         assertEquals("resident", inspect("drained", 1).getString("ssd", ""));
+        assertTrue(run("doctor").out().contains("the daemon is drained"), "it may be forgotten");
         assertEquals(Status.NOT_ADMITTED, putOne(client, "drained", 2));
         assertEquals(Status.EXISTS, putOne(client, "drained", 1));
       } finally {
         assertEquals(0, run("drain", "--off").exitCode());
       }
+      assertFalse(run("doctor").out().contains("the daemon is drained"));
       assertEquals(Status.OK, putOne(client, "drained", 2));
       assertTrue(run("flush", "--namespace", "drained").out().contains("ok"), "flush");
       assertEquals(
@@ -206,7 +208,13 @@ final class OperatorTest {
       assertEquals(Status.OK, putOne(client, "listed", 1));
       assertTrue(run("sessions").out().contains("operated"));
       assertTrue(run("sessions", "--json").out().contains("\"name\":\"operated\""));
-      assertTrue(run("namespaces").out().contains("listed"));
+      Ran namespaces = run("namespaces");
+      assertTrue(
+          namespaces
+              .out()
+              .lines()
+              .anyMatch(line -> line.matches("listed +[0-9a-f]{32} +4.0 KiB +1 .*")),
+          namespaces.toString());
       assertTrue(run("policy", "show").out().contains("host"));
       assertEquals(2, run("policy", "set", "host").exitCode());
       Ran top = run("top", "--count", "1", "--every", "0.1");

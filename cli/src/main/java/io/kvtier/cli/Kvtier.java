@@ -3,7 +3,6 @@ package io.kvtier.cli;
 import io.kvtier.client.KvtierException;
 import io.kvtier.protocol.Status;
 import java.io.PrintWriter;
-import java.util.List;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.IVersionProvider;
@@ -100,7 +99,7 @@ public final class Kvtier implements Runnable {
       // The whole usage would bury the reason.
       failed.getErr().println("kvtier: " + e.getMessage());
       UnmatchedArgumentException.printSuggestions(e, failed.getErr());
-      if (failed.getParent() == null && List.of(arguments).contains("--socket")) {
+      if (arguments.length > 0 && arguments[0].startsWith("--socket")) {
         failed.getErr().println("--socket PATH stands behind the command; or set KVTIER_SOCKET");
       }
       failed

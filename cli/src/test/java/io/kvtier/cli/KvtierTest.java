@@ -77,10 +77,12 @@ final class KvtierTest {
 
   @Test
   void execute_socketBeforeTheCommand_saysWhereItStands() {
-    Ran ran = run("--socket", "/nowhere", "status");
-    assertEquals(2, ran.exitCode());
-    assertTrue(ran.err().contains("--socket PATH stands behind the command"), ran.err());
-    assertTrue(!run("nonsense").err().contains("--socket"));
+    for (Ran ran :
+        List.of(run("--socket", "/nowhere", "status"), run("--socket=/nowhere", "status"))) {
+      assertEquals(2, ran.exitCode());
+      assertTrue(ran.err().contains("--socket PATH stands behind the command"), ran.err());
+    }
+    assertTrue(!run("nonsense", "--socket", "/nowhere").err().contains("stands behind"));
   }
 
   @Test

@@ -852,25 +852,29 @@ final class BlockStore implements Mover.Listener {
     if (ssd.allocate(block, sizeClass, SlotAllocator.DAEMON, true)) {
       return true;
     }
+    makeRoomOnSsd(sizeClass);
+    // A store comes when the rows of what was there have gone.
+    lanes.forgetRows();
+    return false;
+  }
+
+  /** Empties a region that drains, or evicts some blocks of a size class, or starts to. */
+  private void makeRoomOnSsd(int sizeClass) {
     SlotAllocator slots = ssd.slots();
     int victim = ssd.victim(sizeClass, SlotAllocator.DAEMON, lanes.inFlight());
     if (ssd.drain(slots.partOfClass(sizeClass), evictFromSsd)) {
-      // A store comes when the rows of what was there have gone.
-      lanes.forgetRows();
-      return ssd.allocate(block, sizeClass, SlotAllocator.DAEMON, true);
+      return;
     }
-    // Slots can be used when their rows have gone: so several are made free for one wait.
+    // Several slots are made free for one wait for their rows.
     long slotsOfClass = (long) slots.regionsOfClass(sizeClass) * slots.slotsPerRegion(sizeClass);
     int count = Math.clamp(slotsOfClass / SSD_VICTIMS_SHARE, 1, SSD_VICTIMS_MAX);
     for (int i = 0; i < count && victim != EvictionPolicy.NONE && ssd.isEvictable(victim); i++) {
       int lane = slots.laneOf(slots.regionOf(ssd.slot(victim)));
       if (!evictFromSsd(victim) && ssd.isEvictable(victim)) {
-        break;
+        return;
       }
       victim = ssd.victimBeside(sizeClass, lane, lanes.inFlight());
     }
-    lanes.forgetRows();
-    return false;
   }
 
   @Override

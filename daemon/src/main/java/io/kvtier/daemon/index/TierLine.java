@@ -39,7 +39,7 @@ final class TierLine {
   /** A region of which a smaller share is in use is of more use to another size. */
   private static final int SPARSE_SHARE = 16;
 
-  /** After so many searches for victims one looks for such a region at the cold end. */
+  /** When so many blocks have left, a search for a victim looks for such a region as well. */
   private static final int SPARSE_EVERY = 16;
 
   /** So many looks searches for blocks that stand in this tier only may have saved up. */
@@ -77,7 +77,7 @@ final class TierLine {
 
   private String policyName;
   private int[] residentOf = new int[64];
-  private int searches;
+  private int leftSinceLook;
   private int heldCount;
   private int refusals;
   private int soughtClass;
@@ -415,6 +415,7 @@ final class TierLine {
 
   /** Drops an evictable copy to make room. */
   void evict(int block) {
+    leftSinceLook++;
     policyOf(block).onRemove(block, Removal.EVICTED);
     countResident(block, -1);
     rows.removed(block);
@@ -527,12 +528,9 @@ final class TierLine {
       }
     }
     passHeld(policy);
-    if (victim != EvictionPolicy.NONE) {
-      searches++;
-      if (searches >= SPARSE_EVERY) {
-        searches = 0;
-        drain(part, sparseForeign, WINDOW);
-      }
+    if (victim != EvictionPolicy.NONE && leftSinceLook >= SPARSE_EVERY) {
+      leftSinceLook = 0;
+      drain(part, sparseForeign, WINDOW);
     }
     return victim;
   }
@@ -544,7 +542,6 @@ final class TierLine {
   int victimBeside(int sizeClass, int lane, int inFlight) {
     soughtClass = sizeClass;
     soughtLane = lane;
-    searches++;
     EvictionPolicy policy = policies[slots.partOfClass(sizeClass)];
     return policy.victim(ofClassAndLane, WINDOW + inFlight);
   }
