@@ -109,6 +109,7 @@ final class BlockStore implements Mover.Listener {
     this.objectMoves = new ObjectMoves(this, objects, context);
     this.mover = new Mover(context, limits, namespaces, host, ssd, this, objectMoves);
     this.lanes = mover.lanes();
+    ssd.setAsideOn(lane -> !lanes.at(lane).fence().isOpen());
     this.budget = new WriteBudget(limits.ssdWriteBytesPerDay());
     this.scrubber = new Scrubber(directory, ssd, mover, limits.scrubBytesPerSecond());
     this.slabs = context.slabs();
@@ -986,6 +987,7 @@ final class BlockStore implements Mover.Listener {
   /** Starts what waited for room: checksums, promotions, and evictions ahead of need. */
   void maintain(long nowNs) {
     lanes.checkFences(nowNs);
+    ssd.returnAside();
     lanes.forgetRows();
     int classes = host.slots().classes();
     if (checksumBacklog.size() > 0) {

@@ -71,6 +71,9 @@ public final class Directory implements AutoCloseable {
   /** An earlier daemon left the host copy, and nobody has made its checksum since. */
   static final int FLAG_TAKEN_OVER = 8192;
 
+  /** The copy on SSD stands outside of the order in which copies leave, as its device is fenced. */
+  static final int FLAG_ASIDE = 16384;
+
   /** Hears of everything that decides whether a copy could leave its tier. */
   @FunctionalInterface
   interface Watcher {

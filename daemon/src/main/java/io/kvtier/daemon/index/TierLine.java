@@ -10,6 +10,7 @@ import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.Arrays;
 import java.util.List;
 import java.util.function.IntConsumer;
+import java.util.function.IntPredicate;
 import java.util.function.IntUnaryOperator;
 import java.util.function.LongUnaryOperator;
 import java.util.stream.Collectors;
@@ -36,6 +37,12 @@ final class TierLine {
   // How many held blocks one search may find out of their place.
   private static final int HELD_MAX = 1024;
 
+  /** How many of a device's copies one search sets aside. */
+  private static final int BARRED_MAX = 1024;
+
+  /** How many of them come back in a round. */
+  private static final int RETURNS_PER_ROUND = 256;
+
   /** A region of which a smaller share is in use is of more use to another size. */
   private static final int SPARSE_SHARE = 16;
 
@@ -58,6 +65,11 @@ final class TierLine {
   private final LongUnaryOperator heapLeft;
   private final int[] evictable;
   private final int[] held = new int[HELD_MAX];
+  private final int[] barred = new int[BARRED_MAX];
+
+  /** What was set aside, for each lane; some may have left since, or come back. */
+  private final LongQueue[] aside;
+
   private final VictimFilter near = this::isNear;
   private final VictimFilter ofClass = this::isOfClass;
   private final VictimFilter ofClassAndLane = this::isOfClassAndLane;
@@ -79,6 +91,9 @@ final class TierLine {
   private int[] residentOf = new int[64];
   private int leftSinceLook;
   private int heldCount;
+  private int barredCount;
+  private int asideCount;
+  private IntPredicate isFenced = lane -> false;
   private int refusals;
   private int soughtClass;
   private long soughtFor;
@@ -144,7 +159,19 @@ final class TierLine {
     isSaving = new boolean[slots.parts()];
     Arrays.fill(looksOfPart, LOOKS_MAX);
     drainMayGoOn = new boolean[slots.parts()];
+    aside = new LongQueue[slots.lanes()];
+    Arrays.setAll(aside, lane -> new LongQueue(Integer.MAX_VALUE));
     policies = newPolicies(policyName);
+  }
+
+  /**
+   * Has the copies on a fenced device set aside where they are in the way: to evict them makes no
+   * room, and when all others have been turned over once they are all that a search meets.
+   *
+   * @param fenced says it of a lane
+   */
+  void setAsideOn(IntPredicate fenced) {
+    isFenced = fenced;
   }
 
   /** One for each part of the tier: a block leaves before others of its own part. */
@@ -390,14 +417,16 @@ final class TierLine {
   }
 
   void hit(int block) {
-    policyOf(block).onHit(block);
+    if (!isAside(block)) {
+      policyOf(block).onHit(block);
+    }
   }
 
   /** Takes a resident or staging copy out of use; its slot follows when nobody needs it. */
   void leave(int block) {
     switch (state(block)) {
       case RESIDENT -> {
-        policyOf(block).onRemove(block, Removal.DELETED);
+        takeOut(block, Removal.DELETED);
         countResident(block, -1);
         rows.removed(block);
         tellRemoved(block);
@@ -416,17 +445,86 @@ final class TierLine {
   /** Drops an evictable copy to make room. */
   void evict(int block) {
     leftSinceLook++;
-    policyOf(block).onRemove(block, Removal.EVICTED);
+    takeOut(block, Removal.EVICTED);
     countResident(block, -1);
     rows.removed(block);
     tellRemoved(block);
     free(block);
   }
 
+  private void takeOut(int block, Removal why) {
+    if (isAside(block)) {
+      directory.set(Directory.FLAG_ASIDE, block, false);
+      asideCount--;
+    } else {
+      policyOf(block).onRemove(block, why);
+    }
+  }
+
+  // ---- aside
+
+  private boolean isAside(int block) {
+    return tier != HOST && directory.has(Directory.FLAG_ASIDE, block);
+  }
+
+  /**
+   * Notes a copy in the way of a search, where it can be set aside.
+   *
+   * @return whether the search has met too many of them to go on: it ends with this one
+   */
+  private boolean isOneTooMany(int block, int region) {
+    if (!isFenced.test(slots.laneOf(region))
+        || region == slots.draining(slots.partOf(region))
+        || tier == HOST) {
+      return false;
+    }
+    if (barredCount == barred.length) {
+      return true;
+    }
+    barred[barredCount++] = block;
+    return false;
+  }
+
+  private void setBarredAside() {
+    for (int i = 0; i < barredCount; i++) {
+      int block = barred[i];
+      // One search may have met it twice.
+      if (!isAside(block)) {
+        policyOf(block).onRemove(block, Removal.DELETED);
+        directory.set(Directory.FLAG_ASIDE, block, true);
+        asideCount++;
+        var _ = aside[slots.laneOf(slots.regionOf(slot(block)))].offer(block);
+        recount(block);
+      }
+    }
+    barredCount = 0;
+  }
+
+  /** Copies on devices that are no longer fenced come back, some a round, as the newest. */
+  void returnAside() {
+    for (int lane = 0; asideCount > 0 && lane < aside.length; lane++) {
+      LongQueue queue = aside[lane];
+      if (isFenced.test(lane)) {
+        continue;
+      }
+      for (int i = 0; i < RETURNS_PER_ROUND && queue.size() > 0; i++) {
+        int block = (int) queue.poll();
+        // The number may be another block's meanwhile, on another device.
+        if (isAside(block) && slots.laneOf(slots.regionOf(slot(block))) == lane) {
+          directory.set(Directory.FLAG_ASIDE, block, false);
+          asideCount--;
+          insert(policyOf(block), block);
+          recount(block);
+        }
+      }
+    }
+  }
+
   // ---- victims
 
   boolean isEvictable(int block) {
     return isResident(block)
+        && !isAside(block)
         && directory.uses(block) == 0
         && (directory.holds(block) == 0
             || (tier != HOST && directory.state(HOST, block) == CopyState.RESIDENT));
@@ -434,8 +532,11 @@ final class TierLine {
 
   private boolean isOfClass(int block) {
     int slot = slot(block);
-    if (slots.classOf(slot) != soughtClass || !slots.isOpen(slots.regionOf(slot))) {
+    if (slots.classOf(slot) != soughtClass) {
       return false;
+    }
+    if (!slots.isOpen(slots.regionOf(slot))) {
+      return isOneTooMany(block, slots.regionOf(slot));
     }
     if (!isEvictable(block) && directory.uses(block) == 0 && heldCount < held.length) {
       held[heldCount++] = block;
@@ -513,6 +614,7 @@ final class TierLine {
     soughtClass = sizeClass;
     soughtFor = session;
     heldCount = 0;
+    barredCount = 0;
     int part = slots.partOfClass(sizeClass);
     EvictionPolicy policy = policies[part];
     int looks = WINDOW + inFlight;
@@ -528,6 +630,10 @@ final class TierLine {
       }
     }
     passHeld(policy);
+    if (victim != EvictionPolicy.NONE && !slots.isOpen(slots.regionOf(slot(victim)))) {
+      victim = EvictionPolicy.NONE;
+    }
+    setBarredAside();
     if (victim != EvictionPolicy.NONE && leftSinceLook >= SPARSE_EVERY) {
       leftSinceLook = 0;
       drain(part, sparseForeign, WINDOW);
@@ -694,7 +800,7 @@ final class TierLine {
   // ---- numbers
 
   int resident() {
-    int resident = 0;
+    int resident = asideCount;
     for (EvictionPolicy policy : policies) {
       resident += policy.size();
     }

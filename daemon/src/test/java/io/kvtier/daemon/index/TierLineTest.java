@@ -175,4 +175,88 @@ class TierLineTest {
       }
     }
   }
+
+  /**
+   * An SSD tier of two devices, whose older copies lie on the first, the newer ones on the second.
+   */
+  private static TierLine onTwoDevices(
+      Directory directory, String policy, int blocksOfEach, boolean[] isFenced, int[] looks) {
+    SlotAllocator slots = new SlotAllocator(new int[2], 1, 4096L * blocksOfEach, 4096, 2);
+    boolean[] takes = {true, false};
+    slots.openLanes(lane -> {
+      looks[0]++;
+      return takes[lane] && !isFenced[lane];
+    });
+    TierLine line =
+        new TierLine(
+            TierLine.SSD,
+            new TierLine.Common(directory, block -> 4096, null, part -> BLOCKS, wanted -> 1L << 40),
+            slots,
+            policy,
+            TierLine.Rows.NONE);
+    line.setAsideOn(lane -> isFenced[lane]);
+    directory.watch(line::recount);
+    MemorySegment key = Arena.ofAuto().allocate(8, 8);
+    for (int i = 0; i < 2 * blocksOfEach; i++) {
+      takes[0] = i < blocksOfEach;
+      takes[1] = !takes[0];
+      key.set(ValueLayout.JAVA_LONG, 0, i);
+      assertEquals(Directory.NONE, directory.find(0, 0, 8, key, 0));
+      place(line, directory.insertSought(0, 0, 8));
+    }
+    takes[0] = true;
+    return line;
+  }
+
+  @Test
+  void victim_allOfAFencedDeviceStandInTheWay_areMetOnce() throws IOException {
+    for (String policy : new String[] {"lru", "fifo", "s3fifo", "arc", "lineage/lru", "auto"}) {
+      try (Directory directory = new Directory(BLOCKS, 1)) {
+        int each = 5000;
+        boolean[] isFenced = new boolean[2];
+        int[] looks = new int[1];
+        TierLine line = onTwoDevices(directory, policy, each, isFenced, looks);
+        int sizeClass = line.slots().sizeClass(4096);
+        isFenced[0] = true;
+        looks[0] = 0;
+        int evicted = 0;
+        for (int asked = 0; asked < 100; asked++) {
+          int before = looks[0];
+          int victim = line.victim(sizeClass, SlotAllocator.DAEMON, 0);
+          assertTrue(looks[0] - before < 4096, policy + ": " + (looks[0] - before) + " looks");
+          if (victim != EvictionPolicy.NONE) {
+            assertTrue(victim >= each, policy + " names a block of the fenced device");
+            line.evict(victim);
+            evicted++;
+          }
+          line.checkInvariants();
+        }
+        assertTrue(evicted >= 90, policy + ": " + evicted + " of 100 times one was found");
+        assertTrue(looks[0] < 5 * each, policy + ": " + looks[0] + " looks for " + evicted);
+        assertEquals(2 * each - evicted, line.resident());
+
+        // What is set aside may be used and may leave as any other.
+        line.hit(0);
+        line.leave(0);
+        line.free(0);
+        line.swapPolicy("lru");
+        isFenced[0] = false;
+        for (int round = 0; round < each / 256 + 1; round++) {
+          line.returnAside();
+          line.checkInvariants();
+        }
+        isFenced[1] = true;
+        int found = 0;
+        for (int asked = 0; asked < each + 100; asked++) {
+          int victim = line.victim(sizeClass, SlotAllocator.DAEMON, 0);
+          if (victim != EvictionPolicy.NONE) {
+            assertTrue(victim > 0 && victim < each, policy + " names block " + victim);
+            line.evict(victim);
+            found++;
+          }
+        }
+        assertEquals(each - 1, found, policy + ": all of them are back");
+      }
+    }
+  }
 }
