@@ -12,10 +12,12 @@ import java.lang.foreign.ValueLayout;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.BitSet;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Queue;
+import java.util.Set;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
@@ -61,12 +63,19 @@ final class ObjectLine {
 
     /** Whether all of them are ordered. */
     boolean isPassed() {
-      if (owedUpTo < 0 && (promises.isEmpty() || promises.firstEntry().getValue() > promisesUpTo)) {
+      if (owedUpTo < 0
+          && (promises.isEmpty() || promises.firstEntry().getValue().number > promisesUpTo)) {
         owedUpTo = owedAdded;
       }
       return owedUpTo >= 0 && owedOrdered >= owedUpTo;
     }
   }
+
+  /** An object that is to go as soon as its block is written. */
+  private record Promise(long number, String name) {}
+
+  /** An object whose deletion was ordered: the last of so many. */
+  private record Deleting(ObjectKey key, long mark) {}
 
   private static final int OWED_MAX = 1 << 16;
 
@@ -77,15 +86,24 @@ final class ObjectLine {
   private final byte[] key = new byte[Protocol.KEY_BYTES_MAX];
   private final Queue<Found> found = new ConcurrentLinkedQueue<>();
   private final List<Clearing> clearings = new ArrayList<>();
-  private final ArrayDeque<String> owed = new ArrayDeque<>();
   private int probing;
 
-  /** Blocks whose objects are to go when they are written, oldest first, with their numbers. */
-  private final LinkedHashMap<Integer, Long> promises = new LinkedHashMap<>();
+  /** Blocks whose objects are to go when they are written, oldest first. */
+  private final LinkedHashMap<Integer, Promise> promises = new LinkedHashMap<>();
 
+  private final Set<String> promised = new HashSet<>();
   private long promisesMade;
+
+  /** The same where there was no room for their deletion when they were written. */
+  private final LinkedHashMap<String, ObjectKey> owed = new LinkedHashMap<>();
+
   private long owedAdded;
   private long owedOrdered;
+  private final ArrayDeque<Deleting> deleting = new ArrayDeque<>();
+
+  /** So many deletions are done and have been heard of. */
+  private long deletionsDone;
+
   private final Transfer named = new Transfer(0);
   private final MemorySegment namedKey =
       Arena.ofAuto().allocate(Protocol.KEY_BYTES_MAX, Long.BYTES);
@@ -168,13 +186,15 @@ final class ObjectLine {
     return parts.operator().run(words);
   }
 
-  /** What is known of the block whose key was sought last. */
+  /** What is known of the block whose key was sought last. What is to go is not there any more. */
   Presence presenceOfSought(Namespaces.Namespace namespace, int keyBytes, int group) {
     if (parts == null) {
       return Presence.ABSENT;
     }
     directory.copySought(key);
-    return parts.presence().lookup(keyOf(namespace, keyBytes, group));
+    return isAnyGoing() && isKeyGoing(namespace, keyBytes, group)
+        ? Presence.ABSENT
+        : parts.presence().lookup(keyOf(namespace, keyBytes, group));
   }
 
   /**
@@ -288,7 +308,9 @@ final class ObjectLine {
       return false;
     }
     directory.set(Directory.FLAG_DELETED, block, true);
-    promises.put(block, ++promisesMade);
+    String name = nameOf(block);
+    promises.put(block, new Promise(++promisesMade, name));
+    promised.add(name);
     return true;
   }
 
@@ -322,6 +344,7 @@ final class ObjectLine {
       return false;
     }
     parts.presence().absent(objectKey);
+    deleting.add(new Deleting(objectKey, parts.deletions().queued()));
     return true;
   }
 
@@ -330,9 +353,12 @@ final class ObjectLine {
     directory.set(Directory.FLAG_UPLOADING, block, false);
     if (directory.has(Directory.FLAG_DELETED, block)) {
       directory.set(Directory.FLAG_DELETED, block, false);
+      String name = nameOf(block);
+      ObjectKey objectKey = keyOf(block);
       promises.remove(block);
-      if (!delete(nameOf(block), keyOf(block))) {
-        owed.add(nameOf(block));
+      promised.remove(name);
+      if (!delete(name, objectKey)) {
+        owed.put(name, objectKey);
         owedAdded++;
       }
     }
@@ -340,16 +366,33 @@ final class ObjectLine {
 
   /** Whether what is written of a block now could be deleted with what was there before. */
   boolean isGoing(int block) {
-    if (parts == null
-        || (clearings.isEmpty() && parts.deletions().done() == parts.deletions().queued())) {
+    if (!isAnyGoing()) {
       return false;
     }
+    directory.copyKey(block, key);
+    return isKeyGoing(
+        namespaces.of(directory, block), directory.keyBytes(block), directory.group(block));
+  }
+
+  private boolean isAnyGoing() {
+    return parts != null
+        && !(clearings.isEmpty()
+            && promises.isEmpty()
+            && owed.isEmpty()
+            && deletionsDone == parts.deletions().queued());
+  }
+
+  /** The same of the key that was copied last. */
+  private boolean isKeyGoing(Namespaces.Namespace namespace, int keyBytes, int group) {
     for (Clearing one : clearings) {
-      if (one.namespace.id() == directory.namespaceId(block)) {
+      if (one.namespace.id() == namespace.id()) {
         return true;
       }
     }
-    return parts.deletions().isPending(nameOf(block));
+    String name = nameOf(namespace, keyBytes, group);
+    return promised.contains(name)
+        || owed.containsKey(name)
+        || (parts != null && parts.deletions().isPending(name));
   }
 
   /** Until all that is to go so far has gone. */
@@ -374,7 +417,7 @@ final class ObjectLine {
       if (mark < 0 && ordered.isPassed()) {
         mark = parts.deletions().queued();
       }
-      return mark >= 0 && parts.deletions().done() >= mark;
+      return mark >= 0 && deletionsDone >= mark;
     }
   }
 
@@ -435,17 +478,25 @@ final class ObjectLine {
       return;
     }
     // In this order: what is done has been told of before.
-    long deleted = parts.deletions().done();
+    deletionsDone = parts.deletions().done();
     for (List<String> collected = parts.collected().get();
         collected != null;
         collected = parts.collected().get()) {
       learnOf(collected, parts);
     }
+    // Once more: a load or a question that was under way may have found it since.
+    while (!deleting.isEmpty() && deleting.element().mark <= deletionsDone) {
+      parts.presence().absent(deleting.remove().key);
+    }
     if (owed.isEmpty() && clearings.isEmpty()) {
       return;
     }
-    while (!owed.isEmpty() && parts.deletions().delete(owed.element())) {
-      owed.remove();
+    while (!owed.isEmpty()) {
+      Map.Entry<String, ObjectKey> first = owed.firstEntry();
+      if (!delete(first.getKey(), first.getValue())) {
+        break;
+      }
+      owed.remove(first.getKey());
       owedOrdered++;
     }
     for (Clearing one : clearings) {
@@ -457,7 +508,7 @@ final class ObjectLine {
                 .deleteAll(ObjectNames.ofNamespace(one.namespace.high(), one.namespace.low()));
         one.mark = parts.deletions().queued();
       }
-      if (one.isAsked && deleted >= one.mark) {
+      if (one.isAsked && deletionsDone >= one.mark) {
         // Which of them were the namespace's can't be told.
         parts.presence().forgetAll();
         one.done = true;

@@ -9,11 +9,14 @@ import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
+import io.kvtier.tiers.object.StoreResult;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
 import java.util.List;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** What is written to an object store that refuses some of it, or all of it for a time. */
 class ObjectMovesTest {
@@ -196,6 +199,90 @@ class ObjectMovesTest {
         assertEquals(Status.MISS, client.take().first());
         assertEquals(isDeleted ? 0 : 1, harness.counters.get(Counter.DROPPED));
       }
+    }
+  }
+
+  /** A block that is an object and nothing else, of which that is known. */
+  private void storeAway(IndexHarness harness, IndexHarness.Client client, long key)
+      throws ProtocolViolation {
+    client.put(key, 0);
+    settle(harness);
+    assertEquals(Status.OK, client.admin("evict 1"));
+    settle(harness);
+    objects.head = new StoreResult.Done(0);
+    assertEquals(Status.PENDING, client.lookup(key).first());
+    settle(harness);
+    assertEquals(Status.OK, client.lookup(key).first());
+  }
+
+  @Test
+  void clear_whileTheObjectsGo_noneIsFoundOrFetched() throws Exception {
+    try (IndexHarness harness = harness("all")) {
+      IndexHarness.Client client = harness.open(1 << 20);
+      client.register();
+      storeAway(harness, client, 1);
+      objects.deletions.isHeld = true;
+      client.send(Verb.CLEAR, 0, 0, 0);
+      settle(harness);
+      assertFalse(client.hasAnswer(), "its objects have not gone");
+      assertEquals(Status.MISS, client.lookup(1).first());
+      assertEquals(Status.MISS, client.ask(Verb.ACQUIRE, 1));
+      assertEquals(0, objects.loads);
+      objects.deletions.end();
+      settle(harness);
+      assertTrue(client.hasAnswer());
+      assertEquals(Status.OK, client.take().status());
+    }
+  }
+
+  @Test
+  void delete_objectThatIsSeenMeanwhile_isGoneFromTheFirstMomentOn() throws Exception {
+    try (IndexHarness harness = harness("all")) {
+      IndexHarness.Client client = harness.open(1 << 20);
+      client.register();
+      storeAway(harness, client, 1);
+      objects.deletions.isHeld = true;
+      client.sendKeys(Verb.DELETE, 1, 1);
+      settle(harness);
+      assertFalse(client.hasAnswer(), "its object has not gone");
+      objects.seeLookedFor();
+      assertEquals(Status.MISS, client.lookup(1).first());
+      assertEquals(Status.MISS, client.ask(Verb.ACQUIRE, 1));
+      assertEquals(0, objects.loads);
+      objects.deletions.end();
+      settle(harness);
+      assertTrue(client.hasAnswer());
+      assertEquals(Status.OK, client.take().first());
+      assertEquals(Status.MISS, client.lookup(1).first());
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void put_againWhileTheDeletedOneIsWritten_waitsForThatOnesDeletion(boolean isFull)
+      throws Exception {
+    try (IndexHarness harness = harness("all")) {
+      IndexHarness.Client client = harness.open(1 << 20);
+      client.register();
+      objects.pipeline.holds = transfer -> true;
+      client.put(1, 0);
+      settle(harness);
+      assertEquals(1, objects.asked);
+      client.sendKeys(Verb.DELETE, 1, 1);
+      client.put(1, 0);
+      settle(harness);
+      assertEquals(1, objects.asked, "its object would be deleted with the other's");
+      objects.deletions.isHeld = true;
+      objects.deletions.isFull = isFull;
+      objects.pipeline.endFirst();
+      settle(harness);
+      assertEquals(1, objects.asked, "the other's object has not gone");
+      objects.deletions.isFull = false;
+      settle(harness);
+      assertEquals(1, objects.asked, "nor now");
+      objects.deletions.end();
+      settle(harness);
+      assertEquals(2, objects.asked);
     }
   }
 }

@@ -2,6 +2,8 @@ package io.kvtier.daemon.index;
 
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.object.Deletions;
+import io.kvtier.tiers.object.ObjectKey;
+import io.kvtier.tiers.object.ObjectNames;
 import io.kvtier.tiers.object.ObjectProbe;
 import io.kvtier.tiers.object.PresenceCache;
 import io.kvtier.tiers.object.StoreCall;
@@ -22,12 +24,28 @@ final class StubObjects {
   /** How often it was asked to take a block. */
   int asked;
 
+  /** How often it was asked for one. */
+  int loads;
+
+  /** What it says of an object that is looked for. */
+  StoreResult head = new StoreResult.Absent();
+
+  /** What is to go from it. */
+  final HeldDeletions deletions = new HeldDeletions();
+
+  /** What is known of it. */
+  final PresenceCache presence =
+      new PresenceCache(new Heads(), 1 << 20, 1L << 40, 1L << 40, 1, 1L << 40, null);
+
+  private String lookedFor = "";
+
   /** What does it. */
   final IndexHarness.InlinePipeline pipeline =
       new IndexHarness.InlinePipeline(transfer -> transfer.status = run(transfer));
 
   private Status run(Transfer transfer) {
     if (transfer.kind == Transfer.Kind.LOAD) {
+      loads++;
       return Status.MISS;
     }
     asked++;
@@ -41,8 +59,8 @@ final class StubObjects {
         8,
         () -> true,
         () -> true,
-        new PresenceCache(new Empty(), 1 << 20, 1L << 40, 1L << 40, 1, 1L << 40, null),
-        new NoDeletions(),
+        presence,
+        deletions,
         admission,
         1 << 20,
         () -> null,
@@ -55,42 +73,73 @@ final class StubObjects {
         Map::of);
   }
 
-  private static final class NoDeletions implements Deletions {
+  /** The object that was looked for last is seen there, by a call that began some time ago. */
+  void seeLookedFor() {
+    Transfer named = new Transfer(0);
+    if (!ObjectNames.readBlock(lookedFor, named)) {
+      throw new IllegalStateException("no block was looked for, but '" + lookedFor + "'");
+    }
+    presence.present(ObjectKey.of(named));
+  }
+
+  /** Deletions that are done at once, unless a test holds them. */
+  static final class HeldDeletions implements Deletions {
+    boolean isHeld;
+    boolean isFull;
+    private final List<String> pending = new ArrayList<>();
+    private long queued;
+    private long done;
+
+    /** All that wait are done. */
+    void end() {
+      pending.clear();
+      done = queued;
+    }
+
     @Override
     public boolean delete(String name) {
+      if (isFull) {
+        return false;
+      }
+      queued++;
+      pending.add(name);
+      if (!isHeld) {
+        end();
+      }
       return true;
     }
 
     @Override
     public boolean deleteAll(String prefix) {
-      return true;
+      return delete(prefix);
     }
 
     @Override
     public long queued() {
-      return 0;
+      return queued;
     }
 
     @Override
     public long done() {
-      return 0;
+      return done;
     }
 
     @Override
     public boolean isPending(String name) {
-      return false;
+      return pending.contains(name);
     }
   }
 
-  private static final class Empty implements ObjectProbe {
+  private final class Heads implements ObjectProbe {
     @Override
     public StoreCall head(String name, long timeoutNs) {
-      return StoreCall.of(new StoreResult.Absent());
+      lookedFor = name;
+      return StoreCall.of(head);
     }
 
     @Override
     public String describe() {
-      return "nothing";
+      return "a test's store";
     }
   }
 }

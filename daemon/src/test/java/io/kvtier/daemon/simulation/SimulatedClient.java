@@ -52,6 +52,9 @@ final class SimulatedClient {
     /** Whether any client has asked for a slot for a key, or has one, or is committing it. */
     boolean isBeingPut(Oracle.Key key);
 
+    /** Whether the daemon has a record of a key: it may be on its way. */
+    boolean isHere(Oracle.Key key);
+
     void violated(String what);
   }
 
@@ -70,8 +73,11 @@ final class SimulatedClient {
     final List<Held> held;
     final long deadlineNs;
 
-    /** DELETE: the keys that nobody was putting, and how often they had been put. */
+    /** DELETE, CLEAR: the keys that nobody was putting, and how often they had been put. */
     final Map<Oracle.Key, Integer> putsBefore = new HashMap<>();
+
+    /** LOOKUP, ACQUIRE: the keys that had been removed before. */
+    final Set<Oracle.Key> removedBefore = new HashSet<>();
 
     /** FLUSH: what had been accepted. */
     final Set<Oracle.Key> covered = new HashSet<>();
@@ -492,12 +498,16 @@ final class SimulatedClient {
       Verb verb, int namespace, List<Oracle.Key> keys, List<Held> ids, long deadlineNs) {
     Pending asked = new Pending(verb, namespace, keys, ids, deadlineNs);
     switch (verb) {
-      case DELETE -> {
-        for (Oracle.Key key : keys) {
-          if (!world.isBeingPut(key)) {
-            asked.putsBefore.put(key, oracle.puts(key));
-          }
-        }
+      case DELETE -> noteToRemove(asked, keys);
+      case CLEAR -> {
+        // What is still on its way from somebody who has gone comes all the same.
+        List<Oracle.Key> absent = new ArrayList<>(keys(namespace, keysPerNamespace));
+        absent.removeIf(world::isHere);
+        noteToRemove(asked, absent);
+      }
+      case LOOKUP, ACQUIRE -> {
+        asked.removedBefore.addAll(keys);
+        asked.removedBefore.retainAll(oracle.removed);
       }
       case FLUSH -> {
         for (Oracle.Key key : oracle.accepted) {
@@ -511,6 +521,22 @@ final class SimulatedClient {
       default -> {}
     }
     return asked;
+  }
+
+  private void noteToRemove(Pending asked, List<Oracle.Key> keys) {
+    for (Oracle.Key key : keys) {
+      if (!world.isBeingPut(key)) {
+        asked.putsBefore.put(key, oracle.puts(key));
+      }
+    }
+  }
+
+  private void noteRemoved(Pending asked, Oracle.Key key) {
+    Integer before = asked.putsBefore.get(key);
+    // A block that is not there yet is a miss, and comes all the same.
+    if (before != null && before == oracle.puts(key)) {
+      oracle.removed.add(key);
+    }
   }
 
   // ---- reading
@@ -568,6 +594,9 @@ final class SimulatedClient {
       return;
     }
     oracle.flushed.addAll(asked.covered);
+    if (asked.verb == Verb.CLEAR) {
+      List.copyOf(asked.putsBefore.keySet()).forEach(key -> noteRemoved(asked, key));
+    }
     int stride = CompletionDescriptor.resultBytes(asked.verb);
     long body = at + CompletionDescriptor.HEADER_BYTES;
     int run = 0;
@@ -593,6 +622,12 @@ final class SimulatedClient {
   }
 
   private void takeBlock(Pending asked, int i, Status block, long result, long value) {
+    if (block == Status.OK && !asked.removedBefore.isEmpty()) {
+      Oracle.Key key = asked.keys.get(i);
+      if (asked.removedBefore.contains(key) && oracle.removed.contains(key)) {
+        world.violated(name + ": " + asked.verb + " found " + key + ", which had been removed");
+      }
+    }
     switch (asked.verb) {
       case ACQUIRE -> {
         if (block == Status.OK) {
@@ -624,11 +659,8 @@ final class SimulatedClient {
         }
       }
       case DELETE -> {
-        Oracle.Key key = asked.keys.get(i);
-        Integer before = asked.putsBefore.get(key);
-        // A block that is not there yet is a miss, and comes all the same.
-        if (block == Status.OK && before != null && before == oracle.puts(key)) {
-          oracle.removed.add(key);
+        if (block == Status.OK) {
+          noteRemoved(asked, asked.keys.get(i));
         }
       }
       case LOOKUP -> {

@@ -643,7 +643,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     // What was being evicted may be found again, and take the last place of a full directory.
     boolean isFull = directory.size() == blocks;
     for (Oracle.Key key : resident) {
-      if (!isThere(key) && !isFull) {
+      if (!isHere(key) && !isFull) {
         violated(key + " stood in a tier that outlives the daemon, and is lost after a crash");
       }
     }
@@ -738,10 +738,11 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   }
 
   private boolean isAnywhere(Oracle.Key key) {
-    return isThere(key) || (objects != null && objects.has(key));
+    return isHere(key) || (objects != null && objects.has(key));
   }
 
-  private boolean isThere(Oracle.Key key) {
+  @Override
+  public boolean isHere(Oracle.Key key) {
     MemorySegment name = arena.allocate(16, 8);
     Oracle.writeKey(key, name, 0);
     int id = namespaceId(key.namespace());
