@@ -59,9 +59,12 @@ public final class StoreCall {
     var _ = result.thenAccept(consumer);
   }
 
-  /** Gives up; the outcome is there when this returns. */
+  /** Gives up; the outcome is there when this returns, and nobody touches the memory any more. */
   public void cancel() {
-    end(new StoreResult.Cancelled());
+    if (!end(new StoreResult.Cancelled())) {
+      // Another thread may be just about to end it: the gate is closed before the outcome is there.
+      var _ = result.join();
+    }
   }
 
   boolean hasEnded() {
