@@ -187,6 +187,22 @@ public final class ObjectJanitor implements AutoCloseable {
     Tally tally =
         new Tally(
             now -> report = report(task, now, JanitorReport.State.RUNNING, "", beginNs, calls));
+    JanitorReport last =
+        report(task, tally, JanitorReport.State.FAILED, "it ended early", beginNs, calls);
+    try {
+      last = carryOut(task, tally, beginNs, endNs, calls);
+    } finally {
+      // However it ended, the next task may begin.
+      synchronized (lock) {
+        report = last;
+        running = null;
+        lock.notifyAll();
+      }
+    }
+  }
+
+  private JanitorReport carryOut(
+      JanitorTask task, Tally tally, long beginNs, long endNs, JanitorCalls calls) {
     JanitorReport.State state = JanitorReport.State.DONE;
     String reason = "";
     try {
@@ -195,7 +211,8 @@ public final class ObjectJanitor implements AutoCloseable {
     } catch (RunEnd e) {
       state = e.state();
       reason = e.reason();
-    } catch (RuntimeException e) {
+    } catch (Throwable e) {
+      // Also too little memory for its tables: the next task may need less.
       LOG.error("the task {} on {} failed", task.name(), store.describe(), e);
       state = JanitorReport.State.FAILED;
       reason = e.toString();
@@ -210,11 +227,7 @@ public final class ObjectJanitor implements AutoCloseable {
         reason.isEmpty() ? "" : ", " + reason,
         last.amount(JanitorCount.DELETED).words(),
         last.amount(JanitorCount.LEFT).words());
-    synchronized (lock) {
-      report = last;
-      running = null;
-      lock.notifyAll();
-    }
+    return last;
   }
 
   private JanitorCalls callsUnderWay() {
@@ -246,6 +259,8 @@ public final class ObjectJanitor implements AutoCloseable {
           "the lease on {} was not given back, and has to run out: {}",
           store.describe(),
           e.reason());
+    } catch (RuntimeException | Error e) {
+      LOG.error("the lease on {} was not given back, and has to run out", store.describe(), e);
     }
   }
 

@@ -3,12 +3,14 @@ package io.kvtier.tiers.object.janitor;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.tiers.object.ClockedStore;
 import io.kvtier.tiers.object.MemoryStore;
 import io.kvtier.tiers.object.ObjectStore;
 import io.kvtier.tiers.object.StoreResult;
+import java.time.Duration;
 import java.util.Random;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
@@ -248,6 +250,53 @@ final class MemoryJanitorTest extends JanitorContract {
     } catch (InterruptedException e) {
       throw new AssertionError(e);
     }
+  }
+
+  @Test
+  void start_afterATaskThatRanOutOfMemory_runs() throws Exception {
+    putHourly(0, 1);
+    try (ObjectJanitor janitor =
+        new ObjectJanitor(store, "node-a", options(0), null, _ -> {}, clock)) {
+      store.meddle((_, _) -> {
+        throw new OutOfMemoryError("planted");
+      });
+      assertTrue(janitor.start(new JanitorTask.Du()));
+      JanitorReport report = awaitSoon(janitor);
+      assertEquals(JanitorReport.State.FAILED, report.state());
+      assertTrue(report.reason().contains("planted"), report.reason());
+      store.meddle((_, _) -> null);
+      assertTrue(janitor.start(new JanitorTask.Du()), "the one before has ended");
+      assertEquals(JanitorReport.State.DONE, awaitSoon(janitor).state());
+    }
+  }
+
+  @Test
+  void start_afterATaskThatCouldNotGiveTheLeaseBack_runs() throws Exception {
+    putHourly(0, 20);
+    AtomicInteger leases = new AtomicInteger();
+    try (ObjectJanitor janitor =
+        new ObjectJanitor(store, "node-a", options(10L * OBJECT_BYTES), null, _ -> {}, clock)) {
+      store.meddle((verb, name) -> {
+        // The first is that which takes it.
+        if (verb.equals("put")
+            && name.startsWith(ReservedNames.LEASES)
+            && leases.incrementAndGet() > 1) {
+          throw new IllegalStateException("planted");
+        }
+        return null;
+      });
+      assertTrue(janitor.start(new JanitorTask.Gc()));
+      JanitorReport report = awaitSoon(janitor);
+      assertEquals(JanitorReport.State.DONE, report.state(), report.text());
+      assertEquals(2, leases.get());
+      store.meddle((_, _) -> null);
+      assertTrue(janitor.start(new JanitorTask.Du()), "the one before has ended");
+      assertEquals(JanitorReport.State.DONE, awaitSoon(janitor).state());
+    }
+  }
+
+  private static JanitorReport awaitSoon(ObjectJanitor janitor) {
+    return assertTimeoutPreemptively(Duration.ofSeconds(30), janitor::await);
   }
 
   @Test
