@@ -9,6 +9,7 @@ import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
 import io.kvtier.tiers.ssd.SsdEngine;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Transfer;
+import io.kvtier.tiers.transfer.TroubleLog;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -95,6 +96,7 @@ final class SsdBlocks implements AutoCloseable {
                 4,
                 depth,
                 rung::release,
+                TroubleLog.NONE,
                 defect::set));
     for (int i = 0; i < ssdSlots; i++) {
       go(Transfer.Kind.STORE, i);

@@ -14,6 +14,7 @@ import io.kvtier.tiers.ssd.SlotDevice;
 import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
 import io.kvtier.tiers.ssd.SsdEngine;
 import io.kvtier.tiers.transfer.Pipeline;
+import io.kvtier.tiers.transfer.TroubleLog;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.ArrayDeque;
@@ -127,10 +128,11 @@ final class SsdTier implements AutoCloseable {
       ledger.setLayout(layout);
       ledger.commit(true);
     }
+    TroubleLog troubles = new TroubleLog(LOG, "SSD tier in '" + directory + "'");
     LedgerThread lastLeg =
         new LedgerThread(
             "kvtier-ledger-" + lane,
-            new LedgerLeg(ledger, config.survivesPowerLoss(), device::sync),
+            new LedgerLeg(ledger, config.survivesPowerLoss(), device::sync, troubles),
             config.queueDepth() + FORGETS_MAX,
             defect);
     // Closed after the pipeline: what that still writes is entered.
@@ -147,6 +149,7 @@ final class SsdTier implements AutoCloseable {
                     config.threads(),
                     config.queueDepth(),
                     finishedBell,
+                    troubles,
                     defect));
     if (!started.reason().isEmpty()) {
       LOG.info("SSD engine {}: {}", started.engine(), started.reason());

@@ -1,7 +1,9 @@
 package io.kvtier.tiers.ledger;
 
 import io.kvtier.protocol.Status;
+import io.kvtier.tiers.files.FileErrors;
 import io.kvtier.tiers.transfer.Transfer;
+import io.kvtier.tiers.transfer.TroubleLog;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
@@ -26,6 +28,7 @@ public final class LedgerLeg {
   private final Ledger ledger;
   private final boolean isSynced;
   private final DeviceSync device;
+  private final TroubleLog troubles;
   private final LedgerEntry entry = new LedgerEntry();
   private final List<Transfer> owed = new ArrayList<>();
 
@@ -38,9 +41,19 @@ public final class LedgerLeg {
    * @param isSynced whether an acknowledged store survives a loss of power, and not only a kill
    */
   public LedgerLeg(Ledger ledger, boolean isSynced, DeviceSync device) {
+    this(ledger, isSynced, device, TroubleLog.NONE);
+  }
+
+  /**
+   * The same.
+   *
+   * @param troubles told of groups that could not be entered
+   */
+  public LedgerLeg(Ledger ledger, boolean isSynced, DeviceSync device, TroubleLog troubles) {
     this.ledger = ledger;
     this.isSynced = isSynced;
     this.device = device;
+    this.troubles = troubles;
   }
 
   /** Whether something could not be forgotten yet: {@link #run} is to be called again soon. */
@@ -91,6 +104,7 @@ public final class LedgerLeg {
       return true;
     } catch (IOException e) {
       // The changes stay with the ledger, and go with the next group.
+      troubles.tell("the ledger takes no rows", FileErrors.words(e));
       return false;
     }
   }

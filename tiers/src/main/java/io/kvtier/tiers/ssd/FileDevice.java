@@ -2,6 +2,7 @@ package io.kvtier.tiers.ssd;
 
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.DirectFile;
+import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.lang.foreign.MemorySegment;
@@ -86,7 +87,16 @@ public final class FileDevice implements SlotDevice {
   }
 
   private static Path fileOf(Path directory, int region) {
-    return directory.resolve(String.format(Locale.ROOT, "slots-%04d.dat", region));
+    return directory.resolve(nameOf(region));
+  }
+
+  private static String nameOf(int region) {
+    return String.format(Locale.ROOT, "slots-%04d.dat", region);
+  }
+
+  /** For people: where in the directory a transfer's block stands. */
+  static String place(Transfer transfer) {
+    return nameOf(transfer.ssdRegion) + ", at " + transfer.ssdOffset;
   }
 
   /**

@@ -5,6 +5,7 @@ import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.transfer.LastLeg;
 import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.ThreadedPipeline;
+import io.kvtier.tiers.transfer.TroubleLog;
 import java.io.IOException;
 import java.util.Locale;
 import java.util.function.Consumer;
@@ -41,6 +42,7 @@ public enum SsdEngine {
    * @param threads of {@link #PREAD} and {@link #ROCKSDB}
    * @param depth the most transfers in flight
    * @param finishedBell wakes the collecting thread; called after one transfer or several
+   * @param troubles told of what fails
    * @param defect told of what should never happen: a transfer will not come back
    */
   public record Parts(
@@ -51,6 +53,7 @@ public enum SsdEngine {
       int threads,
       int depth,
       Runnable finishedBell,
+      TroubleLog troubles,
       Consumer<Throwable> defect) {}
 
   /**
@@ -121,6 +124,7 @@ public enum SsdEngine {
         parts.codec,
         parts.lastLeg,
         parts.finishedBell,
+        parts.troubles,
         parts.defect);
   }
 
@@ -129,7 +133,7 @@ public enum SsdEngine {
         parts.name,
         parts.threads,
         parts.depth,
-        new SsdLeg(parts.device, parts.codec),
+        new SsdLeg(parts.device, parts.codec, parts.troubles),
         parts.lastLeg,
         parts.finishedBell,
         parts.defect);

@@ -4,8 +4,10 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.codec.BlockCodecs;
+import io.kvtier.tiers.files.FileErrors;
 import io.kvtier.tiers.transfer.Leg;
 import io.kvtier.tiers.transfer.Transfer;
+import io.kvtier.tiers.transfer.TroubleLog;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -21,6 +23,7 @@ public final class SsdLeg implements Leg {
           Arena.ofAuto().allocate(SlotHeaderDescriptor.HEADER_BYTES, SharedMemory.PAGE_BYTES));
 
   private final SlotDevice device;
+  private final TroubleLog troubles;
   private final @Nullable ThreadLocal<EncodeBuffer> buffers;
 
   /** A leg over a device that writes blocks as they are. */
@@ -30,7 +33,17 @@ public final class SsdLeg implements Leg {
 
   /** A leg over a device that writes blocks as a codec makes them. */
   public SsdLeg(SlotDevice device, BlockCodec codec) {
+    this(device, codec, TroubleLog.NONE);
+  }
+
+  /**
+   * The same.
+   *
+   * @param troubles told of what fails
+   */
+  public SsdLeg(SlotDevice device, BlockCodec codec, TroubleLog troubles) {
     this.device = device;
+    this.troubles = troubles;
     buffers = codec.id() == 0 ? null : ThreadLocal.withInitial(() -> new EncodeBuffer(codec));
   }
 
@@ -43,9 +56,15 @@ public final class SsdLeg implements Leg {
       } else {
         device.read(transfer.ssdRegion, transfer.ssdOffset, header, transfer.slot());
         transfer.status = StoredBlock.check(transfer, header);
+        if (transfer.status == Status.CORRUPT) {
+          StoredBlock.tellDamaged(transfer, troubles);
+        }
       }
     } catch (IOException e) {
       transfer.status = Status.IO_ERROR;
+      troubles.tell(
+          transfer.kind == Transfer.Kind.STORE ? StoredBlock.NOT_WRITTEN : StoredBlock.NOT_READ,
+          FileErrors.words(e));
     }
   }
 

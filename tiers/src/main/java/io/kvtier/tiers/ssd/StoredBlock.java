@@ -6,6 +6,7 @@ import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.codec.CodecException;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Transfer;
+import io.kvtier.tiers.transfer.TroubleLog;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -15,6 +16,11 @@ import java.lang.foreign.ValueLayout;
  * stored was checked just before; what is loaded is held to its name and its checksum.
  */
 public final class StoredBlock {
+  // The kinds of failures that operators are told of.
+  static final String NOT_READ = "a block can't be read";
+  static final String NOT_WRITTEN = "a block can't be written";
+  private static final String DAMAGED = "a block is damaged";
+
   /** Where encoded bytes stand while they are decoded: one a thread, as large as any so far. */
   private static final ThreadLocal<MemorySegment> SCRATCH =
       ThreadLocal.withInitial(() -> MemorySegment.NULL);
@@ -114,6 +120,17 @@ public final class StoredBlock {
             && Checksums.of(transfer.bytes()) == transfer.checksum
         ? Status.OK
         : Status.CORRUPT;
+  }
+
+  /** Tells of a block that was found to be {@link Status#CORRUPT}. */
+  static void tellDamaged(Transfer transfer, TroubleLog troubles) {
+    troubles.tell(
+        DAMAGED,
+        "what stands in region "
+            + transfer.ssdRegion
+            + ", at "
+            + transfer.ssdOffset
+            + ", is not what was written there; it is dropped");
   }
 
   /** Whatever codec the daemon is set to now: the header says what the bytes were encoded with. */

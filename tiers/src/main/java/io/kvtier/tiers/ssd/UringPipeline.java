@@ -11,6 +11,7 @@ import io.kvtier.tiers.transfer.LastLeg;
 import io.kvtier.tiers.transfer.QueuedPipeline;
 import io.kvtier.tiers.transfer.Transfer;
 import io.kvtier.tiers.transfer.TransferQueues;
+import io.kvtier.tiers.transfer.TroubleLog;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -50,6 +51,7 @@ public final class UringPipeline extends QueuedPipeline {
   private static final int ONLY_WORKER = 0;
 
   private final Consumer<Throwable> defect;
+  private final TroubleLog troubles;
   private final Arena arena = Arena.ofShared();
   private final EventFd bell;
   private final MemorySegment bellWord = arena.allocate(Long.BYTES, Long.BYTES);
@@ -102,6 +104,7 @@ public final class UringPipeline extends QueuedPipeline {
    * @param codec what stores are written with; loads go by what stands in the slot
    * @param lastLeg where stores go on to, or null when writing is all
    * @param finishedBell wakes the collecting thread; called after one transfer or several
+   * @param troubles told of what fails
    * @param defect told when the ring is broken: what it had in hand will not come back
    * @throws IOException with a reason in words when there can be no ring
    */
@@ -112,9 +115,11 @@ public final class UringPipeline extends QueuedPipeline {
       BlockCodec codec,
       @Nullable LastLeg lastLeg,
       Runnable finishedBell,
+      TroubleLog troubles,
       Consumer<Throwable> defect)
       throws IOException {
     this.defect = defect;
+    this.troubles = troubles;
     this.codec = codec;
     for (int i = 0; i < OPERATIONS; i++) {
       MemorySegment header =
@@ -303,6 +308,11 @@ public final class UringPipeline extends QueuedPipeline {
     if (result <= 0) {
       // Nothing moved: an error, or the file ends there.
       transfer.status = Status.IO_ERROR;
+      troubles.tell(
+          store ? StoredBlock.NOT_WRITTEN : StoredBlock.NOT_READ,
+          FileDevice.place(transfer)
+              + ": "
+              + (result < 0 ? Errno.describe(-result) : "the file ends there"));
       finish(operation);
     } else if (store) {
       finish(operation);
@@ -318,6 +328,9 @@ public final class UringPipeline extends QueuedPipeline {
       Transfer transfer = operation.transfer();
       summed += transfer.length;
       transfer.status = StoredBlock.check(transfer, operation.header());
+      if (transfer.status == Status.CORRUPT) {
+        StoredBlock.tellDamaged(transfer, troubles);
+      }
       finish(operation);
     }
   }

@@ -3,14 +3,19 @@ package io.kvtier.tiers.ledger;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import ch.qos.logback.classic.Logger;
+import ch.qos.logback.classic.spi.ILoggingEvent;
+import ch.qos.logback.core.read.ListAppender;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.transfer.Transfer;
+import io.kvtier.tiers.transfer.TroubleLog;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import org.junit.jupiter.api.Test;
+import org.slf4j.LoggerFactory;
 
 final class LedgerLegTest {
   private static Transfer store(int namespaceId, long high, String text) {
@@ -44,5 +49,31 @@ final class LedgerLegTest {
     assertEquals(Map.of(3, "second"), texts);
     assertEquals(1, fingerprints.size());
     assertArrayEquals(LedgerLeg.fingerprint(20, 1), fingerprints.getFirst());
+  }
+
+  @Test
+  void run_groupsThatCannotBeEntered_areToldOfOnceWithTheCause() {
+    Logger logger = (Logger) LoggerFactory.getLogger(LedgerLegTest.class);
+    ListAppender<ILoggingEvent> said = new ListAppender<>();
+    said.start();
+    logger.addAppender(said);
+    try (MemoryLedger ledger = new MemoryLedger(new MemoryLedger.Medium())) {
+      LedgerLeg leg =
+          new LedgerLeg(
+              ledger,
+              true,
+              () -> {
+                throw new IOException("the device is full");
+              },
+              new TroubleLog(logger, "the device"));
+      for (int i = 0; i < 10; i++) {
+        leg.run(List.of(store(3, 10, "n")), done -> assertEquals(Status.IO_ERROR, done.status));
+      }
+    } finally {
+      logger.detachAppender(said);
+    }
+    assertEquals(
+        List.of("the device: the ledger takes no rows: the device is full"),
+        said.list.stream().map(ILoggingEvent::getFormattedMessage).toList());
   }
 }

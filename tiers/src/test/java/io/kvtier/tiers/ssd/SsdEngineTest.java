@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.protocol.linux.IoUring;
 import io.kvtier.tiers.codec.BlockCodecs;
+import io.kvtier.tiers.transfer.TroubleLog;
 import java.io.IOException;
 import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
@@ -79,6 +80,7 @@ final class SsdEngineTest {
         1,
         8,
         () -> {},
+        TroubleLog.NONE,
         thrown -> {
           throw new AssertionError(thrown);
         });

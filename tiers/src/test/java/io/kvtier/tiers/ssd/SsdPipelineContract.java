@@ -5,6 +5,9 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import ch.qos.logback.classic.Logger;
+import ch.qos.logback.classic.spi.ILoggingEvent;
+import ch.qos.logback.core.read.ListAppender;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.SharedMemory;
@@ -13,6 +16,7 @@ import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
+import io.kvtier.tiers.transfer.TroubleLog;
 import java.io.IOException;
 import java.io.RandomAccessFile;
 import java.lang.foreign.Arena;
@@ -39,6 +43,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
+import org.slf4j.LoggerFactory;
 
 /** What every pipeline between slabs and files keeps, on real files. */
 @Timeout(value = 60, unit = TimeUnit.SECONDS)
@@ -64,6 +69,9 @@ abstract class SsdPipelineContract {
   private final Semaphore rung = new Semaphore(0);
   private final AtomicReference<Throwable> defect = new AtomicReference<>();
   private final List<Transfer> finished = new ArrayList<>();
+  private final Logger logger = (Logger) LoggerFactory.getLogger(SsdPipelineContract.class);
+  private final ListAppender<ILoggingEvent> said = new ListAppender<>();
+  private final TroubleLog troubles = new TroubleLog(logger, "the device");
   private MemorySegment slab = MemorySegment.NULL;
 
   /** Of the pipelines that are started from now on. */
@@ -78,8 +86,15 @@ abstract class SsdPipelineContract {
     }
   }
 
+  @BeforeEach
+  void listen() {
+    said.start();
+    logger.addAppender(said);
+  }
+
   @AfterEach
   void nothingBroke() {
+    logger.detachAppender(said);
     arena.close();
     Throwable thrown = defect.get();
     if (thrown != null) {
@@ -101,7 +116,8 @@ abstract class SsdPipelineContract {
 
   private Pipeline start(FileDevice device, Runnable finishedBell) throws IOException {
     return start(
-        new SsdEngine.Parts("test-ssd", device, codec, null, 1, DEPTH, finishedBell, defect::set));
+        new SsdEngine.Parts(
+            "test-ssd", device, codec, null, 1, DEPTH, finishedBell, troubles, defect::set));
   }
 
   @Test
@@ -207,6 +223,38 @@ abstract class SsdPipelineContract {
       block.ssdRegion = REGIONS - 1;
       assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.STORE));
       assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.LOAD));
+    }
+  }
+
+  @Test
+  void storeAndLoad_failAgainAndAgain_areToldOfOnceWithTheCause() throws Exception {
+    try (FileDevice device = open();
+        Pipeline pipeline = start(device)) {
+      Transfer block = block(0, 0, 0);
+      fill(block, 1);
+      assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.STORE));
+      flip(PAGE);
+      for (int i = 0; i < 10; i++) {
+        assertEquals(Status.CORRUPT, run(pipeline, block, Transfer.Kind.LOAD));
+      }
+      fill(block, 1);
+      block.ssdOffset = BEYOND_ANY_FILE;
+      for (int i = 0; i < 10; i++) {
+        assertEquals(Status.IO_ERROR, run(pipeline, block, Transfer.Kind.STORE));
+        assertEquals(Status.IO_ERROR, run(pipeline, block, Transfer.Kind.LOAD));
+      }
+    }
+    List<String> lines = said.list.stream().map(ILoggingEvent::getFormattedMessage).toList();
+    assertEquals(3, lines.size(), lines::toString);
+    assertLine(lines.get(0), "the device: a block is damaged: ", "at 0");
+    assertLine(lines.get(1), "the device: a block can't be written: ", "slots-0000.dat", "errno");
+    assertLine(lines.get(2), "the device: a block can't be read: ", "slots-0000.dat", "ends");
+  }
+
+  private static void assertLine(String line, String begin, String... words) {
+    assertTrue(line.startsWith(begin), line);
+    for (String word : words) {
+      assertTrue(line.contains(word), line);
     }
   }
 
