@@ -39,12 +39,6 @@ final class DeviceJob {
   /** Why the rest of it is not done; OK: it is. */
   Status cut = Status.OK;
 
-  /**
-   * Whether it is in the line of those that have something to hand over. It may stay there when its
-   * operation has ended, and be the next one's of the same place in the pool.
-   */
-  boolean isInLine;
-
   int ready;
 
   /** Places of which every copy has come back. */
@@ -111,7 +105,7 @@ final class DeviceJob {
     Arrays.fill(failure, 0, count, (byte) 0);
   }
 
-  /** Its operation has ended: should it stand in the line still, it has nothing to hand over. */
+  /** Its operation has ended: should it stand in a line still, it has nothing to hand over. */
   void end() {
     region = null;
     waveEnd = ready;

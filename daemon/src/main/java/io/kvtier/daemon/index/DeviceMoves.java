@@ -8,14 +8,16 @@ import io.kvtier.tiers.gpu.DeviceTransfer;
 import io.kvtier.tiers.gpu.KvLayout;
 import io.kvtier.tiers.gpu.Span;
 import io.kvtier.tiers.slots.SlotAllocator;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
  * Hands blocks to the GPUs' pipelines and takes them back: fills pooled transfers with blocks of
  * one operation, layer group by layer group, and tells when the last copy of a place is over.
- * Operations take their turns in the order in which they have something to copy. Confined to the
- * index.
+ * Operations of a GPU take their turns in the order in which they have something to copy ({@link
+ * DeviceLine}). Confined to the index.
  */
 final class DeviceMoves {
   /** Hears how copies ended. */
@@ -23,9 +25,6 @@ final class DeviceMoves {
     /** No copy of a place is under way any more, and none will be. */
     void onCopied(Operation operation, DeviceJob job, int place);
   }
-
-  /** So many transfers can be under way: one more than the highest number of one. */
-  static final int TRANSFERS = 512;
 
   /** A transfer of fewer bytes costs more than it is worth, one of more takes long to come back. */
   private static final int TRANSFER_BYTES = 4 << 20;
@@ -36,9 +35,6 @@ final class DeviceMoves {
   /** And of more runs it takes more memory than it should. */
   private static final int TRANSFER_RUNS = 1 << 16;
 
-  /** All transfers that are under way together have no more, but for one that has them alone. */
-  private static final long RUNS_MAX = 1 << 20;
-
   /** And of each block's: its layers are one piece on the host, and the link is slow with less. */
   private static final int LAYERS_BLOCK_BYTES = 64 << 10;
 
@@ -46,17 +42,14 @@ final class DeviceMoves {
   private final Operations operations;
   private final Advertisements advertised;
   private final Listener listener;
-  private final DeviceTransfer[] pool = new DeviceTransfer[TRANSFERS];
-  private final int[] stack = new int[TRANSFERS];
-  private final LongQueue line;
+
+  /** One for each GPU to which, or from which, anything was ever copied. */
+  private final List<DeviceLine> lines = new ArrayList<>();
+
   private final Consumer<DeviceTransfer> onTransfer = this::settle;
-  private final long[] runsOf = new long[TRANSFERS];
-  private long runsUnderWay;
 
   /** Of the transfer that was filled last, those of each block. */
   private long runsOfBlock;
-
-  private int free;
 
   DeviceMoves(
       BlockStore store, Operations operations, Advertisements advertised, Listener listener) {
@@ -64,11 +57,6 @@ final class DeviceMoves {
     this.operations = operations;
     this.advertised = advertised;
     this.listener = listener;
-    line = new LongQueue(operations.max());
-    for (int i = TRANSFERS - 1; i >= 0; i--) {
-      pool[i] = new DeviceTransfer(i);
-      stack[free++] = i;
-    }
   }
 
   /** Cuts an operation into transfers: by layers, too, where somebody waits for each of them. */
@@ -95,28 +83,57 @@ final class DeviceMoves {
     job.due[place] = job.groups();
     job.handed[place] = 0;
     job.failure[place] = 0;
-    if (!job.isInLine) {
-      job.isInLine = true;
-      if (!line.offer(operation.poolIndex)) {
-        throw new IllegalStateException("the line of operations was not full");
+    lineOf(job).add(operation);
+  }
+
+  private DeviceLine lineOf(DeviceJob job) {
+    Region region = job.region;
+    DevicePipeline pipeline = region == null ? null : region.pipeline;
+    if (pipeline == null) {
+      throw new IllegalStateException("copies to a region that is not open");
+    }
+    for (int i = 0; i < lines.size(); i++) {
+      if (lines.get(i).isOf(pipeline)) {
+        return lines.get(i);
       }
     }
+    DeviceLine made = new DeviceLine(pipeline, operations.max(), onTransfer);
+    lines.add(made);
+    return made;
+  }
+
+  /** What came of handing an operation's blocks over. */
+  private enum Handed {
+    ALL,
+    /** There is no room for the rest. */
+    FULL,
+    /** There is none for the rest, which waits for an event; there may be for others. */
+    FULL_OF_EVENTS
   }
 
   /** Hands over what there is room for. */
   void advance() {
-    while (line.size() > 0) {
-      Operation operation = operations.at((int) line.peek());
-      DeviceJob job = operation.job();
-      if (!handOver(operation, job)) {
-        return;
-      }
-      job.isInLine = false;
-      long ignored = line.poll();
+    for (int i = 0; i < lines.size(); i++) {
+      advance(lines.get(i));
     }
   }
 
-  private boolean handOver(Operation operation, DeviceJob job) {
+  private void advance(DeviceLine line) {
+    line.begin();
+    for (int first = line.first(); first >= 0; first = line.first()) {
+      Operation operation = operations.at(first);
+      DeviceJob job = operation.job();
+      switch (line.isFirst(job) ? handOver(line, operation, job) : Handed.ALL) {
+        case ALL -> line.removeFirst();
+        case FULL_OF_EVENTS -> line.leaveEventsOut();
+        case FULL -> {
+          return;
+        }
+      }
+    }
+  }
+
+  private Handed handOver(DeviceLine line, Operation operation, DeviceJob job) {
     while (!job.isHandedOver()) {
       if (job.waveLayer >= job.endLayer) {
         job.waveFrom = job.waveEnd;
@@ -125,26 +142,22 @@ final class DeviceMoves {
         job.waveLayer = job.firstLayer;
       }
       Region region = job.region;
-      DevicePipeline pipeline = region == null ? null : region.pipeline;
-      if (region == null || pipeline == null) {
+      if (region == null) {
         throw new IllegalStateException("copies to a region that is not open");
       }
-      if (free == 0) {
-        return false;
+      DeviceTransfer transfer = line.spare();
+      if (transfer == null) {
+        return Handed.FULL;
       }
-      DeviceTransfer transfer = pool[stack[free - 1]];
       int taken = fill(transfer, operation, job, region);
       if (transfer.count > 0) {
         long runs = transfer.count * runsOfBlock;
-        if (runsUnderWay > 0 && runsUnderWay + runs > RUNS_MAX) {
-          return false;
+        if (job.event != 0 && line.isFullOfEvents(runs)) {
+          return Handed.FULL_OF_EVENTS;
         }
-        if (!pipeline.offer(transfer)) {
-          return false;
+        if (line.isFull(runs) || !line.offer(transfer, runs)) {
+          return Handed.FULL;
         }
-        free--;
-        runsUnderWay += runs;
-        runsOf[transfer.poolIndex] = runs;
         for (int i = 0; i < transfer.count; i++) {
           job.handed[transfer.places[i]]++;
         }
@@ -155,7 +168,7 @@ final class DeviceMoves {
         job.waveLayer += job.layersEach;
       }
     }
-    return true;
+    return Handed.ALL;
   }
 
   /**
@@ -220,10 +233,10 @@ final class DeviceMoves {
   }
 
   /** Settles what has come back. */
-  int collect(Iterable<DevicePipeline> pipelines) {
+  int collect() {
     int count = 0;
-    for (DevicePipeline pipeline : pipelines) {
-      count += pipeline.collect(onTransfer);
+    for (int i = 0; i < lines.size(); i++) {
+      count += lines.get(i).collect();
     }
     return count;
   }
@@ -241,8 +254,6 @@ final class DeviceMoves {
     }
     job.layerDone[group] += count;
     showProgress(operation, job);
-    stack[free++] = transfer.poolIndex;
-    runsUnderWay -= runsOf[transfer.poolIndex];
     // The operation may end with its last place, and be another's then: the transfer tells what
     // there is to do, which nobody fills again before this is over.
     for (int i = 0; i < count; i++) {
@@ -284,11 +295,13 @@ final class DeviceMoves {
     int ready = job.ready;
     job.waveEnd = ready;
     job.waveLayer = job.endLayer;
-    for (DeviceTransfer transfer : pool) {
-      if (transfer.operation == operation.poolIndex) {
-        // One that is in the pool is made ready anew before it is offered.
-        transfer.giveUp();
-      }
+    for (DeviceLine line : lines) {
+      line.forEach(transfer -> {
+        if (transfer.operation == operation.poolIndex) {
+          // One that is in the pool is made ready anew before it is offered.
+          transfer.giveUp();
+        }
+      });
     }
     for (int i = 0; i < ready; i++) {
       leaveOut(operation, job, i, status);
@@ -318,10 +331,12 @@ final class DeviceMoves {
    * any more, and does not wait for an event any more.
    */
   void giveUpRevoked() {
-    for (DeviceTransfer transfer : pool) {
-      if (transfer.source != null && transfer.event != 0 && hasRevoked(transfer)) {
-        transfer.giveUp();
-      }
+    for (DeviceLine line : lines) {
+      line.forEach(transfer -> {
+        if (transfer.source != null && transfer.event != 0 && hasRevoked(transfer)) {
+          transfer.giveUp();
+        }
+      });
     }
     for (int i = 0; i < operations.max(); i++) {
       Operation operation = operations.at(i);
@@ -359,11 +374,20 @@ final class DeviceMoves {
 
   /** Transfers that are under way. */
   int inFlight() {
-    return TRANSFERS - free;
+    int count = 0;
+    for (int i = 0; i < lines.size(); i++) {
+      count += lines.get(i).inFlight();
+    }
+    return count;
   }
 
   /** Whether all that could be copied was handed over. */
   boolean isIdle() {
-    return free == TRANSFERS && line.size() == 0;
+    for (int i = 0; i < lines.size(); i++) {
+      if (!lines.get(i).isIdle()) {
+        return false;
+      }
+    }
+    return true;
   }
 }

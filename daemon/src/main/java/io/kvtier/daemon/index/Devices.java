@@ -544,7 +544,7 @@ final class Devices implements DeviceMoves.Listener {
     if (gpus == null) {
       return 0;
     }
-    return gpus.collect(onOrder) + moves.collect(gpus.pipelines());
+    return gpus.collect(onOrder) + moves.collect();
   }
 
   /** Hands over what there is room for. */

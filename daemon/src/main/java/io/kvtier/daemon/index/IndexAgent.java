@@ -73,8 +73,8 @@ public final class IndexAgent {
       long deadlineNs,
       long deadlineNsMax) {}
 
-  /** So many transfers can be on their way to and from GPUs. */
-  public static final int DEVICE_TRANSFERS = DeviceMoves.TRANSFERS;
+  /** So many transfers can be on their way to and from a GPU. */
+  public static final int DEVICE_TRANSFERS = DeviceLine.TRANSFERS;
 
   /**
    * What the daemon tells itself of its state need not fit into a ring; but it is made on the

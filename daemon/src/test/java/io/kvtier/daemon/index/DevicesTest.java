@@ -20,6 +20,7 @@ import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.util.ArrayDeque;
 import java.util.Arrays;
 import java.util.List;
@@ -418,13 +419,44 @@ class DevicesTest {
           client.sendBlock(verb, region, 0, 0, key, 0);
         }
         work(harness, 10);
-        assertEquals((1 << 20) / most, harness.agent.copiesInFlight());
+        assertEquals(DeviceLine.RUNS_MAX / most, harness.agent.copiesInFlight());
         gpu.letGo();
         for (int key = 0; key < 17; key++) {
           assertEquals(Status.OK, client.await().first());
         }
         assertEquals(0, harness.agent.copiesInFlight());
       }
+    }
+  }
+
+  @Test
+  void onboard_manyRunsWaitForAnEvent_holdUpNoOthers() throws IOException, ProtocolViolation {
+    int most = 1 << 16;
+    Files.write(folder.resolve("kv"), new byte[4 * most]);
+    checksums.isOpen = true;
+    try (IndexHarness harness =
+        new IndexHarness(
+            new IndexHarness.Settings(1, 512)
+                .checksums(checksums, 0)
+                .gpu(new FileGpu(folder, 0)))) {
+      IndexHarness.Client waits = harness.open();
+      assertEquals(Status.OK, waits.registerAs("scattered", most).status());
+      String event = "\nevent=" + FileGpu.handle(folder.resolve("event"));
+      int region = waits.registerRegion(scattered(most) + event);
+      waits.sendBlock(Verb.OFFLOAD, region, 0, 0, 7, 0);
+      assertEquals(Status.OK, waits.await().first());
+      for (int i = 0; i < 17; i++) {
+        waits.sendBlock(Verb.ONBOARD, region, 0, 1, 7, 0);
+      }
+      work(harness, 10);
+      assertEquals(DeviceLine.RUNS_MAX / most / 2, harness.agent.copiesInFlight());
+      waits.sendBlock(Verb.ONBOARD, region, 0, 0, 7, 0);
+      assertEquals(Status.OK, waits.await().first());
+      Files.write(folder.resolve("event"), new byte[] {1, 0, 0, 0}, StandardOpenOption.WRITE);
+      for (int i = 0; i < 17; i++) {
+        assertEquals(Status.OK, waits.await().first());
+      }
+      assertEquals(0, harness.agent.copiesInFlight());
     }
   }
 

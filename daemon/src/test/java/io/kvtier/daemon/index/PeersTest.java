@@ -410,7 +410,7 @@ class PeersTest {
       assertEquals(Status.OK, advertise(owner, 7, 2));
       sibling.hold();
       // Each is 8 transfers, of which there can be so many: the last ones end in line.
-      int gets = DeviceMoves.TRANSFERS / 8 + 8;
+      int gets = DeviceLine.TRANSFERS / 8 + 8;
       for (int i = 0; i < gets; i++) {
         getter.client.sendBlocks(Verb.ONBOARD, getter.region, 0, 0, 0, 7, 5, 512);
         work(harness, 1);
@@ -426,6 +426,68 @@ class PeersTest {
       }
       assertEquals(0, harness.agent.copiesInFlight());
       workUntil(harness, () -> harness.agent.isIdle());
+    }
+  }
+
+  @Test
+  void onboard_hundredsOfCopiesWaitForAnEvent_holdUpNoOthers()
+      throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness()) {
+      Engine waits = engine(harness, FIRST);
+      Engine besides = engine(harness, SECOND);
+      Engine elsewhere = engine(harness, OTHER);
+      put(waits, 7, 2);
+      byte[] expected = block(FIRST, 2);
+      // Each is 8 transfers.
+      int gets = DeviceLine.TRANSFERS / 8 + 8;
+      for (int i = 0; i < gets; i++) {
+        waits.client.sendBlocks(Verb.ONBOARD, waits.region, 0, 1, 0, 7, 5, 512);
+        work(harness, 1);
+      }
+      assertEquals(DeviceLine.TRANSFERS / 2, harness.agent.copiesInFlight());
+      assertEquals(Status.OK, get(elsewhere, 7, 5));
+      assertArrayEquals(expected, block(OTHER, 5));
+      assertEquals(Status.OK, get(besides, 7, 5));
+      assertArrayEquals(expected, block(SECOND, 5));
+      assertFalse(waits.client.hasAnswer());
+      setEvent();
+      for (int i = 0; i < gets; i++) {
+        assertEquals(Status.OK, waits.client.await().first());
+      }
+      assertEquals(0, harness.agent.copiesInFlight());
+      assertTrue(harness.agent.isIdle());
+    }
+  }
+
+  /** What ends in line stays there; its number is that of the next operation, on another GPU. */
+  @Test
+  void onboard_numberOfOneThatEndedInLine_isCopiedWhereItBelongs()
+      throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness()) {
+      Engine waits = engine(harness, FIRST);
+      Engine elsewhere = engine(harness, OTHER);
+      put(waits, 7, 2);
+      byte[] expected = block(FIRST, 2);
+      int gets = DeviceLine.TRANSFERS / 8;
+      for (int i = 0; i < gets; i++) {
+        waits.client.sendBlocks(Verb.ONBOARD, waits.region, 0, 1, 0, 7, 5, 512);
+        work(harness, 1);
+      }
+      for (int round = 0; round < 20; round++) {
+        Engine leaves = engine(harness, SECOND);
+        sendGet(leaves, 1, 7, 5);
+        work(harness, 3);
+        assertTrue(harness.agent.offerClose(leaves.client.session));
+        work(harness, 3);
+        assertEquals(Status.OK, get(elsewhere, 7, round % BLOCKS));
+        assertArrayEquals(expected, block(OTHER, round % BLOCKS));
+      }
+      assertEquals(DeviceLine.TRANSFERS / 2, harness.agent.copiesInFlight());
+      setEvent();
+      for (int i = 0; i < gets; i++) {
+        assertEquals(Status.OK, waits.client.await().first());
+      }
+      assertTrue(harness.agent.isIdle());
     }
   }
 
