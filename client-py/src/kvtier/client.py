@@ -313,7 +313,7 @@ class Namespace:
         return self._counted(Verb.CLEAR, options)
 
     def flush(self, **options: Unpack[Options]) -> Count:
-        """Waits until every block accepted before is in the tier below memory. Give it a generous timeout."""
+        """Waits until every block accepted before is in the tier below memory, if any. Give it a generous timeout."""
         return self._counted(Verb.FLUSH, options)
 
     def _for_keys(self, verb: Verb, keys: Iterable[bytes], options: Options) -> list[Status]:

@@ -101,6 +101,11 @@ final class CommandLineTest {
       assertEquals(1, run("lookup", "--namespace", "unknown", hex[0]).exitCode());
       assertEquals(2, run("lookup", "--namespace", "shown", "xyz").exitCode());
 
+      Ran flushed = run("flush");
+      assertEquals(1, flushed.exitCode(), "there is no tier below memory");
+      assertTrue(flushed.out().contains("there is no tier below memory"), flushed::out);
+      assertEquals(2, run("drain", "--yes", "--namespace", "shown").exitCode(), "drains all");
+
       Path trace = folder.resolve("t r.gz");
       assertEquals(0, run("trace", "record", trace.toString()).exitCode());
       assertEquals(1, run("trace", "record", trace.toString()).exitCode(), "one at a time");

@@ -13,8 +13,11 @@ import picocli.CommandLine.Option;
           + " NOT_ADMITTED), and what is only in memory is written to the tier below. Reads go on.",
       "It stays so until 'drain --off' or the daemon's end. Needs the role admin."
     },
-    footer = {"", "Ends with 0 when all is below memory, with 1 otherwise."})
-final class DrainCommand extends FlushCommand {
+    footer = {
+      "",
+      "Ends with 0 when all is below memory, with 1 otherwise: also where there is no tier below."
+    })
+final class DrainCommand extends FlushingCommand {
   @Mixin private Confirmation confirmation;
 
   @Option(names = "--off", description = "Takes new blocks again.")
@@ -31,6 +34,6 @@ final class DrainCommand extends FlushCommand {
     if (!isJson()) {
       line(answer);
     }
-    return flush(client) ? 0 : Failure.NEGATIVE;
+    return flush(client, null) ? 0 : Failure.NEGATIVE;
   }
 }

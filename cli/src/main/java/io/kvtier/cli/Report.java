@@ -98,6 +98,11 @@ record Report(JsonObject json) {
     return (int) Math.max(0, clients - 1);
   }
 
+  /** Nobody's part first, then those of tenants; empty where there are none. */
+  List<JsonObject> tenants() {
+    return objects(json, "tenants");
+  }
+
   List<JsonObject> sessions() {
     return objects(json, "sessions");
   }

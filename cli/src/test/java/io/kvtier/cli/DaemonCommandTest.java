@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.eclipsesource.json.Json;
+import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 
 /** What is common to the commands that ask a daemon. */
@@ -19,6 +20,44 @@ final class DaemonCommandTest {
                     {"name":"theirs","tenant":"blue","block_bytes":3}]}
                   """)
               .asObject());
+
+  private static String withoutTierBelow(@Nullable String namespaceName, String report) {
+    return FlushingCommand.withoutTierBelow(
+        new Report(Json.parse(report).asObject()), namespaceName);
+  }
+
+  @Test
+  void flush_memoryAlone_isNotBelow() {
+    String full =
+        """
+        {"tiers":[{"tier":"host","slots_resident":3}],
+         "namespaces":[{"name":"full","host_blocks":3},{"name":"empty","host_blocks":0}]}
+        """;
+    assertTrue(withoutTierBelow(null, full).contains("ssd.bytes is 0"));
+    assertTrue(withoutTierBelow("full", full).contains("ssd.bytes is 0"));
+    assertEquals("", withoutTierBelow("empty", full));
+    assertEquals("", withoutTierBelow(null, full.replace(":3", ":0")), "there is nothing");
+    assertEquals(
+        "", withoutTierBelow(null, full.replace("{\"tiers\"", "{\"object\":{},\"tiers\"")));
+    assertEquals("", withoutTierBelow(null, full.replace("}],", "},{\"tier\":\"ssd\"}],")));
+  }
+
+  @Test
+  void flush_tenantsWithoutSsd_areNamed() {
+    String shared =
+        """
+        {"tiers":[{"tier":"host","slots_resident":3},{"tier":"ssd"}],
+         "namespaces":[{"name":"mine","host_blocks":1}],
+         "tenants":[{"name":"","host_bytes_used":1,"ssd_bytes_capacity":9},
+           {"name":"blue","host_bytes_used":1,"ssd_bytes_capacity":0},
+           {"name":"red","host_bytes_used":0,"ssd_bytes_capacity":0}]}
+        """;
+    String words = withoutTierBelow(null, shared);
+    assertTrue(words.endsWith("for the blocks of tenant 'blue'"), words);
+    assertEquals("", withoutTierBelow("mine", shared), "nobody's part has SSD");
+    words = withoutTierBelow("mine", shared.replace("9}", "0}"));
+    assertTrue(words.endsWith("for the blocks of no tenant"), words);
+  }
 
   @Test
   void known_nameOfNobodyAndOfATenant_isNobodys() {

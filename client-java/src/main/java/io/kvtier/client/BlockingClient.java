@@ -170,7 +170,7 @@ public final class BlockingClient {
 
   /**
    * Completes when every block accepted before, of whatever namespace and tenant, is in the tier
-   * below memory; for root and the daemon's user.
+   * below memory, if its tenant has one; for root and the daemon's user.
    */
   public ValueResult flushAll(Options options) {
     return operations.await(operations.flushAll(options, null), Operations::valueResult);

@@ -267,8 +267,8 @@ public final class Namespace {
   }
 
   /**
-   * Completes when every block accepted before is in the tier below memory; the value is how many
-   * were written.
+   * Completes when every block accepted before is in the tier below memory, if there is one; the
+   * value is how many were written.
    */
   public CompletableFuture<ValueResult> flush(Options options) {
     return operations.async(

@@ -1,0 +1,105 @@
+package io.kvtier.cli;
+
+import com.eclipsesource.json.JsonObject;
+import io.kvtier.client.KvtierClient;
+import io.kvtier.client.Options;
+import io.kvtier.client.ValueResult;
+import io.kvtier.protocol.Status;
+import java.time.Duration;
+import java.util.List;
+import java.util.stream.Collectors;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Option;
+
+/** What the commands have in common that copy what is only in memory to the tier below. */
+abstract class FlushingCommand extends DaemonCommand {
+  @Option(
+      names = "--wait",
+      paramLabel = "SECONDS",
+      defaultValue = "600",
+      description = "How long it may take. Default: ${DEFAULT-VALUE}.")
+  private long waitSeconds;
+
+  /**
+   * Flushes, and tells; true when all is below.
+   *
+   * @param namespaceName null: of all namespaces, those of tenants among them
+   */
+  final boolean flush(KvtierClient client, @Nullable String namespaceName) {
+    Options options = Options.DEFAULT.withTimeout(Duration.ofSeconds(Math.max(1, waitSeconds)));
+    ValueResult result =
+        namespaceName == null
+            ? client.blocking().flushAll(options)
+            : client.blocking().flush(known(client, report(client), namespaceName), options);
+    if (result.status() == Status.UNAVAILABLE) {
+      throw new Failure(Failure.NO_DAEMON, result.detail());
+    }
+    String words =
+        result.status() == Status.OK
+            ? withoutTierBelow(report(client), namespaceName)
+            : result.detail().isEmpty() ? result.status().meaning() : result.detail();
+    boolean done = words.isEmpty();
+    words = done ? "ok" : words;
+    if (isJson()) {
+      JsonObject json = new JsonObject();
+      if (namespaceName != null) {
+        json.add("namespace", namespaceName);
+      }
+      line(
+          json.add("written", result.value())
+              .add("status", KeyedCommand.name(result.status()))
+              .add("detail", words)
+              .toString());
+    } else {
+      line(
+          Units.count(result.value())
+              + " blocks of "
+              + (namespaceName == null ? "all namespaces" : "'" + namespaceName + "'")
+              + " written: "
+              + words);
+    }
+    return done;
+  }
+
+  /**
+   * What stays in memory alone as there is no tier below it, in words; empty where nothing does. A
+   * flush does not wait for it.
+   *
+   * @param namespaceName as of {@link #flush}
+   */
+  static String withoutTierBelow(Report report, @Nullable String namespaceName) {
+    if (report.object() != null) {
+      return "";
+    }
+    List<JsonObject> tenants = report.tenants();
+    if (tenants.isEmpty()) {
+      boolean hasSsd = report.tiers().stream().anyMatch(tier -> tier.name().equals("ssd"));
+      return hasSsd || hostBlocks(report, namespaceName) == 0
+          ? ""
+          : "there is no tier below memory (ssd.bytes is 0, object.store is none)";
+    }
+    // Nobody's part comes first, and who names a namespace names one of those.
+    List<JsonObject> asked = namespaceName == null ? tenants : tenants.subList(0, 1);
+    String stranded =
+        asked.stream()
+            .filter(tenant -> tenant.getLong("ssd_bytes_capacity", 0) == 0)
+            .filter(tenant -> tenant.getLong("host_bytes_used", 0) > 0)
+            .map(tenant -> tenant.getString("name", ""))
+            .map(name -> name.isEmpty() ? "no tenant" : "tenant '" + name + "'")
+            .collect(Collectors.joining(", "));
+    return stranded.isEmpty() || (namespaceName != null && hostBlocks(report, namespaceName) == 0)
+        ? ""
+        : "there is no tier below memory for the blocks of " + stranded;
+  }
+
+  private static long hostBlocks(Report report, @Nullable String namespaceName) {
+    Report.Namespace namespace = namespaceName == null ? null : report.namespace(namespaceName);
+    if (namespace != null) {
+      return namespace.hostBlocks();
+    }
+    return report.tiers().stream()
+        .filter(tier -> tier.name().equals("host"))
+        .mapToLong(tier -> tier.number("slots_resident"))
+        .sum();
+  }
+}
