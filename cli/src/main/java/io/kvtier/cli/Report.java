@@ -13,6 +13,9 @@ import org.jspecify.annotations.Nullable;
  * The daemon's state as it tells it, read leniently: what is absent reads as 0, empty or unknown.
  */
 record Report(JsonObject json) {
+  private static final List<String> HITS =
+      List.of("hits_host", "hits_ssd", "hits_object", "hits_gpu");
+
   /** A tier's numbers. */
   record Tier(JsonObject json) {
     String name() {
@@ -119,6 +122,11 @@ record Report(JsonObject json) {
       }
     }
     return ofTenant;
+  }
+
+  /** How many blocks gets were given, wherever they came from. */
+  static long hits(Map<String, Long> counters) {
+    return HITS.stream().mapToLong(name -> counters.getOrDefault(name, 0L)).sum();
   }
 
   Map<String, Long> counters() {

@@ -79,10 +79,6 @@ final class StatusCommand extends DaemonCommand {
               + Units.count(object.getLong("stored", 0))
               + " blocks stored since the start");
     }
-    long hits =
-        counters.getOrDefault("hits_host", 0L)
-            + counters.getOrDefault("hits_ssd", 0L)
-            + counters.getOrDefault("hits_object", 0L);
     long asked = counters.getOrDefault("acquire_blocks", 0L);
     line(pad("namespaces") + report.namespacesTotal());
     line(pad("sessions") + report.otherClients() + " beside this command's");
@@ -92,7 +88,7 @@ final class StatusCommand extends DaemonCommand {
                 counters.getOrDefault("lookup_hits", 0L),
                 counters.getOrDefault("lookup_blocks", 0L))
             + " found");
-    line(pad("gets") + share(hits, asked) + " there");
+    line(pad("gets") + share(Report.hits(counters), asked) + " there");
     return 0;
   }
 

@@ -119,9 +119,10 @@ final class TopCommand extends DaemonCommand {
     long host = change.more("hits_host");
     long ssd = change.more("hits_ssd");
     long object = change.more("hits_object");
+    long gpu = change.more("hits_gpu");
     line(
         "gets    "
-            + Units.percent(host + ssd + object, asked)
+            + Units.percent(Report.hits(change.now) - Report.hits(change.before), asked)
             + " of "
             + perSecond(change, "acquire_blocks")
             + " blocks/s there: host "
@@ -129,7 +130,9 @@ final class TopCommand extends DaemonCommand {
             + ", SSD "
             + Units.percent(ssd, asked)
             + ", object "
-            + Units.percent(object, asked));
+            + Units.percent(object, asked)
+            + ", another GPU "
+            + Units.percent(gpu, asked));
     line("puts    " + perSecond(change, "put_blocks") + " blocks/s");
     Table table = new Table("", ">READ", ">WRITTEN");
     for (String tier : new String[] {"host", "ssd", "object"}) {
@@ -142,6 +145,8 @@ final class TopCommand extends DaemonCommand {
         "gpu",
         bytesPerSecond(change, "gpu_offloaded_bytes"),
         bytesPerSecond(change, "gpu_onboarded_bytes"));
+    String peer = bytesPerSecond(change, "gpu_peer_bytes");
+    table.row("gpu to gpu", peer, peer);
     table.lines().forEach(this::line);
     StringBuilder moves = new StringBuilder();
     for (String name : new String[] {"evictions", "demotions", "promotions", "dropped"}) {

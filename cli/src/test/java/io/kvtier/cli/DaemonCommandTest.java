@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.eclipsesource.json.Json;
+import java.util.Map;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 
@@ -57,6 +58,13 @@ final class DaemonCommandTest {
     assertEquals("", withoutTierBelow("mine", shared), "nobody's part has SSD");
     words = withoutTierBelow("mine", shared.replace("9}", "0}"));
     assertTrue(words.endsWith("for the blocks of no tenant"), words);
+  }
+
+  @Test
+  void hits_blocksOfOtherGpus_areAmongThem() {
+    Map<String, Long> counters =
+        Map.of("hits_host", 1L, "hits_ssd", 2L, "hits_object", 4L, "hits_gpu", 8L, "misses", 16L);
+    assertEquals(15, Report.hits(counters));
   }
 
   @Test

@@ -35,6 +35,7 @@ final class History {
           Counter.HITS_HOST,
           Counter.HITS_SSD,
           Counter.HITS_OBJECT,
+          Counter.HITS_GPU,
           Counter.MISSES,
           Counter.PUT_BLOCKS,
           Counter.PUT_BUSY,
@@ -65,6 +66,9 @@ final class History {
           Counter.GAUGE_LEASES,
           Counter.GAUGE_OPERATIONS);
 
+  private static final List<Counter> HITS =
+      List.of(Counter.HITS_HOST, Counter.HITS_SSD, Counter.HITS_OBJECT, Counter.HITS_GPU);
+
   private static final Map<Counter, String> LINKS = links();
 
   private final Counters counters;
@@ -89,6 +93,7 @@ final class History {
     links.put(Counter.OBJECT_WRITTEN_BYTES, "object_write");
     links.put(Counter.GPU_OFFLOADED_BYTES, "gpu_offload");
     links.put(Counter.GPU_ONBOARDED_BYTES, "gpu_onboard");
+    links.put(Counter.GPU_PEER_BYTES, "gpu_peer");
     return links;
   }
 
@@ -193,14 +198,15 @@ final class History {
     /** Of the blocks that gets asked for, how many came from where; null where none were. */
     private JsonObject hitRatios() {
       JsonObject ratios = new JsonObject();
-      ratios.put("all", hitRatio(Counter.HITS_HOST, Counter.HITS_SSD, Counter.HITS_OBJECT));
-      ratios.put("host", hitRatio(Counter.HITS_HOST));
-      ratios.put("ssd", hitRatio(Counter.HITS_SSD));
-      ratios.put("object", hitRatio(Counter.HITS_OBJECT));
+      ratios.put("all", hitRatio(HITS));
+      ratios.put("host", hitRatio(List.of(Counter.HITS_HOST)));
+      ratios.put("ssd", hitRatio(List.of(Counter.HITS_SSD)));
+      ratios.put("object", hitRatio(List.of(Counter.HITS_OBJECT)));
+      ratios.put("gpu", hitRatio(List.of(Counter.HITS_GPU)));
       return ratios;
     }
 
-    private JsonArray hitRatio(Counter... hits) {
+    private JsonArray hitRatio(List<Counter> hits) {
       return series((older, younger) -> {
         long found = 0;
         for (Counter counter : hits) {
@@ -208,7 +214,7 @@ final class History {
         }
         // A block is asked for before it is found: in the second before, perhaps.
         long settled = change(older, younger, Counter.MISSES);
-        for (Counter counter : List.of(Counter.HITS_HOST, Counter.HITS_SSD, Counter.HITS_OBJECT)) {
+        for (Counter counter : HITS) {
           settled += change(older, younger, counter);
         }
         return settled == 0 ? null : (Number) rounded((double) found / settled);

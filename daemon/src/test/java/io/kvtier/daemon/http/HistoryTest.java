@@ -62,6 +62,24 @@ final class HistoryTest {
   }
 
   @Test
+  void blocksFromOtherGpus_areHits() {
+    sample();
+    set(Counter.HITS_GPU, 3);
+    set(Counter.MISSES, 1);
+    set(Counter.GPU_PEER_BYTES, 8192);
+    sample();
+
+    JsonObject answer = answer(1, 1);
+
+    JsonObject ratios = answer.getJsonObject("hit_ratio");
+    assertEquals(new JsonArray().add(0.75), ratios.getJsonArray("all"));
+    assertEquals(new JsonArray().add(0.75), ratios.getJsonArray("gpu"));
+    assertEquals(new JsonArray().add(3.0), answer.getJsonObject("rates").getJsonArray("hits_gpu"));
+    assertEquals(
+        new JsonArray().add(8192.0), answer.getJsonObject("links").getJsonArray("gpu_peer"));
+  }
+
+  @Test
   void peaks_ofSampleThatCameSoonAfterALateOne_areOfAWholeSecond() {
     sample();
     history.sample(1_999_000_000L);

@@ -32,6 +32,11 @@ function overTime(history, series) {
 
 const total = (history, name) => overTime(history, history.rates[name]);
 
+/** What was served, by where it came from. */
+const HITS = ['hits_host', 'hits_ssd', 'hits_object', 'hits_gpu'];
+
+const totalHits = (history) => sum(HITS.map((name) => total(history, name)));
+
 // ---- what it means
 
 const TIER_NAMES = {host: 'Host memory', ssd: 'SSD', object: 'Object store', gpu: 'GPU memory'};
@@ -42,7 +47,7 @@ function hitsOf(history) {
   if (looked >= 1) {
     return {asked: looked, hits: total(history, 'lookup_hits'), verb: 'looked-up'};
   }
-  const hits = total(history, 'hits_host') + total(history, 'hits_ssd') + total(history, 'hits_object');
+  const hits = totalHits(history);
   return {asked: hits + total(history, 'misses'), hits, verb: 'requested'};
 }
 
@@ -135,8 +140,8 @@ function verdictOf(data) {
     }
     return {level: isGrave ? 'warn' : 'idle', title: idle, lines, isEmpty};
   }
-  const saved = total(history, 'hits_host') + total(history, 'hits_ssd') + total(history, 'hits_object');
-  const served = overTime(history, history.links.host_read);
+  const saved = totalHits(history);
+  const served = overTime(history, history.links.host_read) + overTime(history, history.links.gpu_peer);
   const fact = `${number(Math.round(saved))} blocks (${bytes(served)}) were loaded instead of computed.`;
   const helps = hits / asked >= 0.01;
   if (troubles.length > 0) {
@@ -193,14 +198,15 @@ function showTiles({stats, recentHistory}) {
   const rates = recentHistory.rates;
   const {asked, hits} = hitsOf(recentHistory);
   const span = spanText(recentHistory).replace('in the last ', '');
-  const served = recent(recentHistory, rates.hits_host) + recent(recentHistory, rates.hits_ssd) + recent(recentHistory, rates.hits_object);
+  const served = sum(HITS.map((name) => recent(recentHistory, rates[name])));
+  const servedBytes = recent(recentHistory, recentHistory.links.host_read) + recent(recentHistory, recentHistory.links.gpu_peer);
   const p99 = recentHistory.latency.get.p99_ns.slice(-2).filter((ns) => ns !== null);
   const p50 = recentHistory.latency.get.p50_ns.slice(-2).filter((ns) => ns !== null);
   const errors = sum(['corrupt', 'io_errors', 'object_errors', 'gpu_errors', 'deadlines'].map((name) => Math.round(total(recentHistory, name))));
   renew(
     byId('tiles'),
     asked >= 1 ? tileOf('Hit ratio', percent(hits / asked), `of ${number(Math.round(asked))} blocks in ${span}`) : tile('Hit ratio', NONE, '', `nothing asked for in ${span}`),
-    tileOf('Loaded by engines', byteRate(recent(recentHistory, recentHistory.links.host_read)), blockRate(served)),
+    tileOf('Loaded by engines', byteRate(servedBytes), blockRate(served)),
     tileOf('Stored by engines', byteRate(putBytes(recentHistory)), blockRate(recent(recentHistory, rates.put_blocks))),
     tileOf('Get, 99th percentile', p99.length > 0 ? latency(Math.max(...p99)) : NONE, p50.length > 0 ? `median ${latency(Math.max(...p50))}` : 'no gets in the last 10 s'),
     tile('Blocks held', number(counters.blocks), '', `${number(counters.leases)} leases, ${number(counters.operations)} operations in flight`),
@@ -324,7 +330,7 @@ function timeSeries(history, more) {
 function hitShares(history, tier) {
   const rates = history.rates;
   return history.times_ms.map((_, i) => {
-    const settled = rates.hits_host[i] + rates.hits_ssd[i] + rates.hits_object[i] + rates.misses[i];
+    const settled = sum(HITS.map((name) => rates[name][i])) + rates.misses[i];
     const asked = Math.max(settled, rates.lookup_blocks[i]);
     return asked > 0 ? rates['hits_' + tier][i] / asked : null;
   });
@@ -334,9 +340,14 @@ function tiersOf(stats) {
   return [...stats.tiers.map((tier) => tier.tier), ...(stats.object ? ['object'] : [])];
 }
 
+/** Those tiers, and engines' GPUs where there are any: some blocks come from there. */
+function placesOf(stats) {
+  return [...tiersOf(stats), ...((stats.gpus || []).length > 0 ? ['gpu'] : [])];
+}
+
 function showHits({stats, history}) {
   charts.hits.show(timeSeries(history, {
-    series: tiersOf(stats).map((tier) => ({name: TIER_NAMES[tier], tone: tier, values: hitShares(history, tier)})),
+    series: placesOf(stats).map((place) => ({name: TIER_NAMES[place], tone: place, values: hitShares(history, place)})),
     stacked: true, sumName: 'all tiers', yKind: 'linear', yMax: 1, yText: (value) => number(100 * value) + ' %', tipText: percent,
     nothing: hitsOf(history).asked < 1 ? 'Nobody asked for a block in this time.' : '',
   }));
@@ -351,10 +362,11 @@ const LINKS = [
   ['object_write', 'Object store, written', 'object', 'object'],
   ['gpu_offload', 'GPU to memory', 'gpu', 'gpu'],
   ['gpu_onboard', 'Memory to GPU', 'gpu', 'gpu'],
+  ['gpu_peer', 'GPU to GPU', 'gpu', 'gpu'],
 ];
 
 function showLinks({stats, history, recentHistory, config}) {
-  const there = new Set([...tiersOf(stats), ...((stats.gpus || []).length > 0 ? ['gpu'] : [])]);
+  const there = new Set(placesOf(stats));
   const limits = {
     object_read: configuredBytes(config['object.load_bytes_per_second']),
     object_write: configuredBytes(config['object.store_bytes_per_second']),
