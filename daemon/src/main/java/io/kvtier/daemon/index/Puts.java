@@ -283,7 +283,8 @@ final class Puts {
           int place = (int) item;
           Operations.decide(operation, place, status, TierId.NONE);
           giveUp(operation, place, operation.block[place]);
-          counters.add(Counter.PUT_BUSY, 1);
+          // Who cancels or dies was not refused.
+          counters.add(Counter.PUT_BUSY, status == Status.DEADLINE ? 1 : 0);
           return true;
         });
     return waiting - queue.waiting(sizeClass);

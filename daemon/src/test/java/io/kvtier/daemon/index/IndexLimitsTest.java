@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
@@ -105,6 +106,36 @@ class IndexLimitsTest {
           assertEquals(Verb.COMMIT, client.take().verb());
         }
       }
+      harness.agent.checkInvariants();
+    }
+  }
+
+  @Test
+  void reserve_waitsForASlotInVain_isRefusedByItsDeadlineOnly()
+      throws IOException, ProtocolViolation {
+    try (IndexHarness harness = new IndexHarness(8, 0)) {
+      IndexHarness.Client holder = harness.open();
+      holder.register();
+      holder.sendKeys(Verb.RESERVE, 0, 8);
+      assertEquals(8, holder.work().ids().size());
+      IndexHarness.Client client = harness.open();
+      client.register();
+      client.sendKeys(Verb.RESERVE, 100, 2);
+      client.send(Verb.CANCEL, 0, 0, 0);
+      assertEquals(Status.CANCELLED, client.work().first());
+      assertEquals(Status.OK, client.take().status());
+      assertEquals(0, harness.counters.get(Counter.PUT_BUSY));
+
+      client.sendKeys(Verb.RESERVE, 100, 2);
+      int ignored = harness.agent.doWork();
+      harness.nowNs += 6_000_000_000L;
+      assertEquals(Status.DEADLINE, client.work().first());
+      assertEquals(2, harness.counters.get(Counter.PUT_BUSY));
+
+      client.sendKeys(Verb.RESERVE, 100, 2);
+      ignored = harness.agent.doWork();
+      harness.close(client);
+      assertEquals(2, harness.counters.get(Counter.PUT_BUSY));
       harness.agent.checkInvariants();
     }
   }
