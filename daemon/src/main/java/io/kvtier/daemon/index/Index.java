@@ -815,6 +815,8 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
         ended++;
       }
     }
+    boolean isAcquire = operation.verb == Verb.ACQUIRE || operation.verb == Verb.ONBOARD;
+    counters.add(Counter.MISSES, isAcquire && status == Status.DEADLINE ? ended : 0);
     return ended;
   }
 

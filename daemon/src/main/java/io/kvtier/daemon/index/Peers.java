@@ -281,6 +281,7 @@ final class Peers {
     } else {
       Status failure = status != Status.OK ? status : Status.UNAVAILABLE;
       Operations.decide(operation, place, job.cut != Status.OK ? job.cut : failure, TierId.NONE);
+      counters.add(Counter.MISSES, job.cut == Status.DEADLINE ? 1 : 0);
     }
     Region owner = advertised.owner(one);
     if (advertised.giveBack(one)) {

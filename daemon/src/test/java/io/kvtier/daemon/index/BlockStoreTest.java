@@ -476,6 +476,35 @@ class BlockStoreTest {
   }
 
   @Test
+  void acquire_deadlinePassesDuringTheLoad_isCountedAsAMiss() throws Exception {
+    IndexHarness.InlinePipeline ssd =
+        new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
+    try (IndexHarness harness = new IndexHarness(settings(1).ssd(1, ssd))) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      client.put(1, CHECKSUM);
+      assertEquals(Status.OK, client.admin("evict 1"));
+      rounds(harness);
+      ssd.holds = transfer -> transfer.kind == Transfer.Kind.LOAD;
+      client.sendKeys(Verb.ACQUIRE, 1, 1);
+      rounds(harness);
+      harness.nowNs += 6_000_000_000L;
+      assertEquals(Status.DEADLINE, client.work().first());
+      assertEquals(1, harness.counters.get(Counter.ACQUIRE_BLOCKS));
+      assertEquals(1, harness.counters.get(Counter.MISSES));
+
+      client.sendKeys(Verb.ACQUIRE, 1, 1);
+      client.send(Verb.CANCEL, 0, 0, 0);
+      assertEquals(Status.CANCELLED, client.work().first());
+      assertEquals(1, harness.counters.get(Counter.MISSES), "nobody waited for it in vain");
+      assertEquals(Status.OK, client.take().status());
+      ssd.end();
+      rounds(harness);
+      harness.agent.checkInvariants();
+    }
+  }
+
+  @Test
   void release_corrupt_damagedBlockIsDroppedAndCanBePutAgain()
       throws IOException, ProtocolViolation {
     try (IndexHarness harness = harness(0, Status.OK)) {

@@ -335,6 +335,23 @@ class PeersTest {
   }
 
   @Test
+  void onboard_deadlinePassesBeforeTheCopy_isCountedAsAMiss()
+      throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness()) {
+      Engine owner = engine(harness, FIRST);
+      Engine getter = engine(harness, OTHER);
+      assertEquals(Status.OK, advertise(owner, 7, 2));
+      sendGet(getter, 1, 7, 5);
+      work(harness, 5);
+      harness.nowNs += 6_000_000_000L;
+      assertEquals(Status.DEADLINE, getter.client.await().first());
+      assertEquals(1, harness.counters.get(Counter.ACQUIRE_BLOCKS));
+      assertEquals(1, harness.counters.get(Counter.MISSES));
+      assertEquals(0, hits(harness));
+    }
+  }
+
+  @Test
   void revoke_copyUnderWay_isAnsweredWhenItIsOver() throws IOException, ProtocolViolation {
     try (IndexHarness harness = harness()) {
       Engine owner = engine(harness, FIRST);
