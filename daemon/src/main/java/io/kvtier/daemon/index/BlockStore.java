@@ -560,7 +560,7 @@ final class BlockStore implements Mover.Listener {
   public void onScrubbed(int block, Status status) {
     scrubber.finished();
     directory.addUses(block, 1);
-    counters.add(Counter.SCRUBBED, 1);
+    counters.add(Counter.SCRUBBED, status == Status.IO_ERROR ? 0 : 1);
     if (status == Status.IO_ERROR) {
       // No word to the fence: nobody waits, and places that can't be read, looked at again and
       // again, would keep stores from a device that takes them.

@@ -147,6 +147,25 @@ class BlockStoreTest {
   }
 
   @Test
+  void scrub_blockThatCannotBeRead_isNotVerified() throws IOException, ProtocolViolation {
+    IndexHarness.InlinePipeline ssd =
+        new IndexHarness.InlinePipeline(transfer ->
+            transfer.status = transfer.kind == Transfer.Kind.LOAD ? Status.IO_ERROR : Status.OK);
+    try (IndexHarness harness =
+        new IndexHarness(settings(1).ssd(1, ssd).admission("all").scrubbing(1 << 20))) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      client.put(1, CHECKSUM);
+      for (int i = 0; i < 10; i++) {
+        harness.nowNs += 100_000_000;
+        rounds(harness);
+      }
+      assertTrue(harness.counters.get(Counter.IO_ERRORS) > 0, "it is read");
+      assertEquals(0, harness.counters.get(Counter.SCRUBBED));
+    }
+  }
+
+  @Test
   void admission_all_writesThrough() throws IOException, ProtocolViolation {
     try (IndexHarness harness = harness(4, Status.OK, "all")) {
       IndexHarness.Client client = harness.open();
