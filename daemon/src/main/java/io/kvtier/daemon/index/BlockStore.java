@@ -733,8 +733,10 @@ final class BlockStore implements Mover.Listener {
 
   private boolean evictFromHost(int block) {
     if (!ssd.isResident(block)) {
-      if (hasLowerTier(block)
-          && (ssd.state(block) != CopyState.NONE || admitsEvictedToSsd(block))) {
+      boolean isBelow = hasLowerTier(block);
+      boolean isRefused =
+          isBelow && ssd.state(block) == CopyState.NONE && !ingestion.admitsEvicted(block);
+      if (isBelow && !isRefused) {
         boolean isRoomBelow =
             ssd.state(block) != CopyState.NONE
                 || !lanes.isAnyOpen()
@@ -747,7 +749,11 @@ final class BlockStore implements Mover.Listener {
         }
         // No slot on SSD, and nothing under way that would free one: that tier has no room.
       }
-      return evictLastCopy(block);
+      boolean isDropped = evictLastCopy(block);
+      // One that can't go yet is asked about again.
+      boolean isOut = isDropped || directory.has(Directory.FLAG_UPLOADING, block);
+      counters.add(Counter.NOT_ADMITTED, isRefused && isOut ? 1 : 0);
+      return isDropped;
     }
     dropHostCopy(block);
     return true;
@@ -764,12 +770,6 @@ final class BlockStore implements Mover.Listener {
     drops.count(block, reason);
     dropHostCopy(block);
     return true;
-  }
-
-  private boolean admitsEvictedToSsd(int block) {
-    boolean admitted = ingestion.admitsEvicted(block);
-    counters.add(Counter.NOT_ADMITTED, admitted ? 0 : 1);
-    return admitted;
   }
 
   /** Drops a block's host copy, which could leave. */

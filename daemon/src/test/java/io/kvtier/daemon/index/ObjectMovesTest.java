@@ -68,6 +68,34 @@ class ObjectMovesTest {
   }
 
   @Test
+  void evict_uploadsMustWait_whatSsdRefusedIsCountedOnce() throws Exception {
+    try (IndexHarness harness =
+        new IndexHarness(
+            new IndexHarness.Settings(1, 8)
+                .checksums(new IndexHarness.NoPipeline(), IndexHarness.SLOT_BYTES)
+                .ssd(1, new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK))
+                .admission("frequency")
+                .objects(objects.parts("evicted")))) {
+      IndexHarness.Client client = harness.open(1 << 20);
+      client.register();
+      for (int key = 0; key < 24; key++) {
+        client.put(key, 0);
+        settle(harness);
+      }
+      objects.pipeline.holds = transfer -> true;
+      int asked = objects.asked;
+      client.sendKeys(Verb.RESERVE, 100, 8);
+      settle(harness);
+      long refused = harness.counters.get(Counter.NOT_ADMITTED);
+      assertTrue(refused > 0 && objects.asked > asked, "uploads are under way");
+      for (int i = 0; i < 10; i++) {
+        settle(harness);
+      }
+      assertEquals(refused, harness.counters.get(Counter.NOT_ADMITTED), "nothing more has left");
+    }
+  }
+
+  @Test
   void release_corrupt_damagedBlockThatIsAnObject_isNotCountedAsDropped() throws Exception {
     try (IndexHarness harness =
         new IndexHarness(
