@@ -73,7 +73,7 @@ public record KvtierdConfig(
    * @param codec what blocks are written with
    * @param survivesPowerLoss whether a store is acknowledged only when the device has it for good
    * @param scrubBytesPerSecond how fast what is stored is read and verified in the background
-   * @param writeBytesPerDay the most that is written; 0: no limit
+   * @param writeBytesPerDay how much is written, at an even rate; 0: no limit
    */
   public record SsdConfig(
       long bytes,
