@@ -864,6 +864,14 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
     counters.set(Counter.GAUGE_LEASES, holds.count(HoldTable.LEASE));
     counters.set(Counter.GAUGE_RESERVATIONS, holds.count(HoldTable.RESERVATION));
     counters.set(Counter.GAUGE_OPERATIONS, operations.active());
+    // Operators swap policies.
+    counters.set(
+        Counter.GAUGE_INDEX_BYTES,
+        directory.metadataBytes()
+            + store.host().policyBytes()
+            + store.ssd().policyBytes()
+            + store.ingestion().policyBytes()
+            + store.objectMoves().ingestion().policyBytes());
     store.publishGauges();
     devices.publishGauges();
   }

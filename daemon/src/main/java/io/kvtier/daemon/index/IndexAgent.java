@@ -137,13 +137,6 @@ public final class IndexAgent {
     adapter = new RequestAdapter(index, limits, stats, context.requests);
     counters.set(Counter.GAUGE_HOST_BYTES_CAPACITY, context.hostSlots.bytesCapacity());
     counters.set(Counter.GAUGE_SSD_BYTES_CAPACITY, context.ssdSlots.bytesCapacity());
-    counters.set(
-        Counter.GAUGE_INDEX_BYTES,
-        context.directory.metadataBytes()
-            + index.store().host().policyBytes()
-            + index.store().ssd().policyBytes()
-            + index.store().ingestion().policyBytes()
-            + index.store().objectMoves().ingestion().policyBytes());
   }
 
   /**

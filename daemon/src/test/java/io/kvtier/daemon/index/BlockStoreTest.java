@@ -166,6 +166,26 @@ class BlockStoreTest {
   }
 
   @Test
+  void policy_anotherOfOtherSize_indexBytesFollow() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness(1, Status.OK)) {
+      IndexHarness.Client client = harness.open(1 << 20);
+      client.register();
+      int ignored = harness.agent.doWork();
+      long ofLru = harness.counters.get(Counter.GAUGE_INDEX_BYTES);
+      assertTrue(ofLru > 0);
+      assertEquals(Status.OK, client.admin("policy host lfu"));
+      harness.nowNs += 1_000_000_000L;
+      ignored = harness.agent.doWork();
+      long ofLfu = harness.counters.get(Counter.GAUGE_INDEX_BYTES);
+      assertTrue(ofLfu > ofLru, ofLfu + " bytes");
+      assertEquals(Status.OK, client.admin("admission ssd frequency"));
+      harness.nowNs += 1_000_000_000L;
+      ignored = harness.agent.doWork();
+      assertTrue(harness.counters.get(Counter.GAUGE_INDEX_BYTES) > ofLfu);
+    }
+  }
+
+  @Test
   void admission_all_writesThrough() throws IOException, ProtocolViolation {
     try (IndexHarness harness = harness(4, Status.OK, "all")) {
       IndexHarness.Client client = harness.open();
