@@ -9,11 +9,11 @@ import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.InvalidPathException;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
@@ -33,7 +33,7 @@ final class Admin {
   private final BlockStore store;
   private final Namespaces namespaces;
   private final Upkeep upkeep;
-  private final Map<String, ObjectParts.Operator> others = new HashMap<>();
+  private final Map<String, ObjectParts.Operator> others = new TreeMap<>();
   private @Nullable TraceRecorder trace;
 
   /** Commands over the tiers. */
@@ -87,7 +87,11 @@ final class Admin {
     ObjectParts.Operator other = others.get(words[0]);
     OperatorAnswer answer =
         other == null ? upkeep.run(List.of(words), tenant) : operate(other, List.of(words));
-    return answer == null ? OperatorAnswer.wrong("'" + command.strip() + "': " + USAGE) : answer;
+    return answer == null ? OperatorAnswer.wrong("'" + command.strip() + "': " + usage()) : answer;
+  }
+
+  private String usage() {
+    return others.isEmpty() ? USAGE : USAGE + ", or " + String.join(", ", others.keySet());
   }
 
   private OperatorAnswer object(List<String> words) {

@@ -186,7 +186,7 @@ final class Mover {
   }
 
   /** What a block takes in memory when it is read from SSD. */
-  private int ssdBytes(int block) {
+  int ssdBytes(int block) {
     int slotBytes = ssd.slots().slotBytes(ssd.slots().classOf(ssd.slot(block)));
     return slotBytes - SlotHeaderDescriptor.HEADER_BYTES;
   }

@@ -76,7 +76,7 @@ final class Scrubber {
           && directory.isUsed(block)
           && ssd.isResident(block)
           && directory.uses(block) == 0) {
-        int length = ssd.slots().slotBytes(ssd.slots().classOf(ssd.slot(block))) - PAGE;
+        int length = mover.ssdBytes(block);
         isReading = mover.scrub(block, memory(length));
         bytes -= isReading ? length : 0;
         return;

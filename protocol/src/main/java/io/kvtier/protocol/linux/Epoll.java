@@ -16,9 +16,6 @@ public final class Epoll implements AutoCloseable {
   /** Readable; level-triggered. */
   public static final int IN = 0x1;
 
-  /** The peer hung up. */
-  public static final int HANGUP = 0x10 | 0x2000;
-
   /** Edge-triggered: a doorbell that is never read still reports every ring. */
   public static final int EDGE = 1 << 31;
 
