@@ -1,7 +1,10 @@
 package io.kvtier.cli;
 
 import io.kvtier.client.KvtierClient;
+import io.kvtier.client.TextResult;
+import io.kvtier.protocol.Status;
 import java.nio.file.Path;
+import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
@@ -17,11 +20,38 @@ import picocli.CommandLine.Spec;
     description = "Records the lookups of a running daemon as a trace for 'kvtier simulate'.",
     subcommands = {TraceCommand.RecordCommand.class, TraceCommand.StopCommand.class})
 final class TraceCommand implements Runnable {
+  private static final long WAIT_NS = TimeUnit.SECONDS.toNanos(60);
+  private static final long LOOK_MS = 50;
+
   @Spec private CommandSpec spec;
 
   @Override
   public void run() {
     throw new ParameterException(spec.commandLine(), "say record or stop");
+  }
+
+  /** Gives a command, and asks with another until the daemon's file is open, or whole. */
+  private static String await(KvtierClient client, String command, String again) {
+    long end = System.nanoTime() + WAIT_NS;
+    TextResult answer = client.blocking().admin(command);
+    while (answer.status() == Status.PENDING) {
+      if (System.nanoTime() - end > 0) {
+        throw new Failure(
+            Failure.NEGATIVE, answer.text() + "; 'kvtier trace stop' tells what came of it");
+      }
+      sleep();
+      answer = client.blocking().admin(again);
+    }
+    return DaemonCommand.answered(answer);
+  }
+
+  private static void sleep() {
+    try {
+      Thread.sleep(LOOK_MS);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new Failure(Failure.NEGATIVE, "interrupted; the daemon writes on");
+    }
   }
 
   /** Begins. */
@@ -49,17 +79,20 @@ final class TraceCommand implements Runnable {
         throw new Failure(
             Failure.USAGE, "--max-requests is " + requestsMax + ", expected 1 or more");
       }
-      say(ask(client, "trace record " + requestsMax + " " + file.toAbsolutePath()));
+      String command = "trace record " + requestsMax + " " + file.toAbsolutePath();
+      say(await(client, command, "trace status"));
       return 0;
     }
   }
 
   /** Ends. */
-  @Command(name = "stop", description = "Ends the recording; says what is in the file.")
+  @Command(
+      name = "stop",
+      description = "Ends the recording, waits until the file is whole, and says what is in it.")
   static final class StopCommand extends DaemonCommand {
     @Override
     int run(KvtierClient client) {
-      say(ask(client, "trace stop"));
+      say(await(client, "trace stop", "trace stop"));
       return 0;
     }
   }

@@ -3,7 +3,6 @@ package io.kvtier.daemon.index;
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.trace.TraceRecorder;
 import io.kvtier.protocol.Status;
-import java.io.IOException;
 import java.nio.file.AccessDeniedException;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.InvalidPathException;
@@ -22,7 +21,7 @@ final class Admin {
   private static final String USAGE =
       "expected 'policy TIER NAME', where TIER is host or ssd and NAME is an eviction policy,"
           + " 'admission TIER NAME', where TIER is ssd or object, 'trace record REQUESTS FILE',"
-          + " 'trace stop', 'object TASK', "
+          + " 'trace stop', 'trace status', 'object TASK', "
           + Upkeep.USAGE;
 
   /** What names a block, and so can only be of the operator's tenant. */
@@ -77,6 +76,9 @@ final class Admin {
     }
     if (words.length == 2 && words[0].equals("trace") && words[1].equals("stop")) {
       return stopRecording();
+    }
+    if (words.length == 2 && words[0].equals("trace") && words[1].equals("status")) {
+      return trace == null ? noRecording() : standing(trace);
     }
     if (isRemoval) {
       return removeNamespace(tenant, command.strip().split("\\s+", 3)[2]);
@@ -158,58 +160,106 @@ final class Admin {
     }
   }
 
+  /** Begins a recording: whether its file can be had is told by its status. */
   private OperatorAnswer record(String requests, String file) {
     TraceRecorder before = trace;
-    if (before != null && !before.isEnded()) {
-      return new OperatorAnswer(
-          Status.BUSY, "a recording to '" + before.file() + "' is under way: stop it first");
+    if (before != null) {
+      switch (before.phase()) {
+        case OPENING, RECORDING -> {
+          return new OperatorAnswer(
+              Status.BUSY, "a recording to '" + before.file() + "' is under way: stop it first");
+        }
+        case ENDING -> {
+          return new OperatorAnswer(
+              Status.BUSY, "'" + before.file() + "' is still being written: ask again later");
+        }
+        case WHOLE, FAILED -> {}
+      }
     }
     try {
       long requestsMax = Long.parseLong(requests);
       if (requestsMax < 1) {
         return OperatorAnswer.wrong("a recording of " + requests + " requests: " + USAGE);
       }
-      trace = new TraceRecorder(Path.of(file), requestsMax);
-      return OperatorAnswer.done(
-          "recording lookups to '" + file + "', at most " + requestsMax + " of them");
+      TraceRecorder begun = new TraceRecorder(Path.of(file), requestsMax);
+      trace = begun;
+      return standing(begun);
     } catch (NumberFormatException e) {
       return OperatorAnswer.wrong("'" + requests + "' is no number: " + USAGE);
-    } catch (FileAlreadyExistsException e) {
+    } catch (InvalidPathException e) {
       return new OperatorAnswer(
-          Status.DENIED, "'" + file + "' is there already: choose another file");
-    } catch (IOException | InvalidPathException e) {
-      return new OperatorAnswer(
-          Status.IO_ERROR, "the daemon can't write '" + file + "': " + reason(e));
+          Status.IO_ERROR, "the daemon can't write '" + file + "': " + e.getMessage());
     }
   }
 
-  private static String reason(Exception e) {
+  /**
+   * Ends the recording, and forgets it when its file is whole: until then it is PENDING, and to be
+   * asked for again.
+   */
+  private OperatorAnswer stopRecording() {
+    TraceRecorder before = trace;
+    if (before == null) {
+      return noRecording();
+    }
+    before.end();
+    OperatorAnswer answer = standing(before);
+    if (answer.status() != Status.PENDING) {
+      trace = null;
+    }
+    return answer;
+  }
+
+  private static OperatorAnswer noRecording() {
+    return new OperatorAnswer(Status.MISS, "no recording is under way");
+  }
+
+  private static OperatorAnswer standing(TraceRecorder recording) {
+    String file = "'" + recording.file() + "'";
+    return switch (recording.phase()) {
+      case OPENING -> new OperatorAnswer(Status.PENDING, file + " is being opened");
+      case RECORDING ->
+          OperatorAnswer.done(
+              "recording lookups to " + file + ", at most " + recording.requestsMax() + " of them");
+      case ENDING -> new OperatorAnswer(Status.PENDING, file + " is being written to its end");
+      case WHOLE -> OperatorAnswer.done(came(recording));
+      case FAILED -> failed(recording);
+    };
+  }
+
+  private static String came(TraceRecorder recording) {
+    TraceRecorder.Summary summary = recording.summary();
+    return summary.requests()
+        + " lookups of "
+        + summary.blocks()
+        + " blocks in '"
+        + recording.file()
+        + "', "
+        + summary.lost()
+        + " not taken";
+  }
+
+  private static OperatorAnswer failed(TraceRecorder recording) {
+    Exception why = recording.failure();
+    if (why instanceof FileAlreadyExistsException) {
+      return new OperatorAnswer(
+          Status.DENIED, "'" + recording.file() + "' is there already: choose another file");
+    }
+    return new OperatorAnswer(
+        Status.IO_ERROR,
+        "the daemon can't write '"
+            + recording.file()
+            + "': "
+            + reason(why)
+            + (recording.summary().requests() == 0 ? "" : "; " + came(recording)));
+  }
+
+  private static String reason(@Nullable Exception e) {
     return switch (e) {
+      case null -> "a defect";
       case NoSuchFileException _ -> "its folder does not exist";
       case AccessDeniedException _ -> "its user may not";
       default -> String.valueOf(e.getMessage());
     };
-  }
-
-  private OperatorAnswer stopRecording() {
-    TraceRecorder before = trace;
-    if (before == null) {
-      return new OperatorAnswer(Status.MISS, "no recording is under way");
-    }
-    trace = null;
-    before.close();
-    TraceRecorder.Summary summary = before.summary();
-    return new OperatorAnswer(
-        summary.failed() ? Status.IO_ERROR : Status.OK,
-        summary.requests()
-            + " lookups of "
-            + summary.blocks()
-            + " blocks in '"
-            + summary.file()
-            + "', "
-            + summary.lost()
-            + " not taken"
-            + (summary.failed() ? "; the file could not be written to its end" : ""));
   }
 
   private OperatorAnswer setAdmission(String tier, String specification) {

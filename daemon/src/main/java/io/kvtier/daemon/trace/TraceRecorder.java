@@ -13,6 +13,7 @@ import java.security.SecureRandom;
 import java.util.concurrent.locks.LockSupport;
 import java.util.zip.GZIPOutputStream;
 import org.jctools.queues.SpscArrayQueue;
+import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -20,11 +21,32 @@ import org.slf4j.LoggerFactory;
  * Writes the keys that are looked up to a file, in the format of Mooncake's traces: one JSON object
  * a line, {@code {"timestamp": MS, "hash_ids": [...]}}, compressed with gzip. Keys are mixed with a
  * salt that is not kept, so that a trace does not tell them. Told by the index's thread, which
- * never waits: what the writing thread can't take is counted. Ends by itself at its limit.
+ * never waits: what the writing thread can't take is counted, and the file is opened and brought to
+ * its end by that thread alone. Ends by itself at its limit.
  */
 public final class TraceRecorder implements AutoCloseable {
+  /** How far a recording is. */
+  public enum Phase {
+    /** Its file is being opened. */
+    OPENING,
+    /** It takes what is looked up. */
+    RECORDING,
+    /** It takes no more, and its file is not whole yet. */
+    ENDING,
+    /** Its file is whole. */
+    WHOLE,
+    /** Its file could not be had, or not be written to its end. */
+    FAILED
+  }
+
   /** What a recording came to. */
-  public record Summary(Path file, long requests, long blocks, long lost, boolean failed) {}
+  public record Summary(long requests, long blocks, long lost) {}
+
+  /** Opens what is written to. */
+  @FunctionalInterface
+  interface Opener {
+    OutputStream open() throws IOException;
+  }
 
   private static final Logger LOG = LoggerFactory.getLogger(TraceRecorder.class);
   private static final int WAITING_MAX = 4096;
@@ -33,21 +55,22 @@ public final class TraceRecorder implements AutoCloseable {
 
   private final Path file;
   private final long requestsMax;
+  private final Opener opener;
   private final long salt = new SecureRandom().nextLong();
   private final SpscArrayQueue<long[]> waiting = new SpscArrayQueue<>(WAITING_MAX);
-  private final BufferedWriter out;
   private final Thread thread;
   private volatile boolean ended;
-  private volatile boolean failed;
 
   // The recording thread's own.
   private long lost;
   private long taken;
   private long startNs;
 
-  // The writing thread's own, until it has ended.
+  // The writing thread's own, until its phase is one that has ended.
   private long written;
   private long blocks;
+  private @Nullable Exception failure;
+  private volatile Phase phase = Phase.OPENING;
 
   /**
    * Begins a recording.
@@ -55,15 +78,18 @@ public final class TraceRecorder implements AutoCloseable {
    * @param file a file that is not there yet
    * @param requestsMax after how many requests it ends
    */
-  public TraceRecorder(Path file, long requestsMax) throws IOException {
+  public TraceRecorder(Path file, long requestsMax) {
+    this(
+        file,
+        requestsMax,
+        () -> Files.newOutputStream(file, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE));
+  }
+
+  TraceRecorder(Path file, long requestsMax, Opener opener) {
     this.file = file;
     this.requestsMax = requestsMax;
-    OutputStream bytes =
-        Files.newOutputStream(file, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE);
-    out =
-        new BufferedWriter(
-            new OutputStreamWriter(new GZIPOutputStream(bytes, 1 << 16), StandardCharsets.UTF_8));
-    thread = Thread.ofPlatform().daemon().name("kvtier-trace").start(this::write);
+    this.opener = opener;
+    thread = Thread.ofPlatform().daemon().name("kvtier-trace").start(this::run);
   }
 
   /**
@@ -88,9 +114,16 @@ public final class TraceRecorder implements AutoCloseable {
     }
   }
 
-  /** Whether it has ended by itself or was stopped. */
+  /** Whether it takes no more: it has ended by itself, or was ended. */
   public boolean isEnded() {
     return ended;
+  }
+
+  /** How far it is. */
+  public Phase phase() {
+    Phase reached = phase;
+    boolean isUnderWay = reached == Phase.OPENING || reached == Phase.RECORDING;
+    return isUnderWay && ended ? Phase.ENDING : reached;
   }
 
   /** The file that is written. */
@@ -98,33 +131,60 @@ public final class TraceRecorder implements AutoCloseable {
     return file;
   }
 
-  /** What was written; after {@link #close}. */
-  public Summary summary() {
-    return new Summary(file, written, blocks, lost, failed);
+  /** After how many requests it ends by itself. */
+  public long requestsMax() {
+    return requestsMax;
   }
 
-  private void write() {
-    try (out) {
+  /** What was written; once the file is whole, or has failed. */
+  public Summary summary() {
+    return new Summary(written, blocks, lost);
+  }
+
+  /** Why it has failed; once it has. */
+  public @Nullable Exception failure() {
+    return failure;
+  }
+
+  private void run() {
+    Phase last = Phase.FAILED;
+    try {
+      write();
+      last = Phase.WHOLE;
+    } catch (IOException | RuntimeException e) {
+      failure = e;
+      if (phase != Phase.OPENING) {
+        LOG.error("the trace '{}' can't be written any more: {}", file, e.toString());
+      }
+    } finally {
+      ended = true;
+      phase = last;
+    }
+  }
+
+  private void write() throws IOException {
+    try (OutputStream bytes = opener.open();
+        BufferedWriter out =
+            new BufferedWriter(
+                new OutputStreamWriter(
+                    new GZIPOutputStream(bytes, 1 << 16), StandardCharsets.UTF_8))) {
+      phase = Phase.RECORDING;
       StringBuilder line = new StringBuilder();
       while (true) {
         boolean last = ended;
         long[] request = waiting.poll();
         if (request != null) {
-          append(line, request);
+          append(out, line, request);
         } else if (last) {
           return;
         } else {
           LockSupport.parkNanos(PAUSE_NS);
         }
       }
-    } catch (IOException | RuntimeException e) {
-      failed = true;
-      ended = true;
-      LOG.error("the trace '{}' can't be written any more: {}", file, e.toString());
     }
   }
 
-  private void append(StringBuilder line, long[] request) throws IOException {
+  private void append(BufferedWriter out, StringBuilder line, long[] request) throws IOException {
     line.setLength(0);
     line.append("{\"timestamp\": ").append(request[0]).append(", \"hash_ids\": [");
     for (int i = 1; i < request.length; i++) {
@@ -135,11 +195,16 @@ public final class TraceRecorder implements AutoCloseable {
     blocks += request.length - 1;
   }
 
-  /** Ends the recording, and waits until the file is whole. */
-  @Override
-  public void close() {
+  /** Takes no more from now on; the file is brought to its end meanwhile. */
+  public void end() {
     ended = true;
     LockSupport.unpark(thread);
+  }
+
+  /** Ends the recording, and waits until the file is whole; not for ever. */
+  @Override
+  public void close() {
+    end();
     try {
       thread.join(JOIN_MS);
     } catch (InterruptedException e) {

@@ -5,8 +5,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.protocol.Status;
 import java.io.IOException;
+import java.nio.file.Path;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 /** What operators are answered. */
 class AdminTest {
@@ -15,6 +18,47 @@ class AdminTest {
     int ignored = harness.agent.doWork();
     assertTrue(answer.isDone(), command);
     return answer.join();
+  }
+
+  /** Asks until it is no longer pending. */
+  private static OperatorAnswer await(IndexHarness harness, String command) {
+    long end = System.nanoTime() + 60_000_000_000L;
+    OperatorAnswer answer = ask(harness, command);
+    while (answer.status() == Status.PENDING && System.nanoTime() < end) {
+      LockSupport.parkNanos(1_000_000);
+      answer = ask(harness, command);
+    }
+    return answer;
+  }
+
+  @Test
+  void trace_tellsHowItsFileIs(@TempDir Path folder) throws Exception {
+    Path file = folder.resolve("t r.gz");
+    try (IndexHarness harness = new IndexHarness(8, 0)) {
+      assertEquals(Status.MISS, ask(harness, "trace status").status());
+      assertEquals(Status.MISS, ask(harness, "trace stop").status());
+      var _ = ask(harness, "trace record 100 " + file);
+      OperatorAnswer begun = await(harness, "trace status");
+      assertEquals(Status.OK, begun.status(), begun.text());
+      assertTrue(begun.text().startsWith("recording lookups to '" + file), begun.text());
+      assertEquals(Status.BUSY, ask(harness, "trace record 100 " + file + "2").status());
+
+      IndexHarness.Client client = harness.open();
+      client.register();
+      var _ = client.lookup(1, 2, 3);
+      OperatorAnswer stopped = await(harness, "trace stop");
+      assertEquals(Status.OK, stopped.status(), stopped.text());
+      assertTrue(stopped.text().startsWith("1 lookups of 3 blocks"), stopped.text());
+      assertEquals(Status.MISS, ask(harness, "trace stop").status(), "it is told once");
+
+      var _ = ask(harness, "trace record 100 " + file);
+      OperatorAnswer there = await(harness, "trace status");
+      assertEquals(Status.DENIED, there.status(), there.text());
+      var _ = ask(harness, "trace record 100 " + folder.resolve("none/x.gz"));
+      OperatorAnswer nowhere = await(harness, "trace status");
+      assertEquals(Status.IO_ERROR, nowhere.status());
+      assertTrue(nowhere.text().contains("its folder does not exist"), nowhere.text());
+    }
   }
 
   @Test

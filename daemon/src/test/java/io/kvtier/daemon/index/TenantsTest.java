@@ -449,6 +449,7 @@ class TenantsTest {
               "admission ssd all",
               "trace record 1 /tmp/never-written",
               "trace stop",
+              "trace status",
               "reload",
               "config show",
               "threads",
