@@ -179,19 +179,19 @@ final class Transfers {
     int count = keys.count();
     Outcome outcome = new Outcome(count);
     ArrayDeque<Commit> commits = new ArrayDeque<>();
-    Batch reserving = startReserve(namespace, keys, 0, Math.min(count, chunk), options, deadlineNs);
+    // What is asked for and not waited for yet: whoever waits for it reads it and gives it back.
+    Batch ahead = startReserve(namespace, keys, 0, Math.min(count, chunk), options, deadlineNs);
     int from = 0;
-    boolean copied = false;
     try {
-      while (true) {
-        Batch reserved = reserving;
+      while (ahead != null) {
+        Batch reserved = ahead;
         int next = from + reserved.count;
         boolean more = next < count && (cancelled == null || !cancelled.get());
-        if (more) {
-          reserving =
-              startReserve(
-                  namespace, keys, next, Math.min(count, next + chunk), options, deadlineNs);
-        }
+        ahead =
+            more
+                ? startReserve(
+                    namespace, keys, next, Math.min(count, next + chunk), options, deadlineNs)
+                : null;
         Reservations reservations =
             operations.await(reserved, batch -> Reservations.read(operations, batch, options));
         List<Batch> annotating =
@@ -208,19 +208,13 @@ final class Transfers {
         if (commits.size() > COMMITS_AHEAD) {
           commits.remove().note(outcome);
         }
-        if (!more) {
-          if (next < count) {
-            outcome.rest(next, Status.CANCELLED);
-          }
-          copied = true;
-          break;
-        }
         from = next;
       }
+      outcome.rest(from, Status.CANCELLED);
     } finally {
-      if (!copied) {
+      if (ahead != null) {
         // Only after misuse: the reservations ahead are waited for, and given back.
-        operations.await(reserving, batch -> Reservations.read(operations, batch, options)).close();
+        operations.await(ahead, batch -> Reservations.read(operations, batch, options)).close();
       }
       for (Commit commit : commits) {
         commit.note(outcome);

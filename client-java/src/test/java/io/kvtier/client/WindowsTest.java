@@ -1,12 +1,15 @@
 package io.kvtier.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import java.io.IOException;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -17,7 +20,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Queue;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterEach;
@@ -25,6 +30,8 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /**
  * Gets and puts of several windows: where a run ends, what is cancelled, and whose deadline counts.
@@ -35,6 +42,7 @@ final class WindowsTest {
   private static final int WINDOW_BLOCKS = 4;
   private static final int WINDOWS = 12;
   private static final int BLOCKS = WINDOWS * WINDOW_BLOCKS;
+  private static final int PUT_WINDOW_BLOCKS = 8;
   private static final int HOLE = WINDOW_BLOCKS + 2;
   private static final Options RUN = Options.DEFAULT.withLeadingRun(true);
   private static final Options BRIEF = Options.DEFAULT.withTimeout(Duration.ofSeconds(1));
@@ -250,6 +258,45 @@ final class WindowsTest {
     assertEquals(
         daemon.asked(Verb.RESERVE).getFirst().deadlineNs(),
         daemon.asked(Verb.COMMIT).getFirst().deadlineNs());
+  }
+
+  /** Memory that only this thread may read fails in the window that is copied first. */
+  @ParameterizedTest
+  @ValueSource(ints = {1, PUT_WINDOW_BLOCKS + 1})
+  void putAsync_copyFails_failsAtOnceAndGivesAllBack(int blocks) {
+    AtomicInteger reserved = new AtomicInteger();
+    daemon.script =
+        (link, verb, id, count) -> {
+          if (verb == Verb.RESERVE) {
+            List<FakeDaemon.Granted> slots = granted(windows.getAndIncrement(), count);
+            slots.forEach(one -> reserved.addAndGet(one.status() == Status.OK ? 1 : 0));
+            link.grant(verb, id, slots);
+          } else if (verb == Verb.ACQUIRE) {
+            link.grant(verb, id, granted(0, count));
+          }
+          return verb == Verb.RESERVE || verb == Verb.ACQUIRE;
+        };
+    try (Arena arena = Arena.ofConfined()) {
+      CompletableFuture<BatchResult> put =
+          namespace.put(
+              keys(blocks),
+              Collections.nCopies(blocks, arena.allocate(BLOCK_BYTES)),
+              Options.DEFAULT);
+      ExecutionException failed =
+          assertThrows(ExecutionException.class, () -> put.get(50, TimeUnit.SECONDS));
+      assertInstanceOf(WrongThreadException.class, failed.getCause());
+    }
+    // Silent requests are read in order: what was given back came before this.
+    assertEquals(Status.OK, client.blocking().ping().status());
+    int aborted = daemon.asked(Verb.ABORT).stream().mapToInt(abort -> abort.ids().size()).sum();
+    assertEquals(reserved.get(), aborted);
+    windows.set(0);
+    for (int i = 0; i < 3; i++) {
+      assertEquals(
+          2, client.blocking().put(namespace, keys(2), memory(2)).blocks().count(Status.OK));
+      assertEquals(
+          2, client.blocking().get(namespace, keys(2), memory(2)).blocks().count(Status.OK));
+    }
   }
 
   @Test
