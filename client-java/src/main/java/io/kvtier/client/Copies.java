@@ -64,7 +64,8 @@ final class Copies {
     for (long at = from; at < to; at += CHUNK_BYTES) {
       long chunk = Math.min(CHUNK_BYTES, to - at);
       MemorySegment.copy(source, at, target, at, chunk);
-      checksum.update(source.asSlice(at, chunk).asByteBuffer());
+      // The target's: it is what is kept, and a source may be an array of anything.
+      checksum.update(target.asSlice(at, chunk).asByteBuffer());
     }
   }
 

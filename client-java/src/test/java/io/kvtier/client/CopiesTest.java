@@ -7,6 +7,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.SplittableRandom;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.zip.CRC32C;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -46,6 +47,20 @@ class CopiesTest {
       assertEquals((int) expected.getValue(), checksum);
       assertEquals(1, runs.get());
       assertEquals(-1, target.asSlice(0, bytes).mismatch(source));
+    }
+  }
+
+  @Test
+  void copyWithChecksum_sourceIsNoByteArray_sumsTheSame() {
+    long[] content = new SplittableRandom(6).longs(600).toArray();
+    MemorySegment source = MemorySegment.ofArray(content);
+    for (Copies copies : new Copies[] {new Copies(null), new Copies(NativeCopy.get())}) {
+      byte[] target = new byte[8 * content.length];
+      int checksum = copies.copyWithChecksum(source, MemorySegment.ofArray(target));
+      assertEquals(-1, MemorySegment.ofArray(target).mismatch(source));
+      CRC32C expected = new CRC32C();
+      expected.update(target);
+      assertEquals((int) expected.getValue(), checksum);
     }
   }
 }
