@@ -52,7 +52,15 @@ final class SocketQuestions {
     }
     overdue++;
     while (true) {
-      UnixSocket.Message message = socket.receive(HandshakeDescriptor.MESSAGE_BYTES_MAX);
+      UnixSocket.Message message;
+      try {
+        message = socket.receive(HandshakeDescriptor.MESSAGE_BYTES_MAX);
+      } catch (IOException e) {
+        // An answer that this process could not take whole has come all the same: the next one is
+        // another's.
+        overdue--;
+        throw e;
+      }
       if (message == null) {
         throw new IOException("the daemon did not answer for " + about);
       }

@@ -206,6 +206,9 @@ final class FakeDaemon implements AutoCloseable {
   /** So many requests for slabs are denied with the next one after them only. */
   final AtomicInteger slabsToHold = new AtomicInteger();
 
+  /** So many requests for slabs are answered with more than a client takes. */
+  final AtomicInteger slabsToSpoil = new AtomicInteger();
+
   /** Whether clients take the daemon for asleep, and ring. */
   volatile boolean asleep;
 
@@ -298,6 +301,10 @@ final class FakeDaemon implements AutoCloseable {
     }
     if (slabsToHold.getAndUpdate(count -> Math.max(0, count - 1)) > 0) {
       heldSlabs.add(question.bytes());
+      return;
+    }
+    if (slabsToSpoil.getAndUpdate(count -> Math.max(0, count - 1)) > 0) {
+      connection.send(new byte[HandshakeDescriptor.MESSAGE_BYTES_MAX + 1]);
       return;
     }
     for (byte[] late : heldSlabs) {

@@ -190,6 +190,23 @@ final class SessionTest {
     }
   }
 
+  /** As where this process may open no more files for a moment. */
+  @Test
+  void slab_answerCantBeTaken_nextOneCounts() throws IOException {
+    try (FakeDaemon daemon = new FakeDaemon(config().socket())) {
+      Session session = open();
+      daemon.slabsToSpoil.set(1);
+      String words =
+          String.valueOf(
+              assertThrows(IOException.class, () -> session.wires().slabs().get(0, false))
+                  .getMessage());
+      assertTrue(words.contains("ulimit"), words);
+      assertEquals(FakeDaemon.SLAB_BYTES, session.wires().slabs().get(0, false).byteSize());
+      session.end("over");
+      session.endUse();
+    }
+  }
+
   @Test
   void connect_namespaceRemovedMeanwhile_othersAreRegistered() throws IOException {
     try (FakeDaemon daemon = new FakeDaemon(config().socket())) {
