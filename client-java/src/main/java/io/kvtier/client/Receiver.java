@@ -54,39 +54,59 @@ final class Receiver implements Runnable {
     if (running == null || ended) {
       running = Thread.ofPlatform().daemon().name("kvtier-receive").unstarted(this);
       thread = running;
-      running.start();
+      ended = false;
+      try {
+        running.start();
+      } catch (Error e) {
+        // There may be no further thread now: the next operation tries again.
+        ended = true;
+        throw e;
+      }
     }
     return running;
   }
 
   @Override
   public void run() {
-    while (!closed) {
-      tell();
-      Session session = connector.current();
-      if (session == null || !session.hasAsyncCalls() || !session.beginUse()) {
-        if (answered.isEmpty() && !closed) {
-          LockSupport.park(this);
-          // Nothing here is interrupted on purpose; an interrupt must not make the thread spin.
-          boolean ignored = Thread.interrupted();
-        }
-        continue;
+    try {
+      while (!closed) {
+        tell();
+        await();
       }
-      try {
-        session.awaitAsync(() -> !answered.isEmpty() || closed);
-      } finally {
-        session.endUse();
+    } finally {
+      ended = true;
+      if (closed) {
+        tell();
+      } else {
+        // An error, as where the heap is full: nobody else answers, not even at a deadline.
+        wake();
       }
     }
-    ended = true;
-    tell();
+  }
+
+  /** Waits for something to tell, or for an operation to wait for. */
+  private void await() {
+    Session session = connector.current();
+    if (session == null || !session.hasAsyncCalls() || !session.beginUse()) {
+      if (answered.isEmpty() && !closed) {
+        LockSupport.park(this);
+        // Nothing here is interrupted on purpose; an interrupt must not make the thread spin.
+        boolean ignored = Thread.interrupted();
+      }
+      return;
+    }
+    try {
+      session.awaitAsync(() -> !answered.isEmpty() || closed);
+    } finally {
+      session.endUse();
+    }
   }
 
   private void tell() {
     for (Batch batch = answered.poll(); batch != null; batch = answered.poll()) {
       try {
         batch.tellDone();
-      } catch (RuntimeException e) {
+      } catch (RuntimeException | Error e) {
         Log.warn("the answer of an operation could not be handed over", e);
       }
     }

@@ -1,36 +1,104 @@
 package io.kvtier.client;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import java.nio.file.Path;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /** The thread that answers asynchronous operations. */
 final class ReceiverTest {
+  private static final Keys KEY = Keys.of(new byte[] {1, 2, 3});
+  private static final long CALL_NS = 50_000_000_000L;
+
   @TempDir private Path folder;
 
-  private static void answer(Receiver receiver, CountDownLatch told) {
-    Batch batch = new Batch(null, 0, 1, answered -> told.countDown());
+  private Receiver withoutDaemon() {
+    Config config = new Config(folder.resolve("none.sock"), "test", 1, 1, 1, 1, 0);
+    return new Receiver(new Connector(config, batch -> {}, () -> {}));
+  }
+
+  private static void answer(Receiver receiver, Consumer<Batch> listener) {
+    Batch batch = new Batch(null, 0, 1, listener);
     batch.calls[0] = Call.local(Verb.PING, 0, Status.UNAVAILABLE, "closed");
     receiver.answered(batch);
   }
 
   @Test
   void answered_afterClose_isToldAllTheSame() throws InterruptedException {
-    Config config = new Config(folder.resolve("none.sock"), "test", 1, 1, 1, 1, 0);
-    Receiver receiver = new Receiver(new Connector(config, batch -> {}, () -> {}));
+    Receiver receiver = withoutDaemon();
     CountDownLatch first = new CountDownLatch(1);
-    answer(receiver, first);
+    answer(receiver, batch -> first.countDown());
     assertTrue(first.await(60, TimeUnit.SECONDS));
     receiver.close();
     CountDownLatch late = new CountDownLatch(2);
-    answer(receiver, late);
-    answer(receiver, late);
+    answer(receiver, batch -> late.countDown());
+    answer(receiver, batch -> late.countDown());
     assertTrue(late.await(60, TimeUnit.SECONDS), "a future that would never be done");
+  }
+
+  @Test
+  void answered_afterAnErrorOfAListener_isToldAllTheSame() throws InterruptedException {
+    Receiver receiver = withoutDaemon();
+    answer(
+        receiver,
+        batch -> {
+          throw new OutOfMemoryError("thrown by the test");
+        });
+    CountDownLatch next = new CountDownLatch(1);
+    answer(receiver, batch -> next.countDown());
+    assertTrue(next.await(60, TimeUnit.SECONDS), "a future that would never be done");
+    receiver.close();
+  }
+
+  /** What is in flight then is answered without a further operation. */
+  @Test
+  void run_errorWhileItWaits_anotherThreadAnswers() throws Exception {
+    Path socket = folder.resolve("fake.sock");
+    Config config =
+        new Config(
+            socket, "test", CALL_NS, 200, Protocol.RING_BYTES_MIN, Protocol.RING_BYTES_MIN, 0);
+    try (FakeDaemon daemon = new FakeDaemon(socket)) {
+      AtomicBoolean failed = new AtomicBoolean();
+      Receiver[] later = new Receiver[1];
+      Connector connector =
+          new Connector(
+              config,
+              batch -> {
+                if (failed.compareAndSet(false, true)) {
+                  throw new OutOfMemoryError("thrown by the test");
+                }
+                later[0].answered(batch);
+              },
+              () -> {});
+      Receiver receiver = new Receiver(connector);
+      later[0] = receiver;
+      Operations operations = new Operations(config, connector, receiver);
+      Transfers transfers = new Transfers(operations, Runnable::run);
+      AtomicInteger lookups = new AtomicInteger();
+      daemon.script =
+          (link, verb, id, count) -> verb == Verb.LOOKUP && lookups.getAndIncrement() == 0;
+      connector.start();
+      assertNotNull(connector.awaitAttempt(CALL_NS, true));
+      Namespace namespace = new Namespace(operations, transfers, "n", 64, Map.of());
+
+      CompletableFuture<LookupResult> unanswered = namespace.lookup(KEY);
+      CompletableFuture<LookupResult> _ = namespace.lookup(KEY);
+      assertEquals(Status.UNAVAILABLE, unanswered.get(40, TimeUnit.SECONDS).status());
+      connector.close();
+      receiver.close();
+    }
   }
 }
