@@ -7,6 +7,7 @@ import os
 import random
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -277,6 +278,35 @@ def test_take_manyThreads_eachItsOwn(peer: Peer) -> None:
             peer.publish(completion(Verb.PING, correlation, value=correlation))
         time.sleep(0)
     assert wrong == []
+
+
+def test_has_anotherThreadTakesTheAnswer_waitsNoLonger(peer: Peer) -> None:
+    session = peer.session()
+    ticket = session.submit(request(Verb.PING), 0)
+    waiting = threading.Thread(target=session.has, args=(ticket, _core.monotonic_ns() + 60 * SECOND_NS))
+    interval_s = sys.getswitchinterval()
+    # The waiting thread must not get to the answer first.
+    sys.setswitchinterval(30)
+    try:
+        waiting.start()
+        while peer.word(protocol.SESSION_CLIENT_WAITING_OFFSET) & 1 == 0:
+            time.sleep(0.001)
+        peer.publish(completion(Verb.PING, ticket))
+        assert session.take(ticket, 0)[0] is Status.OK
+        waiting.join(20)
+        assert not waiting.is_alive()
+    finally:
+        sys.setswitchinterval(interval_s)
+        session.close()
+
+
+def test_take_whatWasTaken_unavailableAtOnce(peer: Peer) -> None:
+    session = peer.session()
+    ticket = session.submit(request(Verb.PING), 0)
+    peer.publish(completion(Verb.PING, ticket))
+    assert session.take(ticket, 0)[0] is Status.OK
+    assert session.take(ticket, _core.monotonic_ns() + SECOND_NS)[0] is Status.UNAVAILABLE
+    assert not session.ended
 
 
 def test_forget_lateAcquire_isReleased(peer: Peer) -> None:

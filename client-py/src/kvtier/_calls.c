@@ -203,6 +203,7 @@ int forget(Session *self, PyObject *correlation) {
   return stored;
 }
 
+/* What arrives by the deadline. UNAVAILABLE at once where nothing will: it was taken already. */
 PyObject *take_until(Session *self, PyObject *correlation, int64_t deadline_ns) {
   int drained = drain(self);
   for (;;) {
@@ -215,6 +216,13 @@ PyObject *take_until(Session *self, PyObject *correlation, int64_t deadline_ns) 
     }
     if (is_over(self)) {
       return forget(self, correlation) < 0 ? NULL : made_here(KVTIER_STATUS_UNAVAILABLE);
+    }
+    int expected = PyDict_Contains(self->expected, correlation);
+    if (expected < 0) {
+      break;
+    }
+    if (!expected) {
+      return made_here(KVTIER_STATUS_UNAVAILABLE);
     }
     if (now_ns() >= deadline_ns) {
       return forget(self, correlation) < 0 ? NULL : made_here(KVTIER_STATUS_DEADLINE);
@@ -233,7 +241,8 @@ PyObject *take_until(Session *self, PyObject *correlation, int64_t deadline_ns) 
   return NULL;
 }
 
-/* 1: there is an answer to take, or will be none; 0: not by the deadline; -1: a Python error. Lets go of nothing. */
+/* 1: there is an answer to take, or will be none, as after another thread has taken it; 0: not by the deadline; -1: a Python
+ * error. Lets go of nothing. */
 int await_arrival(Session *self, PyObject *correlation, int64_t deadline_ns) {
   int drained = drain(self);
   for (;;) {
@@ -243,6 +252,10 @@ int await_arrival(Session *self, PyObject *correlation, int64_t deadline_ns) {
     }
     if (is_over(self)) {
       return 1;
+    }
+    int expected = PyDict_Contains(self->expected, correlation);
+    if (expected <= 0) {
+      return expected < 0 ? -1 : 1;
     }
     if (now_ns() >= deadline_ns) {
       return 0;
