@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -572,6 +573,36 @@ def test_a_region_is_registered_again_after_a_restart(fresh_gpu_daemon: GpuDaemo
         daemon.start()
         assert eventually(lambda: region.put(keys_of(4, seed=5), range(4)).wait(60) == [OK] * 4)
         region.close()
+
+
+def test_a_region_that_is_closed_while_it_is_registered_again_stays_closed(
+    fresh_gpu_daemon: GpuDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon = fresh_gpu_daemon
+    with Client(daemon.socket_path, timeout=60) as client:
+        tensors = Tensors(daemon, "closed", seed=36)
+        region = tensors.region(client, "closed")
+        begun, may_go_on = threading.Event(), threading.Event()
+        register = region._register
+
+        def slowly(*arguments: Any) -> None:
+            begun.set()
+            assert may_go_on.wait(60)
+            register(*arguments)
+
+        monkeypatch.setattr(region, "_register", slowly)
+        daemon.kill()
+        daemon.start()
+        assert eventually(lambda: region.put(keys_of(1), [0]).wait(60) == [Status.UNAVAILABLE] and begun.is_set())
+        renewal = next(thread for thread in threading.enumerate() if thread.name == "kvtier-region")
+        closing = threading.Thread(target=region.close)
+        closing.start()
+        assert eventually(lambda: region._closed)
+        may_go_on.set()
+        closing.join(60)
+        # Its memory may be freed now.
+        assert not renewal.is_alive()
+        assert gpu_of(client)["regions"] == 0
 
 
 def test_the_daemon_dies_in_mid_copy(fresh_gpu_daemon: GpuDaemon) -> None:

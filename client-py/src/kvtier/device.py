@@ -352,7 +352,7 @@ class DeviceRegion:
         self._name = name
         self._lock = threading.Lock()
         self._registered: tuple[Link, int] | None = None
-        self._renewing = False
+        self._renewal: threading.Thread | None = None
         self._closed = False
         answer_by_ns = _operations.instant_after(REGISTER_TIMEOUT_S)
         link = namespace._client._connection.open(answer_by_ns)
@@ -470,8 +470,8 @@ class DeviceRegion:
     @property
     def id(self) -> int:
         """The daemon's number of this region, as a lookup's `Holder` has it; 0 while there is no session."""
-        known = self._registered
-        return known[1] if known is not None and not known[0].session.ended else 0
+        known = self._known()
+        return 0 if known is None else known[1]
 
     def advertise(
         self,
@@ -612,16 +612,24 @@ class DeviceRegion:
 
     def _session_of_now(self) -> tuple[Link, int] | None:
         """The session and the region's number there; None while there is none."""
-        if self._closed:
-            raise KvtierError("this region was closed")
-        known = self._registered
-        if known is not None and not known[0].session.ended:
+        known = self._known()
+        if known is not None and not self._closed:
             return known
         with self._lock:
-            if not self._renewing:
-                self._renewing = True
-                threading.Thread(target=self._renew, name="kvtier-region", daemon=True).start()
-        return None
+            if self._closed:
+                raise KvtierError("this region was closed")
+            if self._renewal is not None and self._renewal.is_alive():
+                return None
+            # One that has just ended has registered it: a second registration would be nobody's to close.
+            known = self._known()
+            if known is None:
+                self._renewal = threading.Thread(target=self._renew, name="kvtier-region", daemon=True)
+                self._renewal.start()
+            return known
+
+    def _known(self) -> tuple[Link, int] | None:
+        known = self._registered
+        return known if known is not None and not known[0].session.ended else None
 
     def _renew(self) -> None:
         """Registers in the session that there is after a restart of the daemon."""
@@ -632,8 +640,6 @@ class DeviceRegion:
                 self._register(link, answer_by_ns)
         except KvtierError as error:
             _log.warning("region %r is not registered again: %s", self._name, error)
-        finally:
-            self._renewing = False
 
     def _register(self, link: Link, answer_by_ns: int) -> None:
         properties = self._namespace._properties
@@ -671,12 +677,18 @@ class DeviceRegion:
         return first
 
     def close(self) -> None:
-        """Has the daemon close its mappings, after the copies that are under way."""
-        if self._closed:
-            return
-        self._closed = True
-        known = self._registered
-        if known is not None and not known[0].session.ended:
+        """Has the daemon close its mappings, after the copies that are under way. Where it opens them again after a restart,
+        that is waited for."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            renewal = self._renewal
+        if renewal is not None:
+            # The memory may be freed next: the daemon must not open it after that.
+            renewal.join(REGISTER_TIMEOUT_S)
+        known = self._known()
+        if known is not None:
             link, region = known
             answer_by_ns = _operations.instant_after(REGISTER_TIMEOUT_S)
             link.session.call(
