@@ -16,10 +16,11 @@ final class Collector implements AutoCloseable {
    * Begins at any time within the period: nodes that start together take turns.
    *
    * @param turn begins one, and does not wait for its end
+   * @param everyNs more than 0
    * @param defect told of what should never happen: the cap is not looked after any more
    */
   Collector(Runnable turn, long everyNs, Consumer<Throwable> defect) {
-    long first = ThreadLocalRandom.current().nextLong(1 + everyNs);
+    long first = ThreadLocalRandom.current().nextLong(everyNs);
     var _ =
         timer.scheduleWithFixedDelay(
             () -> take(turn, defect), first, everyNs, TimeUnit.NANOSECONDS);

@@ -460,7 +460,7 @@ public final class ConfigLoader {
     String certificate = text("tls.certificate");
     String key = text("tls.key");
     String clientCa = text("tls.client_ca");
-    long handshake = duration("tls.handshake");
+    long handshake = positiveDuration("tls.handshake");
     require(
         "tls.key",
         certificate.isEmpty() == key.isEmpty(),
@@ -705,6 +705,13 @@ public final class ConfigLoader {
 
   long duration(String key) {
     return get(key, Units::nanoseconds, "a duration such as 250ms or 30s");
+  }
+
+  /** A duration of what can't take no time at all. */
+  long positiveDuration(String key) {
+    long ns = duration(key);
+    require(key, ns > 0, "more than 0");
+    return mistaken.contains(key) ? Units.nanoseconds(text(key)) : ns;
   }
 
   int number(String key, int min, int max) {

@@ -42,7 +42,7 @@ final class ObjectSection {
         keys.admission("object.admission"),
         objectBytes(),
         new KvtierdConfig.ObjectCare(
-            keys.duration("object.gc_every"),
+            keys.positiveDuration("object.gc_every"),
             keys.duration("object.gc_grace"),
             keys.number("object.gc_calls_per_second", 1, 1_000_000),
             keys.get("object.uses_every", ConfigLoader::orNever, "a duration such as 5min, or 0")),
@@ -58,7 +58,7 @@ final class ObjectSection {
         present,
         absent,
         keys.number("object.probes", 1, 4096),
-        keys.duration("object.probe_timeout"),
+        keys.positiveDuration("object.probe_timeout"),
         keys.size("object.spill_bytes", 0, 1L << 40));
   }
 
@@ -135,8 +135,8 @@ final class ObjectSection {
         keys.number("object.queue_depth", 2, 65536),
         keys.number("object.threads", 1, 256),
         keys.isMistaken("object.codec") ? keys.text("object.codec") : codec,
-        keys.duration("object.load_timeout"),
-        keys.duration("object.store_timeout"),
+        keys.positiveDuration("object.load_timeout"),
+        keys.positiveDuration("object.store_timeout"),
         calls,
         callsMin,
         callsMax,
@@ -145,12 +145,12 @@ final class ObjectSection {
         keys.get("object.hedge_after", ConfigLoader::orNever, "a duration such as 200ms, or 0"),
         new ObjectPipelineOptions.Breaker(
             keys.number("object.breaker_failures", 1, 1 << 20),
-            keys.duration("object.breaker_open"),
-            keys.duration("object.breaker_open_max")),
+            keys.positiveDuration("object.breaker_open"),
+            keys.positiveDuration("object.breaker_open_max")),
         new ObjectPipelineOptions.Retry(
             keys.number("object.tries", 1, 100),
-            keys.duration("object.retry_rest"),
-            keys.duration("object.retry_rest_max"),
+            keys.positiveDuration("object.retry_rest"),
+            keys.positiveDuration("object.retry_rest_max"),
             RETRIES_SHARE,
             RETRIES_SAVED));
   }

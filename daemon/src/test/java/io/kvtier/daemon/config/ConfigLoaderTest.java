@@ -110,6 +110,15 @@ class ConfigLoaderTest {
         "object.store=s3 | object.s3.bucket is not set, expected the name of a bucket",
         "object.bytes=10 | expected 0, or at least host.slab_bytes (64 MiB)",
         "object.calls_min=100 | expected at most object.calls (8)",
+        "object.gc_every=0s | expected more than 0",
+        "object.load_timeout=0s | expected more than 0",
+        "object.store_timeout=0s | expected more than 0",
+        "object.probe_timeout=0s | expected more than 0",
+        "object.breaker_open=0s | expected more than 0",
+        "object.breaker_open_max=0s | expected more than 0",
+        "object.retry_rest=0s | expected more than 0",
+        "object.retry_rest_max=0ms | expected more than 0",
+        "tls.handshake=0s | expected more than 0",
         "object.foo=1 | unknown key 'object.foo'; 'object' has absent_for, admission,",
       })
   void load_badSetting_saysWhatIsWrong(String setting, String expected) {
