@@ -38,6 +38,8 @@ import org.jspecify.annotations.Nullable;
 public final class ConfigLoader {
   private static final String DEFAULTS = "/kvtier.yaml";
   private static final long MIB = 1L << 20;
+  private static final int PORT_MAX = 65535;
+  private static final Set<String> ANY_HOST = Set.of("tcp://*", "tcp://0.0.0.0");
 
   /** What comes from a GPU takes several, and the machine is the engine's, too. */
   private static final int COPY_THREADS_AUTO =
@@ -327,9 +329,10 @@ public final class ConfigLoader {
   }
 
   private KvtierdConfig.@Nullable EventsConfig events() {
-    String endpoint = endpoint("events.endpoint");
-    String replay = endpoint("events.replay_endpoint");
-    String engine = endpoint("events.engine_endpoint");
+    String endpoint = endpoint("events.endpoint", true);
+    String replay = endpoint("events.replay_endpoint", false);
+    String engine = endpoint("events.engine_endpoint", false);
+    boolean connects = get("events.connect", ConfigLoader::bool, "true or false");
     EventConsumer consumer =
         get("events.consumer", ConfigLoader::eventConsumer, "vllm, dynamo or llm-d");
     EventForm form =
@@ -345,24 +348,41 @@ public final class ConfigLoader {
         endpoint.isEmpty() || consumer != EventConsumer.LLM_D || topic.matches("kv@[^@]+@[^@]+"),
         "kv@POD@MODEL, which llm-d takes apart");
     int ranks = number("events.ranks", 1, 1024);
-    require(
-        "events.replay_endpoint",
-        replay.isEmpty() || !endpoint.isEmpty(),
-        "nothing, where there is no events.endpoint");
-    require(
-        "events.engine_endpoint",
-        engine.isEmpty() || !endpoint.isEmpty(),
-        "nothing, where there is no events.endpoint");
+    if (!mistaken.contains("events.endpoint")) {
+      require(
+          "events.replay_endpoint",
+          replay.isEmpty() || !endpoint.isEmpty(),
+          "nothing, where there is no events.endpoint");
+      require(
+          "events.engine_endpoint",
+          engine.isEmpty() || !endpoint.isEmpty(),
+          "nothing, where there is no events.endpoint");
+    }
     require(
         "events.ranks",
-        ranks == 1 || !endpoint.endsWith(":*"),
+        ranks == 1 || endpoint.isEmpty() || port(endpoint) > 0,
         "1, where the system chooses the port of events.endpoint: the ports of ranks follow it");
+    requirePorts("events.endpoint", endpoint, ranks);
+    requirePorts("events.replay_endpoint", replay, ranks);
+    requirePorts("events.engine_endpoint", engine, ranks);
+    require(
+        "events.replay_endpoint",
+        endpoint.isEmpty()
+            || replay.isEmpty()
+            || connects
+            || Math.abs(port(replay) - port(endpoint)) >= ranks
+            || !canShareAHost(replay, endpoint),
+        "other ports than those of events.endpoint, '"
+            + endpoint
+            + "': each of events.ranks ("
+            + ranks
+            + ") has one of either, from there on");
     long queueBytes = size("events.queue_bytes", 1 << 16, 1L << 30);
     require("events.queue_bytes", Long.bitCount(queueBytes) == 1, "a power of two, such as 16MiB");
     KvtierdConfig.EventsConfig events =
         new KvtierdConfig.EventsConfig(
             endpoint,
-            get("events.connect", ConfigLoader::bool, "true or false"),
+            connects,
             replay,
             topic,
             form,
@@ -382,16 +402,41 @@ public final class ConfigLoader {
     return endpoint.isEmpty() ? null : events;
   }
 
-  private String endpoint(String key) {
+  private String endpoint(String key, boolean mayBeChosenByTheSystem) {
     return get(
         key,
         text -> {
-          if (!text.isEmpty() && !text.matches("tcp://.+:([0-9]{1,5}|\\*)")) {
+          if (!text.isEmpty()
+              && (!text.matches("tcp://.+:([0-9]{1,5}|\\*)")
+                  || port(text) > PORT_MAX
+                  || (port(text) == 0 && !mayBeChosenByTheSystem))) {
             throw new IllegalArgumentException();
           }
           return text;
         },
-        "tcp://HOST:PORT, such as tcp://*:5557, or nothing");
+        mayBeChosenByTheSystem
+            ? "tcp://HOST:PORT, such as tcp://*:5557, or nothing"
+            : "tcp://HOST:PORT with the port's number, or nothing");
+  }
+
+  /** The port of an endpoint; 0 where the system chooses it, and where there is no endpoint. */
+  private static int port(String endpoint) {
+    String port = endpoint.substring(endpoint.lastIndexOf(':') + 1);
+    return port.isEmpty() || port.equals("*") ? 0 : Integer.parseInt(port);
+  }
+
+  private void requirePorts(String key, String endpoint, int ranks) {
+    int most = PORT_MAX + 1 - ranks;
+    require(
+        key,
+        port(endpoint) <= most,
+        "a port up to " + most + ": each of events.ranks (" + ranks + ") has one, from there on");
+  }
+
+  private static boolean canShareAHost(String endpoint, String other) {
+    String host = endpoint.substring(0, endpoint.lastIndexOf(':'));
+    String otherHost = other.substring(0, other.lastIndexOf(':'));
+    return host.equals(otherHost) || ANY_HOST.contains(host) || ANY_HOST.contains(otherHost);
   }
 
   private static EventConsumer eventConsumer(String text) {

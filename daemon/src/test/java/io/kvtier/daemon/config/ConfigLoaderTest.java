@@ -172,6 +172,51 @@ class ConfigLoaderTest {
     assertEquals(List.of("MAP CPUSTORAGE", "MAP CPUEXTERNAL", "POSITIONAL cpuobject"), names);
   }
 
+  @ParameterizedTest
+  @CsvSource({
+    "tcp://*:5557, tcp://*:5558, '', 2, events.replay_endpoint",
+    "tcp://*:5558, tcp://127.0.0.1:5557, '', 2, events.replay_endpoint",
+    "tcp://*:5557, tcp://*:5557, '', 1, events.replay_endpoint",
+    "tcp://*:5557, tcp://*:*, '', 1, events.replay_endpoint",
+    "tcp://*:5557, tcp://*:65535, '', 2, events.replay_endpoint",
+    "tcp://*:5557, '', tcp://127.0.0.1:*, 1, events.engine_endpoint",
+    "tcp://*:5557, '', tcp://127.0.0.1:65535, 2, events.engine_endpoint",
+    "tcp://*:65536, tcp://*:5657, '', 1, events.endpoint",
+    "tcp://*:65534, '', '', 3, events.endpoint",
+    "tcp://*:*, '', '', 2, events.ranks",
+    "tcp://*:0, '', '', 2, events.ranks",
+  })
+  void load_eventPortsThatCantBeHad_areRefused(
+      String endpoint, String replay, String engine, int ranks, String mistaken) {
+    ConfigException error =
+        assertThrows(
+            ConfigException.class,
+            () -> ConfigLoader.load(null, eventPorts(endpoint, replay, engine, ranks)));
+    String words = String.valueOf(error.getMessage());
+    assertTrue(words.startsWith("--set: " + mistaken + " is "), words);
+  }
+
+  @ParameterizedTest
+  @CsvSource({
+    "tcp://*:5557, tcp://*:5559, '', 2",
+    "tcp://*:5557, tcp://*:5555, tcp://10.0.0.1:5557, 2",
+    "tcp://127.0.0.1:5557, tcp://127.0.0.2:5558, '', 2",
+    "tcp://*:65534, '', '', 2",
+    "tcp://*:*, tcp://*:5558, '', 1",
+  })
+  void load_eventPortsOfTheirOwn_areTaken(String endpoint, String replay, String engine, int ranks)
+      throws ConfigException {
+    assertNotNull(ConfigLoader.load(null, eventPorts(endpoint, replay, engine, ranks)).events());
+  }
+
+  private static List<String> eventPorts(String endpoint, String replay, String engine, int ranks) {
+    return List.of(
+        "events.endpoint=" + endpoint,
+        "events.replay_endpoint=" + replay,
+        "events.engine_endpoint=" + engine,
+        "events.ranks=" + ranks);
+  }
+
   @Test
   void load_eventsForLlmd_wantItsTopic() {
     ConfigException error =
