@@ -149,12 +149,21 @@ public final class ConfigLoader {
 
   private KvtierdConfig.SocketConfig socket() {
     Path path = get("socket.path", Path::of, "a path");
-    int mode = get("socket.mode", v -> Integer.parseInt(v, 8), "an octal file mode such as 0660");
+    int mode =
+        get("socket.mode", ConfigLoader::fileMode, "an octal file mode up to 0777, such as 0660");
     return new KvtierdConfig.SocketConfig(
         path.toString().isEmpty() ? SocketPaths.defaultPath() : path,
         peers("socket.users"),
         peers("socket.groups"),
         mode);
+  }
+
+  private static int fileMode(String text) {
+    int mode = Integer.parseInt(text, 8);
+    if (mode < 0 || mode > 0777) {
+      throw new IllegalArgumentException();
+    }
+    return mode;
   }
 
   /** Names, some with a role behind a colon. Whether there are such users, the machine tells. */
@@ -665,11 +674,6 @@ public final class ConfigLoader {
 
   boolean isMistaken(String key) {
     return mistaken.contains(key);
-  }
-
-  /** Notes what is wrong where a key stands, and with more than that. */
-  void addProblem(String key, String words) {
-    problems.add(value(values, key).where() + ": " + words);
   }
 
   <T> T get(String key, Function<String, T> parser, String expected) {

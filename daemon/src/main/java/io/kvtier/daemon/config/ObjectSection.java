@@ -5,6 +5,7 @@ import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.files.ByteSize;
 import io.kvtier.tiers.ledger.PresenceLedger;
 import io.kvtier.tiers.object.KeySource;
+import io.kvtier.tiers.object.ObjectNames;
 import io.kvtier.tiers.object.ObjectPipelineOptions;
 import io.kvtier.tiers.object.PresenceCache;
 import io.kvtier.tiers.object.S3Options;
@@ -46,7 +47,10 @@ final class ObjectSection {
             keys.duration("object.gc_grace"),
             keys.number("object.gc_calls_per_second", 1, 1_000_000),
             keys.get("object.uses_every", ConfigLoader::orNever, "a duration such as 5min, or 0")),
-        keys.get("object.node", ObjectSection::nodeName, "letters, digits, '.', '_' or '-'"),
+        keys.get(
+            "object.node",
+            ObjectSection::nodeName,
+            "letters, digits, '.', '_' or '-', and no '.' first"),
         keys.text("object.directory").isEmpty()
             ? SocketPaths.defaultDataDirectory().resolve("object")
             : keys.get("object.directory", Path::of, "a path"),
@@ -63,7 +67,7 @@ final class ObjectSection {
   }
 
   private static String nodeName(String text) {
-    if (!text.matches("[A-Za-z0-9_-]?[A-Za-z0-9._-]*")) {
+    if (!text.matches("([A-Za-z0-9_-][A-Za-z0-9._-]*)?")) {
       throw new IllegalArgumentException();
     }
     return text;
@@ -190,27 +194,49 @@ final class ObjectSection {
     S3Options.ChecksumMode checksums =
         keys.get(
             "object.s3.checksums", ObjectSection::checksums, "when_required or when_supported");
-    try {
-      return new S3Options(
-          endpoint,
-          keys.text("object.s3.region"),
-          keys.isMistaken("object.s3.bucket") ? "mistaken" : keys.text("object.s3.bucket"),
-          keys.text("object.s3.prefix"),
-          addressing,
-          keys.text("object.s3.profile"),
-          new S3Options.Writing(
-              keys.text("object.s3.encryption"),
-              keys.text("object.s3.kms_key"),
-              keys.text("object.s3.storage_class")),
-          checksums,
-          Duration.ofNanos(keys.duration("object.s3.connect_timeout")),
-          Duration.ofNanos(keys.duration("object.s3.idle_timeout")),
-          uri("object.s3.proxy", S3Options::isProxy, S3Options.PROXY_FORM),
-          keys.number("object.s3.connections", 1, 65536));
-    } catch (IllegalArgumentException e) {
-      keys.addProblem("object.store", "object.s3: " + e.getMessage());
-      return S3Options.of(null, "us-east-1", "mistaken");
+    keys.require(
+        "object.s3.region",
+        !keys.text("object.s3.region").isEmpty(),
+        "a region: us-east-1 will do for most servers that are not AWS's");
+    return new S3Options(
+        endpoint,
+        keys.text("object.s3.region"),
+        keys.isMistaken("object.s3.bucket") ? "mistaken" : keys.text("object.s3.bucket"),
+        keys.get("object.s3.prefix", ObjectNames::checkPrefix, "what a name can begin with"),
+        addressing,
+        keys.text("object.s3.profile"),
+        s3Writing(),
+        checksums,
+        Duration.ofNanos(keys.positiveDuration("object.s3.connect_timeout")),
+        Duration.ofNanos(keys.positiveDuration("object.s3.idle_timeout")),
+        uri("object.s3.proxy", S3Options::isProxy, S3Options.PROXY_FORM),
+        keys.number("object.s3.connections", 1, 65536));
+  }
+
+  private S3Options.Writing s3Writing() {
+    String encryption =
+        keys.get(
+            "object.s3.encryption",
+            ObjectSection::s3Encryption,
+            "AES256, aws:kms or aws:kms:dsse, or nothing");
+    boolean isKms = S3Options.Writing.takesKey(encryption);
+    keys.require(
+        "object.s3.kms_key",
+        isKms
+            || keys.text("object.s3.kms_key").isEmpty()
+            || keys.isMistaken("object.s3.encryption"),
+        "nothing, where object.s3.encryption is neither aws:kms nor aws:kms:dsse");
+    return new S3Options.Writing(
+        encryption,
+        isKms ? keys.text("object.s3.kms_key") : "",
+        keys.text("object.s3.storage_class"));
+  }
+
+  private static String s3Encryption(String text) {
+    if (!List.of("", "AES256", "aws:kms", "aws:kms:dsse").contains(text)) {
+      throw new IllegalArgumentException();
     }
+    return text;
   }
 
   /** An address of a form; null where there is none, or a mistaken one. */

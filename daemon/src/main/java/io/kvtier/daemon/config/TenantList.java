@@ -9,6 +9,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.regex.Pattern;
 
 /** The tenants as they are configured: each an item of words {@code key=value}. */
 final class TenantList {
@@ -19,6 +20,11 @@ final class TenantList {
   private static final int TENANTS_MAX = 63;
 
   private static final int WEIGHT_MAX = 1000;
+
+  /** Sizes are written so in all other keys, too: {@code 64 GiB}. */
+  private static final Pattern SPACE_BEFORE_UNIT =
+      Pattern.compile("(_bytes=[0-9.]+)\\s+(?=[A-Za-z]+(?:\\s|$))");
+
   private static final Set<String> KEYS =
       Set.of("name", "users", "groups", "host_bytes", "ssd_bytes", "weight");
 
@@ -82,7 +88,7 @@ final class TenantList {
 
   private static TenantConfig tenant(String item, Space space) {
     Map<String, String> words = new HashMap<>();
-    for (String word : item.strip().split("\\s+", -1)) {
+    for (String word : SPACE_BEFORE_UNIT.matcher(item.strip()).replaceAll("$1").split("\\s+", -1)) {
       int equals = word.indexOf('=');
       String key = equals < 0 ? word : word.substring(0, equals);
       if (equals < 1 || !KEYS.contains(key)) {

@@ -90,6 +90,9 @@ class ConfigLoaderTest {
         "ssd.codec=lz4 | codec 'lz4' is unknown: write 'none', 'zstd' or 'planes'",
         "ssd.codec=zstd/99 | the level '99' is none of 1 to 22",
         "socket.mode=rw | an octal file mode",
+        "socket.mode=-1 | expected an octal file mode up to 0777",
+        "socket.mode=1777 | expected an octal file mode up to 0777",
+        "object.node=.x | letters, digits, '.', '_' or '-', and no '.' first",
         "grpc.enabled=maybe | true or false",
         "events.endpoint=*:5557 | expected tcp://HOST:PORT, such as tcp://*:5557, or nothing",
         "events.consumer=sglang | expected vllm, dynamo or llm-d",
@@ -261,6 +264,33 @@ class ConfigLoaderTest {
         String.valueOf(error.getMessage())
             .contains("'" + endpoint + "', expected the form http[s]://host[:port], with a port"),
         error.getMessage());
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      value = {
+        "encryption: AES-256 | object.s3.encryption is 'AES-256', expected AES256, aws:kms or",
+        "encryption: AES256, kms_key: k | object.s3.kms_key is 'k', expected nothing, where",
+        "region: \"\" | object.s3.region is '', expected a region: us-east-1 will do",
+        "prefix: a/../b | object.s3.prefix is 'a/../b', expected what a name can begin with; the",
+        "idle_timeout: 0s | object.s3.idle_timeout is '0s', expected more than 0",
+      })
+  void load_mistakeOfTheS3Section_isToldAtItsOwnLine(String keys, String expected)
+      throws IOException {
+    String yaml = "object:\n  store: s3\n  s3:\n    bucket: b\n    " + keys.replace(", ", "\n    ");
+    String problems = problemsOf(yaml);
+    long line = yaml.lines().count();
+    assertTrue(problems.startsWith("k.yaml, line " + line + ": " + expected), problems);
+    assertFalse(problems.contains("\n"), problems);
+  }
+
+  @Test
+  void load_mistakenEncryption_isNotHeldAgainstTheKey() throws IOException {
+    assertEquals(
+        "k.yaml, line 1: object.s3.encryption is 'kms', expected AES256, aws:kms or aws:kms:dsse,"
+            + " or nothing",
+        problemsOf("object: {store: s3, s3: {bucket: b, encryption: kms, kms_key: k}}"));
   }
 
   private String problemsOf(String yaml, String... settings) throws IOException {

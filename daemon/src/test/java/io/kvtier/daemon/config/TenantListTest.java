@@ -25,6 +25,17 @@ class TenantListTest {
   }
 
   @Test
+  void parse_spaceBeforeAUnit_isTakenAsInOtherSizes() {
+    var tenant =
+        TenantList.parse(List.of("name=blue host_bytes=8 MiB users=ann ssd_bytes=4 MiB"), SPACE)
+            .getFirst();
+    assertEquals(8 << 20, tenant.hostBytes());
+    assertEquals(4 << 20, tenant.ssdBytes());
+    assertEquals(List.of("ann"), tenant.users());
+    assertTrue(refusal("name=blue users=ann bob").contains("not 'bob'"));
+  }
+
+  @Test
   void parse_keyTwiceInAnItem_isRefused() {
     assertTrue(
         refusal("name=blue host_bytes=4MiB host_bytes=8MiB")

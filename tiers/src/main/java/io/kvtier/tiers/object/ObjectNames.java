@@ -105,7 +105,7 @@ public final class ObjectNames {
    *
    * @throws IllegalArgumentException naming what is wrong
    */
-  static String checkPrefix(String prefix) {
+  public static String checkPrefix(String prefix) {
     if (prefix.isEmpty()) {
       return "";
     }

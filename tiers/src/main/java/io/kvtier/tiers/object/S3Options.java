@@ -66,12 +66,17 @@ public record S3Options(
     public static final Writing PLAIN = new Writing("", "", "");
 
     public Writing {
-      if (!kmsKey.isEmpty() && !encryption.startsWith("aws:kms")) {
+      if (!kmsKey.isEmpty() && !takesKey(encryption)) {
         throw new IllegalArgumentException(
             "a KMS key was given, but the encryption is '"
                 + encryption
                 + "': write aws:kms or aws:kms:dsse");
       }
+    }
+
+    /** Whether a key can be named for an encryption. */
+    public static boolean takesKey(String encryption) {
+      return encryption.startsWith("aws:kms");
     }
   }
 
