@@ -99,7 +99,7 @@ final class Upkeep {
       return OperatorAnswer.wrong("'" + blocks + "' is no number of blocks");
     }
     if (most < 1 || most > EVICT_MAX) {
-      return OperatorAnswer.wrong("expected 1 to " + EVICT_MAX + " blocks at a time");
+      return OperatorAnswer.wrong("expected 1 to " + EVICT_MAX + " blocks at a time, not " + most);
     }
     int left = store.evict(most);
     return OperatorAnswer.done(

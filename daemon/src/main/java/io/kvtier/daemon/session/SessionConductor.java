@@ -280,7 +280,13 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
     MemorySegment hello = aligned(bytes);
     if (bytes.length < HandshakeDescriptor.HELLO_NAME_OFFSET
         || Words.getLong(hello, 0) != HandshakeDescriptor.HELLO_MAGIC) {
-      refuse(connection, Status.INVALID_ARGUMENT, "that was not a kvtier hello");
+      refuse(
+          connection,
+          Status.INVALID_ARGUMENT,
+          "the "
+              + bytes.length
+              + " bytes that came are no hello of a kvtier client: is socket.path given to another"
+              + " program, such as one that speaks gRPC?");
       return;
     }
     int version = Words.getInt(hello, HandshakeDescriptor.VERSION_OFFSET);
