@@ -609,10 +609,16 @@ def test_the_daemon_dies_in_mid_copy(fresh_gpu_daemon: GpuDaemon) -> None:
     daemon = fresh_gpu_daemon
     with Client(daemon.socket_path, timeout=60) as client:
         tensors = Tensors(daemon, "killed", blocks=256, seed=22)
-        with tensors.region(client, "killed") as region:
-            copies = [region.put(keys_of(32, seed=i), range(32 * i, 32 * i + 32)) for i in range(8)]
+        path = daemon.gpu / "killed.word"
+        np.memmap(path, dtype=np.uint32, mode="w+", shape=(1,))
+        with tensors.region(client, "killed", events=[handle_of(path)]) as region:
+            # One is under way whatever the others have come to: its event never comes.
+            held = region.put(keys_of(32), range(32), event=1)
+            copies = [region.put(keys_of(32, seed=i), range(32 * i, 32 * i + 32)) for i in range(1, 8)]
+            assert held.wait(0.05) == [Status.PENDING] * 32
             os.kill(daemon.pid, signal.SIGKILL)
             daemon.kill()
+            assert held.wait(60) == [Status.UNAVAILABLE] * 32
             for copy in copies:
                 assert {*copy.wait(60)} <= {OK, Status.UNAVAILABLE}
 

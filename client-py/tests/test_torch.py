@@ -1,5 +1,6 @@
 """`kvtier.torch` on tensors in memory: every byte in its place, for the layouts that engines use."""
 
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -140,16 +141,27 @@ def test_copies_daemonKilled_endWithinTheDeadline(fresh_daemon: Daemon) -> None:
             assert region.get(names, range(64)).wait(60) == [Status.UNAVAILABLE] * 64
 
 
-def test_cancel_beforeItBegan_touchesNothing(namespaces: Any) -> None:
+def test_cancel_beforeItBegan_touchesNothing(fresh_daemon: Daemon) -> None:
     tensors = _tensors((BLOCKS, 16, 8), None, 1, seed=1)
-    namespace = namespaces(_block_bytes(tensors, 0))
-    with kvtier_torch.register(namespace, tensors) as region:
-        under_way = [region.put(keys(f"cancel/{i}", 4), [0, 1, 2, 3]) for i in range(50)]
-        for copying in under_way:
-            copying.cancel()
-        for copying in under_way:
-            assert set(copying.wait(60)) <= {Status.OK, Status.CANCELLED}
-            assert copying.done()
+    there, asked = keys("there", 4), [keys(f"cancel/{i}", 4) for i in range(25)]
+    with Client(fresh_daemon.socket_path, timeout=60) as client:
+        namespace = client.namespace("cancel", block_bytes=_block_bytes(tensors, 0))
+        with kvtier_torch.register(namespace, tensors) as region:
+            assert region.put(there, [0, 1, 2, 3]).wait() == [Status.OK] * 4
+            before = tensors[0].array.copy()
+            # What has begun waits for the daemon, and the others for that: the region has four threads at most.
+            fresh_daemon.pause()
+            puts = [region.put(names, [0, 1, 2, 3]) for names in asked]
+            gets = [region.get(there, [8, 9, 10, 11]) for _ in range(25)]
+            for copying in puts + gets:
+                copying.cancel()
+            fresh_daemon.signal(signal.SIGCONT)
+            put = [copying.wait(60) for copying in puts]
+            assert all(copying.done() for copying in puts)
+            assert [copying.wait(60) for copying in gets] == [[Status.CANCELLED] * 4] * 25
+            assert put[4:] == [[Status.CANCELLED] * 4] * 21
+            assert numpy.array_equal(tensors[0].array, before)
+        assert all(namespace.lookup(names).statuses == [Status.MISS] * 4 for names in asked[4:])
 
 
 def test_misuse_isNamed(namespaces: Any) -> None:

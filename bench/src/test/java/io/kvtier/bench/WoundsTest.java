@@ -507,7 +507,8 @@ final class WoundsTest {
       assertTrue(IntStream.range(0, 10).allMatch(i -> below.blocks().tier(i) == TierId.SSD));
       assertTrue(below.loadTimeNs() > 0, "a load from SSD takes time");
       LookupResult more = client.blocking().lookup(namespace, keys(100, 100));
-      assertTrue(more.loadTimeNs() > below.loadTimeNs(), "ten times as much");
+      // What was read meanwhile may have changed the estimate, but not so much.
+      assertTrue(more.loadTimeNs() >= 5 * below.loadTimeNs(), "ten times as much");
       LookupResult above = client.blocking().lookup(namespace, keys(0, 10));
       assertTrue(IntStream.range(0, 10).allMatch(i -> above.blocks().tier(i) == TierId.HOST));
       assertEquals(0, above.loadTimeNs());

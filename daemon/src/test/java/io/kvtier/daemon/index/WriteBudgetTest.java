@@ -43,6 +43,30 @@ class WriteBudgetTest {
   }
 
   @Test
+  void change_ofWhatIsSpent_leavesItSpent() {
+    WriteBudget budget = new WriteBudget(24_000);
+    budget.advance(0);
+    budget.spend(1_000);
+    budget.change(240_000);
+    assertFalse(budget.isOpen());
+    budget.advance(HOUR_NS / 10_000);
+    assertTrue(budget.isOpen());
+    budget.change(0);
+    assertTrue(budget.isOpen());
+  }
+
+  @Test
+  void change_ofWhatIsHalfSpent_leavesHalfOfTheOther() {
+    WriteBudget budget = new WriteBudget(24_000);
+    budget.spend(500);
+    budget.change(48_000);
+    budget.spend(999);
+    assertTrue(budget.isOpen());
+    budget.spend(2);
+    assertFalse(budget.isOpen());
+  }
+
+  @Test
   void clock_goesBack_givesNothing() {
     WriteBudget budget = new WriteBudget(24_000);
     budget.advance(10 * HOUR_NS);

@@ -77,7 +77,7 @@ final class AutoOnTracesTest {
   void whole_whatIfCurvesAreRight(String name) throws IOException {
     Assumptions.assumeTrue(Traces.isAvailable(name), "KVTIER_TRACES has no " + name);
     for (double fraction : new double[] {0.01, 0.02, 0.05, 0.1}) {
-      checkWhatIf(Traces.of(Traces.whole(name)), fraction, 0.01);
+      checkWhatIf(Traces.of(Traces.whole(name)), fraction, 0.005);
     }
   }
 

@@ -93,7 +93,7 @@ final class OracleTest {
         Hits expected = Oracles.replay(requests, tailFirst, oracle);
         Outcome actual = replay.run(policy, capacity);
         String what = policy + ", " + capacity + " blocks, " + order.text();
-        if (policy.equals("s3fifo") || policy.equals("sieve")) {
+        if (policy.equals("s3fifo")) {
           nearly(what, actual, expected);
         } else {
           exactly(what, actual, expected);
