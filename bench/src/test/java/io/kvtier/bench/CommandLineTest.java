@@ -79,6 +79,7 @@ final class CommandLineTest {
       assertTrue(tiers.out().contains("model=m"), tiers::out);
       assertTrue(Pattern.compile("shown +[0-9a-f]{32} ").matcher(tiers.out()).find(), tiers::out);
 
+      assertEquals(1, run("events", "tail").exitCode(), "this daemon publishes none");
       assertEquals(2, run("object").exitCode());
       assertEquals(2, run("object", "gc").exitCode(), "nobody is there to be asked");
       assertEquals(2, run("object", "remove-namespace", "n").exitCode());

@@ -1,7 +1,6 @@
 package io.kvtier.cli;
 
 import com.eclipsesource.json.JsonObject;
-import com.eclipsesource.json.JsonValue;
 import io.kvtier.client.KvtierClient;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -59,7 +58,7 @@ final class EventsCommand implements Runnable {
 
     @Override
     int run(KvtierClient client) {
-      String from = endpoint == null ? published(client) : endpoint;
+      String from = endpoint == null ? local(published(report(client))) : endpoint;
       try (ZContext context = new ZContext()) {
         ZMQ.Socket socket = context.createSocket(SocketType.SUB);
         var _ = socket.setReceiveTimeOut(LOOK_MS);
@@ -129,26 +128,21 @@ final class EventsCommand implements Runnable {
       }
     }
 
-    private static String published(KvtierClient client) {
-      for (JsonValue key : ConfigCommand.Running.keys(ask(client, "config show"))) {
-        if (key.asObject().getString("key", "").equals("events.endpoint")) {
-          return local(key.asObject().getString("value", ""));
-        }
-      }
-      return local("");
-    }
-
-    /** A published address as somebody on this machine reaches it. */
-    static String local(String published) {
+    /** With the port that the system chose, where it was to. */
+    private static String published(Report report) {
+      String published =
+          report.json().get("events") instanceof JsonObject events
+              ? events.getString("endpoint", "")
+              : "";
       if (published.isEmpty()) {
         throw new Failure(
             Failure.NEGATIVE, "the daemon publishes no events: events.endpoint is empty");
       }
-      if (published.endsWith(":*")) {
-        throw new Failure(
-            Failure.USAGE,
-            "the system chose the port of events.endpoint (" + published + "): give --endpoint");
-      }
+      return published;
+    }
+
+    /** A published address as somebody on this machine reaches it. */
+    private static String local(String published) {
       return published
           .replace("tcp://*:", "tcp://127.0.0.1:")
           .replace("//0.0.0.0:", "//127.0.0.1:");
