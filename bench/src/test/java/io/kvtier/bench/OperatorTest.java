@@ -192,17 +192,24 @@ final class OperatorTest {
         assertEquals(0, drained.exitCode(), drained.toString());
         assertEquals("resident", inspect("drained", 1).getString("ssd", ""));
         assertTrue(run("doctor").out().contains("the daemon is drained"), "it may be forgotten");
+        assertTrue(isDraining());
         assertEquals(Status.NOT_ADMITTED, putOne(client, "drained", 2));
         assertEquals(Status.EXISTS, putOne(client, "drained", 1));
       } finally {
         assertEquals(0, run("drain", "--off").exitCode());
       }
       assertFalse(run("doctor").out().contains("the daemon is drained"));
+      assertFalse(isDraining());
       assertEquals(Status.OK, putOne(client, "drained", 2));
       assertTrue(run("flush", "--namespace", "drained").out().contains("ok"), "flush");
       assertEquals(
           "ok", Json.parse(run("flush", "--json").out()).asObject().getString("detail", ""));
     }
+  }
+
+  private static boolean isDraining() {
+    JsonObject status = Json.parse(run("status", "--json").out()).asObject();
+    return status.get("draining").asBoolean();
   }
 
   @Test

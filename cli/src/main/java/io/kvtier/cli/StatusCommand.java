@@ -30,6 +30,7 @@ final class StatusCommand extends DaemonCommand {
           answer.add(field, report.json().get(field));
         }
       }
+      answer.add("draining", report.json().getBoolean("draining", false));
       answer.add("sessions", report.otherClients());
       answer.add("namespaces", report.namespacesTotal());
       answer.add("balance", report.balance());
