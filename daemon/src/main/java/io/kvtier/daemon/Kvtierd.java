@@ -35,7 +35,7 @@ import picocli.CommandLine.UnmatchedArgumentException;
       "",
       "Exit codes: 128 and the number of the signal that stopped it, 1 a part could not be started,"
           + " 2 wrong usage or configuration, 3 the Java heap was too small (KVTIERD_JAVA_OPTS=-Xmx...),"
-          + " 70 a defect, which is in the log."
+          + " 70 a defect, or memory for the host tier that is not to be had: the log says which."
     })
 public final class Kvtierd implements Callable<Integer> {
   @Option(
