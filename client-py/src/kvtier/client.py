@@ -305,7 +305,10 @@ class Namespace:
         return self._for_keys(Verb.UNPIN, keys, options)
 
     def delete(self, keys: Iterable[bytes], **options: Unpack[Options]) -> list[Status]:
-        """Removes blocks from all tiers, the shared objects too; leases on them stay readable. OK or MISS."""
+        """Removes blocks from all tiers, the shared objects too; leases on them stay readable.
+
+        OK, MISS, or BUSY where too many deletions wait.
+        """
         return self._for_keys(Verb.DELETE, keys, options)
 
     def clear(self, **options: Unpack[Options]) -> Count:

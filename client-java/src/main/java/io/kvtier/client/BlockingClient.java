@@ -45,7 +45,7 @@ public final class BlockingClient {
   }
 
   /**
-   * An operator's command, for root and the daemon's own user.
+   * An operator's command, for who has the role admin.
    *
    * @param command words such as {@code policy host s3fifo}
    * @return what was done, or why it was not
@@ -170,7 +170,7 @@ public final class BlockingClient {
 
   /**
    * Completes when every block accepted before, of whatever namespace and tenant, is in the tier
-   * below memory, if its tenant has one; for root and the daemon's user.
+   * below memory, if its tenant has one; for who has the role admin and is of no tenant.
    */
   public ValueResult flushAll(Options options) {
     return operations.await(operations.flushAll(options, null), Operations::valueResult);
