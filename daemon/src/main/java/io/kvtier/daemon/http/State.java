@@ -39,7 +39,7 @@ final class State {
                   .put("answers", true)
                   .put("socket", socket.toString())
                   .put("round_trip_ns", report.roundTripNs());
-          for (String field : List.of("version", "pid", "generation", "uptime_s")) {
+          for (String field : List.of("version", "pid", "generation", "uptime_s", "draining")) {
             status.put(field, all.getValue(field));
           }
           status.put("sessions", counters.get(Counter.GAUGE_SESSIONS));

@@ -179,6 +179,7 @@ final class HttpFrontTest {
     JsonObject status = json("/api/v1/status");
 
     assertTrue(status.getBoolean("answers"));
+    assertFalse(status.getBoolean("draining"));
     assertEquals(ProcessHandle.current().pid(), status.getLong("pid"));
     assertEquals(directory.resolve("kvtier.sock").toString(), status.getString("socket"));
     assertEquals(1, status.getInteger("sessions"));
