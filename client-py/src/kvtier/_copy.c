@@ -296,12 +296,36 @@ PyObject *core_gather(PyObject *module, PyObject *arguments) {
   return list;
 }
 
-/* What is copied while a sleeping daemon wakes up: 30 to 80 us, at the speeds of memory. */
-enum { ANNOUNCE_BYTES = 512 * 1024 };
+/* A sleeping daemon takes 30 to 80 us to wake up, and then spins for 100 us for what was announced. What is copied
+ * meanwhile is told by the last copies that were long enough to tell. */
+enum {
+  ANNOUNCE_US = 80,
+  ANNOUNCE_BYTES_FIRST = 512 * 1024,
+  ANNOUNCE_BYTES_MIN = 128 * 1024,
+  ANNOUNCE_BYTES_MAX = 4 * 1024 * 1024,
+  TELLING_BYTES_MIN = 1024 * 1024
+};
+
+static uint64_t announce_bytes(const Session *self) {
+  uint32_t bytes = atomic_load_explicit(&self->announce_bytes, memory_order_relaxed);
+  return bytes == 0 ? ANNOUNCE_BYTES_FIRST : bytes;
+}
+
+static void note_speed(Session *self, uint64_t bytes, int64_t ns) {
+  if (bytes < TELLING_BYTES_MIN || ns <= 0) {
+    return;
+  }
+  uint64_t now = bytes * (ANNOUNCE_US * 1000) / (uint64_t)ns;
+  uint64_t next = (3 * announce_bytes(self) + now) / 4;
+  next = next < ANNOUNCE_BYTES_MIN ? ANNOUNCE_BYTES_MIN : next > ANNOUNCE_BYTES_MAX ? ANNOUNCE_BYTES_MAX : next;
+  atomic_store_explicit(&self->announce_bytes, (uint32_t)next, memory_order_relaxed);
+}
 
 /* Copies all blocks into their slots. Somebody may wait for the commit that follows: then `announced` is the session,
  * and its daemon shall be awake by then. */
 static size_t copy_in(Batch *batch, uint64_t block_bytes, Session *announced) {
+  uint64_t ahead = announced == NULL ? 0 : announce_bytes(announced);
+  int64_t begun_ns = now_ns();
   size_t written = 0;
   for (Py_ssize_t i = 0; i < batch->count; i++) {
     written += batch->copies[i].slab != NULL;
@@ -314,9 +338,9 @@ static size_t copy_in(Batch *batch, uint64_t block_bytes, Session *announced) {
     }
     size_t first = 0;
     copy->crc32c = 0;
-    if (announced != NULL && left > ANNOUNCE_BYTES && left - block_bytes <= ANNOUNCE_BYTES) {
+    if (announced != NULL && left > ahead && left - block_bytes <= ahead) {
       if (batch->tensors == NULL) {
-        first = left - ANNOUNCE_BYTES;
+        first = left - ahead;
         copy->crc32c = kvtier_copy_crc32c(0, copy->destination, copy->source, first);
       }
       if (!announced->ended && load32(announced->fork_marker) == 1) {
@@ -329,6 +353,9 @@ static size_t copy_in(Batch *batch, uint64_t block_bytes, Session *announced) {
       copy->crc32c = kvtier_copy_crc32c(copy->crc32c, copy->destination + first, copy->source + first, block_bytes - first);
     }
     left -= block_bytes;
+  }
+  if (announced != NULL) {
+    note_speed(announced, written * block_bytes, now_ns() - begun_ns);
   }
   return written;
 }

@@ -128,6 +128,7 @@ typedef struct {
   int64_t spin_ns;
   unsigned spin_failures; /* in a row; the leader's, as the next */
   unsigned spin_brief;
+  _Atomic uint32_t announce_bytes; /* what is copied while the daemon wakes up; 0: nothing was copied yet */
   atomic_int ended; /* changes with the GIL only; read without it too */
   int end_status;
   char end_text[192];

@@ -19,7 +19,7 @@
 #endif
 
 /* About a sleep and its wake-up: spinning longer loses more than it can win. */
-#define SPIN_NS 60000
+#define SPIN_NS 100000
 
 void end_session(Session *self, int status, const char *format, ...) {
   if (self->ended) {

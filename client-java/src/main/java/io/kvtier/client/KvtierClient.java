@@ -202,7 +202,7 @@ public final class KvtierClient implements AutoCloseable {
     private Duration timeout = Duration.ofSeconds(10);
     private Duration connectTimeout = Duration.ofSeconds(2);
     // About a sleep and its wake-up: spinning longer loses more than it can win.
-    private Duration spin = Duration.ofNanos(60_000);
+    private Duration spin = Duration.ofNanos(100_000);
     private int requestRingBytes = Protocol.RING_BYTES_DEFAULT;
     private int completionRingBytes = Protocol.RING_BYTES_DEFAULT;
     private @Nullable Executor copies;

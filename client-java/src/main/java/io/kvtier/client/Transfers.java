@@ -22,13 +22,23 @@ final class Transfers {
   private static final long PUT_BYTES = 8L << 20;
   private static final int COMMITS_AHEAD = 4;
 
-  // What is copied while a sleeping daemon wakes up: 30 to 80 us, at the speeds of memory.
-  private static final long ANNOUNCE_BYTES = 512L << 10;
+  // A sleeping daemon takes 30 to 80 us to wake up, and then spins for 100 for what was announced.
+  private static final long ANNOUNCE_NS = 80_000;
+
+  private static final long ANNOUNCE_BYTES_FIRST = 512L << 10;
+  private static final long ANNOUNCE_BYTES_MIN = 128L << 10;
+  private static final long ANNOUNCE_BYTES_MAX = 4L << 20;
+
+  /** Copies of so much tell how fast copies are. */
+  private static final long TELLING_BYTES_MIN = 1L << 20;
 
   private static final Copies COPIES = Copies.OF_THIS_MACHINE;
 
   private final Operations operations;
   private final Executor copies;
+
+  /** What is copied while the daemon wakes up, by the last copies; a lost update does no harm. */
+  private volatile long announceBytes = ANNOUNCE_BYTES_FIRST;
 
   /**
    * Transfers over operations.
@@ -235,7 +245,7 @@ final class Transfers {
    * @param annotating what else is under way on account of these blocks
    * @param last nothing follows: somebody will wait for this commit
    */
-  private static Commit copyIn(
+  private Commit copyIn(
       Reservations reservations,
       List<MemorySegment> sources,
       int from,
@@ -243,28 +253,39 @@ final class Transfers {
       boolean last,
       long deadlineNs) {
     int[] checksums = new int[reservations.count()];
-    long left = reservations.granted() * (sources.isEmpty() ? 0 : sources.getFirst().byteSize());
+    long bytes = reservations.granted() * (sources.isEmpty() ? 0 : sources.getFirst().byteSize());
+    long left = bytes;
+    long ahead = announceBytes;
+    long begunNs = System.nanoTime();
     try {
       for (int i = 0; i < reservations.count(); i++) {
         if (reservations.isReserved(i)) {
           MemorySegment source = sources.get(from + i);
           MemorySegment slot = reservations.segment(i);
-          boolean little =
-              last && left > ANNOUNCE_BYTES && left - source.byteSize() <= ANNOUNCE_BYTES;
+          boolean little = last && left > ahead && left - source.byteSize() <= ahead;
           left -= source.byteSize();
           checksums[i] =
               little
                   ? COPIES.copyWithChecksum(
-                      source, slot, ANNOUNCE_BYTES - left, reservations::announceCommit)
+                      source, slot, ahead - left, reservations::announceCommit)
                   : COPIES.copyWithChecksum(source, slot);
         }
       }
+      noteSpeed(bytes, System.nanoTime() - begunNs);
       return new Commit(
           reservations, reservations.beginCommit(checksums, deadlineNs), annotating, from);
     } catch (RuntimeException e) {
       annotating.forEach(reservations::awaitValue);
       reservations.close();
       throw e;
+    }
+  }
+
+  private void noteSpeed(long bytes, long tookNs) {
+    if (bytes >= TELLING_BYTES_MIN && tookNs > 0) {
+      long now = bytes * ANNOUNCE_NS / tookNs;
+      announceBytes =
+          Math.clamp((3 * announceBytes + now) / 4, ANNOUNCE_BYTES_MIN, ANNOUNCE_BYTES_MAX);
     }
   }
 
