@@ -28,6 +28,7 @@ import io.vertx.core.Vertx;
 import io.vertx.core.buffer.Buffer;
 import io.vertx.core.http.HttpClient;
 import io.vertx.core.http.HttpClientOptions;
+import io.vertx.core.http.HttpClientResponse;
 import io.vertx.core.http.HttpMethod;
 import io.vertx.core.http.HttpVersion;
 import io.vertx.core.http.RequestOptions;
@@ -137,8 +138,12 @@ final class GrpcRefusalTest {
     return await(
         client
             .request(options)
-            .compose(request -> request.send(framed))
-            .compose(response -> response.body()));
+            .compose(request -> {
+              // Before it is sent: an answer of which nobody wants the body yet may end unheard.
+              Future<Buffer> body = request.response().compose(HttpClientResponse::body);
+              var _ = request.send(framed);
+              return body;
+            }));
   }
 
   /** That the last call, and none before it, has one line more, which no event loop writes. */
