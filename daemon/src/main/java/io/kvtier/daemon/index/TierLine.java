@@ -37,12 +37,6 @@ final class TierLine {
   // How many held blocks one search may find out of their place.
   private static final int HELD_MAX = 1024;
 
-  /** How many of a device's copies one search sets aside. */
-  private static final int BARRED_MAX = 1024;
-
-  /** How many of them come back in a round. */
-  private static final int RETURNS_PER_ROUND = 256;
-
   /** A region of which a smaller share is in use is of more use to another size. */
   private static final int SPARSE_SHARE = 16;
 
@@ -65,11 +59,7 @@ final class TierLine {
   private final LongUnaryOperator heapLeft;
   private final int[] evictable;
   private final int[] held = new int[HELD_MAX];
-  private final int[] barred = new int[BARRED_MAX];
-
-  /** What was set aside, for each lane; some may have left since, or come back. */
-  private final LongQueue[] aside;
-
+  private final Aside aside;
   private final VictimFilter near = this::isNear;
   private final VictimFilter ofClass = this::isOfClass;
   private final VictimFilter ofClassAndLane = this::isOfClassAndLane;
@@ -91,9 +81,6 @@ final class TierLine {
   private int[] residentOf = new int[64];
   private int leftSinceLook;
   private int heldCount;
-  private int barredCount;
-  private int asideCount;
-  private IntPredicate isFenced = lane -> false;
   private int refusals;
   private int soughtClass;
   private long soughtFor;
@@ -159,8 +146,7 @@ final class TierLine {
     isSaving = new boolean[slots.parts()];
     Arrays.fill(looksOfPart, LOOKS_MAX);
     drainMayGoOn = new boolean[slots.parts()];
-    aside = new LongQueue[slots.lanes()];
-    Arrays.setAll(aside, lane -> new LongQueue(Integer.MAX_VALUE));
+    aside = new Aside(tier, directory, slots, new AsideOrder());
     policies = newPolicies(policyName);
   }
 
@@ -171,7 +157,7 @@ final class TierLine {
    * @param fenced says it of a lane
    */
   void setAsideOn(IntPredicate fenced) {
-    isFenced = fenced;
+    aside.setOn(fenced);
   }
 
   /** One for each part of the tier: a block leaves before others of its own part. */
@@ -417,7 +403,7 @@ final class TierLine {
   }
 
   void hit(int block) {
-    if (!isAside(block)) {
+    if (!aside.has(block)) {
       policyOf(block).onHit(block);
     }
   }
@@ -453,78 +439,38 @@ final class TierLine {
   }
 
   private void takeOut(int block, Removal why) {
-    if (isAside(block)) {
-      directory.set(Directory.FLAG_ASIDE, block, false);
-      asideCount--;
-    } else {
+    if (!aside.remove(block)) {
       policyOf(block).onRemove(block, why);
     }
   }
 
   // ---- aside
 
-  private boolean isAside(int block) {
-    return tier != HOST && directory.has(Directory.FLAG_ASIDE, block);
-  }
+  /** The policies, as what is set aside leaves them and comes back to them. */
+  private final class AsideOrder implements Aside.Order {
+    @Override
+    public void leave(int block) {
+      policyOf(block).onRemove(block, Removal.DELETED);
+      recount(block);
+    }
 
-  /**
-   * Notes a copy in the way of a search, where it can be set aside.
-   *
-   * @return whether the search has met too many of them to go on: it ends with this one
-   */
-  private boolean isOneTooMany(int block, int region) {
-    if (!isFenced.test(slots.laneOf(region))
-        || region == slots.draining(slots.partOf(region))
-        || tier == HOST) {
-      return false;
+    @Override
+    public void comeBack(int block) {
+      insert(policyOf(block), block);
+      recount(block);
     }
-    if (barredCount == barred.length) {
-      return true;
-    }
-    barred[barredCount++] = block;
-    return false;
-  }
-
-  private void setBarredAside() {
-    for (int i = 0; i < barredCount; i++) {
-      int block = barred[i];
-      // One search may have met it twice.
-      if (!isAside(block)) {
-        policyOf(block).onRemove(block, Removal.DELETED);
-        directory.set(Directory.FLAG_ASIDE, block, true);
-        asideCount++;
-        var _ = aside[slots.laneOf(slots.regionOf(slot(block)))].offer(block);
-        recount(block);
-      }
-    }
-    barredCount = 0;
   }
 
   /** Copies on devices that are no longer fenced come back, some a round, as the newest. */
   void returnAside() {
-    for (int lane = 0; asideCount > 0 && lane < aside.length; lane++) {
-      LongQueue queue = aside[lane];
-      if (isFenced.test(lane)) {
-        continue;
-      }
-      for (int i = 0; i < RETURNS_PER_ROUND && queue.size() > 0; i++) {
-        int block = (int) queue.poll();
-        // The number may be another block's meanwhile, on another device.
-        if (isAside(block) && slots.laneOf(slots.regionOf(slot(block))) == lane) {
-          directory.set(Directory.FLAG_ASIDE, block, false);
-          asideCount--;
-          insert(policyOf(block), block);
-          recount(block);
-        }
-      }
-    }
+    aside.comeBack();
   }
 
   // ---- victims
 
   boolean isEvictable(int block) {
     return isResident(block)
-        && !isAside(block)
+        && !aside.has(block)
         && directory.uses(block) == 0
         && (directory.holds(block) == 0
             || (tier != HOST && directory.state(HOST, block) == CopyState.RESIDENT));
@@ -536,7 +482,7 @@ final class TierLine {
       return false;
     }
     if (!slots.isOpen(slots.regionOf(slot))) {
-      return isOneTooMany(block, slots.regionOf(slot));
+      return aside.isOneTooMany(block, slots.regionOf(slot));
     }
     if (!isEvictable(block) && directory.uses(block) == 0 && heldCount < held.length) {
       held[heldCount++] = block;
@@ -614,7 +560,6 @@ final class TierLine {
     soughtClass = sizeClass;
     soughtFor = session;
     heldCount = 0;
-    barredCount = 0;
     int part = slots.partOfClass(sizeClass);
     EvictionPolicy policy = policies[part];
     int looks = WINDOW + inFlight;
@@ -633,7 +578,7 @@ final class TierLine {
     if (victim != EvictionPolicy.NONE && !slots.isOpen(slots.regionOf(slot(victim)))) {
       victim = EvictionPolicy.NONE;
     }
-    setBarredAside();
+    aside.takeBarred();
     if (victim != EvictionPolicy.NONE && leftSinceLook >= SPARSE_EVERY) {
       leftSinceLook = 0;
       drain(part, sparseForeign, WINDOW);
@@ -800,7 +745,7 @@ final class TierLine {
   // ---- numbers
 
   int resident() {
-    int resident = asideCount;
+    int resident = aside.size();
     for (EvictionPolicy policy : policies) {
       resident += policy.size();
     }
