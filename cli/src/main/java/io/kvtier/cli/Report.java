@@ -3,6 +3,7 @@ package io.kvtier.cli;
 import com.eclipsesource.json.JsonArray;
 import com.eclipsesource.json.JsonObject;
 import com.eclipsesource.json.JsonValue;
+import io.kvtier.protocol.Counter;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -13,9 +14,6 @@ import org.jspecify.annotations.Nullable;
  * The daemon's state as it tells it, read leniently: what is absent reads as 0, empty or unknown.
  */
 record Report(JsonObject json) {
-  private static final List<String> HITS =
-      List.of("hits_host", "hits_ssd", "hits_object", "hits_gpu");
-
   /** A tier's numbers. */
   record Tier(JsonObject json) {
     String name() {
@@ -126,7 +124,7 @@ record Report(JsonObject json) {
 
   /** How many blocks gets were given, wherever they came from. */
   static long hits(Map<String, Long> counters) {
-    return HITS.stream().mapToLong(name -> counters.getOrDefault(name, 0L)).sum();
+    return Counter.HITS.stream().mapToLong(hits -> counters.getOrDefault(hits.key(), 0L)).sum();
   }
 
   Map<String, Long> counters() {

@@ -1,5 +1,7 @@
 package io.kvtier.protocol;
 
+import java.util.List;
+
 /** The daemon's counters, in their order in the daemon's region. Append-only. Gauges say so. */
 public enum Counter {
   REQUESTS("requests", "requests taken from rings"),
@@ -84,6 +86,9 @@ public enum Counter {
   HITS_GPU("hits_gpu", "blocks asked for by gets and copied from another region, on any GPU"),
   GPU_PEER_BYTES("gpu_peer_bytes", "bytes copied from region to region"),
   GAUGE_ADVERTISED("advertised", "gauge: blocks in regions that others can be given");
+
+  /** Blocks that gets were given, one for each place that they came from. */
+  public static final List<Counter> HITS = List.of(HITS_HOST, HITS_SSD, HITS_OBJECT, HITS_GPU);
 
   private final String key;
   private final String meaning;

@@ -66,9 +66,6 @@ final class History {
           Counter.GAUGE_LEASES,
           Counter.GAUGE_OPERATIONS);
 
-  private static final List<Counter> HITS =
-      List.of(Counter.HITS_HOST, Counter.HITS_SSD, Counter.HITS_OBJECT, Counter.HITS_GPU);
-
   private static final Map<Counter, String> LINKS = links();
 
   private final Counters counters;
@@ -198,7 +195,7 @@ final class History {
     /** Of the blocks that gets asked for, how many came from where; null where none were. */
     private JsonObject hitRatios() {
       JsonObject ratios = new JsonObject();
-      ratios.put("all", hitRatio(HITS));
+      ratios.put("all", hitRatio(Counter.HITS));
       ratios.put("host", hitRatio(List.of(Counter.HITS_HOST)));
       ratios.put("ssd", hitRatio(List.of(Counter.HITS_SSD)));
       ratios.put("object", hitRatio(List.of(Counter.HITS_OBJECT)));
@@ -214,7 +211,7 @@ final class History {
         }
         // A block is asked for before it is found: in the second before, perhaps.
         long settled = change(older, younger, Counter.MISSES);
-        for (Counter counter : HITS) {
+        for (Counter counter : Counter.HITS) {
           settled += change(older, younger, counter);
         }
         return settled == 0 ? null : (Number) rounded((double) found / settled);
