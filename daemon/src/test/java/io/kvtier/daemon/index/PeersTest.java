@@ -16,6 +16,7 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.gpu.DeviceTransfer;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -41,6 +42,11 @@ class PeersTest {
 
   private static final String SECOND = "kv-second";
   private static final String OTHER = "kv-other";
+
+  /** A get of many blocks is so many transfers. */
+  private static final int TRANSFERS_OF_LONG_GET = 8;
+
+  private static final int LONG_GET_BLOCKS = TRANSFERS_OF_LONG_GET * DeviceTransfer.BLOCKS_MAX;
 
   private Path folder = Path.of("");
   private FileGpu gpu = new FileGpu(folder, 0);
@@ -148,6 +154,21 @@ class PeersTest {
   private static void sendGet(Engine engine, int event, long key, int number)
       throws ProtocolViolation {
     engine.client.sendBlock(Verb.ONBOARD, engine.region, 0, event, key, number);
+  }
+
+  /** Gets of key 7 that are {@link #TRANSFERS_OF_LONG_GET} transfers each, one a round. */
+  private static void sendLongGets(IndexHarness harness, Engine engine, int event, int gets)
+      throws ProtocolViolation {
+    for (int i = 0; i < gets; i++) {
+      engine.client.sendBlocks(Verb.ONBOARD, engine.region, 0, event, 0, 7, 5, LONG_GET_BLOCKS);
+      work(harness, 1);
+    }
+  }
+
+  private static void awaitAllOk(Engine engine, int answers) throws ProtocolViolation {
+    for (int i = 0; i < answers; i++) {
+      assertEquals(Status.OK, engine.client.await().first());
+    }
   }
 
   private static Status get(Engine engine, long key, int number) throws ProtocolViolation {
@@ -426,12 +447,9 @@ class PeersTest {
       Engine getter = engine(harness, OTHER);
       assertEquals(Status.OK, advertise(owner, 7, 2));
       sibling.hold();
-      // Each is 8 transfers, of which there can be so many: the last ones end in line.
-      int gets = DeviceLine.TRANSFERS / 8 + 8;
-      for (int i = 0; i < gets; i++) {
-        getter.client.sendBlocks(Verb.ONBOARD, getter.region, 0, 0, 0, 7, 5, 512);
-        work(harness, 1);
-      }
+      // More transfers than there can be: the last ones end in line.
+      int gets = DeviceLine.TRANSFERS / TRANSFERS_OF_LONG_GET + 8;
+      sendLongGets(harness, getter, 0, gets);
       owner.client.sendRevoke(owner.region, 7);
       work(harness, 5);
       assertFalse(owner.client.hasAnswer());
@@ -455,12 +473,8 @@ class PeersTest {
       Engine elsewhere = engine(harness, OTHER);
       put(waits, 7, 2);
       byte[] expected = block(FIRST, 2);
-      // Each is 8 transfers.
-      int gets = DeviceLine.TRANSFERS / 8 + 8;
-      for (int i = 0; i < gets; i++) {
-        waits.client.sendBlocks(Verb.ONBOARD, waits.region, 0, 1, 0, 7, 5, 512);
-        work(harness, 1);
-      }
+      int gets = DeviceLine.TRANSFERS / TRANSFERS_OF_LONG_GET + 8;
+      sendLongGets(harness, waits, 1, gets);
       assertEquals(DeviceLine.TRANSFERS / 2, harness.agent.copiesInFlight());
       assertEquals(Status.OK, get(elsewhere, 7, 5));
       assertArrayEquals(expected, block(OTHER, 5));
@@ -468,9 +482,7 @@ class PeersTest {
       assertArrayEquals(expected, block(SECOND, 5));
       assertFalse(waits.client.hasAnswer());
       setEvent();
-      for (int i = 0; i < gets; i++) {
-        assertEquals(Status.OK, waits.client.await().first());
-      }
+      awaitAllOk(waits, gets);
       assertEquals(0, harness.agent.copiesInFlight());
       assertTrue(harness.agent.isIdle());
     }
@@ -485,11 +497,8 @@ class PeersTest {
       Engine elsewhere = engine(harness, OTHER);
       put(waits, 7, 2);
       byte[] expected = block(FIRST, 2);
-      int gets = DeviceLine.TRANSFERS / 8;
-      for (int i = 0; i < gets; i++) {
-        waits.client.sendBlocks(Verb.ONBOARD, waits.region, 0, 1, 0, 7, 5, 512);
-        work(harness, 1);
-      }
+      int gets = DeviceLine.TRANSFERS / TRANSFERS_OF_LONG_GET;
+      sendLongGets(harness, waits, 1, gets);
       for (int round = 0; round < 20; round++) {
         Engine leaves = engine(harness, SECOND);
         sendGet(leaves, 1, 7, 5);
@@ -501,9 +510,7 @@ class PeersTest {
       }
       assertEquals(DeviceLine.TRANSFERS / 2, harness.agent.copiesInFlight());
       setEvent();
-      for (int i = 0; i < gets; i++) {
-        assertEquals(Status.OK, waits.client.await().first());
-      }
+      awaitAllOk(waits, gets);
       assertTrue(harness.agent.isIdle());
     }
   }
