@@ -243,6 +243,13 @@ class ObjectMovesTest {
     assertEquals(Status.OK, client.lookup(key).first());
   }
 
+  /** Neither lookups nor gets find it, and no object was ever read. */
+  private void assertGone(IndexHarness.Client client, long key) throws ProtocolViolation {
+    assertEquals(Status.MISS, client.lookup(key).first());
+    assertEquals(Status.MISS, client.ask(Verb.ACQUIRE, key));
+    assertEquals(0, objects.loads);
+  }
+
   @Test
   void clear_whileTheObjectsGo_noneIsFoundOrFetched() throws Exception {
     try (IndexHarness harness = harness("all")) {
@@ -253,9 +260,7 @@ class ObjectMovesTest {
       client.send(Verb.CLEAR, 0, 0, 0);
       settle(harness);
       assertFalse(client.hasAnswer(), "its objects have not gone");
-      assertEquals(Status.MISS, client.lookup(1).first());
-      assertEquals(Status.MISS, client.ask(Verb.ACQUIRE, 1));
-      assertEquals(0, objects.loads);
+      assertGone(client, 1);
       objects.deletions.end();
       settle(harness);
       assertTrue(client.hasAnswer());
@@ -274,9 +279,7 @@ class ObjectMovesTest {
       settle(harness);
       assertFalse(client.hasAnswer(), "its object has not gone");
       objects.seeLookedFor();
-      assertEquals(Status.MISS, client.lookup(1).first());
-      assertEquals(Status.MISS, client.ask(Verb.ACQUIRE, 1));
-      assertEquals(0, objects.loads);
+      assertGone(client, 1);
       objects.deletions.end();
       settle(harness);
       assertTrue(client.hasAnswer());
