@@ -14,8 +14,14 @@ final class CopyBatch {
   /** Staged bytes that are not one piece with those before begin at a multiple of this. */
   private static final int STAGING_ALIGNMENT_BYTES = 256;
 
-  /** A batched call of more bytes takes the driver longer than the copies themselves. */
-  private static final int BATCH_CALL_BYTES = 4 << 20;
+  /** The most of a batched call: the copy engine's pause behind it is a hundredth of it. */
+  private static final int BATCH_CALL_BYTES = 16 << 20;
+
+  /** With more runs the driver takes longer for a call than the copies themselves. */
+  private static final int BATCH_CALL_RUNS = 128;
+
+  /** The most of a call of more runs than that: they are short. */
+  private static final int SHORT_RUNS_BYTES = 4 << 20;
 
   /** The most of a kernel between siblings: 40 us of NVLink. */
   private static final int PEER_BYTES = 16 << 20;
@@ -104,14 +110,13 @@ final class CopyBatch {
   boolean take(Copy copy) {
     copy.batches++;
     copies.add(copy);
-    int bytesMax = bytesMax();
     while (!copy.isAllTaken() && runs < options.slotRuns()) {
       int run = copy.nextRun;
       long host = copy.runs.hostAddress(run) + copy.nextByte;
       boolean goesOn = runs > 0 && hostAddresses[runs - 1] + runLengths[runs - 1] == host;
       int start = goesOn ? bytes : align(bytes);
       int left = copy.runs.bytes(run) - copy.nextByte;
-      int length = Math.min(left, bytesMax - start);
+      int length = Math.min(left, bytesMax() - start);
       if (length < left) {
         // What is cut keeps the alignment that the kernel's wide accesses need.
         length &= -RunTable.PIECE_BYTES;
@@ -137,7 +142,8 @@ final class CopyBatch {
 
   private int bytesMax() {
     if (strategy == CopyStrategy.BATCH) {
-      return Math.min(BATCH_CALL_BYTES, options.slotBytes());
+      // Nothing is staged: a slot's size is no limit.
+      return runs < BATCH_CALL_RUNS ? BATCH_CALL_BYTES : SHORT_RUNS_BYTES;
     }
     // Nothing is staged between siblings, and their link is some times as fast as the host's.
     return direction == CopyDirection.PEER ? PEER_BYTES : options.slotBytes();

@@ -21,6 +21,9 @@ import java.util.function.LongSupplier;
 final class CopyLane {
   private static final int KERNELS_IN_TIME_ENOUGH = 4;
 
+  /** A kernel that has to wait costs the engine time: none is sent on trial sooner after it. */
+  private static final long TRIAL_AFTER_NS = 20_000_000;
+
   private final Gpu gpu;
   private final LongSupplier clock;
   private final int depth;
@@ -41,6 +44,7 @@ final class CopyLane {
   private final AtomicLongArray launchedBytes = new AtomicLongArray(CopyStrategy.values().length);
   private boolean gpuIsBusy;
   private int kernelsInTime;
+  private long nextTrialNs;
   private boolean takesSecondStream;
   private long readyBytes;
   private long underWayBytes;
@@ -182,8 +186,8 @@ final class CopyLane {
 
   @SuppressWarnings("EnumOrdinal") // a place in an array of this class
   private void launch(StrategyTable strategies) {
-    // On a busy GPU one staged batch at a time shows whether it still is.
-    boolean busy = gpuIsBusy && hasStagedBatch();
+    // On a busy GPU one staged batch now and then shows whether it still is.
+    boolean busy = gpuIsBusy && (hasStagedBatch() || clock.getAsLong() - nextTrialNs < 0);
     // With what the GPU has in hand: little at a time, again and again, is much.
     long backlog = readyBytes + underWayBytes;
     CopyStrategy strategy = choose(strategies, ready.element(), backlog, busy);
@@ -230,6 +234,7 @@ final class CopyLane {
         case LATE -> {
           gpuIsBusy = true;
           kernelsInTime = 0;
+          nextTrialNs = now + TRIAL_AFTER_NS;
         }
         case DONE_IN_TIME -> {
           kernelsInTime++;

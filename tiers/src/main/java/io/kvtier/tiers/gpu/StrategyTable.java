@@ -40,21 +40,21 @@ public final class StrategyTable {
       if (others < NEARLY_THE_KERNEL * rate(CopyStrategy.KERNEL)) {
         return CopyStrategy.KERNEL;
       }
-      for (CopyStrategy strategy : CopyStrategy.values()) {
-        if (rate(strategy) >= enough * others) {
-          return strategy;
-        }
-      }
-      throw new IllegalStateException("none is as fast as the fastest of " + bytesPerNs);
+      CopyStrategy engines = fasterOfEngines();
+      return rate(engines) >= enough * others ? engines : CopyStrategy.STAGED;
+    }
+
+    /** Neither asks anything of the multiprocessors. */
+    private CopyStrategy fasterOfEngines() {
+      return rate(CopyStrategy.BATCH) > rate(CopyStrategy.PLAIN)
+          ? CopyStrategy.BATCH
+          : CopyStrategy.PLAIN;
     }
 
     /** The one to take while kernels wait: without one, unless that is too slow by far. */
     CopyStrategy bestOnBusyGpu(double enough) {
       CopyStrategy usual = best(enough);
-      CopyStrategy engines =
-          rate(CopyStrategy.BATCH) > rate(CopyStrategy.PLAIN)
-              ? CopyStrategy.BATCH
-              : CopyStrategy.PLAIN;
+      CopyStrategy engines = fasterOfEngines();
       return rate(engines) >= WORTH_NO_WAIT * rate(usual) ? engines : usual;
     }
 

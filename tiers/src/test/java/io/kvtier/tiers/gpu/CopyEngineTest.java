@@ -264,10 +264,16 @@ final class CopyEngineTest {
     gpu.holdsKernels = false;
     submitSome(engine, memory, 12, new long[1], finished);
     drain(engine, finished::add);
+    assertEquals(1, gpu.kernels, "the next trial costs the engine time, and is due later");
+
+    now[0] += 20_000_000;
+    submitSome(engine, memory, 12, new long[1], finished);
+    drain(engine, finished::add);
     int batches = gpu.batchCopies;
     submitSome(engine, memory, 12, new long[1], finished);
     drain(engine, finished::add);
     assertEquals(batches, gpu.batchCopies, "with room again, nothing goes around the kernel");
+    assertEquals(1 + 24, gpu.kernels);
   }
 
   /**
@@ -282,6 +288,29 @@ final class CopyEngineTest {
         now[0] += 10_000;
       }
     }
+  }
+
+  @ParameterizedTest
+  @CsvSource({"2097152, 32, 4", "32768, 512, 4", "65536, 256, 2", "4096, 2048, 2"})
+  void batch_callsTakeAsMuchAsTheDriverIsQuickWith(int runBytes, int runs, int calls) {
+    FakeGpu gpu = new FakeGpu(1);
+    CopyEngine engine =
+        new CopyEngine(
+            gpu,
+            CopyDirection.OFFLOAD,
+            CopyOptions.DEFAULT,
+            StrategyTable.only(CopyStrategy.BATCH));
+    MemorySegment memory = arena.allocate(3L * runs * runBytes, 16);
+    Copy copy = new Copy();
+    for (int i = 0; i < runs; i++) {
+      copy.runs.add(
+          memory.address() + (long) (runs + 2 * i) * runBytes,
+          memory.address() + (long) i * runBytes,
+          runBytes);
+    }
+    submitAndAwait(engine, List.of(copy));
+    assertEquals(calls, gpu.batchCopies);
+    engine.close();
   }
 
   @Test

@@ -26,8 +26,13 @@ final class StrategyTableTest {
   @Test
   void best_nearlyAsFastAndGentler_isTaken() {
     assertEquals(CopyStrategy.STAGED, best(11, 39, 52, 53));
-    assertEquals(CopyStrategy.PLAIN, best(51.5, 52, 53, 50));
+    assertEquals(CopyStrategy.PLAIN, best(52, 51.5, 53, 50));
     assertEquals(CopyStrategy.BATCH, best(44, 51.5, 53, 50));
+  }
+
+  @Test
+  void best_callForEachRunIsNearlyAsFast_isNoGentlerThanOneForMany() {
+    assertEquals(CopyStrategy.BATCH, best(51.5, 54.5, 54, 50));
   }
 
   @Test
