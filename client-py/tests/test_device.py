@@ -134,6 +134,28 @@ def test_more_keys_than_a_request_takes(daemon: GpuDaemon, client: Client) -> No
         assert [tensors.block(4095 - i) for i in range(3000)] == before
 
 
+def test_get_of_a_single_layer_is_asked_for_in_pieces(
+    daemon: GpuDaemon, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvtier.device.GET_WINDOW_BYTES", 1)
+    for layers, requests in ((1, 4), (2, 1)):
+        tensors = Tensors(daemon, f"pieces{layers}", layers=layers, blocks=64, seed=layers)
+        with tensors.region(client, f"pieces{layers}") as region:
+            keys = keys_of(50, seed=layers)
+            assert region.put(keys[:20] + keys[21:], range(49)).wait(60) == [OK] * 49
+            before = [tensors.block(i) for i in range(49)]
+            tensors.memory[:] = 0
+            got = region.get(keys, range(63, 13, -1))
+            assert len(got._parts) == requests
+            assert got.wait(60) == [OK] * 20 + [Status.MISS] + [OK] * 29
+            assert [tensors.block(i) for i in range(63, 43, -1)] == before[:20]
+            assert [tensors.block(i) for i in range(42, 13, -1)] == before[20:]
+            # Where it has to end at the first hole, it is one request.
+            run = region.get(keys, range(63, 13, -1), leading_run=True)
+            assert len(run._parts) == 1
+            assert run.wait(60)[:21] == [OK] * 20 + [Status.MISS]
+
+
 def test_blocks_that_left_memory_are_loaded_and_copied_on() -> None:
     with gpu_daemon(ssd__bytes="512MiB") as daemon, Client(daemon.socket_path, timeout=60) as client:
         # Blocks of 1 MiB: more than the 64 MiB of memory, and not more than SSD has slots for.

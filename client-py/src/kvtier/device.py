@@ -33,7 +33,10 @@ REGISTER_TIMEOUT_S = 60.0
 PUT_WINDOW_BYTES = 64 << 20
 """A put asks for this much at a time, so that the daemon copies the first blocks while it makes room for the others."""
 
-_PUT_WINDOW_BLOCKS_MIN = 16
+GET_WINDOW_BYTES = 256 << 20
+"""The same of a get of a single layer. Several come layer by layer, which takes all blocks at once."""
+
+_WINDOW_BLOCKS_MIN = 16
 
 STALL_S = 10.0
 """A copy that a stream waits for, and that has not ended so long after its deadline, ends with the session: the daemon hangs."""
@@ -162,6 +165,11 @@ class Word(NamedTuple):
 
 
 _NO_WORD = Word(0, 0)
+
+
+def _window_blocks(window_bytes: int, part_bytes: int) -> int:
+    """So many blocks of a copy are asked for at a time."""
+    return min(protocol.KEYS_MAX, max(_WINDOW_BLOCKS_MIN, window_bytes // part_bytes))
 
 
 class Copying:
@@ -593,10 +601,12 @@ class DeviceRegion:
         answer_by_ns = self._answer_by_ns(timeout)
         flags = protocol.REQUEST_FLAG_LEADING_RUN if leading_run else 0
         parts: list[tuple[int, int, Word]] = []
+        part_bytes = max(1, self.block_bytes * len(asked) // self.layers)
         window = protocol.KEYS_MAX
         if verb is Verb.OFFLOAD:
-            part_bytes = max(1, self.block_bytes * len(asked) // self.layers)
-            window = min(window, max(_PUT_WINDOW_BLOCKS_MIN, PUT_WINDOW_BYTES // part_bytes))
+            window = _window_blocks(PUT_WINDOW_BYTES, part_bytes)
+        elif len(asked) == 1 and not leading_run:
+            window = _window_blocks(GET_WINDOW_BYTES, part_bytes)
         for start, count in _operations.spans(len(keys), window):
             word = _take_word(link) if verb is Verb.ONBOARD else _NO_WORD
             blocks = numbers[start : start + count].tobytes()
