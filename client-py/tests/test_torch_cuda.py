@@ -1,6 +1,6 @@
 """`kvtier.torch` on GPU memory, as far as that goes without one: the daemon's GPU is files, and tensors lie in them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -134,7 +134,9 @@ class _Event:
         self.waited += 1
 
 
-def test_a_put_that_is_refused_keeps_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], _cuda.CudaRegion]]:
+    """Makes a region of a device that has no daemon behind it."""
     cuda = SimpleNamespace(
         device=lambda device: nullcontext(),
         Stream=lambda: SimpleNamespace(wait_event=lambda event: None),
@@ -142,23 +144,74 @@ def test_a_put_that_is_refused_keeps_no_event(monkeypatch: pytest.MonkeyPatch) -
         synchronize=lambda device: None,
         get_device_properties=lambda device: SimpleNamespace(uuid="0"),
     )
-
-    class Refusing:
-        def put(self, *arguments: object, **options: object) -> None:
-            raise InvalidArgument("no")
-
     monkeypatch.setattr(_cuda, "_torch", lambda: SimpleNamespace(cuda=cuda))
-    monkeypatch.setattr(_cuda, "DeviceRegion", lambda *arguments: Refusing())
     monkeypatch.setattr(_cuda, "place_of", lambda address, tensor: (bytes(64), 0))
     monkeypatch.setattr(_cuda, "driver", lambda: None)
     tensor: Any = random_tensor((BLOCKS, 64), 1)
     tensor.device = "cuda:0"
     namespace: Any = SimpleNamespace(block_bytes=64)
-    region = _cuda.CudaRegion(namespace, [tensor], _layout.planes([tensor], 0), "refused")
+
+    def make(device_region: Any) -> _cuda.CudaRegion:
+        monkeypatch.setattr(_cuda, "DeviceRegion", lambda *arguments: device_region)
+        return _cuda.CudaRegion(namespace, [tensor], _layout.planes([tensor], 0), "begun")
+
+    yield make
+
+
+def test_a_put_that_is_refused_keeps_no_event(begun: Callable[[Any], _cuda.CudaRegion]) -> None:
+    class Refusing:
+        def put(self, *arguments: object, **options: object) -> None:
+            raise InvalidArgument("no")
+
+    region = begun(Refusing())
     after = _Event()
     for _ in range(_cuda.EVENTS + 1):
-        with pytest.raises(InvalidArgument, match="no"):
-            region.put([b"k"], [0], after=after)
+        for one in (after, kvtier_torch.SharedEvent(after)):
+            with pytest.raises(InvalidArgument, match="no"):
+                region.put([b"k"], [0], after=one)
     assert after.waited == 0
     with pytest.raises(InvalidArgument, match=f"block id {BLOCKS}"):
         region.put([b"k"], [BLOCKS])
+
+
+class _Waiting:
+    """A device's region whose copies end when they are told to."""
+
+    def __init__(self) -> None:
+        self.events: list[int] = []
+        self.over: list[Callable[[], None]] = []
+
+    def put(self, *arguments: object, event: int, **options: object) -> Any:
+        self.events.append(event)
+        return SimpleNamespace(done=lambda: False, when_over=self.over.append)
+
+
+def test_copies_that_wait_for_a_shared_event_take_one(begun: Callable[[Any], _cuda.CudaRegion]) -> None:
+    waiting = _Waiting()
+    region = begun(waiting)
+    event = _Event()
+    shared = kvtier_torch.SharedEvent(event)
+    for _ in range(2 * _cuda.EVENTS):
+        region.put([b"k"], [0], after=shared)
+    assert set(waiting.events) == {1} and event.waited == 0
+    # What is no shared event may have been recorded again since.
+    region.put([b"k"], [0], after=event)
+    region.put([b"k"], [0], after=event)
+    region.put([b"k"], [0], after=kvtier_torch.SharedEvent(event))
+    assert waiting.events[-3:] == [2, 3, 4]
+
+
+def test_shared_event_is_free_again_when_the_last_copy_has_ended(begun: Callable[[Any], _cuda.CudaRegion]) -> None:
+    waiting = _Waiting()
+    region = begun(waiting)
+    shared = kvtier_torch.SharedEvent(_Event())
+    region.put([b"k"], [0], after=shared)
+    region.put([b"k"], [0], after=shared)
+    waiting.over[0]()
+    other = _Event()
+    region.put([b"k"], [0], after=other)
+    waiting.over[1]()
+    region.put([b"k"], [0], after=other)
+    # Its number is another's now: it has to be recorded anew.
+    region.put([b"k"], [0], after=shared)
+    assert waiting.events == [1, 1, 2, 1, 3]

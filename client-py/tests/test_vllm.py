@@ -285,6 +285,32 @@ def test_chunkedPrefill_storesEachBlockOnce(engines: Make) -> None:
     assert engine.stats.get("known_blocks", 0) == 0
 
 
+@pytest.mark.parametrize("annotate", [False, True])
+def test_largeStore_isCutIntoPieces_theLastOnesFirst(engines: Make, monkeypatch: pytest.MonkeyPatch, annotate: bool) -> None:
+    engine = engines({"kvtier.annotate": annotate})
+    engine.scheduler._scheduler._piece_blocks = 4
+    plans: list[Any] = []
+    real = Scheduler.plan
+
+    def plan(self: Scheduler, output: Any) -> Any:
+        made = real(self, output)
+        plans.append(made)
+        return made
+
+    monkeypatch.setattr(Scheduler, "plan", plan)
+    one = request()
+    assert stored(engine, one) == 10
+    stores = [store for made in plans for store in made.stores]
+    # Routers hear of a block behind its parent.
+    assert [store.depth for store in stores] == ([0, 4, 8] if annotate else [8, 4, 0])
+    by_depth = sorted(stores, key=lambda store: store.depth)
+    assert [key for store in by_depth for key in store.keys] == one.block_hashes[:10]
+    assert [store.parent for store in by_depth] == [None, one.block_hashes[3], one.block_hashes[7]]
+    again = request()
+    engines().run(again)
+    assert again.external_tokens == 40
+
+
 def test_loadBlocksMin_shorterRunsAreComputed(engines: Make) -> None:
     stored(engines(), request(12))
     again = request()

@@ -12,7 +12,7 @@ from kvtier._protocol import Status
 from kvtier.client import Namespace
 from kvtier.torch import _layout
 
-__all__ = ["Copying", "Region", "register"]
+__all__ = ["Copying", "Region", "SharedEvent", "register"]
 
 
 class Copying(ABC):
@@ -65,6 +65,18 @@ class Copying(ABC):
         """Asks it to end early. It may still touch the tensors until `done`."""
 
 
+class SharedEvent:
+    """An event that several copies wait for, as those of one step of an engine: for the daemon they are one. It must not be
+    recorded again.
+
+    Args:
+        event: a ``torch.cuda.Event`` that was recorded.
+    """
+
+    def __init__(self, event: Any) -> None:
+        self.event = event
+
+
 class Region(ABC):
     """An engine's tensors, registered. The tensors must not move or shrink until `close`."""
 
@@ -93,7 +105,8 @@ class Region(ABC):
             keys: the blocks' keys, in prefix order.
             block_ids: where each block lies, counted along the tensors' block axis.
             layers: only these tensors; None: all.
-            after: a ``torch.cuda.Event`` that the copy waits for; None: the tensors hold the bytes already.
+            after: a ``torch.cuda.Event`` that the copy waits for, or a `SharedEvent`; None: the tensors hold the bytes
+                already.
             timeout: seconds; None: the client's own.
             parent: the key before the first one, when there is one.
             depth: the first key's place in its sequence, in blocks.

@@ -18,7 +18,7 @@ from kvtier._protocol import Status
 from kvtier.client import Namespace
 from kvtier.device import Copying as DeviceCopying
 from kvtier.device import DeviceRegion, ExportedMemory, Part, RegionSpec
-from kvtier.torch import Copying, Region
+from kvtier.torch import Copying, Region, SharedEvent
 from kvtier.torch._exported import Exported, driver
 from kvtier.torch._layout import Plane
 from kvtier.torch._waits import StreamWaits
@@ -56,7 +56,8 @@ class CudaCopying(Copying):
 
 
 class _Events:
-    """Events that the daemon can wait for: what a copy waits for is recorded in one, and that is its own until it ends."""
+    """Events that the daemon can wait for: what a copy waits for is recorded in one, which nothing else is recorded in until
+    all copies have ended that wait for it."""
 
     def __init__(self, device: Any) -> None:
         torch = _torch()
@@ -69,41 +70,57 @@ class _Events:
                 event.record(self._stream)
             self.handles = [bytes(event.ipc_handle()) for event in self._events]
         self._free = list(range(EVENTS, 0, -1))
+        self._users = [0] * (EVENTS + 1)
+        self._last: SharedEvent | None = None
+        self._last_number = 0
         self._waiting: list[DeviceCopying] = []
         self._lock = threading.Lock()
 
     def take(self, after: Any) -> int:
         """The number of an event that is done when `after` is; 0: it is done already."""
+        shared = after if isinstance(after, SharedEvent) else None
+        if shared is not None:
+            after = shared.event
         if after is None or after.query():
             return 0
+        with self._lock:
+            if shared is not None and shared is self._last and self._users[self._last_number]:
+                self._users[self._last_number] += 1
+                return self._last_number
         for copying in list(self._waiting):
             copying.done()
         with self._lock:
             number = self._free.pop() if self._free else 0
+            self._users[number] = 1
+            self._last = None
         if number == 0:
             after.synchronize()
             return 0
         with self._torch.cuda.device(self._device):
             self._stream.wait_event(after)
             self._events[number - 1].record(self._stream)
+        with self._lock:
+            self._last, self._last_number = shared, number
         return number
 
     def give_back(self, number: int) -> None:
-        """Nothing will wait for the event."""
+        """One copy less waits for the event."""
         if number:
             with self._lock:
-                self._free.append(number)
+                self._users[number] -= 1
+                if not self._users[number]:
+                    self._free.append(number)
 
     def until(self, copying: DeviceCopying, number: int) -> None:
-        """The event is the copy's until that is over."""
+        """The copy waits for the event until that is over."""
         if number == 0:
             return
         with self._lock:
             self._waiting.append(copying)
 
         def over() -> None:
+            self.give_back(number)
             with self._lock:
-                self._free.append(number)
                 if copying in self._waiting:
                     self._waiting.remove(copying)
 

@@ -22,7 +22,7 @@ from kvtier._connection import namespace_properties
 from kvtier._errors import KvtierError, NamespaceMismatch, Unavailable
 from kvtier._polled import Polled
 from kvtier.client import Client
-from kvtier.torch import Region
+from kvtier.torch import Region, SharedEvent
 from kvtier.vllm import _namespace, _versions
 from kvtier.vllm._metrics import KvtierPromMetrics, KvtierStats
 from kvtier.vllm._scheduler import Scheduler
@@ -375,4 +375,4 @@ def _device_event() -> Any:
     torch = importlib.import_module("torch")
     event = torch.cuda.Event()
     event.record()
-    return event
+    return SharedEvent(event)

@@ -14,6 +14,7 @@ from kvtier._polled import Call, Polled
 from kvtier._protocol import ANNOTATION_ANNOTATION_BYTES_MAX, Status, Tier, Verb
 from kvtier._types import Count, Lookup
 from kvtier.annotations import of_blocks
+from kvtier.device import PUT_WINDOW_BYTES
 from kvtier.vllm._namespace import mismatch_text
 from kvtier.vllm._settings import Settings
 from kvtier.vllm._steps import Plan, Transfer
@@ -31,6 +32,8 @@ _STEPS_AHEAD_MAX = 64
 _PAUSE_S = 1.0
 """how long nothing is looked up after a daemon did not answer in time"""
 _CLEAR_TIMEOUT_S = 10.0
+_PIECE_BYTES = PUT_WINDOW_BYTES
+"""of a store: one request to the daemon, and what the engine waits for before it writes one of its blocks anew"""
 
 
 class _Step(NamedTuple):
@@ -127,6 +130,7 @@ class Scheduler:
         self._block_tokens = block_tokens
         self._extra_keys = extra_keys
         self._annotates = settings.annotate
+        self._piece_blocks = max(1, _PIECE_BYTES // max(shard.block_bytes for shard in self._shards))
         self._searches: dict[str, _Search] = {}
         self._requests: dict[str, _Tracked] = {}
         self._loads: list[Transfer] = []
@@ -403,13 +407,19 @@ class Scheduler:
         if begin >= end:
             return
         tracked.stored = end
+        step = self._piece_blocks
+        pieces = [self._piece(tracked, at, min(at + step, end)) for at in range(begin, end, step)]
+        # An engine frees a sequence's blocks from its last one, and uses those first that it freed first: the next request
+        # waits for the last ones. But who reads events wants to hear of a block behind its parent.
+        plan.stores += pieces if self._annotates else reversed(pieces)
+
+    def _piece(self, tracked: _Tracked, begin: int, end: int) -> Transfer:
+        request = tracked.request
         hashes = request.block_hashes
         keys = list(hashes[begin:end])
         parent = hashes[begin - 1] if begin else None
         annotations = self._annotations(request, begin, keys, parent) if self._annotates else None
-        plan.stores.append(
-            Transfer(request.request_id, keys, tracked.block_ids[begin:end], begin, parent, annotations)
-        )
+        return Transfer(request.request_id, keys, tracked.block_ids[begin:end], begin, parent, annotations)
 
     def _annotations(self, request: Any, begin: int, keys: list[bytes], parent: bytes | None) -> list[bytes | None] | None:
         tokens = self._block_tokens
