@@ -22,23 +22,11 @@ final class Transfers {
   private static final long PUT_BYTES = 8L << 20;
   private static final int COMMITS_AHEAD = 4;
 
-  // A sleeping daemon takes 30 to 80 us to wake up, and then spins for 100 for what was announced.
-  private static final long ANNOUNCE_NS = 80_000;
-
-  private static final long ANNOUNCE_BYTES_FIRST = 512L << 10;
-  private static final long ANNOUNCE_BYTES_MIN = 128L << 10;
-  private static final long ANNOUNCE_BYTES_MAX = 4L << 20;
-
-  /** Copies of so much tell how fast copies are. */
-  private static final long TELLING_BYTES_MIN = 1L << 20;
-
   private static final Copies COPIES = Copies.OF_THIS_MACHINE;
 
   private final Operations operations;
   private final Executor copies;
-
-  /** What is copied while the daemon wakes up, by the last copies; a lost update does no harm. */
-  private volatile long announceBytes = ANNOUNCE_BYTES_FIRST;
+  private final Announcing announcing = new Announcing();
 
   /**
    * Transfers over operations.
@@ -255,7 +243,7 @@ final class Transfers {
     int[] checksums = new int[reservations.count()];
     long bytes = reservations.granted() * (sources.isEmpty() ? 0 : sources.getFirst().byteSize());
     long left = bytes;
-    long ahead = announceBytes;
+    long ahead = announcing.aheadBytes();
     long begunNs = System.nanoTime();
     try {
       for (int i = 0; i < reservations.count(); i++) {
@@ -271,21 +259,13 @@ final class Transfers {
                   : COPIES.copyWithChecksum(source, slot);
         }
       }
-      noteSpeed(bytes, System.nanoTime() - begunNs);
+      announcing.copied(bytes, System.nanoTime() - begunNs);
       return new Commit(
           reservations, reservations.beginCommit(checksums, deadlineNs), annotating, from);
     } catch (RuntimeException e) {
       annotating.forEach(reservations::awaitValue);
       reservations.close();
       throw e;
-    }
-  }
-
-  private void noteSpeed(long bytes, long tookNs) {
-    if (bytes >= TELLING_BYTES_MIN && tookNs > 0) {
-      long now = bytes * ANNOUNCE_NS / tookNs;
-      announceBytes =
-          Math.clamp((3 * announceBytes + now) / 4, ANNOUNCE_BYTES_MIN, ANNOUNCE_BYTES_MAX);
     }
   }
 
