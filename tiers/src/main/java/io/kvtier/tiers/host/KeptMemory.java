@@ -114,8 +114,8 @@ public final class KeptMemory implements AutoCloseable {
     try {
       write(files, started);
     } catch (IOException e) {
-      // Nobody would find the memory, nor let it go.
-      end(started.processId());
+      // Nobody would find the memory, nor let it go. It has just begun, and may not look like one.
+      kill(started.processId());
       throw e;
     }
     if (before != null) {
@@ -146,8 +146,14 @@ public final class KeptMemory implements AutoCloseable {
 
   /** Ends a keeper, if that process still is one, and waits until its memory is free. */
   private static void end(long process) {
+    if (isKeeper(process)) {
+      kill(process);
+    }
+  }
+
+  private static void kill(long process) {
     ProcessHandle keeper = ProcessHandle.of(process).orElse(null);
-    if (keeper == null || !isKeeper(process) || !keeper.destroyForcibly()) {
+    if (keeper == null || !keeper.destroyForcibly()) {
       return;
     }
     try {

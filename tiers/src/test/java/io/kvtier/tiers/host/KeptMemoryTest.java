@@ -11,7 +11,7 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.Set;
 import java.util.stream.Collectors;
-import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.RepeatedTest;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Who keeps memory, and when nobody may. */
@@ -34,7 +34,7 @@ final class KeptMemoryTest {
         .collect(Collectors.toSet());
   }
 
-  @Test
+  @RepeatedTest(20)
   void keep_noteCannotBeWritten_nobodyKeepsTheMemory() throws IOException {
     Files.createDirectory(folder.resolve("memory.new"));
     // Other tests' keepers sleep for a while when those have ended.
