@@ -17,11 +17,12 @@ final class CopyBatch {
   /** The most of a batched call: the copy engine's pause behind it is a hundredth of it. */
   private static final int BATCH_CALL_BYTES = 16 << 20;
 
-  /** With more runs the driver takes longer for a call than the copies themselves. */
-  private static final int BATCH_CALL_RUNS = 128;
+  /**
+   * The same of short runs: for more of them the driver takes longer than the copies themselves.
+   */
+  private static final int SHORT_RUNS_CALL_BYTES = 4 << 20;
 
-  /** The most of a call of more runs than that: they are short. */
-  private static final int SHORT_RUNS_BYTES = 4 << 20;
+  private static final int LONG_RUN_BYTES = 128 << 10;
 
   /** The most of a kernel between siblings: 40 us of NVLink. */
   private static final int PEER_BYTES = 16 << 20;
@@ -110,13 +111,14 @@ final class CopyBatch {
   boolean take(Copy copy) {
     copy.batches++;
     copies.add(copy);
+    int bytesMax = bytesMax(copy);
     while (!copy.isAllTaken() && runs < options.slotRuns()) {
       int run = copy.nextRun;
       long host = copy.runs.hostAddress(run) + copy.nextByte;
       boolean goesOn = runs > 0 && hostAddresses[runs - 1] + runLengths[runs - 1] == host;
       int start = goesOn ? bytes : align(bytes);
       int left = copy.runs.bytes(run) - copy.nextByte;
-      int length = Math.min(left, bytesMax() - start);
+      int length = Math.min(left, bytesMax - start);
       if (length < left) {
         // What is cut keeps the alignment that the kernel's wide accesses need.
         length &= -RunTable.PIECE_BYTES;
@@ -140,10 +142,11 @@ final class CopyBatch {
     return copy.isAllTaken();
   }
 
-  private int bytesMax() {
+  /** The most bytes of this batch, where that copy is its last. */
+  private int bytesMax(Copy copy) {
     if (strategy == CopyStrategy.BATCH) {
       // Nothing is staged: a slot's size is no limit.
-      return runs < BATCH_CALL_RUNS ? BATCH_CALL_BYTES : SHORT_RUNS_BYTES;
+      return copy.meanRunBytes() < LONG_RUN_BYTES ? SHORT_RUNS_CALL_BYTES : BATCH_CALL_BYTES;
     }
     // Nothing is staged between siblings, and their link is some times as fast as the host's.
     return direction == CopyDirection.PEER ? PEER_BYTES : options.slotBytes();

@@ -290,16 +290,23 @@ final class CopyEngineTest {
     }
   }
 
+  /** One as it is in use, which knows a single strategy. */
+  private static CopyEngine usualEngine(FakeGpu gpu, CopyStrategy strategy) {
+    return new CopyEngine(
+        gpu, CopyDirection.OFFLOAD, CopyOptions.DEFAULT, StrategyTable.only(strategy));
+  }
+
   @ParameterizedTest
-  @CsvSource({"2097152, 32, 4", "32768, 512, 4", "65536, 256, 2", "4096, 2048, 2"})
+  @CsvSource({
+    "2097152, 32, 4",
+    "32768, 512, 4",
+    "131072, 256, 2",
+    "65536, 256, 4",
+    "4096, 2048, 2"
+  })
   void batch_callsTakeAsMuchAsTheDriverIsQuickWith(int runBytes, int runs, int calls) {
     FakeGpu gpu = new FakeGpu(1);
-    CopyEngine engine =
-        new CopyEngine(
-            gpu,
-            CopyDirection.OFFLOAD,
-            CopyOptions.DEFAULT,
-            StrategyTable.only(CopyStrategy.BATCH));
+    CopyEngine engine = usualEngine(gpu, CopyStrategy.BATCH);
     MemorySegment memory = arena.allocate(3L * runs * runBytes, 16);
     Copy copy = new Copy();
     for (int i = 0; i < runs; i++) {
@@ -316,12 +323,7 @@ final class CopyEngineTest {
   @Test
   void staged_blockInOnePieceOnTheHost_takesOneKernelAndOneCopy() {
     FakeGpu gpu = new FakeGpu(1);
-    CopyEngine engine =
-        new CopyEngine(
-            gpu,
-            CopyDirection.OFFLOAD,
-            CopyOptions.DEFAULT,
-            StrategyTable.only(CopyStrategy.STAGED));
+    CopyEngine engine = usualEngine(gpu, CopyStrategy.STAGED);
     MemorySegment memory = arena.allocate(4 << 20, 16);
     Copy copy = new Copy();
     for (int i = 0; i < 64; i++) {
