@@ -167,8 +167,8 @@ class Word(NamedTuple):
 _NO_WORD = Word(0, 0)
 
 
-def _window_blocks(window_bytes: int, part_bytes: int) -> int:
-    """So many blocks of a copy are asked for at a time."""
+def window_blocks(window_bytes: int, part_bytes: int) -> int:
+    """So many blocks of a copy are asked for at a time, of which so many bytes each are copied."""
     return min(protocol.KEYS_MAX, max(_WINDOW_BLOCKS_MIN, window_bytes // part_bytes))
 
 
@@ -604,9 +604,9 @@ class DeviceRegion:
         part_bytes = max(1, self.block_bytes * len(asked) // self.layers)
         window = protocol.KEYS_MAX
         if verb is Verb.OFFLOAD:
-            window = _window_blocks(PUT_WINDOW_BYTES, part_bytes)
+            window = window_blocks(PUT_WINDOW_BYTES, part_bytes)
         elif len(asked) == 1 and not leading_run:
-            window = _window_blocks(GET_WINDOW_BYTES, part_bytes)
+            window = window_blocks(GET_WINDOW_BYTES, part_bytes)
         for start, count in _operations.spans(len(keys), window):
             word = _take_word(link) if verb is Verb.ONBOARD else _NO_WORD
             blocks = numbers[start : start + count].tobytes()

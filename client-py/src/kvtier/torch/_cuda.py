@@ -90,9 +90,10 @@ class _Events:
         for copying in list(self._waiting):
             copying.done()
         with self._lock:
-            number = self._free.pop() if self._free else 0
-            self._users[number] = 1
             self._last = None
+            number = self._free.pop() if self._free else 0
+            if number:
+                self._users[number] = 1
         if number == 0:
             after.synchronize()
             return 0

@@ -14,7 +14,7 @@ from kvtier._polled import Call, Polled
 from kvtier._protocol import ANNOTATION_ANNOTATION_BYTES_MAX, Status, Tier, Verb
 from kvtier._types import Count, Lookup
 from kvtier.annotations import of_blocks
-from kvtier.device import PUT_WINDOW_BYTES
+from kvtier.device import PUT_WINDOW_BYTES, window_blocks
 from kvtier.vllm._namespace import mismatch_text
 from kvtier.vllm._settings import Settings
 from kvtier.vllm._steps import Plan, Transfer
@@ -32,8 +32,6 @@ _STEPS_AHEAD_MAX = 64
 _PAUSE_S = 1.0
 """how long nothing is looked up after a daemon did not answer in time"""
 _CLEAR_TIMEOUT_S = 10.0
-_PIECE_BYTES = PUT_WINDOW_BYTES
-"""of a store: one request to the daemon, and what the engine waits for before it writes one of its blocks anew"""
 
 
 class _Step(NamedTuple):
@@ -130,7 +128,8 @@ class Scheduler:
         self._block_tokens = block_tokens
         self._extra_keys = extra_keys
         self._annotates = settings.annotate
-        self._piece_blocks = max(1, _PIECE_BYTES // max(shard.block_bytes for shard in self._shards))
+        self._piece_blocks = window_blocks(PUT_WINDOW_BYTES, max(shard.block_bytes for shard in self._shards))
+        """of a store: one request to the daemon, and what the engine waits for before it writes one of them anew"""
         self._searches: dict[str, _Search] = {}
         self._requests: dict[str, _Tracked] = {}
         self._loads: list[Transfer] = []
