@@ -574,6 +574,31 @@ def test_scatter_announced_ringsBeforeTheLastBytes(peer: Peer, blocks: int) -> N
             os.eventfd_read(peer.doorbell)
 
 
+def test_scatter_slowCopies_announceLater(peer: Peer) -> None:
+    slab, _ = slab_of(32 << 16)
+    session = peer.session()
+    struct.pack_into("<I", peer.daemon, protocol.DAEMON_INDEX_WAITING_OFFSET, 1)
+
+    def rings(blocks: int) -> bool:
+        body = b"".join(lease(offset=i << 16, length=1 << 16, identity=i) for i in range(blocks))
+        _core.scatter({0: slab}, body, 0, bytes(blocks << 16), 1 << 16, session)
+        try:
+            return os.eventfd_read(peer.doorbell) == 1
+        except BlockingIOError:
+            return False
+
+    assert _core.crc32c_choose("tables")
+    try:
+        for _ in range(20):
+            assert not rings(3), "of less than 1 MiB nobody can tell how fast it is"
+        # A byte at a time, so that far less than the 192 KiB of three blocks is copied while the daemon wakes up.
+        for _ in range(20):
+            assert rings(32)
+        assert rings(3)
+    finally:
+        _core.crc32c_choose(_core.CRC32C)
+
+
 def test_slab_fileTooShort_raises() -> None:
     with pytest.raises(SessionError):
         _core.Slab(_memory(4096), 8192, True)
