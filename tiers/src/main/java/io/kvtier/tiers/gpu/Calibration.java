@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.EnumMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.LongSupplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -21,10 +22,18 @@ public final class Calibration {
   private static final int SMALL_BYTES = 128 << 10;
   private static final int BLOCK_BYTES = 2 << 20;
   private static final int MANY_BLOCKS = 16;
-  private static final int ROUNDS = 4;
+
+  /**
+   * All is measured twice, one behind the other: what holds the machine up for a while (the driver,
+   * another guest's work) has passed when a strategy's turn comes again.
+   */
+  private static final int PASSES = 2;
+
+  /** Of each strategy in a pass, at most. */
+  private static final int ROUNDS = 3;
 
   /** No further round once those of a strategy have taken this long: they vary less then, too. */
-  private static final long ROUNDS_NS = 4_000_000;
+  private static final long ROUNDS_NS = 2_000_000;
 
   /** Until the strategies' code is compiled: what is cold favours those that have little of it. */
   private static final long WARM_UP_NS = 300_000_000;
@@ -40,12 +49,14 @@ public final class Calibration {
   /** CUDA_ERROR_OUT_OF_MEMORY (cuda.h). */
   private static final int OUT_OF_MEMORY = 2;
 
+  private final LongSupplier clock;
   private final CopyEngine engine;
   private final int blocks;
   private final long device;
   private final long host;
 
-  private Calibration(CopyEngine engine, int blocks, long device, long host) {
+  private Calibration(LongSupplier clock, CopyEngine engine, int blocks, long device, long host) {
+    this.clock = clock;
     this.engine = engine;
     this.blocks = blocks;
     this.device = device;
@@ -60,6 +71,15 @@ public final class Calibration {
    * @param enough as {@link StrategyTable} wants it
    */
   public static StrategyTable calibrate(Gpu gpu, CopyEngine engine, double enough) {
+    return calibrate(gpu, engine, enough, System::nanoTime);
+  }
+
+  /**
+   * The same by another clock.
+   *
+   * @param clock of nanoseconds, as {@link System#nanoTime}
+   */
+  static StrategyTable calibrate(Gpu gpu, CopyEngine engine, double enough, LongSupplier clock) {
     StrategyTable table = null;
     for (int blocks = MANY_BLOCKS; blocks > 0 && table == null; blocks /= 2) {
       long device;
@@ -73,7 +93,7 @@ public final class Calibration {
         continue;
       }
       try {
-        table = new StrategyTable(measure(gpu, engine, blocks, device), enough);
+        table = new StrategyTable(measure(gpu, engine, blocks, device, clock), enough);
       } finally {
         gpu.free(device);
       }
@@ -96,12 +116,12 @@ public final class Calibration {
   }
 
   private static List<StrategyTable.Measured> measure(
-      Gpu gpu, CopyEngine engine, int blocks, long device) {
+      Gpu gpu, CopyEngine engine, int blocks, long device, LongSupplier clock) {
     try (Arena arena = Arena.ofShared()) {
       MemorySegment memory = arena.allocate((long) blocks * BLOCK_BYTES, 4096);
       long host = gpu.register(memory);
       try {
-        return new Calibration(engine, blocks, device, host).measure(gpu.hasBatchCopies());
+        return new Calibration(clock, engine, blocks, device, host).measure(gpu.hasBatchCopies());
       } finally {
         gpu.unregister(memory);
       }
@@ -110,42 +130,66 @@ public final class Calibration {
 
   private List<StrategyTable.Measured> measure(boolean hasBatchCopies) {
     warmUp(hasBatchCopies);
-    List<StrategyTable.Measured> all = new ArrayList<>();
-    for (int runBytes : RUN_BYTES) {
-      if (runBytes <= SMALL_BYTES) {
-        all.add(measure(runBytes, SMALL_BYTES, 1, hasBatchCopies));
-      }
-      all.add(measure(runBytes, BLOCK_BYTES, 1, hasBatchCopies));
-      if (blocks > 1) {
-        all.add(measure(runBytes, BLOCK_BYTES, blocks, hasBatchCopies));
+    List<Kind> kinds = kinds();
+    for (int pass = 0; pass < PASSES; pass++) {
+      for (Kind kind : kinds) {
+        measure(kind, hasBatchCopies);
       }
     }
-    return all;
+    return kinds.stream()
+        .map(kind -> new StrategyTable.Measured(kind.runBytes, kind.bytes(), kind.rates))
+        .toList();
   }
 
-  private StrategyTable.Measured measure(
-      int runBytes, int blockBytes, int count, boolean hasBatchCopies) {
-    List<Copy> copies = copies(runBytes, blockBytes, count);
-    Map<CopyStrategy, Double> rates = new EnumMap<>(CopyStrategy.class);
-    double fastest = 0;
+  /** One kind of copies, and each strategy's best round of them so far. */
+  private static final class Kind {
+    final int runBytes;
+    final List<Copy> copies;
+    final Map<CopyStrategy, Double> rates = new EnumMap<>(CopyStrategy.class);
+
+    Kind(int runBytes, List<Copy> copies) {
+      this.runBytes = runBytes;
+      this.copies = copies;
+    }
+
+    long bytes() {
+      return copies.stream().mapToLong(copy -> copy.runs.totalBytes()).sum();
+    }
+
+    double fastest() {
+      return rates.values().stream().mapToDouble(Double::doubleValue).max().orElse(0);
+    }
+  }
+
+  private List<Kind> kinds() {
+    List<Kind> kinds = new ArrayList<>();
+    for (int runBytes : RUN_BYTES) {
+      if (runBytes <= SMALL_BYTES) {
+        kinds.add(new Kind(runBytes, copies(runBytes, SMALL_BYTES, 1)));
+      }
+      kinds.add(new Kind(runBytes, copies(runBytes, BLOCK_BYTES, 1)));
+      if (blocks > 1) {
+        kinds.add(new Kind(runBytes, copies(runBytes, BLOCK_BYTES, blocks)));
+      }
+    }
+    return kinds;
+  }
+
+  private void measure(Kind kind, boolean hasBatchCopies) {
     // Those that are slow with short runs come last.
     for (CopyStrategy strategy : List.of(CopyStrategy.values()).reversed()) {
       if (strategy != CopyStrategy.BATCH || hasBatchCopies) {
         engine.use(StrategyTable.only(strategy));
         // The best round: whatever else the machine does makes others slower, and none faster.
-        long start = System.nanoTime();
-        double rate = rate(copies);
+        long start = clock.getAsLong();
         for (int round = 0; round < ROUNDS; round++) {
-          if (HOPELESS * rate < fastest || System.nanoTime() - start > ROUNDS_NS) {
+          double best = kind.rates.merge(strategy, rate(kind.copies), Math::max);
+          if (HOPELESS * best < kind.fastest() || clock.getAsLong() - start > ROUNDS_NS) {
             break;
           }
-          rate = Math.max(rate, rate(copies));
         }
-        rates.put(strategy, rate);
-        fastest = Math.max(fastest, rate);
       }
     }
-    return new StrategyTable.Measured(runBytes, (long) count * blockBytes, rates);
   }
 
   /**
@@ -157,7 +201,7 @@ public final class Calibration {
     for (int block = 0; block < blocks; block++) {
       copies.add(new Copy());
     }
-    long start = System.nanoTime();
+    long start = clock.getAsLong();
     do {
       for (int block = 0; block < blocks; block++) {
         Runs runs = copies.get(block).runs;
@@ -171,7 +215,7 @@ public final class Calibration {
           double ignored = rate(copies);
         }
       }
-    } while (System.nanoTime() - start < WARM_UP_NS);
+    } while (clock.getAsLong() - start < WARM_UP_NS);
   }
 
   private void addSpans(int block, Runs runs) {
@@ -199,7 +243,7 @@ public final class Calibration {
   /** Copies once; bytes a nanosecond. */
   private double rate(List<Copy> copies) {
     long bytes = 0;
-    long start = System.nanoTime();
+    long start = clock.getAsLong();
     for (Copy copy : copies) {
       bytes += copy.runs.totalBytes();
       if (!engine.submit(copy)) {
@@ -215,6 +259,6 @@ public final class Calibration {
         throw new GpuException("calibration failed: " + fence, 0);
       }
     }
-    return (double) bytes / (System.nanoTime() - start);
+    return (double) bytes / (clock.getAsLong() - start);
   }
 }

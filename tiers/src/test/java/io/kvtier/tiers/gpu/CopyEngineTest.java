@@ -419,6 +419,29 @@ final class CopyEngineTest {
     assertTrue(gpu.hasNothingLeft());
   }
 
+  /** A machine that is held up for a while chooses as one that is not, whenever that happens. */
+  @Test
+  void calibrate_machineHeldUpForAWhile_choosesTheSame() {
+    FakeGpu quiet = new FakeGpu(1);
+    List<CopyStrategy> best = bestWhenCalibrated(quiet);
+    assertTrue(best.containsAll(List.of(CopyStrategy.STAGED, CopyStrategy.PLAIN)), best::toString);
+    long warmUpNs = 300_000_000;
+    for (int i = 0; i < 20; i++) {
+      FakeGpu gpu = new FakeGpu(1);
+      gpu.slowFromNs = warmUpNs + (quiet.nowNs - warmUpNs) * i / 20;
+      gpu.slowUntilNs = gpu.slowFromNs + 5_000_000;
+      assertEquals(best, bestWhenCalibrated(gpu), "held up from " + gpu.slowFromNs + " ns on");
+    }
+  }
+
+  private static List<CopyStrategy> bestWhenCalibrated(FakeGpu gpu) {
+    try (CopyEngine engine = fullEngine(gpu, 8 << 20)) {
+      return Calibration.calibrate(gpu, engine, 0.97, () -> gpu.nowNs).measured().stream()
+          .map(row -> row.best(0.97))
+          .toList();
+    }
+  }
+
   @Test
   void calibrate_brokenGpu_isNotTakenForAFullOne() {
     FakeGpu gpu = new FakeGpu(1);

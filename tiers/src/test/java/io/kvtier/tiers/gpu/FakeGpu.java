@@ -10,6 +10,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Random;
+import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -20,6 +21,8 @@ import org.jspecify.annotations.Nullable;
 final class FakeGpu implements Gpu, GpuDriver {
   static final String UUID = "GPU-00000000-0000-0000-0000-000000000001";
   private static final int SLACK_BYTES = 4096;
+  private static final long CALL_NS = 2000;
+  private static final long LINK_BYTES_PER_NS = 50;
 
   private final Random random;
   private final Arena arena = Arena.ofShared();
@@ -55,6 +58,14 @@ final class FakeGpu implements Gpu, GpuDriver {
 
   /** While it is set, kernels wait, as beside those of a busy engine. */
   boolean holdsKernels;
+
+  /** The time, by what was asked for: each call takes some, and all that goes over the link. */
+  long nowNs;
+
+  /** Between these two moments everything takes ten times as long. */
+  long slowFromNs;
+
+  long slowUntilNs;
 
   FakeGpu(long seed) {
     random = new Random(seed);
@@ -233,6 +244,7 @@ final class FakeGpu implements Gpu, GpuDriver {
   public void copy(GpuStream stream, long target, long source, long bytes) {
     call();
     plainCopies++;
+    spend(1, bytes);
     put(stream, () -> move(source, target, bytes));
   }
 
@@ -246,6 +258,7 @@ final class FakeGpu implements Gpu, GpuDriver {
     call();
     batchCopies++;
     for (int i = 0; i < count; i++) {
+      spend(1, lengths.getAtIndex(ValueLayout.JAVA_LONG, i));
       long target = targets.getAtIndex(ValueLayout.JAVA_LONG, i);
       long source = sources.getAtIndex(ValueLayout.JAVA_LONG, i);
       long bytes = lengths.getAtIndex(ValueLayout.JAVA_LONG, i);
@@ -257,6 +270,8 @@ final class FakeGpu implements Gpu, GpuDriver {
   public void copyTable(GpuStream stream, long table, int count, int pieces, int threadBlocks) {
     call();
     kernels++;
+    boolean isOverLink = threadBlocks == CopyOptions.DEFAULT.linkBlocks();
+    spend(1, isOverLink ? bytes(table, count) : 0);
     put(
         stream,
         new Runnable() {
@@ -279,6 +294,11 @@ final class FakeGpu implements Gpu, GpuDriver {
             move(RunTable.source(entries, entry), RunTable.target(entries, entry), copied);
           });
     }
+  }
+
+  private static long bytes(long table, int count) {
+    MemorySegment entries = at(table, (long) count * RunTable.ENTRY_BYTES);
+    return IntStream.range(0, count).mapToLong(i -> RunTable.length(entries, i)).sum();
   }
 
   @Override
@@ -360,6 +380,11 @@ final class FakeGpu implements Gpu, GpuDriver {
     if (callsUntilFailure > 0) {
       callsUntilFailure--;
     }
+  }
+
+  private void spend(int calls, long bytes) {
+    boolean slow = nowNs >= slowFromNs && nowNs < slowUntilNs;
+    nowNs += (slow ? 10 : 1) * (CALL_NS * calls + bytes / LINK_BYTES_PER_NS);
   }
 
   private static void move(long source, long target, long bytes) {
