@@ -49,15 +49,43 @@ public final class Calibration {
   /** CUDA_ERROR_OUT_OF_MEMORY (cuda.h). */
   private static final int OUT_OF_MEMORY = 2;
 
+  /** One kind of copies, and each strategy's best round of them so far, in bytes a nanosecond. */
+  private record Kind(int runBytes, List<Copy> copies, Map<CopyStrategy, Double> rates) {
+    Kind(int runBytes, List<Copy> copies) {
+      this(runBytes, copies, new EnumMap<>(CopyStrategy.class));
+    }
+
+    double fastest() {
+      return rates.values().stream().mapToDouble(Double::doubleValue).max().orElse(0);
+    }
+
+    StrategyTable.Measured measured() {
+      long bytes = copies.stream().mapToLong(copy -> copy.runs.totalBytes()).sum();
+      return new StrategyTable.Measured(runBytes, bytes, rates);
+    }
+  }
+
   private final LongSupplier clock;
   private final CopyEngine engine;
+  private final List<CopyStrategy> strategies;
   private final int blocks;
   private final long device;
   private final long host;
 
-  private Calibration(LongSupplier clock, CopyEngine engine, int blocks, long device, long host) {
+  private Calibration(
+      LongSupplier clock,
+      CopyEngine engine,
+      boolean hasBatchCopies,
+      int blocks,
+      long device,
+      long host) {
     this.clock = clock;
     this.engine = engine;
+    // Those that are slow with short runs come last.
+    strategies =
+        List.of(CopyStrategy.values()).reversed().stream()
+            .filter(strategy -> strategy != CopyStrategy.BATCH || hasBatchCopies)
+            .toList();
     this.blocks = blocks;
     this.device = device;
     this.host = host;
@@ -121,44 +149,20 @@ public final class Calibration {
       MemorySegment memory = arena.allocate((long) blocks * BLOCK_BYTES, 4096);
       long host = gpu.register(memory);
       try {
-        return new Calibration(clock, engine, blocks, device, host).measure(gpu.hasBatchCopies());
+        return new Calibration(clock, engine, gpu.hasBatchCopies(), blocks, device, host).measure();
       } finally {
         gpu.unregister(memory);
       }
     }
   }
 
-  private List<StrategyTable.Measured> measure(boolean hasBatchCopies) {
-    warmUp(hasBatchCopies);
+  private List<StrategyTable.Measured> measure() {
+    warmUp();
     List<Kind> kinds = kinds();
     for (int pass = 0; pass < PASSES; pass++) {
-      for (Kind kind : kinds) {
-        measure(kind, hasBatchCopies);
-      }
+      kinds.forEach(this::measure);
     }
-    return kinds.stream()
-        .map(kind -> new StrategyTable.Measured(kind.runBytes, kind.bytes(), kind.rates))
-        .toList();
-  }
-
-  /** One kind of copies, and each strategy's best round of them so far. */
-  private static final class Kind {
-    final int runBytes;
-    final List<Copy> copies;
-    final Map<CopyStrategy, Double> rates = new EnumMap<>(CopyStrategy.class);
-
-    Kind(int runBytes, List<Copy> copies) {
-      this.runBytes = runBytes;
-      this.copies = copies;
-    }
-
-    long bytes() {
-      return copies.stream().mapToLong(copy -> copy.runs.totalBytes()).sum();
-    }
-
-    double fastest() {
-      return rates.values().stream().mapToDouble(Double::doubleValue).max().orElse(0);
-    }
+    return kinds.stream().map(Kind::measured).toList();
   }
 
   private List<Kind> kinds() {
@@ -175,18 +179,15 @@ public final class Calibration {
     return kinds;
   }
 
-  private void measure(Kind kind, boolean hasBatchCopies) {
-    // Those that are slow with short runs come last.
-    for (CopyStrategy strategy : List.of(CopyStrategy.values()).reversed()) {
-      if (strategy != CopyStrategy.BATCH || hasBatchCopies) {
-        engine.use(StrategyTable.only(strategy));
-        // The best round: whatever else the machine does makes others slower, and none faster.
-        long start = clock.getAsLong();
-        for (int round = 0; round < ROUNDS; round++) {
-          double best = kind.rates.merge(strategy, rate(kind.copies), Math::max);
-          if (HOPELESS * best < kind.fastest() || clock.getAsLong() - start > ROUNDS_NS) {
-            break;
-          }
+  private void measure(Kind kind) {
+    for (CopyStrategy strategy : strategies) {
+      engine.use(StrategyTable.only(strategy));
+      // The best round: whatever else the machine does makes others slower, and none faster.
+      long start = clock.getAsLong();
+      for (int round = 0; round < ROUNDS; round++) {
+        double best = kind.rates.merge(strategy, rate(kind.copies), Math::max);
+        if (HOPELESS * best < kind.fastest() || clock.getAsLong() - start > ROUNDS_NS) {
+          break;
         }
       }
     }
@@ -196,7 +197,7 @@ public final class Calibration {
    * With copies as engines ask for them: what is compiled for others is compiled anew while the
    * first get of a prompt waits.
    */
-  private void warmUp(boolean hasBatchCopies) {
+  private void warmUp() {
     List<Copy> copies = new ArrayList<>();
     for (int block = 0; block < blocks; block++) {
       copies.add(new Copy());
@@ -208,9 +209,8 @@ public final class Calibration {
         runs.clear();
         addSpans(block, runs);
       }
-      for (CopyStrategy strategy : CopyStrategy.values()) {
-        boolean isThere = strategy != CopyStrategy.BATCH || hasBatchCopies;
-        if (strategy != CopyStrategy.PLAIN && isThere) {
+      for (CopyStrategy strategy : strategies) {
+        if (strategy != CopyStrategy.PLAIN) {
           engine.use(StrategyTable.only(strategy));
           double ignored = rate(copies);
         }

@@ -244,7 +244,7 @@ final class FakeGpu implements Gpu, GpuDriver {
   public void copy(GpuStream stream, long target, long source, long bytes) {
     call();
     plainCopies++;
-    spend(1, bytes);
+    spend(bytes);
     put(stream, () -> move(source, target, bytes));
   }
 
@@ -258,7 +258,7 @@ final class FakeGpu implements Gpu, GpuDriver {
     call();
     batchCopies++;
     for (int i = 0; i < count; i++) {
-      spend(1, lengths.getAtIndex(ValueLayout.JAVA_LONG, i));
+      spend(lengths.getAtIndex(ValueLayout.JAVA_LONG, i));
       long target = targets.getAtIndex(ValueLayout.JAVA_LONG, i);
       long source = sources.getAtIndex(ValueLayout.JAVA_LONG, i);
       long bytes = lengths.getAtIndex(ValueLayout.JAVA_LONG, i);
@@ -271,7 +271,7 @@ final class FakeGpu implements Gpu, GpuDriver {
     call();
     kernels++;
     boolean isOverLink = threadBlocks == CopyOptions.DEFAULT.linkBlocks();
-    spend(1, isOverLink ? bytes(table, count) : 0);
+    spend(isOverLink ? bytes(table, count) : 0);
     put(
         stream,
         new Runnable() {
@@ -382,9 +382,10 @@ final class FakeGpu implements Gpu, GpuDriver {
     }
   }
 
-  private void spend(int calls, long bytes) {
+  /** Of one call that moves so many bytes over the link. */
+  private void spend(long bytes) {
     boolean slow = nowNs >= slowFromNs && nowNs < slowUntilNs;
-    nowNs += (slow ? 10 : 1) * (CALL_NS * calls + bytes / LINK_BYTES_PER_NS);
+    nowNs += (slow ? 10 : 1) * (CALL_NS + bytes / LINK_BYTES_PER_NS);
   }
 
   private static void move(long source, long target, long bytes) {
