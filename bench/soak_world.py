@@ -50,7 +50,6 @@ class World:
     def __init__(self, folder: Path, seed: str) -> None:
         self.folder = folder
         self.seed = seed
-        self.pulse = Pulse()
         self.spells = Spells()
         self.damaged: set[bytes] = set()
         self.ended_by_itself: list[str] = []
@@ -60,6 +59,7 @@ class World:
         self.began = 0.0
         self.works: list[Work] = []
         self._parts = contextlib.ExitStack()
+        self.pulse = self._parts.enter_context(contextlib.closing(Pulse()))
         try:
             self._make()
         except BaseException:

@@ -95,6 +95,7 @@ class Change:
         self._daemon = Daemon(folder, 2, host__bytes="64MiB", object__store="folder", object__folder=str(folder / "objects"), object__directory=str(folder / "known"))
         self._commands = before.clients(self._daemon.socket_path) | after.clients(self._daemon.socket_path)
         self._works: list[Work] = []
+        self._pulse = Pulse()
 
     def run(self, seconds: float) -> Outcome:
         (self._folder / "objects").mkdir()
@@ -119,14 +120,14 @@ class Change:
             self._sum_up()
         finally:
             self._daemon.end()
+            self._pulse.close()
         return self.outcome
 
     @contextlib.contextmanager
     def _load(self) -> Iterator[None]:
-        pulse = Pulse()
         for place, (name, command) in enumerate(self._commands.items()):
             account = Account(name, SPACE, BLOCKS, place << 24, SEED)
-            self._works.append(Work(name, command, [account], self._folder / f"{name}.log", pulse, SEED, lambda since: False))
+            self._works.append(Work(name, command, [account], self._folder / f"{name}.log", self._pulse, SEED, lambda since: False))
         try:
             for work in self._works:
                 work.start()
@@ -181,7 +182,7 @@ class Change:
         return missing
 
     def _read_by(self, other: str, account: Account) -> None:
-        hand = Hand(self._commands[other], self._folder / f"{other}-reader.log", Pulse())
+        hand = Hand(self._commands[other], self._folder / f"{other}-reader.log", self._pulse)
         try:
             live = account.live()
             for at in range(0, len(live), _BATCH):

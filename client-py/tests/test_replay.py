@@ -9,7 +9,7 @@ import random
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -187,8 +187,7 @@ def test_whatWasTimed_onABusyMachine_saysSo() -> None:
 def test_otherWork_isThatOfNeitherProcess(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hz = os.sysconf("SC_CLK_TCK")
     clock = {"now": 100.0, "own": 5.0}
-    monkeypatch.setattr(replay.time, "monotonic", lambda: clock["now"])
-    monkeypatch.setattr(replay.time, "process_time", lambda: clock["own"])
+    monkeypatch.setattr(replay, "time", SimpleNamespace(monotonic=lambda: clock["now"], process_time=lambda: clock["own"]))
     (tmp_path / "7").mkdir()
 
     def tell(every_s: int, daemon_s: int) -> None:

@@ -1,5 +1,6 @@
 """The oracle of bench/soak.py: what it takes for a broken promise, and what not."""
 
+import contextlib
 import hashlib
 import os
 import random
@@ -558,9 +559,10 @@ for line in sys.stdin:
 @pytest.fixture
 def work(tmp_path: Path, account: Account) -> Iterator[Work]:
     command = [sys.executable, "-c", HAND.replace("STATUS", "MISS")]
-    made = Work("client", command, [account], tmp_path / "log", Pulse(), "seed", lambda since: False)
-    yield made
-    made.end()
+    with contextlib.closing(Pulse()) as pulse:
+        made = Work("client", command, [account], tmp_path / "log", pulse, "seed", lambda since: False)
+        yield made
+        made.end()
 
 
 def test_deletes_onlyWhatWasFound(work: Work, account: Account) -> None:
@@ -579,9 +581,10 @@ def test_pause_ofAClientThatHasFailed_isAnError(work: Work, account: Account, mo
 
 
 def test_hand_ofAProcessThatEnds_hasNoAnswer(tmp_path: Path) -> None:
-    hand = Hand([sys.executable, "-c", ""], tmp_path / "log", Pulse())
-    assert hand.ask("get space 1") is None
-    hand.close()
+    with contextlib.closing(Pulse()) as pulse:
+        hand = Hand([sys.executable, "-c", ""], tmp_path / "log", pulse)
+        assert hand.ask("get space 1") is None
+        hand.close()
 
 
 # ---- wires
