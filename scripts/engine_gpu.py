@@ -7,6 +7,7 @@ part has a time limit, and what it found is written when it ends.
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -29,7 +30,29 @@ LMCACHE = {
     "kv_connector": "LMCacheMPConnector", "kv_role": "kv_both",
     "kv_connector_extra_config": {"lmcache.mp.host": "tcp://127.0.0.1", "lmcache.mp.port": 5555},
 }  # fmt: skip
+_LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"timed": {"format": "%(asctime)s.%(msecs)03d %(levelname)s %(message)s", "datefmt": "%H:%M:%S"}},
+    "handlers": {"out": {"class": "logging.StreamHandler", "formatter": "timed", "stream": "ext://sys.stdout"}},
+    "loggers": {
+        "vllm": {"handlers": ["out"], "level": "INFO", "propagate": False},
+        "vllm.kvtier": {"level": "DEBUG"},
+    },
+}
+_FOUND = re.compile(r"request (\S+): found (\d+) blocks within ([0-9.]+) ms")
+_LOADED = re.compile(r"request (\S+): loaded (\d+) of \d+ blocks in ([0-9.]+) ms")
 MODULES_OF_SERVER = "import sys; sys.argv[0] = 'lmcache'; from lmcache.cli.main import main; main()"
+
+
+def restores(log: str) -> list[dict[str, Any]]:
+    """What kvtier's connector says of each request with a load: its blocks, after how many milliseconds they were found and
+    the engine had room for them, and how many more the engine saw them being loaded."""
+    found = {request: float(ms) for request, _, ms in _FOUND.findall(log)}
+    return [
+        {"blocks": int(blocks), "found_ms": found.get(request), "load_ms": float(ms)}
+        for request, blocks, ms in _LOADED.findall(log)
+    ]
 
 
 def kvtier(socket: Path) -> dict[str, Any]:
@@ -70,6 +93,8 @@ class Runs:
     def __init__(self, out: Path, work: Path, arguments: argparse.Namespace) -> None:
         self.out = out
         self.work = work
+        self.logging = work / "logging.json"
+        self.logging.write_text(json.dumps(_LOGGING))
         self.lens = arguments.lens
         self.reps = arguments.reps
         self.host = arguments.host
@@ -99,7 +124,10 @@ class Runs:
         begun = time.monotonic()
         with self.file(name, ".log").open("w") as log:
             try:
-                code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, timeout=timeout_s).returncode
+                code = subprocess.run(
+                    command, stdout=log, stderr=subprocess.STDOUT, timeout=timeout_s,
+                    env=os.environ | {"VLLM_LOGGING_CONFIG_PATH": str(self.logging)},
+                ).returncode  # fmt: skip
             except subprocess.TimeoutExpired:
                 code = 124
         self.has_failed |= code != 0
@@ -109,7 +137,8 @@ class Runs:
         """What it measured; of one that failed what it said, as what it measured until then may be less than was asked for."""
         path = self.file(name, ".json")
         if code == 0 and path.exists():
-            return {"rows": json.loads(path.read_text())["rows"]}
+            told = restores(self.file(name, ".log").read_text(errors="replace"))
+            return {"rows": json.loads(path.read_text())["rows"]} | ({"restores": told} if told else {})
         return {"log": self.file(name, ".log").read_text(errors="replace")[-1500:]}
 
     def note(self, name: str, **what: Any) -> None:

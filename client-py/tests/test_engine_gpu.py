@@ -64,3 +64,20 @@ def test_partThatComesAgain_keepsWhatItFoundBefore(tmp_path: Path, monkeypatch: 
     found = json.loads((out / "found.json").read_text())
     assert [(name, one["rows"]) for name, one in found.items()] == [("1-none", [1]), ("2-none", [1])]
     assert {one.name for one in out.iterdir()} == {"found.json", "1-none.json", "1-none.log", "2-none.json", "2-none.log"}
+
+
+TELLS = """
+import json, logging, logging.config, os, sys
+with open(os.environ["VLLM_LOGGING_CONFIG_PATH"]) as file:
+    logging.config.dictConfig(json.load(file))
+logging.getLogger("vllm.kvtier").debug("kvtier: request %s: found %d blocks within %.2f ms", "7-a", 512, 1.25)
+logging.getLogger("vllm.core").debug("request 8: loaded 1 of 1 blocks in 1.00 ms")
+logging.getLogger("vllm.kvtier").debug("kvtier: request %s: loaded %d of %d blocks in %.2f ms", "7-a", 511, 512, 80.5)
+"""
+
+
+def test_restores_areThoseThatTheConnectorTells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = engine(tmp_path, monkeypatch, TELLS + WRITES)
+    assert engine_gpu.main(["--out", str(out), "--only", "none"]) == 0
+    found = json.loads((out / "found.json").read_text())["1-none"]
+    assert found == found | {"rows": [1], "restores": [{"blocks": 511, "found_ms": 1.25, "load_ms": 80.5}]}

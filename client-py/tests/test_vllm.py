@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import engine_gpu
 import pytest
 from conftest import Daemon, eventually
 from vllm_double import BLOCK_TOKENS, Blocks, Engine, KVConnectorRole, Request, _connector, config
@@ -75,6 +76,18 @@ def test_secondEngine_loadsAllWholeBlocks(engines: Make) -> None:
     second.run(again)
     assert again.external_tokens == 40
     assert second.stats["loaded_blocks"] == 10
+
+
+def test_load_isTold_asTheComparisonReadsIt(engines: Make, caplog: pytest.LogCaptureFixture) -> None:
+    stored(engines(), request())
+    second = engines()
+    with caplog.at_level(logging.DEBUG, "vllm.kvtier"):
+        second.run(request())
+    (told,) = engine_gpu.restores(caplog.text)
+    assert told["blocks"] == 10
+    # What was told is of the same moments as the counts.
+    assert told["load_ms"] * 1e3 == pytest.approx(second.stats["load_us"], abs=10)
+    assert told["found_ms"] * 1e3 >= second.stats["lookup_us"]
 
 
 def test_promptOfWholeBlocks_isLoadedToItsEnd_andItsLastTokenComputed(engines: Make) -> None:

@@ -341,6 +341,8 @@ class Scheduler:
         self._loads.append(Transfer(request_id, list(keys), list(block_ids[first : first + count]), first))
         self._loading[request_id] = [call.outcome for call in search.holds]
         self.observed["hit_blocks"] += count
+        found_ms = (time.monotonic() - search.begun_s) * 1e3
+        _log.debug("kvtier: request %s: found %d blocks within %.2f ms", request_id, count, found_ms)
 
     def _tracked(self, request: Any) -> _Tracked:
         tracked = self._requests.get(request.request_id)

@@ -131,18 +131,23 @@ class Worker:
                 continue
             del self._loads[request_id]
             ended.add(request_id)
-            self._collect_load(load)
+            self._collect_load(request_id, load)
         return ended
 
-    def _collect_load(self, load: _Load) -> None:
+    def _collect_load(self, request_id: str, load: _Load) -> None:
+        taken_s = time.monotonic() - load.begun_s
         statuses = _outcome(load.copying, len(load.block_ids))
         failed = {block for block, status in zip(load.block_ids, statuses, strict=True) if status is not Status.OK}
         self._invalid |= failed
         observed = self.observed
         observed["loads"] += 1
-        observed["load_us"] += int((time.monotonic() - load.begun_s) * 1e6)
+        observed["load_us"] += int(taken_s * 1e6)
         observed["loaded_blocks"] += len(statuses) - len(failed)
         observed["load_failed_blocks"] += len(failed)
+        _log.debug(
+            "kvtier: request %s: loaded %d of %d blocks in %.2f ms",
+            request_id, len(statuses) - len(failed), len(statuses), taken_s * 1e3,
+        )  # fmt: skip
         if failed:
             self._tell(f"blocks could not be loaded and are computed: {_told(statuses)}")
 
