@@ -134,24 +134,27 @@ def test_more_keys_than_a_request_takes(daemon: GpuDaemon, client: Client) -> No
         assert [tensors.block(4095 - i) for i in range(3000)] == before
 
 
-def test_get_of_a_single_layer_is_asked_for_in_pieces(
+def test_get_that_nobody_counts_layers_of_is_asked_for_in_pieces(
     daemon: GpuDaemon, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kvtier.device.GET_WINDOW_BYTES", 1)
-    for layers, requests in ((1, 4), (2, 1)):
-        tensors = Tensors(daemon, f"pieces{layers}", layers=layers, blocks=64, seed=layers)
-        with tensors.region(client, f"pieces{layers}") as region:
-            keys = keys_of(50, seed=layers)
+    for number, (layers, by_layer, requests) in enumerate([(1, True, 4), (2, True, 1), (2, False, 4)]):
+        tensors = Tensors(daemon, f"pieces{number}", layers=layers, blocks=64, seed=number)
+        with tensors.region(client, f"pieces{number}") as region:
+            keys = keys_of(50, seed=number)
             assert region.put(keys[:20] + keys[21:], range(49)).wait(60) == [OK] * 49
             before = [tensors.block(i) for i in range(49)]
             tensors.memory[:] = 0
-            got = region.get(keys, range(63, 13, -1))
+            got = region.get(keys, range(63, 13, -1), by_layer=by_layer)
             assert len(got._parts) == requests
+            # Who waits for single layers all the same sees them at the end.
+            got.wait_layers(1)
+            assert by_layer or got.done()
             assert got.wait(60) == [OK] * 20 + [Status.MISS] + [OK] * 29
             assert [tensors.block(i) for i in range(63, 43, -1)] == before[:20]
             assert [tensors.block(i) for i in range(42, 13, -1)] == before[20:]
             # Where it has to end at the first hole, it is one request.
-            run = region.get(keys, range(63, 13, -1), leading_run=True)
+            run = region.get(keys, range(63, 13, -1), leading_run=True, by_layer=by_layer)
             assert len(run._parts) == 1
             assert run.wait(60)[:21] == [OK] * 20 + [Status.MISS]
 

@@ -34,7 +34,7 @@ PUT_WINDOW_BYTES = 64 << 20
 """A put asks for this much at a time, so that the daemon copies the first blocks while it makes room for the others."""
 
 GET_WINDOW_BYTES = 256 << 20
-"""The same of a get of a single layer. Several come layer by layer, which takes all blocks at once."""
+"""The same of a get that is not counted by layer, or has one. Several come layer by layer, which takes all blocks at once."""
 
 _WINDOW_BLOCKS_MIN = 16
 
@@ -417,7 +417,7 @@ class DeviceRegion:
         if annotations is not None:
             _operations.check_annotations(annotations, len(keys))
         copying = self._copy(
-            Verb.OFFLOAD, keys, block_ids, layers, event, timeout, parent, depth, priority, group, False
+            Verb.OFFLOAD, keys, block_ids, layers, event, timeout, parent, depth, priority, group, False, False
         )
         if annotations is not None:
             try:
@@ -462,17 +462,20 @@ class DeviceRegion:
         priority: int = protocol.REQUEST_PRIORITY_NORMAL,
         group: int = 0,
         leading_run: bool = False,
+        by_layer: bool = True,
     ) -> Copying:
         """Copies blocks that the daemon keeps to this memory; from lower tiers they are loaded first.
 
-        Args: see `put`. leading_run: stop at the first block that is in no tier.
+        Args: see `put`. leading_run: stop at the first block that is in no tier. by_layer: copy the first layer of all
+            blocks, then the next, and count them, for who computes behind them. False: whole blocks, which all are there
+            sooner, by about a millisecond for a thousand.
 
         Returns:
             A `Copying`, which counts the layers that are there for all blocks while it goes on. Only the blocks that are OK
             have their bytes; the memory of the others has no meaning.
         """
         return self._copy(
-            Verb.ONBOARD, keys, block_ids, layers, event, timeout, None, 0, priority, group, leading_run
+            Verb.ONBOARD, keys, block_ids, layers, event, timeout, None, 0, priority, group, leading_run, by_layer
         )  # fmt: skip
 
     @property
@@ -583,6 +586,7 @@ class DeviceRegion:
         priority: int,
         group: int,
         leading_run: bool,
+        by_layer: bool,
     ) -> Copying:
         keys = as_keys(keys)
         numbers = array("I", block_ids)
@@ -605,10 +609,10 @@ class DeviceRegion:
         window = protocol.KEYS_MAX
         if verb is Verb.OFFLOAD:
             window = window_blocks(PUT_WINDOW_BYTES, part_bytes)
-        elif len(asked) == 1 and not leading_run:
+        elif (len(asked) == 1 or not by_layer) and not leading_run:
             window = window_blocks(GET_WINDOW_BYTES, part_bytes)
         for start, count in _operations.spans(len(keys), window):
-            word = _take_word(link) if verb is Verb.ONBOARD else _NO_WORD
+            word = _take_word(link) if by_layer else _NO_WORD
             blocks = numbers[start : start + count].tobytes()
             request = (
                 verb, flags, priority, answer_by_ns, namespace, group, depth + start, 0, keys, start, count,

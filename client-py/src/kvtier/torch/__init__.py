@@ -125,8 +125,13 @@ class Region(ABC):
         layers: range | None = None,
         after: Any = None,
         timeout: float | None = None,
+        by_layer: bool = True,
     ) -> Copying:
-        """Copies blocks into the tensors. Arguments as of `put`; several blocks must not go to one place."""
+        """Copies blocks into the tensors. Arguments as of `put`; several blocks must not go to one place.
+
+        Args:
+            by_layer: False: nobody waits for single layers; on a GPU all of them are there sooner then.
+        """
 
     def advertise(self, keys: Sequence[bytes], block_ids: Sequence[int], *, rank: int = 0) -> list[Status]:
         """Says which blocks stand in the tensors, for siblings to get them from there; `kvtier.device.DeviceRegion.advertise`.

@@ -106,6 +106,7 @@ class CpuRegion(Region):
         layers: range | None = None,
         after: Any = None,
         timeout: float | None = None,
+        by_layer: bool = True,
     ) -> Copying:
         copy = self._getting(keys, 0)
         return self._begin(copy, keys, block_ids, self._chosen(layers), after, timeout)

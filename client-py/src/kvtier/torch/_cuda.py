@@ -189,11 +189,16 @@ class CudaRegion(Region):
         layers: range | None = None,
         after: Any = None,
         timeout: float | None = None,
+        by_layer: bool = True,
     ) -> Copying:
         self._check(block_ids)
         chosen = self._layers_of(layers)
         return self._begin(
-            lambda event: self._region.get(keys, block_ids, layers=chosen, event=event, timeout=timeout), after, layers
+            lambda event: self._region.get(
+                keys, block_ids, layers=chosen, event=event, timeout=timeout, by_layer=by_layer
+            ),
+            after,
+            layers,
         )
 
     def stream_until(self, copying: DeviceCopying, layers: int, stream: Any) -> None:

@@ -24,6 +24,8 @@ _log = logging.getLogger("vllm.kvtier")
 _ANSWER_FRESH_S = 0.5
 """how long a miss stands, for a request that has to wait: only other engines' blocks can have come since"""
 _HOLD_SPARE_S = 5.0
+_IDLE_PATIENCE = 10
+"""how many times as long an engine waits that has nothing to compute meanwhile: an empty step brings the answer no sooner"""
 _PREFILL_TOKENS_MIN = 256
 """a step with fewer says nothing of how fast prompts are computed"""
 _PREFILL_FADING = 0.98
@@ -165,13 +167,14 @@ class Scheduler:
         if search is None or self._is_stale(search, first, now_s):
             self._drop(request_id)
             search = self._search(request, now_s)
-        run = self._advance(search, first, now_s)
+        wait_s = self._settings.lookup_wait_s * (1 if self._requests else _IDLE_PATIENCE)
+        run = self._advance(search, first, now_s, wait_s)
         if run is None and not search.is_waited_for:
             # A moment is cheaper than another step.
             search.is_waited_for = True
             for call in search.lookups:
-                self._polled.wait(call, self._settings.lookup_wait_s)
-            run = self._advance(search, first, now_s)
+                self._polled.wait(call, wait_s)
+            run = self._advance(search, first, now_s, wait_s)
         if run is None:
             self.observed["lookups_again"] += 1
             return None
@@ -220,7 +223,7 @@ class Scheduler:
             for shard in self._shards
         ]
 
-    def _advance(self, search: _Search, first: int, now_s: float) -> int | None:
+    def _advance(self, search: _Search, first: int, now_s: float, wait_s: float) -> int | None:
         """Goes on with a search as far as it can: the run that can be loaded, or None."""
         if search.found is None and not self._take_lookups(search, now_s):
             return None
@@ -232,7 +235,7 @@ class Scheduler:
             if not search.holds:
                 self._hold(search, first)
                 for call in search.holds:
-                    self._polled.wait(call, self._settings.lookup_wait_s)
+                    self._polled.wait(call, wait_s)
             if not all(call.done for call in search.holds):
                 return None
             held = [call.outcome for call in search.holds]

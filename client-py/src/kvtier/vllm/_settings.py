@@ -28,7 +28,8 @@ class Settings:
     load_if_faster: bool = True
     """whether a run is computed that the engine, at the speed that it has shown, computes sooner than it is in host memory"""
     lookup_wait_s: float = 0.0005
-    """how long the scheduler stands still for an answer; then it goes on and asks again in the next step"""
+    """how long the scheduler stands still for an answer, ten times as long while it has no other request; then it goes on and
+    asks again in the next step"""
     lookup_s_max: float = 0.5
     """an answer that is not there by then is a miss"""
     load_timeout_s: float = 10.0

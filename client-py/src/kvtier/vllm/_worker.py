@@ -85,7 +85,7 @@ class Worker:
         try:
             if what == "load":
                 return self._region.get(
-                    transfer.keys, transfer.block_ids, after=after, timeout=self._settings.load_timeout_s
+                    transfer.keys, transfer.block_ids, after=after, timeout=self._settings.load_timeout_s, by_layer=False
                 )
             return self._region.put(
                 transfer.keys, transfer.block_ids, after=after, timeout=self._settings.put_timeout_s,
