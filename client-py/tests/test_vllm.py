@@ -234,6 +234,19 @@ def test_engineGetsMoreItself_whileTheRestIsBeingHeld_onlyThatIsLoaded(engines: 
     assert answers[-1] == 28
 
 
+def test_engineWithoutOtherRequests_waitsLongerForAnAnswer(engines: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engines({"kvtier.lookup_wait_s": 0.001})
+    scheduler = engine.scheduler._scheduler
+    waited: list[float] = []
+    monkeypatch.setattr(scheduler._polled, "wait", lambda _call, wait_s: waited.append(wait_s))
+    monkeypatch.setattr(scheduler._polled, "poll", lambda *_: None)
+    assert engine.scheduler.get_num_new_matched_tokens(request(seed=1), 0)[0] is None
+    assert waited == [pytest.approx(0.01)]
+    scheduler._tracked(request(seed=2))
+    assert engine.scheduler.get_num_new_matched_tokens(request(seed=3), 0)[0] is None
+    assert waited[1:] == [0.001]
+
+
 def test_hole_endsTheRun(engines: Make, daemon: Daemon) -> None:
     first = engines()
     one = request()
