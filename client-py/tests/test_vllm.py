@@ -620,6 +620,19 @@ class LosingRegion:
         return self._region.get(keys, block_ids, **more)
 
 
+def test_load_isOfWholeBlocks(engines: Make) -> None:
+    stored(engines(), request())
+    engine = engines()
+    worker = engine.workers[0].connector._worker
+    asked: list[dict[str, Any]] = []
+    get = worker._region.get
+    worker._region.get = lambda keys, block_ids, **more: (asked.append(more), get(keys, block_ids, **more))[1]
+    again = request()
+    engine.run(again)
+    assert again.external_tokens == 40
+    assert asked and all(one["by_layer"] is False for one in asked)
+
+
 @pytest.mark.parametrize("lost", [{0, 9}, {5, 9}, {9}])
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_someBlocksOfOneRequestAreLost_fromTheFirstOnItIsComputed(engines: Make, ranks: int, lost: set[int]) -> None:

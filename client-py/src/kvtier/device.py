@@ -417,7 +417,7 @@ class DeviceRegion:
         if annotations is not None:
             _operations.check_annotations(annotations, len(keys))
         copying = self._copy(
-            Verb.OFFLOAD, keys, block_ids, layers, event, timeout, parent, depth, priority, group, False, False
+            Verb.OFFLOAD, keys, block_ids, layers, event, timeout, priority, group, parent=parent, depth=depth
         )
         if annotations is not None:
             try:
@@ -471,11 +471,12 @@ class DeviceRegion:
             sooner, by about a millisecond for a thousand.
 
         Returns:
-            A `Copying`, which counts the layers that are there for all blocks while it goes on. Only the blocks that are OK
-            have their bytes; the memory of the others has no meaning.
+            A `Copying`. By layer it counts the layers that are there for all blocks while it goes on, for the CPU and the
+            GPU; otherwise only the CPU can wait, for all of them. Only the blocks that are OK have their bytes; the memory
+            of the others has no meaning.
         """
         return self._copy(
-            Verb.ONBOARD, keys, block_ids, layers, event, timeout, None, 0, priority, group, leading_run, by_layer
+            Verb.ONBOARD, keys, block_ids, layers, event, timeout, priority, group, leading_run=leading_run, by_layer=by_layer
         )  # fmt: skip
 
     @property
@@ -581,12 +582,13 @@ class DeviceRegion:
         layers: range | None,
         event: int,
         timeout: float | None,
-        parent: bytes | None,
-        depth: int,
         priority: int,
         group: int,
-        leading_run: bool,
-        by_layer: bool,
+        *,
+        parent: bytes | None = None,
+        depth: int = 0,
+        leading_run: bool = False,
+        by_layer: bool = False,
     ) -> Copying:
         keys = as_keys(keys)
         numbers = array("I", block_ids)

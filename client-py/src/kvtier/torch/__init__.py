@@ -130,7 +130,7 @@ class Region(ABC):
         """Copies blocks into the tensors. Arguments as of `put`; several blocks must not go to one place.
 
         Args:
-            by_layer: False: nobody waits for single layers; on a GPU all of them are there sooner then.
+            by_layer: False: nobody waits for single layers, nor a stream for any; on a GPU all are there sooner then.
         """
 
     def advertise(self, keys: Sequence[bytes], block_ids: Sequence[int], *, rank: int = 0) -> list[Status]:
