@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 from test_core import SECOND_NS, Peer, lease, slab_of
 
-from kvtier import InvalidArgument, Leases, _core
+from kvtier import InvalidArgument, Leases, Lookup, _core
 from kvtier import _operations as operations
 from kvtier import _protocol as protocol
 from kvtier._connection import Link, NamespaceProperties
-from kvtier._protocol import Status, Verb
+from kvtier._protocol import Status, Tier, Verb
 
 PROPERTIES = NamespaceProperties("driven", 256 << 10, b"name=driven")
 BLOCK_BYTES = PROPERTIES.block_bytes
@@ -211,3 +211,18 @@ def test_put_slabRefused_blocksHaveTheDaemonsStatus(driven: Driven, answered: in
     assert stop.value.value == [expected]
     record = driven.peer.request()
     assert record[protocol.REQUEST_VERB_OFFSET] == Verb.ABORT and record[64:] == ids(5)
+
+
+def test_lookup_blocksAreInMemory_whereEachOfThemIs() -> None:
+    def body(*tiers: Tier) -> bytes:
+        return b"".join(struct.pack("<I", (Status.OK if tier is not Tier.NONE else Status.MISS) | tier << 16) for tier in tiers)
+
+    parts = [
+        (Status.OK, 3, body(Tier.SSD, Tier.HOST, Tier.HOST)),
+        (Status.OK, 2, body(Tier.HOST, Tier.NONE)),
+        (Status.DEADLINE, 1, b""),
+    ]
+    found = Lookup(4, 0.0, parts)
+    assert found.tiers == [Tier.SSD, Tier.HOST, Tier.HOST, Tier.HOST, Tier.NONE, Tier.NONE]
+    are = {(begin, end) for begin in range(6) for end in range(begin + 1, 8) if found.are_in_memory(range(begin, end))}
+    assert are == {(1, 2), (1, 3), (1, 4), (2, 3), (2, 4), (3, 4)}

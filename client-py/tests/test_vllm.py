@@ -168,26 +168,70 @@ def test_twoRequestsOfOnePrompt_areStoredOnce(engines: Make) -> None:
     assert (engine.stats["stored_blocks"], engine.stats["known_blocks"]) == (10, 10)
 
 
-def test_blockGoesBetweenLookupAndHold_whatIsHeldIsLoaded(
-    engines: Make, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+def _lose_before_hold(engine: Engine, one: Request, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has the sixth block of a request be deleted when it was found, and before it is held."""
+    shard = engine.workers[0].connector._shard
+    real = Scheduler._hold
+    namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
+
+    def hold(self: Scheduler, search: Any, first_block: int) -> None:
+        assert search.found == 10
+        assert namespace.delete([one.block_hashes[6]]) == [Status.OK]
+        real(self, search, first_block)
+
+    monkeypatch.setattr(Scheduler, "_hold", hold)
+
+
+def test_blockGoesBetweenLookupAndHold_isComputed(engines: Make, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = engines()
+    one = request()
+    stored(first, one)
+    second = engines()
+    again = request()
+    with Client(daemon.socket_path) as client:
+        _lose_before_hold(first, one, client, monkeypatch)
+        second.run(again)
+        assert eventually(lambda: client.counters()["leases"] == 0)
+    assert again.external_tokens == 10 * BLOCK_TOKENS
+    assert second.stats["load_failed_blocks"] == 1
+    assert second.recomputed == 4
+
+
+@pytest.mark.parametrize("why", ["long ago", "must not fail", "on SSD"])
+def test_blockGoesBetweenLookupAndHold_andTheHoldIsWaitedFor_whatIsHeldIsLoaded(
+    engines: Make, daemon: Daemon, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     first = engines()
     one = request()
     stored(first, one)
-    shard = first.workers[0].connector._shard
-    real = Scheduler._hold
+    second = engines({"kvtier.load_failure": "fail"} if why == "must not fail" else {})
+    again = request()
+    if why == "long ago":
+        monkeypatch.setattr("kvtier.vllm._scheduler._IN_MEMORY_S", -1.0)
+    elif why == "on SSD":
+        monkeypatch.setattr(Lookup, "are_in_memory", lambda _lookup, _blocks: False)
     with Client(daemon.socket_path) as client:
-        namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
-
-        def hold(self: Scheduler, search: Any, first_block: int) -> None:
-            assert search.found == 10
-            assert namespace.delete([one.block_hashes[6]]) == [Status.OK]
-            real(self, search, first_block)
-
-        monkeypatch.setattr(Scheduler, "_hold", hold)
-        again = request()
-        engines().run(again)
+        _lose_before_hold(first, one, client, monkeypatch)
+        second.run(again)
     assert again.external_tokens == 6 * BLOCK_TOKENS
+    assert second.stats["load_failed_blocks"] == 0
+
+
+def test_foundInMemory_isPromisedBeforeItIsHeld(engines: Make, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored(engines(), request())
+    engine = engines()
+    scheduler = engine.scheduler._scheduler
+    one = request()
+    held: list[bool] = []
+    real = scheduler._will_be_held
+    monkeypatch.setattr(scheduler, "_will_be_held", lambda *some: (held.append(scheduler._searches[one.request_id].holds[0].done), real(*some))[1])
+    assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(one, 0) == (40, True))
+    assert held == [False]
+    # Asked again, as where the engine has no room, it is what is held that counts.
+    assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(one, 0) == (40, True))
+    search = scheduler._searches[one.request_id]
+    assert search.is_held and search.expires_ns > time.monotonic_ns()
+    assert [call.outcome.run for call in search.holds] == [10]
 
 
 def test_anotherConnectorLoads_nothingIsHeld(engines: Make, daemon: Daemon) -> None:
@@ -221,8 +265,9 @@ def test_draftModel_itsLayerIsStoredWithTheOthers(engines: Make) -> None:
     assert again.external_tokens == 40
 
 
-def test_engineGetsMoreItself_whileTheRestIsBeingHeld_onlyThatIsLoaded(engines: Make) -> None:
+def test_engineGetsMoreItself_whileTheRestIsBeingHeld_onlyThatIsLoaded(engines: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     stored(engines(), request())
+    monkeypatch.setattr("kvtier.vllm._scheduler._IN_MEMORY_S", -1.0)
     engine = engines({"kvtier.lookup_wait_s": 0.0})
     one = request()
     scheduler = engine.scheduler._scheduler
@@ -596,6 +641,8 @@ def test_daemonKilledBetweenLookupAndLoad_isComputed(engines: Make, fresh_daemon
     engine = engines(at=fresh_daemon)
     again = request()
     assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(again, 0)[0] == 40)
+    searches = engine.scheduler._scheduler._searches
+    assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(again, 0)[0] == 40 and searches[again.request_id].is_held)
     fresh_daemon.kill()
     engine.run(again)
     assert again.external_tokens == 40

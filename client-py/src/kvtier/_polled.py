@@ -49,6 +49,8 @@ class Polled:
         self._unlinked: list[Call[Any]] = []
         """what waits for a session"""
         self._connecting: threading.Thread | None = None
+        self._given_up_until_ns = 0
+        """until then answers can come to what was cancelled, and grant something that is to be given back"""
 
     @property
     def connection(self) -> Connection:
@@ -103,7 +105,7 @@ class Polled:
                 self._connecting.join(timeout_s)
             self._begin_unlinked()
         link = self._connection.current()
-        if self._calls and link is not None:
+        if link is not None and (self._calls or monotonic_ns() < self._given_up_until_ns):
             for ticket, completion in link.session.poll(int(timeout_s * 1e9)).items():
                 self._deliver(ticket, completion, link)
         now_ns = monotonic_ns()
@@ -142,7 +144,7 @@ class Polled:
         return True
 
     def cancel(self, call: Call[Any]) -> None:
-        """Lets go of a call; what it would have been granted is given back."""
+        """Lets go of a call; what it would have been granted is given back, by a poll that comes later than the answer."""
         self._unlinked = [waiting for waiting in self._unlinked if waiting is not call]
         for ticket, waiting in list(self._calls.items()):
             if waiting is call:
@@ -151,6 +153,7 @@ class Polled:
                 if session is not None and not session.ended:
                     session.submit(operations.cancel_request(ticket), 0)
                     session.forget(ticket)
+                    self._given_up_until_ns = max(self._given_up_until_ns, call._answer_by_ns)
         if not call.done:
             call._fail()
 

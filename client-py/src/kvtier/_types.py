@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     import numpy.typing
 
 
+_IN_MEMORY = (Status.OK | Tier.HOST << 16).to_bytes(protocol.COMPLETION_SHORT_RESULT_BYTES, "little")
+"""what a lookup says of a block that can be read at once"""
+
+
 class Priority(IntEnum):
     """How urgent an operation is where it has to queue for a device."""
 
@@ -116,6 +120,16 @@ class Lookup:
         for status, count, body in self._parts:
             tiers += _core.short_tiers(body) if status is Status.OK else [Tier.NONE] * count
         return tiers
+
+    def are_in_memory(self, blocks: range) -> bool:
+        """Whether these blocks, by their place among the keys, can all be read from host memory now."""
+        place = 0
+        for _, count, body in self._parts:
+            begin, end = (min(max(at - place, 0), count) for at in (blocks.start, blocks.stop))
+            if body[len(_IN_MEMORY) * begin : len(_IN_MEMORY) * end] != _IN_MEMORY * (end - begin):
+                return False
+            place += count
+        return blocks.stop <= place
 
     @property
     def blocks(self) -> list[tuple[Status, Tier]]:

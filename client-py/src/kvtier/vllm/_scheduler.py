@@ -23,6 +23,8 @@ _log = logging.getLogger("vllm.kvtier")
 
 _ANSWER_FRESH_S = 0.5
 """how long a miss stands, for a request that has to wait: only other engines' blocks can have come since"""
+_IN_MEMORY_S = 0.05
+"""how long it stands what a lookup says of blocks in memory: later more of them may have gone than a load is worth"""
 _HOLD_SPARE_S = 5.0
 _IDLE_PATIENCE = 10
 """how many times as long an engine waits that has nothing to compute meanwhile: an empty step brings the answer no sooner"""
@@ -91,11 +93,14 @@ class _Search:
         self.is_asked_again = False
         self.found: int | None = None
         """how many blocks from the first there are; None: not known yet"""
+        self.found_s = 0.0
         self.first = 0
         """the first block that is held: those before it the engine has"""
         self.holds: list[Call[Hold]] = []
         self.run: int | None = None
-        """how many blocks are held, and can be loaded; None: not known yet"""
+        """how many blocks can be loaded: those that are held, or will be; None: not known yet"""
+        self.is_held = False
+        """whether the leases have been granted, as far as they are"""
         self.expires_ns = 0
 
 
@@ -135,7 +140,7 @@ class Scheduler:
         self._searches: dict[str, _Search] = {}
         self._requests: dict[str, _Tracked] = {}
         self._loads: list[Transfer] = []
-        self._loading: dict[str, list[Hold]] = {}
+        self._loading: dict[str, list[Call[Hold]]] = {}
         self._stores_under_way = 0
         self._paused_until_s = 0.0
         self._clearing: list[Call[Count]] = []
@@ -167,7 +172,7 @@ class Scheduler:
         if search is None or self._is_stale(search, first, now_s):
             self._drop(request_id)
             search = self._search(request, now_s)
-        wait_s = self._settings.lookup_wait_s * (1 if self._requests else _IDLE_PATIENCE)
+        wait_s = self._wait_s()
         run = self._advance(search, first, now_s, wait_s)
         if run is None and not search.is_waited_for:
             # A moment is cheaper than another step.
@@ -179,6 +184,9 @@ class Scheduler:
             self.observed["lookups_again"] += 1
             return None
         return run * tokens
+
+    def _wait_s(self) -> float:
+        return self._settings.lookup_wait_s * (1 if self._requests else _IDLE_PATIENCE)
 
     def _may_load(self) -> bool:
         return (
@@ -200,7 +208,7 @@ class Scheduler:
     def _is_stale(self, search: _Search, first: int, now_s: float) -> bool:
         if search.holds and search.first != first:
             return True
-        if search.run:
+        if search.run and search.is_held:
             return search.expires_ns < time.monotonic_ns() + int(_HOLD_SPARE_S * 1e9)
         # Others may have stored blocks since; what was found is held or is not.
         return search.found is not None and search.found <= first and now_s - search.begun_s > _ANSWER_FRESH_S
@@ -231,22 +239,41 @@ class Scheduler:
         if search.found - first < max(1, self._settings.load_blocks_min):
             self._let_go(search)
             return 0
-        if search.run is None:
-            if not search.holds:
-                self._hold(search, first)
-                for call in search.holds:
-                    self._polled.wait(call, wait_s)
+        if not search.holds:
+            self._hold(search, first)
+            if self._will_be_held(search, now_s):
+                # The daemon comes to the leases before it comes to the load, which is asked for behind them.
+                search.run = search.found - first
+                return search.run
+            for call in search.holds:
+                self._polled.wait(call, wait_s)
+        if not search.is_held:
             if not all(call.done for call in search.holds):
                 return None
-            held = [call.outcome for call in search.holds]
-            # All ranks' parts of a block, or none of it.
-            search.run = min(one.run for one in held)
-            search.expires_ns = min((one.expires_ns for one in held if one.expires_ns), default=0)
-            if search.run == 0:
-                self._judge([one.statuses[0] for one in held if one.statuses])
-                search.found = 0
-                self._let_go(search)
+            self._take_holds(search)
         return search.run
+
+    def _will_be_held(self, search: _Search, now_s: float) -> bool:
+        """Whether all that was found was in memory a moment ago, in all ranks: then nobody need wait for the leases. A block
+        that went since is a load that fails, which must not fail the request."""
+        assert search.found is not None
+        blocks = range(search.first, search.found)
+        return (
+            self._settings.load_failure == "recompute"
+            and now_s - search.found_s < _IN_MEMORY_S
+            and all(call.outcome.are_in_memory(blocks) for call in search.lookups)
+        )
+
+    def _take_holds(self, search: _Search) -> None:
+        held = [call.outcome for call in search.holds]
+        # All ranks' parts of a block, or none of it.
+        search.run = min(one.run for one in held)
+        search.expires_ns = min((one.expires_ns for one in held if one.expires_ns), default=0)
+        search.is_held = True
+        if search.run == 0:
+            self._judge([one.statuses[0] for one in held if one.statuses])
+            search.found = 0
+            self._let_go(search)
 
     def _take_lookups(self, search: _Search, now_s: float) -> bool:
         """Whether all ranks' answers are there, and say something."""
@@ -256,7 +283,8 @@ class Scheduler:
         run = min(one.run for one in answers)
         if run == 0 and self._ask_again(search, answers, now_s):
             return False
-        self.observed["lookup_us"] += int((time.monotonic() - search.begun_s) * 1e6)
+        search.found_s = time.monotonic()
+        self.observed["lookup_us"] += int((search.found_s - search.begun_s) * 1e6)
         if run and self._is_sooner_computed(run, max(one.estimated_load_s for one in answers)):
             self.observed["declined_blocks"] += run
             run = 0
@@ -318,12 +346,19 @@ class Scheduler:
             self._let_go(search)
 
     def _let_go(self, search: _Search) -> None:
-        calls: list[Call[Any]] = [*search.lookups, *search.holds]
-        for call in calls:
+        for call in search.lookups:
             if not call.done:
                 self._polled.cancel(call)
-        _release([call.outcome for call in search.holds])
+        self._release(search.holds)
         search.holds = []
+
+    def _release(self, holds: Sequence[Call[Hold]]) -> None:
+        """Gives leases back, those too that are just being granted."""
+        for call in holds:
+            if not self._polled.wait(call, self._wait_s()):
+                self._polled.cancel(call)
+            elif call.outcome.leases is not None:
+                call.outcome.leases.release()
 
     # ---- what the engine decided ----
 
@@ -342,7 +377,7 @@ class Scheduler:
         first = search.first
         keys = search.keys[first : first + count]
         self._loads.append(Transfer(request_id, list(keys), list(block_ids[first : first + count]), first))
-        self._loading[request_id] = [call.outcome for call in search.holds]
+        self._loading[request_id] = search.holds
         self.observed["hit_blocks"] += count
         found_ms = (time.monotonic() - search.begun_s) * 1e3
         _log.debug("kvtier: request %s: found %d blocks within %.2f ms", request_id, count, found_ms)
@@ -356,8 +391,7 @@ class Scheduler:
     def plan(self, output: Any) -> Plan:
         """What the workers do in the step that was just scheduled."""
         self._go_on_clearing()
-        if self._searches:
-            self._polled.poll()
+        self._polled.poll()
         self._steps += 1
         plan = Plan(self._steps, loads=self._loads, idle=output.total_num_scheduled_tokens == 0)
         if not plan.idle:
@@ -449,7 +483,7 @@ class Scheduler:
     def loaded(self, request_ids: Sequence[str]) -> None:
         """Loads have ended in all ranks."""
         for request_id in request_ids:
-            _release(self._loading.pop(request_id, []))
+            self._release(self._loading.pop(request_id, []))
 
     def step_ended(self, step: int) -> None:
         """All ranks have computed a step."""
@@ -511,8 +545,3 @@ class Scheduler:
         self.loaded(list(self._loading))
         self._polled.close()
 
-
-def _release(holds: Sequence[Hold]) -> None:
-    for one in holds:
-        if one.leases is not None:
-            one.leases.release()
