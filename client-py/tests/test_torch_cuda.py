@@ -185,6 +185,39 @@ class _Waiting:
         self.events.append(event)
         return SimpleNamespace(done=lambda: False, when_over=self.over.append)
 
+    get = put
+
+
+def test_event_of_an_idle_device_is_none_to_wait_for(begun: Callable[[Any], _cuda.CudaRegion], monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = _Waiting()
+    region = begun(waiting)
+    now_ns = 0
+
+    class Soon(_Event):
+        """Its device gets there by then."""
+
+        def __init__(self, at_ns: int) -> None:
+            super().__init__()
+            self.at_ns = at_ns
+
+        def query(self) -> bool:
+            nonlocal now_ns
+            now_ns += 1000
+            return now_ns >= self.at_ns
+
+    monkeypatch.setattr(_cuda, "monotonic_ns", lambda: now_ns)
+    region.get([b"k"], [0], after=Soon(20_000))
+    now_ns = 0
+    region.get([b"k"], [0], after=kvtier_torch.SharedEvent(Soon(_cuda._IDLE_GPU_NS - 1000)))
+    assert waiting.events == [0, 0]
+    now_ns = 0
+    region.get([b"k"], [0], after=Soon(1_000_000))
+    assert waiting.events[-1] == 1 and now_ns == pytest.approx(_cuda._IDLE_GPU_NS, abs=2000)
+    # A put comes behind what the device computes.
+    now_ns = 0
+    region.put([b"k"], [0], after=Soon(20_000))
+    assert waiting.events[-1] == 2 and now_ns == 1000
+
 
 def test_copies_that_wait_for_a_shared_event_take_one(begun: Callable[[Any], _cuda.CudaRegion]) -> None:
     waiting = _Waiting()

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kvtier._core import monotonic_ns
 from kvtier._errors import InvalidArgument, KvtierError
 from kvtier._protocol import Status
 from kvtier.client import Namespace
@@ -27,6 +28,10 @@ EVENTS = 32
 """So many copies can wait for events at a time; with more, this process waits itself."""
 
 _OUTER_AXES = "CNH"
+
+_IDLE_GPU_NS = 50_000
+"""A GPU with nothing else to do has come to an event by then: that takes it a few microseconds, and more to have the daemon
+wait for another one."""
 
 
 class CudaCopying(Copying):
@@ -76,13 +81,17 @@ class _Events:
         self._waiting: list[DeviceCopying] = []
         self._lock = threading.Lock()
 
-    def take(self, after: Any) -> int:
-        """The number of an event that is done when `after` is; 0: it is done already."""
+    def take(self, after: Any, patience_ns: int = 0) -> int:
+        """The number of an event that is done when `after` is; 0: it is done already, or was a moment later."""
         shared = after if isinstance(after, SharedEvent) else None
         if shared is not None:
             after = shared.event
         if after is None or after.query():
             return 0
+        until_ns = monotonic_ns() + patience_ns
+        while monotonic_ns() < until_ns:
+            if after.query():
+                return 0
         with self._lock:
             if shared is not None and shared is self._last and self._users[self._last_number]:
                 self._users[self._last_number] += 1
@@ -199,6 +208,7 @@ class CudaRegion(Region):
             ),
             after,
             layers,
+            _IDLE_GPU_NS,
         )
 
     def stream_until(self, copying: DeviceCopying, layers: int, stream: Any) -> None:
@@ -220,8 +230,10 @@ class CudaRegion(Region):
         self._waits.close()
         self._tensors = []
 
-    def _begin(self, copy: Callable[[int], DeviceCopying], after: Any, layers: range | None) -> CudaCopying:
-        event = self._events.take(after)
+    def _begin(
+        self, copy: Callable[[int], DeviceCopying], after: Any, layers: range | None, patience_ns: int = 0
+    ) -> CudaCopying:
+        event = self._events.take(after, patience_ns)
         try:
             copying = copy(event)
         except BaseException:
