@@ -12,9 +12,10 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The index's thread. It works while there is work, spins briefly when there is none, then
- * announces that it sleeps, looks once more, and waits for a doorbell. A defect in the index ends
- * the process: its state can't be trusted any more.
+ * The index's thread. It works while there is work, spins briefly when there is none, and a little
+ * longer where a load is about to be asked for, then announces that it sleeps, looks once more, and
+ * waits for a doorbell. A defect in the index ends the process: its state can't be trusted any
+ * more.
  */
 final class IndexRunner implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(IndexRunner.class);
@@ -73,7 +74,8 @@ final class IndexRunner implements AutoCloseable {
         if (idleSince == 0) {
           idleSince = now;
         }
-        if (now - idleSince < (agent.isCopying() ? COPYING_SPIN_NS : spinNs)) {
+        if (now - idleSince < (agent.isCopying() ? COPYING_SPIN_NS : spinNs)
+            || agent.isLoadExpected(now)) {
           Thread.onSpinWait();
           continue;
         }

@@ -36,6 +36,12 @@ final class Devices implements DeviceMoves.Listener {
 
   private static final long LOOK_EVERY_NS = 100_000_000;
 
+  /** An engine that has leased blocks has made room for them by then, and asks for their copies. */
+  private static final long LOAD_FOLLOWS_NS = 2_000_000;
+
+  /** About what is copied to a GPU: nobody stays awake for longer than the copies will take. */
+  private static final long LOADED_BYTES_PER_NS = 50;
+
   /** What eight GPUs hold of blocks of 2 MiB; its memory, 40 MB, is taken with the first one. */
   private static final int ADVERTISED_MAX = 1 << 19;
 
@@ -56,6 +62,7 @@ final class Devices implements DeviceMoves.Listener {
   private final Consumer<RegionOrder> onOrder = this::ordered;
   private int nextRegion = 1;
   private long nextLookNs;
+  private long loadExpectedUntilNs;
 
   /**
    * Without a region yet.
@@ -79,6 +86,7 @@ final class Devices implements DeviceMoves.Listener {
     this.sessions = sessions;
     this.counters = context.counters();
     this.clock = context.clock();
+    loadExpectedUntilNs = clock.getAsLong();
     this.layersWithinNs = limits.leaseNs();
     this.assembliesPerSessionMax = limits.holdsPerSessionMax();
     this.assemblies = new Assemblies(gpus == null ? 0 : limits.holdsMax());
@@ -371,6 +379,31 @@ final class Devices implements DeviceMoves.Listener {
       region.jobs--;
       closeUnused(region);
     }
+  }
+
+  /**
+   * A session has leased blocks that are in memory. Where their namespace has regions, it is an
+   * engine's that makes room for them now and will have them copied there in a moment: neither the
+   * index nor the GPU's thread should have to be woken then.
+   */
+  void leased(Namespaces.Namespace namespace, int blocks) {
+    if (regions.isEmpty()) {
+      return;
+    }
+    long copiesNs = blocks * namespace.blockBytes() / LOADED_BYTES_PER_NS;
+    long withinNs = Math.min(LOAD_FOLLOWS_NS, copiesNs);
+    for (Region region : regions.values()) {
+      DevicePipeline pipeline = region.pipeline;
+      if (region.namespaceId == namespace.id() && pipeline != null) {
+        pipeline.expectOnboards(withinNs);
+        loadExpectedUntilNs = clock.getAsLong() + withinNs;
+      }
+    }
+  }
+
+  /** Whether an engine is about to have leased blocks copied to its GPU. */
+  boolean isLoadExpected(long nowNs) {
+    return nowNs - loadExpectedUntilNs < 0;
   }
 
   /** A block that is leased can be copied to its place in the region. */

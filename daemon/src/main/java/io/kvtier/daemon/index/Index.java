@@ -408,6 +408,9 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
     counters.add(Counter.ACQUIRE_BLOCKS, Math.min(count, i + 1));
     counters.add(Counter.MISSES, misses);
     countHitsInMemory(namespace);
+    if (namespace != null && !operation.isDevice() && hitsInMemory > 0) {
+      devices.leased(namespace, hitsInMemory);
+    }
     operations.endOrWait(session, operation, request);
   }
 

@@ -333,6 +333,11 @@ public final class IndexAgent {
     return index.devices().moves().inFlight() > 0;
   }
 
+  /** Whether the next request is likely to come in a moment, and to be one that is waited for. */
+  public boolean isLoadExpected(long nowNs) {
+    return index.devices().isLoadExpected(nowNs);
+  }
+
   /** How long the thread may sleep when nothing rings, ms. */
   public int sleepMsMax() {
     if (waitsForClient) {

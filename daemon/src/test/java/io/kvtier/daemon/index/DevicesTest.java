@@ -163,6 +163,34 @@ class DevicesTest {
   }
 
   @Test
+  void acquire_namespaceHasARegion_aLoadIsExpectedForAsLongAsItWouldTake()
+      throws IOException, ProtocolViolation {
+    checksums.isOpen = true;
+    try (IndexHarness harness = harness(new FileGpu(folder, 0))) {
+      IndexHarness.Client engine = harness.open();
+      engine.register();
+      engine.sendKeys(Verb.ACQUIRE, 7, 1);
+      assertEquals(Status.MISS, engine.await().first());
+      int region = engine.registerRegion(region());
+      for (int key = 0; key < 4; key++) {
+        engine.sendBlock(Verb.OFFLOAD, region, 0, 0, key, 2);
+        assertEquals(Status.OK, engine.await().first());
+      }
+      assertFalse(harness.agent.isLoadExpected(harness.nowNs), "nothing was leased");
+      engine.sendKeys(Verb.ACQUIRE, 7, 1);
+      assertEquals(Status.MISS, engine.await().first());
+      assertFalse(harness.agent.isLoadExpected(harness.nowNs), "what is not there is not loaded");
+
+      engine.sendKeys(Verb.ACQUIRE, 0, 4);
+      assertEquals(Status.OK, engine.await().first());
+      long copiesNs = 4 * IndexHarness.SLOT_BYTES / 50;
+      assertTrue(harness.agent.isLoadExpected(harness.nowNs));
+      assertTrue(harness.agent.isLoadExpected(harness.nowNs + copiesNs - 1));
+      assertFalse(harness.agent.isLoadExpected(harness.nowNs + copiesNs));
+    }
+  }
+
+  @Test
   void delete_checksumStillToBeMade_blockGoes() throws IOException, ProtocolViolation {
     try (IndexHarness harness = harness(new FileGpu(folder, 0))) {
       IndexHarness.Client client = harness.open();

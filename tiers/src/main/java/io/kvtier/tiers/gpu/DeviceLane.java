@@ -12,7 +12,8 @@ import org.jspecify.annotations.Nullable;
 /**
  * One direction of one GPU: a copy engine and the thread that drives it, between a queue from the
  * index and one back to it. The thread spins while the GPU copies, sleeps briefly while it has all
- * in hand or waits for events, and sleeps until it is woken when there is nothing.
+ * in hand or waits for events, and sleeps until it is woken when there is nothing, unless something
+ * is expected in a moment.
  */
 final class DeviceLane implements AutoCloseable {
   private static final long NAP_NS = 10_000;
@@ -40,6 +41,7 @@ final class DeviceLane implements AutoCloseable {
   private final IdleWorkers idle = new IdleWorkers(1);
   private final long[] calibratedBytes;
   private final Thread thread;
+  private volatile long expectedUntilNs = System.nanoTime();
   private volatile boolean running = true;
   private volatile long bytes;
   private volatile long errors;
@@ -83,10 +85,20 @@ final class DeviceLane implements AutoCloseable {
     if (!offered.offer(transfer)) {
       return false;
     }
+    wake();
+    return true;
+  }
+
+  /** Something is likely to be offered within so long: the thread stays awake for it. */
+  void expect(long withinNs) {
+    expectedUntilNs = System.nanoTime() + withinNs;
+    wake();
+  }
+
+  private void wake() {
     if (idle.takeOne() != IdleWorkers.NONE) {
       LockSupport.unpark(thread);
     }
-    return true;
   }
 
   int collect(Consumer<DeviceTransfer> sink) {
@@ -236,6 +248,10 @@ final class DeviceLane implements AutoCloseable {
       } else {
         Thread.onSpinWait();
       }
+      return;
+    }
+    if (System.nanoTime() - expectedUntilNs < 0) {
+      Thread.onSpinWait();
       return;
     }
     idle.announce(0);

@@ -56,6 +56,11 @@ public final class DevicePipeline implements AutoCloseable {
     return taken;
   }
 
+  /** Copies to the GPU are likely to be offered within so long: nobody is to be woken then. */
+  public void expectOnboards(long withinNs) {
+    onboards.expect(withinNs);
+  }
+
   /** Gives every finished transfer back; returns how many there were. */
   public int collect(Consumer<DeviceTransfer> finished) {
     int count = offloads.collect(finished) + onboards.collect(finished) + peers.collect(finished);

@@ -10,6 +10,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.Test;
 
 /** One direction of a GPU, its rounds made by the test. */
@@ -60,6 +61,53 @@ final class DeviceLaneTest {
     }
     region.close();
     gpu.close();
+  }
+
+  @Test
+  void expect_nothingToDo_threadIsAwakeForThatLong() {
+    FakeGpu gpu = new FakeGpu(1);
+    CopyEngine engine =
+        new CopyEngine(
+            gpu,
+            CopyDirection.ONBOARD,
+            new CopyOptions(2, 4096, 64, 4, 2, BLOCKS),
+            StrategyTable.only(CopyStrategy.STAGED));
+    DeviceLane lane =
+        new DeviceLane(
+            "lane that expects",
+            gpu,
+            engine,
+            new PinnedSlabs(_ -> MemorySegment.NULL, 1),
+            BLOCKS,
+            () -> {},
+            _ -> {});
+    lane.start();
+    try {
+      waitUntil(() -> stateOf("lane that expects") == Thread.State.WAITING);
+      lane.expect(60_000_000_000L);
+      waitUntil(() -> stateOf("lane that expects") == Thread.State.RUNNABLE);
+      lane.expect(0);
+      waitUntil(() -> stateOf("lane that expects") == Thread.State.WAITING);
+    } finally {
+      lane.close();
+      gpu.close();
+    }
+  }
+
+  private static Thread.State stateOf(String name) {
+    return Thread.getAllStackTraces().keySet().stream()
+        .filter(thread -> thread.getName().equals(name))
+        .findFirst()
+        .orElseThrow()
+        .getState();
+  }
+
+  private static void waitUntil(BooleanSupplier condition) {
+    long end = System.nanoTime() + 30_000_000_000L;
+    while (!condition.getAsBoolean()) {
+      assertTrue(System.nanoTime() - end < 0, "not within 30 s");
+      Thread.onSpinWait();
+    }
   }
 
   private static DeviceTransfer transfer(DeviceRegion region, int block) {
