@@ -227,7 +227,7 @@ final class DeviceRegionEndToEndTest {
       DeviceRegion region = namespace.registerRegion(spec(file, BLOCKS)).region();
       assertNotNull(region);
       long taken = gpu.allocatedBytes();
-      assertTrue(taken > 0 && taken <= 64 << 20, taken + " bytes, gpu.staging_bytes is 64 MiB");
+      assertTrue(taken > 0 && taken <= 128 << 20, taken + " bytes, gpu.staging_bytes is 128 MiB");
       assertTrue(
           client.blocking().stats().text().contains("\"staging_bytes\":" + taken),
           "and the operator sees it");

@@ -15,7 +15,7 @@ package io.kvtier.tiers.gpu;
 public record CopyOptions(
     int slots, int slotBytes, int slotRuns, int stagingBlocks, int linkBlocks, int depth) {
   /** What suits one GPU behind one link. */
-  public static final CopyOptions DEFAULT = new CopyOptions(4, 8 << 20, 16_384, 64, 16, 1024);
+  public static final CopyOptions DEFAULT = new CopyOptions(4, 16 << 20, 16_384, 64, 16, 1024);
 
   private static final int SLOT_ALIGNMENT_BYTES = 4096;
 
