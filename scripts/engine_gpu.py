@@ -1,4 +1,5 @@
-"""TTFT of a real vLLM on a GPU: without a connector, with vLLM's own offloading, LMCache, and kvtier, in one run.
+"""TTFT of a real vLLM on a GPU: without a connector, with vLLM's own offloading, LMCache, and kvtier, in one run, and beside
+what the link to the GPU takes for the same bytes.
 
 Packed by scripts/engine-check gpu-pack, to run where there is a GPU and PyTorch but no network: PACK/run --out FOLDER. Each
 part has a time limit, and what it found is written when it ends.
@@ -42,6 +43,8 @@ _LOGGING = {
 }
 _FOUND = re.compile(r"request (\S+): found (\d+) blocks within ([0-9.]+) ms")
 _LOADED = re.compile(r"request (\S+): loaded (\d+) of \d+ blocks in ([0-9.]+) ms")
+_BYTES_OF_TOKEN = 32 * 2 * 8 * 128 * 2
+"""of the model that ttft.py makes: layers, keys and values, heads, elements, bytes of one"""
 MODULES_OF_SERVER = "import sys; sys.argv[0] = 'lmcache'; from lmcache.cli.main import main; main()"
 
 
@@ -98,6 +101,7 @@ class Runs:
         self.lens = arguments.lens
         self.reps = arguments.reps
         self.host = arguments.host
+        self.link_bytes_per_ms = 0.0
         self.turn = 0
         self.found: dict[str, Any] = {}
         self.has_failed = False
@@ -138,13 +142,29 @@ class Runs:
         path = self.file(name, ".json")
         if code == 0 and path.exists():
             told = restores(self.file(name, ".log").read_text(errors="replace"))
-            return {"rows": json.loads(path.read_text())["rows"]} | ({"restores": told} if told else {})
+            rows = [row | self._of_limit(row) for row in json.loads(path.read_text())["rows"]]
+            return {"rows": rows} | ({"restores": told} if told else {})
         return {"log": self.file(name, ".log").read_text(errors="replace")[-1500:]}
+
+    def _of_limit(self, row: dict[str, Any]) -> dict[str, float]:
+        """How many times as long a restore took as can be: a hit in the device's cache, and the link."""
+        if not self.link_bytes_per_ms or not row.get("restored_tokens"):
+            return {}
+        link_ms = row["restored_tokens"] * _BYTES_OF_TOKEN / self.link_bytes_per_ms
+        return {"link_ms": link_ms, "of_limit": row["restored_ms"] / (row["device_hit_ms"] + link_ms)}
 
     def note(self, name: str, **what: Any) -> None:
         self.found[f"{self.turn}-{name}"] = what
         (self.out / "found.json").write_text(json.dumps(self.found, indent=1))
         print(f"{self.turn}-{name}", json.dumps(what), flush=True)
+
+    def link(self) -> None:
+        """Of the parts that come behind it, what was restored is compared with it."""
+        told = subprocess.run([sys.executable, "-c", _LINK], capture_output=True, text=True, timeout=60)
+        if told.returncode != 0:
+            raise RuntimeError(f"one copy to the GPU: {(told.stdout + told.stderr)[-800:]}")
+        self.link_bytes_per_ms = float(told.stdout.split()[-1])
+        self.note("link", gb_per_s=self.link_bytes_per_ms / 1e6)
 
     def none(self) -> None:
         self.ttft("none", None)
@@ -259,7 +279,21 @@ with Client(sys.argv[1], timeout=50) as client:
 """
 
 
-PARTS = ("none", "offloading", "lmcache", "kvtier", "ssd")
+# One contiguous copy from pinned memory, bytes a millisecond.
+_LINK = """
+import statistics, time, torch
+host = torch.empty(4 << 30, dtype=torch.uint8, pin_memory=True)
+device = torch.empty(4 << 30, dtype=torch.uint8, device="cuda")
+def copied():
+    torch.cuda.synchronize()
+    begun = time.perf_counter()
+    device.copy_(host, non_blocking=True)
+    torch.cuda.synchronize()
+    return (4 << 30) / (time.perf_counter() - begun) / 1e3
+print(statistics.median(copied() for _ in range(7)))
+"""
+
+PARTS = ("link", "none", "offloading", "lmcache", "kvtier", "ssd")
 
 
 def main(words: list[str] | None = None) -> int:

@@ -20,7 +20,7 @@ def test_part_thatIsNone_isWrongUsage(only: str, tmp_path: Path, capsys: pytest.
     with pytest.raises(SystemExit) as ended:
         engine_gpu.main(["--out", str(tmp_path), "--only", only])
     assert ended.value.code == 2
-    assert "none, offloading, lmcache, kvtier, ssd" in capsys.readouterr().err
+    assert "link, none, offloading, lmcache, kvtier, ssd" in capsys.readouterr().err
 
 
 def test_engineThatFails_isTold_alsoByTheExitCode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +37,7 @@ def test_partThatCannotStart_isTold_alsoByTheExitCode(tmp_path: Path, monkeypatc
     assert list(found) == ["1-kvtier failed", "2-kvtier failed"]
 
 
-WRITES = "import json, sys; open(sys.argv[sys.argv.index('--out') + 1], 'w').write(json.dumps({'rows': [1]}))"
+WRITES = "import json, sys; open(sys.argv[sys.argv.index('--out') + 1], 'w').write(json.dumps({'rows': [{'tokens': 1}]}))"
 
 
 @pytest.mark.parametrize("script", ["import sys; sys.exit(3)", WRITES + "; sys.exit(3)"])
@@ -62,7 +62,7 @@ def test_partThatComesAgain_keepsWhatItFoundBefore(tmp_path: Path, monkeypatch: 
     out = engine(tmp_path, monkeypatch, WRITES)
     assert engine_gpu.main(["--out", str(out), "--only", "none,none"]) == 0
     found = json.loads((out / "found.json").read_text())
-    assert [(name, one["rows"]) for name, one in found.items()] == [("1-none", [1]), ("2-none", [1])]
+    assert [(name, one["rows"]) for name, one in found.items()] == [("1-none", [{"tokens": 1}]), ("2-none", [{"tokens": 1}])]
     assert {one.name for one in out.iterdir()} == {"found.json", "1-none.json", "1-none.log", "2-none.json", "2-none.log"}
 
 
@@ -80,4 +80,32 @@ def test_restores_areThoseThatTheConnectorTells(tmp_path: Path, monkeypatch: pyt
     out = engine(tmp_path, monkeypatch, TELLS + WRITES)
     assert engine_gpu.main(["--out", str(out), "--only", "none"]) == 0
     found = json.loads((out / "found.json").read_text())["1-none"]
-    assert found == found | {"rows": [1], "restores": [{"blocks": 511, "found_ms": 1.25, "load_ms": 80.5}]}
+    assert found == found | {"rows": [{"tokens": 1}], "restores": [{"blocks": 511, "found_ms": 1.25, "load_ms": 80.5}]}
+
+
+RESTORES = """
+import json, sys
+row = {"tokens": 32768, "restored_tokens": 32768, "restored_ms": 110.0, "device_hit_ms": 22.0}
+open(sys.argv[sys.argv.index('--out') + 1], 'w').write(json.dumps({'rows': [row, row | {"restored_tokens": 0}]}))
+"""
+
+
+def test_restores_areHeldToTheLinkOfTheSameRun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = engine(tmp_path, monkeypatch, RESTORES)
+    monkeypatch.setattr(engine_gpu, "_LINK", "print(4 * 2**30 / 78)")
+    assert engine_gpu.main(["--out", str(out), "--only", "none,link,none"]) == 0
+    found = json.loads((out / "found.json").read_text())
+    assert [set(row) & {"link_ms", "of_limit"} for row in found["1-none"]["rows"]] == [set(), set()]
+    assert found["2-link"]["gb_per_s"] == pytest.approx(55.06, abs=0.01)
+    restored, missed = found["3-none"]["rows"]
+    assert (restored["link_ms"], restored["of_limit"]) == (pytest.approx(78), pytest.approx(1.1))
+    assert not {"link_ms", "of_limit"} & set(missed)
+
+
+def test_linkThatCannotBeMeasured_isTold_andTheOthersRun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = engine(tmp_path, monkeypatch, RESTORES)
+    monkeypatch.setattr(engine_gpu, "_LINK", "import sys; print('no CUDA'); sys.exit(1)")
+    assert engine_gpu.main(["--out", str(out), "--only", "link,none"]) == 1
+    found = json.loads((out / "found.json").read_text())
+    assert "no CUDA" in found["1-link failed"]["error"]
+    assert "of_limit" not in found["2-none"]["rows"][0]
