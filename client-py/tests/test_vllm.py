@@ -292,27 +292,6 @@ def test_engineWithoutOtherRequests_waitsLongerForAnAnswer(engines: Make, monkey
     assert waited[1:] == [0.001]
 
 
-def test_waitForAnAnswer_isAwakeForAMoment(engines: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    polled = engines().scheduler._scheduler._polled
-    now_ns = 0
-    waited: list[float] = []
-
-    def poll(timeout_s: float) -> None:
-        nonlocal now_ns
-        waited.append(timeout_s)
-        now_ns += round(timeout_s * 1e9)
-
-    monkeypatch.setattr("kvtier._polled.monotonic_ns", lambda: now_ns)
-    monkeypatch.setattr(polled, "poll", poll)
-    call = SimpleNamespace(done=False)
-    assert not polled.wait(call, 0.005)
-    assert now_ns == 5_000_000
-    assert 90 <= len(waited) <= 110 and waited[-1] > 0.003
-    assert max(waited[:-1]) == pytest.approx(1e-5)
-    call.done = True
-    assert polled.wait(call, 0.005) and now_ns == 5_000_000
-
-
 def test_hole_endsTheRun(engines: Make, daemon: Daemon) -> None:
     first = engines()
     one = request()

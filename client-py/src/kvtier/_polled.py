@@ -14,9 +14,6 @@ from kvtier._protocol import Status, Verb
 T = TypeVar("T")
 
 _CONNECT_TIMEOUT_NS = 1_000_000_000
-_AWAKE_NS = 1_000_000
-"""so long a wait does not sleep: who waits here has nothing else to do, and a thread that sleeps is 50 to 150 us late"""
-_GLANCE_NS = 10_000
 
 
 class Call(Generic[T]):
@@ -138,14 +135,12 @@ class Polled:
 
     def wait(self, call: Call[T], timeout_s: float) -> bool:
         """Polls until the call is done, at most so long; whether it is."""
-        begun_ns = now_ns = monotonic_ns()
-        until_ns = begun_ns + int(timeout_s * 1e9)
+        until_ns = monotonic_ns() + int(timeout_s * 1e9)
         while not call.done:
-            if now_ns >= until_ns:
+            left_ns = until_ns - monotonic_ns()
+            if left_ns <= 0:
                 return False
-            left_ns = until_ns - now_ns
-            self.poll((left_ns if now_ns - begun_ns > _AWAKE_NS else min(left_ns, _GLANCE_NS)) / 1e9)
-            now_ns = monotonic_ns()
+            self.poll(left_ns / 1e9)
         return True
 
     def cancel(self, call: Call[Any]) -> None:
