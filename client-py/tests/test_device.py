@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ import pytest
 from conftest import eventually
 from file_gpu import UUID, GpuDaemon, Tensors, gpu_daemon, handle_of, keys_of
 
-from kvtier import Client, InvalidArgument, Status, device
+from kvtier import Client, InvalidArgument, Status
 from kvtier.device import DeviceRegion, ExportedMemory, Part
 
 OK = Status.OK
@@ -786,58 +785,3 @@ def test_stats_tell_of_each_gpu(daemon: GpuDaemon, client: Client) -> None:
         assert sum(copied) == 8 * tensors.block_bytes
         assert after["regions"] == 1
         assert after["staging_bytes"] == 128 << 20
-
-
-# ---- how the end is waited for
-
-
-class Slept:
-    """A session whose completions come when they are told to, and are seen late by whoever sleeps for them."""
-
-    LATE_NS = 120_000
-
-    def __init__(self, ends_ns: list[int]) -> None:
-        self.now_ns = 1
-        self.ends_ns = ends_ns
-        self.looks = 0
-
-    def has(self, ticket: int, deadline_ns: int) -> bool:
-        self.looks += 1
-        end_ns = self.ends_ns[ticket - 1]
-        sleeps = deadline_ns - self.now_ns > 20_000
-        if end_ns > self.now_ns and deadline_ns > self.now_ns:
-            self.now_ns = min(end_ns + (self.LATE_NS if sleeps else 0), deadline_ns)
-        self.now_ns += 1
-        return end_ns <= self.now_ns
-
-    def take(self, ticket: int, _deadline_ns: int) -> Any:
-        return (OK, 128, 0, bytes(4 * 128), False, 0)
-
-
-@pytest.mark.parametrize(("last_ms", "late_ns"), [(15.0, 20_000), (15.2, 20_000), (14.9, 20_000), (17.0, 200_000)])
-def test_last_of_several_parts_is_waited_for_awake(monkeypatch: pytest.MonkeyPatch, last_ms: float, late_ns: int) -> None:
-    session = Slept([5_000_000, 10_000_000, int(last_ms * 1e6)])
-    monkeypatch.setattr(device, "_core", SimpleNamespace(monotonic_ns=lambda: session.now_ns))
-    monkeypatch.setattr(device._operations, "instant_after", lambda _timeout: 10**12)
-    link: Any = SimpleNamespace(session=session)
-    copying = device.Copying(link, [(number, 128, device.Word(0, 0)) for number in (1, 2, 3)], 1)
-    assert copying.wait() == [OK] * 384
-    assert 0 <= session.now_ns - session.ends_ns[-1] <= late_ns
-    # It is soon seen that it takes longer than was likely, and slept again.
-    assert session.looks < 100
-
-
-def test_wait_that_ends_before_the_last_part_does_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    session = Slept([5_000_000, 10_000_000, 15_000_000])
-    monkeypatch.setattr(device, "_core", SimpleNamespace(monotonic_ns=lambda: session.now_ns))
-    monkeypatch.setattr(device._operations, "instant_after", lambda timeout: session.now_ns + int(timeout * 1e9))
-    link: Any = SimpleNamespace(session=session)
-    copying = device.Copying(link, [(number, 128, device.Word(0, 0)) for number in (1, 2, 3)], 1)
-    for _ in range(6):
-        before_ns = session.now_ns
-        assert copying.wait(0.002)[-1] is Status.PENDING
-        assert session.now_ns - before_ns == pytest.approx(2_000_000, abs=Slept.LATE_NS + 1000)
-    assert copying.wait(0.002) == [OK] * 128 * 2 + [Status.PENDING] * 128
-    while copying.wait(0.002)[-1] is not OK:
-        assert session.now_ns < 16_000_000
-    assert session.now_ns - session.ends_ns[-1] <= 20_000

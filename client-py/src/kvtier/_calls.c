@@ -3,8 +3,6 @@
 
 /* How late the end of a daemon that was killed is noticed. */
 #define SLICE_NS 40000000
-/* A request of so many bytes is announced: a daemon that sleeps wakes up while it is written. */
-#define ANNOUNCED_REQUEST_BYTES 16384
 /* A full ring has no wake-up of its own. */
 #define FULL_RING_NAP_NS 50000
 
@@ -142,9 +140,6 @@ int64_t submit_until(Session *self, PyObject *tuple, int64_t deadline_ns, PyObje
     if (gone) {
       end_by_daemon(self);
     }
-  }
-  if (request.bytes >= ANNOUNCED_REQUEST_BYTES && wants_bell(&request.header)) {
-    ring_bell(self);
   }
   if (write_body(at + KVTIER_REQUEST_HEADER_BYTES, &request) < 0) {
     return -1;

@@ -42,14 +42,6 @@ STALL_S = 10.0
 """A copy that a stream waits for, and that has not ended so long after its deadline, ends with the session: the daemon hangs."""
 
 _LOOK_EVERY_NS = 200_000
-
-_SOON_NS = 300_000
-"""So long before and after a copy's likely end, whoever waits for it stays awake: a thread that sleeps hears of it 50 to 150 us
-later."""
-
-_GLANCE_NS = 10_000
-"""So long a wait does not sleep."""
-
 _WORD_MASK = 0xFFFFFFFF
 
 _log = logging.getLogger("kvtier")
@@ -193,8 +185,6 @@ class Copying:
         self._answer_by_ns = answer_by_ns
         self._guarded = False
         self._results: list[list[Status] | None] = [None] * len(parts)
-        self._seen_ns = [0] * len(parts)
-        """when the end of each part was seen"""
         self._ended: list[Callable[[], None]] = []
         self._lock = threading.Lock()
         for index, (ticket, count, _) in enumerate(parts):
@@ -302,7 +292,7 @@ class Copying:
         for index, (ticket, count, word) in enumerate(self._parts):
             if self._results[index] is not None or link is None:
                 continue
-            if not self._await(link, index, deadline_ns):
+            if not link.session.has(ticket, deadline_ns):
                 return False
             with self._lock:
                 if self._results[index] is None:
@@ -318,33 +308,6 @@ class Copying:
         for function in ended:
             function()
         return True
-
-
-    def _await(self, link: Link, index: int, deadline_ns: int) -> bool:
-        """Whether a part has ended; waits for that until then, awake while it is likely to."""
-        session = link.session
-        ticket = self._parts[index][0]
-        has_ended = session.has(ticket, 0)
-        if not has_ended and deadline_ns:
-            end_ns = self._likely_end_ns(index)
-            if end_ns:
-                has_ended = session.has(ticket, min(deadline_ns, end_ns - _SOON_NS))
-            awake_until_ns = min(deadline_ns, end_ns + _SOON_NS)
-            while not has_ended and (now_ns := _core.monotonic_ns()) < awake_until_ns:
-                has_ended = session.has(ticket, min(now_ns + _GLANCE_NS, awake_until_ns))
-            has_ended = has_ended or session.has(ticket, deadline_ns)
-        if has_ended:
-            self._seen_ns[index] = _core.monotonic_ns()
-        return has_ended
-
-    def _likely_end_ns(self, index: int) -> int:
-        """When the last part is likely to end, by what the one before it took; 0: nobody knows, or it is not the last one."""
-        if index < 2 or index != len(self._parts) - 1:
-            return 0
-        begun_ns, ended_ns = self._seen_ns[index - 2 : index]
-        if not begun_ns or not ended_ns:
-            return 0
-        return ended_ns + (ended_ns - begun_ns) * self._parts[index][1] // self._parts[index - 1][1]
 
 
 def _take_word(link: Link) -> Word:
