@@ -175,9 +175,18 @@ final class DirectoryBench {
       long from = (long) batch * BATCH * BenchKeys.KEY_BYTES;
       long started = System.nanoTime();
       for (int i = 0; i < BATCH; i++) {
-        int block =
-            directory.find(
-                NAMESPACE, 0, BenchKeys.KEY_BYTES, keys, from + (long) i * BenchKeys.KEY_BYTES);
+        int place = i % Directory.APPROACHED_MAX;
+        if (place == 0) {
+          directory.approach(
+              NAMESPACE,
+              0,
+              BenchKeys.KEY_BYTES,
+              keys,
+              from + (long) i * BenchKeys.KEY_BYTES,
+              BenchKeys.KEY_BYTES,
+              Math.min(Directory.APPROACHED_MAX, BATCH - i));
+        }
+        int block = directory.findApproached(NAMESPACE, 0, BenchKeys.KEY_BYTES, place);
         sink += directory.checksum(block);
       }
       took[batch] = System.nanoTime() - started;

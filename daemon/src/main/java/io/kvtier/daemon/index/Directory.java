@@ -81,9 +81,13 @@ public final class Directory implements AutoCloseable {
     void changed(int block);
   }
 
+  /** How many keys {@link #approach} takes at most. */
+  public static final int APPROACHED_MAX = 32;
+
   /** The bytes of one record. */
   public static final int RECORD_BYTES = 64;
 
+  private static final int KEY_WORDS = Protocol.KEY_BYTES_MAX / Long.BYTES;
   private static final int NAMESPACE = 32;
   private static final int GROUP = 36;
   private static final int KEY_BYTES = 38;
@@ -122,6 +126,11 @@ public final class Directory implements AutoCloseable {
   private int freeHead = NONE;
   private int highWater;
   private int size;
+
+  // The keys that were approached, their hashes, and what was read for them.
+  private final long[] approachedWords = new long[KEY_WORDS * APPROACHED_MAX];
+  private final int[] approachedHashes = new int[APPROACHED_MAX];
+  private final int[] approached = new int[APPROACHED_MAX];
 
   // The key being looked for, padded to four words.
   private long key0;
@@ -200,11 +209,77 @@ public final class Directory implements AutoCloseable {
    */
   public int find(int namespaceId, int group, int keyBytes, MemorySegment source, long offset) {
     loadKey(keyBytes, source, offset);
-    int block = bucketHead(hashSought(namespaceId, group, keyBytes));
+    return findSought(hashSought(namespaceId, group, keyBytes), namespaceId, group, keyBytes);
+  }
+
+  private int findSought(int hash, int namespaceId, int group, int keyBytes) {
+    int block = bucketHead(hash);
     while (block != NONE && !matches(block, namespaceId, group, keyBytes)) {
       block = records.get(INT, at(block) + NEXT) - 1;
     }
     return block;
+  }
+
+  /**
+   * Takes several keys, and reads ahead of {@link #findApproached} what that will have to read. A
+   * large directory lies in memory that is far away, and one find waits for it twice; here the
+   * waits for all keys overlap. The key that is sought is none, then.
+   *
+   * @param stride from one key to the next
+   * @param count how many keys, at most {@link #APPROACHED_MAX}
+   */
+  public void approach(
+      int namespaceId,
+      int group,
+      int keyBytes,
+      MemorySegment source,
+      long offset,
+      long stride,
+      int count) {
+    for (int i = 0; i < count; i++) {
+      loadKey(keyBytes, source, offset + i * stride);
+      copySought(approachedWords, KEY_WORDS * i);
+      approachedHashes[i] = hashSought(namespaceId, group, keyBytes);
+    }
+    // Loops of few instructions each: a processor is at several of their rounds at a time.
+    for (int i = 0; i < count; i++) {
+      approached[i] = bucketHead(approachedHashes[i]);
+    }
+    for (int i = 0; i < count; i++) {
+      if (approached[i] != NONE) {
+        // Written down, so that the compiler does not leave the reading out.
+        approached[i] = records.get(INT, at(approached[i]) + NEXT);
+      }
+    }
+  }
+
+  /**
+   * As {@link #find}, for one of the keys that were approached last.
+   *
+   * @param i which, from 0
+   */
+  public int findApproached(int namespaceId, int group, int keyBytes, int i) {
+    key0 = approachedWords[KEY_WORDS * i];
+    key1 = approachedWords[KEY_WORDS * i + 1];
+    key2 = approachedWords[KEY_WORDS * i + 2];
+    key3 = approachedWords[KEY_WORDS * i + 3];
+    return findSought(approachedHashes[i], namespaceId, group, keyBytes);
+  }
+
+  /** As {@link #find}, for a request of which all keys are looked for, one after the other. */
+  int findInOrder(Request request, int i) {
+    int place = i % APPROACHED_MAX;
+    if (place == 0) {
+      approach(
+          request.namespaceId,
+          request.group,
+          request.keyBytes,
+          request.segment,
+          request.key(i),
+          request.keyStride,
+          Math.min(APPROACHED_MAX, request.count - i));
+    }
+    return findApproached(request.namespaceId, request.group, request.keyBytes, place);
   }
 
   /** The same of a request's key. */

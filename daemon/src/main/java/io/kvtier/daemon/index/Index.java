@@ -304,7 +304,7 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
     TraceRecorder recording = admin.recording();
     long[] recorded = recording == null ? NOTHING : new long[request.count + 1];
     for (int i = 0; i < request.count; i++) {
-      int block = directory.find(request, i);
+      int block = directory.findInOrder(request, i);
       if (recording != null) {
         recorded[i + 1] = directory.soughtFingerprint(request.namespaceId, request.group);
       }
@@ -382,7 +382,7 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
     boolean hasPeers = operation.isDevice() && !devices.peers().isEmpty();
     int i = 0;
     for (; i < count; i++) {
-      int block = directory.find(request, i);
+      int block = directory.findInOrder(request, i);
       if (hasPeers && devices.peers().get(operation, i, request)) {
         continue;
       }

@@ -82,7 +82,7 @@ final class Puts {
     }
     long parent = parentFingerprint(request);
     for (int i = 0; i < request.count; i++) {
-      int block = directory.find(request, i);
+      int block = directory.findInOrder(request, i);
       long fingerprint = directory.soughtFingerprint(request.namespaceId, request.group);
       if (block == Directory.NONE && drains.getAsBoolean()) {
         Operations.decide(operation, i, Status.NOT_ADMITTED, TierId.NONE);

@@ -38,6 +38,44 @@ class DirectoryTest {
   }
 
   @Test
+  void findApproached_keysThatAreThereAndNot_asFindSays() throws IOException {
+    int keys = 3 * Directory.APPROACHED_MAX + 5;
+    int keyBytes = 20;
+    int stride = 24;
+    MemorySegment sought = MemorySegment.ofArray(new long[keys * stride / 8]);
+    for (int i = 0; i < keys; i++) {
+      for (int at = 0; at < keyBytes; at++) {
+        sought.set(ValueLayout.JAVA_BYTE, (long) i * stride + at, (byte) (i >>> (8 * (at & 1))));
+      }
+    }
+    // Few buckets, so that chains are long.
+    try (Directory directory = new Directory(64, 1)) {
+      int[] expected = new int[keys];
+      for (int i = 0; i < keys; i++) {
+        assertEquals(Directory.NONE, directory.find(3, 1, keyBytes, sought, (long) i * stride));
+        expected[i] = i % 2 == 0 ? directory.insertSought(3, 1, keyBytes) : Directory.NONE;
+      }
+      for (int first = 0; first < keys; first += Directory.APPROACHED_MAX) {
+        int count = Math.min(Directory.APPROACHED_MAX, keys - first);
+        directory.approach(3, 1, keyBytes, sought, (long) first * stride, stride, count);
+        directory.checkInvariants();
+        sought.asSlice((long) first * stride, (long) count * stride).fill((byte) 7);
+        for (int i = 0; i < count; i++) {
+          // Whatever became of the memory that the keys came from.
+          assertEquals(expected[first + i], directory.findApproached(3, 1, keyBytes, i));
+          if (expected[first + i] == Directory.NONE) {
+            int added = directory.insertSought(3, 1, keyBytes);
+            assertEquals(added, directory.findApproached(3, 1, keyBytes, i));
+            directory.unlink(added);
+            directory.free(added);
+          }
+          assertEquals(Directory.NONE, directory.findApproached(2, 1, keyBytes, i));
+        }
+      }
+    }
+  }
+
+  @Test
   void unlink_betweenFindAndInsert_theSoughtKeyIsInserted() throws IOException {
     try (Directory directory = new Directory(64, 1)) {
       find(directory, 0, 0, 32, 1);
