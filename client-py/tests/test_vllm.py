@@ -3,6 +3,7 @@
 import itertools
 import logging
 import random
+import signal
 import socket
 import threading
 import time
@@ -169,7 +170,7 @@ def test_twoRequestsOfOnePrompt_areStoredOnce(engines: Make) -> None:
 
 
 def _lose_before_hold(engine: Engine, one: Request, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has the sixth block of a request be deleted when it was found, and before it is held."""
+    """Has the seventh block of a request be deleted when it was found, and before it is held."""
     shard = engine.workers[0].connector._shard
     real = Scheduler._hold
     namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
@@ -230,7 +231,7 @@ def test_foundInMemory_isPromisedBeforeItIsHeld(engines: Make, daemon: Daemon, m
     # Asked again, as where the engine has no room, it is what is held that counts.
     assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(one, 0) == (40, True))
     search = scheduler._searches[one.request_id]
-    assert search.is_held and search.expires_ns > time.monotonic_ns()
+    assert search.run == 10 and search.expires_ns > time.monotonic_ns()
     assert [call.outcome.run for call in search.holds] == [10]
 
 
@@ -642,7 +643,7 @@ def test_daemonKilledBetweenLookupAndLoad_isComputed(engines: Make, fresh_daemon
     again = request()
     assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(again, 0)[0] == 40)
     searches = engine.scheduler._scheduler._searches
-    assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(again, 0)[0] == 40 and searches[again.request_id].is_held)
+    assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(again, 0)[0] == 40 and searches[again.request_id].run)
     fresh_daemon.kill()
     engine.run(again)
     assert again.external_tokens == 40
@@ -875,6 +876,28 @@ def test_finishedWhileAskedFor_holdsNothing(engines: Make, daemon: Daemon) -> No
         assert eventually(lambda: client.counters()["leases"] == 10)
         engine.finish(gone)
         assert eventually(lambda: client.counters()["leases"] == 0)
+
+
+def test_leasesGrantedToWhoGaveThemUp_areGivenBackByALaterStep(
+    engines: Make, fresh_daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(engines(at=fresh_daemon), request())
+    engine = engines(at=fresh_daemon)
+    gone = request()
+    real = Scheduler._hold
+
+    def hold(self: Scheduler, search: Any, first_block: int) -> None:
+        fresh_daemon.pause()
+        real(self, search, first_block)
+
+    monkeypatch.setattr(Scheduler, "_hold", hold)
+    assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(gone, 0)[0] == 40)
+    engine.finish(gone)
+    fresh_daemon.signal(signal.SIGCONT)
+    with Client(fresh_daemon.socket_path) as client:
+        assert eventually(lambda: client.counters()["leases"] == 10)
+        engine.step()
+        assert eventually(lambda: client.counters()["leases"] == 0, 5.0)  # and not only when they expire
 
 
 def test_loaded_holdsNothing(engines: Make, daemon: Daemon) -> None:

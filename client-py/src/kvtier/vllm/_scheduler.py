@@ -94,13 +94,12 @@ class _Search:
         self.found: int | None = None
         """how many blocks from the first there are; None: not known yet"""
         self.found_s = 0.0
+        """when that became known"""
         self.first = 0
         """the first block that is held: those before it the engine has"""
         self.holds: list[Call[Hold]] = []
         self.run: int | None = None
-        """how many blocks can be loaded: those that are held, or will be; None: not known yet"""
-        self.is_held = False
-        """whether the leases have been granted, as far as they are"""
+        """how many blocks are held, and can be loaded; None: not known yet"""
         self.expires_ns = 0
 
 
@@ -208,7 +207,7 @@ class Scheduler:
     def _is_stale(self, search: _Search, first: int, now_s: float) -> bool:
         if search.holds and search.first != first:
             return True
-        if search.run and search.is_held:
+        if search.run:
             return search.expires_ns < time.monotonic_ns() + int(_HOLD_SPARE_S * 1e9)
         # Others may have stored blocks since; what was found is held or is not.
         return search.found is not None and search.found <= first and now_s - search.begun_s > _ANSWER_FRESH_S
@@ -243,11 +242,10 @@ class Scheduler:
             self._hold(search, first)
             if self._will_be_held(search, now_s):
                 # The daemon comes to the leases before it comes to the load, which is asked for behind them.
-                search.run = search.found - first
-                return search.run
+                return search.found - first
             for call in search.holds:
                 self._polled.wait(call, wait_s)
-        if not search.is_held:
+        if search.run is None:
             if not all(call.done for call in search.holds):
                 return None
             self._take_holds(search)
@@ -269,7 +267,6 @@ class Scheduler:
         # All ranks' parts of a block, or none of it.
         search.run = min(one.run for one in held)
         search.expires_ns = min((one.expires_ns for one in held if one.expires_ns), default=0)
-        search.is_held = True
         if search.run == 0:
             self._judge([one.statuses[0] for one in held if one.statuses])
             search.found = 0
@@ -371,7 +368,7 @@ class Scheduler:
             if search is not None:
                 self._let_go(search)
             return
-        if search is None or not search.run:
+        if search is None or not search.holds:
             raise RuntimeError(f"request {request_id}: {external_tokens} tokens to load, of which nothing is known")
         count = -(-external_tokens // self._block_tokens)
         first = search.first
@@ -544,4 +541,3 @@ class Scheduler:
             self._drop(request_id)
         self.loaded(list(self._loading))
         self._polled.close()
-
