@@ -633,7 +633,7 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
     writer.begin(session, request);
     Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
     for (int i = 0; i < request.count; i++) {
-      int block = directory.find(request, i);
+      int block = directory.findInOrder(request, i);
       if (block == Directory.NONE && request.verb == Verb.PREFETCH && namespace != null) {
         block =
             store
