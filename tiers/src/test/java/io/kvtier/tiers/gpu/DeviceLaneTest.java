@@ -34,15 +34,8 @@ final class DeviceLaneTest {
         assertInstanceOf(RegionResult.Opened.class, DeviceRegion.open(gpu, spec)).region();
     try (Arena arena = Arena.ofShared()) {
       MemorySegment slab = arena.allocate((long) BLOCKS * LAYOUT.blockBytes(), 16);
-      CopyEngine engine =
-          new CopyEngine(
-              gpu,
-              CopyDirection.OFFLOAD,
-              new CopyOptions(2, 4096, 64, 4, 2, BLOCKS),
-              StrategyTable.only(CopyStrategy.STAGED));
-      DeviceLane lane =
-          new DeviceLane(
-              "lane", gpu, engine, new PinnedSlabs(_ -> slab, 1), BLOCKS, () -> {}, _ -> {});
+      CopyEngine engine = engine(gpu, CopyDirection.OFFLOAD);
+      DeviceLane lane = lane("lane", gpu, engine, slab);
       for (int block = 0; block < BLOCKS; block++) {
         assertTrue(lane.offer(transfer(region, block)));
       }
@@ -66,21 +59,8 @@ final class DeviceLaneTest {
   @Test
   void expect_nothingToDo_threadIsAwakeForThatLong() {
     FakeGpu gpu = new FakeGpu(1);
-    CopyEngine engine =
-        new CopyEngine(
-            gpu,
-            CopyDirection.ONBOARD,
-            new CopyOptions(2, 4096, 64, 4, 2, BLOCKS),
-            StrategyTable.only(CopyStrategy.STAGED));
-    DeviceLane lane =
-        new DeviceLane(
-            "lane that expects",
-            gpu,
-            engine,
-            new PinnedSlabs(_ -> MemorySegment.NULL, 1),
-            BLOCKS,
-            () -> {},
-            _ -> {});
+    CopyEngine engine = engine(gpu, CopyDirection.ONBOARD);
+    DeviceLane lane = lane("lane that expects", gpu, engine, MemorySegment.NULL);
     lane.start();
     try {
       waitUntil(() -> stateOf("lane that expects") == Thread.State.WAITING);
@@ -92,6 +72,19 @@ final class DeviceLaneTest {
       lane.close();
       gpu.close();
     }
+  }
+
+  private static CopyEngine engine(FakeGpu gpu, CopyDirection direction) {
+    return new CopyEngine(
+        gpu,
+        direction,
+        new CopyOptions(2, 4096, 64, 4, 2, BLOCKS),
+        StrategyTable.only(CopyStrategy.STAGED));
+  }
+
+  private static DeviceLane lane(String name, FakeGpu gpu, CopyEngine engine, MemorySegment slab) {
+    return new DeviceLane(
+        name, gpu, engine, new PinnedSlabs(_ -> slab, 1), BLOCKS, () -> {}, _ -> {});
   }
 
   private static Thread.State stateOf(String name) {
