@@ -8,7 +8,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,9 @@ import pytest
 from conftest import eventually
 from file_gpu import UUID, GpuDaemon, Tensors, gpu_daemon, handle_of, keys_of
 
-from kvtier import Client, InvalidArgument, Status
-from kvtier.device import DeviceRegion, ExportedMemory, Part
+from kvtier import Client, InvalidArgument, Status, _operations
+from kvtier._protocol import KEYS_MAX
+from kvtier.device import Copying, DeviceRegion, ExportedMemory, Part, Word
 
 OK = Status.OK
 
@@ -26,6 +29,36 @@ OK = Status.OK
 def daemon() -> Iterator[GpuDaemon]:
     with gpu_daemon() as started:
         yield started
+
+
+def test_the_first_blocks_can_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = {1}
+    asked = []
+
+    class Session:
+        def has(self, ticket: int, deadline_ns: int) -> bool:
+            asked.append(ticket)
+            return ticket in over
+
+        def take(self, ticket: int, deadline_ns: int) -> int:
+            return ticket
+
+    monkeypatch.setattr(_operations, "short_statuses", lambda link, completion, count: [OK] * count)
+    link: Any = SimpleNamespace(session=Session())
+    copying = Copying(link, [(1, 2, Word(0, 0)), (2, 3, Word(0, 0)), (3, 1, Word(0, 0))], 1)
+    assert copying.last_part == 1
+    for blocks in (1, 2):
+        assert copying.wait(0, blocks) == [OK] * 2 + [Status.PENDING] * 4
+    assert asked == [1]
+    assert copying.wait(0, 3) == [OK] * 2 + [Status.PENDING] * 4
+    assert asked == [1, 2]
+    over |= {2}
+    assert copying.wait(0, 5) == [OK] * 5 + [Status.PENDING]
+    assert not copying.done() and asked == [1, 2, 2, 3]
+    over |= {3}
+    assert copying.wait(0, 6) == [OK] * 6 and copying.done()
+    assert Copying(link, [(1, 2, Word(0, 0))], 1).last_part == 0
+    assert Copying(None, [], 1).last_part == 0
 
 
 def gpu_of(client: Client) -> dict[str, object]:
@@ -84,6 +117,33 @@ def test_a_host_block_that_was_written_to_later_is_not_given_to_a_device(daemon:
         assert namespace.lookup([key]).statuses == [Status.MISS]
 
 
+def test_leases_say_whose_bytes_they_are_and_read_what_is_right(daemon: GpuDaemon, client: Client) -> None:
+    tensors = Tensors(daemon, "leases", seed=8)
+    namespace = client.namespace("leases", block_bytes=tensors.block_bytes)
+    with tensors.region(client, "leases") as region, ExitStack() as clients:
+        from_device, [from_host] = keys_of(2), keys_of(1, seed=2)
+        assert region.put(from_device, [4, 5]).wait(60) == [OK] * 2
+        with namespace.acquire(from_device) as leases:
+            assert leases.are_verified
+            assert [leases.read(i) for i in range(2)] == [tensors.block(4), tensors.block(5)]
+        assert [leases.read(i) for i in range(2)] == [None, None]
+        with namespace.acquire([from_device[0], *keys_of(1, seed=3)]) as some:
+            assert not some.are_verified
+            assert some.read(1) is None
+        writer = clients.enter_context(Client(daemon.socket_path))
+        reserved = writer.namespace("leases", block_bytes=tensors.block_bytes).reserve([from_host])
+        view = reserved.views[0]
+        assert view is not None
+        address = np.frombuffer(view, dtype=np.uint8)
+        address[:] = 7
+        assert reserved.commit() == [OK]
+        with namespace.acquire([from_device[0], from_host]) as both:
+            assert not both.are_verified
+            assert both.read(1) == bytes([7]) * tensors.block_bytes
+            address[100] = 8
+            assert both.read(1) is None and both.read(0) == tensors.block(4)
+
+
 def test_what_is_here_is_not_put_again_and_what_is_not_is_a_miss(daemon: GpuDaemon, client: Client) -> None:
     tensors = Tensors(daemon, "twice", seed=5)
     with tensors.region(client, "twice") as region:
@@ -130,7 +190,10 @@ def test_more_keys_than_a_request_takes(daemon: GpuDaemon, client: Client) -> No
         assert region.put(keys, range(3000)).wait(60) == [OK] * 3000
         before = [tensors.block(i) for i in range(3000)]
         tensors.memory[:] = 0
-        assert region.get(keys, [4095 - i for i in range(3000)]).wait(60) == [OK] * 3000
+        copying = region.get(keys, [4095 - i for i in range(3000)])
+        assert copying.last_part == 3000 - KEYS_MAX
+        assert copying.wait(60, 1)[:KEYS_MAX] == [OK] * KEYS_MAX
+        assert copying.wait(60) == [OK] * 3000
         assert [tensors.block(4095 - i) for i in range(3000)] == before
 
 

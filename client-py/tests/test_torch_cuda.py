@@ -1,5 +1,6 @@
 """`kvtier.torch` on GPU memory, as far as that goes without one: the daemon's GPU is files, and tensors lie in them."""
 
+import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from blocks import keys
 from file_gpu import UUID, GpuDaemon, gpu_daemon, handle_of
 from tensors import Tensor, random_tensor
 
-from kvtier import Client, InvalidArgument, Namespace, Status
+from kvtier import Client, InvalidArgument, KvtierError, Namespace, Status
 from kvtier import torch as kvtier_torch
 from kvtier.device import DeviceRegion
 from kvtier.torch import _cuda, _layout
@@ -135,7 +136,7 @@ class _Event:
 
 
 @pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], _cuda.CudaRegion]]:
+def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., _cuda.CudaRegion]]:
     """Makes a region of a device that has no daemon behind it."""
     cuda = SimpleNamespace(
         device=lambda device: nullcontext(),
@@ -151,9 +152,13 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], _cuda.Cud
     tensor.device = "cuda:0"
     namespace: Any = SimpleNamespace(block_bytes=64)
 
-    def make(device_region: Any) -> _cuda.CudaRegion:
+    def make(device_region: Any, tensors: list[Any] | None = None, axis: int = 0, block_bytes: int = 64) -> _cuda.CudaRegion:
         monkeypatch.setattr(_cuda, "DeviceRegion", lambda *arguments: device_region)
-        return _cuda.CudaRegion(namespace, [tensor], _layout.planes([tensor], 0), "begun")
+        namespace.block_bytes = block_bytes
+        for one in tensors or ():
+            one.device = "cuda:0"
+        chosen = tensors or [tensor]
+        return _cuda.CudaRegion(namespace, chosen, _layout.planes(chosen, axis), "begun")
 
     yield make
 
@@ -172,6 +177,46 @@ def test_a_put_that_is_refused_keeps_no_event(begun: Callable[[Any], _cuda.CudaR
     assert after.waited == 0
     with pytest.raises(InvalidArgument, match=f"block id {BLOCKS}"):
         region.put([b"k"], [BLOCKS])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_this_process_writes_is_what_the_daemon_copies(
+    begun: Callable[..., _cuda.CudaRegion], client: Client, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape, order, axis = LAYOUTS[layout]
+    source = [random_tensor(shape, index, order) for index in range(2)]
+    target = [random_tensor(shape, 100 + index, order) for index in range(2)]
+    block_bytes = sum(tensor.select(axis, 0).numel() * tensor.element_size() for tensor in source)
+    namespace = client.namespace(f"written/{layout}", block_bytes=block_bytes)
+    names, taken, given = keys(f"written {layout}", 3), [7, 0, 11], [1, 9, 4]
+    with kvtier_torch.register(namespace, source, block_axes=axis) as memory:
+        assert memory.put(names, taken).wait() == [Status.OK] * 3
+    held = bytearray(3 * block_bytes)
+    assert namespace.get(names, held).statuses == [Status.OK] * 3
+    blocks = [bytes(held[at : at + block_bytes]) for at in range(0, len(held), block_bytes)]
+    others = [number for number in range(BLOCKS) if number not in given]
+    before = [tensor.array.copy() for tensor in target]
+    code = 0
+
+    def copy(address: Any, run: bytes, size: Any) -> int:
+        if not code:
+            ctypes.memmove(address.value, run, size.value)
+        return code
+
+    monkeypatch.setattr(_cuda, "driver", lambda: SimpleNamespace(cuMemcpyHtoD_v2=copy))
+    region = begun(None, target, axis, block_bytes)
+    region.write(given, blocks)
+    for one, two, old in zip(source, target, before, strict=True):
+        for from_block, to_block in zip(taken, given, strict=True):
+            assert numpy.array_equal(one.array.take(from_block, axis), two.array.take(to_block, axis))
+        assert numpy.array_equal(old.take(others, axis), two.array.take(others, axis))
+    with pytest.raises(InvalidArgument, match=f"block id {BLOCKS}"):
+        region.write([BLOCKS], blocks[:1])
+    with pytest.raises(InvalidArgument, match=f"a block of 5 bytes; expected {block_bytes}"):
+        region.write([0], [b"short"])
+    code = 700
+    with pytest.raises(KvtierError, match="block 0 can't be written to the GPU .CUDA error 700"):
+        region.write([0], blocks[:1])
 
 
 class _Waiting:

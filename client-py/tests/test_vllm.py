@@ -14,11 +14,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import engine_gpu
+import numpy as np
 import pytest
 from conftest import Daemon, eventually
 from vllm_double import BLOCK_TOKENS, Blocks, Engine, KVConnectorRole, Request, _connector, config
 
-from kvtier import Client, InvalidArgument, Lookup, Status
+from kvtier import Client, InvalidArgument, KvtierError, Leases, Lookup, Status
 from kvtier.annotations import of_tokens
 from kvtier.vllm import _versions
 from kvtier.vllm._metrics import COUNTERS, KvtierStats
@@ -717,6 +718,176 @@ def test_lostBlock_isStoredAgainOnceItIsComputed(engines: Make, daemon: Daemon) 
         engine.run_existing(again)
         engine.settle()
     assert engine.stats["stored_blocks"] == 6
+
+
+class LateRegion:
+    """A region whose last blocks come when they are let go."""
+
+    def __init__(self, engine: Engine, last: int) -> None:
+        self._worker = engine.workers[0]
+        side = self._worker.connector._worker
+        self._region = side._region
+        side._region = self
+        self.last = last
+        self.let_go = threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._region, name)
+
+    def get(self, keys: list[bytes], block_ids: list[int], **more: Any) -> Any:
+        end = len(keys) - self.last
+        return LateCopying(
+            self._region.get(keys[:end], block_ids[:end], **more),
+            lambda: self._region.get(keys[end:], block_ids[end:], **more),
+            self,
+            end,
+        )
+
+    def write(self, block_ids: list[int], blocks: list[bytes]) -> None:
+        for number, block in zip(block_ids, blocks, strict=True):
+            cells = np.frombuffer(block, dtype=np.uint8).reshape(len(self._worker.tensors), BLOCK_TOKENS, -1)
+            for tensor, cell in zip(self._worker.tensors, cells, strict=True):
+                tensor.array[number] = cell
+
+
+class LateCopying:
+    def __init__(self, first: Any, begin_last: Callable[[], Any], region: LateRegion, end: int) -> None:
+        self._first = first
+        self._begin_last = begin_last
+        self._last: Any = None
+        self._region = region
+        self._end = end
+        self.last_part = region.last
+
+    def done(self) -> bool:
+        if self._last is None and self._region.let_go.is_set():
+            self._last = self._begin_last()
+        return bool(self._first.done() and self._last is not None and self._last.done())
+
+    def wait(self, timeout: float | None = None, blocks: int | None = None) -> list[Status]:
+        statuses = self._first.wait(timeout)
+        if blocks is None or blocks > self._end:
+            self._region.let_go.wait(timeout)
+        self.done()
+        return list(statuses + ([Status.PENDING] * self.last_part if self._last is None else self._last.wait(timeout)))
+
+    def cancel(self) -> None:
+        raise AssertionError("it was given up")
+
+
+@pytest.fixture
+def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands in memory was written by the daemon, as blocks of a GPU are."""
+    monkeypatch.setattr(Leases, "are_verified", property(lambda leases: leases.run == len(leases)))
+
+
+def promised(engine: Engine, last: int = 3) -> tuple[Request, LateRegion]:
+    """A request of which the engine was told that it is loaded, and the last blocks are not there."""
+    region = LateRegion(engine, last)
+    again = request()
+    engine.add(again)
+    engine.step_until(lambda: again.state == "received")
+    assert not region.let_go.is_set() and again.external_tokens == 40
+    return again, region
+
+
+def test_lastBlocksStillUnderWay_engineIsTold_andWaitsBeforeItComputes(engines: Make, daemon: Daemon, trusted: None) -> None:
+    stored(engines(), request())
+    engine = engines()
+    again, region = promised(engine)
+    late = threading.Timer(0.1, region.let_go.set)
+    late.start()
+    engine.run_existing(again)
+    assert region.let_go.is_set()
+    assert (engine.stats["loaded_blocks"], engine.stats["loads"], engine.stats.get("load_failed_blocks", 0)) == (10, 1, 0)
+    engine.step()
+    with Client(daemon.socket_path) as client:
+        assert eventually(lambda: client.counters()["leases"] == 0)
+
+
+def test_requestEndsWithItsLastBlocksUnderWay_whoGetsItsBlocksWaits(engines: Make, trusted: None) -> None:
+    stored(engines(), request())
+    engine = engines()
+    again, region = promised(engine)
+    engine.waiting.remove(again)
+    engine.finish(again)
+    late = threading.Timer(0.1, region.let_go.set)
+    late.start()
+    other = request(seed=2)
+    engine.add(other)
+    engine.step()
+    assert region.let_go.is_set()
+    other.tokens += tokens(3, 5)
+    engine.run_existing(other)
+
+
+def test_daemonKilledWithTheLastBlocksUnderWay_theyAreReadFromItsMemory(
+    engines: Make, fresh_daemon: Daemon, trusted: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored(engines(at=fresh_daemon), request())
+    engine = engines(at=fresh_daemon)
+    again, region = promised(engine)
+    fresh_daemon.kill()
+    region.let_go.set()
+    with caplog.at_level(logging.WARNING):
+        engine.run_existing(again)
+    assert "blocks did not come from the daemon and were read from its memory: UNAVAILABLE" in caplog.text
+    assert (engine.stats["written_blocks"], engine.stats["loaded_blocks"], engine.recomputed) == (3, 10, 0)
+    assert engine.stats["load_failed_blocks"] == 0
+
+
+def test_lastBlocksAreLostAndDamaged_engineDoesNotCompute(
+    engines: Make, fresh_daemon: Daemon, trusted: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(engines(at=fresh_daemon), request())
+    engine = engines(at=fresh_daemon)
+    again, region = promised(engine)
+    fresh_daemon.kill()
+    region.let_go.set()
+    monkeypatch.setattr(Leases, "read", lambda leases, index: None)
+    with pytest.raises(KvtierError, match="3 blocks did not come .UNAVAILABLE., and their bytes in the daemon's memory are damaged"):
+        engine.step()
+    assert again not in engine.running or again.num_computed_tokens == 40
+
+
+def test_blocksThatReadersMustVerify_areNotPromised(engines: Make) -> None:
+    stored(engines(), request())
+    engine = engines()
+    region = LateRegion(engine, 3)
+    again = request()
+    engine.add(again)
+    worker = engine.workers[0].connector._worker
+    engine.step_until(lambda: bool(worker._loads))
+    for _ in range(5):
+        engine.step()
+    assert again.state == "receiving"
+    (load,) = worker._loads.values()
+    assert load.last is not None and load.last.statuses == [Status.OK] * 3
+    region.let_go.set()
+    engine.run_existing(again)
+    assert engine.stats["loaded_blocks"] == 10
+
+
+def test_engineThatComputes_isToldWhenAllBlocksAreThere(engines: Make, trusted: None) -> None:
+    stored(engines(), request())
+    engine = engines(step_tokens=1)
+    region = LateRegion(engine, 3)
+    busy = request(200, seed=7)
+    engine.add(busy)
+    engine.step()
+    again = request()
+    engine.add(again)
+    worker = engine.workers[0].connector._worker
+    engine.step_until(lambda: bool(worker._loads))
+    # As if it had been idle until now.
+    (load,) = worker._loads.values()
+    load.hold(worker._hold)
+    assert load.needed == 7
+    for _ in range(5):
+        engine.step()
+    assert again.state == "receiving" and 0 < busy.num_computed_tokens < 200
+    region.let_go.set()
+    engine.step_until(lambda: again.state == "received")
 
 
 @pytest.mark.parametrize("policy", ["recompute", "fail"])

@@ -283,6 +283,20 @@ class Leases:
             held.add_corrupt(lease_id)
         return statuses
 
+    @property
+    def are_verified(self) -> bool:
+        """Whether there is a lease on every block, and readers need not compare any with its checksum."""
+        must_verify = any(lease.flags & protocol.COMPLETION_BLOCK_FLAG_VERIFY for lease in self._leases)
+        return not must_verify and all(status is Status.OK for status in self.statuses)
+
+    def read(self, index: int) -> bytes | None:
+        """A copy of a block's bytes that its checksum says are right, be the lease or the daemon gone since; or None."""
+        view = self.views[index]
+        if view is None:
+            return None
+        block = bytes(view)
+        return block if _core.crc32c(block) == self._leases[index].crc32c else None
+
     def release(self) -> None:
         """Ends the leases. The views can no longer be used; arrays made of them must not be."""
         if self._held is not None:

@@ -201,17 +201,26 @@ class Copying:
         """One that is over, for one reason."""
         return cls(None, [(-int(status), count, _NO_WORD)], layers)
 
+    @property
+    def last_part(self) -> int:
+        """How many blocks at the end are asked for last, behind all others; 0: all are asked for at once."""
+        return self._parts[-1][1] if len(self._parts) > 1 else 0
+
     def done(self) -> bool:
         """Whether it is over: `wait` would not wait, and the engine may use the blocks."""
         return self._collect(0)
 
-    def wait(self, timeout: float | None = None) -> list[Status]:
+    def wait(self, timeout: float | None = None, blocks: int | None = None) -> list[Status]:
         """Waits until it is over, or so many seconds.
+
+        Args:
+            timeout: seconds; None: as long as it takes.
+            blocks: how many blocks from the first are waited for; None: all.
 
         Returns:
             A status for each block, in order. PENDING: it is still on its way, and the engine must leave it alone.
         """
-        self._collect(_operations.instant_after(1e8 if timeout is None else timeout))
+        self._collect(_operations.instant_after(1e8 if timeout is None else timeout), blocks)
         statuses: list[Status] = []
         for (_, count, _), result in zip(self._parts, self._results, strict=True):
             statuses += [Status.PENDING] * count if result is None else result
@@ -287,9 +296,14 @@ class Copying:
         self._ended.append(function)
         self._collect(0)
 
-    def _collect(self, deadline_ns: int) -> bool:
+    def _collect(self, deadline_ns: int, blocks: int | None = None) -> bool:
+        """Takes what has ended, at most so many blocks from the first; whether all has."""
         link = self._link
+        first = 0
         for index, (ticket, count, word) in enumerate(self._parts):
+            if blocks is not None and first >= blocks:
+                return False
+            first += count
             if self._results[index] is not None or link is None:
                 continue
             if not link.session.has(ticket, deadline_ns):

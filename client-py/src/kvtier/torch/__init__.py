@@ -22,17 +22,23 @@ class Copying(ABC):
     def done(self) -> bool:
         """Whether it has ended: the tensors are no longer read or written. Never blocks."""
 
+    @property
+    def last_part(self) -> int:
+        """How many blocks at the end are copied last, behind all others; 0: they are copied side by side."""
+        return 0
+
     @abstractmethod
-    def wait(self, timeout: float | None = None) -> list[Status]:
+    def wait(self, timeout: float | None = None, blocks: int | None = None) -> list[Status]:
         """Waits for the end.
 
         Args:
             timeout: seconds; None: until the operation's own deadline.
+            blocks: how many blocks from the first are waited for; None: all.
 
         Returns:
             A status for each block, in order. A put: OK, or EXISTS or PENDING (another client's), or BUSY (no room) or
             NOT_ADMITTED (the daemon is drained). A get: OK, or the tensors' bytes of this block have no meaning.
-            PENDING for every block when it has not ended yet.
+            PENDING for blocks whose copy has not ended yet.
         """
 
     @abstractmethod
@@ -132,6 +138,19 @@ class Region(ABC):
         Args:
             by_layer: False: nobody waits for single layers, nor a stream for any; on a GPU all are there sooner then.
         """
+
+    def write(self, block_ids: Sequence[int], blocks: Sequence[bytes]) -> None:
+        """Writes blocks itself, where there is no daemon left to do it: slowly, and when it returns they are there.
+
+        Args:
+            block_ids: where each block belongs.
+            blocks: the bytes of each.
+
+        Raises:
+            InvalidArgument: an id is out of range, or a block has not the bytes of one.
+            KvtierError: the tensors are not on a GPU; or its driver refuses.
+        """
+        raise KvtierError("tensors in host memory are written by their owner")
 
     def advertise(self, keys: Sequence[bytes], block_ids: Sequence[int], *, rank: int = 0) -> list[Status]:
         """Says which blocks stand in the tensors, for siblings to get them from there; `kvtier.device.DeviceRegion.advertise`.

@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 from kvtier import _core
@@ -41,14 +42,10 @@ class CpuCopying(Copying):
     def done(self) -> bool:
         return all(part.done() for _, part in self.parts)
 
-    def wait(self, timeout: float | None = None) -> list[Status]:
-        if wait_for([part for _, part in self.parts], timeout).not_done:
-            return [Status.PENDING] * sum(count for count, _ in self.parts)
-        return [
-            status
-            for count, part in self.parts
-            for status in ([Status.CANCELLED] * count if part.cancelled() else part.result())
-        ]
+    def wait(self, timeout: float | None = None, blocks: int | None = None) -> list[Status]:
+        firsts = accumulate((count for count, _ in self.parts), initial=0)
+        wait_for([part for first, (_, part) in zip(firsts, self.parts) if blocks is None or first < blocks], timeout)
+        return [status for count, part in self.parts for status in _outcome(count, part)]
 
     def layers_done(self) -> int:
         return self._layers if self.done() else 0
@@ -62,6 +59,12 @@ class CpuCopying(Copying):
         self._cancelled.set()
         for _, part in self.parts:
             part.cancel()
+
+
+def _outcome(count: int, part: Future[list[Status]]) -> list[Status]:
+    if part.cancelled():
+        return [Status.CANCELLED] * count
+    return part.result() if part.done() else [Status.PENDING] * count
 
 
 class CpuRegion(Region):

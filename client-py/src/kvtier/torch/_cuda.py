@@ -45,8 +45,12 @@ class CudaCopying(Copying):
     def done(self) -> bool:
         return self._copying.done()
 
-    def wait(self, timeout: float | None = None) -> list[Status]:
-        return self._copying.wait(timeout)
+    @property
+    def last_part(self) -> int:
+        return self._copying.last_part
+
+    def wait(self, timeout: float | None = None, blocks: int | None = None) -> list[Status]:
+        return self._copying.wait(timeout, blocks)
 
     def layers_done(self) -> int:
         return self._copying.layers_done()
@@ -147,6 +151,7 @@ class CudaRegion(Region):
         self.layers = len(planes)
         self._namespace = namespace
         self._tensors = tensors  # kept alive: the daemon has mapped their memory
+        self._planes = planes
         device = tensors[0].device
         torch.cuda.synchronize(device)  # makes the device's context this thread's
         self._events = _Events(device)
@@ -217,6 +222,23 @@ class CudaRegion(Region):
             stream = _torch().cuda.current_stream(self._device)
         # Those of several shapes are one layer to the daemon.
         self._waits.until(copying, layers if self._is_layered else 1, stream.cuda_stream)
+
+    def write(self, block_ids: Sequence[int], blocks: Sequence[bytes]) -> None:
+        self._check(block_ids)
+        with _torch().cuda.device(self._device):
+            for number, block in zip(block_ids, blocks, strict=True):
+                if len(block) != self.block_bytes:
+                    raise InvalidArgument(f"a block of {len(block)} bytes; expected {self.block_bytes}")
+                for plane in self._planes:
+                    self._write(plane, number, block)
+
+    def _write(self, plane: Plane, number: int, block: bytes) -> None:
+        for index, address in enumerate(plane.runs(number)):
+            at = plane.offset + index * plane.run_bytes
+            run = block[at : at + plane.run_bytes]
+            code = driver().cuMemcpyHtoD_v2(ctypes.c_uint64(address), run, ctypes.c_size_t(len(run)))
+            if code != 0:
+                raise KvtierError(f"block {number} can't be written to the GPU (CUDA error {code})")
 
     def advertise(self, keys: Sequence[bytes], block_ids: Sequence[int], *, rank: int = 0) -> list[Status]:
         self._check(block_ids)

@@ -1,8 +1,9 @@
 """Where the bytes of a block lie in an engine's tensors: shapes and strides made into runs. Knows no torch."""
 
+import itertools
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kvtier._errors import InvalidArgument
@@ -36,6 +37,12 @@ class Plane(NamedTuple):
         """From the first byte of block 0 to the last one of any."""
         steps = [(self.blocks, self.block_stride), *self.axes]
         return self.run_bytes + sum((count - 1) * stride for count, stride in steps)
+
+    def runs(self, block: int) -> Iterator[int]:
+        """The addresses of a block's runs, in the order of its bytes."""
+        first = self.address + block * self.block_stride
+        steps = ([index * stride for index in range(count)] for count, stride in self.axes)
+        return (first + sum(one) for one in itertools.product(*steps))
 
     def packed(self) -> bytes:
         """As the extension reads it."""

@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any, cast
 
@@ -28,12 +29,13 @@ from kvtier.vllm._metrics import KvtierPromMetrics, KvtierStats
 from kvtier.vllm._scheduler import Scheduler
 from kvtier.vllm._settings import Settings
 from kvtier.vllm._steps import Plan, Shard
-from kvtier.vllm._worker import Tensors, Worker, cross_layer_tensors, tensors_of
+from kvtier.vllm._worker import Hold, Tensors, Worker, cross_layer_tensors, tensors_of
 
 _log = logging.getLogger("vllm.kvtier")
 
 _RING_BYTES = 1 << 20
 _START_TIMEOUT_S = 2.0
+_HOLD_TIMEOUT_S = 0.05
 
 if _versions.refusal(vllm.__version__):
     raise ImportError(_versions.refusal(vllm.__version__))
@@ -112,10 +114,11 @@ class KvtierConnector(KVConnectorBase_V1):
 
     def _register(self, make: Callable[[], Tensors]) -> None:
         region: Region | None = None
+        hold: Hold | None = None
         writes = False
         if not self._off:
             try:
-                region = self._region(make())
+                region, hold = self._region(make())
                 writes = self._shard is not None and self._shard.writes
             except NamespaceMismatch as error:
                 text = _namespace.mismatch_text(str(error))
@@ -128,16 +131,17 @@ class KvtierConnector(KVConnectorBase_V1):
             self._shard = None
         event = _device_event if region is not None and _on_gpu() else _no_event
         # Parts of other ranks come and go with the first one's: routers hear of a block once.
-        self._worker = Worker(region, self._settings, writes, _rank() == (0, 0), event)
+        self._worker = Worker(region, self._settings, writes, _rank() == (0, 0), event, hold)
 
-    def _region(self, tensors: Tensors) -> Region:
+    def _region(self, tensors: Tensors) -> tuple[Region, Hold]:
         shard = self._shard = self._make_shard(tensors)
         # The scheduler's side tells of a daemon that is not there.
         self._client = Client(
             self._settings.socket or None, name=f"vllm {shard.name}", timeout=_START_TIMEOUT_S, log_level=logging.DEBUG
         )
         namespace = self._client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
-        return kvtier_torch.register(namespace, tensors.tensors, block_axes=tensors.block_axes, name=shard.name)
+        hold = partial(namespace.acquire, no_wait=True, lease_s=self._settings.load_timeout_s, timeout=_HOLD_TIMEOUT_S)
+        return kvtier_torch.register(namespace, tensors.tensors, block_axes=tensors.block_axes, name=shard.name), hold
 
     def _make_shard(self, tensors: Tensors) -> Shard:
         block_bytes = sum(
@@ -164,7 +168,7 @@ class KvtierConnector(KVConnectorBase_V1):
 
     def handle_preemptions(self, kv_connector_metadata: KVConnectorMetadata) -> None:
         if self._worker is not None and isinstance(kv_connector_metadata, KvtierMetadata):
-            self._worker.flush(kv_connector_metadata.plan)
+            self._worker.before_step(kv_connector_metadata.plan)
 
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
         if self._worker is not None:

@@ -15,6 +15,7 @@ COUNTERS = {
     "load_us": "Time from a load's beginning to when the engine saw its end, microseconds.",
     "loaded_blocks": "Blocks loaded.",
     "load_failed_blocks": "Blocks that could not be loaded, and were computed.",
+    "written_blocks": "Blocks that the daemon left behind when it went, and that the engine read from its memory.",
     "stores": "Stores that ended.",
     "store_us": "Time from a store's beginning to when the engine saw its end, microseconds.",
     "stored_blocks": "Blocks stored.",

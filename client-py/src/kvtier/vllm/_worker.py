@@ -4,11 +4,13 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
-from kvtier._errors import InvalidArgument
+from kvtier._errors import InvalidArgument, KvtierError
 from kvtier._protocol import Status
+from kvtier._types import Leases
 from kvtier.torch import Copying, Region
 from kvtier.vllm._settings import Settings
 from kvtier.vllm._steps import Plan, Transfer
@@ -28,11 +30,46 @@ class Tensors(NamedTuple):
     """of a block: what engines that share blocks have alike"""
 
 
-class _Load(NamedTuple):
+Hold: TypeAlias = Callable[[Sequence[bytes]], Leases]
+"""Leases on blocks that are in memory; never waits for long"""
+
+
+@dataclass(slots=True)
+class _Load:
     copying: Copying | None
     """None: it could not even begin"""
+    keys: list[bytes]
     block_ids: list[int]
     begun_s: float
+    needed: int
+    """how many blocks from the first must be there before the engine is told of all"""
+    last: Leases | None = None
+    """on the last blocks; None: nobody has asked for them yet"""
+
+    @property
+    def is_over(self) -> bool:
+        return self.copying is None or self.copying.done()
+
+    @property
+    def may_be_promised(self) -> bool:
+        """Whether all blocks are there but the last ones, which can't get lost any more."""
+        if self.copying is None or self.needed == len(self.keys):
+            return False
+        statuses = self.copying.wait(0, self.needed)
+        return _are_ok(statuses[: self.needed])
+
+    def hold(self, hold: Hold) -> None:
+        """Asks for leases on its last blocks. Those that readers must verify could yet turn out to be damaged."""
+        assert self.copying is not None
+        self.last = hold(self.keys[-self.copying.last_part :])
+        if self.last.are_verified:
+            self.needed -= len(self.last)
+        else:
+            self.last.release()
+
+    def release(self) -> None:
+        if self.last is not None:
+            self.last.release()
 
 
 class _Store(NamedTuple):
@@ -42,10 +79,22 @@ class _Store(NamedTuple):
 
 
 class Worker:
-    """Loads and stores of one rank. Nothing here waits but `flush`, and `wait_for_loads` where it is asked for."""
+    """Loads and stores of one rank. Nothing here waits but `before_step`, and `finished` of an idle engine.
+
+    An idle engine is told that a load has ended while its last blocks are still being copied: what the engine does then, an
+    empty step and its own books, takes it as long. Before it computes, `before_step` waits for them. From then on the load
+    must not fail, as the engine has planned its steps with it: the last blocks are leased, and if the daemon goes with their
+    copy under way they are written from its memory, which this process has mapped.
+    """
 
     def __init__(
-        self, region: Region | None, settings: Settings, writes: bool, annotates: bool, event: Callable[[], Any]
+        self,
+        region: Region | None,
+        settings: Settings,
+        writes: bool,
+        annotates: bool,
+        event: Callable[[], Any],
+        hold: Hold | None,
     ) -> None:
         self._region = region
         self._settings = settings
@@ -53,7 +102,13 @@ class Worker:
         self._annotates = annotates
         self._event = event
         """makes what a copy waits for: that the device has done what it was told until now"""
+        self._hold = hold
+        """None: nothing is promised"""
         self._loads: dict[str, _Load] = {}
+        self._promised: dict[str, _Load] = {}
+        """loads that the engine takes for ended"""
+        self._read: list[Leases] = []
+        """to be given back when the step is with the device: it takes a moment"""
         self._stores: list[_Store] = []
         self._invalid: set[int] = set()
         self._stores_ended = 0
@@ -65,7 +120,9 @@ class Worker:
         after = self._event() if plan.loads else None
         for transfer in plan.loads:
             copying = self._begin(transfer, "load", after)
-            self._loads[transfer.request_id] = _Load(copying, transfer.block_ids, time.monotonic())
+            self._loads[transfer.request_id] = _Load(
+                copying, transfer.keys, transfer.block_ids, time.monotonic(), len(transfer.keys)
+            )
 
     def start_stores(self, plan: Plan) -> None:
         """After the step's forward pass was handed to the device."""
@@ -96,49 +153,100 @@ class Worker:
             self._tell(f"can't {what} blocks: {error!r}")
             return None
 
-    def flush(self, plan: Plan) -> None:
-        """Before the step writes to blocks: what is being stored from them is stored first."""
-        if not self._stores or not plan.reused:
-            return
-        reused = set(plan.reused)
+    def before_step(self, plan: Plan) -> None:
+        """Waits for what the step counts on: that promised blocks are there, and those that it writes to are stored.
+
+        Raises:
+            KvtierError: promised blocks are lost, which takes two faults at a time; the engine must not compute with them.
+        """
+        if not plan.idle or plan.loads:
+            for request_id, load in list(self._promised.items()):
+                self._keep_promise(request_id, load)
+        if self._stores and plan.reused:
+            self._flush(set(plan.reused))
+
+    def _flush(self, reused: set[int]) -> None:
         begun_s = time.monotonic()
         for store in self._stores:
             if not store.copying.done() and not reused.isdisjoint(store.block_ids):
                 self.observed["flushes"] += 1
-                self._finish(store.copying)
+                self._finish(store.copying, self._settings.put_timeout_s)
         self.observed["flush_us"] += int((time.monotonic() - begun_s) * 1e6)
 
-    def _finish(self, copying: Copying) -> None:
-        """Waits until it no longer reads the tensors."""
+    def _finish(self, copying: Copying, timeout_s: float) -> None:
+        """Waits until it no longer touches the tensors."""
         for _ in range(_FLUSH_TRIES):
-            copying.wait(self._settings.put_timeout_s)
+            copying.wait(timeout_s)
             if copying.done():
                 return
             copying.cancel()
-        self._tell("a store neither ended nor could be cancelled; waiting for it")
+        self._tell("a copy neither ended nor could be cancelled; waiting for it")
         copying.wait()
+
+    def _keep_promise(self, request_id: str, load: _Load) -> None:
+        """Waits for the blocks that the engine counts on, and writes those that did not come."""
+        assert load.copying is not None and load.last is not None and self._region is not None
+        self._finish(load.copying, self._settings.load_timeout_s)
+        statuses = _outcome(load.copying, len(load.block_ids))
+        if not _are_ok(statuses):
+            lost = [index for index, status in enumerate(statuses) if status is not Status.OK]
+            found = [block for index in lost if (block := load.last.read(index - load.needed)) is not None]
+            if len(found) < len(lost):
+                raise KvtierError(
+                    f"request {request_id}: {len(lost) - len(found)} blocks did not come ({_told(statuses)}), and their bytes in "
+                    "the daemon's memory are damaged; the engine counts on them and must not compute with what is there"
+                )
+            self._region.write([load.block_ids[index] for index in lost], found)
+            self.observed["written_blocks"] += len(lost)
+            self._tell(f"blocks did not come from the daemon and were read from its memory: {_told(statuses)}")
+            statuses = [Status.OK] * len(statuses)
+        del self._promised[request_id]
+        self._read.append(load.last)
+        self._collect_load(request_id, load, statuses)
 
     def finished(self, idle: bool = False) -> set[str]:
         """The requests whose loads have ended since the last call, whether or not they succeeded. An idle engine waits a
         little for the oldest one: it would only ask again, on the core that copies."""
         self._collect_stores()
-        oldest = next(iter(self._loads.values()), None)
-        if idle and oldest is not None and oldest.copying is not None and not oldest.copying.done():
-            oldest.copying.wait(_IDLE_WAIT_S)
+        for request_id, load in list(self._promised.items()):
+            if load.is_over:
+                self._keep_promise(request_id, load)
+        for leases in self._read:
+            leases.release()
+        self._read.clear()
+        if idle and self._loads:
+            self._wait_for(next(iter(self._loads.values())))
         ended = set()
         for request_id, load in list(self._loads.items()):
-            if load.copying is not None and not load.copying.done():
+            if load.is_over:
+                load.release()
+                self._collect_load(request_id, load, _outcome(load.copying, len(load.block_ids)))
+            elif idle and load.may_be_promised:
+                self._promised[request_id] = load
+            else:
                 continue
             del self._loads[request_id]
             ended.add(request_id)
-            self._collect_load(request_id, load)
         return ended
 
-    def _collect_load(self, request_id: str, load: _Load) -> None:
+    def _wait_for(self, load: _Load) -> None:
+        """Until the engine can be told of it, or a moment."""
+        if load.copying is None or load.is_over:
+            return
+        if load.last is None and load.copying.last_part and self._hold is not None:
+            try:
+                load.hold(self._hold)
+            except Exception as error:
+                self._hold = None
+                self._tell(f"can't hold blocks: {error!r}")
+        load.copying.wait(_IDLE_WAIT_S, load.needed)
+
+    def _collect_load(self, request_id: str, load: _Load, statuses: list[Status]) -> None:
         taken_s = time.monotonic() - load.begun_s
-        statuses = _outcome(load.copying, len(load.block_ids))
-        failed = {block for block, status in zip(load.block_ids, statuses, strict=True) if status is not Status.OK}
-        self._invalid |= failed
+        failed: set[int] = set()
+        if not _are_ok(statuses):
+            failed = {block for block, status in zip(load.block_ids, statuses, strict=True) if status is not Status.OK}
+            self._invalid |= failed
         observed = self.observed
         observed["loads"] += 1
         observed["load_us"] += int(taken_s * 1e6)
@@ -183,6 +291,8 @@ class Worker:
         """Ends what is under way."""
         for store in self._stores:
             store.copying.cancel()
+        for load in [*self._loads.values(), *self._promised.values()]:
+            load.release()
         if self._region is not None:
             self._region.close()
 
@@ -200,6 +310,10 @@ def _outcome(copying: Copying | None, count: int) -> list[Status]:
     except Exception as error:
         _log.warning("kvtier: a copy failed: %r", error)
         return [Status.INTERNAL] * count
+
+
+def _are_ok(statuses: list[Status]) -> bool:
+    return statuses.count(Status.OK) == len(statuses)
 
 
 def _told(statuses: Iterable[Status]) -> str:
