@@ -314,6 +314,45 @@ def test_salt_separatesEqualPrompts(engines: Make) -> None:
     assert other.external_tokens == 0
 
 
+@pytest.mark.parametrize("count", [40, 43])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_promptThatIsThere_isNotOfferedAgain(engines: Make, count: int, ranks: int) -> None:
+    engine = engines(ranks=ranks)
+    assert stored(engine, request(count)) == 10 * ranks
+    stores = engine.stats["stores"]
+    # It is loaded; then the engine has all of it but what it computes for the last token.
+    stored(engine, request(count))
+    again = request(count)
+    scheduler = engine.scheduler._scheduler
+    scheduler.arrived(again)
+    time.sleep(0.1)
+    assert scheduler.matched(again, 36 if count == 40 else 40) == 0
+    again.block_ids = list(range(11))
+    scheduler.allocated(again, again.block_ids, 0)
+    new = SimpleNamespace(req_id=again.request_id, block_ids=(again.block_ids,), num_computed_tokens=36 if count == 40 else 40)
+    nothing = SimpleNamespace(req_ids=[], resumed_req_ids=set(), new_block_ids=[], num_computed_tokens=[])
+    output = SimpleNamespace(
+        scheduled_new_reqs=[new], scheduled_cached_reqs=nothing, total_num_scheduled_tokens=4,
+        num_scheduled_tokens={again.request_id: count - new.num_computed_tokens},
+    )  # fmt: skip
+    plan = scheduler.plan(output)
+    assert plan.stores == []
+    scheduler.finished(again.request_id)
+    engine.settle()
+    assert engine.stats["stores"] == stores
+
+
+def test_lastBlockOfAPromptThatIsLost_isOfferedWhenTheNextOneComes(engines: Make, daemon: Daemon) -> None:
+    engine = engines()
+    one = request(40)
+    stored(engine, one)
+    shard = engine.workers[0].connector._shard
+    with Client(daemon.socket_path) as client:
+        namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
+        assert namespace.delete(one.block_hashes[9:]) == [Status.OK]
+    assert stored(engine, request(40)) == 11
+
+
 def test_requestThatReadsNoCache_isComputed(engines: Make) -> None:
     stored(engines(), request())
     again = request()

@@ -111,6 +111,8 @@ class _Tracked:
         self.block_ids: list[int] = []
         self.stored = 0
         """how many blocks from the first are stored, or were there"""
+        self.known = 0
+        """how many blocks from the first were found in all ranks, whether or not the engine loads them"""
 
 
 class Scheduler:
@@ -162,10 +164,11 @@ class Scheduler:
         tokens = self._block_tokens
         request_id = request.request_id
         first = computed_tokens // tokens
+        self._polled.poll()
         if not self._may_load() or computed_tokens % tokens or not self._limit(request, first):
+            self._tracked(request).known = self._found(request_id)
             self._drop(request_id)
             return 0
-        self._polled.poll()
         now_s = time.monotonic()
         search = self._searches.get(request_id)
         if search is None or self._is_stale(search, first, now_s):
@@ -183,6 +186,13 @@ class Scheduler:
             self.observed["lookups_again"] += 1
             return None
         return run * tokens
+
+    def _found(self, request_id: str) -> int:
+        """How many blocks from the first all ranks have said are there."""
+        search = self._searches.get(request_id)
+        if search is None or not all(call.done for call in search.lookups):
+            return 0
+        return min(call.outcome.run for call in search.lookups)
 
     def _wait_s(self) -> float:
         return self._settings.lookup_wait_s * (1 if self._requests else _IDLE_PATIENCE)
@@ -362,7 +372,8 @@ class Scheduler:
     def allocated(self, request: Any, block_ids: Sequence[int], external_tokens: int) -> None:
         """The engine has blocks for a request; so many tokens of it are to be loaded."""
         request_id = request.request_id
-        self._tracked(request)
+        tracked = self._tracked(request)
+        tracked.known = max(tracked.known, self._found(request_id))
         search = self._searches.pop(request_id, None)
         if external_tokens == 0:
             if search is not None:
@@ -442,6 +453,9 @@ class Scheduler:
         if begin >= end:
             return
         tracked.stored = end
+        if begin == end - 1 and end * tokens == request.num_prompt_tokens and end <= tracked.known:
+            # A prompt of whole blocks that is there to its end: the last one is computed all the same, for its last token.
+            return
         step = self._piece_blocks
         pieces = [self._piece(tracked, at, min(at + step, end)) for at in range(begin, end, step)]
         # An engine frees a sequence's blocks from its last one, and uses those first that it freed first: the next request
