@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -46,7 +45,7 @@ def test_the_first_blocks_can_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(_operations, "short_statuses", lambda link, completion, count: [OK] * count)
     link: Any = SimpleNamespace(session=Session())
     copying = Copying(link, [(1, 2, Word(0, 0)), (2, 3, Word(0, 0)), (3, 1, Word(0, 0))], 1)
-    assert copying.last_part == 1
+    assert [copying.last_blocks(least) for least in (0, 1, 2, 4, 5, 6)] == [0, 1, 4, 4, 4, 4]
     for blocks in (1, 2):
         assert copying.wait(0, blocks) == [OK] * 2 + [Status.PENDING] * 4
     assert asked == [1]
@@ -57,8 +56,8 @@ def test_the_first_blocks_can_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
     assert not copying.done() and asked == [1, 2, 2, 3]
     over |= {3}
     assert copying.wait(0, 6) == [OK] * 6 and copying.done()
-    assert Copying(link, [(1, 2, Word(0, 0))], 1).last_part == 0
-    assert Copying(None, [], 1).last_part == 0
+    assert Copying(link, [(1, 2, Word(0, 0))], 1).last_blocks(1) == 0
+    assert Copying(None, [], 1).last_blocks(1) == 0
 
 
 def gpu_of(client: Client) -> dict[str, object]:
@@ -117,31 +116,32 @@ def test_a_host_block_that_was_written_to_later_is_not_given_to_a_device(daemon:
         assert namespace.lookup([key]).statuses == [Status.MISS]
 
 
-def test_leases_say_whose_bytes_they_are_and_read_what_is_right(daemon: GpuDaemon, client: Client) -> None:
-    tensors = Tensors(daemon, "leases", seed=8)
-    namespace = client.namespace("leases", block_bytes=tensors.block_bytes)
-    with tensors.region(client, "leases") as region, ExitStack() as clients:
-        from_device, [from_host] = keys_of(2), keys_of(1, seed=2)
-        assert region.put(from_device, [4, 5]).wait(60) == [OK] * 2
-        with namespace.acquire(from_device) as leases:
-            assert leases.are_verified
-            assert [leases.read(i) for i in range(2)] == [tensors.block(4), tensors.block(5)]
-        assert [leases.read(i) for i in range(2)] == [None, None]
-        with namespace.acquire([from_device[0], *keys_of(1, seed=3)]) as some:
-            assert not some.are_verified
-            assert some.read(1) is None
-        writer = clients.enter_context(Client(daemon.socket_path))
-        reserved = writer.namespace("leases", block_bytes=tensors.block_bytes).reserve([from_host])
-        view = reserved.views[0]
-        assert view is not None
-        address = np.frombuffer(view, dtype=np.uint8)
-        address[:] = 7
-        assert reserved.commit() == [OK]
-        with namespace.acquire([from_device[0], from_host]) as both:
-            assert not both.are_verified
-            assert both.read(1) == bytes([7]) * tensors.block_bytes
-            address[100] = 8
-            assert both.read(1) is None and both.read(0) == tensors.block(4)
+def test_leases_say_whose_bytes_they_are_and_read_what_is_right() -> None:
+    # A daemon of its own: in none of its memory has a client written yet.
+    with gpu_daemon() as daemon, Client(daemon.socket_path) as client:
+        tensors = Tensors(daemon, "leases", seed=8)
+        namespace = client.namespace("leases", block_bytes=tensors.block_bytes)
+        with tensors.region(client, "leases") as region, Client(daemon.socket_path) as other:
+            from_device, [from_host] = keys_of(2), keys_of(1, seed=2)
+            assert region.put(from_device, [4, 5]).wait(60) == [OK] * 2
+            with namespace.acquire(from_device) as leases:
+                assert leases.are_verified
+                assert [leases.read(i) for i in range(2)] == [tensors.block(4), tensors.block(5)]
+            assert [leases.read(i) for i in range(2)] == [None, None]
+            with namespace.acquire([from_device[0], *keys_of(1, seed=3)]) as some:
+                assert not some.are_verified
+                assert some.read(1) is None
+            reserved = other.namespace("leases", block_bytes=tensors.block_bytes).reserve([from_host])
+            view = reserved.views[0]
+            assert view is not None
+            address = np.frombuffer(view, dtype=np.uint8)
+            address[:] = 7
+            assert reserved.commit() == [OK]
+            with namespace.acquire([from_device[0], from_host]) as both:
+                assert not both.are_verified
+                assert both.read(1) == bytes([7]) * tensors.block_bytes
+                address[100] = 8
+                assert both.read(1) is None and both.read(0) == tensors.block(4)
 
 
 def test_what_is_here_is_not_put_again_and_what_is_not_is_a_miss(daemon: GpuDaemon, client: Client) -> None:
@@ -191,7 +191,7 @@ def test_more_keys_than_a_request_takes(daemon: GpuDaemon, client: Client) -> No
         before = [tensors.block(i) for i in range(3000)]
         tensors.memory[:] = 0
         copying = region.get(keys, [4095 - i for i in range(3000)])
-        assert copying.last_part == 3000 - KEYS_MAX
+        assert copying.last_blocks(1) == 3000 - KEYS_MAX
         assert copying.wait(60, 1)[:KEYS_MAX] == [OK] * KEYS_MAX
         assert copying.wait(60) == [OK] * 3000
         assert [tensors.block(4095 - i) for i in range(3000)] == before

@@ -796,7 +796,10 @@ class LateCopying:
         self._last: Any = None
         self._region = region
         self._end = end
-        self.last_part = region.last
+        self._count = region.last
+
+    def last_blocks(self, least: int) -> int:
+        return self._count
 
     def done(self) -> bool:
         if self._last is None and self._region.let_go.is_set():
@@ -808,7 +811,7 @@ class LateCopying:
         if blocks is None or blocks > self._end:
             self._region.let_go.wait(timeout)
         self.done()
-        return list(statuses + ([Status.PENDING] * self.last_part if self._last is None else self._last.wait(timeout)))
+        return list(statuses + ([Status.PENDING] * self._count if self._last is None else self._last.wait(timeout)))
 
     def cancel(self) -> None:
         raise AssertionError("it was given up")

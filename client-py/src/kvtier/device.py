@@ -201,10 +201,14 @@ class Copying:
         """One that is over, for one reason."""
         return cls(None, [(-int(status), count, _NO_WORD)], layers)
 
-    @property
-    def last_part(self) -> int:
-        """How many blocks at the end are asked for last, behind all others; 0: all are asked for at once."""
-        return self._parts[-1][1] if len(self._parts) > 1 else 0
+    def last_blocks(self, least: int) -> int:
+        """How many blocks at the end are asked for behind all others: at least so many, or all that are; 0: there are none."""
+        count = 0
+        for _, blocks, _ in reversed(self._parts[1:]):
+            if count >= least:
+                break
+            count += blocks
+        return count
 
     def done(self) -> bool:
         """Whether it is over: `wait` would not wait, and the engine may use the blocks."""

@@ -22,9 +22,8 @@ class Copying(ABC):
     def done(self) -> bool:
         """Whether it has ended: the tensors are no longer read or written. Never blocks."""
 
-    @property
-    def last_part(self) -> int:
-        """How many blocks at the end are copied last, behind all others; 0: they are copied side by side."""
+    def last_blocks(self, least: int) -> int:
+        """How many blocks at the end are copied behind all others: at least so many, or all that are; 0: there are none."""
         return 0
 
     @abstractmethod

@@ -45,9 +45,8 @@ class CudaCopying(Copying):
     def done(self) -> bool:
         return self._copying.done()
 
-    @property
-    def last_part(self) -> int:
-        return self._copying.last_part
+    def last_blocks(self, least: int) -> int:
+        return self._copying.last_blocks(least)
 
     def wait(self, timeout: float | None = None, blocks: int | None = None) -> list[Status]:
         return self._copying.wait(timeout, blocks)

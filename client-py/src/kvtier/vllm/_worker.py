@@ -19,6 +19,8 @@ _log = logging.getLogger("vllm.kvtier")
 
 _FLUSH_TRIES = 2
 _IDLE_WAIT_S = 0.002
+_LAST_SHARE = 8
+"""an engine's books on blocks that it is told of take about a tenth of the time that blocks of 2 MiB take over PCIe 5"""
 
 
 class Tensors(NamedTuple):
@@ -61,7 +63,8 @@ class _Load:
     def hold(self, hold: Hold) -> None:
         """Asks for leases on its last blocks. Those that readers must verify could yet turn out to be damaged."""
         assert self.copying is not None
-        self.last = hold(self.keys[-self.copying.last_part :])
+        count = self.copying.last_blocks(len(self.keys) // _LAST_SHARE)
+        self.last = hold(self.keys[len(self.keys) - count :])
         if self.last.are_verified:
             self.needed -= len(self.last)
         else:
@@ -233,7 +236,7 @@ class Worker:
         """Until the engine can be told of it, or a moment."""
         if load.copying is None or load.is_over:
             return
-        if load.last is None and load.copying.last_part and self._hold is not None:
+        if load.last is None and self._hold is not None:
             try:
                 load.hold(self._hold)
             except Exception as error:
