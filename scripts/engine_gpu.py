@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -56,6 +57,24 @@ def restores(log: str) -> list[dict[str, Any]]:
         {"blocks": int(blocks), "found_ms": found.get(request), "load_ms": float(ms)}
         for request, blocks, ms in _LOADED.findall(log)
     ]
+
+
+def of_pairs(found: dict[str, Any], link_ms: float) -> dict[str, float]:
+    """What engine_pairs.py found, in medians: of the pairs' own differences and ratios, which a machine that is slower for a
+    while does not change."""
+    pairs = found["pairs"]
+    made = {
+        "stored_ms": statistics.median(found["stored_ms"]),
+        "computed_ms": statistics.median(found["computed_ms"]),
+        "restored_less_hit_ms": statistics.median(one["restored_ms"] - one["hit_ms"] for one in pairs),
+        "hit_ms": statistics.median(one["hit_ms"] for one in pairs),
+        "wrong": sum(not one["same"] for one in pairs),
+    }
+    made["saving"] = made["stored_ms"] / made["computed_ms"] - 1
+    if link_ms:
+        made["link_ms"] = link_ms
+        made["of_limit"] = statistics.median(one["restored_ms"] / (one["hit_ms"] + link_ms) for one in pairs)
+    return made
 
 
 def kvtier(socket: Path) -> dict[str, Any]:
@@ -228,6 +247,23 @@ class Runs:
         finally:
             daemon.stop()
 
+    def pairs(self) -> None:
+        """One process that restores and hits in turns, and saves or not."""
+        tokens = int(self.lens.split(",")[-1])
+        out = self.file("pairs", ".json")
+        command = [sys.executable, str(HERE / "engine_pairs.py"), "--out", str(out), "--tokens", str(tokens)]
+        command += ["--kv", json.dumps(kvtier(self.work / "sock"))]
+        daemon = self.daemon("kvtierd-pairs", self.host, "0")
+        try:
+            with self.file("pairs", ".log").open("w") as log:
+                subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, timeout=240, check=True)
+        finally:
+            daemon.stop()
+        link_ms = tokens * _BYTES_OF_TOKEN / self.link_bytes_per_ms if self.link_bytes_per_ms else 0.0
+        made = of_pairs(json.loads(out.read_text()), link_ms)
+        self.has_failed |= bool(made["wrong"])
+        self.note("pairs", **made)
+
     def ssd(self) -> None:
         """The same after all blocks went to SSD, and the memory was given up."""
         shutil.rmtree(self.work / "ssd", ignore_errors=True)
@@ -293,7 +329,7 @@ def copied():
 print(statistics.median(copied() for _ in range(7)))
 """
 
-PARTS = ("link", "none", "offloading", "lmcache", "kvtier", "ssd")
+PARTS = ("link", "none", "offloading", "lmcache", "kvtier", "pairs", "ssd")
 
 
 def main(words: list[str] | None = None) -> int:

@@ -20,7 +20,7 @@ def test_part_thatIsNone_isWrongUsage(only: str, tmp_path: Path, capsys: pytest.
     with pytest.raises(SystemExit) as ended:
         engine_gpu.main(["--out", str(tmp_path), "--only", only])
     assert ended.value.code == 2
-    assert "link, none, offloading, lmcache, kvtier, ssd" in capsys.readouterr().err
+    assert "link, none, offloading, lmcache, kvtier, pairs, ssd" in capsys.readouterr().err
 
 
 def test_engineThatFails_isTold_alsoByTheExitCode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,3 +109,14 @@ def test_linkThatCannotBeMeasured_isTold_andTheOthersRun(tmp_path: Path, monkeyp
     found = json.loads((out / "found.json").read_text())
     assert "no CUDA" in found["1-link failed"]["error"]
     assert "of_limit" not in found["2-none"]["rows"][0]
+
+
+def test_pairs_areComparedOneByOne() -> None:
+    pairs = [{"restored_ms": 100.0, "hit_ms": 20.0, "same": True}, {"restored_ms": 150.0, "hit_ms": 60.0, "same": False},
+             {"restored_ms": 119.0, "hit_ms": 40.0, "same": True}]  # fmt: skip
+    found = {"stored_ms": [1010.0, 1005.0, 1000.0], "computed_ms": [1000.0, 990.0, 1010.0], "pairs": pairs}
+    made = engine_gpu.of_pairs(found, 80.0)
+    assert made["restored_less_hit_ms"] == 80.0 and made["hit_ms"] == 40.0 and made["wrong"] == 1
+    assert made["of_limit"] == 1.0 and made["link_ms"] == 80.0
+    assert made["saving"] == pytest.approx(0.005)
+    assert "of_limit" not in engine_gpu.of_pairs(found, 0.0)

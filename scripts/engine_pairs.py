@@ -1,0 +1,118 @@
+"""What kvtier costs and brings one vLLM, by pairs within one process: machines differ by more from one process to the next.
+
+A prompt is restored and, right behind it, found on the device; other prompts are computed with and without their blocks being
+stored, in turns. Run by engine_gpu.py, where there is a GPU; --tiny makes a model that a processor computes, to try the program.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+_MODEL = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096,
+    "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 32000,
+    "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "torch_dtype": "bfloat16",
+    "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu", "tie_word_embeddings": False,
+}  # fmt: skip
+_TINY = {"num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32}
+
+
+class Engine:
+    """One vLLM whose device has room for one prompt and little more: the next one takes the place of the last."""
+
+    def __init__(self, kv: dict[str, Any], tokens: int, tiny: bool, folder: Path) -> None:
+        # Its scheduler is to be reached.
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+        os.environ.setdefault("PYTHONHASHSEED", "0")
+        import vllm
+
+        (folder / "config.json").write_text(json.dumps(_MODEL | (_TINY if tiny else {})))
+        # A processor's attention takes no smaller ones.
+        self.block_tokens = 32 if tiny else 16
+        more: dict[str, Any] = {} if tiny else {"attention_config": {"backend": "FLASH_ATTN"}, "gpu_memory_utilization": 0.5}
+        self.llm = vllm.LLM(
+            model=str(folder), load_format="dummy", skip_tokenizer_init=True, max_model_len=tokens + self.block_tokens, block_size=self.block_tokens,
+            enforce_eager=True, enable_prefix_caching=True, seed=0, max_num_batched_tokens=8192, kv_transfer_config=kv,
+            num_gpu_blocks_override=tokens // self.block_tokens + (2 if tiny else 252), **more,
+        )  # fmt: skip
+        self.sampling = vllm.SamplingParams(temperature=0, max_tokens=1, ignore_eos=True, detokenize=False)
+        self.side = self.llm.llm_engine.engine_core.engine_core.scheduler.connector._scheduler
+        if self.side is None:
+            raise SystemExit("kvtier is not used: the engine's log says why")
+        self.settings = self.side._settings
+
+    def stores(self, stores: bool) -> None:
+        """Whether what is computed from now on is stored."""
+        self.side._settings = self.settings if stores else dataclasses.replace(self.settings, store="none")
+
+    def run(self, prompt: list[int]) -> tuple[float, int, int]:
+        """Milliseconds to the first token; how many tokens were there; the token."""
+        begun = time.perf_counter()
+        (output,) = self.llm.generate([{"prompt_token_ids": prompt}], self.sampling, use_tqdm=False)
+        return (time.perf_counter() - begun) * 1e3, output.num_cached_tokens, output.outputs[0].token_ids[0]
+
+
+_GROUP = 3
+"""prompts that are computed alike, one behind the other; the first of them waits for what the one before it stores"""
+
+
+def measure(engine: Engine, tokens: int, pairs: int, prompts: int, groups: int) -> dict[str, Any]:
+    chance = random.Random(5)
+
+    def fresh() -> list[int]:
+        return [chance.randrange(3, 30000) for _ in range(tokens)]
+
+    for _ in range(2):
+        engine.run(fresh())
+    stored: list[float] = []
+    computed: list[float] = []
+    kept: list[tuple[list[int], int]] = []
+    for group in range(2 * groups):
+        stores = group % 2 == 1
+        engine.stores(stores)
+        for number in range(_GROUP):
+            prompt = fresh()
+            ms, _, token = engine.run(prompt)
+            if number:
+                (stored if stores else computed).append(ms)
+            if stores:
+                kept = [*kept, (prompt, token)][-prompts:]
+    engine.run(fresh())
+    time.sleep(2)
+    rows = []
+    for number in range(pairs):
+        prompt, token = kept[number % len(kept)]
+        restored_ms, restored_tokens, first = engine.run(prompt)
+        hit_ms, hit_tokens, second = engine.run(prompt)
+        rows.append({"restored_ms": restored_ms, "hit_ms": hit_ms, "same": first == second == token})
+        if restored_tokens < tokens or hit_tokens < tokens - engine.block_tokens:
+            raise SystemExit(f"a prompt of {tokens} tokens: {restored_tokens} were restored, {hit_tokens} on the device")
+    return {"stored_ms": stored, "computed_ms": computed, "pairs": rows}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--kv", type=json.loads, required=True, help="vLLM's kv_transfer_config")
+    parser.add_argument("--tokens", type=int, default=32768)
+    parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--prompts", type=int, default=5, help="that are restored, in turns; at least 2")
+    parser.add_argument("--groups", type=int, default=6, help=f"of {_GROUP} prompts that are computed with their blocks stored; as many without")
+    parser.add_argument("--tiny", action="store_true")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="kvtier-model-") as folder:
+        engine = Engine(arguments.kv, arguments.tokens, arguments.tiny, Path(folder))
+        found = measure(engine, arguments.tokens, arguments.pairs, arguments.prompts, arguments.groups)
+    arguments.out.write_text(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
