@@ -65,6 +65,7 @@ def of_pairs(found: dict[str, Any], link_ms: float) -> dict[str, float]:
     pairs = found["pairs"]
     made = {
         "stored_ms": statistics.median(found["stored_ms"]),
+        "flush_ms": statistics.median(found["flush_ms"]),
         "computed_ms": statistics.median(found["computed_ms"]),
         "restored_less_hit_ms": statistics.median(one["restored_ms"] - one["hit_ms"] for one in pairs),
         "hit_ms": statistics.median(one["hit_ms"] for one in pairs),

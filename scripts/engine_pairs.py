@@ -32,6 +32,7 @@ class Engine:
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         os.environ.setdefault("PYTHONHASHSEED", "0")
         import vllm
+        from vllm.distributed.kv_transfer import get_kv_transfer_group
 
         (folder / "config.json").write_text(json.dumps(_MODEL | (_TINY if tiny else {})))
         # A processor's attention takes no smaller ones.
@@ -47,6 +48,16 @@ class Engine:
         if self.side is None:
             raise SystemExit("kvtier is not used: the engine's log says why")
         self.settings = self.side._settings
+        worker = get_kv_transfer_group()._worker
+        self.flush_ms = 0.0
+        """that the engine has waited, until now, for stores from blocks that it writes to"""
+        self._flush = worker._flush
+        worker._flush = self._timed_flush
+
+    def _timed_flush(self, reused: set[int]) -> None:
+        begun = time.perf_counter()
+        self._flush(reused)
+        self.flush_ms += (time.perf_counter() - begun) * 1e3
 
     def stores(self, stores: bool) -> None:
         """Whether what is computed from now on is stored."""
@@ -73,15 +84,19 @@ def measure(engine: Engine, tokens: int, pairs: int, prompts: int, groups: int) 
         engine.run(fresh())
     stored: list[float] = []
     computed: list[float] = []
+    flushed: list[float] = []
     kept: list[tuple[list[int], int]] = []
     for group in range(2 * groups):
         stores = group % 2 == 1
         engine.stores(stores)
         for number in range(_GROUP):
             prompt = fresh()
+            before_ms = engine.flush_ms
             ms, _, token = engine.run(prompt)
             if number:
                 (stored if stores else computed).append(ms)
+            if number and stores:
+                flushed.append(engine.flush_ms - before_ms)
             if stores:
                 kept = [*kept, (prompt, token)][-prompts:]
     engine.run(fresh())
@@ -94,7 +109,7 @@ def measure(engine: Engine, tokens: int, pairs: int, prompts: int, groups: int) 
         rows.append({"restored_ms": restored_ms, "hit_ms": hit_ms, "same": first == second == token})
         if restored_tokens < tokens or hit_tokens < tokens - engine.block_tokens:
             raise SystemExit(f"a prompt of {tokens} tokens: {restored_tokens} were restored, {hit_tokens} on the device")
-    return {"stored_ms": stored, "computed_ms": computed, "pairs": rows}
+    return {"stored_ms": stored, "flush_ms": flushed, "computed_ms": computed, "pairs": rows}
 
 
 def main() -> int:
