@@ -61,7 +61,7 @@ class Kvtier:
         self.namespace = client.namespace("bench", block_bytes=BLOCK_BYTES)
         region = kvtier_torch.register(self.namespace, self.tensors, block_axes=1)
         settings = Settings(lookup_wait_s=1.0)
-        self.worker = Worker(region=region, settings=settings, writes=True, annotates=False, event=lambda: None)
+        self.worker = Worker(region=region, settings=settings, writes=True, annotates=False, event=lambda: None, hold=None)
         self._parts.callback(self.worker.close)
         polled = Polled(str(socket_path), "bench scheduler", 1 << 20)
         self.scheduler = Scheduler(

@@ -579,6 +579,25 @@ def test_half_of_a_blocks_heads_can_be_got_and_not_put(daemon: GpuDaemon, client
         assert region.put(keys_of(1, seed=2), [3]).wait(60) == [Status.INVALID_ARGUMENT]
 
 
+def test_copy_of_a_daemon_that_hangs_can_be_given_up() -> None:
+    with gpu_daemon() as daemon, Client(daemon.socket_path) as client:
+        tensors = Tensors(daemon, "hang", seed=9)
+        with tensors.region(client, "hang") as region:
+            keys = keys_of(4)
+            assert region.put(keys, range(4)).wait(60) == [OK] * 4
+            over = region.get(keys, range(4, 8))
+            assert over.wait(60) == [OK] * 4
+            over.give_up()
+            assert client.connected
+            daemon.pause()
+            late = region.get(keys, range(8, 12))
+            assert late.wait(0.05) == [Status.PENDING] * 4
+            late.give_up()
+            assert late.done() and late.wait(0) == [Status.UNAVAILABLE] * 4
+            daemon.signal(signal.SIGCONT)
+            assert eventually(lambda: region.get(keys, range(4, 8)).wait(10) == [OK] * 4)
+
+
 def test_without_a_gpu_a_region_is_refused_with_the_reason(stopped_daemon: GpuDaemon) -> None:
     stopped_daemon.start(gpu__enabled="off")
     with Client(stopped_daemon.socket_path, timeout=60) as client, gpu_folder() as folder:

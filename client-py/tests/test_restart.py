@@ -361,3 +361,31 @@ def test_ledgerDamaged_startsEmpty_andSaysSo(survivor: Survivor) -> None:
     assert "ledger" in (survivor.daemon.folder / "daemon.log").read_text()
     survivor.put(range(20))
     assert survivor.found(range(20)) == list(range(20))
+
+
+def test_memoryOfADaemonThatIsGone_isLetGoOf(tmp_path: Path) -> None:
+    def mapped() -> int:
+        return sum("memfd:kvtier-slab" in line for line in Path("/proc/self/maps").read_text().splitlines())
+
+    before = mapped()
+    daemon = Daemon(tmp_path)
+    try:
+        daemon.start(host__keep="0")
+        with Client(daemon.socket_path, timeout=30) as client:
+            namespace = client.namespace("gone", block_bytes=BLOCK_BYTES)
+            assert namespace.put([key(0)], content(0)) == [Status.OK]
+            leases = namespace.acquire([key(0)])
+            assert leases.statuses == [Status.OK]
+            during = mapped()
+            assert during > before
+            daemon.kill()
+            # One call finds the session ended, the next one wants another.
+            for _ in range(2):
+                assert namespace.lookup([key(0)]).statuses == [Status.UNAVAILABLE]
+            # Who reads blocks in place keeps what it reads, and no more.
+            assert before < mapped() < during
+            assert leases.read(0) == content(0)
+            leases.release()
+            assert mapped() == before
+    finally:
+        daemon.stop()

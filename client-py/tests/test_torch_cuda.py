@@ -135,6 +135,9 @@ class _Event:
         self.waited += 1
 
 
+synchronized: list[str] = []
+
+
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., _cuda.CudaRegion]]:
     """Makes a region of a device that has no daemon behind it."""
@@ -142,9 +145,10 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., _cuda.CudaR
         device=lambda device: nullcontext(),
         Stream=lambda: SimpleNamespace(wait_event=lambda event: None),
         Event=_Event,
-        synchronize=lambda device: None,
+        synchronize=synchronized.append,
         get_device_properties=lambda device: SimpleNamespace(uuid="0"),
     )
+    synchronized.clear()
     monkeypatch.setattr(_cuda, "_torch", lambda: SimpleNamespace(cuda=cuda))
     monkeypatch.setattr(_cuda, "place_of", lambda address, tensor: (bytes(64), 0))
     monkeypatch.setattr(_cuda, "driver", lambda: None)
@@ -206,6 +210,7 @@ def test_what_this_process_writes_is_what_the_daemon_copies(
     monkeypatch.setattr(_cuda, "driver", lambda: SimpleNamespace(cuMemcpyHtoD_v2=copy))
     region = begun(None, target, axis, block_bytes)
     region.write(given, blocks)
+    assert synchronized == ["cuda:0", "cuda:0"], "at its beginning, and when the bytes are with the driver"
     for one, two, old in zip(source, target, before, strict=True):
         for from_block, to_block in zip(taken, given, strict=True):
             assert numpy.array_equal(one.array.take(from_block, axis), two.array.take(to_block, axis))

@@ -21,10 +21,11 @@ from vllm_double import BLOCK_TOKENS, Blocks, Engine, KVConnectorRole, Request, 
 
 from kvtier import Client, InvalidArgument, KvtierError, Leases, Lookup, Status
 from kvtier.annotations import of_tokens
-from kvtier.vllm import _versions
+from kvtier.vllm import _versions, _worker
 from kvtier.vllm._metrics import COUNTERS, KvtierStats
 from kvtier.vllm._scheduler import PrefillSpeed, Scheduler
 from kvtier.vllm._settings import Settings
+from kvtier.vllm._worker import _Load
 
 Make = Callable[..., Engine]
 _numbers = itertools.count()
@@ -314,32 +315,61 @@ def test_salt_separatesEqualPrompts(engines: Make) -> None:
     assert other.external_tokens == 0
 
 
-@pytest.mark.parametrize("count", [40, 43])
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_promptThatIsThere_isNotOfferedAgain(engines: Make, count: int, ranks: int) -> None:
+def test_promptOfWholeBlocksThatIsThere_isNotOfferedAgain(engines: Make, ranks: int) -> None:
     engine = engines(ranks=ranks)
-    assert stored(engine, request(count)) == 10 * ranks
+    assert stored(engine, request(40)) == 10 * ranks
     stores = engine.stats["stores"]
     # It is loaded; then the engine has all of it but what it computes for the last token.
-    stored(engine, request(count))
-    again = request(count)
-    scheduler = engine.scheduler._scheduler
-    scheduler.arrived(again)
-    time.sleep(0.1)
-    assert scheduler.matched(again, 36 if count == 40 else 40) == 0
-    again.block_ids = list(range(11))
-    scheduler.allocated(again, again.block_ids, 0)
-    new = SimpleNamespace(req_id=again.request_id, block_ids=(again.block_ids,), num_computed_tokens=36 if count == 40 else 40)
-    nothing = SimpleNamespace(req_ids=[], resumed_req_ids=set(), new_block_ids=[], num_computed_tokens=[])
-    output = SimpleNamespace(
-        scheduled_new_reqs=[new], scheduled_cached_reqs=nothing, total_num_scheduled_tokens=4,
-        num_scheduled_tokens={again.request_id: count - new.num_computed_tokens},
-    )  # fmt: skip
-    plan = scheduler.plan(output)
-    assert plan.stores == []
+    stored(engine, request(40))
+    again, scheduler = on_device(engine)
+    assert scheduler.plan(scheduled(again, 36)).stores == []
     scheduler.finished(again.request_id)
     engine.settle()
     assert engine.stats["stores"] == stores
+
+
+def on_device(engine: Engine) -> tuple[Request, Scheduler]:
+    """A request of 40 tokens that the engine has on its device but for the last block; what is stored of it is known."""
+    again = request(40)
+    scheduler = engine.scheduler._scheduler
+    scheduler.arrived(again)
+    time.sleep(0.1)
+    assert scheduler.matched(again, 36) == 0
+    again.block_ids = list(range(10))
+    scheduler.allocated(again, again.block_ids, 0)
+    return again, scheduler
+
+
+def scheduled(one: Request, computed: int) -> Any:
+    new = SimpleNamespace(req_id=one.request_id, block_ids=(one.block_ids,), num_computed_tokens=computed)
+    nothing = SimpleNamespace(req_ids=[], resumed_req_ids=set(), new_block_ids=[], num_computed_tokens=[])
+    count = one.num_tokens - computed
+    return SimpleNamespace(
+        scheduled_new_reqs=[new], scheduled_cached_reqs=nothing, total_num_scheduled_tokens=count, num_scheduled_tokens={one.request_id: count}
+    )
+
+
+def test_promptOfWholeBlocksThatIsForgotten_isOfferedAgain(engines: Make) -> None:
+    engine = engines()
+    stored(engine, request(40))
+    again, scheduler = on_device(engine)
+    assert scheduler.reset()
+    (store,) = scheduler.plan(scheduled(again, 36)).stores
+    assert store.keys == again.block_hashes[9:]
+
+
+def test_lastBlockOfAPromptDoesNotCome_isOfferedAgain(engines: Make) -> None:
+    stored(engines(), request(40))
+    engine = engines()
+    again = request(40)
+    worker = engine.workers[0].connector._worker
+    worker._region = LosingRegion(worker._region, again.block_hashes[0], {9})
+    engine.run(again)
+    engine.settle()
+    assert (again.external_tokens, engine.recomputed) == (40, 1)
+    # It was not lost to others: they have it.
+    assert (engine.stats["stores"], engine.stats["known_blocks"]) == (1, 1)
 
 
 def test_lastBlockOfAPromptThatIsLost_isOfferedWhenTheNextOneComes(engines: Make, daemon: Daemon) -> None:
@@ -760,14 +790,15 @@ def test_lostBlock_isStoredAgainOnceItIsComputed(engines: Make, daemon: Daemon) 
 
 
 class LateRegion:
-    """A region whose last blocks come when they are let go."""
+    """A region whose last blocks come when they are let go; as if of other keys, where they are `lost`."""
 
-    def __init__(self, engine: Engine, last: int) -> None:
-        self._worker = engine.workers[0]
+    def __init__(self, engine: Engine, last: int = 3, rank: int = 0, lost: bool = False) -> None:
+        self._worker = engine.workers[rank]
         side = self._worker.connector._worker
         self._region = side._region
         side._region = self
         self.last = last
+        self.lost = lost
         self.let_go = threading.Event()
 
     def __getattr__(self, name: str) -> Any:
@@ -775,11 +806,9 @@ class LateRegion:
 
     def get(self, keys: list[bytes], block_ids: list[int], **more: Any) -> Any:
         end = len(keys) - self.last
+        last = [bytes(len(key)) for key in keys[end:]] if self.lost else keys[end:]
         return LateCopying(
-            self._region.get(keys[:end], block_ids[:end], **more),
-            lambda: self._region.get(keys[end:], block_ids[end:], **more),
-            self,
-            end,
+            self._region.get(keys[:end], block_ids[:end], **more), lambda: self._region.get(last, block_ids[end:], **more), self, end
         )
 
     def write(self, block_ids: list[int], blocks: list[bytes]) -> None:
@@ -796,36 +825,49 @@ class LateCopying:
         self._last: Any = None
         self._region = region
         self._end = end
-        self._count = region.last
+        self._is_given_up = False
 
     def last_blocks(self, least: int) -> int:
-        return self._count
+        return self._region.last
 
     def done(self) -> bool:
         if self._last is None and self._region.let_go.is_set():
             self._last = self._begin_last()
-        return bool(self._first.done() and self._last is not None and self._last.done())
+        return self._is_given_up or bool(self._first.done() and self._last is not None and self._last.done())
 
     def wait(self, timeout: float | None = None, blocks: int | None = None) -> list[Status]:
         statuses = self._first.wait(timeout)
-        if blocks is None or blocks > self._end:
+        if not self._is_given_up and (blocks is None or blocks > self._end):
             self._region.let_go.wait(timeout)
         self.done()
-        return list(statuses + ([Status.PENDING] * self._count if self._last is None else self._last.wait(timeout)))
+        if self._last is None:
+            return list(statuses + [Status.UNAVAILABLE if self._is_given_up else Status.PENDING] * self._region.last)
+        return list(statuses + self._last.wait(timeout))
 
     def cancel(self) -> None:
-        raise AssertionError("it was given up")
+        raise AssertionError("it was cancelled")
+
+    def give_up(self) -> None:
+        assert not self.done()
+        self._is_given_up = True
 
 
 @pytest.fixture
-def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loads of some KiB take as long as those of some GiB."""
+    monkeypatch.setattr(_worker, "_HOLD_S_MIN", 5.0)
+    monkeypatch.setattr(_connector, "_HOLD_TIMEOUT_S", 5.0)
+
+
+@pytest.fixture
+def trusted(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What stands in memory was written by the daemon, as blocks of a GPU are."""
     monkeypatch.setattr(Leases, "are_verified", property(lambda leases: leases.run == len(leases)))
 
 
-def promised(engine: Engine, last: int = 3) -> tuple[Request, LateRegion]:
+def promised(engine: Engine, **late: Any) -> tuple[Request, LateRegion]:
     """A request of which the engine was told that it is loaded, and the last blocks are not there."""
-    region = LateRegion(engine, last)
+    region = LateRegion(engine, **late)
     again = request()
     engine.add(again)
     engine.step_until(lambda: again.state == "received")
@@ -833,18 +875,53 @@ def promised(engine: Engine, last: int = 3) -> tuple[Request, LateRegion]:
     return again, region
 
 
-def test_lastBlocksStillUnderWay_engineIsTold_andWaitsBeforeItComputes(engines: Make, daemon: Daemon, trusted: None) -> None:
-    stored(engines(), request())
-    engine = engines()
-    again, region = promised(engine)
-    late = threading.Timer(0.1, region.let_go.set)
-    late.start()
+def soon(region: LateRegion) -> None:
+    threading.Timer(0.1, region.let_go.set).start()
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"second_runner": True}, {"drafts": True}, {"ranks": 2}, {"ranks": 2, "late": 1}], ids=lambda one: "-".join(one) or "plain"
+)
+def test_lastBlocksStillUnderWay_engineIsTold_andWaitsBeforeItComputes(
+    engines: Make, daemon: Daemon, trusted: None, options: dict[str, Any]
+) -> None:
+    late = options.get("late", 0)
+    options = {name: value for name, value in options.items() if name != "late"}
+    stored(engines(**options), request())
+    engine = engines(**options)
+    again, region = promised(engine, rank=late)
+    soon(region)
     engine.run_existing(again)
     assert region.let_go.is_set()
-    assert (engine.stats["loaded_blocks"], engine.stats["loads"], engine.stats.get("load_failed_blocks", 0)) == (10, 1, 0)
+    ranks = options.get("ranks", 1)
+    assert (engine.stats["loaded_blocks"], engine.stats["loads"], engine.stats["load_failed_blocks"]) == (10 * ranks, ranks, 0)
+    assert engine.stats["load_us"] < engine.stats["promise_us"] < 5e6
+    assert "written_blocks" not in engine.stats
     engine.step()
     with Client(daemon.socket_path) as client:
         assert eventually(lambda: client.counters()["leases"] == 0)
+
+
+def test_twoLoadsWithTheirLastBlocksUnderWay_bothAreWaitedFor(engines: Make, trusted: None) -> None:
+    first = engines()
+    stored(first, request())
+    stored(first, request(seed=2))
+    engine = engines()
+    region = LateRegion(engine)
+    worker = engine.workers[0].connector._worker
+    hold, worker._hold = worker._hold, None
+    both = [request(), request(seed=2)]
+    for one in both:
+        engine.add(one)
+    engine.step_until(lambda: len(worker._loads) == 2)
+    # An idle engine would be told of the first one before the second has come as far.
+    for load in worker._loads.values():
+        load.hold(hold, 1 << 30)
+    engine.step_until(lambda: not worker._loads)
+    assert len(worker._promised) == 2
+    soon(region)
+    engine.run_existing(*both)
+    assert engine.stats["loaded_blocks"] == 20 and engine.recomputed == 0
 
 
 def test_requestEndsWithItsLastBlocksUnderWay_whoGetsItsBlocksWaits(engines: Make, trusted: None) -> None:
@@ -853,14 +930,27 @@ def test_requestEndsWithItsLastBlocksUnderWay_whoGetsItsBlocksWaits(engines: Mak
     again, region = promised(engine)
     engine.waiting.remove(again)
     engine.finish(again)
-    late = threading.Timer(0.1, region.let_go.set)
-    late.start()
+    soon(region)
     other = request(seed=2)
     engine.add(other)
     engine.step()
     assert region.let_go.is_set()
     other.tokens += tokens(3, 5)
     engine.run_existing(other)
+
+
+def test_requestEndsWithItsLastBlocksUnderWay_anotherConnectorsLoadWaits(engines: Make, trusted: None) -> None:
+    stored(engines(), request())
+    engine = engines()
+    again, region = promised(engine)
+    engine.waiting.remove(again)
+    engine.finish(again)
+    engine.step()
+    assert not region.let_go.is_set(), "nobody got blocks"
+    soon(region)
+    engine.scheduler.update_state_after_alloc(request(seed=2), Blocks([]), 0)
+    engine.step()
+    assert region.let_go.is_set()
 
 
 def test_daemonKilledWithTheLastBlocksUnderWay_theyAreReadFromItsMemory(
@@ -878,24 +968,58 @@ def test_daemonKilledWithTheLastBlocksUnderWay_theyAreReadFromItsMemory(
     assert engine.stats["load_failed_blocks"] == 0
 
 
+def test_daemonKilledWithTheLastBlocksOfAnEndedRequestUnderWay_engineGoesOn(engines: Make, fresh_daemon: Daemon, trusted: None) -> None:
+    stored(engines(at=fresh_daemon), request())
+    engine = engines(at=fresh_daemon)
+    again, region = promised(engine)
+    engine.waiting.remove(again)
+    engine.finish(again)
+    fresh_daemon.kill()
+    region.let_go.set()
+    engine.step_until(lambda: not engine.workers[0].connector._worker._promised)
+    engine.step()
+    assert engine.stats["written_blocks"] == 3
+    engine.run(request(seed=2))
+
+
+def test_lastBlocksAreNotFoundAnyMore_theyAreReadFromTheDaemonsMemory(engines: Make, trusted: None) -> None:
+    stored(engines(), request())
+    engine = engines()
+    again, region = promised(engine, lost=True)
+    region.let_go.set()
+    engine.run_existing(again)
+    assert (engine.stats["written_blocks"], engine.recomputed) == (3, 0)
+
+
+def test_daemonHangsWithTheLastBlocksUnderWay_theyAreReadFromItsMemory(engines: Make, trusted: None) -> None:
+    stored(engines(), request())
+    engine = engines({"kvtier.load_timeout_s": 0.3})
+    again, region = promised(engine)
+    engine.run_existing(again)
+    assert not region.let_go.is_set()
+    assert engine.stats["written_blocks"] == 3 and engine.stats["promise_us"] >= 3e5
+
+
 def test_lastBlocksAreLostAndDamaged_engineDoesNotCompute(
     engines: Make, fresh_daemon: Daemon, trusted: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored(engines(at=fresh_daemon), request())
     engine = engines(at=fresh_daemon)
-    again, region = promised(engine)
+    _, region = promised(engine)
     fresh_daemon.kill()
     region.let_go.set()
     monkeypatch.setattr(Leases, "read", lambda leases, index: None)
+    computed: list[Any] = []
+    monkeypatch.setattr(engine.workers[0], "compute", lambda *arguments: computed.append(arguments))
     with pytest.raises(KvtierError, match="3 blocks did not come .UNAVAILABLE., and their bytes in the daemon's memory are damaged"):
         engine.step()
-    assert again not in engine.running or again.num_computed_tokens == 40
+    assert computed == []
 
 
-def test_blocksThatReadersMustVerify_areNotPromised(engines: Make) -> None:
+def test_blocksThatReadersMustVerify_areNotPromised(engines: Make, patient: None) -> None:
     stored(engines(), request())
     engine = engines()
-    region = LateRegion(engine, 3)
+    region = LateRegion(engine)
     again = request()
     engine.add(again)
     worker = engine.workers[0].connector._worker
@@ -913,7 +1037,7 @@ def test_blocksThatReadersMustVerify_areNotPromised(engines: Make) -> None:
 def test_engineThatComputes_isToldWhenAllBlocksAreThere(engines: Make, trusted: None) -> None:
     stored(engines(), request())
     engine = engines(step_tokens=1)
-    region = LateRegion(engine, 3)
+    region = LateRegion(engine)
     busy = request(200, seed=7)
     engine.add(busy)
     engine.step()
@@ -923,13 +1047,47 @@ def test_engineThatComputes_isToldWhenAllBlocksAreThere(engines: Make, trusted: 
     engine.step_until(lambda: bool(worker._loads))
     # As if it had been idle until now.
     (load,) = worker._loads.values()
-    load.hold(worker._hold)
+    load.hold(worker._hold, 1 << 30)
     assert load.needed == 7
     for _ in range(5):
         engine.step()
     assert again.state == "receiving" and 0 < busy.num_computed_tokens < 200
     region.let_go.set()
     engine.step_until(lambda: again.state == "received")
+
+
+def test_stagesOfAPipeline_promiseNothing(engines: Make) -> None:
+    assert engines().workers[0].connector._worker._hold is not None
+    assert all(worker.connector._worker._hold is None for worker in engines(pipeline=2).workers)
+
+
+def test_loadOfWhichAnyBlockHasFailed_isNotPromised() -> None:
+    ok, pending, miss = Status.OK, Status.PENDING, Status.MISS
+
+    class Told:
+        def __init__(self, *statuses: Status) -> None:
+            self.statuses = list(statuses)
+            self.asked: list[int | None] = []
+
+        def done(self) -> bool:
+            return False
+
+        def wait(self, timeout: float | None = None, blocks: int | None = None) -> list[Status]:
+            self.asked.append(blocks)
+            return self.statuses
+
+    def load(*statuses: Status) -> _Load:
+        return _Load(Told(*statuses), [b"k"] * 4, [0, 1, 2, 3], 0.0, 2)  # type: ignore[arg-type]
+
+    assert load(ok, ok, pending, pending).may_be_promised
+    assert load(ok, ok, ok, pending).may_be_promised
+    assert not load(ok, pending, pending, pending).may_be_promised
+    assert not load(ok, ok, miss, pending).may_be_promised
+    failed = load(miss, ok, pending, pending)
+    failed.wait(0.5)
+    failed.wait(0.5)
+    # From then on its end is waited for.
+    assert failed.copying.asked == [2, 4] and not failed.may_be_promised  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("policy", ["recompute", "fail"])

@@ -222,9 +222,10 @@ class Link:
         return Status(status) if 0 <= status < len(Status) else Status.INTERNAL, descriptors
 
     def close(self) -> None:
-        """Ends the session; what waits in it answers UNAVAILABLE."""
+        """Ends the session; what waits in it answers UNAVAILABLE. The daemon's memory is let go of as soon as nobody reads it."""
         self.session.close()
         self._channel.close()
+        self.read_slabs, self.write_slabs = {}, {}
 
     def abandon(self) -> None:
         """In a forked child: lets go without ending the parent's session."""

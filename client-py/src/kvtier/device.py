@@ -295,6 +295,11 @@ class Copying:
                 if answer > 0:
                     self._link.forget(answer)
 
+    def give_up(self) -> None:
+        """Ends the session, where the daemon hangs: what is not over is UNAVAILABLE then (`DeviceRegion` says what that means)."""
+        if self._link is not None and not self.done():
+            self._link.session.fail("a copy did not end: the daemon hangs")
+
     def when_over(self, function: Callable[[], None]) -> None:
         """Has a function called once, by whoever notices that it is over."""
         self._ended.append(function)

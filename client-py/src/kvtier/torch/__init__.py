@@ -70,6 +70,11 @@ class Copying(ABC):
         """Asks it to end early. It may still touch the tensors until `done`."""
 
 
+    def give_up(self) -> None:
+        """Ends it where the daemon hangs, with UNAVAILABLE; nothing else of this client is served until it has a new session."""
+        self.cancel()
+
+
 class SharedEvent:
     """An event that several copies wait for, as those of one step of an engine: for the daemon they are one. It must not be
     recorded again.

@@ -62,6 +62,9 @@ class CudaCopying(Copying):
     def cancel(self) -> None:
         self._copying.cancel()
 
+    def give_up(self) -> None:
+        self._copying.give_up()
+
 
 class _Events:
     """Events that the daemon can wait for: what a copy waits for is recorded in one, which nothing else is recorded in until
@@ -224,12 +227,15 @@ class CudaRegion(Region):
 
     def write(self, block_ids: Sequence[int], blocks: Sequence[bytes]) -> None:
         self._check(block_ids)
-        with _torch().cuda.device(self._device):
+        torch = _torch()
+        with torch.cuda.device(self._device):
             for number, block in zip(block_ids, blocks, strict=True):
                 if len(block) != self.block_bytes:
                     raise InvalidArgument(f"a block of {len(block)} bytes; expected {self.block_bytes}")
                 for plane in self._planes:
                     self._write(plane, number, block)
+            # The driver returns when it has taken the bytes, and the engine's streams don't wait for its own.
+            torch.cuda.synchronize(self._device)
 
     def _write(self, plane: Plane, number: int, block: bytes) -> None:
         for index, address in enumerate(plane.runs(number)):

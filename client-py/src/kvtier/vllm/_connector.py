@@ -5,7 +5,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from typing import Any, cast
 
@@ -22,6 +21,7 @@ from kvtier import torch as kvtier_torch
 from kvtier._connection import namespace_properties
 from kvtier._errors import KvtierError, NamespaceMismatch, Unavailable
 from kvtier._polled import Polled
+from kvtier._types import Leases
 from kvtier.client import Client
 from kvtier.torch import Region, SharedEvent
 from kvtier.vllm import _namespace, _versions
@@ -133,15 +133,22 @@ class KvtierConnector(KVConnectorBase_V1):
         # Parts of other ranks come and go with the first one's: routers hear of a block once.
         self._worker = Worker(region, self._settings, writes, _rank() == (0, 0), event, hold)
 
-    def _region(self, tensors: Tensors) -> tuple[Region, Hold]:
+    def _region(self, tensors: Tensors) -> tuple[Region, Hold | None]:
         shard = self._shard = self._make_shard(tensors)
         # The scheduler's side tells of a daemon that is not there.
         self._client = Client(
             self._settings.socket or None, name=f"vllm {shard.name}", timeout=_START_TIMEOUT_S, log_level=logging.DEBUG
         )
         namespace = self._client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
-        hold = partial(namespace.acquire, no_wait=True, lease_s=self._settings.load_timeout_s, timeout=_HOLD_TIMEOUT_S)
-        return kvtier_torch.register(namespace, tensors.tensors, block_axes=tensors.block_axes, name=shard.name), hold
+
+        def hold(keys: Sequence[bytes], timeout_s: float) -> Leases:
+            within_s = min(timeout_s, _HOLD_TIMEOUT_S)
+            return namespace.acquire(keys, no_wait=True, lease_s=self._settings.load_timeout_s, timeout=within_s)
+
+        region = kvtier_torch.register(namespace, tensors.tensors, block_axes=tensors.block_axes, name=shard.name)
+        # With stages of a pipeline a step without requests of its own is no sign that the engine is idle.
+        stages = int(self._vllm_config.parallel_config.pipeline_parallel_size)
+        return region, hold if stages == 1 else None
 
     def _make_shard(self, tensors: Tensors) -> Shard:
         block_bytes = sum(

@@ -16,6 +16,7 @@ COUNTERS = {
     "loaded_blocks": "Blocks loaded.",
     "load_failed_blocks": "Blocks that could not be loaded, and were computed.",
     "written_blocks": "Blocks that the daemon left behind when it went, and that the engine read from its memory.",
+    "promise_us": "Time that the engine waited for the last blocks of loads that it had been told of, microseconds.",
     "stores": "Stores that ended.",
     "store_us": "Time from a store's beginning to when the engine saw its end, microseconds.",
     "stored_blocks": "Blocks stored.",

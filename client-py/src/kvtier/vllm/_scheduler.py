@@ -112,7 +112,9 @@ class _Tracked:
         self.stored = 0
         """how many blocks from the first are stored, or were there"""
         self.known = 0
-        """how many blocks from the first were found in all ranks, whether or not the engine loads them"""
+        """how many blocks from the first are in all ranks' namespaces, as far as is known"""
+        self.loaded_tokens = 0
+        """how many from the first the engine has when all is loaded that was to be"""
 
 
 class Scheduler:
@@ -141,6 +143,7 @@ class Scheduler:
         self._searches: dict[str, _Search] = {}
         self._requests: dict[str, _Tracked] = {}
         self._loads: list[Transfer] = []
+        self._has_allocated = False
         self._loading: dict[str, list[Call[Hold]]] = {}
         self._stores_under_way = 0
         self._paused_until_s = 0.0
@@ -372,8 +375,9 @@ class Scheduler:
     def allocated(self, request: Any, block_ids: Sequence[int], external_tokens: int) -> None:
         """The engine has blocks for a request; so many tokens of it are to be loaded."""
         request_id = request.request_id
+        self._has_allocated = True
         tracked = self._tracked(request)
-        tracked.known = max(tracked.known, self._found(request_id))
+        found = self._found(request_id)
         search = self._searches.pop(request_id, None)
         if external_tokens == 0:
             if search is not None:
@@ -383,6 +387,8 @@ class Scheduler:
             raise RuntimeError(f"request {request_id}: {external_tokens} tokens to load, of which nothing is known")
         count = -(-external_tokens // self._block_tokens)
         first = search.first
+        tracked.known = min(found, first + count)
+        tracked.loaded_tokens = min((first + count) * self._block_tokens, int(request.num_tokens) - 1)
         keys = search.keys[first : first + count]
         self._loads.append(Transfer(request_id, list(keys), list(block_ids[first : first + count]), first))
         self._loading[request_id] = search.holds
@@ -401,7 +407,8 @@ class Scheduler:
         self._go_on_clearing()
         self._polled.poll()
         self._steps += 1
-        plan = Plan(self._steps, loads=self._loads, idle=output.total_num_scheduled_tokens == 0)
+        plan = Plan(self._steps, loads=self._loads, idle=output.total_num_scheduled_tokens == 0, allocates=self._has_allocated)
+        self._has_allocated = False
         if not plan.idle:
             self._speed.planned(plan.step, output.total_num_scheduled_tokens, time.monotonic())
         self._loads = []
@@ -413,6 +420,8 @@ class Scheduler:
                 continue
             tracked.block_ids = list(new.block_ids[0])
             tracked.stored = new.num_computed_tokens // tokens
+            if new.num_computed_tokens < tracked.loaded_tokens:
+                tracked.known = 0
             written += tracked.block_ids[new.num_computed_tokens // tokens :]
             self._store(plan, tracked, new.num_computed_tokens + output.num_scheduled_tokens[new.req_id])
         cached = output.scheduled_cached_reqs
@@ -426,6 +435,7 @@ class Scheduler:
                 # What it has to compute again was not found: it is stored again, whatever became of it.
                 tracked.block_ids = list(fresh[0]) if fresh else []
                 tracked.stored = computed // tokens
+                tracked.known = 0
                 written += tracked.block_ids[computed // tokens :]
             elif fresh:
                 tracked.block_ids += fresh[0]
@@ -515,6 +525,8 @@ class Scheduler:
         that is done nothing is loaded or stored."""
         for request_id in list(self._searches):
             self._drop(request_id)
+        for tracked in self._requests.values():
+            tracked.known = 0
         self._clear()
         for call in self._clearing:
             self._polled.wait(call, _CLEAR_TIMEOUT_S)

@@ -30,6 +30,8 @@ class Plan:
     """blocks that are written anew from this step on: what is still being stored from them comes first"""
     idle: bool = False
     """whether the engine computes nothing in this step"""
+    allocates: bool = False
+    """whether requests got blocks for it, to be computed or loaded, by whatever connector"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,9 @@ _log = logging.getLogger("vllm.kvtier")
 
 _FLUSH_TRIES = 2
 _IDLE_WAIT_S = 0.002
+_BYTES_PER_S_MAX = 55e9
+"""of a GPU's link"""
+_HOLD_S_MIN = 0.001
 _LAST_SHARE = 8
 """an engine's books on blocks that it is told of take about a tenth of the time that blocks of 2 MiB take over PCIe 5"""
 
@@ -32,8 +35,8 @@ class Tensors(NamedTuple):
     """of a block: what engines that share blocks have alike"""
 
 
-Hold: TypeAlias = Callable[[Sequence[bytes]], Leases]
-"""Leases on blocks that are in memory; never waits for long"""
+Hold: TypeAlias = Callable[[Sequence[bytes], float], Leases]
+"""Leases on blocks that are in memory; waits at most so many seconds"""
 
 
 @dataclass(slots=True)
@@ -58,13 +61,21 @@ class _Load:
         if self.copying is None or self.needed == len(self.keys):
             return False
         statuses = self.copying.wait(0, self.needed)
-        return _are_ok(statuses[: self.needed])
+        return _are_ok(statuses[: self.needed]) and not _has_failed(statuses)
 
-    def hold(self, hold: Hold) -> None:
+    def wait(self, timeout_s: float) -> None:
+        """Until the engine can be told of it, or so long."""
+        assert self.copying is not None
+        if _has_failed(self.copying.wait(timeout_s, self.needed)):
+            self.needed = len(self.keys)
+
+    def hold(self, hold: Hold, block_bytes: int) -> None:
         """Asks for leases on its last blocks. Those that readers must verify could yet turn out to be damaged."""
         assert self.copying is not None
         count = self.copying.last_blocks(len(self.keys) // _LAST_SHARE)
-        self.last = hold(self.keys[len(self.keys) - count :])
+        # Their memory is mapped when it is asked for first: while the load goes on, and not for longer than that.
+        within_s = max(_HOLD_S_MIN, len(self.keys) * block_bytes / _BYTES_PER_S_MAX / 2)
+        self.last = hold(self.keys[len(self.keys) - count :], within_s)
         if self.last.are_verified:
             self.needed -= len(self.last)
         else:
@@ -162,9 +173,11 @@ class Worker:
         Raises:
             KvtierError: promised blocks are lost, which takes two faults at a time; the engine must not compute with them.
         """
-        if not plan.idle or plan.loads:
+        if self._promised and (not plan.idle or plan.allocates):
+            begun_s = time.monotonic()
             for request_id, load in list(self._promised.items()):
                 self._keep_promise(request_id, load)
+            self.observed["promise_us"] += int((time.monotonic() - begun_s) * 1e6)
         if self._stores and plan.reused:
             self._flush(set(plan.reused))
 
@@ -173,39 +186,39 @@ class Worker:
         for store in self._stores:
             if not store.copying.done() and not reused.isdisjoint(store.block_ids):
                 self.observed["flushes"] += 1
-                self._finish(store.copying, self._settings.put_timeout_s)
+                self._finish(store.copying)
         self.observed["flush_us"] += int((time.monotonic() - begun_s) * 1e6)
 
-    def _finish(self, copying: Copying, timeout_s: float) -> None:
-        """Waits until it no longer touches the tensors."""
+    def _finish(self, copying: Copying) -> None:
+        """Waits until it no longer reads the tensors."""
         for _ in range(_FLUSH_TRIES):
-            copying.wait(timeout_s)
+            copying.wait(self._settings.put_timeout_s)
             if copying.done():
                 return
             copying.cancel()
-        self._tell("a copy neither ended nor could be cancelled; waiting for it")
+        self._tell("a store neither ended nor could be cancelled; waiting for it")
         copying.wait()
 
     def _keep_promise(self, request_id: str, load: _Load) -> None:
         """Waits for the blocks that the engine counts on, and writes those that did not come."""
         assert load.copying is not None and load.last is not None and self._region is not None
-        self._finish(load.copying, self._settings.load_timeout_s)
-        statuses = _outcome(load.copying, len(load.block_ids))
+        load.copying.wait(self._settings.load_timeout_s)
+        if not load.copying.done():
+            load.copying.give_up()
+        statuses = _outcome(load.copying, len(load.block_ids))[load.needed :]
         if not _are_ok(statuses):
             lost = [index for index, status in enumerate(statuses) if status is not Status.OK]
-            found = [block for index in lost if (block := load.last.read(index - load.needed)) is not None]
+            found = [block for index in lost if (block := load.last.read(index)) is not None]
             if len(found) < len(lost):
                 raise KvtierError(
                     f"request {request_id}: {len(lost) - len(found)} blocks did not come ({_told(statuses)}), and their bytes in "
                     "the daemon's memory are damaged; the engine counts on them and must not compute with what is there"
                 )
-            self._region.write([load.block_ids[index] for index in lost], found)
+            self._region.write([load.block_ids[load.needed + index] for index in lost], found)
             self.observed["written_blocks"] += len(lost)
             self._tell(f"blocks did not come from the daemon and were read from its memory: {_told(statuses)}")
-            statuses = [Status.OK] * len(statuses)
         del self._promised[request_id]
         self._read.append(load.last)
-        self._collect_load(request_id, load, statuses)
 
     def finished(self, idle: bool = False) -> set[str]:
         """The requests whose loads have ended since the last call, whether or not they succeeded. An idle engine waits a
@@ -226,6 +239,7 @@ class Worker:
                 self._collect_load(request_id, load, _outcome(load.copying, len(load.block_ids)))
             elif idle and load.may_be_promised:
                 self._promised[request_id] = load
+                self._collect_load(request_id, load, [Status.OK] * len(load.block_ids))
             else:
                 continue
             del self._loads[request_id]
@@ -236,13 +250,13 @@ class Worker:
         """Until the engine can be told of it, or a moment."""
         if load.copying is None or load.is_over:
             return
-        if load.last is None and self._hold is not None:
+        if load.last is None and self._hold is not None and self._region is not None:
             try:
-                load.hold(self._hold)
+                load.hold(self._hold, self._region.block_bytes)
             except Exception as error:
                 self._hold = None
                 self._tell(f"can't hold blocks: {error!r}")
-        load.copying.wait(_IDLE_WAIT_S, load.needed)
+        load.wait(_IDLE_WAIT_S)
 
     def _collect_load(self, request_id: str, load: _Load, statuses: list[Status]) -> None:
         taken_s = time.monotonic() - load.begun_s
@@ -317,6 +331,10 @@ def _outcome(copying: Copying | None, count: int) -> list[Status]:
 
 def _are_ok(statuses: list[Status]) -> bool:
     return statuses.count(Status.OK) == len(statuses)
+
+
+def _has_failed(statuses: list[Status]) -> bool:
+    return statuses.count(Status.OK) + statuses.count(Status.PENDING) < len(statuses)
 
 
 def _told(statuses: Iterable[Status]) -> str:
