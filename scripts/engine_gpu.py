@@ -63,15 +63,16 @@ def of_pairs(found: dict[str, Any], link_ms: float) -> dict[str, float]:
     """What engine_pairs.py found, in medians: of the pairs' own differences and ratios, which a machine that is slower for a
     while does not change."""
     pairs = found["pairs"]
-    made = {
-        "stored_ms": statistics.median(found["stored_ms"]),
-        "flush_ms": statistics.median(found["flush_ms"]),
-        "computed_ms": statistics.median(found["computed_ms"]),
+    made = {name: statistics.median(found[name]) for name in ("without_ms", "computed_ms", "stored_ms", "flush_ms")}
+    made |= {
         "restored_less_hit_ms": statistics.median(one["restored_ms"] - one["hit_ms"] for one in pairs),
         "hit_ms": statistics.median(one["hit_ms"] for one in pairs),
+        "hit_costs_ms": statistics.median(one["hit_ms"] - one["hit_without_ms"] for one in pairs),
         "wrong": sum(not one["same"] for one in pairs),
     }
-    made["saving"] = made["stored_ms"] / made["computed_ms"] - 1
+    # Of what is computed with no connector at all.
+    made["connector"] = made["computed_ms"] / made["without_ms"] - 1
+    made["saving"] = made["stored_ms"] / made["without_ms"] - 1
     if link_ms:
         made["link_ms"] = link_ms
         made["of_limit"] = statistics.median(one["restored_ms"] / (one["hit_ms"] + link_ms) for one in pairs)

@@ -1,7 +1,8 @@
 """What kvtier costs and brings one vLLM, by pairs within one process: machines differ by more from one process to the next.
 
-A prompt is restored and, right behind it, found on the device; other prompts are computed with and without their blocks being
-stored, in turns. Run by engine_gpu.py, where there is a GPU; --tiny makes a model that a processor computes, to try the program.
+A prompt is restored and, right behind it, found on the device twice: with the connector, and without. Other prompts are computed
+in turns: without the connector, with it and nothing stored, and with their blocks stored. Run by engine_gpu.py, where there is a
+GPU; --tiny makes a model that a processor computes, to try the program.
 """
 
 import argparse
@@ -32,7 +33,7 @@ class Engine:
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         os.environ.setdefault("PYTHONHASHSEED", "0")
         import vllm
-        from vllm.distributed.kv_transfer import get_kv_transfer_group
+        from vllm.distributed.kv_transfer import get_kv_transfer_group, kv_transfer_state
 
         (folder / "config.json").write_text(json.dumps(_MODEL | (_TINY if tiny else {})))
         # A processor's attention takes no smaller ones.
@@ -44,24 +45,34 @@ class Engine:
             num_gpu_blocks_override=tokens // self.block_tokens + (2 if tiny else 252), **more,
         )  # fmt: skip
         self.sampling = vllm.SamplingParams(temperature=0, max_tokens=1, ignore_eos=True, detokenize=False)
-        self.side = self.llm.llm_engine.engine_core.engine_core.scheduler.connector._scheduler
-        if self.side is None:
+        self._engine_scheduler = self.llm.llm_engine.engine_core.engine_core.scheduler
+        self._of_worker = kv_transfer_state
+        self._connectors = (self._engine_scheduler.connector, get_kv_transfer_group())
+        self._side = self._connectors[0]._scheduler
+        if self._side is None:
             raise SystemExit("kvtier is not used: the engine's log says why")
-        self.settings = self.side._settings
-        worker = get_kv_transfer_group()._worker
+        self._settings = self._side._settings
+        self._worker = self._connectors[1]._worker
         self.flush_ms = 0.0
         """that the engine has waited, until now, for stores from blocks that it writes to"""
-        self._flush = worker._flush
-        worker._flush = self._timed_flush
+        self._flush = self._worker._flush
+        self._worker._flush = self._timed_flush
 
     def _timed_flush(self, reused: set[int]) -> None:
         begun = time.perf_counter()
         self._flush(reused)
         self.flush_ms += (time.perf_counter() - begun) * 1e3
 
-    def stores(self, stores: bool) -> None:
-        """Whether what is computed from now on is stored."""
-        self.side._settings = self.settings if stores else dataclasses.replace(self.settings, store="none")
+    def become(self, mode: str) -> None:
+        """One of MODES from now on."""
+        # Nobody but the connector knows which blocks are still being stored.
+        while self._worker._stores:
+            self._worker._collect_stores()
+            time.sleep(0.001)
+        connectors = (None, None) if mode == "without" else self._connectors
+        # As vLLM has it that was started without one.
+        self._engine_scheduler.connector, self._of_worker._KV_CONNECTOR_AGENT = connectors
+        self._side._settings = self._settings if mode == "stored" else dataclasses.replace(self._settings, store="none")
 
     def run(self, prompt: list[int]) -> tuple[float, int, int]:
         """Milliseconds to the first token; how many tokens were there; the token."""
@@ -69,6 +80,9 @@ class Engine:
         (output,) = self.llm.generate([{"prompt_token_ids": prompt}], self.sampling, use_tqdm=False)
         return (time.perf_counter() - begun) * 1e3, output.num_cached_tokens, output.outputs[0].token_ids[0]
 
+
+MODES = ("without", "computed", "stored")
+"""no connector; one that stores nothing; one that stores what is computed"""
 
 _GROUP = 3
 """prompts that are computed alike, one behind the other; the first of them waits for what the one before it stores"""
@@ -82,34 +96,42 @@ def measure(engine: Engine, tokens: int, pairs: int, prompts: int, groups: int) 
 
     for _ in range(2):
         engine.run(fresh())
-    stored: list[float] = []
-    computed: list[float] = []
-    flushed: list[float] = []
+    found: dict[str, Any] = {f"{mode}_ms": [] for mode in (*MODES, "flush")}
     kept: list[tuple[list[int], int]] = []
-    for group in range(2 * groups):
-        stores = group % 2 == 1
-        engine.stores(stores)
+    for group in range(len(MODES) * groups):
+        mode = MODES[group % len(MODES)]
+        engine.become(mode)
         for number in range(_GROUP):
             prompt = fresh()
             before_ms = engine.flush_ms
             ms, _, token = engine.run(prompt)
             if number:
-                (stored if stores else computed).append(ms)
-            if number and stores:
-                flushed.append(engine.flush_ms - before_ms)
-            if stores:
+                found[f"{mode}_ms"].append(ms)
+            if number and mode == "stored":
+                found["flush_ms"].append(engine.flush_ms - before_ms)
+            if mode == "stored":
                 kept = [*kept, (prompt, token)][-prompts:]
+    engine.become("stored")
     engine.run(fresh())
     time.sleep(2)
-    rows = []
-    for number in range(pairs):
-        prompt, token = kept[number % len(kept)]
-        restored_ms, restored_tokens, first = engine.run(prompt)
-        hit_ms, hit_tokens, second = engine.run(prompt)
-        rows.append({"restored_ms": restored_ms, "hit_ms": hit_ms, "same": first == second == token})
+    found["pairs"] = [restore(engine, tokens, number, *kept[number % len(kept)]) for number in range(pairs)]
+    return found
+
+
+def restore(engine: Engine, tokens: int, number: int, prompt: list[int], token: int) -> dict[str, Any]:
+    """A restore, and the two hits behind it: every other time the one without the connector is the first of them."""
+    restored_ms, restored_tokens, first = engine.run(prompt)
+    row: dict[str, Any] = {"restored_ms": restored_ms}
+    hits = [("hit_ms", "stored"), ("hit_without_ms", "without")]
+    answers = {first, token}
+    for name, mode in hits if number % 2 else reversed(hits):
+        engine.become(mode)
+        row[name], hit_tokens, answer = engine.run(prompt)
+        answers.add(answer)
         if restored_tokens < tokens or hit_tokens < tokens - engine.block_tokens:
             raise SystemExit(f"a prompt of {tokens} tokens: {restored_tokens} were restored, {hit_tokens} on the device")
-    return {"stored_ms": stored, "flush_ms": flushed, "computed_ms": computed, "pairs": rows}
+    engine.become("stored")
+    return row | {"same": len(answers) == 1}
 
 
 def main() -> int:
@@ -119,7 +141,7 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=32768)
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--prompts", type=int, default=5, help="that are restored, in turns; at least 2")
-    parser.add_argument("--groups", type=int, default=6, help=f"of {_GROUP} prompts that are computed with their blocks stored; as many without")
+    parser.add_argument("--groups", type=int, default=6, help=f"of {_GROUP} prompts that are computed in each of {MODES}")
     parser.add_argument("--tiny", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kvtier-model-") as folder:

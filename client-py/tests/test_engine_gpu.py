@@ -112,12 +112,15 @@ def test_linkThatCannotBeMeasured_isTold_andTheOthersRun(tmp_path: Path, monkeyp
 
 
 def test_pairs_areComparedOneByOne() -> None:
-    pairs = [{"restored_ms": 100.0, "hit_ms": 20.0, "same": True}, {"restored_ms": 150.0, "hit_ms": 60.0, "same": False},
-             {"restored_ms": 119.0, "hit_ms": 40.0, "same": True}]  # fmt: skip
-    found = {"stored_ms": [1010.0, 1005.0, 1000.0], "flush_ms": [0.0, 3.0, 2.0], "computed_ms": [1000.0, 990.0, 1010.0], "pairs": pairs}
+    rows = [(100.0, 20.0, 21.0, True), (150.0, 60.0, 20.0, False), (119.0, 40.0, 39.5, True)]
+    found = {
+        "without_ms": [1000.0, 990.0, 1010.0], "computed_ms": [1002.0, 990.0, 1010.0], "stored_ms": [1010.0, 1005.0, 1000.0],
+        "flush_ms": [0.0, 3.0, 2.0],
+        "pairs": [dict(zip(("restored_ms", "hit_ms", "hit_without_ms", "same"), row, strict=True)) for row in rows],
+    }  # fmt: skip
     made = engine_gpu.of_pairs(found, 80.0)
     assert made["restored_less_hit_ms"] == 80.0 and made["hit_ms"] == 40.0 and made["wrong"] == 1
-    assert made["flush_ms"] == 2.0
+    assert made["hit_costs_ms"] == 0.5 and made["flush_ms"] == 2.0
     assert made["of_limit"] == 1.0 and made["link_ms"] == 80.0
-    assert made["saving"] == pytest.approx(0.005)
+    assert made["saving"] == pytest.approx(0.005) and made["connector"] == pytest.approx(0.002)
     assert "of_limit" not in engine_gpu.of_pairs(found, 0.0)
