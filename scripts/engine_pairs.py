@@ -45,14 +45,18 @@ class Engine:
             num_gpu_blocks_override=tokens // self.block_tokens + (2 if tiny else 252), **more,
         )  # fmt: skip
         self.sampling = vllm.SamplingParams(temperature=0, max_tokens=1, ignore_eos=True, detokenize=False)
-        self._engine_scheduler = self.llm.llm_engine.engine_core.engine_core.scheduler
+        core = self.llm.llm_engine.engine_core.engine_core
+        self._engine_scheduler = core.scheduler
+        self._connector = core.scheduler.connector
         self._of_worker = kv_transfer_state
-        self._connectors = (self._engine_scheduler.connector, get_kv_transfer_group())
-        self._side = self._connectors[0]._scheduler
+        self._connector_of_worker = get_kv_transfer_group()
+        # vLLM's newer model runner has a switch of its own.
+        self._switch = getattr(core.model_executor.driver_worker.worker.model_runner, "kv_connector", None)
+        self._side = self._connector._scheduler
         if self._side is None:
             raise SystemExit("kvtier is not used: the engine's log says why")
         self._settings = self._side._settings
-        self._worker = self._connectors[1]._worker
+        self._worker = self._connector_of_worker._worker
         self.flush_ms = 0.0
         """that the engine has waited, until now, for stores from blocks that it writes to"""
         self._flush = self._worker._flush
@@ -69,9 +73,11 @@ class Engine:
         while self._worker._stores:
             self._worker._collect_stores()
             time.sleep(0.001)
-        connectors = (None, None) if mode == "without" else self._connectors
         # As vLLM has it that was started without one.
-        self._engine_scheduler.connector, self._of_worker._KV_CONNECTOR_AGENT = connectors
+        self._engine_scheduler.connector = None if mode == "without" else self._connector
+        self._of_worker._KV_CONNECTOR_AGENT = None if mode == "without" else self._connector_of_worker
+        if self._switch is not None:
+            self._switch.set_disabled(mode == "without")
         self._side._settings = self._settings if mode == "stored" else dataclasses.replace(self._settings, store="none")
 
     def run(self, prompt: list[int]) -> tuple[float, int, int]:
