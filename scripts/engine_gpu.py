@@ -70,6 +70,7 @@ def of_pairs(found: dict[str, Any], link_ms: float) -> dict[str, float]:
         "hit_costs_ms": statistics.median(one["hit_ms"] - one["hit_without_ms"] for one in pairs),
         "wrong": sum(not one["same"] for one in pairs),
     }
+    made["throughput"] = statistics.median(found["batch_without_ms"]) / statistics.median(found["batch_stored_ms"])
     # Of what is computed with no connector at all.
     made["connector"] = made["computed_ms"] / made["without_ms"] - 1
     made["saving"] = made["stored_ms"] / made["without_ms"] - 1

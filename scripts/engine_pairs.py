@@ -1,8 +1,8 @@
 """What kvtier costs and brings one vLLM, by pairs within one process: machines differ by more from one process to the next.
 
 A prompt is restored and, right behind it, found on the device twice: with the connector, and without. Other prompts are computed
-in turns: without the connector, with it and nothing stored, and with their blocks stored. Run by engine_gpu.py, where there is a
-GPU; --tiny makes a model that a processor computes, to try the program.
+in turns: without the connector, with it and nothing stored, and with their blocks stored; at last batches of new prompts. Run by
+engine_gpu.py, where there is a GPU; --tiny makes a model that a processor computes, to try the program.
 """
 
 import argparse
@@ -15,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from engine_switch import Switch
 
 _MODEL = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096,
@@ -33,8 +35,8 @@ class Engine:
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         os.environ.setdefault("PYTHONHASHSEED", "0")
         import vllm
-        from vllm.distributed.kv_transfer import get_kv_transfer_group, kv_transfer_state
 
+        self._vllm = vllm
         (folder / "config.json").write_text(json.dumps(_MODEL | (_TINY if tiny else {})))
         # A processor's attention takes no smaller ones.
         self.block_tokens = 32 if tiny else 16
@@ -45,22 +47,12 @@ class Engine:
             num_gpu_blocks_override=tokens // self.block_tokens + (2 if tiny else 252), **more,
         )  # fmt: skip
         self.sampling = vllm.SamplingParams(temperature=0, max_tokens=1, ignore_eos=True, detokenize=False)
-        core = self.llm.llm_engine.engine_core.engine_core
-        self._engine_scheduler = core.scheduler
-        self._connector = core.scheduler.connector
-        self._of_worker = kv_transfer_state
-        self._connector_of_worker = get_kv_transfer_group()
-        # vLLM's newer model runner has a switch of its own.
-        self._switch = getattr(core.model_executor.driver_worker.worker.model_runner, "kv_connector", None)
-        self._side = self._connector._scheduler
-        if self._side is None:
-            raise SystemExit("kvtier is not used: the engine's log says why")
-        self._settings = self._side._settings
-        self._worker = self._connector_of_worker._worker
+        self._switch = Switch(self.llm)
+        self._settings = self._switch.scheduler._settings
         self.flush_ms = 0.0
         """that the engine has waited, until now, for stores from blocks that it writes to"""
-        self._flush = self._worker._flush
-        self._worker._flush = self._timed_flush
+        self._flush = self._switch.worker._flush
+        self._switch.worker._flush = self._timed_flush
 
     def _timed_flush(self, reused: set[int]) -> None:
         begun = time.perf_counter()
@@ -69,16 +61,16 @@ class Engine:
 
     def become(self, mode: str) -> None:
         """One of MODES from now on."""
-        # Nobody but the connector knows which blocks are still being stored.
-        while self._worker._stores:
-            self._worker._collect_stores()
-            time.sleep(0.001)
-        # As vLLM has it that was started without one.
-        self._engine_scheduler.connector = None if mode == "without" else self._connector
-        self._of_worker._KV_CONNECTOR_AGENT = None if mode == "without" else self._connector_of_worker
-        if self._switch is not None:
-            self._switch.set_disabled(mode == "without")
-        self._side._settings = self._settings if mode == "stored" else dataclasses.replace(self._settings, store="none")
+        self._switch.connect(mode != "without")
+        stores = self._settings.store if mode == "stored" else "none"
+        self._switch.scheduler._settings = dataclasses.replace(self._settings, store=stores)
+
+    def batch_ms(self, prompts: list[list[int]]) -> float:
+        """Milliseconds for all of them together, some tokens each."""
+        sampling = self._vllm.SamplingParams(temperature=0, max_tokens=_BATCH_TOKENS, ignore_eos=True, detokenize=False)
+        begun = time.perf_counter()
+        self.llm.generate([{"prompt_token_ids": prompt} for prompt in prompts], sampling, use_tqdm=False)
+        return (time.perf_counter() - begun) * 1e3
 
     def run(self, prompt: list[int]) -> tuple[float, int, int]:
         """Milliseconds to the first token; how many tokens were there; the token."""
@@ -100,8 +92,10 @@ def measure(engine: Engine, tokens: int, pairs: int, prompts: int, groups: int) 
     def fresh() -> list[int]:
         return [chance.randrange(3, 30000) for _ in range(tokens)]
 
-    for _ in range(2):
-        engine.run(fresh())
+    for prompt in (fresh(), fresh()):
+        # A hit's step is another one for the GPU: the first of a process takes it 0.1 s more.
+        engine.run(prompt)
+        engine.run(prompt)
     found: dict[str, Any] = {f"{mode}_ms": [] for mode in (*MODES, "flush")}
     kept: list[tuple[list[int], int]] = []
     for group in range(len(MODES) * groups):
@@ -121,6 +115,26 @@ def measure(engine: Engine, tokens: int, pairs: int, prompts: int, groups: int) 
     engine.run(fresh())
     time.sleep(2)
     found["pairs"] = [restore(engine, tokens, number, *kept[number % len(kept)]) for number in range(pairs)]
+    return found
+
+
+_BATCH = 24
+_BATCH_TOKENS = 32
+"""that each of them gets"""
+
+
+def throughput(engine: Engine, tokens: int, groups: int) -> dict[str, list[float]]:
+    """Batches of prompts that nobody has seen, of the same lengths, without the connector and with their blocks stored."""
+    chance = random.Random(6)
+    # Together with what is generated they have room at a time.
+    most = max(64, tokens // _BATCH - _BATCH_TOKENS)
+    lengths = [chance.randrange(most // 2, most) for _ in range(_BATCH)]
+    found: dict[str, list[float]] = {"batch_without_ms": [], "batch_stored_ms": []}
+    for group in range(2 * groups):
+        mode = ("without", "stored")[group % 2]
+        engine.become(mode)
+        rounds = [engine.batch_ms([[chance.randrange(3, 30000) for _ in range(length)] for length in lengths]) for _ in range(_GROUP)]
+        found[f"batch_{mode}_ms"] += rounds[1:]
     return found
 
 
@@ -153,6 +167,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kvtier-model-") as folder:
         engine = Engine(arguments.kv, arguments.tokens, arguments.tiny, Path(folder))
         found = measure(engine, arguments.tokens, arguments.pairs, arguments.prompts, arguments.groups)
+        found |= throughput(engine, arguments.tokens, arguments.groups)
     arguments.out.write_text(json.dumps(found))
     return 0
 

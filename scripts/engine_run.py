@@ -4,6 +4,7 @@ Runs in the engine's own virtual environment. Each line of standard input is a J
 descriptor that --answers names:
 
     {"pass": NAME, "reset": true, "serial": true}   generates; reset: forgets the engine's own prefix cache before
+    {"turns": NUMBER}                               computes new prompts with and without the connector, in turns
     {"end": true}
 """
 
@@ -14,6 +15,8 @@ import random
 import sys
 import time
 from pathlib import Path
+
+from engine_switch import Switch
 
 BLOCK_TOKENS = 32
 MODEL = dict(
@@ -101,11 +104,30 @@ class Engine:
         return answer
 
 
-def throughput(engine: Engine, seed: int) -> float:
-    """Seconds for prompts that nobody has seen."""
-    chosen = random.Random(seed)
-    fresh = [[chosen.randrange(3, 4000) for _ in range(chosen.randrange(400, 1100))] for _ in range(16)]
-    return engine.generate(fresh, 16)[0]
+_ROUNDS = 3
+"""of one kind, one behind the other; in the first of them what the ones before have left is still being stored"""
+
+
+def turns(engine: Engine, groups: int) -> dict[str, list[float]]:
+    """Seconds for prompts that nobody has seen: rounds of the same work without the connector, and with it, in turns within
+    this process, as two processes that do the same differ by more than what is to be seen."""
+    switch = Switch(engine.llm)
+    chosen = random.Random(1)
+    lengths = [chosen.randrange(400, 1100) for _ in range(16)]
+
+    def seconds() -> float:
+        fresh = [[chosen.randrange(3, 4000) for _ in range(length)] for length in lengths]
+        return engine.generate(fresh, 16)[0]
+
+    for _ in range(2 * _ROUNDS):
+        seconds()
+    taken: dict[str, list[float]] = {"without": [], "with": []}
+    for group in range(2 * groups):
+        name = ("without", "with")[group % 2]
+        switch.connect(name == "with")
+        taken[name] += [seconds() for _ in range(_ROUNDS)][1:]
+    switch.connect(True)
+    return taken
 
 
 def main() -> None:
@@ -124,8 +146,8 @@ def main() -> None:
         command = json.loads(line)
         if command.get("end"):
             break
-        if "throughput" in command:
-            print(json.dumps({"seconds": throughput(engine, command["throughput"])}), file=answers)
+        if "turns" in command:
+            print(json.dumps(turns(engine, command["turns"])), file=answers)
         else:
             print(json.dumps(engine.run(command)), file=answers)
 

@@ -12,10 +12,10 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The index's thread. It works while there is work, spins briefly when there is none, and a little
- * longer where a load is about to be asked for, then announces that it sleeps, looks once more, and
- * waits for a doorbell. A defect in the index ends the process: its state can't be trusted any
- * more.
+ * The index's thread. It works while there is work, spins briefly when there is none, as long as
+ * that pays ({@link SpinJudge}), and a little longer where a load is about to be asked for, then
+ * announces that it sleeps, looks once more, and waits for a doorbell. A defect in the index ends
+ * the process: its state can't be trusted any more.
  */
 final class IndexRunner implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(IndexRunner.class);
@@ -61,11 +61,17 @@ final class IndexRunner implements AutoCloseable {
 
   private void run() {
     try {
+      SpinJudge judge = new SpinJudge();
+      boolean isJudged = false;
       long idleSince = 0;
       long spinNs = SPIN_NS;
       while (running) {
         passes.setRelease(passes.getPlain() + 1);
         if (agent.doWork() > 0) {
+          if (isJudged) {
+            judge.won();
+            isJudged = false;
+          }
           idleSince = 0;
           spinNs = SPIN_NS;
           continue;
@@ -73,11 +79,17 @@ final class IndexRunner implements AutoCloseable {
         long now = System.nanoTime();
         if (idleSince == 0) {
           idleSince = now;
+          // Who has announced something brings it.
+          isJudged = spinNs == SPIN_NS && judge.isWorthIt();
+          spinNs = spinNs == SPIN_NS && !isJudged ? 0 : spinNs;
         }
-        if (now - idleSince < (agent.isCopying() ? COPYING_SPIN_NS : spinNs)
-            || agent.isLoadExpected(now)) {
+        if (now - idleSince < spinNs || isNeeded(now, idleSince)) {
           Thread.onSpinWait();
           continue;
+        }
+        if (isJudged) {
+          judge.lost();
+          isJudged = false;
         }
         Words.putIntVolatile(daemonRegion, DaemonRegionDescriptor.INDEX_WAITING_OFFSET, 1);
         // The announcement must be visible before the last look: whoever comes after it rings.
@@ -94,6 +106,12 @@ final class IndexRunner implements AutoCloseable {
       LOG.error("the index is broken; the daemon stops", t);
       Runtime.getRuntime().halt(70);
     }
+  }
+
+  /** Whether somebody is known to need it in a moment. */
+  private boolean isNeeded(long nowNs, long idleSinceNs) {
+    return (agent.isCopying() && nowNs - idleSinceNs < COPYING_SPIN_NS)
+        || agent.isLoadExpected(nowNs);
   }
 
   @Override

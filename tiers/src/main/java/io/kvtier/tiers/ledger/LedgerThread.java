@@ -21,6 +21,7 @@ public final class LedgerThread implements LastLeg, AutoCloseable {
   private final Inbox<Transfer> inbox;
   private final Thread thread;
   private Consumer<Transfer> done = transfer -> {};
+  private Runnable afterGroup = () -> {};
 
   /**
    * A thread that is yet to be started.
@@ -40,8 +41,9 @@ public final class LedgerThread implements LastLeg, AutoCloseable {
   }
 
   @Override
-  public void start(Consumer<Transfer> whenDone) {
+  public void start(Consumer<Transfer> whenDone, Runnable afterSome) {
     done = whenDone;
+    afterGroup = afterSome;
     thread.start();
   }
 
@@ -71,6 +73,7 @@ public final class LedgerThread implements LastLeg, AutoCloseable {
           }
         }
         leg.run(group, done);
+        afterGroup.run();
         group.clear();
       }
     } catch (Throwable t) {

@@ -342,8 +342,7 @@ public final class UringPipeline extends QueuedPipeline {
     }
     Transfer transfer = operation.end();
     free.push(operation);
-    queues.finish(transfer);
-    unrung = true;
+    unrung |= queues.finish(transfer);
   }
 
   /** One ring for all that ended since the last. */

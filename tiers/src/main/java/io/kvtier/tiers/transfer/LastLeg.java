@@ -10,8 +10,12 @@ public interface LastLeg {
   /** The most transfers that can be on their way. */
   int capacity();
 
-  /** Begins; called once, by the pipeline, which takes from then on what is done, on any thread. */
-  void start(Consumer<Transfer> done);
+  /**
+   * Begins; called once, by the pipeline, which takes from then on what is done, on any thread.
+   *
+   * @param afterSome called when one or several are done
+   */
+  void start(Consumer<Transfer> done, Runnable afterSome);
 
   /**
    * Takes a transfer; from any thread, in the order in which they come.

@@ -83,8 +83,9 @@ public final class ThreadedPipeline extends QueuedPipeline {
       long start = System.nanoTime();
       leg.run(transfer);
       transfer.elapsedNs = System.nanoTime() - start;
-      queues.finish(transfer);
-      queues.ringFinished();
+      if (queues.finish(transfer)) {
+        queues.ringFinished();
+      }
     }
   }
 

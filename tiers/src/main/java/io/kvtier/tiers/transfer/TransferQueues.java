@@ -50,10 +50,7 @@ public final class TransferQueues {
     finished = new MpscAtomicArrayQueue<>(Math.max(2, depth + onLastLeg));
     idle = new IdleWorkers(workers);
     if (lastLeg != null) {
-      lastLeg.start(transfer -> {
-        handBack(transfer);
-        ringFinished();
-      });
+      lastLeg.start(finished::add, this::ringFinished);
     }
   }
 
@@ -123,18 +120,21 @@ public final class TransferQueues {
     return queues[STORE_LEVEL].poll();
   }
 
-  /** A worker hands on a transfer whose outcome is in it; {@link #ringFinished} must follow. */
-  public void finish(Transfer transfer) {
+  /**
+   * A worker hands on a transfer whose outcome is in it.
+   *
+   * @return whether it is finished: {@link #ringFinished} must follow; else it is on its last leg
+   */
+  public boolean finish(Transfer transfer) {
     LastLeg next = lastLeg;
     if (next == null || transfer.kind != Transfer.Kind.STORE || transfer.status != Status.OK) {
-      handBack(transfer);
-    } else if (!next.offer(transfer)) {
+      finished.add(transfer);
+      return true;
+    }
+    if (!next.offer(transfer)) {
       throw new IllegalStateException("the last leg has no room for all that can come");
     }
-  }
-
-  private void handBack(Transfer transfer) {
-    finished.add(transfer);
+    return false;
   }
 
   /** Wakes the collecting thread for one or several finished transfers. */

@@ -14,6 +14,7 @@ import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.transfer.Checksums;
+import io.kvtier.tiers.transfer.LastLeg;
 import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
 import io.kvtier.tiers.transfer.TroubleLog;
@@ -30,11 +31,14 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Deque;
 import java.util.List;
+import java.util.Queue;
 import java.util.Random;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Consumer;
 import java.util.zip.CRC32C;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -131,6 +135,60 @@ abstract class SsdPipelineContract {
       assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.LOAD));
       assertEquals(block.checksum, Checksums.of(block.bytes()));
       assertTrue(block.elapsedNs > 0);
+    }
+  }
+
+  @Test
+  void store_withALastLeg_ringsOnceForAllThatThatHasDone() throws Exception {
+    HeldLeg leg = new HeldLeg();
+    SsdEngine.Parts parts =
+        new SsdEngine.Parts(
+            "test-ssd", open(), codec, leg, 1, DEPTH, rung::release, troubles, defect::set);
+    Pipeline pipeline = start(parts);
+    try (SlotDevice _ = parts.device()) {
+      for (int i = 0; i < 3; i++) {
+        Transfer block = block(i, i, 0);
+        fill(block, i);
+        block.kind = Transfer.Kind.STORE;
+        assertTrue(pipeline.offer(block));
+      }
+      leg.held.acquire(3);
+      pipeline.close();
+      assertEquals(0, rung.availablePermits(), "written, but not yet done");
+      leg.finish();
+      assertEquals(1, rung.availablePermits());
+      assertEquals(3, pipeline.collect(finished::add));
+    }
+  }
+
+  /** A last leg that waits to be told. */
+  private static final class HeldLeg implements LastLeg {
+    final Semaphore held = new Semaphore(0);
+    private final Queue<Transfer> transfers = new ConcurrentLinkedQueue<>();
+    private Consumer<Transfer> done = transfer -> {};
+    private Runnable afterSome = () -> {};
+
+    @Override
+    public int capacity() {
+      return DEPTH;
+    }
+
+    @Override
+    public void start(Consumer<Transfer> whenDone, Runnable afterSeveral) {
+      done = whenDone;
+      afterSome = afterSeveral;
+    }
+
+    @Override
+    public boolean offer(Transfer transfer) {
+      transfers.add(transfer);
+      held.release();
+      return true;
+    }
+
+    void finish() {
+      transfers.forEach(done);
+      afterSome.run();
     }
   }
 

@@ -1,0 +1,37 @@
+package io.kvtier.daemon;
+
+/**
+ * Whether to spin before sleeping, by what came of it before: where work seldom comes within the
+ * time of a spin, spinning only takes a processor from those that compute on it.
+ */
+final class SpinJudge {
+  /** What one success outweighs: a spin in vain costs about as much as the sleep it may save. */
+  private static final int WON = 3;
+
+  private static final int SCORE_MAX = 12;
+
+  /** When it does not pay, so many times are let pass before it is tried again. */
+  private static final int TRY_EVERY = 4;
+
+  private int score = SCORE_MAX;
+  private int passed;
+
+  /** Asked once before each sleep. */
+  boolean isWorthIt() {
+    if (score > 0) {
+      return true;
+    }
+    passed = (passed + 1) % TRY_EVERY;
+    return passed == 0;
+  }
+
+  /** Work came while it was spinning. */
+  void won() {
+    score = Math.min(SCORE_MAX, score + WON);
+  }
+
+  /** It spun, and went to sleep all the same. */
+  void lost() {
+    score = Math.max(0, score - 1);
+  }
+}
