@@ -181,6 +181,10 @@ class KvtierConnector(KVConnectorBase_V1):
         if self._worker is not None:
             self._worker.start_loads(self._plan())
 
+    def has_connector_metadata(self) -> bool:
+        # vLLM asks before it calls the next two, for each layer of each step.
+        return False
+
     def wait_for_layer_load(self, layer_name: str) -> None:
         # Loads happen between steps: no layer of this step waits for one.
         return

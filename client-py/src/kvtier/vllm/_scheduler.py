@@ -440,7 +440,10 @@ class Scheduler:
             elif fresh:
                 tracked.block_ids += fresh[0]
                 written += fresh[0]
-            self._store(plan, tracked, computed + output.num_scheduled_tokens[request_id])
+            computed += output.num_scheduled_tokens[request_id]
+            # Most steps of most requests fill no block.
+            if computed // tokens > tracked.stored:
+                self._store(plan, tracked, computed)
         if self._stores_under_way:
             plan.reused = written
             for load in plan.loads:
