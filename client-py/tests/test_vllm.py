@@ -621,6 +621,12 @@ def test_handshakeOfTooFewRanks_servesWithout(
     assert connector.get_num_new_matched_tokens(request(), 0) == (0, False)
 
 
+def test_hooksOfEachLayer_areNotAskedFor(engines: Make) -> None:
+    connector = engines().workers[0].connector
+    connector.bind_connector_metadata(object())
+    assert not connector.has_connector_metadata()
+
+
 def test_oneRanksPartMissing_isAMissForAll(engines: Make, daemon: Daemon) -> None:
     first = engines(ranks=2)
     one = request()

@@ -54,6 +54,9 @@ def _install_double() -> None:
         def clear_connector_metadata(self) -> None:
             self._connector_metadata = None
 
+        def has_connector_metadata(self) -> bool:
+            return self._connector_metadata is not None
+
         def _get_connector_metadata(self) -> Any:
             assert self._connector_metadata is not None
             return self._connector_metadata
