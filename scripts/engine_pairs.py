@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from engine_switch import Switch
+from engine_switch import ROUNDS, Switch, by_turns
 
 _MODEL = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096,
@@ -82,9 +82,6 @@ class Engine:
 MODES = ("without", "computed", "stored")
 """no connector; one that stores nothing; one that stores what is computed"""
 
-_GROUP = 3
-"""prompts that are computed alike, one behind the other; the first of them waits for what the one before it stores"""
-
 
 def measure(engine: Engine, tokens: int, pairs: int, prompts: int, groups: int) -> dict[str, Any]:
     chance = random.Random(5)
@@ -101,7 +98,8 @@ def measure(engine: Engine, tokens: int, pairs: int, prompts: int, groups: int) 
     for group in range(len(MODES) * groups):
         mode = MODES[group % len(MODES)]
         engine.become(mode)
-        for number in range(_GROUP):
+        # The first of them waits for what the one before it stores.
+        for number in range(ROUNDS):
             prompt = fresh()
             before_ms = engine.flush_ms
             ms, _, token = engine.run(prompt)
@@ -129,13 +127,12 @@ def throughput(engine: Engine, tokens: int, groups: int) -> dict[str, list[float
     # Together with what is generated they have room at a time.
     most = max(64, tokens // _BATCH - _BATCH_TOKENS)
     lengths = [chance.randrange(most // 2, most) for _ in range(_BATCH)]
-    found: dict[str, list[float]] = {"batch_without_ms": [], "batch_stored_ms": []}
-    for group in range(2 * groups):
-        mode = ("without", "stored")[group % 2]
-        engine.become(mode)
-        rounds = [engine.batch_ms([[chance.randrange(3, 30000) for _ in range(length)] for length in lengths]) for _ in range(_GROUP)]
-        found[f"batch_{mode}_ms"] += rounds[1:]
-    return found
+
+    def once() -> float:
+        return engine.batch_ms([[chance.randrange(3, 30000) for _ in range(length)] for length in lengths])
+
+    found = by_turns(("without", "stored"), groups, engine.become, once)
+    return {f"batch_{mode}_ms": rounds for mode, rounds in found.items()}
 
 
 def restore(engine: Engine, tokens: int, number: int, prompt: list[int], token: int) -> dict[str, Any]:
@@ -161,7 +158,7 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=32768)
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--prompts", type=int, default=5, help="that are restored, in turns; at least 2")
-    parser.add_argument("--groups", type=int, default=6, help=f"of {_GROUP} prompts that are computed in each of {MODES}")
+    parser.add_argument("--groups", type=int, default=6, help=f"of {ROUNDS} prompts that are computed in each of {MODES}")
     parser.add_argument("--tiny", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kvtier-model-") as folder:

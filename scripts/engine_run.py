@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from engine_switch import Switch
+from engine_switch import ROUNDS, Switch, by_turns
 
 BLOCK_TOKENS = 32
 MODEL = dict(
@@ -104,10 +104,6 @@ class Engine:
         return answer
 
 
-_ROUNDS = 3
-"""of one kind, one behind the other; in the first of them what the ones before have left is still being stored"""
-
-
 def turns(engine: Engine, groups: int) -> dict[str, list[float]]:
     """Seconds for prompts that nobody has seen: rounds of the same work without the connector, and with it, in turns within
     this process, as two processes that do the same differ by more than what is to be seen."""
@@ -119,13 +115,9 @@ def turns(engine: Engine, groups: int) -> dict[str, list[float]]:
         fresh = [[chosen.randrange(3, 4000) for _ in range(length)] for length in lengths]
         return engine.generate(fresh, 16)[0]
 
-    for _ in range(2 * _ROUNDS):
+    for _ in range(2 * ROUNDS):
         seconds()
-    taken: dict[str, list[float]] = {"without": [], "with": []}
-    for group in range(2 * groups):
-        name = ("without", "with")[group % 2]
-        switch.connect(name == "with")
-        taken[name] += [seconds() for _ in range(_ROUNDS)][1:]
+    taken = by_turns(("without", "with"), groups, lambda mode: switch.connect(mode == "with"), seconds)
     switch.connect(True)
     return taken
 

@@ -79,9 +79,11 @@ final class IndexRunner implements AutoCloseable {
         long now = System.nanoTime();
         if (idleSince == 0) {
           idleSince = now;
-          // Who has announced something brings it.
-          isJudged = spinNs == SPIN_NS && judge.isWorthIt();
-          spinNs = spinNs == SPIN_NS && !isJudged ? 0 : spinNs;
+          // The others are not judged: who has announced something brings it.
+          if (spinNs == SPIN_NS) {
+            isJudged = judge.isWorthIt();
+            spinNs = isJudged ? SPIN_NS : 0;
+          }
         }
         if (now - idleSince < spinNs || isNeeded(now, idleSince)) {
           Thread.onSpinWait();

@@ -5,12 +5,15 @@ package io.kvtier.daemon;
  * time of a spin, spinning only takes a processor from those that compute on it.
  */
 final class SpinJudge {
-  /** What one success outweighs: a spin in vain costs about as much as the sleep it may save. */
+  /**
+   * So many spins in vain one success outweighs: one costs about the processor time that a success
+   * saves, which brings a client its answer sooner besides.
+   */
   private static final int WON = 3;
 
   private static final int SCORE_MAX = 12;
 
-  /** When it does not pay, so many times are let pass before it is tried again. */
+  /** When it does not pay, it is tried again at each n-th sleep. */
   private static final int TRY_EVERY = 4;
 
   private int score = SCORE_MAX;

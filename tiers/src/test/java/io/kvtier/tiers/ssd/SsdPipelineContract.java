@@ -139,7 +139,7 @@ abstract class SsdPipelineContract {
   }
 
   @Test
-  void store_withALastLeg_ringsOnceForAllThatThatHasDone() throws Exception {
+  void store_withALastLeg_ringsOnceForAGroup() throws Exception {
     HeldLeg leg = new HeldLeg();
     SsdEngine.Parts parts =
         new SsdEngine.Parts(
