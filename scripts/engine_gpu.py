@@ -70,13 +70,29 @@ def of_pairs(found: dict[str, Any], link_ms: float) -> dict[str, float]:
         "hit_costs_ms": statistics.median(one["hit_ms"] - one["hit_without_ms"] for one in pairs),
         "wrong": sum(not one["same"] for one in pairs),
     }
-    made["throughput"] = statistics.median(found["batch_without_ms"]) / statistics.median(found["batch_stored_ms"])
     # Of what is computed with no connector at all.
     made["connector"] = made["computed_ms"] / made["without_ms"] - 1
     made["saving"] = made["stored_ms"] / made["without_ms"] - 1
     if link_ms:
         made["link_ms"] = link_ms
         made["of_limit"] = statistics.median(one["restored_ms"] / (one["hit_ms"] + link_ms) for one in pairs)
+    return made
+
+
+def of_batches(found: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, float]]:
+    """What engine_batches.py found, by the kind of batch: the throughput of that without a connector, by medians, and by the
+    faster half of the batches, as what else a machine does only slows them down; and of a connector that does nothing."""
+    made: dict[str, dict[str, float]] = {}
+    for name, modes in found.items():
+        without, bare, stored = (sorted(modes[mode]) for mode in ("without", "bare", "stored"))
+        half = len(without) // 2
+        made[name] = {
+            "without_ms": statistics.median(without),
+            "throughput": statistics.median(without) / statistics.median(stored),
+            "of_faster_half": sum(without[:half]) / sum(stored[:half]),
+            "bare": statistics.median(without) / statistics.median(bare),
+            "bare_of_faster_half": sum(without[:half]) / sum(bare[:half]),
+        }
     return made
 
 
@@ -252,20 +268,36 @@ class Runs:
 
     def pairs(self) -> None:
         """One process that restores and hits in turns, and saves or not."""
-        tokens = int(self.lens.split(",")[-1])
-        out = self.file("pairs", ".json")
-        command = [sys.executable, str(HERE / "engine_pairs.py"), "--out", str(out), "--tokens", str(tokens)]
-        command += ["--kv", json.dumps(kvtier(self.work / "sock"))]
-        daemon = self.daemon("kvtierd-pairs", self.host, "0")
+        link_ms = self._longest * _BYTES_OF_TOKEN / self.link_bytes_per_ms if self.link_bytes_per_ms else 0.0
+        made = of_pairs(self._by_turns("pairs", "engine_pairs.py"), link_ms)
+        self.has_failed |= bool(made["wrong"])
+        self.note("pairs", **made)
+
+    def batches(self) -> None:
+        """New prompts with the connector and without."""
+        self.note("batches", **of_batches(self._by_turns("batches", "engine_batches.py")))
+
+    def batches_eager(self) -> None:
+        """The same without CUDA graphs."""
+        self.note("batches_eager", **of_batches(self._by_turns("batches_eager", "engine_batches.py", "--eager", "--only", "prompts")))
+
+    @property
+    def _longest(self) -> int:
+        return int(self.lens.split(",")[-1])
+
+    def _by_turns(self, name: str, program: str, *more: str) -> dict[str, Any]:
+        """What a program found that takes the connector out of its engine, and puts it back."""
+        out = self.file(name, ".json")
+        command = [sys.executable, str(HERE / program), "--out", str(out), "--tokens", str(self._longest)]
+        command += ["--kv", json.dumps(kvtier(self.work / "sock")), *more]
+        daemon = self.daemon(f"kvtierd-{name}", self.host, "0")
         try:
-            with self.file("pairs", ".log").open("w") as log:
+            with self.file(name, ".log").open("w") as log:
                 subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, timeout=240, check=True)
         finally:
             daemon.stop()
-        link_ms = tokens * _BYTES_OF_TOKEN / self.link_bytes_per_ms if self.link_bytes_per_ms else 0.0
-        made = of_pairs(json.loads(out.read_text()), link_ms)
-        self.has_failed |= bool(made["wrong"])
-        self.note("pairs", **made)
+        found: dict[str, Any] = json.loads(out.read_text())
+        return found
 
     def ssd(self) -> None:
         """The same after all blocks went to SSD, and the memory was given up."""
@@ -332,7 +364,7 @@ def copied():
 print(statistics.median(copied() for _ in range(7)))
 """
 
-PARTS = ("link", "none", "offloading", "lmcache", "kvtier", "pairs", "ssd")
+PARTS = ("link", "none", "offloading", "lmcache", "kvtier", "pairs", "batches", "batches_eager", "ssd")
 
 
 def main(words: list[str] | None = None) -> int:

@@ -1,8 +1,7 @@
 """What kvtier costs and brings one vLLM, by pairs within one process: machines differ by more from one process to the next.
 
 A prompt is restored and, right behind it, found on the device twice: with the connector, and without. Other prompts are computed
-in turns: without the connector, with it and nothing stored, and with their blocks stored; at last batches of new prompts. Run by
-engine_gpu.py, where there is a GPU; --tiny makes a model that a processor computes, to try the program.
+in turns: without the connector, with it and nothing stored, and with their blocks stored. Run by engine_gpu.py, where there is a GPU; --tiny makes a model that a processor computes, to try the program.
 """
 
 import argparse
@@ -16,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from engine_switch import ROUNDS, Switch, by_turns
+from engine_switch import ROUNDS, Switch
 
 _MODEL = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096,
@@ -30,7 +29,7 @@ _TINY = {"num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128, "n
 class Engine:
     """One vLLM whose device has room for one prompt and little more: the next one takes the place of the last."""
 
-    def __init__(self, kv: dict[str, Any], tokens: int, tiny: bool, folder: Path) -> None:
+    def __init__(self, kv: dict[str, Any], tokens: int, tiny: bool, folder: Path, eager: bool) -> None:
         # Its scheduler is to be reached.
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         os.environ.setdefault("PYTHONHASHSEED", "0")
@@ -41,12 +40,15 @@ class Engine:
         # A processor's attention takes no smaller ones.
         self.block_tokens = 32 if tiny else 16
         more: dict[str, Any] = {} if tiny else {"attention_config": {"backend": "FLASH_ATTN"}, "gpu_memory_utilization": 0.5}
+        eager = eager or tiny
+        if not eager:
+            # What torch.compile would make of the rest needs a compiler, and is no other work for a connector.
+            more["compilation_config"] = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}
         self.llm = vllm.LLM(
             model=str(folder), load_format="dummy", skip_tokenizer_init=True, max_model_len=tokens + self.block_tokens, block_size=self.block_tokens,
-            enforce_eager=True, enable_prefix_caching=True, seed=0, max_num_batched_tokens=8192, kv_transfer_config=kv,
+            enforce_eager=eager, enable_prefix_caching=True, seed=0, max_num_batched_tokens=8192, kv_transfer_config=kv,
             num_gpu_blocks_override=tokens // self.block_tokens + (2 if tiny else 252), **more,
         )  # fmt: skip
-        self.sampling = vllm.SamplingParams(temperature=0, max_tokens=1, ignore_eos=True, detokenize=False)
         self._switch = Switch(self.llm)
         self._settings = self._switch.scheduler._settings
         self.flush_ms = 0.0
@@ -60,22 +62,24 @@ class Engine:
         self.flush_ms += (time.perf_counter() - begun) * 1e3
 
     def become(self, mode: str) -> None:
-        """One of MODES from now on."""
-        self._switch.connect(mode != "without")
+        """From now on: 'without' a connector; a 'bare' one; kvtier's, and the blocks that are 'computed' are 'stored', or not."""
+        if mode == "bare":
+            self._switch.connect_bare()
+        else:
+            self._switch.connect(mode != "without")
         stores = self._settings.store if mode == "stored" else "none"
         self._switch.scheduler._settings = dataclasses.replace(self._settings, store=stores)
 
-    def batch_ms(self, prompts: list[list[int]]) -> float:
-        """Milliseconds for all of them together, some tokens each."""
-        sampling = self._vllm.SamplingParams(temperature=0, max_tokens=_BATCH_TOKENS, ignore_eos=True, detokenize=False)
-        begun = time.perf_counter()
-        self.llm.generate([{"prompt_token_ids": prompt} for prompt in prompts], sampling, use_tqdm=False)
-        return (time.perf_counter() - begun) * 1e3
+    def generate(self, prompts: list[list[int]], tokens: int) -> list[Any]:
+        """So many tokens for each of them."""
+        sampling = self._vllm.SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False)
+        made: list[Any] = self.llm.generate([{"prompt_token_ids": prompt} for prompt in prompts], sampling, use_tqdm=False)
+        return made
 
     def run(self, prompt: list[int]) -> tuple[float, int, int]:
         """Milliseconds to the first token; how many tokens were there; the token."""
         begun = time.perf_counter()
-        (output,) = self.llm.generate([{"prompt_token_ids": prompt}], self.sampling, use_tqdm=False)
+        (output,) = self.generate([prompt], 1)
         return (time.perf_counter() - begun) * 1e3, output.num_cached_tokens, output.outputs[0].token_ids[0]
 
 
@@ -116,25 +120,6 @@ def measure(engine: Engine, tokens: int, pairs: int, prompts: int, groups: int) 
     return found
 
 
-_BATCH = 24
-_BATCH_TOKENS = 32
-"""that each of them gets"""
-
-
-def throughput(engine: Engine, tokens: int, groups: int) -> dict[str, list[float]]:
-    """Batches of prompts that nobody has seen, of the same lengths, without the connector and with their blocks stored."""
-    chance = random.Random(6)
-    # Together with what is generated they have room at a time.
-    most = max(64, tokens // _BATCH - _BATCH_TOKENS)
-    lengths = [chance.randrange(most // 2, most) for _ in range(_BATCH)]
-
-    def once() -> float:
-        return engine.batch_ms([[chance.randrange(3, 30000) for _ in range(length)] for length in lengths])
-
-    found = by_turns(("without", "stored"), groups, engine.become, once)
-    return {f"batch_{mode}_ms": rounds for mode, rounds in found.items()}
-
-
 def restore(engine: Engine, tokens: int, number: int, prompt: list[int], token: int) -> dict[str, Any]:
     """A restore, and the two hits behind it: every other time the one without the connector is the first of them."""
     restored_ms, restored_tokens, first = engine.run(prompt)
@@ -162,9 +147,8 @@ def main() -> int:
     parser.add_argument("--tiny", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kvtier-model-") as folder:
-        engine = Engine(arguments.kv, arguments.tokens, arguments.tiny, Path(folder))
+        engine = Engine(arguments.kv, arguments.tokens, arguments.tiny, Path(folder), eager=True)
         found = measure(engine, arguments.tokens, arguments.pairs, arguments.prompts, arguments.groups)
-        found |= throughput(engine, arguments.tokens, arguments.groups)
     arguments.out.write_text(json.dumps(found))
     return 0
 

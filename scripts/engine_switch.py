@@ -34,6 +34,7 @@ class Switch:
         self._of_runner = getattr(core.model_executor.driver_worker.worker.model_runner, "kv_connector", None)
         if self._of_scheduler._scheduler is None:
             raise SystemExit("kvtier is not used: the engine's log says why")
+        self._bare = _bare()
 
     @property
     def scheduler(self) -> Any:
@@ -47,11 +48,60 @@ class Switch:
 
     def connect(self, connected: bool) -> None:
         """With it, or as a vLLM that was started without; no request may be under way."""
+        self._use(*((self._of_scheduler, self._of_worker) if connected else (None, None)))
+
+    def connect_bare(self) -> None:
+        """With a connector that does nothing: what vLLM itself does for any."""
+        self._use(self._bare, self._bare)
+
+    def _use(self, of_scheduler: Any, of_worker: Any) -> None:
         # Nobody but the connector knows which blocks are still being stored.
         while self.worker._stores:
             self.worker._collect_stores()
             time.sleep(0.001)
-        self._engine_scheduler.connector = self._of_scheduler if connected else None
-        self._state._KV_CONNECTOR_AGENT = self._of_worker if connected else None
+        # And which it would still read before its next step: by then they are others'.
+        self.scheduler._late.clear()
+        self._engine_scheduler.connector = of_scheduler
+        self._state._KV_CONNECTOR_AGENT = of_worker
         if self._of_runner is not None:
-            self._of_runner.set_disabled(not connected)
+            if of_worker is not None:
+                self._of_runner.kv_connector = of_worker
+            self._of_runner.set_disabled(of_worker is None)
+
+
+def _bare() -> Any:
+    from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorMetadata
+
+    class Nothing(KVConnectorMetadata):
+        pass
+
+    class Bare(KVConnectorBase_V1):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self._connector_metadata: Any = None
+
+        def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
+            return
+
+        def has_connector_metadata(self) -> bool:
+            # As kvtier's: vLLM then leaves the hooks of each layer out.
+            return False
+
+        def wait_for_layer_load(self, layer_name: str) -> None:
+            return
+
+        def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any) -> None:
+            return
+
+        def wait_for_save(self) -> None:
+            return
+
+        def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
+            return 0, False
+
+        def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+            return
+
+        def build_connector_meta(self, scheduler_output: Any) -> KVConnectorMetadata:
+            return Nothing()
+
+    return Bare()

@@ -20,7 +20,7 @@ def test_part_thatIsNone_isWrongUsage(only: str, tmp_path: Path, capsys: pytest.
     with pytest.raises(SystemExit) as ended:
         engine_gpu.main(["--out", str(tmp_path), "--only", only])
     assert ended.value.code == 2
-    assert "link, none, offloading, lmcache, kvtier, pairs, ssd" in capsys.readouterr().err
+    assert "link, none, offloading, lmcache, kvtier, pairs, batches, batches_eager, ssd" in capsys.readouterr().err
 
 
 def test_engineThatFails_isTold_alsoByTheExitCode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,12 +115,21 @@ def test_pairs_areComparedOneByOne() -> None:
     rows = [(100.0, 20.0, 21.0, True), (150.0, 60.0, 20.0, False), (119.0, 40.0, 39.5, True)]
     found = {
         "without_ms": [1000.0, 990.0, 1010.0], "computed_ms": [1002.0, 990.0, 1010.0], "stored_ms": [1010.0, 1005.0, 1000.0],
-        "flush_ms": [0.0, 3.0, 2.0], "batch_without_ms": [495.0, 490.0, 500.0], "batch_stored_ms": [500.0, 499.0, 510.0],
+        "flush_ms": [0.0, 3.0, 2.0],
         "pairs": [dict(zip(("restored_ms", "hit_ms", "hit_without_ms", "same"), row, strict=True)) for row in rows],
     }  # fmt: skip
     made = engine_gpu.of_pairs(found, 80.0)
     assert made["restored_less_hit_ms"] == 80.0 and made["hit_ms"] == 40.0 and made["wrong"] == 1
-    assert made["hit_costs_ms"] == 0.5 and made["flush_ms"] == 2.0 and made["throughput"] == 0.99
+    assert made["hit_costs_ms"] == 0.5 and made["flush_ms"] == 2.0
     assert made["of_limit"] == 1.0 and made["link_ms"] == 80.0
     assert made["saving"] == pytest.approx(0.005) and made["connector"] == pytest.approx(0.002)
     assert "of_limit" not in engine_gpu.of_pairs(found, 0.0)
+
+
+def test_batches_areComparedByTheirMedians_andByTheFasterHalf() -> None:
+    found = {"prompts": {"without": [99.0, 500.0, 101.0, 100.0], "bare": [100.0] * 4, "stored": [126.0, 124.0, 900.0, 125.0]}}
+    made = engine_gpu.of_batches(found)["prompts"]
+    assert made == {
+        "without_ms": 100.5, "throughput": pytest.approx(100.5 / 125.5), "of_faster_half": pytest.approx(199 / 249),
+        "bare": pytest.approx(1.005), "bare_of_faster_half": pytest.approx(0.995),
+    }  # fmt: skip

@@ -17,7 +17,7 @@ import engine_gpu
 import numpy as np
 import pytest
 from conftest import Daemon, eventually
-from vllm_double import BLOCK_TOKENS, Blocks, Engine, KVConnectorRole, Request, _connector, config
+from vllm_double import BLOCK_TOKENS, Blocks, Engine, KVConnectorRole, Request, SlidingWindowSpec, _connector, config
 
 from kvtier import Client, InvalidArgument, KvtierError, Leases, Lookup, Status
 from kvtier.annotations import of_tokens
@@ -324,7 +324,7 @@ def test_promptOfWholeBlocksThatIsThere_isNotOfferedAgain(engines: Make, ranks: 
     stored(engine, request(40))
     again, scheduler = on_device(engine)
     assert scheduler.plan(scheduled(again, 36)).stores == []
-    scheduler.finished(again.request_id)
+    scheduler.finished(again, again.block_ids)
     engine.settle()
     assert engine.stats["stores"] == stores
 
@@ -391,33 +391,255 @@ def test_requestThatReadsNoCache_isComputed(engines: Make) -> None:
     assert again.external_tokens == 0
 
 
-def test_generatedBlocks_areStoredWhenTheirTokensAreDecided(engines: Make) -> None:
-    engine = engines()
-    one = request(6)
+def plans_of(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The engine's plans from now on."""
+    plans: list[Any] = []
+    scheduler = engine.scheduler._scheduler
+    real = scheduler.plan
+
+    def plan(output: Any) -> Any:
+        plans.append(real(output))
+        return plans[-1]
+
+    monkeypatch.setattr(scheduler, "plan", plan)
+    return plans
+
+
+def begun(engine: Engine, one: Request) -> Request:
+    """A request whose prompt is computed and stored."""
     engine.add(one)
     engine.step_until(lambda: one in engine.running)
-    for _ in range(10):
-        one.tokens.append(7)
+    engine.settle()
+    return one
+
+
+def generate(engine: Engine, one: Request, count: int) -> None:
+    for _ in range(count):
+        one.tokens.append(random.Random(len(one.tokens)).randrange(1000))
+        engine.step()
+
+
+def loads(engine: Engine, one: Request) -> int:
+    """How many tokens an engine finds of a request that another one has computed; it looks at every byte."""
+    again = Request(f"again-{next(_numbers)}", one.tokens)
+    engine.run(again)
+    return again.external_tokens
+
+
+def test_generatedBlocks_areStoredTogether(engines: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engines()
+    one = begun(engine, request(6))
+    plans = plans_of(engine, monkeypatch)
+    generate(engine, one, 9 * BLOCK_TOKENS)
+    stores = [store for plan in plans for store in plan.stores]
+    # The rest of the prompt and what is generated are eight blocks when 36 tokens are computed.
+    assert [(store.depth, store.keys) for store in stores] == [(1, one.block_hashes[1:9])]
+    assert next(index for index, plan in enumerate(plans) if plan.stores) == 36 - 7
+    assert stores[0].parent == one.block_hashes[0]
+    engine.settle()
+    assert loads(engines(), one) == 36
+
+
+def test_lastTokenIsPlanned_theRestIsStoredWithIt(engines: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engines()
+    one = begun(engine, request(6, max_tokens=15))
+    plans = plans_of(engine, monkeypatch)
+    generate(engine, one, 14)
+    assert [len(store.keys) for plan in plans for store in plan.stores] == [4]
+    assert plans[-1].stores
+    engine.finish(one)
+    engine.settle()
+    assert not any(plan.late for plan in plans)
+    assert loads(engines(), one) == 20
+
+
+def test_requestStops_theRestIsStoredBeforeOthersGetItsBlocks(engines: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engines(blocks=12)
+    one = begun(engine, request(6))
+    plans = plans_of(engine, monkeypatch)
+    generate(engine, one, 20)
+    assert not any(plan.stores for plan in plans)
+    blocks = list(one.block_ids)
+    engine.finish(one)
+    other = request(40, seed=2)
+    engine.run(other)
+    (late,) = [store for plan in plans for store in plan.late]
+    assert (late.depth, late.block_ids) == (1, blocks[1:6])
+    assert not set(blocks).isdisjoint(plans[-1].reused)
+    engine.settle()
+    # The last of the 26 tokens was computed here, too, but no engine does that.
+    assert loads(engines(), one) == 24
+    assert loads(engines(), other) == 40
+
+
+@pytest.mark.parametrize("annotate", [False, True])
+def test_stoppedRequests_allTheirBlocksAreFoundOnce(engines: Make, daemon: Daemon, annotate: bool) -> None:
+    engine = engines({"kvtier.annotate": annotate})
+    ones = [begun(engine, request(7 + seed, seed=seed)) for seed in range(4)]
+    for one in ones:
+        generate(engine, one, 15)
+    for one in ones:
+        engine.finish(one)
+    engine.settle()
+    whole = [(one.num_tokens - 1) // BLOCK_TOKENS * BLOCK_TOKENS for one in ones]
+    assert engine.stats["stored_blocks"] * BLOCK_TOKENS == sum(whole)
+    assert engine.stats.get("known_blocks", 0) == 0
+    assert [loads(engines(), one) for one in ones] == whole
+
+
+def test_preemptedAndThenAborted_nothingIsReadFromBlocksThatAreOthers(engines: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engines(blocks=24)
+    one = begun(engine, request(6))
+    generate(engine, one, 20)
+    plans = plans_of(engine, monkeypatch)
+    engine.preempt(one)
+    engine.waiting.remove(one)
+    other = begun(engine, request(40, seed=2))
+    engine.finish(one)
+    engine.finish(other)
+    engine.settle()
+    assert not any(plan.late for plan in plans)
+    assert loads(engines(), one) == 4
+
+
+def test_abortedWhileItWaitsForItsBlocksAgain_nothingIsReadFromThem(engines: Make) -> None:
+    engine = engines()
+    one = begun(engine, request(6))
+    generate(engine, one, 20)
+    blocks = list(one.block_ids)
+    engine.preempt(one)
+    assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(one, 0) == (4, True))
+    # Those that it had: they are free, and it is the next one.
+    one.block_ids = blocks
+    engine.scheduler.update_state_after_alloc(one, Blocks(one.block_ids), 4)
+    one.state = "receiving"
+    one.num_computed_tokens = 24
+    engine.scheduler.request_finished(one, one.block_ids)
+    assert not engine.scheduler._scheduler._late
+    engine.step_until(lambda: one.state == "received")
+
+
+@pytest.mark.parametrize("second_runner", [False, True])
+def test_preempted_whatItHadNotStored_isStoredAgain(engines: Make, second_runner: bool) -> None:
+    engine = engines(second_runner=second_runner)
+    one = begun(engine, request(6))
+    generate(engine, one, 20)
+    scheduler = engine.scheduler._scheduler
+    tracked = scheduler._requests[one.request_id]
+    assert tracked.stored == 1
+    # It comes back, and the engine has found its first five blocks among those that nobody else has taken.
+    scheduler.matched(one, 20)
+    scheduler.allocated(one, one.block_ids, 0)
+    again = scheduled(one, 20)
+    if not second_runner:
+        again.scheduled_new_reqs = []
+        again.scheduled_cached_reqs = SimpleNamespace(
+            req_ids=[one.request_id], resumed_req_ids={one.request_id}, new_block_ids=[(list(one.block_ids),)], num_computed_tokens=[20]
+        )
+    scheduler.plan(again)
+    assert (tracked.stored, tracked.block_ids) == (1 if not second_runner else 6, one.block_ids)
+    scheduler.finished(one, one.block_ids)
+    late = [key for store in scheduler._late for key in store.keys]
+    assert late == ([] if second_runner else one.block_hashes[1:6])
+    scheduler._late.clear()
+
+
+def test_resetBehindARequest_whatItHadNotStored_isForgotten(engines: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engines()
+    plans = plans_of(engine, monkeypatch)
+    one, other = begun(engine, request(6)), begun(engine, request(6, seed=2))
+    generate(engine, one, 20)
+    generate(engine, other, 20)
+    engine.finish(one)
+    assert engine.scheduler.reset_cache() is True
+    before = len(plans)
+    generate(engine, other, 4)
+    engine.finish(other)
+    engine.settle()
+    stores = [store for plan in plans[before:] for store in [*plan.late, *plan.stores]]
+    # Of the other one only what was computed since.
+    assert [store.keys for store in stores] == [other.block_hashes[6:7]]
+    assert loads(engines(), one) == 0
+
+
+def ended_with(engine: Engine, one: Request, **changed: Any) -> list[bytes]:
+    """What is stored of a request of 26 tokens, all of them planned, that ends when the engine has changed it."""
+    scheduler = engine.scheduler._scheduler
+    block_ids = changed.pop("block_ids", one.block_ids)
+    for name, value in changed.items():
+        setattr(one, name, value)
+    scheduler.finished(one, block_ids)
+    late = [key for store in scheduler._late for key in store.keys]
+    scheduler._late.clear()
+    return late
+
+
+def generated(engine: Engine) -> Request:
+    """One of 26 tokens, which are computed in 7 blocks, of which the first one is stored."""
+    one = begun(engine, request(6))
+    generate(engine, one, 20)
+    return one
+
+
+def test_requestEnds_onlyWhatItHasComputedRight_isStored(engines: Make) -> None:
+    engine = engines()
+    one = generated(engine)
+    assert ended_with(engine, one) == one.block_hashes[1:6]
+    # As many guesses were planned as tokens are there, and the last of them is another one.
+    one = generated(engine)
+    assert ended_with(engine, one, tokens=one.tokens[:16]) == one.block_hashes[1:3]
+    # Behind a load that has failed it was to be computed again.
+    one = generated(engine)
+    assert ended_with(engine, one, num_computed_tokens=13) == one.block_hashes[1:3]
+    one = generated(engine)
+    assert ended_with(engine, one, block_ids=[0, 0, *one.block_ids[2:]]) == []
+    one = generated(engine)
+    assert ended_with(engine, one, block_ids=[]) == []
+
+
+def test_slidingWindow_eachBlockIsStoredWhenItIsFull(engines: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engines(spec=SlidingWindowSpec)
+    one = begun(engine, request(6))
+    plans = plans_of(engine, monkeypatch)
+    generate(engine, one, 10)
+    assert [store.depth for plan in plans for store in plan.stores] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("second_runner", [False, True])
+def test_requestsComeStopAndArePreempted_othersFindTheirBytes(engines: Make, seed: int, second_runner: bool) -> None:
+    chance = random.Random(seed)
+    engine = engines(blocks=64, step_tokens=24, second_runner=second_runner)
+    ended: list[Request] = []
+    for _ in range(250):
+        running = [one for one in engine.running if one.num_computed_tokens == one.num_tokens]
+        what = chance.random()
+        if what < 0.1 and len(engine.running) + len(engine.waiting) < 4:
+            engine.add(request(chance.randrange(3, 30), seed=chance.randrange(6), max_tokens=chance.choice([1, 9, 1000])))
+        elif what < 0.16 and running:
+            ended.append(chance.choice(running))
+            engine.finish(ended[-1])
+        elif what < 0.2 and running:
+            engine.preempt(chance.choice(running))
+        elif what < 0.22 and engine.waiting and engine.waiting[-1].state == "waiting":
+            engine.finish(engine.waiting.pop())
+        for one in running:
+            if one in engine.running and len(engine.free) > len(engine.running) and one.num_tokens < 60:
+                one.tokens.append(chance.randrange(50))
         engine.step()
     engine.settle()
-    engine.finish(one)
-    assert engine.stats["stored_blocks"] == 4
-    again = Request("again", one.tokens)
-    engines().run(again)
-    assert again.external_tokens == 16
+    assert len(ended) > 5
+    for one in ended:
+        assert loads(engines(), one) >= (one.num_tokens - 1) // BLOCK_TOKENS * BLOCK_TOKENS
 
 
 @pytest.mark.parametrize(("store", "blocks"), [("all", 4), ("prompt", 1), ("none", 0)])
 def test_store_saysWhichBlocksAreKept(engines: Make, store: str, blocks: int) -> None:
     engine = engines({"kvtier.store": store})
-    one = request(6)
-    engine.add(one)
-    engine.step_until(lambda: one in engine.running)
-    for _ in range(10):
-        one.tokens.append(7)
-        engine.step()
-    engine.settle()
+    one = begun(engine, request(6))
+    generate(engine, one, 11)
     engine.finish(one)
+    engine.settle()
     assert engine.stats.get("stored_blocks", 0) == blocks
 
 

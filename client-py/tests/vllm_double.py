@@ -100,10 +100,11 @@ KVConnectorRole = _connector.KVConnectorRole
 class Request:
     """A prompt on its way, and what was generated for it."""
 
-    def __init__(self, request_id: str, tokens: Sequence[int], salt: str = "") -> None:
+    def __init__(self, request_id: str, tokens: Sequence[int], salt: str = "", max_tokens: int = 1000) -> None:
         self.request_id = request_id
         self.tokens = list(tokens)
         self.num_prompt_tokens = len(self.tokens)
+        self.max_tokens = max_tokens
         self.num_computed_tokens = 0
         self.skip_reading_prefix_cache = False
         self.lora_request: Any = None
@@ -126,6 +127,14 @@ class Request:
     @property
     def block_hashes(self) -> list[bytes]:
         return block_hashes(self.tokens, BLOCK_TOKENS, self.parent)
+
+
+class FullAttentionSpec(SimpleNamespace):
+    """Of a KV cache in which a request keeps its blocks, as vLLM's of this name."""
+
+
+class SlidingWindowSpec(SimpleNamespace):
+    """Of one in which it does not."""
 
 
 class Blocks:
@@ -202,14 +211,14 @@ class Engine:
 
     def __init__(
         self, made: Any, monkeypatch: pytest.MonkeyPatch, *, ranks: int = 1, pipeline: int = 1, blocks: int = 64,
-        step_tokens: int = 1000, second_runner: bool = False, drafts: bool = False,
+        step_tokens: int = 1000, second_runner: bool = False, drafts: bool = False, spec: type = FullAttentionSpec,
     ) -> None:  # fmt: skip
         made.parallel_config.tensor_parallel_size = ranks
         made.parallel_config.pipeline_parallel_size = pipeline
         self.second_runner = second_runner
         self.drafts = drafts
-        spec = SimpleNamespace(block_size=BLOCK_TOKENS)
-        cache = SimpleNamespace(num_blocks=blocks, kv_cache_groups=[SimpleNamespace(kv_cache_spec=spec)])
+        group = SimpleNamespace(kv_cache_spec=spec(block_size=BLOCK_TOKENS))
+        cache = SimpleNamespace(num_blocks=blocks, kv_cache_groups=[group])
         self.scheduler = _connector.KvtierConnector(made, KVConnectorRole.SCHEDULER, cache)
         places = [(stage, rank) for stage in range(pipeline) for rank in range(ranks)]
         self.workers = [Worker(made, cache, place, made.model_config.use_mla, blocks, monkeypatch) for place in places]
@@ -387,9 +396,10 @@ class Engine:
             self.finish(request)
 
     def settle(self, timeout_s: float = 30.0) -> None:
-        """Steps until nothing is being stored."""
+        """Steps until nothing is being stored, or to be."""
         deadline = time.monotonic() + timeout_s
-        while any(worker.connector._worker._stores for worker in self.workers):
+        scheduler = self.scheduler._scheduler
+        while scheduler._late or any(worker.connector._worker._stores for worker in self.workers):
             assert time.monotonic() < deadline, "stores do not end"
             self.step()
             time.sleep(0.001)

@@ -91,6 +91,7 @@ class KvtierConnector(KVConnectorBase_V1):
                 _log.warning("kvtier is not used: %s", self._off)
             transfer.kv_load_failure_policy = self._settings.load_failure
             self._block_tokens = _block_tokens(vllm_config, kv_cache_config)
+            self._keeps_blocks = _keeps_blocks(kv_cache_config)
 
     @property
     def prefer_cross_layer_blocks(self) -> bool:
@@ -244,7 +245,7 @@ class KvtierConnector(KVConnectorBase_V1):
         }
         writers = sum(one.writes for one in shards)
         self._scheduler = Scheduler(
-            polled, list(distinct.values()), writers, self._settings, self._block_tokens, _extra_keys
+            polled, list(distinct.values()), writers, self._settings, self._block_tokens, _extra_keys, self._keeps_blocks
         )
         _log.info("kvtier keeps blocks of %d tokens in %s", self._block_tokens, ", ".join(distinct))
 
@@ -280,7 +281,7 @@ class KvtierConnector(KVConnectorBase_V1):
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
         # The blocks may be free at once: who writes to them first waits for what is stored from them (flush).
         if self._scheduler is not None:
-            self._scheduler.finished(request.request_id)
+            self._scheduler.finished(request, block_ids)
         return False, None
 
     def reset_cache(self) -> bool | None:
@@ -343,6 +344,12 @@ def _unserved(vllm_config: Any, kv_cache_config: Any) -> str:
 def _block_tokens(vllm_config: Any, kv_cache_config: Any) -> int:
     groups = kv_cache_config.kv_cache_groups
     return int(groups[0].kv_cache_spec.block_size if groups else vllm_config.cache_config.block_size)
+
+
+def _keeps_blocks(kv_cache_config: Any) -> bool:
+    """Whether a request has all its blocks until it ends: with a sliding window the engine frees them when they are behind it."""
+    groups = kv_cache_config.kv_cache_groups
+    return bool(groups) and any(one.__name__ == "FullAttentionSpec" for one in type(groups[0].kv_cache_spec).__mro__)
 
 
 def _extra_keys(request: Any, bounds: Sequence[int]) -> list[Any] | None:

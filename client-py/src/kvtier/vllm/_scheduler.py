@@ -36,6 +36,8 @@ _STEPS_AHEAD_MAX = 64
 _PAUSE_S = 1.0
 """how long nothing is looked up after a daemon did not answer in time"""
 _CLEAR_TIMEOUT_S = 10.0
+_TOGETHER_BLOCKS = 8
+"""of what is generated for a request: a store of one block takes the engine's thread about as long as one of several"""
 
 
 class _Step(NamedTuple):
@@ -108,13 +110,30 @@ class _Tracked:
 
     def __init__(self, request: Any) -> None:
         self.request = request
+        self.prompt_tokens = int(request.num_prompt_tokens)
+        self.computed_tokens_max = self.prompt_tokens + int(request.max_tokens) - 1
+        """nobody computes the last token that is generated"""
         self.block_ids: list[int] = []
+        self.planned_tokens = 0
+        """how many from the first are computed in the steps that were planned; 0: it has none of its blocks, or not for long"""
+        self.was_planned = False
         self.stored = 0
         """how many blocks from the first are stored, or were there"""
         self.known = 0
         """how many blocks from the first are in all ranks' namespaces, as far as is known"""
         self.loaded_tokens = 0
         """how many from the first the engine has when all is loaded that was to be"""
+
+    def lose_blocks(self) -> None:
+        """It waits for blocks: if it has been computed before, it was preempted."""
+        self.block_ids = []
+        self.planned_tokens = 0
+
+    def begin(self, block_ids: list[int], computed_blocks: int) -> None:
+        """It is computed in these blocks, of which it has the first ones. Those that were its own already may not be stored."""
+        self.block_ids = block_ids
+        self.stored = min(self.stored, computed_blocks) if self.was_planned else computed_blocks
+        self.was_planned = True
 
 
 class Scheduler:
@@ -128,9 +147,11 @@ class Scheduler:
         settings: Settings,
         block_tokens: int,
         extra_keys: Callable[[Any, Sequence[int]], list[Any] | None],
+        keeps_blocks: bool,
     ) -> None:
         """`writers` of the shards' ranks store; each tells of every store that has ended. `extra_keys` tells what else
-        than their tokens the hashes of a request's blocks were made of, given the tokens where they begin and end."""
+        than their tokens the hashes of a request's blocks were made of, given the tokens where they begin and end.
+        `keeps_blocks`: a request has its blocks until it ends."""
         self._polled = polled
         self._shards = list(shards)
         self._writers = writers
@@ -138,11 +159,13 @@ class Scheduler:
         self._block_tokens = block_tokens
         self._extra_keys = extra_keys
         self._annotates = settings.annotate
+        self._together_blocks = _TOGETHER_BLOCKS if keeps_blocks else 1
         self._piece_blocks = window_blocks(PUT_WINDOW_BYTES, max(shard.block_bytes for shard in self._shards))
         """of a store: one request to the daemon, and what the engine waits for before it writes one of them anew"""
         self._searches: dict[str, _Search] = {}
         self._requests: dict[str, _Tracked] = {}
         self._loads: list[Transfer] = []
+        self._late: list[Transfer] = []
         self._has_allocated = False
         self._loading: dict[str, list[Call[Hold]]] = {}
         self._stores_under_way = 0
@@ -377,6 +400,7 @@ class Scheduler:
         request_id = request.request_id
         self._has_allocated = True
         tracked = self._tracked(request)
+        tracked.lose_blocks()
         found = self._found(request_id)
         search = self._searches.pop(request_id, None)
         if external_tokens == 0:
@@ -407,24 +431,27 @@ class Scheduler:
         self._go_on_clearing()
         self._polled.poll()
         self._steps += 1
-        plan = Plan(self._steps, loads=self._loads, idle=output.total_num_scheduled_tokens == 0, allocates=self._has_allocated)
+        plan = Plan(self._steps, idle=output.total_num_scheduled_tokens == 0, allocates=self._has_allocated)
+        plan.loads, self._loads = self._loads, []
+        plan.late, self._late = self._late, []
         self._has_allocated = False
         if not plan.idle:
             self._speed.planned(plan.step, output.total_num_scheduled_tokens, time.monotonic())
-        self._loads = []
         tokens = self._block_tokens
         written: list[int] = []
         for new in output.scheduled_new_reqs:
             tracked = self._requests.get(new.req_id)
             if tracked is None:
                 continue
-            tracked.block_ids = list(new.block_ids[0])
-            tracked.stored = new.num_computed_tokens // tokens
-            if new.num_computed_tokens < tracked.loaded_tokens:
+            computed = new.num_computed_tokens
+            tracked.begin(list(new.block_ids[0]), computed // tokens)
+            if computed < tracked.loaded_tokens:
                 tracked.known = 0
-            written += tracked.block_ids[new.num_computed_tokens // tokens :]
-            self._store(plan, tracked, new.num_computed_tokens + output.num_scheduled_tokens[new.req_id])
+            written += tracked.block_ids[computed // tokens :]
+            tracked.planned_tokens = computed + output.num_scheduled_tokens[new.req_id]
+            plan.stores += self._stores(tracked, tracked.planned_tokens)
         cached = output.scheduled_cached_reqs
+        together = self._together_blocks
         for index, request_id in enumerate(cached.req_ids):
             tracked = self._requests.get(request_id)
             if tracked is None:
@@ -433,17 +460,19 @@ class Scheduler:
             computed = cached.num_computed_tokens[index]
             if request_id in cached.resumed_req_ids:
                 # What it has to compute again was not found: it is stored again, whatever became of it.
-                tracked.block_ids = list(fresh[0]) if fresh else []
-                tracked.stored = computed // tokens
+                tracked.begin(list(fresh[0]) if fresh else [], computed // tokens)
                 tracked.known = 0
                 written += tracked.block_ids[computed // tokens :]
             elif fresh:
                 tracked.block_ids += fresh[0]
                 written += fresh[0]
             computed += output.num_scheduled_tokens[request_id]
+            tracked.planned_tokens = computed
+            filled = computed // tokens - tracked.stored
             # Most steps of most requests fill no block.
-            if computed // tokens > tracked.stored:
-                self._store(plan, tracked, computed)
+            if filled >= together or (filled > 0 and not tracked.prompt_tokens < computed < tracked.computed_tokens_max):
+                plan.stores += self._stores(tracked, computed)
+        self._stores_under_way += len(plan.late) * self._writers
         if self._stores_under_way:
             plan.reused = written
             for load in plan.loads:
@@ -451,11 +480,11 @@ class Scheduler:
         self._stores_under_way += len(plan.stores) * self._writers
         return plan
 
-    def _store(self, plan: Plan, tracked: _Tracked, computed_tokens: int) -> None:
-        """Stores the blocks that are whole when this step is done."""
+    def _stores(self, tracked: _Tracked, computed_tokens: int) -> list[Transfer]:
+        """Of the blocks that are whole when so many tokens from the first are computed, those that are not stored yet."""
         mode = self._settings.store
         if mode == "none" or self._refused or self._is_clearing():
-            return
+            return []
         request = tracked.request
         tokens = self._block_tokens
         if mode == "prompt":
@@ -464,16 +493,16 @@ class Scheduler:
         end = min(computed_tokens // tokens, len(request.block_hashes), len(tracked.block_ids))
         begin = tracked.stored
         if begin >= end:
-            return
+            return []
         tracked.stored = end
         if begin == end - 1 and end * tokens == request.num_prompt_tokens and end <= tracked.known:
             # A prompt of whole blocks that is there to its end: the last one is computed all the same, for its last token.
-            return
+            return []
         step = self._piece_blocks
         pieces = [self._piece(tracked, at, min(at + step, end)) for at in range(begin, end, step)]
         # An engine frees a sequence's blocks from its last one, and uses those first that it freed first: the next request
         # waits for the last ones. But who reads events wants to hear of a block behind its parent.
-        plan.stores += pieces if self._annotates else reversed(pieces)
+        return pieces if self._annotates else pieces[::-1]
 
     def _piece(self, tracked: _Tracked, begin: int, end: int) -> Transfer:
         request = tracked.request
@@ -516,10 +545,19 @@ class Scheduler:
     def stores_ended(self, count: int) -> None:
         self._stores_under_way = max(0, self._stores_under_way - count)
 
-    def finished(self, request_id: str) -> None:
-        """The engine is done with a request. What is being loaded for it stays held until it has ended."""
-        self._drop(request_id)
-        self._requests.pop(request_id, None)
+    def finished(self, request: Any, block_ids: Sequence[int]) -> None:
+        """The engine is done with a request, which has these blocks until now. What is being loaded for it stays held until it
+        has ended. What it has computed and is not stored is read before the next step, the first that can write there."""
+        self._drop(request.request_id)
+        tracked = self._requests.pop(request.request_id, None)
+        if tracked is None:
+            return
+        # The last token has not been computed. Of what was guessed wrongly, or its load has failed, the engine takes back what
+        # was planned; and blocks that are behind a sliding window.
+        computed = min(tracked.planned_tokens, int(request.num_computed_tokens), int(request.num_tokens) - 1)
+        end = computed // self._block_tokens
+        if tracked.block_ids[tracked.stored : end] == list(block_ids[tracked.stored : end]):
+            self._late += self._stores(tracked, computed)
 
     # ---- forgetting everything ----
 
@@ -530,6 +568,9 @@ class Scheduler:
             self._drop(request_id)
         for tracked in self._requests.values():
             tracked.known = 0
+            # What was computed until now is not stored later on, either.
+            tracked.stored = max(tracked.stored, tracked.planned_tokens // self._block_tokens)
+        self._late = []
         self._clear()
         for call in self._clearing:
             self._polled.wait(call, _CLEAR_TIMEOUT_S)

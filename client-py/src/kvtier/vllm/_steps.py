@@ -26,6 +26,8 @@ class Plan:
     """the step's number, from 1; 0: of no step"""
     loads: list[Transfer] = field(default_factory=list)
     stores: list[Transfer] = field(default_factory=list)
+    late: list[Transfer] = field(default_factory=list)
+    """stores that begin before anything of this step: their requests have ended, and others may get their blocks"""
     reused: list[int] = field(default_factory=list)
     """blocks that are written anew from this step on: what is still being stored from them comes first"""
     idle: bool = False

@@ -140,10 +140,13 @@ class Worker:
 
     def start_stores(self, plan: Plan) -> None:
         """After the step's forward pass was handed to the device."""
-        if not self._writes or not plan.stores:
+        self._store(plan.stores)
+
+    def _store(self, transfers: Sequence[Transfer]) -> None:
+        if not self._writes or not transfers:
             return
         after = self._event()
-        for transfer in plan.stores:
+        for transfer in transfers:
             copying = self._begin(transfer, "store", after)
             if copying is None:
                 self._stores_ended += 1
@@ -168,7 +171,8 @@ class Worker:
             return None
 
     def before_step(self, plan: Plan) -> None:
-        """Waits for what the step counts on: that promised blocks are there, and those that it writes to are stored.
+        """Begins the late stores, and waits for what the step counts on: that promised blocks are there, and those that it
+        writes to are stored.
 
         Raises:
             KvtierError: promised blocks are lost, which takes two faults at a time; the engine must not compute with them.
@@ -178,6 +182,7 @@ class Worker:
             for request_id, load in list(self._promised.items()):
                 self._keep_promise(request_id, load)
             self.observed["promise_us"] += int((time.monotonic() - begun_s) * 1e6)
+        self._store(plan.late)
         if self._stores and plan.reused:
             self._flush(set(plan.reused))
 
