@@ -224,5 +224,8 @@ def test_lookup_blocksAreInMemory_whereEachOfThemIs() -> None:
     ]
     found = Lookup(4, 0.0, parts)
     assert found.tiers == [Tier.SSD, Tier.HOST, Tier.HOST, Tier.HOST, Tier.NONE, Tier.NONE]
+    assert found.first == found.blocks[0] == (Status.OK, Tier.SSD)
+    assert Lookup(0, 0.0, parts[1:][::-1]).first == (Status.DEADLINE, Tier.NONE)
+    assert Lookup(0, 0.0, []).first is None
     are = {(begin, end) for begin in range(6) for end in range(begin + 1, 8) if found.are_in_memory(range(begin, end))}
     assert are == {(1, 2), (1, 3), (1, 4), (2, 3), (2, 4), (3, 4)}

@@ -132,6 +132,15 @@ class Lookup:
         return blocks.stop <= place
 
     @property
+    def first(self) -> tuple[Status, Tier] | None:
+        """(status, tier) of the first key; None: nothing was asked for."""
+        for status, count, body in self._parts:
+            if count:
+                one = body[: protocol.COMPLETION_SHORT_RESULT_BYTES]
+                return (_core.short_statuses(one)[0], _core.short_tiers(one)[0]) if status is Status.OK else (status, Tier.NONE)
+        return None
+
+    @property
     def blocks(self) -> list[tuple[Status, Tier]]:
         """(status, tier) for each key."""
         return list(zip(self.statuses, self.tiers, strict=True))

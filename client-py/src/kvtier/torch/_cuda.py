@@ -91,6 +91,10 @@ class _Events:
         """The number of an event that is done when `after` is; 0: it is done already, or was a moment later."""
         shared = after if isinstance(after, SharedEvent) else None
         if shared is not None:
+            with self._lock:
+                if shared is self._last and self._users[self._last_number]:
+                    self._users[self._last_number] += 1
+                    return self._last_number
             after = shared.event
         if after is None or after.query():
             return 0
@@ -98,10 +102,6 @@ class _Events:
         while monotonic_ns() < until_ns:
             if after.query():
                 return 0
-        with self._lock:
-            if shared is not None and shared is self._last and self._users[self._last_number]:
-                self._users[self._last_number] += 1
-                return self._last_number
         for copying in list(self._waiting):
             copying.done()
         with self._lock:

@@ -104,6 +104,11 @@ class _Search:
         """how many blocks are held, and can be loaded; None: not known yet"""
         self.expires_ns = 0
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an answer is still to come."""
+        return not (all(call.done for call in self.lookups) and all(call.done for call in self.holds))
+
 
 class _Tracked:
     """A request that the engine works on."""
@@ -190,13 +195,14 @@ class Scheduler:
         tokens = self._block_tokens
         request_id = request.request_id
         first = computed_tokens // tokens
-        self._polled.poll()
+        search = self._searches.get(request_id)
+        if search is None or search.is_waiting:
+            self._polled.poll()
         if not self._may_load() or computed_tokens % tokens or not self._limit(request, first):
             self._tracked(request).known = self._found(request_id)
             self._drop(request_id)
             return 0
         now_s = time.monotonic()
-        search = self._searches.get(request_id)
         if search is None or self._is_stale(search, first, now_s):
             self._drop(request_id)
             search = self._search(request, now_s)
@@ -331,7 +337,7 @@ class Scheduler:
 
     def _ask_again(self, search: _Search, answers: list[Lookup], now_s: float) -> bool:
         """Whether nothing was found that may yet be found: then it was asked for again."""
-        firsts = [one.blocks[0] for one in answers if one.blocks]
+        firsts = [first for one in answers if (first := one.first) is not None]
         statuses = [status for status, _ in firsts]
         if now_s - search.begun_s > _ANSWER_FRESH_S and not search.is_asked_again and Status.DEADLINE not in statuses:
             # The answer is as old as the request: it waited for the engine.
@@ -401,12 +407,11 @@ class Scheduler:
         self._has_allocated = True
         tracked = self._tracked(request)
         tracked.lose_blocks()
+        if external_tokens == 0:
+            self._drop(request_id)
+            return
         found = self._found(request_id)
         search = self._searches.pop(request_id, None)
-        if external_tokens == 0:
-            if search is not None:
-                self._let_go(search)
-            return
         if search is None or not search.holds:
             raise RuntimeError(f"request {request_id}: {external_tokens} tokens to load, of which nothing is known")
         count = -(-external_tokens // self._block_tokens)
