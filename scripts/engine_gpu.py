@@ -293,7 +293,7 @@ class Runs:
         daemon = self.daemon(f"kvtierd-{name}", self.host, "0")
         try:
             with self.file(name, ".log").open("w") as log:
-                subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, timeout=240, check=True)
+                subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, timeout=420, check=True)
         finally:
             daemon.stop()
         found: dict[str, Any] = json.loads(out.read_text())

@@ -59,8 +59,12 @@ class Switch:
         while self.worker._stores:
             self.worker._collect_stores()
             time.sleep(0.001)
-        # And which it would still read before its next step: by then they are others'.
+        # And which it would still read in its next step: by then they are others'.
         self.scheduler._late.clear()
+        self.worker._late.clear()
+        # What the last step would tell goes to nobody.
+        self.worker.take_stores_ended()
+        self.scheduler._stores_under_way = 0
         self._engine_scheduler.connector = of_scheduler
         self._state._KV_CONNECTOR_AGENT = of_worker
         if self._of_runner is not None:

@@ -605,6 +605,130 @@ def test_slidingWindow_eachBlockIsStoredWhenItIsFull(engines: Make, monkeypatch:
     assert [store.depth for plan in plans for store in plan.stores] == [1, 2, 3]
 
 
+def planned(engine: Engine, one: Request, computed: int, count: int) -> Any:
+    """The plan of a step that computes so many tokens of a request that has blocks."""
+    cached = SimpleNamespace(req_ids=[one.request_id], resumed_req_ids=set(), new_block_ids=[None], num_computed_tokens=[computed])
+    return engine.scheduler._scheduler.plan(
+        SimpleNamespace(
+            scheduled_new_reqs=[], scheduled_cached_reqs=cached, total_num_scheduled_tokens=count, num_scheduled_tokens={one.request_id: count}
+        )
+    )
+
+
+def nothing_scheduled() -> Any:
+    cached = SimpleNamespace(req_ids=[], resumed_req_ids=set(), new_block_ids=[], num_computed_tokens=[])
+    return SimpleNamespace(
+        scheduled_new_reqs=[], scheduled_cached_reqs=cached, total_num_scheduled_tokens=0, num_scheduled_tokens={}
+    )
+
+
+def test_engineThatPlansAhead_storesAsManyTogether(engines: Make) -> None:
+    engine = engines()
+    one = begun(engine, request(6))
+    generate(engine, one, 29)
+    one.block_ids += range(40, 50)
+    engine.scheduler._scheduler._requests[one.request_id].block_ids = one.block_ids
+    # The 36th token is computed, and not decided yet.
+    assert not planned(engine, one, 35, 1).stores
+    one.tokens.append(7)
+    (store,) = planned(engine, one, 36, 1).stores
+    assert store.keys == one.block_hashes[1:9]
+
+
+def test_nobodyIsInAHurryForAnEndedRequestsBlocks_itsStoreBeginsBehindTheStep(engines: Make) -> None:
+    engine = engines()
+    one, other = begun(engine, request(6)), begun(engine, request(6, seed=2))
+    generate(engine, one, 20)
+    engine.finish(one)
+    other.tokens.append(7)
+    connector, worker = engine.workers[0].connector, engine.workers[0].connector._worker
+    metadata = engine.scheduler.build_connector_meta(
+        SimpleNamespace(**vars(nothing_scheduled()) | {"total_num_scheduled_tokens": 1, "num_scheduled_tokens": {other.request_id: 1}})
+    )
+    assert len(metadata.plan.late) == 1
+    connector.handle_preemptions(metadata)
+    assert not worker._stores
+    connector.bind_connector_metadata(metadata)
+    connector.wait_for_save()
+    assert len(worker._stores) == 1 and not worker._late
+    engine.settle()
+    assert loads(engines(), one) == 24
+
+
+def test_stepThatComputesNothing_beginsAnEndedRequestsStore(engines: Make) -> None:
+    engine = engines()
+    one = begun(engine, request(6))
+    generate(engine, one, 20)
+    engine.finish(one)
+    # vLLM does not ask for stores behind it.
+    engine.workers[0].connector.handle_preemptions(engine.scheduler.build_connector_meta(nothing_scheduled()))
+    assert len(engine.workers[0].connector._worker._stores) == 1
+    engine.settle()
+    assert loads(engines(), one) == 24
+
+
+def test_anotherConnectorsLoad_getsAnEndedRequestsBlocks_whenTheyAreStored(engines: Make) -> None:
+    engine = engines()
+    one = begun(engine, request(6))
+    generate(engine, one, 20)
+    blocks = list(one.block_ids)
+    engine.finish(one)
+    other = request(40, seed=2)
+    # As `MultiConnector` does it for those that it has not chosen.
+    engine.scheduler.update_state_after_alloc(other, Blocks([]), 0)
+    output = nothing_scheduled()
+    output.total_num_scheduled_tokens = 1
+    metadata = engine.scheduler.build_connector_meta(output)
+    assert metadata.plan.reuses_any
+    worker = engine.workers[0]
+    worker.connector.handle_preemptions(metadata)
+    assert worker.connector._worker._stores and all(store.copying.done() for store in worker.connector._worker._stores)
+    for tensor in worker.tensors:
+        tensor.array[blocks] = 0
+    assert not engine.scheduler.build_connector_meta(nothing_scheduled()).plan.reuses_any
+    engine.settle()
+    assert loads(engines(), one) == 24
+
+
+def test_anotherConnectorLoadsWithinTheStep_whatItWritesToIsReused(engines: Make) -> None:
+    engine = engines()
+    scheduler = engine.scheduler._scheduler
+    engine.run(request())
+    assert scheduler._stores_under_way
+    other = request(40, seed=2)
+    scheduler.matched(other, 8)
+    other.block_ids = list(range(20, 30))
+    scheduler.allocated(other, other.block_ids, 0)
+    # Eight tokens were there, and sixteen more it loads.
+    assert scheduler.plan(scheduled(other, 24)).reused == other.block_ids[2:]
+    engine.settle()
+
+
+def test_promptThatGrows_onlyItsFirstPartIsStored(engines: Make) -> None:
+    engine = engines()
+    one = request(6)
+    one.resumable = True
+    begun(engine, one)
+    generate(engine, one, 40)
+    engine.finish(one)
+    engine.settle()
+    assert engine.stats["stored_blocks"] == 1
+
+
+def test_resetWhileItWaitsForItsBlocksAgain_whatItLoadsIsNotStored(engines: Make) -> None:
+    engine = engines()
+    one = begun(engine, request(6))
+    generate(engine, one, 20)
+    engine.preempt(one)
+    scheduler = engine.scheduler._scheduler
+    scheduler.matched(one, 0)
+    one.block_ids = list(range(7))
+    scheduler.allocated(one, one.block_ids, 0)
+    assert engine.scheduler.reset_cache() is True
+    plan = scheduler.plan(scheduled(one, 20))
+    assert [store.keys for store in plan.stores] == [one.block_hashes[5:6]]
+
+
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("second_runner", [False, True])
 def test_requestsComeStopAndArePreempted_othersFindTheirBytes(engines: Make, seed: int, second_runner: bool) -> None:
@@ -744,7 +868,7 @@ def test_slowTier_isLeftAlone_unlessItIsWanted(engines: Make, fresh_daemon: Daem
         scheduler = engine.scheduler._scheduler
         scheduler._speed.tokens_per_s = 1e6
         slow = Lookup(10, 1.0, [(Status.OK, 10, b"\0" * 40)])
-        search = scheduler._search(request(), time.monotonic())
+        search = scheduler._search(request(), 10, time.monotonic())
         search.lookups = [SimpleNamespace(done=True, outcome=slow)]
         assert scheduler._take_lookups(search, time.monotonic())
         assert search.found == (10 if wanted else 0)
@@ -1655,6 +1779,14 @@ def test_versions_olderAreRefused_newerAreToldOf() -> None:
     assert "0.24 to 0.32; this is 0.9.2: upgrade" in _versions.refusal("0.9.2")
     assert not _versions.refusal("0.24.0") and not _versions.warning("0.32.1+cpu")
     assert "this is 0.33.0" in _versions.warning("0.33.0")
+
+
+def test_keysThatDontTellABlocksBytes_areServedWithout(monkeypatch: pytest.MonkeyPatch) -> None:
+    class RSWASpec(SimpleNamespace):
+        pass
+
+    cache = SimpleNamespace(num_blocks=8, kv_cache_groups=[SimpleNamespace(kv_cache_spec=RSWASpec(block_size=BLOCK_TOKENS))])
+    assert "RSWASpec" in _connector._unserved(config({}), cache)
 
 
 def test_hybridModel_isServedWithout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

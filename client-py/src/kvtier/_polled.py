@@ -19,6 +19,8 @@ _CONNECT_TIMEOUT_NS = 1_000_000_000
 class Call(Generic[T]):
     """An operation under way."""
 
+    __slots__ = ("_answer_by_ns", "_link", "_make", "_steps", "_trace", "done", "outcome")
+
     def __init__(self, make: Callable[[Link], Operation[T]], answer_by_ns: int, otherwise: T) -> None:
         self.done = False
         self.outcome = otherwise

@@ -331,6 +331,8 @@ def _unserved(vllm_config: Any, kv_cache_config: Any) -> str:
     spec = type(groups[0].kv_cache_spec).__name__
     if "Mamba" in spec or "CrossAttention" in spec:
         return f"the model's KV cache is of kind {spec}; expected attention"
+    if "RSWA" in spec:
+        return f"the model's KV cache is of kind {spec}, whose blocks depend on more than the tokens before them"
     parallel = vllm_config.parallel_config
     for name in ("decode_context_parallel_size", "prefill_context_parallel_size"):
         if int(getattr(parallel, name, 1) or 1) != 1:
@@ -347,9 +349,9 @@ def _block_tokens(vllm_config: Any, kv_cache_config: Any) -> int:
 
 
 def _keeps_blocks(kv_cache_config: Any) -> bool:
-    """Whether a request has all its blocks until it ends: with a sliding window the engine frees them when they are behind it."""
+    """Whether a request has all its blocks until it ends: with a window the engine frees them when they are behind it."""
     groups = kv_cache_config.kv_cache_groups
-    return bool(groups) and any(one.__name__ == "FullAttentionSpec" for one in type(groups[0].kv_cache_spec).__mro__)
+    return bool(groups) and type(groups[0].kv_cache_spec).__name__ in ("FullAttentionSpec", "MLAAttentionSpec")
 
 
 def _extra_keys(request: Any, bounds: Sequence[int]) -> list[Any] | None:

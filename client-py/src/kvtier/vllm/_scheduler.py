@@ -1,6 +1,7 @@
 """The scheduler's side: what is looked up, held, loaded and stored, for which request. It never waits for the daemon."""
 
 import logging
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -86,6 +87,10 @@ class PrefillSpeed:
 class _Search:
     """What is known about a request's blocks: looked up in all ranks' namespaces, then held in all of them."""
 
+    __slots__ = (
+        "begun_s", "expires_ns", "first", "found", "found_s", "holds", "is_asked_again", "is_waited_for", "keys", "lookups", "run",
+    )  # fmt: skip
+
     def __init__(self, keys: Sequence[bytes], now_s: float) -> None:
         self.keys = keys
         """of all whole blocks, from the first"""
@@ -113,11 +118,21 @@ class _Search:
 class _Tracked:
     """A request that the engine works on."""
 
+    __slots__ = (
+        "block_ids", "computed_tokens_max", "had_tokens", "known", "loaded_tokens", "planned_tokens", "prompt_tokens", "request",
+        "stored", "stored_tokens_max", "was_loaded", "was_planned",
+    )  # fmt: skip
+
     def __init__(self, request: Any) -> None:
         self.request = request
         self.prompt_tokens = int(request.num_prompt_tokens)
         self.computed_tokens_max = self.prompt_tokens + int(request.max_tokens) - 1
         """nobody computes the last token that is generated"""
+        # The next part of such a prompt takes the place of the last token that was generated before it, and vLLM 0.24 keeps
+        # the hash of the block that ended with that.
+        self.stored_tokens_max = self.prompt_tokens if getattr(request, "resumable", False) else sys.maxsize
+        self.had_tokens: int | None = None
+        """how many from the first it had when it was asked for what there is behind them; None: nobody has asked"""
         self.block_ids: list[int] = []
         self.planned_tokens = 0
         """how many from the first are computed in the steps that were planned; 0: it has none of its blocks, or not for long"""
@@ -128,11 +143,19 @@ class _Tracked:
         """how many blocks from the first are in all ranks' namespaces, as far as is known"""
         self.loaded_tokens = 0
         """how many from the first the engine has when all is loaded that was to be"""
+        self.was_loaded = False
+        """whether the blocks that it has now were loaded here"""
 
     def lose_blocks(self) -> None:
         """It waits for blocks: if it has been computed before, it was preempted."""
         self.block_ids = []
         self.planned_tokens = 0
+
+    def written_tokens(self, computed_tokens: int) -> int:
+        """From which token on its blocks are written, of which it has so many: what another connector loads, too."""
+        if self.was_loaded or self.had_tokens is None:
+            return computed_tokens
+        return min(self.had_tokens, computed_tokens)
 
     def begin(self, block_ids: list[int], computed_blocks: int) -> None:
         """It is computed in these blocks, of which it has the first ones. Those that were its own already may not be stored."""
@@ -172,6 +195,10 @@ class Scheduler:
         self._loads: list[Transfer] = []
         self._late: list[Transfer] = []
         self._has_allocated = False
+        self._had_tokens: dict[str, int] = {}
+        """of each request that waits for its blocks; `_Tracked`"""
+        self._allocated: set[str] = set()
+        """the requests that got blocks since the last plan"""
         self._loading: dict[str, list[Call[Hold]]] = {}
         self._stores_under_way = 0
         self._paused_until_s = 0.0
@@ -187,14 +214,18 @@ class Scheduler:
 
     def arrived(self, request: Any) -> None:
         """A request has come: what there is of it is known when it is scheduled, and does not hold up its step."""
-        if request.request_id not in self._searches and self._may_load() and self._limit(request, 0):
-            self._search(request, time.monotonic())
+        if request.request_id in self._searches or not self._may_load():
+            return
+        limit = self._limit(request, 0)
+        if limit:
+            self._search(request, limit, time.monotonic())
 
     def matched(self, request: Any, computed_tokens: int) -> int | None:
         """How many tokens behind those that the engine has can be loaded; None: not known yet, ask again."""
         tokens = self._block_tokens
         request_id = request.request_id
         first = computed_tokens // tokens
+        self._had_tokens[request_id] = computed_tokens
         search = self._searches.get(request_id)
         if search is None or search.is_waiting:
             self._polled.poll()
@@ -205,7 +236,7 @@ class Scheduler:
         now_s = time.monotonic()
         if search is None or self._is_stale(search, first, now_s):
             self._drop(request_id)
-            search = self._search(request, now_s)
+            search = self._search(request, self._limit(request, 0), now_s)
         wait_s = self._wait_s()
         run = self._advance(search, first, now_s, wait_s)
         if run is None and not search.is_waited_for:
@@ -254,8 +285,8 @@ class Scheduler:
         # Others may have stored blocks since; what was found is held or is not.
         return search.found is not None and search.found <= first and now_s - search.begun_s > _ANSWER_FRESH_S
 
-    def _search(self, request: Any, now_s: float) -> _Search:
-        search = _Search(list(request.block_hashes[: self._limit(request, 0)]), now_s)
+    def _search(self, request: Any, limit: int, now_s: float) -> _Search:
+        search = _Search(list(request.block_hashes[:limit]), now_s)
         self._searches[request.request_id] = search
         self.observed["lookups"] += 1
         self._look_up(search)
@@ -407,6 +438,10 @@ class Scheduler:
         self._has_allocated = True
         tracked = self._tracked(request)
         tracked.lose_blocks()
+        if request_id in self._had_tokens:
+            tracked.had_tokens = self._had_tokens.pop(request_id)
+            tracked.was_loaded = external_tokens > 0
+        self._allocated.add(request_id)
         if external_tokens == 0:
             self._drop(request_id)
             return
@@ -452,7 +487,7 @@ class Scheduler:
             tracked.begin(list(new.block_ids[0]), computed // tokens)
             if computed < tracked.loaded_tokens:
                 tracked.known = 0
-            written += tracked.block_ids[computed // tokens :]
+            written += tracked.block_ids[tracked.written_tokens(computed) // tokens :]
             tracked.planned_tokens = computed + output.num_scheduled_tokens[new.req_id]
             plan.stores += self._stores(tracked, tracked.planned_tokens)
         cached = output.scheduled_cached_reqs
@@ -467,17 +502,24 @@ class Scheduler:
                 # What it has to compute again was not found: it is stored again, whatever became of it.
                 tracked.begin(list(fresh[0]) if fresh else [], computed // tokens)
                 tracked.known = 0
-                written += tracked.block_ids[computed // tokens :]
+                written += tracked.block_ids[tracked.written_tokens(computed) // tokens :]
             elif fresh:
                 tracked.block_ids += fresh[0]
                 written += fresh[0]
             computed += output.num_scheduled_tokens[request_id]
             tracked.planned_tokens = computed
             filled = computed // tokens - tracked.stored
+            if filled >= together:
+                # Of an engine that plans ahead the last one has no hash yet.
+                filled = min(filled, len(tracked.request.block_hashes) - tracked.stored)
             # Most steps of most requests fill no block.
             if filled >= together or (filled > 0 and not tracked.prompt_tokens < computed < tracked.computed_tokens_max):
                 plan.stores += self._stores(tracked, computed)
         self._stores_under_way += len(plan.late) * self._writers
+        # Who got blocks and is neither computed nor loaded here is loaded by another connector.
+        loaded = {load.request_id for load in plan.loads}
+        plan.reuses_any = not self._allocated <= (output.num_scheduled_tokens.keys() | loaded)
+        self._allocated.clear()
         if self._stores_under_way:
             plan.reused = written
             for load in plan.loads:
@@ -494,6 +536,7 @@ class Scheduler:
         tokens = self._block_tokens
         if mode == "prompt":
             computed_tokens = min(computed_tokens, request.num_prompt_tokens)
+        computed_tokens = min(computed_tokens, tracked.stored_tokens_max)
         # A block has a hash when its last token is decided: what is only guessed has none.
         end = min(computed_tokens // tokens, len(request.block_hashes), len(tracked.block_ids))
         begin = tracked.stored
@@ -552,8 +595,9 @@ class Scheduler:
 
     def finished(self, request: Any, block_ids: Sequence[int]) -> None:
         """The engine is done with a request, which has these blocks until now. What is being loaded for it stays held until it
-        has ended. What it has computed and is not stored is read before the next step, the first that can write there."""
+        has ended. What it has computed and is not stored is planned with the next step, the first that can write there."""
         self._drop(request.request_id)
+        self._had_tokens.pop(request.request_id, None)
         tracked = self._requests.pop(request.request_id, None)
         if tracked is None:
             return
@@ -573,7 +617,8 @@ class Scheduler:
             self._drop(request_id)
         for tracked in self._requests.values():
             tracked.known = 0
-            # What was computed until now is not stored later on, either.
+            # What was computed until now is not stored later on, either, whether it is computed on or loaded.
+            tracked.was_planned = False
             tracked.stored = max(tracked.stored, tracked.planned_tokens // self._block_tokens)
         self._late = []
         self._clear()

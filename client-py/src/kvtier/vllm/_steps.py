@@ -27,9 +27,11 @@ class Plan:
     loads: list[Transfer] = field(default_factory=list)
     stores: list[Transfer] = field(default_factory=list)
     late: list[Transfer] = field(default_factory=list)
-    """stores that begin before anything of this step: their requests have ended, and others may get their blocks"""
+    """stores of requests that have ended: others may get their blocks from this step on, and not before"""
     reused: list[int] = field(default_factory=list)
     """blocks that are written anew from this step on: what is still being stored from them comes first"""
+    reuses_any: bool = False
+    """whether another connector writes to blocks that nobody has named"""
     idle: bool = False
     """whether the engine computes nothing in this step"""
     allocates: bool = False

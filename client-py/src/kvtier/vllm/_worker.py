@@ -124,6 +124,8 @@ class Worker:
         self._read: list[Leases] = []
         """to be given back when the step is with the device: it takes a moment"""
         self._stores: list[_Store] = []
+        self._late: list[Transfer] = []
+        """stores that have not begun"""
         self._invalid: set[int] = set()
         self._stores_ended = 0
         self._errors_told: set[str] = set()
@@ -140,7 +142,8 @@ class Worker:
 
     def start_stores(self, plan: Plan) -> None:
         """After the step's forward pass was handed to the device."""
-        self._store(plan.stores)
+        late, self._late = self._late, []
+        self._store([*late, *plan.stores])
 
     def _store(self, transfers: Sequence[Transfer]) -> None:
         if not self._writes or not transfers:
@@ -171,8 +174,7 @@ class Worker:
             return None
 
     def before_step(self, plan: Plan) -> None:
-        """Begins the late stores, and waits for what the step counts on: that promised blocks are there, and those that it
-        writes to are stored.
+        """Waits for what the step counts on: that promised blocks are there, and those that it writes to are stored.
 
         Raises:
             KvtierError: promised blocks are lost, which takes two faults at a time; the engine must not compute with them.
@@ -182,14 +184,24 @@ class Worker:
             for request_id, load in list(self._promised.items()):
                 self._keep_promise(request_id, load)
             self.observed["promise_us"] += int((time.monotonic() - begun_s) * 1e6)
-        self._store(plan.late)
-        if self._stores and plan.reused:
-            self._flush(set(plan.reused))
+        self._late += plan.late
+        reused = None if plan.reuses_any else set(plan.reused)
+        if self._late:
+            # Those that nobody is in a hurry for begin when the step is with the device; an idle one has no such moment.
+            late, self._late = self._late, []
+            for one in late:
+                if plan.idle or _meets(reused, one.block_ids):
+                    self._store([one])
+                else:
+                    self._late.append(one)
+        if self._stores and (reused is None or reused):
+            self._flush(reused)
 
-    def _flush(self, reused: set[int]) -> None:
+    def _flush(self, reused: set[int] | None) -> None:
+        """Waits for what is being stored from these blocks; None: from any."""
         begun_s = time.monotonic()
         for store in self._stores:
-            if not store.copying.done() and not reused.isdisjoint(store.block_ids):
+            if not store.copying.done() and _meets(reused, store.block_ids):
                 self.observed["flushes"] += 1
                 self._finish(store.copying)
         self.observed["flush_us"] += int((time.monotonic() - begun_s) * 1e6)
@@ -332,6 +344,10 @@ def _outcome(copying: Copying | None, count: int) -> list[Status]:
     except Exception as error:
         _log.warning("kvtier: a copy failed: %r", error)
         return [Status.INTERNAL] * count
+
+
+def _meets(reused: set[int] | None, block_ids: Iterable[int]) -> bool:
+    return reused is None or not reused.isdisjoint(block_ids)
 
 
 def _are_ok(statuses: list[Status]) -> bool:
