@@ -90,15 +90,16 @@ class Engine:
     """One engine process, told what to do line by line."""
 
     def __init__(
-        self, root: Path, folder: Path, name: str, kv: dict | None, multiprocessing: int, ranks: int = 1, threads: int = 0
-    ) -> None:
-        """`threads`: that it computes with; 0: as vLLM chooses."""
+        self, root: Path, folder: Path, name: str, kv: dict | None, multiprocessing: int, ranks: int = 1, threads: int = 0,
+        size: str = "tiny",
+    ) -> None:  # fmt: skip
+        """`threads`: that it computes with; 0: as vLLM chooses. `size`: of the model, as engine_run.py has it."""
         self.name = name
         self.log_path = folder / f"engine-{name}.log"
         answers, given = os.pipe()
         command = [
             str(root / "target" / "venv-vllm" / "bin" / "python"), str(root / "scripts" / "engine_run.py"),
-            "--model", str(folder / "model"), "--answers", str(given),
+            "--model", str(folder / f"model-{size}"), "--size", size, "--answers", str(given),
         ]  # fmt: skip
         if kv:
             command += ["--kv", json.dumps(kv)]
@@ -357,24 +358,23 @@ class Check:
     def zero(self) -> None:
         """Prompts that nobody has seen, with kvtier and without, in turns."""
         few = max(1, _processors() - 1)
-        share, text = self._turns(few, 16)
+        share, text = self._turns("small", few, 12)
         self.hold("zero hits", share >= ZERO_SHARE_MIN, f"{text}, with a processor left for the daemon", share=share)
         # Every moment of the daemon's is then one in which all threads of the engine wait for each other.
-        share, text = self._turns(_processors(), 8)
+        share, text = self._turns("small", _processors(), 8)
         self.tell("zero hits, the engine on all processors", text, share=share)
-        share, text = self._turns(few, 8, is_warm=False)
-        self.tell("zero hits, while a daemon that was just started is compiled", text, share=share)
+        share, text = self._turns("tiny", few, 8)
+        self.tell("zero hits, a model that computes next to nothing for its blocks", text, share=share)
 
-    def _turns(self, threads: int, groups: int, *, is_warm: bool = True) -> tuple[float, str]:
-        """The engine's throughput with kvtier, of that without."""
+    def _turns(self, size: str, threads: int, groups: int) -> tuple[float, str]:
+        """The engine's throughput with kvtier, of that without, beside a daemon that has run for a while."""
         with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
             daemon = Daemon(self.root, Path(folder))
             daemon.start()
             try:
-                if is_warm:
-                    self._warm(daemon)
+                self._warm(daemon)
                 kv = kvtier(daemon.socket, "zero")
-                with engine(self.root, self.folder, f"zero-{threads}", kv, 0, threads=threads) as one:
+                with engine(self.root, self.folder, f"zero-{size}-{threads}", kv, 0, threads=threads, size=size) as one:
                     one.begin(turns=groups)
                     taken = one.end_of_run(TURNS_TIMEOUT_S)
             finally:
@@ -388,10 +388,9 @@ class Check:
             f"by their medians {middle:.3f}"
         )
 
-
     def _warm(self, daemon: Daemon) -> None:
-        """As a daemon is that has run for a while: at an engine's rate of requests its code is compiled for a quarter of an
-        hour, which takes ten seconds of a processor."""
+        """At an engine's rate of requests a daemon's code is compiled for a quarter of an hour, which takes ten seconds of a
+        processor."""
         python = self.root / "target" / "venv-vllm" / "bin" / "python"
         subprocess.run([str(python), "-c", _WARMING, str(daemon.socket)], check=True, timeout=120)
 
