@@ -123,14 +123,17 @@ class _Tracked:
         "stored", "stored_tokens_max", "was_loaded", "was_planned",
     )  # fmt: skip
 
-    def __init__(self, request: Any) -> None:
+    def __init__(self, request: Any, store: str) -> None:
+        """`store`: as `Settings` have it."""
         self.request = request
         self.prompt_tokens = int(request.num_prompt_tokens)
         self.computed_tokens_max = self.prompt_tokens + int(request.max_tokens) - 1
         """nobody computes the last token that is generated"""
-        # The next part of such a prompt takes the place of the last token that was generated before it, and vLLM 0.24 keeps
-        # the hash of the block that ended with that.
-        self.stored_tokens_max = self.prompt_tokens if getattr(request, "resumable", False) else sys.maxsize
+        # A prompt that comes in parts: the next one takes the place of the last token that was generated before it, and vLLM
+        # 0.24 keeps the hash of the block that ended with that.
+        only_prompt = store == "prompt" or getattr(request, "resumable", False)
+        self.stored_tokens_max = 0 if store == "none" else self.prompt_tokens if only_prompt else sys.maxsize
+        """of its tokens only so many from the first are stored"""
         self.had_tokens: int | None = None
         """how many from the first it had when it was asked for what there is behind them; None: nobody has asked"""
         self.block_ids: list[int] = []
@@ -463,7 +466,7 @@ class Scheduler:
     def _tracked(self, request: Any) -> _Tracked:
         tracked = self._requests.get(request.request_id)
         if tracked is None:
-            tracked = self._requests[request.request_id] = _Tracked(request)
+            tracked = self._requests[request.request_id] = _Tracked(request, self._settings.store)
         return tracked
 
     def plan(self, output: Any) -> Plan:
@@ -508,7 +511,7 @@ class Scheduler:
                 written += fresh[0]
             computed += output.num_scheduled_tokens[request_id]
             tracked.planned_tokens = computed
-            filled = computed // tokens - tracked.stored
+            filled = min(computed, tracked.stored_tokens_max) // tokens - tracked.stored
             if filled >= together:
                 # Of an engine that plans ahead the last one has no hash yet.
                 filled = min(filled, len(tracked.request.block_hashes) - tracked.stored)
@@ -516,10 +519,11 @@ class Scheduler:
             if filled >= together or (filled > 0 and not tracked.prompt_tokens < computed < tracked.computed_tokens_max):
                 plan.stores += self._stores(tracked, computed)
         self._stores_under_way += len(plan.late) * self._writers
-        # Who got blocks and is neither computed nor loaded here is loaded by another connector.
-        loaded = {load.request_id for load in plan.loads}
-        plan.reuses_any = not self._allocated <= (output.num_scheduled_tokens.keys() | loaded)
-        self._allocated.clear()
+        if self._allocated:
+            # Who got blocks and is neither computed nor loaded here is loaded by another connector.
+            self._allocated.difference_update(output.num_scheduled_tokens, [load.request_id for load in plan.loads])
+            plan.reuses_any = bool(self._allocated)
+            self._allocated.clear()
         if self._stores_under_way:
             plan.reused = written
             for load in plan.loads:
@@ -529,13 +533,10 @@ class Scheduler:
 
     def _stores(self, tracked: _Tracked, computed_tokens: int) -> list[Transfer]:
         """Of the blocks that are whole when so many tokens from the first are computed, those that are not stored yet."""
-        mode = self._settings.store
-        if mode == "none" or self._refused or self._is_clearing():
+        if self._refused or self._is_clearing():
             return []
         request = tracked.request
         tokens = self._block_tokens
-        if mode == "prompt":
-            computed_tokens = min(computed_tokens, request.num_prompt_tokens)
         computed_tokens = min(computed_tokens, tracked.stored_tokens_max)
         # A block has a hash when its last token is decided: what is only guessed has none.
         end = min(computed_tokens // tokens, len(request.block_hashes), len(tracked.block_ids))
