@@ -66,7 +66,7 @@ class Kvtier:
         polled = Polled(str(socket_path), "bench scheduler", 1 << 20)
         self.scheduler = Scheduler(
             polled=polled, shards=[namespace_properties("bench", BLOCK_BYTES, {})], writers=1, settings=settings, block_tokens=BLOCK_TOKENS,
-            extra_keys=lambda request, places: [],
+            extra_keys=lambda request, places: [], keeps_blocks=True,
         )  # fmt: skip
         self._parts.callback(self.scheduler.close)
         polled.connection.open_within(2)
@@ -118,7 +118,7 @@ class Kvtier:
         taken = time.perf_counter() - begun
         if found != TOKENS:
             raise SystemExit(f"found {found} tokens of {TOKENS}")
-        self.scheduler.finished(request.request_id)
+        self.scheduler.finished(request, request.block_ids)
         return taken
 
     def round(self) -> dict[str, float]:

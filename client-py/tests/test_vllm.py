@@ -557,8 +557,8 @@ def test_resetBehindARequest_whatItHadNotStored_isForgotten(engines: Make, monke
     engine.finish(other)
     engine.settle()
     stores = [store for plan in plans[before:] for store in [*plan.late, *plan.stores]]
-    # Of the other one only what was computed since.
-    assert [store.keys for store in stores] == [other.block_hashes[6:7]]
+    # Nor anything of the other one, which has looked at what it had computed before.
+    assert not stores
     assert loads(engines(), one) == 0
 
 
@@ -699,9 +699,36 @@ def test_anotherConnectorLoadsWithinTheStep_whatItWritesToIsReused(engines: Make
     scheduler.matched(other, 8)
     other.block_ids = list(range(20, 30))
     scheduler.allocated(other, other.block_ids, 0)
-    # Eight tokens were there, and sixteen more it loads.
+    # Eight tokens were there, and sixteen more it loads. Whether it can is not known yet.
+    plan = scheduler.plan(scheduled(other, 24))
+    assert plan.reused == other.block_ids[2:] and not plan.stores
+    engine.settle()
+
+
+def test_anotherConnectorLoadsForWhoReadsNoCache_whatItWritesToIsReused(engines: Make) -> None:
+    engine = engines()
+    scheduler = engine.scheduler._scheduler
+    engine.run(request())
+    other = request(40, seed=2)
+    other.skip_reading_prefix_cache = True
+    assert engine.scheduler.get_num_new_matched_tokens(other, 8) == (0, False)
+    other.block_ids = list(range(20, 30))
+    engine.scheduler.update_state_after_alloc(other, Blocks(other.block_ids), 0)
     assert scheduler.plan(scheduled(other, 24)).reused == other.block_ids[2:]
     engine.settle()
+
+
+def test_anotherConnectorHasLoaded_theRestIsStored(engines: Make) -> None:
+    engine = engines()
+    scheduler = engine.scheduler._scheduler
+    other = request(40, seed=2)
+    scheduler.matched(other, 0)
+    scheduler.allocated(other, [], 0)
+    assert scheduler.plan(nothing_scheduled()).reuses_any
+    other.block_ids = list(range(20, 30))
+    scheduler.allocated(other, other.block_ids, 0)
+    (store,) = scheduler.plan(scheduled(other, 24)).stores
+    assert store.keys == other.block_hashes[6:]
 
 
 def test_promptThatGrows_onlyItsFirstPartIsStored(engines: Make) -> None:
@@ -715,13 +742,38 @@ def test_promptThatGrows_onlyItsFirstPartIsStored(engines: Make) -> None:
     assert engine.stats["stored_blocks"] == 1
 
 
+def test_promptThatGrew_isNotLookedUpAgain(engines: Make) -> None:
+    engine = engines()
+    one = request()
+    one.resumable = True
+    stored(engine, request())
+    begun(engine, one)
+    assert one.external_tokens == 40
+    engine.preempt(one)
+    assert engine.scheduler.get_num_new_matched_tokens(one, 0) == (0, False)
+
+
+def test_resetWhileItLoads_nothingOfItIsStored(engines: Make) -> None:
+    stored(engines(), request())
+    engine = engines()
+    one = request()
+    scheduler = engine.scheduler._scheduler
+    assert eventually(lambda: scheduler.matched(one, 0) == 40)
+    one.block_ids = list(range(11))
+    scheduler.allocated(one, one.block_ids, 40)
+    assert engine.scheduler.reset_cache() is True
+    one.tokens += [7] * 20
+    assert not scheduler.plan(scheduled(one, 40)).stores
+    scheduler.loaded([one.request_id])
+
+
 def test_resetWhileItWaitsForItsBlocksAgain_whatItLoadsIsNotStored(engines: Make) -> None:
     engine = engines()
     one = begun(engine, request(6))
     generate(engine, one, 20)
     engine.preempt(one)
     scheduler = engine.scheduler._scheduler
-    scheduler.matched(one, 0)
+    scheduler.matched(one, 20)
     one.block_ids = list(range(7))
     scheduler.allocated(one, one.block_ids, 0)
     assert engine.scheduler.reset_cache() is True
@@ -1781,12 +1833,24 @@ def test_versions_olderAreRefused_newerAreToldOf() -> None:
     assert "this is 0.33.0" in _versions.warning("0.33.0")
 
 
-def test_keysThatDontTellABlocksBytes_areServedWithout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keysThatDontTellABlocksBytes_areServedWithout() -> None:
     class RSWASpec(SimpleNamespace):
         pass
 
     cache = SimpleNamespace(num_blocks=8, kv_cache_groups=[SimpleNamespace(kv_cache_spec=RSWASpec(block_size=BLOCK_TOKENS))])
     assert "RSWASpec" in _connector._unserved(config({}), cache)
+
+
+def test_blocksThatTheEngineClears_andStagesThatGuess_areServedWithout() -> None:
+    cache = SimpleNamespace(num_blocks=8, kv_cache_groups=[SimpleNamespace(kv_cache_spec=SlidingWindowSpec(block_size=BLOCK_TOKENS))])
+    made = config({}, parallel_config__pipeline_parallel_size=2)
+    assert not _connector._unserved(made, cache)
+    made.speculative_config = SimpleNamespace()
+    assert "speculative" in _connector._unserved(made, cache)
+    made.parallel_config.pipeline_parallel_size = 1
+    assert not _connector._unserved(made, cache)
+    cache.needs_kv_cache_zeroing = True
+    assert "clears" in _connector._unserved(made, cache)
 
 
 def test_hybridModel_isServedWithout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

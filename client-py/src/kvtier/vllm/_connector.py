@@ -254,7 +254,10 @@ class KvtierConnector(KVConnectorBase_V1):
             self._scheduler.arrived(request)
 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int | None, bool]:
-        if self._scheduler is None or getattr(request, "skip_reading_prefix_cache", False):
+        if self._scheduler is None:
+            return 0, False
+        if getattr(request, "skip_reading_prefix_cache", False):
+            self._scheduler.had(request, num_computed_tokens)
             return 0, False
         matched = self._scheduler.matched(request, num_computed_tokens)
         return matched, bool(matched)
@@ -333,7 +336,11 @@ def _unserved(vllm_config: Any, kv_cache_config: Any) -> str:
         return f"the model's KV cache is of kind {spec}; expected attention"
     if "RSWA" in spec:
         return f"the model's KV cache is of kind {spec}, whose blocks depend on more than the tokens before them"
+    if getattr(kv_cache_config, "needs_kv_cache_zeroing", False):
+        return "the engine clears blocks when it allocates them, before anybody can read what was in them"
     parallel = vllm_config.parallel_config
+    if getattr(vllm_config, "speculative_config", None) is not None and int(parallel.pipeline_parallel_size) > 1:
+        return "with speculative decoding only the last stage of a pipeline asks for stores"
     for name in ("decode_context_parallel_size", "prefill_context_parallel_size"):
         if int(getattr(parallel, name, 1) or 1) != 1:
             return f"{name} is {getattr(parallel, name)}; expected 1"

@@ -138,7 +138,7 @@ class _Tracked:
         """how many from the first it had when it was asked for what there is behind them; None: nobody has asked"""
         self.block_ids: list[int] = []
         self.planned_tokens = 0
-        """how many from the first are computed in the steps that were planned; 0: it has none of its blocks, or not for long"""
+        """how many from the first are computed in the steps that were planned, in the blocks that it has since; 0: in none"""
         self.was_planned = False
         self.stored = 0
         """how many blocks from the first are stored, or were there"""
@@ -154,17 +154,32 @@ class _Tracked:
         self.block_ids = []
         self.planned_tokens = 0
 
-    def written_tokens(self, computed_tokens: int) -> int:
-        """From which token on its blocks are written, of which it has so many: what another connector loads, too."""
-        if self.was_loaded or self.had_tokens is None:
-            return computed_tokens
-        return min(self.had_tokens, computed_tokens)
+    def begin(self, block_ids: list[int], computed_tokens: int, block_tokens: int) -> list[int]:
+        """It is computed in these blocks, and has so many tokens in the first ones. Those that were its own already may not be
+        stored.
 
-    def begin(self, block_ids: list[int], computed_blocks: int) -> None:
-        """It is computed in these blocks, of which it has the first ones. Those that were its own already may not be stored."""
+        Returns:
+            The blocks that are written from now on.
+        """
+        written = computed_tokens
+        if self.had_tokens is not None and self.had_tokens < computed_tokens and not self.was_loaded:
+            # Another connector loads within this step. When it fails, that is told when others have read what we stored.
+            written = self.had_tokens
+            self.stored_tokens_max = 0
+        self.had_tokens = None
+        computed_blocks = computed_tokens // block_tokens
         self.block_ids = block_ids
         self.stored = min(self.stored, computed_blocks) if self.was_planned else computed_blocks
         self.was_planned = True
+        return block_ids[written // block_tokens :]
+
+    def forget(self) -> None:
+        """What it has computed until now is not to be stored, and nothing that is computed behind it."""
+        self.known = 0
+        self.stored = sys.maxsize
+        self.was_planned = False
+        if self.was_loaded and not self.planned_tokens:
+            self.stored_tokens_max = 0
 
 
 class Scheduler:
@@ -228,7 +243,10 @@ class Scheduler:
         tokens = self._block_tokens
         request_id = request.request_id
         first = computed_tokens // tokens
-        self._had_tokens[request_id] = computed_tokens
+        self.had(request, computed_tokens)
+        if self._is_session(request):
+            self._drop(request_id)
+            return 0
         search = self._searches.get(request_id)
         if search is None or search.is_waiting:
             self._polled.poll()
@@ -252,6 +270,15 @@ class Scheduler:
             self.observed["lookups_again"] += 1
             return None
         return run * tokens
+
+    def had(self, request: Any, computed_tokens: int) -> None:
+        """So many tokens of a request the engine has itself, before any connector loads what is behind them."""
+        self._had_tokens[request.request_id] = computed_tokens
+
+    def _is_session(self, request: Any) -> bool:
+        """Whether its prompt has grown, maybe: then its hashes may be those of other tokens (`_Tracked`)."""
+        tracked = self._requests.get(request.request_id)
+        return tracked is not None and tracked.was_planned and getattr(request, "resumable", False)
 
     def _found(self, request_id: str) -> int:
         """How many blocks from the first all ranks have said are there."""
@@ -487,10 +514,9 @@ class Scheduler:
             if tracked is None:
                 continue
             computed = new.num_computed_tokens
-            tracked.begin(list(new.block_ids[0]), computed // tokens)
+            written += tracked.begin(list(new.block_ids[0]), computed, tokens)
             if computed < tracked.loaded_tokens:
                 tracked.known = 0
-            written += tracked.block_ids[tracked.written_tokens(computed) // tokens :]
             tracked.planned_tokens = computed + output.num_scheduled_tokens[new.req_id]
             plan.stores += self._stores(tracked, tracked.planned_tokens)
         cached = output.scheduled_cached_reqs
@@ -503,9 +529,8 @@ class Scheduler:
             computed = cached.num_computed_tokens[index]
             if request_id in cached.resumed_req_ids:
                 # What it has to compute again was not found: it is stored again, whatever became of it.
-                tracked.begin(list(fresh[0]) if fresh else [], computed // tokens)
+                written += tracked.begin(list(fresh[0]) if fresh else [], computed, tokens)
                 tracked.known = 0
-                written += tracked.block_ids[tracked.written_tokens(computed) // tokens :]
             elif fresh:
                 tracked.block_ids += fresh[0]
                 written += fresh[0]
@@ -523,6 +548,9 @@ class Scheduler:
             # Who got blocks and is neither computed nor loaded here is loaded by another connector.
             self._allocated.difference_update(output.num_scheduled_tokens, [load.request_id for load in plan.loads])
             plan.reuses_any = bool(self._allocated)
+            for request_id in self._allocated:
+                # It writes to them from now on, and not when they are computed on.
+                self._requests[request_id].had_tokens = None
             self._allocated.clear()
         if self._stores_under_way:
             plan.reused = written
@@ -599,6 +627,7 @@ class Scheduler:
         has ended. What it has computed and is not stored is planned with the next step, the first that can write there."""
         self._drop(request.request_id)
         self._had_tokens.pop(request.request_id, None)
+        self._allocated.discard(request.request_id)
         tracked = self._requests.pop(request.request_id, None)
         if tracked is None:
             return
@@ -617,10 +646,7 @@ class Scheduler:
         for request_id in list(self._searches):
             self._drop(request_id)
         for tracked in self._requests.values():
-            tracked.known = 0
-            # What was computed until now is not stored later on, either, whether it is computed on or loaded.
-            tracked.was_planned = False
-            tracked.stored = max(tracked.stored, tracked.planned_tokens // self._block_tokens)
+            tracked.forget()
         self._late = []
         self._clear()
         for call in self._clearing:

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, NamedTuple, TypeAlias
 
 from kvtier._errors import InvalidArgument, KvtierError
@@ -188,12 +189,10 @@ class Worker:
         reused = None if plan.reuses_any else set(plan.reused)
         if self._late:
             # Those that nobody is in a hurry for begin when the step is with the device; an idle one has no such moment.
-            late, self._late = self._late, []
-            for one in late:
-                if plan.idle or _meets(reused, one.block_ids):
-                    self._store([one])
-                else:
-                    self._late.append(one)
+            urgent = [plan.idle or _meets(reused, one.block_ids) for one in self._late]
+            first = list(compress(self._late, urgent))
+            self._late = [one for one, is_urgent in zip(self._late, urgent, strict=True) if not is_urgent]
+            self._store(first)
         if self._stores and (reused is None or reused):
             self._flush(reused)
 
