@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from daemon_ready import wait_ready
+from engine_switch import share
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "bench"))
 
@@ -358,13 +359,13 @@ class Check:
     def zero(self) -> None:
         """Prompts that nobody has seen, with kvtier and without, in turns."""
         few = max(1, _processors() - 1)
-        share, text = self._turns("small", few, 12)
-        self.hold("zero hits", share >= ZERO_SHARE_MIN, f"{text}, with a processor left for the daemon", share=share)
+        reached, text = self._turns("small", few, 12)
+        self.hold("zero hits", reached >= ZERO_SHARE_MIN, f"{text}, with a processor left for the daemon", share=reached)
         # Every moment of the daemon's is then one in which all threads of the engine wait for each other.
-        share, text = self._turns("small", _processors(), 8)
-        self.tell("zero hits, the engine on all processors", text, share=share)
-        share, text = self._turns("tiny", few, 8)
-        self.tell("zero hits, a model that computes next to nothing for its blocks", text, share=share)
+        reached, text = self._turns("small", _processors(), 8)
+        self.tell("zero hits, the engine on all processors", text, share=reached)
+        reached, text = self._turns("tiny", few, 8)
+        self.tell("zero hits, a model that computes next to nothing for its blocks", text, share=reached)
 
     def _turns(self, size: str, threads: int, groups: int) -> tuple[float, str]:
         """The engine's throughput with kvtier, of that without, beside a daemon that has run for a while."""
@@ -379,13 +380,10 @@ class Check:
                     taken = one.end_of_run(TURNS_TIMEOUT_S)
             finally:
                 daemon.stop()
-        # What else the machine does only slows a round down: the faster half tells.
-        halves = {name: sorted(rounds)[: len(rounds) // 2] for name, rounds in taken.items()}
-        share = sum(halves["without"]) / sum(halves["with"])
-        middle = statistics.median(taken["without"]) / statistics.median(taken["with"])
-        return share, (
-            f"throughput {share:.3f} of that without kvtier, by the faster half of {len(taken['with'])} rounds each; "
-            f"by their medians {middle:.3f}"
+        faster, medians = share(taken["without"], taken["with"])
+        return faster, (
+            f"throughput {faster:.3f} of that without kvtier, by the faster half of {len(taken['with'])} rounds each; "
+            f"by their medians {medians:.3f}"
         )
 
     def _warm(self, daemon: Daemon) -> None:

@@ -23,6 +23,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "bench"))  # in a packed folder all lies in one
 
 from command_line import some_of, whole  # noqa: E402
+from engine_switch import share  # noqa: E402
 
 OFFLOADING = {
     "kv_connector": "OffloadingConnector", "kv_role": "kv_both",
@@ -80,19 +81,13 @@ def of_pairs(found: dict[str, Any], link_ms: float) -> dict[str, float]:
 
 
 def of_batches(found: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, float]]:
-    """What engine_batches.py found, by the kind of batch: the throughput of that without a connector, by medians, and by the
-    faster half of the batches, as what else a machine does only slows them down; and of a connector that does nothing."""
+    """What engine_batches.py found, by the kind of batch: the throughput with kvtier and with a connector that does nothing."""
     made: dict[str, dict[str, float]] = {}
     for name, modes in found.items():
-        without, bare, stored = (sorted(modes[mode]) for mode in ("without", "bare", "stored"))
-        half = len(without) // 2
-        made[name] = {
-            "without_ms": statistics.median(without),
-            "throughput": statistics.median(without) / statistics.median(stored),
-            "of_faster_half": sum(without[:half]) / sum(stored[:half]),
-            "bare": statistics.median(without) / statistics.median(bare),
-            "bare_of_faster_half": sum(without[:half]) / sum(bare[:half]),
-        }
+        made[name] = {"without_ms": statistics.median(modes["without"])}
+        for of, mode in (("", "stored"), ("bare_", "bare")):
+            faster, medians = share(modes["without"], modes[mode])
+            made[name] |= {f"{of}throughput": medians, f"{of}of_faster_half": faster}
     return made
 
 

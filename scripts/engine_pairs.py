@@ -1,7 +1,8 @@
 """What kvtier costs and brings one vLLM, by pairs within one process: machines differ by more from one process to the next.
 
 A prompt is restored and, right behind it, found on the device twice: with the connector, and without. Other prompts are computed
-in turns: without the connector, with it and nothing stored, and with their blocks stored. Run by engine_gpu.py, where there is a GPU; --tiny makes a model that a processor computes, to try the program.
+in turns: without the connector, with it and nothing stored, and with their blocks stored. Run by engine_gpu.py, where there
+is a GPU; --tiny makes a model that a processor computes, to try the program.
 """
 
 import argparse

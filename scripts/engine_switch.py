@@ -1,6 +1,8 @@
 """Takes kvtier's connector out of a vLLM of this process for a while: what it costs is then told by turns within one process, as
 two processes that do the same differ by more than that."""
 
+import copy
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,6 +22,16 @@ def by_turns(modes: Sequence[str], groups: int, become: Callable[[str], None], o
     return found
 
 
+def share(without: Sequence[float], rounds: Sequence[float]) -> tuple[float, float]:
+    """The throughput, of that without the connector: by the faster half of the rounds, as what else a machine does only slows
+    them down, and by their medians."""
+    half = len(without) // 2
+    return (
+        sum(sorted(without)[:half]) / sum(sorted(rounds)[:half]),
+        statistics.median(without) / statistics.median(rounds),
+    )
+
+
 class Switch:
     def __init__(self, llm: Any) -> None:
         """`llm` has its engine core in this process (VLLM_ENABLE_V1_MULTIPROCESSING=0), and one worker."""
@@ -34,7 +46,9 @@ class Switch:
         self._of_runner = getattr(core.model_executor.driver_worker.worker.model_runner, "kv_connector", None)
         if self._of_scheduler._scheduler is None:
             raise SystemExit("kvtier is not used: the engine's log says why")
-        self._bare = _bare()
+        # One that serves nothing, as where there are no workers to serve.
+        self._bare = copy.copy(self._of_worker)
+        self._bare._worker = None
 
     @property
     def scheduler(self) -> Any:
@@ -71,41 +85,3 @@ class Switch:
             if of_worker is not None:
                 self._of_runner.kv_connector = of_worker
             self._of_runner.set_disabled(of_worker is None)
-
-
-def _bare() -> Any:
-    from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorMetadata
-
-    class Nothing(KVConnectorMetadata):
-        pass
-
-    class Bare(KVConnectorBase_V1):  # type: ignore[misc]
-        def __init__(self) -> None:
-            self._connector_metadata: Any = None
-
-        def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
-            return
-
-        def has_connector_metadata(self) -> bool:
-            # As kvtier's: vLLM then leaves the hooks of each layer out.
-            return False
-
-        def wait_for_layer_load(self, layer_name: str) -> None:
-            return
-
-        def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any) -> None:
-            return
-
-        def wait_for_save(self) -> None:
-            return
-
-        def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
-            return 0, False
-
-        def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
-            return
-
-        def build_connector_meta(self, scheduler_output: Any) -> KVConnectorMetadata:
-            return Nothing()
-
-    return Bare()

@@ -341,13 +341,32 @@ def on_device(engine: Engine) -> tuple[Request, Scheduler]:
     return again, scheduler
 
 
-def scheduled(one: Request, computed: int) -> Any:
-    new = SimpleNamespace(req_id=one.request_id, block_ids=(one.block_ids,), num_computed_tokens=computed)
-    nothing = SimpleNamespace(req_ids=[], resumed_req_ids=set(), new_block_ids=[], num_computed_tokens=[])
-    count = one.num_tokens - computed
+def step_of(*, new: Any = None, running: Any = None, tokens: int = 0) -> Any:
+    """What the engine's scheduler tells of a step that computes so many tokens, of at most one request that is told of."""
+    told = [one for one in (new, running) if one is not None]
     return SimpleNamespace(
-        scheduled_new_reqs=[new], scheduled_cached_reqs=nothing, total_num_scheduled_tokens=count, num_scheduled_tokens={one.request_id: count}
+        scheduled_new_reqs=[] if new is None else [new],
+        scheduled_cached_reqs=SimpleNamespace(
+            req_ids=[] if running is None else [running.req_id],
+            resumed_req_ids={running.req_id} if running is not None and running.resumed else set(),
+            new_block_ids=[] if running is None else [running.block_ids],
+            num_computed_tokens=[] if running is None else [running.num_computed_tokens],
+        ),
+        num_scheduled_tokens={one.req_id: tokens for one in told},
+        total_num_scheduled_tokens=tokens,
     )
+
+
+def scheduled(one: Request, computed: int, *, as_new: bool = True) -> Any:
+    """Its first step, or one in which it is resumed: what is not computed yet."""
+    told = SimpleNamespace(req_id=one.request_id, block_ids=(list(one.block_ids),), num_computed_tokens=computed, resumed=True)
+    return step_of(**{"new" if as_new else "running": told}, tokens=one.num_tokens - computed)
+
+
+def goes_on(one: Request, computed: int, count: int) -> Any:
+    """A step that computes so many tokens of a request that has blocks."""
+    told = SimpleNamespace(req_id=one.request_id, block_ids=None, num_computed_tokens=computed, resumed=False)
+    return step_of(running=told, tokens=count)
 
 
 def test_promptOfWholeBlocksThatIsForgotten_isOfferedAgain(engines: Make) -> None:
@@ -426,6 +445,13 @@ def loads(engine: Engine, one: Request) -> int:
     return again.external_tokens
 
 
+def generated(engine: Engine) -> Request:
+    """One of 26 tokens, which are computed in 7 blocks, of which the first one is stored."""
+    one = begun(engine, request(6))
+    generate(engine, one, 20)
+    return one
+
+
 def test_generatedBlocks_areStoredTogether(engines: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engines()
     one = begun(engine, request(6))
@@ -489,8 +515,7 @@ def test_stoppedRequests_allTheirBlocksAreFoundOnce(engines: Make, daemon: Daemo
 
 def test_preemptedAndThenAborted_nothingIsReadFromBlocksThatAreOthers(engines: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engines(blocks=24)
-    one = begun(engine, request(6))
-    generate(engine, one, 20)
+    one = generated(engine)
     plans = plans_of(engine, monkeypatch)
     engine.preempt(one)
     engine.waiting.remove(one)
@@ -504,8 +529,7 @@ def test_preemptedAndThenAborted_nothingIsReadFromBlocksThatAreOthers(engines: M
 
 def test_abortedWhileItWaitsForItsBlocksAgain_nothingIsReadFromThem(engines: Make) -> None:
     engine = engines()
-    one = begun(engine, request(6))
-    generate(engine, one, 20)
+    one = generated(engine)
     blocks = list(one.block_ids)
     engine.preempt(one)
     assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(one, 0) == (4, True))
@@ -522,21 +546,14 @@ def test_abortedWhileItWaitsForItsBlocksAgain_nothingIsReadFromThem(engines: Mak
 @pytest.mark.parametrize("second_runner", [False, True])
 def test_preempted_whatItHadNotStored_isStoredAgain(engines: Make, second_runner: bool) -> None:
     engine = engines(second_runner=second_runner)
-    one = begun(engine, request(6))
-    generate(engine, one, 20)
+    one = generated(engine)
     scheduler = engine.scheduler._scheduler
     tracked = scheduler._requests[one.request_id]
     assert tracked.stored == 1
     # It comes back, and the engine has found its first five blocks among those that nobody else has taken.
     scheduler.matched(one, 20)
     scheduler.allocated(one, one.block_ids, 0)
-    again = scheduled(one, 20)
-    if not second_runner:
-        again.scheduled_new_reqs = []
-        again.scheduled_cached_reqs = SimpleNamespace(
-            req_ids=[one.request_id], resumed_req_ids={one.request_id}, new_block_ids=[(list(one.block_ids),)], num_computed_tokens=[20]
-        )
-    scheduler.plan(again)
+    scheduler.plan(scheduled(one, 20, as_new=second_runner))
     assert (tracked.stored, tracked.block_ids) == (1 if not second_runner else 6, one.block_ids)
     scheduler.finished(one, one.block_ids)
     late = [key for store in scheduler._late for key in store.keys]
@@ -574,13 +591,6 @@ def ended_with(engine: Engine, one: Request, **changed: Any) -> list[bytes]:
     return late
 
 
-def generated(engine: Engine) -> Request:
-    """One of 26 tokens, which are computed in 7 blocks, of which the first one is stored."""
-    one = begun(engine, request(6))
-    generate(engine, one, 20)
-    return one
-
-
 def test_requestEnds_onlyWhatItHasComputedRight_isStored(engines: Make) -> None:
     engine = engines()
     one = generated(engine)
@@ -605,23 +615,6 @@ def test_slidingWindow_eachBlockIsStoredWhenItIsFull(engines: Make, monkeypatch:
     assert [store.depth for plan in plans for store in plan.stores] == [1, 2, 3]
 
 
-def planned(engine: Engine, one: Request, computed: int, count: int) -> Any:
-    """The plan of a step that computes so many tokens of a request that has blocks."""
-    cached = SimpleNamespace(req_ids=[one.request_id], resumed_req_ids=set(), new_block_ids=[None], num_computed_tokens=[computed])
-    return engine.scheduler._scheduler.plan(
-        SimpleNamespace(
-            scheduled_new_reqs=[], scheduled_cached_reqs=cached, total_num_scheduled_tokens=count, num_scheduled_tokens={one.request_id: count}
-        )
-    )
-
-
-def nothing_scheduled() -> Any:
-    cached = SimpleNamespace(req_ids=[], resumed_req_ids=set(), new_block_ids=[], num_computed_tokens=[])
-    return SimpleNamespace(
-        scheduled_new_reqs=[], scheduled_cached_reqs=cached, total_num_scheduled_tokens=0, num_scheduled_tokens={}
-    )
-
-
 def test_engineThatPlansAhead_storesAsManyTogether(engines: Make) -> None:
     engine = engines()
     one = begun(engine, request(6))
@@ -629,9 +622,9 @@ def test_engineThatPlansAhead_storesAsManyTogether(engines: Make) -> None:
     one.block_ids += range(40, 50)
     engine.scheduler._scheduler._requests[one.request_id].block_ids = one.block_ids
     # The 36th token is computed, and not decided yet.
-    assert not planned(engine, one, 35, 1).stores
+    assert not engine.scheduler._scheduler.plan(goes_on(one, 35, 1)).stores
     one.tokens.append(7)
-    (store,) = planned(engine, one, 36, 1).stores
+    (store,) = engine.scheduler._scheduler.plan(goes_on(one, 36, 1)).stores
     assert store.keys == one.block_hashes[1:9]
 
 
@@ -642,9 +635,7 @@ def test_nobodyIsInAHurryForAnEndedRequestsBlocks_itsStoreBeginsBehindTheStep(en
     engine.finish(one)
     other.tokens.append(7)
     connector, worker = engine.workers[0].connector, engine.workers[0].connector._worker
-    metadata = engine.scheduler.build_connector_meta(
-        SimpleNamespace(**vars(nothing_scheduled()) | {"total_num_scheduled_tokens": 1, "num_scheduled_tokens": {other.request_id: 1}})
-    )
+    metadata = engine.scheduler.build_connector_meta(goes_on(other, 6, 1))
     assert len(metadata.plan.late) == 1
     connector.handle_preemptions(metadata)
     assert not worker._stores
@@ -657,11 +648,10 @@ def test_nobodyIsInAHurryForAnEndedRequestsBlocks_itsStoreBeginsBehindTheStep(en
 
 def test_stepThatComputesNothing_beginsAnEndedRequestsStore(engines: Make) -> None:
     engine = engines()
-    one = begun(engine, request(6))
-    generate(engine, one, 20)
+    one = generated(engine)
     engine.finish(one)
     # vLLM does not ask for stores behind it.
-    engine.workers[0].connector.handle_preemptions(engine.scheduler.build_connector_meta(nothing_scheduled()))
+    engine.workers[0].connector.handle_preemptions(engine.scheduler.build_connector_meta(step_of()))
     assert len(engine.workers[0].connector._worker._stores) == 1
     engine.settle()
     assert loads(engines(), one) == 24
@@ -669,23 +659,20 @@ def test_stepThatComputesNothing_beginsAnEndedRequestsStore(engines: Make) -> No
 
 def test_anotherConnectorsLoad_getsAnEndedRequestsBlocks_whenTheyAreStored(engines: Make) -> None:
     engine = engines()
-    one = begun(engine, request(6))
-    generate(engine, one, 20)
+    one = generated(engine)
     blocks = list(one.block_ids)
     engine.finish(one)
     other = request(40, seed=2)
     # As `MultiConnector` does it for those that it has not chosen.
     engine.scheduler.update_state_after_alloc(other, Blocks([]), 0)
-    output = nothing_scheduled()
-    output.total_num_scheduled_tokens = 1
-    metadata = engine.scheduler.build_connector_meta(output)
+    metadata = engine.scheduler.build_connector_meta(step_of(tokens=1))
     assert metadata.plan.reuses_any
     worker = engine.workers[0]
     worker.connector.handle_preemptions(metadata)
     assert worker.connector._worker._stores and all(store.copying.done() for store in worker.connector._worker._stores)
     for tensor in worker.tensors:
         tensor.array[blocks] = 0
-    assert not engine.scheduler.build_connector_meta(nothing_scheduled()).plan.reuses_any
+    assert not engine.scheduler.build_connector_meta(step_of()).plan.reuses_any
     engine.settle()
     assert loads(engines(), one) == 24
 
@@ -724,7 +711,7 @@ def test_anotherConnectorHasLoaded_theRestIsStored(engines: Make) -> None:
     other = request(40, seed=2)
     scheduler.matched(other, 0)
     scheduler.allocated(other, [], 0)
-    assert scheduler.plan(nothing_scheduled()).reuses_any
+    assert scheduler.plan(step_of()).reuses_any
     other.block_ids = list(range(20, 30))
     scheduler.allocated(other, other.block_ids, 0)
     (store,) = scheduler.plan(scheduled(other, 24)).stores
@@ -769,8 +756,7 @@ def test_resetWhileItLoads_nothingOfItIsStored(engines: Make) -> None:
 
 def test_resetWhileItWaitsForItsBlocksAgain_whatItLoadsIsNotStored(engines: Make) -> None:
     engine = engines()
-    one = begun(engine, request(6))
-    generate(engine, one, 20)
+    one = generated(engine)
     engine.preempt(one)
     scheduler = engine.scheduler._scheduler
     scheduler.matched(one, 20)
@@ -890,10 +876,7 @@ def test_engineThatPlansAhead_isAsFastAsItsStepsEnd(engines: Make, monkeypatch: 
     now_s = 100.0
     clock = SimpleNamespace(monotonic=lambda: now_s, monotonic_ns=time.monotonic_ns)
     monkeypatch.setattr("kvtier.vllm._scheduler.time", clock)
-    cached = SimpleNamespace(req_ids=[], resumed_req_ids=set(), new_block_ids=[], num_computed_tokens=[])
-    output = SimpleNamespace(
-        scheduled_new_reqs=[], scheduled_cached_reqs=cached, num_scheduled_tokens={}, total_num_scheduled_tokens=1000
-    )
+    output = step_of(tokens=1000)
     queue: list[Any] = []
     for _ in range(20):
         while len(queue) < ahead:

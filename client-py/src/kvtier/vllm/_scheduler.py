@@ -212,7 +212,6 @@ class Scheduler:
         self._requests: dict[str, _Tracked] = {}
         self._loads: list[Transfer] = []
         self._late: list[Transfer] = []
-        self._has_allocated = False
         self._had_tokens: dict[str, int] = {}
         """of each request that waits for its blocks; `_Tracked`"""
         self._allocated: set[str] = set()
@@ -465,7 +464,6 @@ class Scheduler:
     def allocated(self, request: Any, block_ids: Sequence[int], external_tokens: int) -> None:
         """The engine has blocks for a request; so many tokens of it are to be loaded."""
         request_id = request.request_id
-        self._has_allocated = True
         tracked = self._tracked(request)
         tracked.lose_blocks()
         if request_id in self._had_tokens:
@@ -501,10 +499,9 @@ class Scheduler:
         self._go_on_clearing()
         self._polled.poll()
         self._steps += 1
-        plan = Plan(self._steps, idle=output.total_num_scheduled_tokens == 0, allocates=self._has_allocated)
+        plan = Plan(self._steps, idle=output.total_num_scheduled_tokens == 0, allocates=bool(self._allocated))
         plan.loads, self._loads = self._loads, []
         plan.late, self._late = self._late, []
-        self._has_allocated = False
         if not plan.idle:
             self._speed.planned(plan.step, output.total_num_scheduled_tokens, time.monotonic())
         tokens = self._block_tokens
@@ -545,11 +542,11 @@ class Scheduler:
                 plan.stores += self._stores(tracked, computed)
         self._stores_under_way += len(plan.late) * self._writers
         if self._allocated:
-            # Who got blocks and is neither computed nor loaded here is loaded by another connector.
+            # Who got blocks and is neither computed nor loaded here is loaded by another connector: that writes to them from
+            # now on, and not when they are computed on.
             self._allocated.difference_update(output.num_scheduled_tokens, [load.request_id for load in plan.loads])
             plan.reuses_any = bool(self._allocated)
-            for request_id in self._allocated:
-                # It writes to them from now on, and not when they are computed on.
+            for request_id in self._allocated & self._requests.keys():
                 self._requests[request_id].had_tokens = None
             self._allocated.clear()
         if self._stores_under_way:
@@ -627,7 +624,6 @@ class Scheduler:
         has ended. What it has computed and is not stored is planned with the next step, the first that can write there."""
         self._drop(request.request_id)
         self._had_tokens.pop(request.request_id, None)
-        self._allocated.discard(request.request_id)
         tracked = self._requests.pop(request.request_id, None)
         if tracked is None:
             return
