@@ -91,6 +91,7 @@ find_python3() {
 java_build_is_fresh() {
   local stamp=$KVTIER_ROOT/target/.built module newer
   [ -f "$stamp" ] || return 1
+  [ -f "$KVTIER_ROOT/reference/target/kvtier-reference-$KVTIER_VERSION.jar" ] || return 1
   for module in daemon cli bench; do
     [ -f "$KVTIER_ROOT/$module/target/kvtier-$module-$KVTIER_VERSION.jar" ] || return 1
     [ -d "$KVTIER_ROOT/$module/target/lib" ] || return 1

@@ -19,7 +19,7 @@ from kvtier._core import Session, Slab, monotonic_ns
 from kvtier._errors import InvalidArgument, SessionError, Unavailable, VersionMismatch
 from kvtier._protocol import Status
 
-CLIENT_VERSION = "0.1.0"
+CLIENT_VERSION = "0.2.0"
 
 _PATH_BYTES_MAX = 107
 """of a Unix socket"""

@@ -59,8 +59,10 @@ import org.slf4j.LoggerFactory;
 
 /** The whole daemon: makes its parts, connects them, and takes them apart in the opposite order. */
 public final class Daemon implements AutoCloseable {
+  /** The version of the project, as pom.xml has it; {@code scripts/generate} writes it here. */
+  public static final String VERSION = "0.2.0";
+
   private static final Logger LOG = LoggerFactory.getLogger(Daemon.class);
-  static final String VERSION = "0.1.0";
   private static final String NOTHING_KEPT = "no block is kept in memory";
   private static final int SLOT_ALIGNMENT = 4096;
 

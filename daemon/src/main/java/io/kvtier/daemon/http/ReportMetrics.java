@@ -135,7 +135,7 @@ final class ReportMetrics implements MultiCollector {
     }
   }
 
-  private static void tenant(Families out, JsonObject tenant) {
+  static void tenant(Families out, JsonObject tenant) {
     String name = tenant.getString("name");
     for (String tier : List.of("host", "ssd")) {
       out.gauge(
@@ -192,7 +192,7 @@ final class ReportMetrics implements MultiCollector {
         way);
   }
 
-  private static void gpu(Families out, JsonObject gpu) {
+  static void gpu(Families out, JsonObject gpu) {
     String uuid = gpu.getString("uuid");
     out.gauge("kvtier_gpu_regions", "Open regions of engines", gpu.getLong("regions"), "gpu", uuid);
     out.gauge(

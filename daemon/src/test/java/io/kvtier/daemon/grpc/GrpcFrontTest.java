@@ -354,7 +354,7 @@ final class GrpcFrontTest {
     PingResponse response = await(client.ping(PingRequest.getDefaultInstance()));
 
     assertEquals(StatusCode.STATUS_OK, response.getOutcome().getStatus());
-    assertEquals("0.1.0", response.getVersion());
+    assertEquals(Daemon.VERSION, response.getVersion());
     assertEquals("1.4", response.getProtocol());
     assertEquals(CHUNK_BYTES, response.getChunkBytesMax());
   }

@@ -1,0 +1,22 @@
+"""Runs every check; one line for each problem."""
+
+import sys
+
+from checks import links, prose, version
+from checks.problem import ROOT
+
+
+def main() -> int:
+    problems = [
+        *prose.check(ROOT, prose.not_rewritten(), prose.phrases()),
+        *links.check(ROOT),
+        *version.check(ROOT),
+    ]
+    for problem in problems:
+        print(problem)
+    print(f"checks: {len(problems)} problems" if problems else "checks: documents, links and versions are right")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""Who publishes: what is not filled in is said so, and what is wrong is refused in words."""
+
+from pathlib import Path
+
+import publisher
+import pytest
+
+
+def values(tmp_path: Path, text: str) -> dict[str, str]:
+    file = tmp_path / "publisher.properties"
+    file.write_text(text)
+    return publisher.read(file)
+
+
+def test_empty_isNotPublished(tmp_path: Path) -> None:
+    read = values(tmp_path, "# nobody yet\nproject.url=\n")
+    assert publisher.shown(read, "project.url") == publisher.shown(read, "security.contact") == "not published"
+
+
+def test_filledIn_isTaken(tmp_path: Path) -> None:
+    read = values(tmp_path, "project.url = https://kv.example/\nmaintainer.name=Ada\nmaintainer.email=ada@kv.example\n")
+    assert (read["project.url"], read["maintainer.name"]) == ("https://kv.example", "Ada")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("projekt.url=https://kv.example", "expected one of"),
+        ("project.url=kv.example", "must be an address"),
+        ("maintainer.name=Ada", "both be filled in"),
+        ("maintainer.name=Ada\nmaintainer.email=ada", "must be an e-mail address"),
+    ],
+)
+def test_mistake_isRefused(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(publisher.PublisherError, match=message):
+        values(tmp_path, line + "\n")

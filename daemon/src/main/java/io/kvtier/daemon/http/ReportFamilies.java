@@ -1,0 +1,31 @@
+package io.kvtier.daemon.http;
+
+import io.micrometer.prometheusmetrics.PrometheusConfig;
+import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
+import io.prometheus.metrics.model.registry.MultiCollector;
+import io.vertx.core.json.JsonObject;
+
+/**
+ * The metric families of parts that not every machine has, for the reference page: those of GPUs
+ * and of tenants.
+ */
+public final class ReportFamilies {
+  private ReportFamilies() {}
+
+  /**
+   * The families of one GPU and one tenant, in Prometheus' text format.
+   *
+   * @param ofGpu what the index reports of a GPU
+   * @param ofTenant what the index reports of a tenant
+   */
+  public static String text(JsonObject ofGpu, JsonObject ofTenant) {
+    Families out = new Families();
+    ReportMetrics.gpu(out, ofGpu);
+    ReportMetrics.tenant(out, ofTenant);
+    PrometheusMeterRegistry registry = new PrometheusMeterRegistry(PrometheusConfig.DEFAULT);
+    registry.getPrometheusRegistry().register((MultiCollector) out::snapshots);
+    String text = registry.scrape();
+    registry.close();
+    return text;
+  }
+}
