@@ -200,9 +200,15 @@ wait_ready() {
 }
 
 # One start, some work and stop in folder $1; further arguments are JVM flags.
-train_once() {
-  local folder=$1 daemon
+# The subshell ends its daemon however it ends itself, and neither holds the lock of the build: a build that is
+# interrupted here must not keep the next one waiting.
+train_once() (
+  exec 9>&-
+  folder=$1
+  daemon=
   shift
+  trap '[ -z "$daemon" ] || kill "$daemon" 2>/dev/null || true' EXIT
+  trap 'exit 143' INT TERM HUP
   mkdir -p "$folder/ssd"
   : >"$folder/log"
   # A service manager that waits for this start hears of the daemon, not of its rehearsal.
@@ -210,16 +216,13 @@ train_once() {
     --socket "$folder/sock" --set host.bytes=64MiB --set host.keep=0 --set ssd.bytes=256MiB --set "ssd.directory=$folder/ssd" \
     --set ssd.admission=all --set grpc.port=0 --set http.port=0 >"$folder/log" 2>&1 </dev/null &
   daemon=$!
-  if ! wait_ready "$folder/log" "$daemon" 20; then
-    kill "$daemon" 2>/dev/null || true
-    wait "$daemon" || true
-    return 1
-  fi
+  wait_ready "$folder/log" "$daemon" 20 || exit 1
   "$JAVA_HOME/bin/java" --enable-native-access=ALL-UNNAMED -XX:TieredStopAtLevel=1 -cp "$(class_path cli)" \
     io.kvtier.cli.Trainer "$folder/sock" >>"$folder/log" 2>&1 || true
-  kill "$daemon" 2>/dev/null || return 1
+  kill "$daemon" 2>/dev/null || exit 1
   wait "$daemon" || true
-}
+  daemon=
+)
 
 # The class path of a module that has a main class.
 class_path() {
