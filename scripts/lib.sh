@@ -121,6 +121,8 @@ build_java() {
   fi
   say "building the Java modules (the first build downloads its dependencies and takes a few minutes; target/build.log grows meanwhile)"
   touch "$KVTIER_ROOT/target/.building"
+  # Maven adds to these folders and takes nothing away: a library of another version would stay on the class path.
+  rm -rf "$KVTIER_ROOT"/*/target/lib
   local code=0
   (cd "$KVTIER_ROOT" && "$MVN" -B -ntp -Dstyle.color=never -Pquick package) >"$KVTIER_ROOT/target/build.log" 2>&1 || code=$?
   if [ "$code" -ne 0 ]; then
