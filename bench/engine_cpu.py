@@ -61,12 +61,12 @@ class Kvtier:
         self.namespace = client.namespace("bench", block_bytes=BLOCK_BYTES)
         region = kvtier_torch.register(self.namespace, self.tensors, block_axes=1)
         settings = Settings(lookup_wait_s=1.0)
-        self.worker = Worker(region=region, settings=settings, writes=True, annotates=False, event=lambda: None, hold=None)
+        self.worker = Worker(region=region, settings=settings, writes=True, annotates=False, event=lambda: None, hold=None, weigh=str)
         self._parts.callback(self.worker.close)
         polled = Polled(str(socket_path), "bench scheduler", 1 << 20)
         self.scheduler = Scheduler(
             polled=polled, shards=[namespace_properties("bench", BLOCK_BYTES, {})], writers=1, settings=settings, block_tokens=BLOCK_TOKENS,
-            extra_keys=lambda request, places: [], keeps_blocks=True,
+            extra_keys=lambda request, places: [], keeps_blocks=True, began={},
         )  # fmt: skip
         self._parts.callback(self.scheduler.close)
         polled.connection.open_within(2)

@@ -353,7 +353,7 @@ class VllmTests:
         """A namespace of its own; and an answer is there when it is asked for, and nothing is computed that can be loaded."""
         self._namespaces += 1
         return {
-            "kvtier.socket": self._socket, "kvtier.namespace": f"run-{self._namespaces}", "kvtier.lookup_wait_s": 10.0,
+            "kvtier.socket": self._socket, "kvtier.namespace": f"run-{self._namespaces}", "kvtier.weights": "tests", "kvtier.lookup_wait_s": 10.0,
             "kvtier.lookup_s_max": 20.0, "kvtier.load_if_faster": False, "kvtier.load_failure": transfer.kv_load_failure_policy,
         }  # fmt: skip
 

@@ -69,6 +69,13 @@ def stored(engine: Engine, one: Request) -> int:
     return engine.stats.get("stored_blocks", 0)
 
 
+def weigh(engine: Engine) -> None:
+    """Has an engine say which weights it has, without a step."""
+    engine.scheduler._scheduler.weighed(
+        engine.scheduler._scheduler._epochs.question, {(0, 0): engine.workers[0].connector._worker._weigh()}
+    )
+
+
 # ---- what is found, and what is loaded ----
 
 
@@ -374,6 +381,7 @@ def test_promptOfWholeBlocksThatIsForgotten_isOfferedAgain(engines: Make) -> Non
     stored(engine, request(40))
     again, scheduler = on_device(engine)
     assert scheduler.reset()
+    weigh(engine)
     (store,) = scheduler.plan(scheduled(again, 36)).stores
     assert store.keys == again.block_hashes[9:]
 
@@ -576,7 +584,8 @@ def test_resetBehindARequest_whatItHadNotStored_isForgotten(engines: Make, monke
     stores = [store for plan in plans[before:] for store in [*plan.late, *plan.stores]]
     # Nor anything of the other one, which has looked at what it had computed before.
     assert not stores
-    assert loads(engines(), one) == 0
+    # What was stored before is that of these weights, and they are what they were.
+    assert loads(engines(), one) == 4
 
 
 def ended_with(engine: Engine, one: Request, **changed: Any) -> list[bytes]:
@@ -763,6 +772,7 @@ def test_resetWhileItWaitsForItsBlocksAgain_whatItLoadsIsNotStored(engines: Make
     one.block_ids = list(range(7))
     scheduler.allocated(one, one.block_ids, 0)
     assert engine.scheduler.reset_cache() is True
+    weigh(engine)
     plan = scheduler.plan(scheduled(one, 20))
     assert [store.keys for store in plan.stores] == [one.block_hashes[5:6]]
 
@@ -910,10 +920,11 @@ def test_slowTier_isLeftAlone_unlessItIsWanted(engines: Make, fresh_daemon: Daem
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_annotate_blocksAreKeptWithTheirTokens(engines: Make, daemon: Daemon, ranks: int) -> None:
+def test_annotate_blocksAreKeptWithTheirTokens(engines: Make, daemon: Daemon, ranks: int, tmp_path: Path) -> None:
     engine = engines({"kvtier.annotate": True}, ranks=ranks)
     one = request(40, salt="tenant")
-    one.lora_request = SimpleNamespace(lora_int_id=3, lora_name="ada", lora_path="/adapters/ada")
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"ada")
+    one.lora_request = SimpleNamespace(lora_int_id=3, lora_name="ada", lora_path=str(tmp_path))
     seen: list[list[bytes]] = []
     real = Scheduler.plan
 
@@ -927,7 +938,8 @@ def test_annotate_blocksAreKeptWithTheirTokens(engines: Make, daemon: Daemon, ra
         engine.step_tokens = 24
         engine.run(one)
         engine.settle()
-    hashes = one.block_hashes[:10]
+    hashes = engine.scheduler._scheduler._keys(one, 0, 10)
+    assert not set(hashes) & set(one.block_hashes)
     extra_keys = _connector._extra_keys(one, range(0, 41, 4))
     assert extra_keys is not None and "tenant" in str(extra_keys[0])
     assert [one for some in seen for one in some] == [
@@ -980,7 +992,7 @@ def test_twoRanks_eachLoadsItsOwnPart(engines: Make) -> None:
 
 def test_pipelineRanks_eachLoadsItsOwnPart(engines: Make) -> None:
     first = engines(ranks=2, pipeline=2)
-    assert [worker.connector._shard.name.rpartition("/")[2] for worker in first.workers] == ["pp0tp0", "pp0tp1", "pp1tp0", "pp1tp1"]
+    assert [worker.connector._shard.name.split("/")[-2] for worker in first.workers] == ["pp0tp0", "pp0tp1", "pp1tp0", "pp1tp1"]
     assert stored(first, request()) == 40
     second = engines(ranks=2, pipeline=2)
     again = request()
@@ -1040,10 +1052,9 @@ def test_replicatedBlocks_areWrittenOnceAndReadByAll(engines: Make) -> None:
     ("changed", "named"),
     [
         ({"model_config__dtype": "torch.bfloat16"}, "dtype"),
-        ({"model_config__model": "another"}, "model"),
+        ({"cache_config__cache_dtype": "fp8"}, "dtype"),
         ({"model_config__quantization": "fp8"}, "quantization"),
         ({"cache_config__prefix_caching_hash_algo": "sha256"}, "hash"),
-        ({"load_config__load_format": "dummy"}, "weights"),
     ],
 )
 def test_engineOfAnotherConfiguration_isRefusedWithTheDifference(engines: Make, changed: dict[str, Any], named: str) -> None:
@@ -1700,23 +1711,6 @@ def test_engineEndsWhileLoading_nothingIsHeld(engines: Make, daemon: Daemon) -> 
 # ---- reset ----
 
 
-def test_reset_removesEverything_alsoWhatIsBeingStored(engines: Make) -> None:
-    engine = engines()
-    engine.run(request())
-    assert engine.scheduler.reset_cache() is True
-    engine.settle()
-    for _ in range(20):
-        engine.step()
-        time.sleep(0.005)
-    again = request()
-    engine.run(again)
-    assert again.external_tokens == 0
-    engine.settle()
-    once_more = request()
-    engines().run(once_more)
-    assert once_more.external_tokens == 40
-
-
 def test_resetBeforeALoadBegins_whatItWouldHaveLoadedIsComputed(engines: Make, daemon: Daemon) -> None:
     stored(engines(), request())
     engine = engines()
@@ -1732,17 +1726,6 @@ def test_resetBeforeALoadBegins_whatItWouldHaveLoadedIsComputed(engines: Make, d
     assert engine.stats["load_failed_blocks"] == engine.recomputed == 10
     with Client(daemon.socket_path) as client:
         assert eventually(lambda: client.counters()["leases"] == 0)
-
-
-def test_resetWithoutDaemon_failsAndLoadsNothingUntilItIsDone(engines: Make, fresh_daemon: Daemon) -> None:
-    engine = engines(at=fresh_daemon)
-    stored(engine, request())
-    fresh_daemon.stop()
-    assert engine.scheduler.reset_cache() is False
-    fresh_daemon.start(host__keep="0")
-    again = request()
-    engine.run(again)
-    assert again.external_tokens == 0
 
 
 # ---- what is told ----

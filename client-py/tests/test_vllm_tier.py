@@ -1,17 +1,20 @@
-"""kvtier as a secondary tier of vLLM's own offloading, by the package's own classes."""
+"""kvtier as a secondary tier of vLLM's own offloading, by the package's own classes where it is installed."""
 
+import itertools
+import logging
+import shutil
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy
 import pytest
+import weights
 from blocks import keys as block_keys
 from conftest import Daemon
-
-base = pytest.importorskip("vllm.v1.kv_offload.tiering.base", reason="vLLM is not installed")
-factory = pytest.importorskip("vllm.v1.kv_offload.tiering.factory", reason="vLLM is not installed")
-offload = pytest.importorskip("vllm.v1.kv_offload.base", reason="vLLM is not installed")
+from vllm_double import config
+from vllm_offload_double import base, factory, offload
 
 CHUNKS = 16
 CHUNK_BYTES = 8192
@@ -27,9 +30,11 @@ def _spec(**changed: Any) -> Any:
     return SimpleNamespace(config=SimpleNamespace(**(fields | changed)))
 
 
-def _tier(daemon: Daemon, chunks: Any, name: str, spec: Any = None) -> Any:
-    config = {"type": "KvtierTier", "module_path": "kvtier.vllm.tier", "socket": str(daemon.socket_path), "namespace": name}
-    return factory.SecondaryTierFactory.create_secondary_tier(config, memoryview(chunks), spec or _spec())
+def _tier(daemon: Daemon, chunks: Any, name: str, spec: Any = None, **more: str) -> Any:
+    described = {
+        "type": "KvtierTier", "module_path": "kvtier.vllm.tier", "socket": str(daemon.socket_path), "namespace": name, "weights": "tiny's",
+    }  # fmt: skip
+    return factory.SecondaryTierFactory.create_secondary_tier(described | more, memoryview(chunks), spec or _spec())
 
 
 def _job(number: int, names: list[bytes], chunks: list[int], is_promotion: bool) -> Any:
@@ -110,3 +115,115 @@ def test_otherConfiguration_isRefused(daemon: Daemon) -> None:
     _tier(daemon, chunks, "tier-other").shutdown()
     with pytest.raises(RuntimeError, match="refuses to mix.*dtype"):
         _tier(daemon, chunks, "tier-other", _spec(model=SimpleNamespace(name="tiny", dtype="float32")))
+
+
+# ---- which weights, and what else decides about bytes ----
+
+_numbers = itertools.count(100)
+
+
+@pytest.fixture(autouse=True)
+def _seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+
+
+class Engine:
+    """vLLM's side: a CPU tier, and this tier behind it."""
+
+    def __init__(self, daemon: Daemon, vllm_config: Any, **more: str) -> None:
+        # As vLLM's connector has it when it makes its tiers: that is where this one finds it.
+        self.chunks = numpy.random.default_rng(next(_numbers)).integers(0, 256, (CHUNKS, CHUNK_BYTES), dtype=numpy.uint8)
+        self.tier = _tier(daemon, self.chunks, "", **({"weights": ""} | more))
+        assert vllm_config is not None
+
+    def store(self, names: list[bytes]) -> bool:
+        self.tier.submit_store(_job(next(_numbers), names, list(range(len(names))), False))
+        return bool(_finished(self.tier).success)
+
+    def finds(self, names: list[bytes]) -> int:
+        return sum(one is offload.LookupResult.HIT for one in _found(self.tier, names))
+
+    def name(self) -> str:
+        return str(self.tier._described.name)
+
+
+def test_twoFineTunesUnderOnePath_shareNothing(daemon: Daemon, tmp_path: Path) -> None:
+    mounted, names = tmp_path / "models", _names(str(tmp_path), 4)
+    first = Engine(daemon, config({}, model_config__model=str(weights.model(mounted, 1))))
+    assert first.store(names) and first.finds(names) == 4
+    shutil.rmtree(mounted)
+    second = Engine(daemon, config({}, model_config__model=str(weights.model(mounted, 2))))
+    assert second.finds(names) == 0
+    shutil.rmtree(mounted)
+    third = Engine(daemon, config({}, model_config__model=str(weights.model(mounted, 1))))
+    assert third.finds(names) == 4
+    for one in (first, second, third):
+        one.tier.shutdown()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"model_config__quantization": "fp8"}, {"model_config__dtype": "torch.bfloat16"}, {"cache_config__cache_dtype": "fp8"},
+        {"cache_config__prefix_caching_hash_algo": "sha256"},
+    ],
+)  # fmt: skip
+def test_whatTheConnectorLooksAt_isLookedAtHere(daemon: Daemon, tmp_path: Path, changed: dict[str, Any]) -> None:
+    path = str(weights.model(tmp_path / "models", 1))
+    Engine(daemon, config({}, model_config__model=path), namespace=str(tmp_path)).tier.shutdown()
+    with pytest.raises(RuntimeError, match="refuses to mix"):
+        Engine(daemon, config({}, model_config__model=path, **changed), namespace=str(tmp_path))
+
+
+def test_namedWeights_meet_andOthersDont(daemon: Daemon) -> None:
+    names = {Engine(daemon, config({}), weights=one).name() for one in ("a", "a", "b")}
+    assert len(names) == 2
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_weightsOfWhichNothingIsKnown_areThisEnginesOwn(daemon: Daemon, known: bool, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "vllm.kvtier"):
+        if known:
+            names = {Engine(daemon, config({})).name() for _ in range(2)}
+        else:
+            chunks = numpy.zeros((CHUNKS, CHUNK_BYTES), dtype=numpy.uint8)
+            names = {str(_tier(daemon, chunks, "", weights="")._described.name) for _ in range(2)}
+    assert len(names) == 2
+    assert "nothing tells which weights" in caplog.text
+
+
+def test_adapters_cantBeToldApart_theEngineIsAlone(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "vllm.kvtier"):
+        names = {Engine(daemon, config({"x": 1}, model_config__model="tiny"), weights="w").name()}
+        for _ in range(2):
+            made = config({})
+            made.lora_config = SimpleNamespace(max_loras=1)
+            names.add(Engine(daemon, made, weights="w").name())
+    assert len(names) == 3
+    assert "which adapter a block is of" in caplog.text
+
+
+def test_reset_whatWasStoredBefore_isNotFoundByThisEngine_andByOthersItIs(daemon: Daemon) -> None:
+    names = _names("reset", 4)
+    first, other = (Engine(daemon, config({}), weights="reset") for _ in range(2))
+    assert first.store(names)
+    first.tier.lookup(names[0], None)
+    first.tier.drain_jobs()
+    assert first.finds(names) == 0
+    assert other.finds(names) == 4
+    assert first.store(names) and first.finds(names) == 4
+    # What it has stored since is of weights that nobody else may have.
+    other.tier.submit_load(_job(next(_numbers), names, [8, 9, 10, 11], True))
+    assert _finished(other.tier).success
+    assert numpy.array_equal(other.chunks[8:12], first.chunks[:4])
+    for one in (first, other):
+        one.tier.shutdown()
+
+
+@pytest.mark.parametrize("locality", ["LOCAL", "REMOTE"])
+def test_locality_isThatOfTheTier(daemon: Daemon, locality: str) -> None:
+    chunks = numpy.zeros((CHUNKS, CHUNK_BYTES), dtype=numpy.uint8)
+    tier = _tier(daemon, chunks, f"locality-{locality}", locality=locality)
+    assert tier.locality is offload.Locality(locality)
+    tier.shutdown()
+    assert _tier(daemon, chunks, f"locality-{locality}").locality is None

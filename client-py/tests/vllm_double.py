@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -89,7 +90,8 @@ def _install_double() -> None:
     sys.modules.update(modules)
 
 
-if importlib.util.find_spec("vllm") is None:
+IS_VLLM = importlib.util.find_spec("vllm") is not None
+if not IS_VLLM:
     _install_double()
 
 from kvtier.vllm import _connector  # noqa: E402
@@ -161,6 +163,7 @@ def config(extra: dict[str, Any], **changed: Any) -> Any:
         parallel_config=SimpleNamespace(pipeline_parallel_size=1, tensor_parallel_size=1),
         load_config=SimpleNamespace(load_format="auto"),
         compilation_config=SimpleNamespace(static_forward_context={}),
+        speculative_config=None, lora_config=None,
     )  # fmt: skip
     for name, value in changed.items():
         part, _, key = name.partition("__")
@@ -168,11 +171,37 @@ def config(extra: dict[str, Any], **changed: Any) -> Any:
     return made
 
 
+class Model:
+    """The weights in a worker's memory: what the files in the model's folder make of them, else the same for all."""
+
+    def __init__(self, path: str, part: int) -> None:
+        self.array = numpy.zeros(4096, dtype=numpy.uint8)
+        self.load(path, part)
+
+    def load(self, path: str, part: int = 0) -> None:
+        """As vLLM's ``reload_weights`` has it."""
+        files = sorted(Path(path).iterdir()) if Path(path).is_dir() else []
+        content = b"".join(one.read_bytes() for one in files if one.is_file())
+        self.write(int.from_bytes(hashlib.sha256(content + bytes([part])).digest()[:4], "big"))
+
+    def write(self, seed: int) -> None:
+        """As a trainer does it."""
+        self.array[:] = numpy.random.default_rng(seed).integers(0, 256, self.array.size, dtype=numpy.uint8)
+
+    def named_parameters(self) -> list[tuple[str, Any]]:
+        return [("layers.0.weight", Tensor(self.array[:4000].reshape(40, 100)))]
+
+    def named_buffers(self) -> list[tuple[str, Any]]:
+        return [("scales", Tensor(self.array[4000:]))]
+
+
 class Worker:
     """One rank: its tensors, and the connector's worker side."""
 
     def __init__(self, made: Any, cache: Any, rank: tuple[int, int], replicated: bool, blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.part = 0 if replicated else 100 * rank[0] + rank[1]
+        self.model = Model(str(made.model_config.model), self.part)
+        self.adapters: dict[int, bytes] = {}
         self.tensors = [
             Tensor(numpy.zeros((blocks, BLOCK_TOKENS, TOKEN_BYTES), dtype=numpy.uint8)) for _ in range(LAYERS)
         ]
@@ -180,13 +209,26 @@ class Worker:
         self.connector = _connector.KvtierConnector(made, KVConnectorRole.WORKER, cache)
         self.connector.register_kv_caches({f"layers.{i}.attn": tensor for i, tensor in enumerate(self.tensors)})
 
+    def get_model(self) -> Model:
+        return self.model
+
+    def _adapter(self, lora: Any) -> bytes:
+        """Loaded when it is needed first."""
+        if lora is None:
+            return b""
+        if lora.lora_int_id not in self.adapters:
+            folder = Path(lora.lora_path)
+            self.adapters[lora.lora_int_id] = b"".join(one.read_bytes() for one in sorted(folder.iterdir())) if folder.is_dir() else b""
+        return self.adapters[lora.lora_int_id]
+
     def compute(self, request: Request, begin: int, end: int, layers: Sequence[int]) -> None:
         """Looks at all tokens before, and writes those of this step."""
+        weights = self.model.array.tobytes() + self._adapter(request.lora_request)
         for position in range(end):
             block, slot = request.block_ids[position // BLOCK_TOKENS], position % BLOCK_TOKENS
             for layer in layers:
                 tensor = self.tensors[layer]
-                right = value(request, position, layer, self.part)
+                right = value(request, position, layer, self.part, weights)
                 if position >= begin:
                     tensor.array[block, slot] = right
                 else:
@@ -195,9 +237,9 @@ class Worker:
                     )
 
 
-def value(request: Request, position: int, layer: int, part: int) -> Any:
-    """What attention makes of a token: it depends on all tokens before."""
-    prefix = repr((request.parent, request.tokens[: position + 1], layer, part)).encode()
+def value(request: Request, position: int, layer: int, part: int, weights: bytes) -> Any:
+    """What attention makes of a token: it depends on all tokens before, and on the weights."""
+    prefix = repr((request.parent, request.tokens[: position + 1], layer, part)).encode() + hashlib.sha256(weights).digest()
     return numpy.frombuffer(hashlib.blake2b(prefix, digest_size=TOKEN_BYTES).digest(), dtype=numpy.uint8)
 
 
@@ -220,6 +262,10 @@ class Engine:
         group = SimpleNamespace(kv_cache_spec=spec(block_size=BLOCK_TOKENS))
         cache = SimpleNamespace(num_blocks=blocks, kv_cache_groups=[group])
         self.scheduler = _connector.KvtierConnector(made, KVConnectorRole.SCHEDULER, cache)
+        self.pool = SimpleNamespace(cached_block_hash_to_block=object())
+        self.scheduler.bind_gpu_block_pool(self.pool)
+        firsts: dict[int, Any] = {}
+        monkeypatch.setattr(_connector, "_of_first_rank", lambda one: firsts.setdefault(_connector._rank()[0], one))
         places = [(stage, rank) for stage in range(pipeline) for rank in range(ranks)]
         self.workers = [Worker(made, cache, place, made.model_config.use_mla, blocks, monkeypatch) for place in places]
         handshakes = {
@@ -423,6 +469,21 @@ class Engine:
         # The next request gets these very blocks.
         self.free = request.block_ids + self.free
         request.block_ids = []
+
+    def reset_prefix_cache(self, *, connector: bool = False) -> None:
+        """As vLLM's ``reset_prefix_cache``, while no request has blocks, or all give theirs up."""
+        self.pool.cached_block_hash_to_block = object()
+        if connector:
+            assert self.scheduler.reset_cache() is True
+
+    def write_weights(self, seed: int) -> None:
+        """As a trainer that has access to the workers."""
+        for worker in self.workers:
+            worker.model.write(seed + worker.part)
+
+    def reload_weights(self, path: Any) -> None:
+        for worker in self.workers:
+            worker.model.load(str(path), worker.part)
 
     def close(self) -> None:
         for worker in self.workers:

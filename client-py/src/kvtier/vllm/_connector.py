@@ -2,9 +2,10 @@
 
 import importlib
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, cast
 
@@ -29,6 +30,7 @@ from kvtier.vllm._metrics import KvtierPromMetrics, KvtierStats
 from kvtier.vllm._scheduler import Scheduler
 from kvtier.vllm._settings import Settings
 from kvtier.vllm._steps import Plan, Shard
+from kvtier.vllm._weights import Memory
 from kvtier.vllm._worker import Hold, Tensors, Worker, cross_layer_tensors, tensors_of
 
 _log = logging.getLogger("vllm.kvtier")
@@ -52,15 +54,22 @@ class KvtierMetadata(KVConnectorMetadata):
 
 @dataclass
 class KvtierWorkerMetadata(KVConnectorWorkerMetadata):
-    """How many stores have ended, in all ranks together, and which step of the engine."""
+    """How many stores have ended, in all ranks together, which step of the engine, and which weights they have."""
 
     stores_ended: int = 0
     step: int = 0
     """0: none in which anything was computed"""
+    question: int = 0
+    """what was asked of their weights; 0: nothing"""
+    weights: dict[tuple[int, int], str] = field(default_factory=dict)
+    """by rank, the answers"""
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
         assert isinstance(other, KvtierWorkerMetadata)
-        return KvtierWorkerMetadata(self.stores_ended + other.stores_ended, max(self.step, other.step))
+        stores, step = self.stores_ended + other.stores_ended, max(self.step, other.step)
+        question = max(self.question, other.question)
+        weights = {rank: one for told in (self, other) if told.question == question for rank, one in told.weights.items()}
+        return KvtierWorkerMetadata(stores, step, question, weights)
 
 
 @dataclass
@@ -85,6 +94,7 @@ class KvtierConnector(KVConnectorBase_V1):
         self._worker: Worker | None = None
         self._client: Client | None = None
         self._shard: Shard | None = None
+        self._place = (0, 0)
         self._off = _unserved(vllm_config, kv_cache_config)
         if role == KVConnectorRole.SCHEDULER:
             if self._off:
@@ -92,6 +102,7 @@ class KvtierConnector(KVConnectorBase_V1):
             transfer.kv_load_failure_policy = self._settings.load_failure
             self._block_tokens = _block_tokens(vllm_config, kv_cache_config)
             self._keeps_blocks = _keeps_blocks(kv_cache_config)
+            self._pool: Any = None
 
     @property
     def prefer_cross_layer_blocks(self) -> bool:
@@ -117,9 +128,11 @@ class KvtierConnector(KVConnectorBase_V1):
         region: Region | None = None
         hold: Hold | None = None
         writes = False
+        memory = Memory.of_caller()
+        self._place = _rank()
         if not self._off:
             try:
-                region, hold = self._region(make())
+                region, hold = self._region(make(), memory)
                 writes = self._shard is not None and self._shard.writes
             except NamespaceMismatch as error:
                 text = _namespace.mismatch_text(str(error))
@@ -132,10 +145,10 @@ class KvtierConnector(KVConnectorBase_V1):
             self._shard = None
         event = _device_event if region is not None and _on_gpu() else _no_event
         # Parts of other ranks come and go with the first one's: routers hear of a block once.
-        self._worker = Worker(region, self._settings, writes, _rank() == (0, 0), event, hold)
+        self._worker = Worker(region, self._settings, writes, self._place == (0, 0), event, hold, memory.digest)
 
-    def _region(self, tensors: Tensors) -> tuple[Region, Hold | None]:
-        shard = self._shard = self._make_shard(tensors)
+    def _region(self, tensors: Tensors, memory: Memory) -> tuple[Region, Hold | None]:
+        shard = self._shard = self._make_shard(tensors, memory.digest())
         # The scheduler's side tells of a daemon that is not there.
         self._client = Client(
             self._settings.socket or None, name=f"vllm {shard.name}", timeout=_START_TIMEOUT_S, log_level=logging.DEBUG
@@ -151,15 +164,19 @@ class KvtierConnector(KVConnectorBase_V1):
         stages = int(self._vllm_config.parallel_config.pipeline_parallel_size)
         return region, hold if stages == 1 else None
 
-    def _make_shard(self, tensors: Tensors) -> Shard:
+    def _make_shard(self, tensors: Tensors, loaded: str) -> Shard:
         block_bytes = sum(
             tensor.select(axis, 0).numel() * tensor.element_size()
             for tensor, axis in zip(tensors.tensors, tensors.block_axes, strict=True)
         )
         layout = f"{tensors.layout} {_attention(self._vllm_config)}".rstrip()
-        return _namespace.shard_of(
-            self._vllm_config, self._settings, layout, block_bytes, _rank(), str(self._kv_transfer_config.engine_id), _has_fixed_seed()
-        )
+        # Ranks with the same bytes share a namespace, and go by the weights of the first one.
+        shared, alone = _of_first_rank((loaded, os.urandom(16).hex())) if _is_replicated(self._vllm_config) else (loaded, "")
+        shard = _namespace.shard_of(
+            self._vllm_config, self._settings, layout, block_bytes, self._place, str(self._kv_transfer_config.engine_id), _has_fixed_seed(),
+            shared, alone or os.urandom(16).hex(),
+        )  # fmt: skip
+        return replace(shard, weights=loaded)
 
     def _block_axis(self, name: str, tensor: Any) -> int | None:
         """As the layer's attention backend has it."""
@@ -216,7 +233,9 @@ class KvtierConnector(KVConnectorBase_V1):
             return None
         plan = self._plan()
         told = KvtierWorkerMetadata(self._worker.take_stores_ended(), 0 if plan.idle else plan.step)
-        return told if told.stores_ended or told.step else None
+        if plan.weigh:
+            told.question, told.weights = plan.weigh, {self._place: self._worker.weights}
+        return told if told.stores_ended or told.step or told.question else None
 
     # ---- the scheduler ----
 
@@ -229,9 +248,17 @@ class KvtierConnector(KVConnectorBase_V1):
                 self._off = f"{len(shards)} of {expected} workers can use it"
                 _log.warning("kvtier is not used: %s", self._off)
             return
-        self._start(list(shards.values()))
+        self._start(shards)
 
-    def _start(self, shards: list[Shard]) -> None:
+    def bind_gpu_block_pool(self, gpu_block_pool: Any) -> None:
+        self._pool = gpu_block_pool
+        if self._scheduler is not None:
+            self._scheduler.watch(gpu_block_pool)
+
+    def _start(self, by_rank: dict[tuple[int, int], Shard]) -> None:
+        shards = list(by_rank.values())
+        for advice in {one.advice for one in shards if one.advice}:
+            _log.warning("kvtier: %s", advice)
         algorithm = str(self._vllm_config.cache_config.prefix_caching_hash_algo)
         if _namespace.hash_seed(algorithm, _has_fixed_seed()) is None:
             _log.warning("kvtier: %s", _namespace.seed_warning(algorithm))
@@ -245,8 +272,11 @@ class KvtierConnector(KVConnectorBase_V1):
         }
         writers = sum(one.writes for one in shards)
         self._scheduler = Scheduler(
-            polled, list(distinct.values()), writers, self._settings, self._block_tokens, _extra_keys, self._keeps_blocks
-        )
+            polled, list(distinct.values()), writers, self._settings, self._block_tokens, _extra_keys, self._keeps_blocks,
+            {rank: one.weights for rank, one in by_rank.items()},
+        )  # fmt: skip
+        if self._pool is not None:
+            self._scheduler.watch(self._pool)
         _log.info("kvtier keeps blocks of %d tokens in %s", self._block_tokens, ", ".join(distinct))
 
     def on_new_request(self, request: Any) -> None:
@@ -280,6 +310,8 @@ class KvtierConnector(KVConnectorBase_V1):
             self._scheduler.stores_ended(told.stores_ended)
             if told.step:
                 self._scheduler.step_ended(told.step)
+            if told.question:
+                self._scheduler.weighed(told.question, told.weights)
 
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
         # The blocks may be free at once: who writes to them first waits for what is stored from them (flush).
@@ -377,6 +409,16 @@ def _extra_keys(request: Any, bounds: Sequence[int]) -> list[Any] | None:
 def _rank() -> tuple[int, int]:
     parallel_state = importlib.import_module("vllm.distributed.parallel_state")
     return parallel_state.get_pp_group().rank_in_group, parallel_state.get_tp_group().rank_in_group
+
+
+def _is_replicated(vllm_config: Any) -> bool:
+    return bool(getattr(vllm_config.model_config, "use_mla", False)) and int(vllm_config.parallel_config.tensor_parallel_size) > 1
+
+
+def _of_first_rank(value: Any) -> Any:
+    """What the first rank of those that share layers has."""
+    parallel_state = importlib.import_module("vllm.distributed.parallel_state")
+    return parallel_state.get_tp_group().broadcast_object(value, src=0)
 
 
 def _has_fixed_seed() -> bool:

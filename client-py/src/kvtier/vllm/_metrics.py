@@ -24,6 +24,9 @@ COUNTERS = {
     "refused_blocks": "Blocks that found no room, or no daemon.",
     "flushes": "Stores that the engine waited for, to use their blocks again.",
     "flush_us": "Time that the engine waited for them, microseconds.",
+    "epochs": "Times that the engine's weights were found to be others.",
+    "weighings": "Times that a worker looked at its weights, after a reset.",
+    "weighing_us": "Time that this took, in which the engine waited, microseconds.",
 }
 
 

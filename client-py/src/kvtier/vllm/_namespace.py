@@ -3,17 +3,27 @@
 import hashlib
 import json
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
+from kvtier.vllm import _weights
 from kvtier.vllm._settings import Settings
 from kvtier.vllm._steps import Shard
 
 _CRYPTOGRAPHIC = ("sha256", "sha256_cbor")
 _IGNORED_OF_MODEL = ("transformers_version", "_name_or_path", "torch_dtype", "dtype", "_commit_hash")
+_NAME_DIGITS = 12
 
 
 def shard_of(
-    config: Any, settings: Settings, layout: str, block_bytes: int, rank: tuple[int, int], unseeded: str, fixed_seed: bool
+    config: Any,
+    settings: Settings,
+    layout: str,
+    block_bytes: int,
+    rank: tuple[int, int],
+    unseeded: str,
+    fixed_seed: bool,
+    loaded: str,
+    alone: str,
 ) -> Shard:
     """The namespace of one rank.
 
@@ -24,15 +34,16 @@ def shard_of(
         rank: (pipeline rank, tensor rank).
         unseeded: what tells an engine from all others whose hashes nobody else can make.
         fixed_seed: whether this vLLM has a seed of its own where none is given.
+        loaded: the digest of the weights in memory; empty: unknown.
+        alone: what tells an engine from all others whose weights nobody knows.
     """
-    model, cache, parallel = config.model_config, config.cache_config, config.parallel_config
-    algorithm = str(cache.prefix_caching_hash_algo)
-    seed = hash_seed(algorithm, fixed_seed)
+    model, parallel = config.model_config, config.parallel_config
     replicated = bool(getattr(model, "use_mla", False))
     pipeline_rank, tensor_rank = rank
     pipeline, tensor = int(parallel.pipeline_parallel_size), int(parallel.tensor_parallel_size)
     name = settings.namespace or f"vllm/{model.model}"
-    if seed is None:
+    described = properties_of(config, settings.weights, loaded, alone, fixed_seed)
+    if hash_seed(str(config.cache_config.prefix_caching_hash_algo), fixed_seed) is None:
         name += f"/unseeded-{unseeded}"
     # Ranks that hold the same bytes share one namespace, which the first of them writes.
     parts = 1 if replicated else tensor
@@ -40,24 +51,78 @@ def shard_of(
     if pipeline * parts > 1:
         name += f"/pp{pipeline_rank}tp{part}"
     properties = {
-        "engine": "vllm",
-        "model": str(model.model),
-        "revision": str(getattr(model, "revision", None) or "none"),
-        "model_config": _fingerprint(model),
-        "weights": _weights(config),
-        "quantization": str(getattr(model, "quantization", None) or "none"),
-        "dtype": str(model.dtype).removeprefix("torch.") if str(cache.cache_dtype) == "auto" else str(cache.cache_dtype),
-        "block_tokens": str(cache.block_size),
+        **described.properties,
         "layout": layout,
         "pipeline": f"{pipeline_rank} of {pipeline}",
         "tensor": f"{part} of {parts}",
-        "hash": algorithm,
-        "hash_seed": "none, of this engine alone" if seed is None else seed,
-        # Adapters are told apart by their names, tenants by their salts: both are in the keys.
-        "lora": "by name",
+        # Adapters are told apart by their files, tenants by their salts: both are in the keys.
+        "lora": "by content",
         "salt": "in keys",
     }
-    return Shard(_one_line(name), block_bytes, {key: _one_line(value) for key, value in properties.items()}, part == tensor_rank)
+    return Shard(
+        f"{_one_line(name)}/{described.suffix}",
+        block_bytes,
+        {key: _one_line(value) for key, value in properties.items()},
+        part == tensor_rank,
+        advice=described.advice if rank == (0, 0) else "",
+    )
+
+
+class Described(NamedTuple):
+    """What decides about an engine's bytes and keys, on all of its ranks."""
+
+    properties: dict[str, str]
+    suffix: str
+    """ends the namespace's name: engines with other weights meet in no namespace, and need not be refused"""
+    advice: str
+    """what to tell who runs the engine; empty: nothing"""
+
+
+def properties_of(config: Any, named: str, loaded: str, alone: str, fixed_seed: bool) -> Described:
+    """Of an engine's configuration and weights.
+
+    Args:
+        config: vLLM's ``VllmConfig``.
+        named: what the operator calls the weights; empty: nothing.
+        loaded: the digest of the weights in memory; empty: unknown.
+        alone: what tells an engine from all others whose weights nobody knows.
+        fixed_seed: whether this vLLM has a seed of its own where none is given.
+    """
+    model, cache = config.model_config, config.cache_config
+    algorithm = str(cache.prefix_caching_hash_algo)
+    seed = hash_seed(algorithm, fixed_seed)
+    weights = _weights.identity(config, named, loaded)
+    text, advice = weights.text, weights.advice
+    if getattr(cache, "calculate_kv_scales", False):
+        # What the first batch is makes the scales.
+        text = ""
+        advice = (
+            "calculate_kv_scales has this engine scale its blocks as no other one does: they can't be found by other engines, nor by "
+            "itself after a restart. Use a checkpoint that has the scales."
+        )
+    if not text:
+        text = f"unknown, of this engine alone: {alone}"
+    processor = _weights.processor(config)
+    return Described(
+        {
+            "engine": "vllm",
+            "model_config": _fingerprint(model),
+            "weights": text,
+            "processor": processor,
+            "quantization": str(getattr(model, "quantization", None) or "none"),
+            "dtype": str(model.dtype).removeprefix("torch.") if str(cache.cache_dtype) == "auto" else str(cache.cache_dtype),
+            "block_tokens": str(cache.block_size),
+            "hash": algorithm,
+            "hash_seed": "none, of this engine alone" if seed is None else seed,
+        },
+        suffix_of(f"{text} {processor}"),
+        advice,
+    )
+
+
+def suffix_of(weights: str) -> str:
+    """What ends the names of namespaces of these weights."""
+    return f"weights-{hashlib.sha256(weights.encode()).hexdigest()[:_NAME_DIGITS]}"
 
 
 def hash_seed(algorithm: str, fixed_seed: bool) -> str | None:
@@ -90,15 +155,14 @@ def mismatch_text(reason: str) -> str:
 def _fingerprint(model: Any) -> str:
     """Of the model's own configuration: the shapes, and what positions and activations are made of."""
     described = model.hf_config.to_dict() if hasattr(model.hf_config, "to_dict") else dict(vars(model.hf_config))
-    kept = {key: value for key, value in described.items() if key not in _IGNORED_OF_MODEL}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(_kept(described), sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def _weights(config: Any) -> str:
-    """Where the weights come from; those that are made up depend on the seed."""
-    form = str(getattr(getattr(config, "load_config", None), "load_format", "auto"))
-    form = form.rpartition(".")[2].lower()
-    return f"dummy, seed {config.model_config.seed}" if form == "dummy" else "loaded"
+def _kept(described: Any) -> Any:
+    """Without what says where it was read from, in all parts of a model of several."""
+    if isinstance(described, dict):
+        return {key: _kept(value) for key, value in described.items() if key not in _IGNORED_OF_MODEL}
+    return [_kept(one) for one in described] if isinstance(described, (list, tuple)) else described
 
 
 def _one_line(text: str) -> str:

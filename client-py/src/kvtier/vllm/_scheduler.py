@@ -4,18 +4,19 @@ import logging
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kvtier._connection import NamespaceProperties
-from kvtier._operations import Hold, counted
+from kvtier._operations import Hold
 from kvtier._operations import hold as hold_operation
 from kvtier._operations import lookup as lookup_operation
 from kvtier._polled import Call, Polled
-from kvtier._protocol import ANNOTATION_ANNOTATION_BYTES_MAX, Status, Tier, Verb
-from kvtier._types import Count, Lookup
+from kvtier._protocol import ANNOTATION_ANNOTATION_BYTES_MAX, Status, Tier
+from kvtier._types import Lookup
 from kvtier.annotations import of_blocks
 from kvtier.device import PUT_WINDOW_BYTES, window_blocks
+from kvtier.vllm._epochs import Adapters, Epochs, Resets, joined, salted
 from kvtier.vllm._namespace import mismatch_text
 from kvtier.vllm._settings import Settings
 from kvtier.vllm._steps import Plan, Transfer
@@ -36,7 +37,6 @@ _STEPS_AHEAD_MAX = 64
 """more steps than any engine plans ahead"""
 _PAUSE_S = 1.0
 """how long nothing is looked up after a daemon did not answer in time"""
-_CLEAR_TIMEOUT_S = 10.0
 _TOGETHER_BLOCKS = 8
 """of what is generated for a request: a store of one block takes the engine's thread about as long as one of several"""
 
@@ -119,7 +119,7 @@ class _Tracked:
     """A request that the engine works on."""
 
     __slots__ = (
-        "block_ids", "computed_tokens_max", "had_tokens", "known", "loaded_tokens", "planned_tokens", "prompt_tokens", "request",
+        "asked_s", "block_ids", "computed_tokens_max", "had_tokens", "known", "loaded_tokens", "planned_tokens", "prompt_tokens", "request",
         "stored", "stored_tokens_max", "was_loaded", "was_planned",
     )  # fmt: skip
 
@@ -134,6 +134,8 @@ class _Tracked:
         only_prompt = store == "prompt" or getattr(request, "resumable", False)
         self.stored_tokens_max = 0 if store == "none" else self.prompt_tokens if only_prompt else sys.maxsize
         """of its tokens only so many from the first are stored"""
+        self.asked_s: float | None = None
+        """since when it waits to be told which weights the engine has; None: it does not"""
         self.had_tokens: int | None = None
         """how many from the first it had when it was asked for what there is behind them; None: nobody has asked"""
         self.block_ids: list[int] = []
@@ -175,6 +177,7 @@ class _Tracked:
 
     def forget(self) -> None:
         """What it has computed until now is not to be stored, and nothing that is computed behind it."""
+        self.asked_s = None
         self.known = 0
         self.stored = sys.maxsize
         self.was_planned = False
@@ -194,10 +197,12 @@ class Scheduler:
         block_tokens: int,
         extra_keys: Callable[[Any, Sequence[int]], list[Any] | None],
         keeps_blocks: bool,
+        began: Mapping[tuple[int, int], str],
     ) -> None:
         """`writers` of the shards' ranks store; each tells of every store that has ended. `extra_keys` tells what else
         than their tokens the hashes of a request's blocks were made of, given the tokens where they begin and end.
-        `keeps_blocks`: a request has its blocks until it ends."""
+        `keeps_blocks`: a request has its blocks until it ends. `began`: by rank, the weights that were in memory when the
+        namespaces were made, as `Epochs` takes them."""
         self._polled = polled
         self._shards = list(shards)
         self._writers = writers
@@ -219,9 +224,15 @@ class Scheduler:
         self._loading: dict[str, list[Call[Hold]]] = {}
         self._stores_under_way = 0
         self._paused_until_s = 0.0
-        self._clearing: list[Call[Count]] = []
-        self._clear_again = False
-        self._clear_begun_s = 0.0
+        self._epochs = Epochs(began)
+        self._adapters = Adapters()
+        self._resets: Resets | None = None
+        self._void: list[str] = []
+        """requests whose loads must fail"""
+        self._is_awaited = False
+        """whether a request waits to be told which weights the engine has"""
+        self._has_old_blocks = False
+        """whether the engine's own cache may hold blocks of earlier weights"""
         self._refused = False
         self._speed = PrefillSpeed()
         self._steps = 0
@@ -231,6 +242,7 @@ class Scheduler:
 
     def arrived(self, request: Any) -> None:
         """A request has come: what there is of it is known when it is scheduled, and does not hold up its step."""
+        self._notice_reset()
         if request.request_id in self._searches or not self._may_load():
             return
         limit = self._limit(request, 0)
@@ -242,10 +254,13 @@ class Scheduler:
         tokens = self._block_tokens
         request_id = request.request_id
         first = computed_tokens // tokens
+        self._notice_reset()
         self.had(request, computed_tokens)
         if self._is_session(request):
             self._drop(request_id)
             return 0
+        if self._awaits_weights(request, first, computed_tokens):
+            return None
         search = self._searches.get(request_id)
         if search is None or search.is_waiting:
             self._polled.poll()
@@ -274,6 +289,18 @@ class Scheduler:
         """So many tokens of a request the engine has itself, before any connector loads what is behind them."""
         self._had_tokens[request.request_id] = computed_tokens
 
+    def _salt(self, request: Any) -> bytes | None:
+        """Of the keys of what is computed for a request now; None: nobody knows with which weights that is."""
+        adapted = getattr(request, "lora_request", None)
+        if adapted is None:
+            return self._epochs.salt
+        adapter = self._adapters.salt(adapted)
+        return None if adapter is None else joined(self._epochs.salt, adapter)
+
+    def _keys(self, request: Any, begin: int, end: int) -> list[bytes]:
+        """The keys of some of its blocks, as the daemon knows them."""
+        return salted(self._salt(request) or b"", request.block_hashes[begin:end])
+
     def _is_session(self, request: Any) -> bool:
         """Whether its prompt has grown, maybe: then its hashes may be those of other tokens (`_Tracked`)."""
         tracked = self._requests.get(request.request_id)
@@ -293,13 +320,15 @@ class Scheduler:
         return (
             self._settings.load
             and not self._refused
-            and not self._is_clearing()
+            and not self._is_unsettled()
             and time.monotonic() >= self._paused_until_s
         )
 
     def _limit(self, request: Any, first: int) -> int:
         """How many blocks of a request may be looked for when the engine has the first ones; 0: none that is worth it."""
         tokens = self._block_tokens
+        if self._salt(request) is None:
+            return 0
         limit = min(len(request.block_hashes), int(request.num_tokens) // tokens)
         # The last token is computed in any case: for it alone its block is not worth a load.
         if first >= (request.num_tokens - 1) // tokens or limit - first < max(1, self._settings.load_blocks_min):
@@ -315,7 +344,7 @@ class Scheduler:
         return search.found is not None and search.found <= first and now_s - search.begun_s > _ANSWER_FRESH_S
 
     def _search(self, request: Any, limit: int, now_s: float) -> _Search:
-        search = _Search(list(request.block_hashes[:limit]), now_s)
+        search = _Search(self._keys(request, 0, limit), now_s)
         self._searches[request.request_id] = search
         self.observed["lookups"] += 1
         self._look_up(search)
@@ -496,12 +525,17 @@ class Scheduler:
 
     def plan(self, output: Any) -> Plan:
         """What the workers do in the step that was just scheduled."""
-        self._go_on_clearing()
+        self._notice_reset()
         self._polled.poll()
         self._steps += 1
         plan = Plan(self._steps, idle=output.total_num_scheduled_tokens == 0, allocates=bool(self._allocated))
         plan.loads, self._loads = self._loads, []
         plan.late, self._late = self._late, []
+        plan.void, self._void = self._void, []
+        if not plan.idle or self._is_awaited:
+            # Not before: who resets an engine may change its weights as long as it computes nothing.
+            plan.weigh = self._epochs.question
+            self._is_awaited = False
         if not plan.idle:
             self._speed.planned(plan.step, output.total_num_scheduled_tokens, time.monotonic())
         tokens = self._block_tokens
@@ -558,9 +592,9 @@ class Scheduler:
 
     def _stores(self, tracked: _Tracked, computed_tokens: int) -> list[Transfer]:
         """Of the blocks that are whole when so many tokens from the first are computed, those that are not stored yet."""
-        if self._refused or self._is_clearing():
-            return []
         request = tracked.request
+        if self._refused or self._is_unsettled() or self._salt(request) is None:
+            return []
         tokens = self._block_tokens
         computed_tokens = min(computed_tokens, tracked.stored_tokens_max)
         # A block has a hash when its last token is decided: what is only guessed has none.
@@ -580,9 +614,8 @@ class Scheduler:
 
     def _piece(self, tracked: _Tracked, begin: int, end: int) -> Transfer:
         request = tracked.request
-        hashes = request.block_hashes
-        keys = list(hashes[begin:end])
-        parent = hashes[begin - 1] if begin else None
+        keys = self._keys(request, max(0, begin - 1), end)
+        parent = keys.pop(0) if begin else None
         annotations = self._annotations(request, begin, keys, parent) if self._annotates else None
         return Transfer(request.request_id, keys, tracked.block_ids[begin:end], begin, parent, annotations)
 
@@ -634,50 +667,68 @@ class Scheduler:
         if tracked.block_ids[tracked.stored : end] == list(block_ids[tracked.stored : end]):
             self._late += self._stores(tracked, computed)
 
-    # ---- forgetting everything ----
+    # ---- other weights ----
+
+    def watch(self, pool: Any) -> None:
+        """Takes resets of the engine's own prefix cache for resets. `pool`: as `Resets` has it."""
+        self._resets = Resets(pool)
+
+    def _notice_reset(self) -> None:
+        if self._resets is not None and self._resets.take():
+            self._begin_anew(False)
 
     def reset(self) -> bool:
-        """Removes all blocks of the namespace, those too that are just being stored: the weights may have changed. Until
-        that is done nothing is loaded or stored."""
+        """The weights may be others from now on, or become others before the next step that computes. Until the workers have
+        said which they are, nothing is loaded or stored. What there is in the daemon stays."""
+        # The engine resets its own cache first; where it could not, blocks of before are still in use.
+        self._begin_anew(self._resets is not None and not self._resets.take())
+        return True
+
+    def _begin_anew(self, has_old_blocks: bool) -> None:
+        self._has_old_blocks = has_old_blocks
         for request_id in list(self._searches):
             self._drop(request_id)
         for tracked in self._requests.values():
             tracked.forget()
         self._late = []
-        self._clear()
-        for call in self._clearing:
-            self._polled.wait(call, _CLEAR_TIMEOUT_S)
-        answered = self._is_cleared()
-        self._go_on_clearing()
-        return answered
+        self._void += self._loading
+        self._epochs.ask()
 
-    def _clear(self) -> None:
-        # What is under way arrives after this, and is removed by another one.
-        self._clear_again = self._stores_under_way > 0
-        self._clear_begun_s = time.monotonic()
-        nothing = Count(Status.UNAVAILABLE, 0)
-        self._clearing = [
-            self._polled.start(shard, lambda context: counted(context, Verb.CLEAR), nothing, _CLEAR_TIMEOUT_S)
-            for shard in self._shards
-        ]
-
-    def _is_clearing(self) -> bool:
-        return bool(self._clearing)
-
-    def _is_cleared(self) -> bool:
-        return all(call.done and call.outcome.status is Status.OK for call in self._clearing)
-
-    def _go_on_clearing(self) -> None:
-        if not self._clearing:
+    def weighed(self, question: int, weights: Mapping[tuple[int, int], str]) -> None:
+        """The workers have said which weights they have."""
+        before = self._epochs.salt
+        if not self._epochs.answer(question, weights):
             return
-        self._polled.poll()
-        if self._clear_again:
-            if self._stores_under_way == 0:
-                self._clear()
-        elif self._is_cleared():
-            self._clearing = []
-        elif all(call.done for call in self._clearing) and time.monotonic() - self._clear_begun_s > _PAUSE_S:
-            self._clear()
+        if self._epochs.salt == before:
+            self._has_old_blocks = False
+            return
+        self.observed["epochs"] += 1
+        _log.info("kvtier: the engine's weights are others now: its blocks are kept apart from those of the earlier ones")
+        if self._has_old_blocks:
+            _log.warning(
+                "kvtier: the engine's weights were changed, and its own prefix cache could not be reset: nothing is loaded or stored "
+                "until it is (reset_prefix_cache)"
+            )
+
+    def _is_unsettled(self) -> bool:
+        """Whether it is not known which weights the blocks are of that the engine computes now."""
+        return self._has_old_blocks or self._epochs.question != 0
+
+    def _awaits_weights(self, request: Any, first: int, computed_tokens: int) -> bool:
+        """Whether a request is to ask again when the workers have said which weights they have."""
+        if not self._epochs.question or not self._settings.load or computed_tokens % self._block_tokens:
+            return False
+        if not self._limit(request, first):
+            return False
+        tracked = self._tracked(request)
+        now_s = time.monotonic()
+        if tracked.asked_s is None:
+            tracked.asked_s = now_s
+        if now_s - tracked.asked_s > self._settings.lookup_s_max:
+            return False
+        self._is_awaited = True
+        self.observed["lookups_again"] += 1
+        return True
 
     def close(self) -> None:
         for request_id in list(self._searches):

@@ -17,6 +17,8 @@ class Settings:
     """the daemon's socket; empty: where the daemon of this user listens"""
     namespace: str = ""
     """what engines that share blocks call their namespace alike; empty: made of the model's name"""
+    weights: str = ""
+    """what engines with the same weights call them alike; empty: made of their commit or their files"""
     store: str = "all"
     """which blocks are kept: 'all', 'prompt' (not those of what was generated), or 'none'"""
     load: bool = True

@@ -25,6 +25,10 @@ class Plan:
     step: int = 0
     """the step's number, from 1; 0: of no step"""
     loads: list[Transfer] = field(default_factory=list)
+    void: list[str] = field(default_factory=list)
+    """requests whose loads, begun or not, must fail: what they bring was computed with weights that may be others by now"""
+    weigh: int = 0
+    """the workers say which weights they have, in their answer to this question, before they compute; 0: nobody asks"""
     stores: list[Transfer] = field(default_factory=list)
     late: list[Transfer] = field(default_factory=list)
     """stores of requests that have ended: others may get their blocks from this step on, and not before"""
@@ -47,3 +51,7 @@ class Shard:
     properties: dict[str, str]
     writes: bool
     """whether this rank stores: of ranks with equal parts only one does"""
+    weights: str = ""
+    """the digest of the weights in its memory when it began; empty: unknown"""
+    advice: str = ""
+    """what to tell who runs the engine"""

@@ -51,6 +51,8 @@ class _Load:
     """how many blocks from the first must be there before the engine is told of all"""
     last: Leases | None = None
     """on the last blocks; None: nobody has asked for them yet"""
+    is_void: bool = False
+    """what it brings is of other weights"""
 
     @property
     def is_over(self) -> bool:
@@ -59,7 +61,7 @@ class _Load:
     @property
     def may_be_promised(self) -> bool:
         """Whether all blocks are there but the last ones, which can't get lost any more."""
-        if self.copying is None or self.needed == len(self.keys):
+        if self.copying is None or self.is_void or self.needed == len(self.keys):
             return False
         statuses = self.copying.wait(0, self.needed)
         return _are_ok(statuses[: self.needed]) and not _has_failed(statuses)
@@ -110,7 +112,9 @@ class Worker:
         annotates: bool,
         event: Callable[[], Any],
         hold: Hold | None,
+        weigh: Callable[[], str],
     ) -> None:
+        """`weigh` makes the digest of the weights in memory; empty: it can't."""
         self._region = region
         self._settings = settings
         self._writes = writes
@@ -119,6 +123,11 @@ class Worker:
         """makes what a copy waits for: that the device has done what it was told until now"""
         self._hold = hold
         """None: nothing is promised"""
+        self._weigh = weigh
+        self._weighed = 0
+        """the question that was answered last"""
+        self.weights = ""
+        """that answer"""
         self._loads: dict[str, _Load] = {}
         self._promised: dict[str, _Load] = {}
         """loads that the engine takes for ended"""
@@ -135,8 +144,11 @@ class Worker:
 
     def start_loads(self, plan: Plan) -> None:
         after = self._event() if plan.loads else None
+        void = set(plan.void)
+        for request_id in void & self._loads.keys():
+            self._loads[request_id].is_void = True
         for transfer in plan.loads:
-            copying = self._begin(transfer, "load", after)
+            copying = None if transfer.request_id in void else self._begin(transfer, "load", after)
             self._loads[transfer.request_id] = _Load(
                 copying, transfer.keys, transfer.block_ids, time.monotonic(), len(transfer.keys)
             )
@@ -185,6 +197,11 @@ class Worker:
             for request_id, load in list(self._promised.items()):
                 self._keep_promise(request_id, load)
             self.observed["promise_us"] += int((time.monotonic() - begun_s) * 1e6)
+        if plan.weigh and plan.weigh != self._weighed:
+            begun_s = time.monotonic()
+            self._weighed, self.weights = plan.weigh, self._weigh()
+            self.observed["weighings"] += 1
+            self.observed["weighing_us"] += int((time.monotonic() - begun_s) * 1e6)
         self._late += plan.late
         reused = None if plan.reuses_any else set(plan.reused)
         if self._late:
@@ -252,7 +269,7 @@ class Worker:
         for request_id, load in list(self._loads.items()):
             if load.is_over:
                 load.release()
-                self._collect_load(request_id, load, _outcome(load.copying, len(load.block_ids)))
+                self._collect_load(request_id, load, _outcome(None if load.is_void else load.copying, len(load.block_ids)))
             elif idle and load.may_be_promised:
                 self._promised[request_id] = load
                 self._collect_load(request_id, load, [Status.OK] * len(load.block_ids))

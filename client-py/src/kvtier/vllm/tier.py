@@ -5,8 +5,15 @@
 
 What the CPU tier stores is stored here too; what it no longer has is loaded from here. Blocks go by the same compiled copies as
 the connector's, between the CPU tier's memory and slots of the daemon.
+
+This side of vLLM has no workers: which weights there are is known by their commit, their files or their name only, and a reset
+begins another epoch whatever became of the weights. vLLM tells a tier neither of a reset of its own prefix cache alone nor which
+adapter a block is of.
 """
 
+import importlib
+import logging
+import os
 import time
 from array import array
 from collections.abc import Collection, Iterable
@@ -26,7 +33,11 @@ from kvtier._types import Lookup
 from kvtier.client import Client, Namespace
 from kvtier.torch._cpu import CpuCopying, CpuRegion
 from kvtier.torch._layout import Plane
-from kvtier.vllm._namespace import mismatch_text
+from kvtier.vllm import _callers, _weights
+from kvtier.vllm._epochs import salted
+from kvtier.vllm._namespace import Described, hash_seed, mismatch_text, properties_of, seed_warning, suffix_of
+
+_log = logging.getLogger("vllm.kvtier")
 
 _GROUP_BYTES = 4
 _LOOKUP_S_MAX = 0.5
@@ -34,6 +45,7 @@ _TRANSFER_TIMEOUT_S = 10.0
 _KNOWN_FOR_S = 1.0
 """how long an answer that nobody fetched is kept"""
 _START_TIMEOUT_S = 2.0
+_SALT_BYTES = 32
 
 
 class KvtierTier(SecondaryTierManager):
@@ -50,18 +62,33 @@ class KvtierTier(SecondaryTierManager):
         *,
         socket: str = "",
         namespace: str = "",
+        weights: str = "",
+        locality: str | None = None,
     ) -> None:
         """
         Args:
             socket: the daemon's; empty: that of this user's.
             namespace: what engines that share blocks call it alike; empty: made of the model's name.
+            weights: what engines with the same weights call them alike; empty: made of their commit or their files.
+            locality: "LOCAL" or "REMOTE", as requests choose tiers by it; None: they don't.
         """
         super().__init__(offloading_spec=offloading_spec, primary_kv_view=primary_kv_view, tier_type=tier_type)
         self._bp_detector = backpressure_detector
+        if locality is not None:
+            known = getattr(offload, "Locality", None)
+            self.locality = locality if known is None else known(locality)
         chunks = numpy.asarray(primary_kv_view)
         chunk_bytes = int(chunks.strides[0])
-        properties = _properties(offloading_spec, chunk_bytes)
-        name = namespace or f"vllm-offloading/{properties['model']}"
+        config = getattr(offloading_spec, "vllm_config", None)
+        if config is None:
+            # Newer releases have what makes the tier know it, and hand over a part of it.
+            config = _callers.local("vllm_config", lambda one: hasattr(one, "model_config"))
+        described = _described(config, offloading_spec, weights)
+        properties = {**described.properties, **_properties(offloading_spec, chunk_bytes)}
+        name = f"{namespace or f'vllm-offloading/{_model(offloading_spec)}'}/{described.suffix}"
+        if described.advice:
+            _log.warning("kvtier: %s", described.advice)
+        self._salt = b""
         self._client = Client(socket or None, name=f"vllm {name}", timeout=_START_TIMEOUT_S)
         try:
             registered: Namespace = self._client.namespace(name, block_bytes=chunk_bytes, **properties)
@@ -94,7 +121,7 @@ class KvtierTier(SecondaryTierManager):
         self._collect()
         wanted, self._wanted = list(self._wanted), {}
         for group, keys in _by_group(wanted).items():
-            names = [key[:-_GROUP_BYTES] for key in keys]
+            names = self._names(keys)
             call = self._polled.start(
                 self._described,
                 partial(lookup_operation, keys=names),
@@ -119,6 +146,10 @@ class KvtierTier(SecondaryTierManager):
                 self._known[key] = (status is Status.OK, now_s)
         self._asked = waiting
 
+    def _names(self, keys: Iterable[bytes]) -> list[bytes]:
+        """As the daemon knows them."""
+        return salted(self._salt, [key[:-_GROUP_BYTES] for key in keys])
+
     def has_pending_work(self) -> bool:
         return bool(self._jobs or self._asked or self._wanted)
 
@@ -136,7 +167,7 @@ class KvtierTier(SecondaryTierManager):
         keys = [bytes(key) for key in job.keys]
         parts = []
         for group, places in _places_by_group(keys).items():
-            names = [keys[place][:-_GROUP_BYTES] for place in places]
+            names = self._names([keys[place] for place in places])
             blocks = [chunks[place] for place in places]
             begin = self._region.get_group if is_load else self._region.put_group
             parts.append((places, begin(names, array("q", blocks), group, _TRANSFER_TIMEOUT_S)))
@@ -157,6 +188,14 @@ class KvtierTier(SecondaryTierManager):
         return finished
 
     def drain_jobs(self) -> None:
+        """vLLM calls it when it resets its caches, and then only: the weights may be others from now on."""
+        self._wait_for_jobs()
+        for _, call in self._asked:
+            self._polled.cancel(call)
+        self._wanted, self._asked, self._known = {}, [], {}
+        self._salt = os.urandom(_SALT_BYTES)
+
+    def _wait_for_jobs(self) -> None:
         for _, parts, _, _ in self._jobs.values():
             for _, copying in parts:
                 copying.wait()
@@ -172,7 +211,7 @@ class KvtierTier(SecondaryTierManager):
         return
 
     def shutdown(self) -> None:
-        self.drain_jobs()
+        self._wait_for_jobs()
         self._region.close()
         self._polled.close()
         self._client.close()
@@ -216,6 +255,37 @@ def _group_of(key: bytes) -> int:
     return int.from_bytes(key[-_GROUP_BYTES:], "big")
 
 
+def _described(config: Any, spec: Any, named: str) -> Described:
+    """The same as the connector has, as far as it can be known here."""
+    alone = os.urandom(16).hex()
+    if config is None:
+        name = _model(spec)
+        text = f"named {named}" if named else _weights.of_path(name)
+        advice = "" if text else f"nothing tells which weights of {name!r} this engine has: its blocks are its own. Name them: weights."
+        text = text or f"unknown, of this engine alone: {alone}"
+        return Described({"weights": text}, suffix_of(text), advice)
+    utils = importlib.import_module("vllm.v1.core.kv_cache_utils")
+    fixed_seed = hasattr(utils, "DEFAULT_NONE_HASH_SEED")
+    described = properties_of(config, named, "", alone, fixed_seed)
+    advice = described.advice
+    algorithm = str(config.cache_config.prefix_caching_hash_algo)
+    if hash_seed(algorithm, fixed_seed) is None:
+        advice = seed_warning(algorithm)
+    if getattr(config, "lora_config", None) is not None:
+        text = f"adapters, of this engine alone: {alone}"
+        advice = (
+            "this tier is not told which adapter a block is of: the blocks of an engine with LoRA can't be found by other engines, nor "
+            "by itself after a restart. KvtierConnector keeps adapters."
+        )
+        return Described({**described.properties, "lora": text}, suffix_of(text), advice)
+    return Described(described.properties, described.suffix, advice)
+
+
+def _model(spec: Any) -> str:
+    config = getattr(spec, "config", None)
+    return str(spec.vllm_config.model_config.model if config is None else config.model.name)
+
+
 def _properties(spec: Any, chunk_bytes: int) -> dict[str, str]:
     """What makes chunks of two engines exchangeable, as vLLM's own file tier has it."""
     config = getattr(spec, "config", None)
@@ -223,13 +293,12 @@ def _properties(spec: Any, chunk_bytes: int) -> dict[str, str]:
         vllm_config = spec.vllm_config
         parallel = vllm_config.parallel_config
         return {
-            "model": str(vllm_config.model_config.model), "dtype": str(vllm_config.cache_config.cache_dtype),
-            "tokens": str(vllm_config.cache_config.block_size),
+            "kv_dtype": str(vllm_config.cache_config.cache_dtype), "tokens": str(vllm_config.cache_config.block_size),
             "parallel": f"{parallel.tensor_parallel_size}x{parallel.pipeline_parallel_size}", "chunk": str(chunk_bytes),
         }  # fmt: skip
     parallel = config.parallel
     return {
-        "model": str(config.model.name), "dtype": str(config.model.dtype), "tokens": str(config.cache.tokens_per_hash),
+        "kv_dtype": str(config.model.dtype), "tokens": str(config.cache.tokens_per_hash),
         "blocks_a_chunk": str(config.cache.blocks_per_chunk),
         "groups": " ".join(f"{group.tokens_per_block}:{len(group.layer_names)}" for group in config.groups),
         "parallel": f"{parallel.tp_size}x{parallel.pp_size}x{parallel.pcp_size}x{parallel.dcp_size}",

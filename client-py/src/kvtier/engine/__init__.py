@@ -1,0 +1,1 @@
+"""What connectors of all engines share. Nothing here imports an engine."""

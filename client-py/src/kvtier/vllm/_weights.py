@@ -1,0 +1,172 @@
+"""The weights of a vLLM engine: what they are called in its namespace, and what is in its memory now."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kvtier.engine.loaded import digest
+from kvtier.engine.weights import commit_of, fingerprint
+from kvtier.vllm import _callers
+
+_log = logging.getLogger("vllm.kvtier")
+
+_READ_FROM_FILES = (
+    "auto", "bitsandbytes", "fastsafetensors", "gguf", "hf", "instanttensor", "mistral", "npcache", "pt", "runai_streamer",
+    "runai_streamer_sharded", "safetensors", "sharded_state",
+)  # fmt: skip
+"""load formats whose weights are the files of the model's folder; of others nobody knows what they load"""
+_PICKLED = ("npcache", "pt")
+
+PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
+_NOT_OF_A_PROCESSOR = ("chat_template", "processor_class", "transformers_version")
+"""texts are tokens when they are looked up, whatever template made them"""
+_PROCESSOR_SETTINGS = (
+    "media_io_kwargs", "mm_encoder_attn_dtype", "mm_processor_kwargs", "video_pruning_method", "video_pruning_rate",
+)  # fmt: skip
+
+
+class Identity(NamedTuple):
+    """What tells weights from others; equal for all engines that have them."""
+
+    text: str
+    """empty: nothing is known of them"""
+    advice: str
+    """what to tell who runs the engine; empty: nothing"""
+
+
+def identity(config: Any, named: str, loaded: str) -> Identity:
+    """Of an engine's model, and of the model that drafts for it, whose KV stands in the same blocks.
+
+    Args:
+        config: vLLM's ``VllmConfig``.
+        named: what the operator calls the weights; empty: nothing.
+        loaded: the digest of what is in the engine's memory; empty: unknown.
+    """
+    if named:
+        return Identity(f"named {named}", "")
+    found = of_files(config)
+    if found:
+        return Identity(found, "")
+    model = config.model_config.model
+    if loaded:
+        return Identity(
+            f"loaded {loaded}",
+            f"the weights of {model!r} are neither of a known commit nor files that can be read here. Blocks are told apart by what is "
+            "in this engine's memory: engines that keep the same weights otherwise there, such as on another kind of GPU, do not "
+            "share them. kvtier.weights names the weights.",
+        )
+    return Identity(
+        "",
+        f"nothing tells which weights of {model!r} this engine has: no commit is known, no files can be read here, and its "
+        "memory can't be looked at. Its blocks can't be found by other engines, nor by itself after a restart. Name the weights: "
+        "kvtier.weights in kv_connector_extra_config, alike for all engines that have them.",
+    )
+
+
+def of_files(config: Any) -> str:
+    """What commits or files say of all models whose KV is in the blocks; empty where one of them is unknown."""
+    model = config.model_config
+    parts = [_of_model(model, getattr(config, "load_config", None))]
+    draft = getattr(getattr(config, "speculative_config", None), "draft_model_config", None)
+    if draft is not None and str(draft.model) != str(model.model):
+        load = getattr(config.speculative_config, "draft_load_config", None) or getattr(config, "load_config", None)
+        parts.append(_of_model(draft, load))
+    return ", drafts by ".join(parts) if all(parts) else ""
+
+
+def of_path(model: str) -> str:
+    """What a commit or files say of a model by its name alone; empty: nothing."""
+    try:
+        commit = commit_of(model)
+        files = fingerprint(model) if commit is None else None
+    except OSError as error:
+        _log.warning("kvtier: the weights of %r can't be read: %s", model, error)
+        return ""
+    return commit.text if commit is not None else "" if files is None else f"files {files}"
+
+
+def _of_model(model: Any, load: Any) -> str:
+    form = str(getattr(load, "load_format", None) or "auto").rpartition(".")[2].lower()
+    if form == "dummy":
+        return f"dummy, seed {model.seed}"
+    if form not in _READ_FROM_FILES or bool(getattr(model, "model_weights", None)):
+        return ""
+    try:
+        told = getattr(model.hf_config, "_commit_hash", None)
+        commit = commit_of(str(model.model), model.revision, told, getattr(load, "download_dir", None))
+        if commit is not None:
+            found = commit.text
+        else:
+            files = fingerprint(str(model.model), None if form in _PICKLED else ".safetensors")
+            if files is None:
+                return ""
+            found = f"files {files}"
+    except OSError as error:
+        _log.warning("kvtier: the weights of %r can't be read: %s", model.model, error)
+        return ""
+    extra = getattr(load, "model_loader_extra_config", None)
+    return f"{found}, loaded with {json.dumps(extra, sort_keys=True, default=str)}" if extra else found
+
+
+def processor(config: Any) -> str:
+    """What images and sounds become before the model sees them. Their own hashes are in the keys, and do not tell; the text around
+    them is tokens, whatever template made it."""
+    model = config.model_config
+    kept: dict[str, Any] = {}
+    if getattr(model, "multimodal_config", None) is None:
+        return "none"
+    for name in _PROCESSOR_SETTINGS:
+        value = getattr(model, name, None) or getattr(model.multimodal_config, name, None)
+        if value:
+            kept[name] = value
+    folder = Path(str(model.model))
+    for name in PROCESSOR_FILES:
+        try:
+            described = json.loads((folder / name).read_bytes())
+        except (OSError, ValueError):
+            # Of a published model the commit says it.
+            continue
+        kept[name] = {key: value for key, value in described.items() if key not in _NOT_OF_A_PROCESSOR}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+class Memory:
+    """The weights in a worker's memory, as they are when somebody looks."""
+
+    def __init__(self, runner: Any) -> None:
+        """`runner`: what has the engine's model; None: nobody knows it."""
+        self._runner = runner
+
+    @classmethod
+    def of_caller(cls) -> "Memory":
+        """Of the worker that is calling a connector."""
+        return cls(_callers.local("self", lambda one: callable(getattr(one, "get_model", None))))
+
+    def digest(self) -> str:
+        """Of all parameters and buffers of the model and of the one that drafts; empty where it can't be made."""
+        if self._runner is None:
+            return ""
+        try:
+            tensors = []
+            for name, model in (("", self._runner.get_model()), ("draft.", self._draft())):
+                if model is not None:
+                    tensors += [(name + key, one) for key, one in model.named_parameters()]
+                    tensors += [(name + key, one) for key, one in model.named_buffers()]
+            return digest(tensors)
+        except Exception as error:
+            # Engines have tensors of many kinds; one that can't be looked at is weights of which nothing is known.
+            _log.warning("kvtier: the weights in memory can't be looked at: %s: %s", type(error).__name__, error)
+            return ""
+
+    def _draft(self) -> Any:
+        get: Callable[[], Any] | None = getattr(self._runner, "get_draft_model", None)
+        if get is not None:
+            return get()
+        for name in ("drafter", "speculator"):
+            model = getattr(getattr(self._runner, name, None), "model", None)
+            if model is not None and hasattr(model, "named_parameters"):
+                return model
+        return None
