@@ -35,10 +35,12 @@ def gather(folder: Path) -> list[str]:
     shutil.copytree(docs, folder, ignore=shutil.ignore_patterns(*NOT_COPIED))
     sources = {path: folder / path.relative_to(docs) for path in docs.rglob("*.md")}
     sources |= {ROOT / name: folder / name for name in BESIDE if (ROOT / name).exists()}
-    repository = publisher.read()["repository.url"]
+    values = publisher.read()
     wrong = []
     for source, target in sources.items():
-        text, problems = relinked(source, target, sources, repository)
+        text, problems = relinked(source, target, sources, values["repository.url"])
+        if source.name == "SECURITY.md":
+            text = publisher.with_contact(text, values)
         target.write_text(text, encoding="utf-8")
         wrong += problems
     (folder / "decisions" / "index.md").write_text(decisions(docs / "decisions"), encoding="utf-8")

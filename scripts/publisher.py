@@ -42,6 +42,12 @@ def shown(values: dict[str, str], key: str) -> str:
     return values[key] or NOT_PUBLISHED
 
 
+def with_contact(security: str, values: dict[str, str]) -> str:
+    """SECURITY.md with the contact below its title."""
+    title, _, rest = security.partition("\n")
+    return f"{title}\n\nContact for reports of vulnerabilities: {shown(values, 'security.contact')}.\n{rest}"
+
+
 def main() -> int:
     if len(sys.argv) != 2 or sys.argv[1] not in KEYS:
         print(f"publisher: expected one of {', '.join(KEYS)}", file=sys.stderr)

@@ -34,3 +34,10 @@ def test_filledIn_isTaken(tmp_path: Path) -> None:
 def test_mistake_isRefused(tmp_path: Path, line: str, message: str) -> None:
     with pytest.raises(publisher.PublisherError, match=message):
         values(tmp_path, line + "\n")
+
+
+def test_securityPage_hasTheContactBelowItsTitle(tmp_path: Path) -> None:
+    page = "# Security\n\nReport in private.\n"
+    assert publisher.with_contact(page, values(tmp_path, "")).splitlines()[2] == "Contact for reports of vulnerabilities: not published."
+    filled = publisher.with_contact(page, values(tmp_path, "security.contact=security@kv.example\n"))
+    assert filled == "# Security\n\nContact for reports of vulnerabilities: security@kv.example.\n\nReport in private.\n"
