@@ -130,7 +130,7 @@ final class CommandLineTest {
       assertTrue(simulated.out().contains("\"references\":30"), simulated::out);
       assertTrue(simulated.out().contains("\"block_hits\":27"), simulated::out);
 
-      assertEquals(1, run("whatif").exitCode(), "lru watches no other sizes");
+      assertEquals(1, run("whatif").exitCode(), "lineage/lru watches no other sizes");
       assertEquals(1, run("whatif", "--json").exitCode(), "the same to programs");
       Ran swapped = run("policy", "host", "auto");
       assertEquals(0, swapped.exitCode());

@@ -95,7 +95,7 @@ final class ConfigCommandTest {
         show.out().lines().anyMatch(line -> line.matches("host\\.bytes +64MiB +.*k.yaml, line 2")),
         show.out());
     assertTrue(
-        show.out().lines().anyMatch(line -> line.matches("host\\.policy +lru +default")),
+        show.out().lines().anyMatch(line -> line.matches("host\\.policy +lineage/lru +default")),
         show.out());
     Ran diff = run("config", "diff", file.toString(), "--set", "ssd.bytes=0");
     assertEquals(2, diff.out().lines().count(), diff.out());

@@ -216,7 +216,7 @@ final class ReloaderTest {
       Files.writeString(file, "ssd: {bytes: 0, policy: fifo}\n");
       JsonObject status = reload(reloader);
       assertEquals("", status.getString("problem"));
-      assertEquals(List.of("ssd.policy: lru -> fifo"), list(status, "applied"));
+      assertEquals(List.of("ssd.policy: lineage/lru -> fifo"), list(status, "applied"));
       assertEquals(List.of(), notes.told);
       assertEquals(List.of(), list(reload(reloader), "applied"));
     }

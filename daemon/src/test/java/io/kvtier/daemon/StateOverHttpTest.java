@@ -106,7 +106,7 @@ final class StateOverHttpTest {
 
   @Test
   void reload_isToldByTheNextRequest() throws Exception {
-    assertEquals("lru", setting("ssd.policy").getString("value"));
+    assertEquals("lineage/lru", setting("ssd.policy").getString("value"));
 
     Files.writeString(file, TENANTS + "ssd: {policy: sieve}\n");
     daemon.reload();

@@ -57,6 +57,13 @@ public interface EvictionPolicy {
    */
   default void onHandedOver() {}
 
+  /**
+   * The block before a resident one in its sequence is known to be missing where the block is: a
+   * search for a run ends there. A policy that keeps the heads of sequences lets the block leave
+   * first, until it is used or its parent comes.
+   */
+  default void onParentMissing(int block) {}
+
   /** A resident block was used. */
   void onHit(int block);
 

@@ -29,6 +29,7 @@ final class EvictionPolicyContractTest {
       Set.of("fifo", "forecast", "s3fifo", "sieve", "lineage/s3fifo", "lineage/sieve");
 
   private final String specification;
+  private final int[] placeOf = new int[BLOCKS];
 
   EvictionPolicyContractTest(String specification) {
     this.specification = specification;
@@ -160,6 +161,35 @@ final class EvictionPolicyContractTest {
     policy.onPassed(next);
     policy.checkInvariants();
     assertEquals(STAY.contains(specification), next == policy.victim(b -> true, 1));
+  }
+
+  /** A sequence longer than the tier, which comes in parts: each names the block before it. */
+  @Test
+  void sequenceLongerThanTheTier_underLineage_keepsItsHead() {
+    EvictionPolicy policy = create(BLOCKS);
+    BitSet resident = new BitSet();
+    int ids = 0;
+    for (int place = 0; place < 4 * BLOCKS; place++) {
+      int id = ids;
+      if (ids < BLOCKS) {
+        ids++;
+      } else {
+        id = policy.victim(b -> true, 1);
+        policy.onRemove(id, Removal.EVICTED);
+        resident.clear(placeOf[id]);
+      }
+      placeOf[id] = place;
+      policy.onInsert(id, 4096, fingerprint(place), place, place == 0 ? 0 : fingerprint(place - 1));
+      if (place > 0 && !resident.get(place - 1)) {
+        policy.onParentMissing(id);
+      }
+      resident.set(place);
+      policy.checkInvariants();
+    }
+    assertEquals(BLOCKS, resident.cardinality());
+    if (specification.startsWith("lineage/") || specification.equals("lineage")) {
+      assertTrue(resident.nextClearBit(0) >= BLOCKS - 2, specification + " keeps " + resident);
+    }
   }
 
   @Test

@@ -28,10 +28,16 @@ import java.util.Arrays;
  *    0  u64 fingerprint of the block before it, 0 when unknown   8  i32 depth
  *   12  i32 hits since it came into the host tier
  * </pre>
+ *
+ * <p>And four bytes that say which record was the block before it, when that was known: a hint, as
+ * records are used again.
  */
 public final class Directory implements AutoCloseable {
   /** No block. */
   public static final int NONE = -1;
+
+  /** Nobody knows of the block before a block whether it was ever here. */
+  static final int UNSEEN = -2;
 
   static final int FLAG_LINKED = 1;
   static final int FLAG_USED = 2;
@@ -101,6 +107,7 @@ public final class Directory implements AutoCloseable {
   private static final int NEXT = 60;
 
   private static final int LINEAGE_BYTES = 16;
+  private static final int PARENT_BYTES = 4;
   private static final int DEPTH = 8;
   private static final int HITS = 12;
 
@@ -113,6 +120,7 @@ public final class Directory implements AutoCloseable {
   private final Arena arena = Arena.ofShared();
   private final MemorySegment records;
   private final MemorySegment lineage;
+  private final MemorySegment parents;
   private final MemorySegment buckets;
   private final AnnotationTable annotations;
   private final int bucketMask;
@@ -158,6 +166,7 @@ public final class Directory implements AutoCloseable {
     bucketMask = bucketCount - 1;
     records = PrivateMemory.map((long) blocksMax * RECORD_BYTES, arena);
     lineage = PrivateMemory.map((long) blocksMax * LINEAGE_BYTES, arena);
+    parents = PrivateMemory.map((long) blocksMax * PARENT_BYTES, arena);
     buckets = PrivateMemory.map(bucketCount * 4L, arena);
     annotations =
         new AnnotationTable(
@@ -171,7 +180,7 @@ public final class Directory implements AutoCloseable {
 
   /** What {@link #metadataBytes} of one for that many blocks is, but for annotations. */
   public static long metadataBytesFor(int blocksMax) {
-    return (long) blocksMax * (RECORD_BYTES + LINEAGE_BYTES)
+    return (long) blocksMax * (RECORD_BYTES + LINEAGE_BYTES + PARENT_BYTES)
         + bucketsFor(blocksMax) * 4L
         + AnnotationTable.headBytes(blocksMax);
   }
@@ -180,6 +189,7 @@ public final class Directory implements AutoCloseable {
   public long metadataBytes() {
     return records.byteSize()
         + lineage.byteSize()
+        + parents.byteSize()
         + buckets.byteSize()
         + annotations.metadataBytes();
   }
@@ -519,10 +529,30 @@ public final class Directory implements AutoCloseable {
     tenants[namespaceId] = (byte) tenant;
   }
 
-  /** Notes where a block stands in its sequence. */
+  /** Notes where a block stands in its sequence, behind a block of which there is no record. */
   void setLineage(int block, int depth, long parent) {
+    setLineage(block, depth, parent, NONE);
+  }
+
+  /** The same, behind a block of which there is one; {@link #NONE}: there is none. */
+  void setLineage(int block, int depth, long parent, int parentBlock) {
     lineage.set(LONG, (long) block * LINEAGE_BYTES, parent);
     lineage.set(INT, (long) block * LINEAGE_BYTES + DEPTH, depth);
+    parents.set(INT, (long) block * PARENT_BYTES, parentBlock + 1);
+  }
+
+  /**
+   * The block before a block in its sequence: its id, {@link #NONE} when it was here and is not any
+   * more, {@link #UNSEEN} when nobody saw it here. Another block that came to the same record, and
+   * to the same fingerprint, would be taken for it: only the order in which blocks leave goes by
+   * this.
+   */
+  int parentBlock(int block) {
+    int hint = parents.get(INT, (long) block * PARENT_BYTES) - 1;
+    if (hint == NONE) {
+      return UNSEEN;
+    }
+    return isLinked(hint) && fingerprint(hint) == parent(block) ? hint : NONE;
   }
 
   /** How often the block was used since it came into the host tier. */

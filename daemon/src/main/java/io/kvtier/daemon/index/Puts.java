@@ -80,14 +80,15 @@ final class Puts {
     if (operation == null || namespace == null) {
       return;
     }
-    long parent = parentFingerprint(request);
+    int parentBlock = findParent(request);
+    long parent = parentBlock == Directory.UNSEEN ? 0 : soughtFingerprint(request);
     for (int i = 0; i < request.count; i++) {
       int block = directory.findInOrder(request, i);
-      long fingerprint = directory.soughtFingerprint(request.namespaceId, request.group);
+      long fingerprint = soughtFingerprint(request);
       if (block == Directory.NONE && drains.getAsBoolean()) {
         Operations.decide(operation, i, Status.NOT_ADMITTED, TierId.NONE);
       } else if (block == Directory.NONE) {
-        reserveFresh(session, request, operation, i, namespace, parent);
+        block = reserveFresh(session, request, operation, i, namespace, parent, parentBlock);
       } else if (isDevice && directory.uses(block) >= WAITING_MAX) {
         busy(operation, i);
       } else if (isDevice && devices.join(session, operation, i, block)) {
@@ -100,42 +101,51 @@ final class Puts {
         counters.add(Counter.PUT_EXISTS, 1);
       }
       parent = fingerprint;
+      parentBlock = block;
     }
     operations.endOrWait(session, operation, request);
   }
 
-  private long parentFingerprint(Request request) {
-    if (request.parent == Request.NO_PARENT) {
-      return 0;
-    }
-    var _ =
-        directory.find(
+  /** The block before the first of a request; {@link Directory#UNSEEN}: the request names none. */
+  private int findParent(Request request) {
+    return request.parent == Request.NO_PARENT
+        ? Directory.UNSEEN
+        : directory.find(
             request.namespaceId, request.group, request.keyBytes, request.segment, request.parent);
+  }
+
+  private long soughtFingerprint(Request request) {
     return directory.soughtFingerprint(request.namespaceId, request.group);
   }
 
-  /** The key was sought a moment ago, and not found. */
-  private void reserveFresh(
+  /**
+   * The key was sought a moment ago, and not found.
+   *
+   * @return the block, or {@link Directory#NONE} where there is no record for it
+   */
+  private int reserveFresh(
       Session session,
       Request request,
       Operation operation,
       int place,
       Namespaces.Namespace namespace,
-      long parent) {
+      long parent,
+      int parentBlock) {
     int block = store.records().insertSought(namespace, request.group, request.keyBytes, true);
     if (block == Directory.NONE) {
       busy(operation, place);
-      return;
+      return block;
     }
-    directory.setLineage(block, request.depth + place, parent);
+    directory.setLineage(block, request.depth + place, parent, Math.max(parentBlock, Directory.NONE));
     // In use: the record stays until the slot is there.
     store.use(block);
     if (operation.isDevice() && !devices.assemble(session, operation, place, block)) {
       store.endUse(block);
       busy(operation, place);
-      return;
+      return Directory.NONE;
     }
     takeSlot(session, operation, place, block, namespace);
+    return block;
   }
 
   /** Gives a block that is in use its slot, or has it wait for one. */

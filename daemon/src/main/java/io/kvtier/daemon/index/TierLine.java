@@ -342,10 +342,27 @@ final class TierLine {
   /** A copy is in place and verified. */
   void becomeResident(int block) {
     setState(block, CopyState.RESIDENT);
-    insert(policyOf(block), block);
+    EvictionPolicy policy = policyOf(block);
+    insert(policy, block);
+    if (lacksParent(block)) {
+      policy.onParentMissing(block);
+    }
     countResident(block, 1);
     rows.added(block);
     tellStored(block);
+  }
+
+  /**
+   * Whether the block before a block in its sequence was here, and has gone: from memory, or from
+   * all tiers. What memory lacks is found on SSD, but blocks that are to be found one behind the
+   * other there are better there, too, than what is whole in memory.
+   */
+  private boolean lacksParent(int block) {
+    int parent = directory.parentBlock(block);
+    return parent == Directory.NONE
+        || (parent != Directory.UNSEEN
+            && directory.state(HOST, parent) == CopyState.NONE
+            && (tier == HOST || directory.state(SSD, parent) == CopyState.NONE));
   }
 
   private void tellStored(int block) {

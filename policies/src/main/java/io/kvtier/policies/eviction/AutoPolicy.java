@@ -199,6 +199,11 @@ public final class AutoPolicy implements EvictionPolicy {
   }
 
   @Override
+  public void onParentMissing(int block) {
+    (isLeftBehind[block] ? previous : current).onParentMissing(block);
+  }
+
+  @Override
   public void onHit(int block) {
     if (isLeftBehind[block]) {
       bringAlong(block);

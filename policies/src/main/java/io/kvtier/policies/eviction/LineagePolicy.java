@@ -10,8 +10,9 @@ import java.util.List;
  * Lets the tail of a sequence leave before its head, whatever the order of the policy that it
  * wraps. A block is of use only behind its parent: so the wrapped policy names a victim, and what
  * leaves is a last block of the sequences that run through the victim, of the branch that was used
- * least recently. Blocks that lost their parent all the same leave before all others, until they
- * are used or the parent comes back. A parent that was never seen is not missed.
+ * least recently. Blocks that lost their parent all the same, or came when it had gone, leave
+ * before all others, until they are used or the parent comes back. A parent that was never seen is
+ * not missed.
  *
  * <p>Parents are what clients say, so nothing here trusts them to form a tree: every step toward
  * the tail must go deeper. Beyond the wrapped policy, forty-four to sixty bytes a block.
@@ -124,6 +125,14 @@ public final class LineagePolicy implements EvictionPolicy {
     }
     nextSibling[previousSibling[block]] = next;
     previousSibling[next] = previousSibling[block];
+  }
+
+  @Override
+  public void onParentMissing(int block) {
+    long parent = parents[block];
+    if (parent != NO_PARENT && blocks.get(parent) == NONE && !orphans.isTracked(block)) {
+      orphans.append(0, block);
+    }
   }
 
   @Override

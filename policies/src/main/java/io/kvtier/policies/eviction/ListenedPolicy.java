@@ -43,6 +43,11 @@ public final class ListenedPolicy implements EvictionPolicy {
   }
 
   @Override
+  public void onParentMissing(int block) {
+    inner.onParentMissing(block);
+  }
+
+  @Override
   public void onHit(int block) {
     inner.onHit(block);
     if (uses(block) < USES_MAX && ++uses[block] == (byte) hotUses) {

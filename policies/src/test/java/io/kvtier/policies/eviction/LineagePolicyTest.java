@@ -89,6 +89,40 @@ final class LineagePolicyTest {
   }
 
   @Test
+  void parentMissingAtItsInsertion_leavesFirst_fromItsTail() {
+    insert(0, 0, 0);
+    insert(7, 5, 20);
+    policy.onParentMissing(7);
+    insert(8, 6, 7);
+    policy.checkInvariants();
+    assertEquals(List.of(8, 7, 0), drain());
+  }
+
+  @Test
+  void parentMissing_usedOrParentComes_isForgotten() {
+    insert(0, 0, 0);
+    insert(7, 5, 20);
+    policy.onParentMissing(7);
+    policy.onHit(7);
+    insert(9, 3, 30);
+    policy.onParentMissing(9);
+    insert(30, 2, 25);
+    policy.checkInvariants();
+    assertEquals(List.of(0, 7, 9, 30), drain());
+  }
+
+  @Test
+  void parentMissing_thatIsThere_isNoneMissing() {
+    insert(0, 0, 0);
+    insert(1, 1, 0);
+    policy.onParentMissing(1);
+    policy.onParentMissing(0);
+    policy.checkInvariants();
+    insert(2, 0, 0);
+    assertEquals(List.of(1, 0, 2), drain());
+  }
+
+  @Test
   void parentsInACircle_areNoTrap() {
     policy.onInsert(0, 1, 100, 1, 101);
     policy.onInsert(1, 1, 101, 1, 100);
