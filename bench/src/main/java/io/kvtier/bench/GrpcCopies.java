@@ -53,8 +53,8 @@ final class GrpcCopies implements AutoCloseable {
   private int blockBytes;
   private int batch;
   private int chunkBytes;
-  private int gets;
-  private int puts;
+  private long gets;
+  private long puts;
   private final List<Keys> getKeys = new ArrayList<>();
   private ByteBuffer destination = ByteBuffer.allocate(0);
   private byte[] source = new byte[0];
@@ -101,7 +101,7 @@ final class GrpcCopies implements AutoCloseable {
     }
   }
 
-  private int register(String name) throws Exception {
+  private long register(String name) throws Exception {
     RegisterResponse response =
         await(
             client.register(
@@ -112,7 +112,7 @@ final class GrpcCopies implements AutoCloseable {
   }
 
   /** Keys as {@link BenchKeys} has them. */
-  private static Keys keys(int namespaceId, long tag, long from, int count) {
+  private static Keys keys(long namespaceId, long tag, long from, int count) {
     Keys.Builder keys = Keys.newBuilder().setNamespaceId(namespaceId);
     for (int i = 0; i < count; i++) {
       byte[] key = new byte[BenchKeys.KEY_BYTES];

@@ -52,7 +52,7 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
       Consumer<Call<?>> onHeld) {
 
     /** The namespace with a caller's number; the index knows it then. */
-    Namespaces.Namespace namespace(int number) throws RefusedException {
+    Namespaces.Namespace namespace(long number) throws RefusedException {
       Namespaces.Namespace namespace = namespaces.get(number);
       gateway.know(namespace);
       return namespace;

@@ -90,7 +90,7 @@ public final class GrpcFront implements AutoCloseable {
               config.limits().connections(),
               config.limits().connectionsPerPeer(),
               daemon.counters()::countRefusal);
-      this.namespaces = daemon.tenants().names().stream().map(Namespaces::new).toList();
+      this.namespaces = daemon.tenants().names().stream().map(tenant -> new Namespaces()).toList();
     }
 
     Environment daemon() {

@@ -23,10 +23,11 @@ import io.vertx.core.Context;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.util.ArrayDeque;
-import java.util.BitSet;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Iterator;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
@@ -67,7 +68,7 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
   private final RingConsumer completions;
   private final Map<Long, Pending> pending = new HashMap<>();
   private final ArrayDeque<Queued> queue = new ArrayDeque<>();
-  private final BitSet known = new BitSet();
+  private final Set<Integer> known = new HashSet<>();
   private final CountDownLatch released = new CountDownLatch(1);
   private volatile @Nullable Status ended;
   private long nextCorrelationId = 1;
@@ -194,19 +195,18 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
 
   /** The session has registered a namespace. */
   void knows(int namespaceId) {
-    known.set(namespaceId);
+    known.add(namespaceId);
   }
 
   /** Registers a namespace that another event loop registered, before what is sent next. */
   void know(Namespaces.Namespace namespace) {
     int namespaceId = namespace.id();
-    if (!known.get(namespaceId)) {
-      known.set(namespaceId);
+    if (known.add(namespaceId)) {
       submit(
           namespace.registration(),
           answer -> {
             if (answer.status() != Status.OK) {
-              known.clear(namespaceId);
+              known.remove(namespaceId);
             }
           });
     }
@@ -214,8 +214,7 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
 
   /** Unregisters a namespace that no remote caller uses. */
   void forget(int namespaceId) {
-    if (known.get(namespaceId)) {
-      known.clear(namespaceId);
+    if (known.remove(namespaceId)) {
       submit(IndexRequest.plain(Verb.UNREGISTER, namespaceId, 0, 0), answer -> {});
     }
   }

@@ -89,8 +89,7 @@ final class KvtierService {
           if (answer.status() == Status.OK) {
             int id = (int) answer.value();
             environment.gateway().knows(id);
-            int number =
-                namespaces.add(id, text, (int) message.getBlockBytes(), registration).number();
+            long number = namespaces.add(id, (int) message.getBlockBytes(), registration).number();
             call.connection.uses(number);
             response.setNamespaceId(number);
           }
@@ -133,7 +132,7 @@ final class KvtierService {
 
   void unregister(UnaryCall<NamespaceRequest, OutcomeResponse> call, NamespaceRequest message)
       throws RefusedException {
-    int number = message.getNamespaceId();
+    long number = message.getNamespaceId();
     Namespaces.Namespace namespace = environment.namespaces().get(number);
     call.connection.usesNoMore(number);
     if (environment.namespaces().forget(number)) {

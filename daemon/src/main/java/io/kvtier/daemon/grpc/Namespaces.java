@@ -1,50 +1,57 @@
 package io.kvtier.daemon.grpc;
 
-import static java.nio.charset.StandardCharsets.UTF_8;
-
 import io.kvtier.protocol.Status;
-import java.nio.ByteBuffer;
+import java.security.SecureRandom;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.zip.CRC32C;
+import java.util.function.LongSupplier;
 
 /**
- * The namespaces that a tenant's remote callers registered, and how many connections use each. They
- * know them by numbers that follow from what was registered. The index's ids would not do: it gives
- * them anew in every start, and again to others, and a caller who still has one would get the
- * blocks of another namespace.
+ * The namespaces that a tenant's remote callers registered, and how many connections use each.
+ *
+ * <p>Callers know a namespace by a number that is drawn at random. A call may bring any number: one
+ * that its sender kept over a restart of the daemon, or over the namespace's end. Such a number
+ * must name nothing. The index's ids would not do, as another start gives them to other namespaces.
+ * Nor would a checksum of what was registered: whoever chooses the properties chooses the checksum.
  */
 final class Namespaces {
   /**
    * What was registered.
    *
-   * @param number what remote callers know it by
+   * @param number what remote callers know it by; never 0
    * @param id what the index knows it by
    * @param registration the REGISTER that did it
    */
-  record Namespace(int number, int id, int blockBytes, IndexRequest registration) {}
+  record Namespace(long number, int id, int blockBytes, IndexRequest registration) {}
 
-  private final byte[] tenant;
+  private final LongSupplier numbers;
 
-  private final Map<Integer, Namespace> known = new ConcurrentHashMap<>();
-  private final Map<Integer, Integer> users = new HashMap<>();
+  private final Map<Long, Namespace> known = new ConcurrentHashMap<>();
+  private final Map<Integer, Namespace> byId = new HashMap<>();
+  private final Map<Long, Integer> users = new HashMap<>();
   private int registering;
 
   /** Those of a tenant, of which there are none yet. */
-  Namespaces(String tenant) {
-    this.tenant = tenant.getBytes(UTF_8);
+  Namespaces() {
+    this(new SecureRandom()::nextLong);
+  }
+
+  /** With numbers of one's own. */
+  Namespaces(LongSupplier numbers) {
+    this.numbers = numbers;
   }
 
   /** The namespace with that number; from any thread. */
-  Namespace get(int number) throws RefusedException {
+  Namespace get(long number) throws RefusedException {
     Namespace found = known.get(number);
     if (found == null) {
       throw new RefusedException(
           Status.NAMESPACE_UNKNOWN,
           "namespace "
-              + Integer.toUnsignedString(number)
-              + " is not registered: register it first");
+              + Long.toUnsignedString(number)
+              + " is not known: expected a number that Register gave since the daemon's last start"
+              + " and since the namespace's last Unregister; call Register again");
     }
     return found;
   }
@@ -59,52 +66,48 @@ final class Namespaces {
     registering--;
   }
 
-  /**
-   * Has callers know a namespace, which the index has registered.
-   *
-   * @param text name and properties
-   */
-  synchronized Namespace add(int id, byte[] text, int blockBytes, IndexRequest registration) {
-    int number = number(text, blockBytes);
-    // Of two that come to the same number, the second takes the next. 0 is a field left out.
-    while (number == 0 || isOfAnother(number, id)) {
-      number++;
+  /** Has callers know a namespace, which the index has registered. */
+  synchronized Namespace add(int id, int blockBytes, IndexRequest registration) {
+    Namespace there = byId.get(id);
+    if (there != null) {
+      return there;
     }
-    Namespace namespace = new Namespace(number, id, blockBytes, registration);
-    known.put(number, namespace);
+    Namespace namespace = new Namespace(unusedNumber(), id, blockBytes, registration);
+    known.put(namespace.number(), namespace);
+    byId.put(id, namespace);
     return namespace;
   }
 
-  private int number(byte[] text, int blockBytes) {
-    CRC32C sum = new CRC32C();
-    sum.update(tenant);
-    sum.update(ByteBuffer.allocate(Integer.BYTES).putInt(blockBytes).flip());
-    sum.update(text);
-    return (int) sum.getValue();
-  }
-
-  private boolean isOfAnother(int number, int id) {
-    Namespace there = known.get(number);
-    return there != null && there.id() != id;
+  /** Without a sign: not every language has numbers of 64 bits that have none. */
+  private long unusedNumber() {
+    long number;
+    do {
+      number = numbers.getAsLong() & Long.MAX_VALUE;
+    } while (number == 0 || known.containsKey(number));
+    return number;
   }
 
   /** One more connection uses a namespace. */
-  synchronized void used(int number) {
+  synchronized void used(long number) {
     users.merge(number, 1, Integer::sum);
   }
 
   /** A connection uses a namespace no more. */
-  synchronized void unused(int number) {
+  synchronized void unused(long number) {
     users.computeIfPresent(number, (key, count) -> count > 1 ? count - 1 : null);
   }
 
   /** Forgets a namespace that nobody uses; false when somebody does, or is about to. */
-  synchronized boolean forget(int number) {
-    return registering == 0 && !users.containsKey(number) && known.remove(number) != null;
+  synchronized boolean forget(long number) {
+    if (registering > 0 || users.containsKey(number)) {
+      return false;
+    }
+    Namespace forgotten = known.remove(number);
+    return forgotten != null && byId.remove(forgotten.id(), forgotten);
   }
 
   /** Whether a namespace is forgotten still: nobody registered it again, or is about to. */
-  synchronized boolean isForgotten(int number) {
-    return registering == 0 && !known.containsKey(number);
+  synchronized boolean isForgotten(Namespace namespace) {
+    return registering == 0 && !byId.containsKey(namespace.id());
   }
 }

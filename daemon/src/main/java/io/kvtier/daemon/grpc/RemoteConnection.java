@@ -23,7 +23,7 @@ final class RemoteConnection {
   private final Map<PinKey, Integer> pins = new HashMap<>();
 
   /** The numbers of the namespaces that it registered. */
-  private final Set<Integer> used = new HashSet<>();
+  private final Set<Long> used = new HashSet<>();
 
   private boolean closed;
 
@@ -33,14 +33,14 @@ final class RemoteConnection {
   }
 
   /** The connection registered a namespace. */
-  void uses(int number) {
+  void uses(long number) {
     if (!closed && used.add(number)) {
       namespaces.used(number);
     }
   }
 
   /** The connection needs a namespace no more. */
-  void usesNoMore(int number) {
+  void usesNoMore(long number) {
     if (used.remove(number)) {
       namespaces.unused(number);
     }

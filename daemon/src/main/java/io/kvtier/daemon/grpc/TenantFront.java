@@ -90,7 +90,7 @@ final class TenantFront implements AutoCloseable {
 
   /** Has the session forget a namespace, if nobody uses it. */
   void forget(Namespaces.Namespace namespace) {
-    if (namespaces.isForgotten(namespace.number())) {
+    if (namespaces.isForgotten(namespace)) {
       gateway.forget(namespace.id());
     }
   }

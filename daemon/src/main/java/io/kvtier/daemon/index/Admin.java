@@ -128,13 +128,15 @@ final class Admin {
               + " all that are in the store");
     }
     return object(
-        List.of("remove-namespace", named == null || isFingerprint ? which : named.fingerprint()));
+        List.of(
+            "remove-namespace",
+            named == null || isFingerprint ? which : named.fingerprint().inHex()));
   }
 
   /** Whose a fingerprint is can't be told where the daemon does not know it: by name only. */
   private OperatorAnswer removeOwn(Namespaces.@Nullable Namespace named, String which) {
     if (named != null) {
-      return object(List.of("remove-namespace", named.fingerprint()));
+      return object(List.of("remove-namespace", named.fingerprint().inHex()));
     }
     return FINGERPRINT.matcher(which).matches()
         ? new OperatorAnswer(

@@ -339,7 +339,7 @@ final class Devices implements DeviceMoves.Listener {
     int layers = region.layout.layers();
     int end = request.endLayer == 0 ? layers : request.endLayer;
     if (request.namespaceId != region.namespaceId) {
-      return region.otherNamespace(request.namespaceId);
+      return region.otherNamespace();
     }
     if (request.firstLayer >= end || end > layers) {
       return "layers "

@@ -6,6 +6,7 @@ import io.kvtier.tiers.ledger.LedgerLeg;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
+import org.jspecify.annotations.Nullable;
 
 /** The rows of the host tier: written at once, into memory that outlives the process. */
 final class HostRows implements TierLine.Rows {
@@ -15,8 +16,8 @@ final class HostRows implements TierLine.Rows {
   private final Ledger ledger;
   private final LedgerEntry entry = new LedgerEntry();
 
-  /** The fingerprints' first halves by id: an id may come to stand for another namespace. */
-  private final long[] recorded = new long[Namespaces.NAMESPACES_MAX];
+  /** The texts by id, which may come to stand for another namespace. */
+  private final @Nullable String[] recorded = new String[Namespaces.NAMESPACES_MAX];
 
   private long generation;
 
@@ -35,12 +36,12 @@ final class HostRows implements TierLine.Rows {
   @Override
   public void added(int block) {
     Namespaces.Namespace namespace = namespaces.of(directory, block);
-    if (recorded[namespace.id()] != namespace.high()) {
+    if (!namespace.text().equals(recorded[namespace.id()])) {
       ledger.recordNamespace(
           namespace.id(),
           LedgerLeg.fingerprint(namespace.high(), namespace.low()),
           namespace.text());
-      recorded[namespace.id()] = namespace.high();
+      recorded[namespace.id()] = namespace.text();
     }
     entry.namespaceHigh = namespace.high();
     entry.namespaceLow = namespace.low();

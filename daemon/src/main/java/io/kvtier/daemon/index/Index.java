@@ -124,6 +124,16 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
     devices.noteInUse(ids);
   }
 
+  /** Whether the session has the namespace that a request names; it may name anything. */
+  boolean isRegistered(Session session, Request request) {
+    return request.namespaceId >= 0 && session.namespaces.get(request.namespaceId);
+  }
+
+  /** The id of the namespace that sessions know by a number; -1: there is none. */
+  int namespaceOf(int number) {
+    return namespaces.idOf(number);
+  }
+
   BlockStore store() {
     return store;
   }
@@ -195,7 +205,7 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
       case PING -> writer.completeShort(session, request, Status.OK, 0);
       case REGISTER -> register(session, request);
       case UNREGISTER -> {
-        boolean known = session.isRegistered(request.namespaceId);
+        boolean known = isRegistered(session, request);
         if (known) {
           session.namespaces.clear(request.namespaceId);
         }
@@ -269,17 +279,18 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
     long blockBytes = request.argument;
     int tenant = session.tenant();
     Namespaces.Namespace known = namespaces.byName(tenant, name);
-    if (known != null) {
-      String difference = Namespaces.difference(known, blockBytes, properties);
-      if (difference != null) {
-        writer.refuse(
-            session,
-            request,
-            Status.NAMESPACE_MISMATCH,
-            "namespace '" + name + "' is registered with other properties: " + difference);
+    String difference = known == null ? null : Namespaces.difference(known, blockBytes, properties);
+    if (known != null && difference != null) {
+      if (!registry.forgetFree(known)) {
+        String refusal =
+            Registry.taken(
+                known, difference, directory.recordsOf(known.id()), sessions.namesOf(known.id()));
+        writer.refuse(session, request, Status.NAMESPACE_MISMATCH, refusal);
         return;
       }
-    } else {
+      known = null;
+    }
+    if (known == null) {
       String why = registry.whyNot(tenant, blockBytes);
       if (why != null) {
         writer.refuse(session, request, Status.INVALID_ARGUMENT, why);
@@ -288,7 +299,7 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
       known = registry.add(tenant, name, blockBytes, properties);
     }
     session.namespaces.set(known.id());
-    writer.completeShort(session, request, Status.OK, known.id());
+    writer.completeShort(session, request, Status.OK, known.number());
   }
 
   // ---- lookup

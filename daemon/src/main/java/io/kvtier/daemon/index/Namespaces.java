@@ -1,6 +1,7 @@
 package io.kvtier.daemon.index;
 
 import io.kvtier.daemon.access.Grant;
+import io.kvtier.protocol.RequestDescriptor;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
@@ -16,33 +17,52 @@ import java.util.TreeSet;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The registered cache layouts. A namespace's id, properties and block size never change while it
- * is registered; one that nobody uses is forgotten where there would be too many, and its id is
- * given to another.
+ * The registered cache layouts. A namespace's id, number, properties and block size never change
+ * while it is registered. One that nobody uses is forgotten where there would be too many, or where
+ * its name is registered with other properties. Its id, a place in tables, is given to another
+ * then; its number, by which sessions know it, is not, so that one that is kept names nothing.
  */
 final class Namespaces {
   static final int NAMESPACES_MAX = 4096;
 
+  private static final int QUOTED_MAX = 64;
+  private static final int QUOTED_BEFORE = 16;
+
+  /** How often an id is given away before its numbers begin again. */
+  private static final int GENERATIONS_MAX = RequestDescriptor.NAMESPACE_ALL / NAMESPACES_MAX;
+
   /**
    * The properties by which namespaces are told apart, and the sizes that follow from them.
    *
+   * @param number what sessions know it by
    * @param tenant whose it is: others can have one of the same name
    * @param text all that makes the namespace, as {@link #ofText} reads it back
-   * @param high the first half of the text's fingerprint: the name under which blocks are stored
+   * @param fingerprint of the text: the name under which blocks are stored
    */
   record Namespace(
       int id,
+      int number,
       int tenant,
       String name,
       long blockBytes,
       Map<String, String> properties,
       String text,
-      long high,
-      long low,
+      Fingerprint fingerprint,
       int hostClass,
       int ssdClass) {
+    long high() {
+      return fingerprint.high;
+    }
+
+    long low() {
+      return fingerprint.low;
+    }
+  }
+
+  /** 128 bits of a namespace's text. */
+  record Fingerprint(long high, long low) {
     /** All of it in hexadecimal, as names of objects and operators have it. */
-    String fingerprint() {
+    String inHex() {
       HexFormat hex = HexFormat.of();
       return hex.toHexDigits(high) + hex.toHexDigits(low);
     }
@@ -60,7 +80,10 @@ final class Namespaces {
   private final List<@Nullable Namespace> byId = new ArrayList<>();
   private final BitSet free = new BitSet();
   private final Map<Name, Namespace> byName = new HashMap<>();
-  private final Map<Long, Namespace> byFirstHalf = new HashMap<>();
+  private final Map<Fingerprint, Namespace> byFingerprint = new HashMap<>();
+
+  /** How often each id was given away. */
+  private final int[] generations = new int[NAMESPACES_MAX];
 
   Namespaces(Tenants tenants) {
     this.tenants = tenants;
@@ -73,6 +96,14 @@ final class Namespaces {
 
   @Nullable Namespace byId(int id) {
     return id >= 0 && id < byId.size() ? byId.get(id) : null;
+  }
+
+  /** The id of the namespace that sessions know by a number; -1: there is none. */
+  int idOf(int number) {
+    int id = number & NAMESPACES_MAX - 1;
+    return number >= 0 && id < byId.size() && number == generations[id] * NAMESPACES_MAX + id
+        ? id
+        : -1;
   }
 
   /** The namespace of a block. */
@@ -123,8 +154,7 @@ final class Namespaces {
 
   /** The namespace with a fingerprint, as it is stored with blocks. */
   @Nullable Namespace byFingerprint(long high, long low) {
-    Namespace namespace = byFirstHalf.get(high);
-    return namespace != null && namespace.low() == low ? namespace : null;
+    return byFingerprint.get(new Fingerprint(high, low));
   }
 
   /** How many a tenant has. */
@@ -146,9 +176,10 @@ final class Namespaces {
   void forget(Namespace namespace) {
     byId.set(namespace.id(), null);
     free.set(namespace.id());
+    generations[namespace.id()] = (generations[namespace.id()] + 1) % GENERATIONS_MAX;
     sizes[namespace.tenant()]--;
     byName.remove(new Name(namespace.tenant(), namespace.name()));
-    byFirstHalf.remove(namespace.high(), namespace);
+    byFingerprint.remove(namespace.fingerprint(), namespace);
   }
 
   Namespace add(
@@ -161,16 +192,17 @@ final class Namespaces {
     String text = textOf(tenants.name(tenant), blockBytes, properties);
     ByteBuffer digest = ByteBuffer.wrap(sha256(text));
     int reused = free.nextSetBit(0);
+    int id = reused < 0 ? byId.size() : reused;
     Namespace namespace =
         new Namespace(
-            reused < 0 ? byId.size() : reused,
+            id,
+            generations[id] * NAMESPACES_MAX + id,
             tenant,
             name,
             blockBytes,
             properties,
             text,
-            digest.getLong(),
-            digest.getLong(),
+            new Fingerprint(digest.getLong(), digest.getLong()),
             hostClass,
             ssdClass);
     if (reused < 0) {
@@ -181,7 +213,7 @@ final class Namespaces {
     }
     sizes[tenant]++;
     byName.put(new Name(tenant, name), namespace);
-    byFirstHalf.put(namespace.high(), namespace);
+    byFingerprint.put(namespace.fingerprint(), namespace);
     return namespace;
   }
 
@@ -254,13 +286,36 @@ final class Namespaces {
       String there = known.properties.get(name);
       String here = properties.get(name);
       if (there == null || !there.equals(here)) {
-        return name + " is " + quoted(there) + " there, " + quoted(here) + " here";
+        int at = Math.max(0, mismatch(there, here) - QUOTED_BEFORE);
+        return name + " is " + quoted(there, at) + " there, " + quoted(here, at) + " here";
       }
     }
     return null;
   }
 
-  private static String quoted(@Nullable String value) {
-    return value == null ? "absent" : "'" + value + "'";
+  private static int mismatch(@Nullable String there, @Nullable String here) {
+    if (there == null || here == null) {
+      return 0;
+    }
+    int at = 0;
+    while (at < there.length() && at < here.length() && there.charAt(at) == here.charAt(at)) {
+      at++;
+    }
+    return at;
+  }
+
+  /** A long value's part around the place where it differs: a refusal's text is short. */
+  private static String quoted(@Nullable String value, int from) {
+    if (value == null) {
+      return "absent";
+    }
+    if (value.length() <= QUOTED_MAX) {
+      return "'" + value + "'";
+    }
+    int begin = Math.min(from, value.length() - QUOTED_MAX);
+    int end = begin + QUOTED_MAX;
+    return (begin == 0 ? "'" : "'...")
+        + value.substring(begin, end)
+        + (end == value.length() ? "'" : "...'");
   }
 }

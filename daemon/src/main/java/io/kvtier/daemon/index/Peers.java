@@ -119,7 +119,7 @@ final class Peers {
 
   private static @Nullable String problem(Request request, Region region) {
     if (request.namespaceId != region.namespaceId) {
-      return region.otherNamespace(request.namespaceId);
+      return region.otherNamespace();
     }
     return region.layout.hasWholeBlocks()
         ? null
@@ -151,8 +151,7 @@ final class Peers {
   /** Takes back what a region advertises; answered when no copy of it is under way. */
   void revoke(Session session, Request request, Region region) throws ProtocolViolation {
     if (request.namespaceId != region.namespaceId) {
-      writer.refuse(
-          session, request, Status.INVALID_ARGUMENT, region.otherNamespace(request.namespaceId));
+      writer.refuse(session, request, Status.INVALID_ARGUMENT, region.otherNamespace());
       return;
     }
     Operation operation = operations.begin(session, request, request.count);

@@ -29,8 +29,6 @@ import org.slf4j.LoggerFactory;
 final class Recovery {
   private static final Logger LOG = LoggerFactory.getLogger(Recovery.class);
 
-  private record Fingerprint(long high, long low) {}
-
   /** The blocks of one tier, each with the count of its store: the order in which they came. */
   private static final class Adopted {
     private long[] generations = new long[64];
@@ -73,9 +71,9 @@ final class Recovery {
   private final BlockStore store;
   private final Counters counters;
   private final MemorySegment key = Arena.ofAuto().allocate(Protocol.KEY_BYTES_MAX, Long.BYTES);
-  private final Map<Fingerprint, Namespaces.Known> known = new HashMap<>();
-  private final Map<Fingerprint, Namespaces.Namespace> used = new HashMap<>();
-  private Fingerprint lastName = new Fingerprint(0, 0);
+  private final Map<Namespaces.Fingerprint, Namespaces.Known> known = new HashMap<>();
+  private final Map<Namespaces.Fingerprint, Namespaces.Namespace> used = new HashMap<>();
+  private Namespaces.Fingerprint lastName = new Namespaces.Fingerprint(0, 0);
   private Namespaces.@Nullable Namespace lastNamespace;
   private long untrueRows;
 
@@ -113,7 +111,7 @@ final class Recovery {
         Namespaces.Known one = Namespaces.ofText(text);
         if (one != null) {
           ByteBuffer halves = ByteBuffer.wrap(fingerprint);
-          known.put(new Fingerprint(halves.getLong(), halves.getLong()), one);
+          known.put(new Namespaces.Fingerprint(halves.getLong(), halves.getLong()), one);
         }
       });
       LongQueue untrue = new LongQueue(Integer.MAX_VALUE);
@@ -144,7 +142,7 @@ final class Recovery {
       ids.forEach(ledger::forgetNamespace);
       used.forEach((name, namespace) ->
           ledger.recordNamespace(
-              namespace.id(), LedgerLeg.fingerprint(name.high, name.low), namespace.text()));
+              namespace.id(), LedgerLeg.fingerprint(name.high(), name.low()), namespace.text()));
       ledger.commit(false);
     }
     tier.slots().endAdoption();
@@ -192,10 +190,10 @@ final class Recovery {
   }
 
   private Namespaces.@Nullable Namespace namespace(long high, long low) {
-    if (lastNamespace != null && lastName.high == high && lastName.low == low) {
+    if (lastNamespace != null && lastName.high() == high && lastName.low() == low) {
       return lastNamespace;
     }
-    Fingerprint name = new Fingerprint(high, low);
+    Namespaces.Fingerprint name = new Namespaces.Fingerprint(high, low);
     Namespaces.Namespace namespace = used.get(name);
     if (namespace == null) {
       namespace = register(name);
@@ -205,7 +203,7 @@ final class Recovery {
     return namespace;
   }
 
-  private Namespaces.@Nullable Namespace register(Fingerprint name) {
+  private Namespaces.@Nullable Namespace register(Namespaces.Fingerprint name) {
     Namespaces.Known one = known.get(name);
     int tenant = one == null ? -1 : registry.tenant(one.tenant());
     if (one == null || tenant < 0 || registry.whyNot(tenant, one.blockBytes()) != null) {
@@ -215,7 +213,7 @@ final class Recovery {
     if (namespace == null) {
       namespace = registry.add(tenant, one.name(), one.blockBytes(), one.properties());
     }
-    if (namespace.high() != name.high || namespace.low() != name.low) {
+    if (!namespace.fingerprint().equals(name)) {
       return null;
     }
     used.put(name, namespace);

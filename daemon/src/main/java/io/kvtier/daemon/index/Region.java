@@ -108,8 +108,10 @@ final class Region {
   }
 
   /** Why a request of another namespace is not for it, in words. */
-  String otherNamespace(int asked) {
-    return "region " + id + " was registered for namespace " + namespaceId + ", not " + asked;
+  String otherNamespace() {
+    return "region "
+        + id
+        + " was registered for another namespace than the request's: register one for this";
   }
 
   /** The number of its GPU. */

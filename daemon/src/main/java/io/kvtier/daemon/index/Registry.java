@@ -3,6 +3,7 @@ package io.kvtier.daemon.index;
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.BitSet;
+import java.util.List;
 import java.util.Map;
 import java.util.function.Consumer;
 import java.util.function.LongSupplier;
@@ -11,13 +12,15 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * How namespaces come and go: which there can be, and what they get in the tiers. Where there are
- * too many, those that no session has registered and no block or operation is of are forgotten;
- * else one client could use up all that there can be.
+ * How namespaces come and go: which there can be, and what they get in the tiers. A namespace that
+ * no session has registered and no block or operation is of is free. It is forgotten where there
+ * are too many, as one client could use up all that there can be otherwise; and where its name is
+ * registered with other properties, as an upgraded engine does.
  */
 final class Registry {
   private static final Logger LOG = LoggerFactory.getLogger(Registry.class);
   private static final long LOOK_EVERY_NS = 100_000_000;
+  private static final int SESSIONS_NAMED = 3;
 
   private final Directory directory;
   private final Namespaces namespaces;
@@ -105,6 +108,39 @@ final class Registry {
         && (!store.hasSsd(tenant) || store.ssdClassFor(tenant, blockBytes) != SlotAllocator.NONE);
   }
 
+  /** Forgets a namespace if it is free; false when it is not. */
+  boolean forgetFree(Namespaces.Namespace namespace) {
+    if (directory.recordsOf(namespace.id()) > 0 || inUse().get(namespace.id())) {
+      return false;
+    }
+    namespaces.forget(namespace);
+    return true;
+  }
+
+  /** Why a name can't be had with other properties, and what makes it free. */
+  static String taken(
+      Namespaces.Namespace known, String difference, int blocks, List<String> sessions) {
+    StringBuilder text = new StringBuilder("namespace '").append(known.name());
+    text.append("' is registered with other properties: ").append(difference);
+    text.append("; it is free when no session has it and it has no block: now ");
+    text.append(blocks).append(" blocks, ").append(sessions.size()).append(" sessions");
+    for (int i = 0; i < Math.min(SESSIONS_NAMED, sessions.size()); i++) {
+      text.append(i == 0 ? " (" : "; ").append(sessions.get(i));
+    }
+    text.append(sessions.size() > SESSIONS_NAMED ? "; ...)" : sessions.isEmpty() ? "" : ")");
+    return text.append(sessions.isEmpty() ? "; to free it" : "; to free it, end the sessions, then")
+        .append(": kvtier clear --namespace=")
+        .append(known.name())
+        .toString();
+  }
+
+  private BitSet inUse() {
+    BitSet inUse = new BitSet();
+    users.accept(inUse);
+    store.objects().noteInUse(inUse);
+    return inUse;
+  }
+
   /** Who is refused and asks again at once does not have all looked through each time. */
   private void forgetUnused() {
     long now = clock.getAsLong();
@@ -112,9 +148,7 @@ final class Registry {
       return;
     }
     lookAgainNs = now + LOOK_EVERY_NS;
-    BitSet inUse = new BitSet();
-    users.accept(inUse);
-    store.objects().noteInUse(inUse);
+    BitSet inUse = inUse();
     BitSet hostClasses = new BitSet();
     BitSet ssdClasses = new BitSet();
     for (int id = 0; id < namespaces.end(); id++) {

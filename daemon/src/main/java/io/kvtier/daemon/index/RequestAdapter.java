@@ -119,7 +119,9 @@ final class RequestAdapter {
             Words.getByte(segment, at + RequestDescriptor.PRIORITY_OFFSET),
             RequestDescriptor.PRIORITY_LOW);
     request.correlationId = Words.getLong(segment, at + RequestDescriptor.CORRELATION_OFFSET);
-    request.namespaceId = Words.getInt(segment, at + RequestDescriptor.NAMESPACE_OFFSET);
+    int number = Words.getInt(segment, at + RequestDescriptor.NAMESPACE_OFFSET);
+    boolean isOfAll = verb == Verb.FLUSH && number == RequestDescriptor.NAMESPACE_ALL;
+    request.namespaceId = isOfAll ? number : index.namespaceOf(number);
     request.group = Words.getShort(segment, at + RequestDescriptor.GROUP_OFFSET);
     request.argument = Words.getLong(segment, at + RequestDescriptor.ARGUMENT_OFFSET);
     long deadline = Words.getLong(segment, at + RequestDescriptor.DEADLINE_OFFSET);
@@ -166,18 +168,16 @@ final class RequestAdapter {
           request.correlationId,
           stats.json(asker(session), STATS_BYTES_MAX - 64),
           STATS_BYTES_MAX);
-    } else if (verb == Verb.FLUSH && request.namespaceId == RequestDescriptor.NAMESPACE_ALL) {
+    } else if (isOfAll) {
       flushAll(session);
-    } else if (needsNamespace(verb) && !session.isRegistered(request.namespaceId)) {
+    } else if (needsNamespace(verb) && !index.isRegistered(session, request)) {
       index
           .writer()
           .refuse(
               session,
               request,
               Status.NAMESPACE_UNKNOWN,
-              "namespace "
-                  + request.namespaceId
-                  + " is not registered in this session: register it first");
+              "namespace " + number + " is not registered in this session: register it first");
     } else {
       index.handle(session, request);
     }

@@ -56,7 +56,10 @@ public final class Session extends HoldTable.Holder {
   private final Owner owner;
   private final AtomicIntegerArray writableSlabs;
   private final PassedDescriptors passedMemory = new PassedDescriptors();
+
+  /** The ids of those that it has registered. */
   final BitSet namespaces = new BitSet();
+
   int reservedCompletionBytes;
   int operations;
   int assemblies;
@@ -162,11 +165,6 @@ public final class Session extends HoldTable.Holder {
 
   void allowWrite(int slab) {
     writableSlabs.set(slab, 1);
-  }
-
-  /** Whether the session may name a namespace; any number is a legal question. */
-  boolean isRegistered(int namespaceId) {
-    return namespaceId >= 0 && namespaces.get(namespaceId);
   }
 
   /** Whether a completion of that size can be promised on top of those promised already. */

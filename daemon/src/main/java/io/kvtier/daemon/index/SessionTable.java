@@ -3,6 +3,8 @@ package io.kvtier.daemon.index;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.slots.SlotAllocator;
+import java.util.ArrayList;
+import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /** The sessions that the index serves, each in a place. */
@@ -67,6 +69,21 @@ final class SessionTable {
 
   @Nullable Session at(int place) {
     return sessions[place];
+  }
+
+  /** Who has a namespace registered, in words. */
+  List<String> namesOf(int namespaceId) {
+    List<String> names = new ArrayList<>();
+    for (int place = 0; place < end; place++) {
+      Session session = sessions[place];
+      if (session != null && session.namespaces.get(namespaceId)) {
+        names.add(
+            isClient(session)
+                ? session.name() + ", pid " + session.peerProcess()
+                : "gRPC, until a caller unregisters it");
+      }
+    }
+    return names;
   }
 
   /** The session in a place that something still refers to. */

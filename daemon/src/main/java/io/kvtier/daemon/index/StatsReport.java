@@ -301,11 +301,14 @@ final class StatsReport {
   private String namespace(int id) {
     Namespaces.Namespace namespace = Objects.requireNonNull(namespaces.byId(id));
     StringBuilder out = new StringBuilder();
-    out.append("{\"id\":").append(id).append(",\"name\":").append(quote(namespace.name()));
+    out.append("{\"id\":")
+        .append(namespace.number())
+        .append(",\"name\":")
+        .append(quote(namespace.name()));
     if (namespace.tenant() != Grant.NO_TENANT) {
       out.append(",\"tenant\":").append(quote(namespaces.tenants().name(namespace.tenant())));
     }
-    out.append(",\"fingerprint\":").append(quote(namespace.fingerprint()));
+    out.append(",\"fingerprint\":").append(quote(namespace.fingerprint().inHex()));
     out.append(",\"block_bytes\":").append(namespace.blockBytes());
     out.append(",\"host_blocks\":").append(index.store().host().residentOf(id));
     out.append(",\"ssd_blocks\":").append(index.store().ssd().residentOf(id));

@@ -177,7 +177,7 @@ final class Upkeep {
 
   private String describe(int block, Namespaces.Namespace namespace) {
     StringBuilder out = new StringBuilder();
-    out.append("{\"namespace_id\":").append(namespace.id());
+    out.append("{\"namespace_id\":").append(namespace.number());
     out.append(",\"bytes\":").append(namespace.blockBytes());
     out.append(",\"host\":\"").append(state(store.host(), block));
     out.append("\",\"ssd\":\"").append(state(store.ssd(), block));

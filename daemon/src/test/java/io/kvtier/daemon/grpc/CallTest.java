@@ -94,7 +94,7 @@ final class CallTest {
 
   /** A server whose only method does that; completes with what comes of a call. */
   private Future<Buffer> call(UnaryCall.Method<PingRequest, PingResponse> method) {
-    Namespaces namespaces = new Namespaces("");
+    Namespaces namespaces = new Namespaces();
     Call.Environment environment =
         new Call.Environment(
             gateway,

@@ -3,6 +3,7 @@ package io.kvtier.daemon.grpc;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -55,6 +56,7 @@ import io.vertx.grpc.common.GrpcStatus;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
@@ -62,7 +64,9 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Random;
 import java.util.concurrent.CompletableFuture;
@@ -149,21 +153,25 @@ final class GrpcFrontTest {
     }
   }
 
-  private int register(String name, int blockBytes) {
+  private long register(String name, int blockBytes) {
+    return register(name, blockBytes, "m");
+  }
+
+  private long register(String name, int blockBytes, String model) {
     RegisterResponse response =
         await(
             client.register(
                 RegisterRequest.newBuilder()
                     .setName(name)
                     .setBlockBytes(blockBytes)
-                    .putProperties("model", "m")
+                    .putProperties("model", model)
                     .build()));
     assertEquals(StatusCode.STATUS_OK, response.getOutcome().getStatus());
     assertEquals(CHUNK_BYTES, response.getChunkBytesMax());
     return response.getNamespaceId();
   }
 
-  private static Keys keys(int namespace, int from, int count) {
+  private static Keys keys(long namespace, int from, int count) {
     return Keys.newBuilder()
         .setNamespaceId(namespace)
         .addAllKeys(IntStream.range(from, from + count).mapToObj(GrpcFrontTest::key).toList())
@@ -176,7 +184,7 @@ final class GrpcFrontTest {
     return ByteString.copyFrom(key);
   }
 
-  private static KeysRequest keysRequest(int namespace, int from, int count) {
+  private static KeysRequest keysRequest(long namespace, int from, int count) {
     return KeysRequest.newBuilder().setKeys(keys(namespace, from, count)).build();
   }
 
@@ -223,7 +231,7 @@ final class GrpcFrontTest {
   }
 
   /** Puts of one block each that have sent their headers, and no more. */
-  private List<GrpcClientRequest<PutRequest, PutResponse>> beginPuts(int namespace, int count) {
+  private List<GrpcClientRequest<PutRequest, PutResponse>> beginPuts(long namespace, int count) {
     List<GrpcClientRequest<PutRequest, PutResponse>> requests = new ArrayList<>();
     for (int i = 0; i < count; i++) {
       GrpcClientRequest<PutRequest, PutResponse> request = beginPut();
@@ -242,7 +250,7 @@ final class GrpcFrontTest {
     return await(response);
   }
 
-  private PutResponse put(int namespace, int from, int count, int blockBytes) {
+  private PutResponse put(long namespace, int from, int count, int blockBytes) {
     List<PutRequest> messages = new ArrayList<>();
     messages.add(header(keys(namespace, from, count), 0));
     for (int i = 0; i < count; i++) {
@@ -281,7 +289,7 @@ final class GrpcFrontTest {
 
   @Test
   void put_annotated_annotationsAreKeptUntilTheBlocksGo() {
-    int namespace = register("annotated", 1000);
+    long namespace = register("annotated", 1000);
     List<PutRequest> messages = new ArrayList<>();
     PutHeader.Builder header = PutHeader.newBuilder().setKeys(keys(namespace, 0, 40));
     for (int i = 0; i < 40; i++) {
@@ -299,7 +307,7 @@ final class GrpcFrontTest {
 
   @Test
   void put_wrongAnnotations_isRefused() {
-    int namespace = register("annotated", 1000);
+    long namespace = register("annotated", 1000);
     PutHeader.Builder header =
         PutHeader.newBuilder().setKeys(keys(namespace, 0, 2)).addAnnotations(ByteString.EMPTY);
     PutResponse few = put(List.of(PutRequest.newBuilder().setHeader(header).build()));
@@ -310,7 +318,7 @@ final class GrpcFrontTest {
     assertEquals(StatusCode.STATUS_TOO_LARGE, large.getOutcome().getStatus());
   }
 
-  private void assertBytes(int namespace, int from, int count, int blockBytes) {
+  private void assertBytes(long namespace, int from, int count, int blockBytes) {
     List<GetResponse> messages =
         get(GetRequest.newBuilder().setKeys(keys(namespace, from, count)).build());
     int message = 0;
@@ -361,7 +369,7 @@ final class GrpcFrontTest {
 
   @Test
   void putThenGet_givesTheSameBytesInChunks() {
-    int namespace = register("a", BLOCK_BYTES);
+    long namespace = register("a", BLOCK_BYTES);
 
     PutResponse stored = put(namespace, 0, 5, BLOCK_BYTES);
 
@@ -376,7 +384,7 @@ final class GrpcFrontTest {
 
   @Test
   void putThenGet_moreThanTheHostTier_comesBackFromSsd() {
-    int namespace = register("a", LARGE_BYTES);
+    long namespace = register("a", LARGE_BYTES);
 
     for (int i = 0; i < 6; i++) {
       assertEquals(
@@ -391,7 +399,7 @@ final class GrpcFrontTest {
 
   @Test
   void putThenGet_manySmallBlocks_crossWindows() {
-    int namespace = register("a", 1000);
+    long namespace = register("a", 1000);
 
     PutResponse stored = put(namespace, 0, 1500, 1000);
 
@@ -402,7 +410,7 @@ final class GrpcFrontTest {
 
   @Test
   void lookup_givesTheLeadingRun() {
-    int namespace = register("a", BLOCK_BYTES);
+    long namespace = register("a", BLOCK_BYTES);
     put(namespace, 0, 3, BLOCK_BYTES);
 
     LookupResponse found = await(client.lookup(keysRequest(namespace, 0, 4)));
@@ -414,7 +422,7 @@ final class GrpcFrontTest {
 
   @Test
   void get_withMisses_saysWhich() {
-    int namespace = register("a", 1000);
+    long namespace = register("a", 1000);
     put(namespace, 1, 2, 1000);
 
     List<GetResponse> messages =
@@ -436,7 +444,7 @@ final class GrpcFrontTest {
 
   @Test
   void prefetchDeleteClearFlush_actOnBlocks() {
-    int namespace = register("a", BLOCK_BYTES);
+    long namespace = register("a", BLOCK_BYTES);
     put(namespace, 0, 4, BLOCK_BYTES);
     NamespaceRequest whole = NamespaceRequest.newBuilder().setNamespaceId(namespace).build();
 
@@ -481,7 +489,7 @@ final class GrpcFrontTest {
 
   @Test
   void pin_isCountedAndTakenBackByItsConnectionOnly() {
-    int namespace = register("a", 1000);
+    long namespace = register("a", 1000);
     put(namespace, 0, 2, 1000);
     GrpcClient other = newClient();
     KvtierGrpcClient otherClient = KvtierGrpcClient.create(other, address);
@@ -508,7 +516,7 @@ final class GrpcFrontTest {
 
   @Test
   void delete_ofPinnedBlock_endsItsPins() {
-    int namespace = register("a", 1000);
+    long namespace = register("a", 1000);
     put(namespace, 0, 2, 1000);
     await(client.pin(keysRequest(namespace, 0, 2)));
     await(client.pin(keysRequest(namespace, 0, 2)));
@@ -526,7 +534,7 @@ final class GrpcFrontTest {
 
   @Test
   void put_thatBreaksOff_leavesNothing() {
-    int namespace = register("a", BLOCK_BYTES);
+    long namespace = register("a", BLOCK_BYTES);
     byte[] bytes = bytes(0, BLOCK_BYTES);
     GrpcClientRequest<PutRequest, PutResponse> request = beginPut();
     request.exceptionHandler(e -> {});
@@ -547,7 +555,7 @@ final class GrpcFrontTest {
 
   @Test
   void put_whoseConnectionBreaks_leavesNothing() {
-    int namespace = register("a", BLOCK_BYTES);
+    long namespace = register("a", BLOCK_BYTES);
     GrpcClient other = newClient();
     GrpcClientRequest<PutRequest, PutResponse> request =
         await(other.request(address, KvtierGrpcClient.Put));
@@ -564,7 +572,7 @@ final class GrpcFrontTest {
 
   @Test
   void put_ofSomeBlocks_storesThese() {
-    int namespace = register("a", BLOCK_BYTES);
+    long namespace = register("a", BLOCK_BYTES);
     List<PutRequest> messages = new ArrayList<>();
     messages.add(header(keys(namespace, 0, 4), 0));
     messages.addAll(chunks(1, bytes(1, BLOCK_BYTES)));
@@ -585,7 +593,7 @@ final class GrpcFrontTest {
 
   @Test
   void put_withWrongChecksum_storesNothing() {
-    int namespace = register("a", 1000);
+    long namespace = register("a", 1000);
     PutChunk chunk =
         PutChunk.newBuilder()
             .setData(ByteString.copyFrom(bytes(0, 1000)))
@@ -604,7 +612,7 @@ final class GrpcFrontTest {
 
   @Test
   void put_ofAWindowWithMixedResults_saysEachAndStoresTheSoundOnes() {
-    int namespace = register("a", BLOCK_BYTES);
+    long namespace = register("a", BLOCK_BYTES);
     put(namespace, 2, 1, BLOCK_BYTES);
     byte[] wrong = bytes(1, BLOCK_BYTES);
     List<PutRequest> messages = new ArrayList<>();
@@ -638,7 +646,7 @@ final class GrpcFrontTest {
 
   @Test
   void put_thatPausesInItsWindow_showsTheBlocksThatAreWhole() {
-    int namespace = register("a", BLOCK_BYTES);
+    long namespace = register("a", BLOCK_BYTES);
     GrpcClientRequest<PutRequest, PutResponse> request = beginPut();
     Future<PutResponse> response = request.response().compose(r -> r.last());
     request.write(header(keys(namespace, 0, 3), 0));
@@ -656,7 +664,7 @@ final class GrpcFrontTest {
 
   @Test
   void get_ofBytesThatWereDamaged_saysCorruptAndHasThatBlockLookedAt() throws Exception {
-    int namespace = register("a", BLOCK_BYTES);
+    long namespace = register("a", BLOCK_BYTES);
     put(namespace, 0, 3, BLOCK_BYTES);
     assertTrue(damage(bytes(1, BLOCK_BYTES)), "the block was found in no slab");
 
@@ -712,7 +720,7 @@ final class GrpcFrontTest {
 
   @Test
   void put_withMessagesOutOfOrder_isRefused() {
-    int namespace = register("a", BLOCK_BYTES);
+    long namespace = register("a", BLOCK_BYTES);
     byte[] bytes = bytes(0, BLOCK_BYTES);
     PutRequest first = header(keys(namespace, 0, 2), 0);
     for (List<PutRequest> wrong :
@@ -743,7 +751,7 @@ final class GrpcFrontTest {
 
   @Test
   void get_cancelledInTheMiddle_leavesNoLease() {
-    int namespace = register("a", LARGE_BYTES);
+    long namespace = register("a", LARGE_BYTES);
     put(namespace, 0, 3, LARGE_BYTES);
     GrpcClientRequest<GetRequest, GetResponse> request =
         await(grpc.request(address, KvtierGrpcClient.Get));
@@ -762,7 +770,7 @@ final class GrpcFrontTest {
 
   @Test
   void get_whoseConnectionBreaksWhileBytesWait_leavesNoLease() {
-    int namespace = register("a", LARGE_BYTES);
+    long namespace = register("a", LARGE_BYTES);
     put(namespace, 0, 3, LARGE_BYTES);
     GrpcClient other = newClient();
     GrpcClientRequest<GetRequest, GetResponse> request =
@@ -783,7 +791,7 @@ final class GrpcFrontTest {
 
   @Test
   void get_byAReaderThatStopsReading_holdsFewBytes() {
-    int namespace = register("a", 100_000);
+    long namespace = register("a", 100_000);
     put(namespace, 0, 100, 100_000);
     GrpcClientRequest<GetRequest, GetResponse> request =
         await(grpc.request(address, KvtierGrpcClient.Get));
@@ -813,7 +821,7 @@ final class GrpcFrontTest {
 
   @Test
   void cancel_endsAGetByItsOperationId() {
-    int namespace = register("a", LARGE_BYTES);
+    long namespace = register("a", LARGE_BYTES);
     put(namespace, 0, 3, LARGE_BYTES);
     GrpcClientRequest<GetRequest, GetResponse> request =
         await(grpc.request(address, KvtierGrpcClient.Get));
@@ -844,7 +852,7 @@ final class GrpcFrontTest {
 
   @Test
   void cancel_endsAPutByItsOperationId() {
-    int namespace = register("a", BLOCK_BYTES);
+    long namespace = register("a", BLOCK_BYTES);
     GrpcClientRequest<PutRequest, PutResponse> request = beginPut();
     Future<PutResponse> response = request.response().compose(r -> r.last());
     request.write(header(keys(namespace, 0, 2), 5));
@@ -881,7 +889,7 @@ final class GrpcFrontTest {
 
   @Test
   void unregister_byTheLastConnection_makesTheNamespaceUnknown() {
-    int namespace = register("a", 1000);
+    long namespace = register("a", 1000);
     put(namespace, 0, 1, 1000);
     NamespaceRequest request = NamespaceRequest.newBuilder().setNamespaceId(namespace).build();
     GrpcClient other = newClient();
@@ -900,25 +908,47 @@ final class GrpcFrontTest {
     assertEquals(
         StatusCode.STATUS_NAMESPACE_UNKNOWN,
         await(client.lookup(keysRequest(namespace, 0, 1))).getOutcome().getStatus());
-    assertEquals(namespace, register("a", 1000));
-    assertEquals(1, await(client.lookup(keysRequest(namespace, 0, 1))).getLeadingRun());
+    long anew = register("a", 1000);
+    assertNotEquals(namespace, anew);
+    assertEquals(1, await(client.lookup(keysRequest(anew, 0, 1))).getLeadingRun());
     await(other.close());
   }
 
   @Test
-  void namespaceOfBeforeARestart_isNoOther() throws Exception {
-    int before = register("a", 1000);
+  void namespaceOfBeforeARestart_namesNothing() throws Exception {
+    long before = register("a", 1000);
     put(before, 0, 1, 1000);
     stop();
     start();
-    int other = register("b", 1000);
-    put(other, 0, 1, 1000);
+    long now = register("a", 1000);
+    put(now, 0, 1, 1000);
 
     List<GetResponse> got = get(GetRequest.newBuilder().setKeys(keys(before, 0, 1)).build());
     assertEquals(StatusCode.STATUS_NAMESPACE_UNKNOWN, got.get(0).getRefusal().getStatus());
+    assertTrue(got.get(0).getRefusal().getText().contains("Register again"), got.toString());
     assertEquals(
         StatusCode.STATUS_NAMESPACE_UNKNOWN, put(before, 1, 1, 1000).getOutcome().getStatus());
-    assertEquals(before, register("a", 1000));
+  }
+
+  /** Two texts with one CRC32C are found among some 100,000. */
+  @Test
+  void namespaceOfBeforeARestart_whoseChecksumAnotherHas_namesNothing() throws Exception {
+    Map<Integer, String> byChecksum = new HashMap<>();
+    String one = null;
+    String other = "";
+    for (int i = 0; one == null; i++) {
+      other = String.format(Locale.ROOT, "m%08x", i * 0x9E37_79B9);
+      CRC32C checksum = new CRC32C();
+      checksum.update(("model=" + other + "\nname=a\n").getBytes(StandardCharsets.UTF_8));
+      one = byChecksum.put((int) checksum.getValue(), other);
+    }
+    long before = register("a", 1000, one);
+    stop();
+    start();
+    put(register("a", 1000, other), 0, 1, 1000);
+
+    List<GetResponse> got = get(GetRequest.newBuilder().setKeys(keys(before, 0, 1)).build());
+    assertEquals(StatusCode.STATUS_NAMESPACE_UNKNOWN, got.get(0).getRefusal().getStatus());
   }
 
   @Test
@@ -940,7 +970,7 @@ final class GrpcFrontTest {
 
   @Test
   void wrongRequests_areRefusedAndTheSessionLives() {
-    int namespace = register("a", 1000);
+    long namespace = register("a", 1000);
     Keys good = keys(namespace, 0, 2);
     Keys.Builder tooMany = Keys.newBuilder().setNamespaceId(namespace);
     for (int i = 0; i < 2049; i++) {
@@ -984,7 +1014,7 @@ final class GrpcFrontTest {
 
   @Test
   void messages_tooLargeOrGarbledOrCompressed_failTheirCallOnly() {
-    int namespace = register("a", 1000);
+    long namespace = register("a", 1000);
     for (Buffer wrong :
         List.of(Buffer.buffer(new byte[1 << 20]), Buffer.buffer(new byte[] {-1, -1, -1}))) {
       GrpcClientRequest<KeysRequest, LookupResponse> request =
@@ -1010,7 +1040,7 @@ final class GrpcFrontTest {
 
   @Test
   void deadline_ofPutThatFindsNoRoom_isToldPerBlock() {
-    int namespace = register("a", LARGE_BYTES);
+    long namespace = register("a", LARGE_BYTES);
     List<StatusCode> told = List.of();
     // Who has not sent all that by its deadline is cut off: a busy machine gets more time.
     for (int seconds = 2; told.isEmpty() && seconds <= 32; seconds *= 2) {
@@ -1020,7 +1050,7 @@ final class GrpcFrontTest {
   }
 
   /** What its blocks are told; nothing where the call was cut off. */
-  private List<StatusCode> putThatFindsNoRoom(int namespace, int seconds) {
+  private List<StatusCode> putThatFindsNoRoom(long namespace, int seconds) {
     List<GrpcClientRequest<PutRequest, PutResponse>> others = beginPuts(namespace, 4);
     for (int i = 0; i < 4; i++) {
       others.get(i).write(chunk(0, bytes(i, LARGE_BYTES), 0, CHUNK_BYTES));
@@ -1045,7 +1075,7 @@ final class GrpcFrontTest {
 
   @Test
   void deadline_ofPutThatStandsStill_endsTheCall() {
-    int namespace = register("a", BLOCK_BYTES);
+    long namespace = register("a", BLOCK_BYTES);
     GrpcClientRequest<PutRequest, PutResponse> request = beginPut();
     request.exceptionHandler(e -> {});
     request.timeout(200, TimeUnit.MILLISECONDS);
@@ -1068,7 +1098,7 @@ final class GrpcFrontTest {
       String[] hostAndPort = String.valueOf(impatient.grpcAddress()).split(":", -1);
       address = SocketAddress.inetSocketAddress(Integer.parseInt(hostAndPort[1]), hostAndPort[0]);
       client = KvtierGrpcClient.create(grpc, address);
-      int namespace = register("a", LARGE_BYTES);
+      long namespace = register("a", LARGE_BYTES);
       put(namespace, 0, 2, LARGE_BYTES);
       GrpcClientRequest<PutRequest, PutResponse> request = beginPut();
       request.exceptionHandler(e -> {});
@@ -1098,7 +1128,7 @@ final class GrpcFrontTest {
 
   @Test
   void put_refusedBeforeItsEnd_isToldWhyHoweverMuchItSends() {
-    int namespace = register("a", LARGE_BYTES);
+    long namespace = register("a", LARGE_BYTES);
     GrpcClientRequest<PutRequest, PutResponse> request = beginPut();
     Future<PutResponse> response = request.response().compose(r -> r.last());
     for (int i = 0; i < 4; i++) {
@@ -1112,7 +1142,7 @@ final class GrpcFrontTest {
 
   @Test
   void put_beyondTheCallsAtOnce_isToldSoHoweverMuchItSends() {
-    int namespace = register("a", LARGE_BYTES);
+    long namespace = register("a", LARGE_BYTES);
     List<GrpcClientRequest<PutRequest, PutResponse>> others = beginPuts(namespace, 64);
     assertEquals(0, await(client.lookup(keysRequest(namespace, 0, 1))).getLeadingRun());
     GrpcClientRequest<PutRequest, PutResponse> request = beginPut();
@@ -1135,7 +1165,7 @@ final class GrpcFrontTest {
       String[] hostAndPort = String.valueOf(impatient.grpcAddress()).split(":", -1);
       address = SocketAddress.inetSocketAddress(Integer.parseInt(hostAndPort[1]), hostAndPort[0]);
       client = KvtierGrpcClient.create(grpc, address);
-      int namespace = register("a", LARGE_BYTES);
+      long namespace = register("a", LARGE_BYTES);
       // One at a time: each has to come within the lease.
       for (int i = 0; i < 8; i++) {
         put(namespace, i, 1, LARGE_BYTES);
@@ -1186,7 +1216,7 @@ final class GrpcFrontTest {
 
   @Test
   void moreCallsThanTheLimit_areTurnedAway() {
-    int namespace = register("a", 1000);
+    long namespace = register("a", 1000);
     List<GrpcClientRequest<PutRequest, PutResponse>> others = beginPuts(namespace, 64);
     assertEquals(0, await(client.lookup(keysRequest(namespace, 0, 1))).getLeadingRun());
 
@@ -1235,7 +1265,7 @@ final class GrpcFrontTest {
 
   @Test
   void connectionsOfSeveralLoops_shareNamespacesAndBlocks() {
-    int namespace = register("a", BLOCK_BYTES);
+    long namespace = register("a", BLOCK_BYTES);
     put(namespace, 0, 3, BLOCK_BYTES);
     List<GrpcClient> others = new ArrayList<>();
     for (int i = 0; i < 5; i++) {
@@ -1251,10 +1281,10 @@ final class GrpcFrontTest {
           StatusCode.STATUS_NAMESPACE_UNKNOWN,
           await(otherClient.lookup(keysRequest(namespace, 0, 3))).getOutcome().getStatus());
     }
-    assertEquals(namespace, register("a", BLOCK_BYTES));
+    long anew = register("a", BLOCK_BYTES);
     for (GrpcClient other : others) {
       KvtierGrpcClient otherClient = KvtierGrpcClient.create(other, address);
-      assertEquals(3, await(otherClient.lookup(keysRequest(namespace, 0, 3))).getLeadingRun());
+      assertEquals(3, await(otherClient.lookup(keysRequest(anew, 0, 3))).getLeadingRun());
       await(other.close());
     }
   }
@@ -1285,7 +1315,7 @@ final class GrpcFrontTest {
 
   @Test
   void manyCallsAtOnce_areAllAnswered() {
-    int namespace = register("a", 1000);
+    long namespace = register("a", 1000);
     put(namespace, 0, 10, 1000);
 
     List<Future<LookupResponse>> lookups = new ArrayList<>();

@@ -155,14 +155,14 @@ final class GrpcRefusalTest {
     assertEquals("kvtier-requests", line.getThreadName());
   }
 
-  private static Keys keys(int namespace) {
+  private static Keys keys(long namespace) {
     return Keys.newBuilder()
         .setNamespaceId(namespace)
         .addKeys(ByteString.copyFromUtf8("a key of 16 byte"))
         .build();
   }
 
-  private static PutRequest header(int namespace) {
+  private static PutRequest header(long namespace) {
     return PutRequest.newBuilder()
         .setHeader(PutHeader.newBuilder().setKeys(keys(namespace)))
         .build();
@@ -181,7 +181,7 @@ final class GrpcRefusalTest {
     RegisterRequest model =
         RegisterRequest.newBuilder().setName("model").setBlockBytes(4096).build();
     Buffer registered = call("Register", writes, model);
-    int namespace =
+    long namespace =
         RegisterResponse.parseFrom(registered.getBytes(5, registered.length())).getNamespaceId();
 
     var _ = call("Ping", null);

@@ -1,49 +1,65 @@
 package io.kvtier.daemon.grpc;
 
-import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.util.Iterator;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 
 /** The numbers by which remote callers know namespaces. */
 final class NamespacesTest {
-  private final Namespaces namespaces = new Namespaces("blue");
+  private final Namespaces namespaces = new Namespaces();
 
-  private static int add(Namespaces to, int id, String text, int blockBytes) {
-    byte[] utf8 = text.getBytes(UTF_8);
-    return to.add(id, utf8, blockBytes, IndexRequest.register(utf8, blockBytes)).number();
+  private static long add(Namespaces to, int id) {
+    return to.add(id, 1000, IndexRequest.register(new byte[0], 1000)).number();
   }
 
-  private int add(int id, String text, int blockBytes) {
-    return add(namespaces, id, text, blockBytes);
+  private long add(int id) {
+    return add(namespaces, id);
   }
 
   @Test
-  void number_followsFromWhatWasRegisteredAndNotFromTheId() {
-    int number = add(1, "name=a", 1000);
-    assertEquals(number, add(1, "name=a", 1000));
-    assertEquals(number, add(new Namespaces("blue"), 2, "name=a", 1000));
-    assertNotEquals(number, add(2, "name=b", 1000));
-    assertNotEquals(number, add(3, "name=a", 1001));
-    assertNotEquals(number, add(new Namespaces("green"), 1, "name=a", 1000));
+  void number_ofANamespaceThatIsKnown_staysTheSame() {
+    long number = add(1);
+    assertEquals(number, add(1));
+    assertNotEquals(number, add(2));
+    assertTrue(number > 0);
+  }
+
+  @Test
+  void number_ofAnEarlierStart_namesNothingWhateverIsRegistered() {
+    long number = add(1);
+    Namespaces afterARestart = new Namespaces();
+    assertNotEquals(number, add(afterARestart, 1));
+    assertThrows(RefusedException.class, () -> afterARestart.get(number));
+  }
+
+  @Test
+  void number_ofAForgottenNamespace_namesNothingAlsoWhenItIsRegisteredAgain() {
+    long number = add(1);
+    assertTrue(namespaces.forget(number));
+    assertNotEquals(number, add(1));
+    assertThrows(RefusedException.class, () -> namespaces.get(number));
   }
 
   @Test
   void number_thatAnotherHas_isNotGivenTwice() throws RefusedException {
-    int number = add(1, "name=a", 1000);
-    int next = add(2, "name=a", 1000); // as if another text came to the same number
-    assertEquals(number + 1, next);
-    assertEquals(1, namespaces.get(number).id());
-    assertEquals(2, namespaces.get(next).id());
+    Iterator<Long> drawn = List.of(0L, Long.MIN_VALUE, 7L, 7L, 8L).iterator();
+    Namespaces unlucky = new Namespaces(drawn::next);
+    assertEquals(7, add(unlucky, 1));
+    assertEquals(8, add(unlucky, 2));
+    assertEquals(1, unlucky.get(7).id());
+    assertEquals(2, unlucky.get(8).id());
   }
 
   @Test
-  void forget_whileSomebodyUsesOrRegisters_keepsIt() {
-    int number = add(1, "name=a", 1000);
+  void forget_whileSomebodyUsesOrRegisters_keepsIt() throws RefusedException {
+    long number = add(1);
+    Namespaces.Namespace namespace = namespaces.get(number);
     namespaces.used(number);
     assertFalse(namespaces.forget(number));
     namespaces.unused(number);
@@ -51,7 +67,9 @@ final class NamespacesTest {
     assertFalse(namespaces.forget(number));
     namespaces.registered();
     assertTrue(namespaces.forget(number));
-    assertTrue(namespaces.isForgotten(number));
+    assertTrue(namespaces.isForgotten(namespace));
     assertThrows(RefusedException.class, () -> namespaces.get(number));
+    add(1);
+    assertFalse(namespaces.isForgotten(namespace));
   }
 }

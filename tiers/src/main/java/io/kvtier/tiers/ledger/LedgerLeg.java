@@ -32,8 +32,8 @@ public final class LedgerLeg {
   private final LedgerEntry entry = new LedgerEntry();
   private final List<Transfer> owed = new ArrayList<>();
 
-  /** The fingerprints' first halves by id: an id may come to stand for another namespace. */
-  private final Map<Integer, Long> namespaces = new HashMap<>();
+  /** The texts by id, which may come to stand for another namespace. */
+  private final Map<Integer, String> namespaces = new HashMap<>();
 
   /**
    * A leg over a ledger.
@@ -122,14 +122,13 @@ public final class LedgerLeg {
 
   private void record(Transfer transfer) {
     int namespace = transfer.namespaceId;
-    Long known = namespaces.get(namespace);
-    if (known == null || known != transfer.namespaceHigh) {
+    if (!transfer.namespaceText.equals(namespaces.get(namespace))) {
       // In the same group as its first block: none is ever without.
       ledger.recordNamespace(
           namespace,
           fingerprint(transfer.namespaceHigh, transfer.namespaceLow),
           transfer.namespaceText);
-      namespaces.put(namespace, transfer.namespaceHigh);
+      namespaces.put(namespace, transfer.namespaceText);
     }
     System.arraycopy(transfer.key, 0, entry.key, 0, entry.key.length);
     entry.keyBytes = transfer.keyBytes;
