@@ -136,7 +136,8 @@ final class Puts {
       busy(operation, place);
       return block;
     }
-    directory.setLineage(block, request.depth + place, parent, Math.max(parentBlock, Directory.NONE));
+    directory.setLineage(
+        block, request.depth + place, parent, Math.max(parentBlock, Directory.NONE));
     // In use: the record stays until the slot is there.
     store.use(block);
     if (operation.isDevice() && !devices.assemble(session, operation, place, block)) {

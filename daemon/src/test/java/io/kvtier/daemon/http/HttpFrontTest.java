@@ -226,7 +226,9 @@ final class HttpFrontTest {
 
   @Test
   void policiesAndWhatIf_areThoseOfTheTiers() {
-    assertEquals(new JsonObject().put("host", "lineage/lru").put("ssd", "lineage/lru"), json("/api/v1/policies"));
+    assertEquals(
+        new JsonObject().put("host", "lineage/lru").put("ssd", "lineage/lru"),
+        json("/api/v1/policies"));
     assertEquals("[]", get("/api/v1/whatif").body());
   }
 
