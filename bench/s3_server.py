@@ -110,7 +110,7 @@ class BadDay(socketserver.ThreadingTCPServer):
     """Passes connections on to a server, or does what ``mode`` says with what they ask.
 
     Modes: ``pass``; ``reset``; ``stall`` (takes the request and is silent; a connection that lost something breaks when that is
-    over); ``slow`` (half a second before each
+    over); ``slow`` (``delay_s``, half a second, before each
     answer); ``truncate`` (closes amid the answer); ``corrupt`` (turns a bit of what is sent back); ``corrupt_requests``
     (turns a bit of what is asked); a number: that status.
     """
@@ -122,6 +122,7 @@ class BadDay(socketserver.ThreadingTCPServer):
         super().__init__(("127.0.0.1", 0), _Connection)
         self.server = server
         self.mode: str | int = "pass"
+        self.delay_s = 0.5
         self.clients: set[socket.socket] = set()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -196,7 +197,7 @@ class _Connection(socketserver.BaseRequestHandler):
             while data := upstream.recv(1 << 16):
                 mode = self.server.mode
                 if mode == "slow":
-                    time.sleep(0.5)
+                    time.sleep(self.server.delay_s)
                 if mode == "truncate" and len(data) > 2000:
                     self.request.sendall(data[: len(data) // 2])
                     break

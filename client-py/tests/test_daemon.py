@@ -1,15 +1,16 @@
 """The blocking client with a real daemon."""
 
 import os
+import subprocess
 import threading
 import time
 
 import numpy
 import pytest
 from blocks import block, blocks, keys, put_all, wrong_blocks
-from conftest import Daemon, eventually
+from conftest import REPOSITORY, Daemon, eventually
 
-from kvtier import Client, InvalidArgument, NamespaceMismatch, Priority, Status, Tier
+from kvtier import Client, InvalidArgument, Namespace, NamespaceMismatch, Priority, Status, Tier
 from kvtier import _core
 from kvtier import _protocol as protocol
 from kvtier._core import monotonic_ns
@@ -381,3 +382,48 @@ def test_idleBlocksOfOtherSizes_doNotKeepRegionsFromThoseThatAreUsed(stopped_dae
         assert used.flush().status is Status.OK
         found = used.lookup(many)
         assert found.statuses.count(Status.OK) >= 2900, client.stats()["tiers"]
+
+
+# ---- more than memory has room for ----
+
+_LARGE = 1 << 20
+_LITTLE_MEMORY = {"host__bytes": "8MiB", "host__slab_bytes": "4MiB", "ssd__bytes": "128MiB"}
+
+
+def _evict(daemon: Daemon) -> None:
+    kvtier = [str(REPOSITORY / "scripts" / "kvtier"), "evict", "--all", "--yes", "--socket", str(daemon.socket_path)]
+    assert subprocess.run(kvtier, capture_output=True, check=False).returncode == 0
+
+
+def _on_ssd(daemon: Daemon, client: Client, count: int) -> tuple[Namespace, list[bytes]]:
+    """Blocks that are on SSD only."""
+    namespace = client.namespace("large", block_bytes=_LARGE)
+    some = keys("large", count)
+    put_all(namespace, some)
+    assert namespace.flush(timeout=60).status is Status.OK
+    _evict(daemon)
+    return namespace, some
+
+
+def test_get_memoryIsSmallerThanAWindow_bringsAll(stopped_daemon: Daemon) -> None:
+    stopped_daemon.start(**_LITTLE_MEMORY)
+    with Client(stopped_daemon.socket_path, timeout=600) as client:
+        namespace, some = _on_ssd(stopped_daemon, client, 20)
+        into = [bytearray(_LARGE) for _ in some]
+        got = namespace.get(some, into)
+        assert got.run == 20
+        assert all(buffer == block(one, _LARGE) for one, buffer in zip(some, into, strict=True))
+
+
+def test_acquire_moreThanMemory_isAnsweredWithWhatFits(stopped_daemon: Daemon) -> None:
+    stopped_daemon.start(**_LITTLE_MEMORY)
+    # Its deadline is no end that this test would wait for.
+    with Client(stopped_daemon.socket_path, timeout=50) as client, Client(stopped_daemon.socket_path, timeout=50) as other:
+        namespace, some = _on_ssd(stopped_daemon, client, 20)
+        with namespace.acquire(some) as held:
+            assert held.run == 8
+            assert held.statuses[8:] == [Status.BUSY] * 12
+            with other.namespace("large", block_bytes=_LARGE).acquire(some[10:]) as nothing:
+                assert nothing.statuses == [Status.BUSY] * 10
+        with namespace.acquire(some[10:18]) as rest:
+            assert rest.run == 8

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import blocks
 import pytest
+import vllm_double as double
 from conftest import REPOSITORY, Daemon, eventually
 from s3 import BUCKET, AnyS3, BadDay, ElsewhereS3, S3Server
 
@@ -160,6 +161,46 @@ def test_lookup_neverWaits_andKnowsSoon(nodes: list[Node]) -> None:
     assert behind.run == 0 and behind.estimated_load_s == 0
     assert known.statuses[10] in (Status.MISS, Status.PENDING)
     assert b.count("object_fetched") == 0
+
+
+def test_coldNode_findsAllOfAPrompt_withItsFirstRequest(folder: Path, server: AnyS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    far = BadDay(server.address)
+    far.delay_s = 0.02
+    warm = Node(folder / "warm", server.endpoint, folder.name).start()
+    cold = Node(folder / "cold", far.endpoint, folder.name)
+    prompt = list(range(256 * double.BLOCK_TOKENS + 3))
+    engines: list[double.Engine] = []
+
+    def engine(node: Node) -> double.Engine:
+        # A busy machine has no say in what is found.
+        extra = {"kvtier.socket": str(node.daemon.socket_path), "kvtier.lookup_s_max": 60.0, "kvtier.load_timeout_s": 60.0}
+        engines.append(double.Engine(double.config(extra), monkeypatch, blocks=300, step_tokens=2000))
+        return engines[-1]
+
+    try:
+        first = engine(warm)
+        first.run(double.Request("first", prompt))
+        first.settle()
+        warm.await_stored(256)
+        far.mode = "slow"
+        cold.start()
+        second = engine(cold)
+        asked = double.Request("second", prompt)
+        second.run(asked)
+        assert asked.external_tokens == 256 * double.BLOCK_TOKENS
+        assert second.stats["loaded_blocks"] == 256
+        nobody_has = double.Request("third", prompt[::-1])
+        second.run(nobody_has)
+        assert nobody_has.external_tokens == 0
+    finally:
+        for one in engines:
+            one.close()
+        for node in (warm, cold):
+            if node.daemon.process is not None:
+                node.stop()
+        far.shutdown()
+        far.server_close()
 
 
 def test_prefetch_bringsItUp(nodes: list[Node]) -> None:

@@ -229,3 +229,16 @@ def test_lookup_blocksAreInMemory_whereEachOfThemIs() -> None:
     assert Lookup(0, 0.0, []).first is None
     are = {(begin, end) for begin in range(6) for end in range(begin + 1, 8) if found.are_in_memory(range(begin, end))}
     assert are == {(1, 2), (1, 3), (1, 4), (2, 3), (2, 4), (3, 4)}
+
+
+def test_lookup_blocksThatAreSought_areCountedOverAllParts() -> None:
+    def body(*blocks: tuple[Status, Tier]) -> bytes:
+        return b"".join(struct.pack("<I", status | tier << 16) for status, tier in blocks)
+
+    here, sought, nowhere = (Status.OK, Tier.HOST), (Status.PENDING, Tier.OBJECT), (Status.MISS, Tier.NONE)
+    parts = [(Status.OK, 3, body(here, here, sought)), (Status.OK, 3, body(sought, here, nowhere)), (Status.OK, 1, body(sought))]
+    found = Lookup(2, 0.0, parts)
+    assert found.at(found.run) == sought
+    assert [found.sought_from(place) for place in range(8)] == [0, 0, 3, 2, 0, 0, 1, 0]
+    assert Lookup.of_status(Status.DEADLINE, 3).sought_from(0) == 0
+    assert found.at(7) is None

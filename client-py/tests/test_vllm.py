@@ -5,6 +5,7 @@ import logging
 import random
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections import defaultdict
@@ -16,7 +17,7 @@ from typing import Any
 import engine_gpu
 import numpy as np
 import pytest
-from conftest import Daemon, eventually
+from conftest import REPOSITORY, Daemon, eventually
 from vllm_double import BLOCK_TOKENS, Blocks, Engine, KVConnectorRole, Request, SlidingWindowSpec, _connector, config
 
 from kvtier import Client, InvalidArgument, KvtierError, Leases, Lookup, Status
@@ -917,6 +918,59 @@ def test_slowTier_isLeftAlone_unlessItIsWanted(engines: Make, fresh_daemon: Daem
         search.lookups = [SimpleNamespace(done=True, outcome=slow)]
         assert scheduler._take_lookups(search, time.monotonic())
         assert search.found == (10 if wanted else 0)
+
+
+SMALL = {"host__bytes": "64KiB", "host__slab_bytes": "32KiB", "ssd__bytes": "4MiB", "ssd__file_bytes": "1MiB"}
+"""a host tier with room for 16 of the double's blocks"""
+
+
+def shrunk(engine: Engine, at: Daemon, *prompts: Request) -> None:
+    """Has these prompts stored, on SSD only."""
+    for one in prompts:
+        for end in range(8 * 4 + 3, one.num_tokens + 32, 32):
+            engine.run(Request(f"part-{next(_numbers)}", one.tokens[:end]))
+            engine.settle()
+    kvtier = [str(REPOSITORY / "scripts" / "kvtier"), "evict", "--all", "--yes", "--socket", str(at.socket_path)]
+    assert subprocess.run(kvtier, capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("policy", ["recompute", "fail"])
+def test_promptLargerThanMemory_loadsWhatFits_andHoldsNobodyUp(engines: Make, stopped_daemon: Daemon, policy: str) -> None:
+    stopped_daemon.start(**SMALL)
+    extra = {"kvtier.load_failure": policy, "kvtier.load_if_faster": False, "kvtier.load_timeout_s": 600.0, "kvtier.put_timeout_s": 20.0}
+    large, small = request(40 * 4 + 3, 7), request(8 * 4 + 3, 8)
+    shrunk(engines(extra, at=stopped_daemon), stopped_daemon, large, small)
+    second, third = engines(extra, at=stopped_daemon), engines(extra, at=stopped_daemon)
+    second.add(large)
+    third.add(small)
+    # Neither waits for the time that a load may take.
+    second.step_until(lambda: large.state != "waiting" or large in second.running)
+    third.step_until(lambda: small.state != "waiting" or small in third.running)
+    second.run_existing(large)
+    third.run_existing(small)
+    assert 0 < second.stats["loaded_blocks"] <= 16
+
+
+def test_holdsThatTakeLong_areDecidedInTime(engines: Make, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored(engines(), request(43, 11))
+    engine = engines({"kvtier.lookup_s_max": 0.2, "kvtier.load_timeout_s": 600.0})
+    scheduler = engine.scheduler._scheduler
+    monkeypatch.setattr(scheduler, "_will_be_held", lambda search, now_s: False)
+    start = scheduler._polled.start
+
+    def slow(properties: Any, make: Any, otherwise: Any, timeout_s: float, **options: Any) -> Any:
+        call = start(properties, make, otherwise, timeout_s, **options)
+        if timeout_s == 600.0:
+            # As if its blocks were on their way from SSD.
+            scheduler._polled._calls.clear()
+            call.done = False
+        return call
+
+    monkeypatch.setattr(scheduler._polled, "start", slow)
+    again = request(43, 11)
+    engine.run(again)
+    assert again.external_tokens == 40
+    assert engine.stats["loaded_blocks"] == 10
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

@@ -362,11 +362,12 @@ def get(
     namespace, status = yield from _namespace_id(context)
     if status is not _OK:
         return Get(0, [status] * len(keys))
-    windows = spans(len(keys), max(1, min(protocol.KEYS_MAX, WINDOW_BYTES // block_bytes)))
-    statuses: list[Status] = []
+    windows = deque(spans(len(keys), max(1, min(protocol.KEYS_MAX, WINDOW_BYTES // block_bytes))))
+    statuses = [Status.UNAVAILABLE] * len(keys)
     ticket = 0
     try:
-        for index, (start, count) in enumerate(windows):
+        while windows:
+            start, count = windows.popleft()
             if ticket == 0:
                 completion = yield context.request(Verb.ACQUIRE, namespace, keys, start, count, flags, lease_ns)
             else:
@@ -374,18 +375,23 @@ def get(
                 ticket = 0
             completion = _checked(link, completion, count, protocol.COMPLETION_LONG_RESULT_BYTES)
             if completion[0] is not _OK:
-                statuses += [completion[0]] * count
+                statuses[start : start + count] = [completion[0]] * count
                 continue
             body = completion[3]
-            is_last = _ends_run(completion, count, flags)
+            if _ends_run(completion, count, flags):
+                # Only what memory had no room for before is still asked for.
+                behind = start + count
+                statuses[behind:] = [Status.MISS] * (len(keys) - behind)
+                windows = deque(window for window in windows if window[0] < start)
             ids = _core.granted_ids(body)
             held = Held(session, [ids], set(), context.trace)
             try:
-                if index + 1 < len(windows) and not is_last:
-                    following = windows[index + 1]
-                    ticket = yield Submit(
-                        context.request(Verb.ACQUIRE, namespace, keys, *following, flags, lease_ns)
-                    )
+                if windows:
+                    ticket = yield Submit(context.request(Verb.ACQUIRE, namespace, keys, *windows[0], flags, lease_ns))
+                copied = _core.long_statuses(body) if completion[1] < count else []
+                if 0 < completion[1] < count and copied[completion[1]] is Status.BUSY:
+                    # There is room for the rest when this is given back.
+                    windows.append((start + completion[1], count - completion[1]))
                 if ids:
                     mapped = yield from _map(context, body, False)
                     arguments = (session, link.read_slabs, body, start, into, block_bytes, completion[2], verify_all)
@@ -397,17 +403,12 @@ def get(
                         for lease, outcome in zip(_core.long_results(body), copied, strict=True):
                             if lease[0] is _OK and outcome is Status.CORRUPT:
                                 held.add_corrupt(lease[4])
-                    statuses += _explained(copied, mapped)
-                else:
-                    statuses += _core.long_statuses(body)
+                    copied = _explained(copied, mapped)
+                statuses[start : start + count] = copied
             finally:
                 held.release()
-            if is_last:
-                statuses += [Status.MISS] * (len(keys) - start - count)
-                break
     except SessionError as error:
         session.fail(str(error))
-        statuses += [Status.UNAVAILABLE] * (len(keys) - len(statuses))
     finally:
         if ticket > 0:
             link.forget(ticket)
@@ -564,6 +565,10 @@ def acquire(context: Context, keys: Sequence[bytes], flags: int, lease_ns: int) 
             if _ends_run(completion, count, flags):
                 leases += [Lease(Status.MISS)] * (len(keys) - start - count)
                 break
+            if completion[1] < count and Status.BUSY in _core.long_statuses(body):
+                # What is leased leaves no room: further blocks would wait for it in vain.
+                leases += [Lease(Status.BUSY)] * (len(keys) - start - count)
+                break
         result = Leases(
             session, link.read_slabs, leases, held, expires_ns, context.properties.block_bytes, unmapped, context.trace
         )
@@ -586,14 +591,17 @@ class Hold(NamedTuple):
     leases: Held | None
     expires_ns: int
     """when the leases end, CLOCK_MONOTONIC; 0: there are none"""
+    refusal: Status = Status.OK
+    """why nothing, or nothing more, was asked for; OK: the daemon has answered for each block"""
 
 
 def hold(context: Context, keys: Sequence[bytes], lease_ns: int) -> Operation[Hold]:
     """As `acquire` for the leading run, but maps nothing."""
     namespace, status = yield from _namespace_id(context)
     if status is not _OK:
-        return Hold(0, [status] * len(keys), None, 0)
+        return Hold(0, [status] * len(keys), None, 0, status)
     statuses: list[Status] = []
+    refusal = _OK
     held = Held(context.link.session, [], set())
     expires_ns = 0
     try:
@@ -602,7 +610,8 @@ def hold(context: Context, keys: Sequence[bytes], lease_ns: int) -> Operation[Ho
             completion = yield context.request(Verb.ACQUIRE, namespace, keys, start, count, flags, lease_ns)
             completion = _checked(context.link, completion, count, protocol.COMPLETION_LONG_RESULT_BYTES)
             if completion[0] is not _OK:
-                statuses.append(completion[0])
+                refusal = completion[0]
+                statuses.append(refusal)
                 break
             statuses += _core.long_statuses(completion[3])
             ids = _core.granted_ids(completion[3])
@@ -611,7 +620,7 @@ def hold(context: Context, keys: Sequence[bytes], lease_ns: int) -> Operation[Ho
                 expires_ns = min(expires_ns or completion[2], completion[2])
             if completion[1] < count:
                 break
-        answer = Hold(leading_run(statuses), statuses, held if held.ids else None, expires_ns)
+        answer = Hold(leading_run(statuses), statuses, held if held.ids else None, expires_ns, refusal)
         held = Held(context.link.session, [], set())
         return answer
     finally:

@@ -164,6 +164,7 @@ COUNTERS = (
     "hits_gpu",
     "gpu_peer_bytes",
     "advertised",
+    "acquire_busy",
 )
 """The daemon's counters, in their order in its region."""
 

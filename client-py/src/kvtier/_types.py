@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _IN_MEMORY = (Status.OK | Tier.HOST << 16).to_bytes(protocol.COMPLETION_SHORT_RESULT_BYTES, "little")
 """what a lookup says of a block that can be read at once"""
+_SOUGHT = (Status.PENDING | Tier.OBJECT << 16).to_bytes(protocol.COMPLETION_SHORT_RESULT_BYTES, "little")
+"""what it says of one that is looked for in the object store, or on its way from there"""
+_SOUGHT_OK = Status.OK.to_bytes(2, "little")
 
 
 class Priority(IntEnum):
@@ -131,13 +134,36 @@ class Lookup:
             place += count
         return blocks.stop <= place
 
+    def sought_from(self, begin: int) -> int:
+        """How many blocks from this place on are looked for in the object store, or on their way from there, or come behind
+        such a one and are here."""
+        sought = 0
+        for status, count, body in self._parts:
+            while begin < count:
+                at = begin * len(_SOUGHT)
+                one = body[at : at + len(_SOUGHT)]
+                if one != _SOUGHT and (status is not Status.OK or sought == 0 or one[:2] != _SOUGHT_OK):
+                    return sought
+                sought += 1
+                begin += 1
+            begin -= count
+        return sought
+
     @property
     def first(self) -> tuple[Status, Tier] | None:
         """(status, tier) of the first key; None: nothing was asked for."""
+        return self.at(0)
+
+    def at(self, place: int) -> tuple[Status, Tier] | None:
+        """(status, tier) of one key, by its place; None: there are not so many."""
         for status, count, body in self._parts:
-            if count:
-                one = body[: protocol.COMPLETION_SHORT_RESULT_BYTES]
-                return (_core.short_statuses(one)[0], _core.short_tiers(one)[0]) if status is Status.OK else (status, Tier.NONE)
+            if place < count:
+                if status is not Status.OK:
+                    return (status, Tier.NONE)
+                begin = place * protocol.COMPLETION_SHORT_RESULT_BYTES
+                one = body[begin : begin + protocol.COMPLETION_SHORT_RESULT_BYTES]
+                return (_core.short_statuses(one)[0], _core.short_tiers(one)[0])
+            place -= count
         return None
 
     @property

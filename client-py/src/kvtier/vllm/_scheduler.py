@@ -28,6 +28,7 @@ _ANSWER_FRESH_S = 0.5
 _IN_MEMORY_S = 0.05
 """how long it stands what a lookup says of blocks in memory: later more of them may have gone than a load is worth"""
 _HOLD_SPARE_S = 5.0
+_HOLD_S_MIN = 0.01
 _IDLE_PATIENCE = 10
 """how many times as long an engine waits that has nothing to compute meanwhile: an empty step brings the answer no sooner"""
 _PREFILL_TOKENS_MIN = 256
@@ -88,13 +89,15 @@ class _Search:
     """What is known about a request's blocks: looked up in all ranks' namespaces, then held in all of them."""
 
     __slots__ = (
-        "begun_s", "expires_ns", "first", "found", "found_s", "holds", "is_asked_again", "is_waited_for", "keys", "lookups", "run",
+        "asked_s", "begun_s", "expires_ns", "first", "found", "found_s", "holds", "is_asked_again", "is_waited_for", "keys", "lookups", "run",
     )  # fmt: skip
 
     def __init__(self, keys: Sequence[bytes], now_s: float) -> None:
         self.keys = keys
         """of all whole blocks, from the first"""
         self.begun_s = now_s
+        self.asked_s: float | None = None
+        """since when the engine has wanted to know, and decides without an answer after `lookup_s_max`; None: not yet"""
         self.lookups: list[Call[Lookup]] = []
         self.is_waited_for = False
         self.is_asked_again = False
@@ -272,6 +275,8 @@ class Scheduler:
         if search is None or self._is_stale(search, first, now_s):
             self._drop(request_id)
             search = self._search(request, self._limit(request, 0), now_s)
+        if search.asked_s is None:
+            search.asked_s = now_s
         wait_s = self._wait_s()
         run = self._advance(search, first, now_s, wait_s)
         if run is None and not search.is_waited_for:
@@ -378,9 +383,33 @@ class Scheduler:
                 self._polled.wait(call, wait_s)
         if search.run is None:
             if not all(call.done for call in search.holds):
-                return None
+                # They go on to be brought to memory: the load waits for them where they are.
+                return None if self._may_wait(search, now_s) else self._promised(search)
             self._take_holds(search)
         return search.run
+
+    def _promised(self, search: _Search) -> int:
+        """How many blocks may be loaded while some of them are still on their way to memory."""
+        assert search.found is not None
+        if self._settings.load_failure != "recompute":
+            # Each must be held; the leases that are there by now end the wait in a moment (`_hold_timeout_s`).
+            return 0
+        answered = [call.outcome.run for call in search.holds if call.done]
+        return min([search.found - search.first, *answered])
+
+    def _hold_timeout_s(self, search: _Search) -> float:
+        """How long leases may be waited for. Where a load must not fail, only those are loaded that are there in time."""
+        if self._settings.load_failure == "recompute":
+            return self._settings.load_timeout_s
+        return max(_HOLD_S_MIN, self._settings.lookup_s_max - self._waited_s(search, time.monotonic()))
+
+    def _waited_s(self, search: _Search, now_s: float) -> float:
+        """For how long the engine has wanted to know."""
+        return 0.0 if search.asked_s is None else now_s - search.asked_s
+
+    def _may_wait(self, search: _Search, now_s: float) -> bool:
+        """Whether the engine can still put its decision off."""
+        return self._waited_s(search, now_s) < self._settings.lookup_s_max
 
     def _will_be_held(self, search: _Search, now_s: float) -> bool:
         """Whether all that was found was in memory a moment ago, in all ranks: then nobody need wait for the leases. A block
@@ -399,7 +428,7 @@ class Scheduler:
         search.run = min(one.run for one in held)
         search.expires_ns = min((one.expires_ns for one in held if one.expires_ns), default=0)
         if search.run == 0:
-            self._judge([one.statuses[0] for one in held if one.statuses])
+            self._judge([one.refusal for one in held])
             search.found = 0
             self._let_go(search)
 
@@ -409,7 +438,7 @@ class Scheduler:
             return False
         answers = [call.outcome for call in search.lookups]
         run = min(one.run for one in answers)
-        if run == 0 and self._ask_again(search, answers, now_s):
+        if self._ask_again(search, answers, run, now_s):
             return False
         search.found_s = time.monotonic()
         self.observed["lookup_us"] += int((search.found_s - search.begun_s) * 1e6)
@@ -424,23 +453,34 @@ class Scheduler:
             return True
         return self._settings.load_if_faster and load_s > self._speed.seconds(run * self._block_tokens)
 
-    def _ask_again(self, search: _Search, answers: list[Lookup], now_s: float) -> bool:
-        """Whether nothing was found that may yet be found: then it was asked for again."""
-        firsts = [first for one in answers if (first := one.first) is not None]
-        statuses = [status for status, _ in firsts]
-        if now_s - search.begun_s > _ANSWER_FRESH_S and not search.is_asked_again and Status.DEADLINE not in statuses:
+    def _ask_again(self, search: _Search, answers: list[Lookup], run: int, now_s: float) -> bool:
+        """Whether more may be found than these answers say: then it was asked for again."""
+        # Only ranks that have no longer run keep the others waiting.
+        shortest = [one for one in answers if one.run == run]
+        ends = [end for one in shortest if (end := one.at(run)) is not None]
+        statuses = [status for status, _ in ends]
+        is_old = now_s - search.begun_s > _ANSWER_FRESH_S
+        if run == 0 and is_old and not search.is_asked_again and Status.DEADLINE not in statuses:
             # The answer is as old as the request: it waited for the engine.
             search.is_asked_again = True
             self._look_up(search)
             return True
-        # The daemon was started again, maybe; or it asks the object store, and will know.
-        lost = Status.UNAVAILABLE in statuses and self._polled.may_connect()
-        asked_for = Status.MISS not in statuses and (Status.PENDING, Tier.OBJECT) in firsts
-        if (lost or asked_for) and now_s - search.begun_s < self._settings.lookup_s_max:
+        # The daemon was started again, maybe.
+        lost = run == 0 and Status.UNAVAILABLE in statuses and self._polled.may_connect()
+        # It asks the object store, and will know.
+        is_sought = bool(ends) and all(end == (Status.PENDING, Tier.OBJECT) for end in ends)
+        sought = min(one.sought_from(run) for one in shortest) if is_sought else 0
+        if (lost or (sought and self._is_worth_waiting(search, sought, now_s))) and self._may_wait(search, now_s):
             self._look_up(search)
             return True
-        self._judge(statuses)
+        if run == 0:
+            self._judge(statuses)
         return False
+
+    def _is_worth_waiting(self, search: _Search, blocks: int, now_s: float) -> bool:
+        """Whether the engine would take longer to compute these blocks than it has waited for news of them."""
+        compute_s = self._speed.seconds(blocks * self._block_tokens)
+        return not self._settings.load_if_faster or self._waited_s(search, now_s) < compute_s
 
     def _hold(self, search: _Search, first: int) -> None:
         assert search.found is not None
@@ -451,8 +491,8 @@ class Scheduler:
             self._polled.start(
                 shard,
                 lambda context: hold_operation(context, keys, 0),
-                Hold(0, [Status.UNAVAILABLE], None, 0),
-                self._settings.load_timeout_s,
+                Hold(0, [Status.UNAVAILABLE], None, 0, Status.UNAVAILABLE),
+                self._hold_timeout_s(search),
                 parent=parent,
                 depth=first,
             )

@@ -18,7 +18,7 @@ import time
 from array import array
 from collections.abc import Collection, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 from vllm.v1.kv_offload import base as offload
@@ -28,7 +28,7 @@ from kvtier._connection import namespace_properties
 from kvtier._errors import NamespaceMismatch, Unavailable
 from kvtier._operations import lookup as lookup_operation
 from kvtier._polled import Call, Polled
-from kvtier._protocol import Status
+from kvtier._protocol import Status, Tier
 from kvtier._types import Lookup
 from kvtier.client import Client, Namespace
 from kvtier.torch._cpu import CpuCopying, CpuRegion
@@ -46,6 +46,14 @@ _KNOWN_FOR_S = 1.0
 """how long an answer that nobody fetched is kept"""
 _START_TIMEOUT_S = 2.0
 _SALT_BYTES = 32
+
+
+class _Wish(NamedTuple):
+    """To know whether a block is there."""
+
+    request_id: Any
+    """whose prefix it belongs to; None: nobody knows"""
+    begun_s: float
 
 
 class KvtierTier(SecondaryTierManager):
@@ -103,24 +111,28 @@ class KvtierTier(SecondaryTierManager):
             self._polled.connection.open_within(_START_TIMEOUT_S)
         except Unavailable as error:
             self._polled.connection.warn(error)
-        self._wanted: dict[bytes, None] = {}
-        self._asked: list[tuple[list[bytes], Call[Lookup]]] = []
+        self._wanted: dict[bytes, _Wish] = {}
+        self._asked: list[tuple[dict[bytes, _Wish], Call[Lookup]]] = []
         self._known: dict[bytes, tuple[bool, float]] = {}
         self._jobs: dict[int, tuple[list[bytes], list[tuple[list[int], CpuCopying]], bool, float]] = {}
 
     # ---- what is there ----
 
     def lookup(self, key: bytes, req_context: Any) -> Any:
-        """Found out for all keys of a step in one call, at its end; until then: ask again."""
+        """Found out for all keys of a step that belong together, at its end; until then: ask again."""
         answer = self._known.pop(key, None)
         if answer is None and key not in self._wanted and not any(key in keys for keys, _ in self._asked):
-            self._wanted[key] = None
+            self._wanted[key] = _Wish(getattr(req_context, "req_id", None), time.monotonic())
         return _result(None if answer is None else answer[0])
 
     def on_schedule_end(self, context: Any = None) -> None:
         self._collect()
-        wanted, self._wanted = list(self._wanted), {}
-        for group, keys in _by_group(wanted).items():
+        wanted, self._wanted = self._wanted, {}
+        # The daemon takes the keys of a lookup for one prefix: those of several requests are none.
+        together: dict[tuple[Any, int], dict[bytes, _Wish]] = {}
+        for key, wish in wanted.items():
+            together.setdefault((wish.request_id, _group_of(key)), {})[key] = wish
+        for (_, group), keys in together.items():
             names = self._names(keys)
             call = self._polled.start(
                 self._described,
@@ -141,9 +153,12 @@ class KvtierTier(SecondaryTierManager):
             if not call.done:
                 waiting.append((keys, call))
                 continue
-            statuses = call.outcome.statuses
-            for key, status in zip(keys, statuses, strict=False):
-                self._known[key] = (status is Status.OK, now_s)
+            for (key, wish), answer in zip(keys.items(), call.outcome.blocks, strict=False):
+                if answer == (Status.PENDING, Tier.OBJECT) and now_s - wish.begun_s < _LOOKUP_S_MAX:
+                    # The daemon asks the object store, and will know.
+                    self._wanted[key] = wish
+                else:
+                    self._known[key] = (answer[0] is Status.OK, now_s)
         self._asked = waiting
 
     def _names(self, keys: Iterable[bytes]) -> list[bytes]:
@@ -234,13 +249,6 @@ def _job_result(job_id: int, keys: list[bytes], statuses: list[Status], is_load:
         if is_load and len(succeeded) < len(keys):
             more["successful_keys"] = succeeded
     return JobResult(job_id=job_id, success=len(succeeded) == len(keys), **more)
-
-
-def _by_group(keys: Iterable[bytes]) -> dict[int, list[bytes]]:
-    groups: dict[int, list[bytes]] = {}
-    for key in keys:
-        groups.setdefault(_group_of(key), []).append(key)
-    return groups
 
 
 def _places_by_group(keys: list[bytes]) -> dict[int, list[int]]:

@@ -247,7 +247,8 @@ public final class Daemon implements AutoCloseable {
                 limits.leaseNs(),
                 limits.leaseNsMax(),
                 limits.deadlineNs(),
-                limits.deadlineNsMax()));
+                limits.deadlineNsMax(),
+                IndexAgent.Limits.STANDSTILL_NS));
     long start = System.nanoTime();
     // Counts of stores go on from start to start.
     index.recover(ssdTier.ledgers(), System.currentTimeMillis() << 20);

@@ -85,7 +85,8 @@ public enum Counter {
           + " none"),
   HITS_GPU("hits_gpu", "blocks asked for by gets and copied from another region, on any GPU"),
   GPU_PEER_BYTES("gpu_peer_bytes", "bytes copied from region to region"),
-  GAUGE_ADVERTISED("advertised", "gauge: blocks in regions that others can be given");
+  GAUGE_ADVERTISED("advertised", "gauge: blocks in regions that others can be given"),
+  ACQUIRE_BUSY("acquire_busy", "blocks asked for by gets for which no slot came free in memory");
 
   /** Blocks that gets were given, one for each place that they came from. */
   public static final List<Counter> HITS = List.of(HITS_HOST, HITS_SSD, HITS_OBJECT, HITS_GPU);

@@ -49,7 +49,6 @@ final class BlockStore implements Mover.Listener {
   }
 
   private static final int EVICTIONS_PER_ROUND = 64;
-  private static final long PREFETCHED = 1L << 48;
   private static final int SSD_VICTIMS_MAX = 16;
   private static final int SSD_VICTIMS_SHARE = 64;
 
@@ -68,13 +67,13 @@ final class BlockStore implements Mover.Listener {
   private final HostRows hostRows;
   private final Ingestion ingestion;
   private final ObjectLine objects;
+  private final ObjectProbes probes;
   private final ObjectMoves objectMoves;
   private final WriteBudget budget;
   private final Scrubber scrubber;
   private final ClassQueues checksumBacklog;
   private final ClassQueues auditBacklog;
-  private final ClassQueues promotions;
-  private final ClassQueues.Server servePromotion = this::servePromotion;
+  private final Promotions promotions;
   private final ClassQueues.Server serveChecksum = this::serveChecksum;
   private final ClassQueues.Server serveAudit = this::serveAudit;
   private final IntConsumer evictFromHost = this::evictFromHost;
@@ -106,7 +105,10 @@ final class BlockStore implements Mover.Listener {
     // A tier without space never has a copy.
     directory.watch(ssd.isConfigured() ? this::recount : host::recount);
     this.objects = new ObjectLine(context.objects(), directory, namespaces, events);
-    this.objectMoves = new ObjectMoves(this, objects, context);
+    this.probes =
+        new ObjectProbes(
+            objects, context.objects(), directory, namespaces, listener, limits.holdsMax());
+    this.objectMoves = new ObjectMoves(this, objects, probes, context);
     this.mover = new Mover(context, limits, namespaces, host, ssd, this, objectMoves);
     this.lanes = mover.lanes();
     ssd.setAsideOn(lane -> !lanes.at(lane).fence().isOpen());
@@ -120,7 +122,8 @@ final class BlockStore implements Mover.Listener {
     int classes = host.slots().classesMax();
     checksumBacklog = new ClassQueues(classes, 1, limits.holdsMax());
     auditBacklog = new ClassQueues(classes, 1, limits.holdsMax());
-    promotions = new ClassQueues(classes, RequestDescriptor.PRIORITY_LOW + 1, limits.holdsMax());
+    promotions =
+        new Promotions(this, directory, host, mover, listener, context.latencies(), limits);
     records = new Records(this, directory, recordsMax);
   }
 
@@ -210,6 +213,11 @@ final class BlockStore implements Mover.Listener {
   /** What is known of the object tier. */
   ObjectLine objects() {
     return objects;
+  }
+
+  /** What is being found out of it. */
+  ObjectProbes probes() {
+    return probes;
   }
 
   /** How blocks come from there, and get there. */
@@ -443,7 +451,7 @@ final class BlockStore implements Mover.Listener {
     host.setState(block, CopyState.STAGING);
     directory.set(Directory.FLAG_FETCHING, block, !isOpen);
     ssd.hit(block);
-    enqueuePromotion(block, priority, prefetch);
+    promotions.add(block, priority, prefetch);
     return true;
   }
 
@@ -452,52 +460,9 @@ final class BlockStore implements Mover.Listener {
     return !promotions.isFull();
   }
 
-  /** Loads a block that has no slot yet, now or as soon as there is room. */
-  void enqueuePromotion(int block, int priority, boolean prefetch) {
-    int sizeClass = hostClass(block);
-    if (promotions.waiting(sizeClass) > 0 || !startLoad(block, priority)) {
-      long item = (prefetch ? PREFETCHED : 0) | (long) priority << 32 | block;
-      if (!promotions.offer(sizeClass, priority, item)) {
-        throw new IllegalStateException("the queue of promotions was not full");
-      }
-    }
-  }
-
-  private boolean servePromotion(long item) {
-    int block = (int) item;
-    if (host.state(block) == CopyState.LEAVING) {
-      directory.set(Directory.FLAG_FETCHING, block, false);
-      endUse(block);
-      return true;
-    }
-    if ((item & PREFETCHED) == 0 && !listener.isAwaited(block)) {
-      // Whoever asked has gone.
-      directory.set(Directory.FLAG_FETCHING, block, false);
-      host.setState(block, CopyState.NONE);
-      endUse(block);
-      return true;
-    }
-    return startLoad(block, (int) (item >>> 32) & 0xff);
-  }
-
-  private boolean startLoad(int block, int priority) {
-    boolean isFetch = directory.has(Directory.FLAG_FETCHING, block);
-    if (isFetch ? !mover.canMoveObject(tenant(block)) : !mover.canLoad(block)) {
-      return false;
-    }
-    int sizeClass = hostClass(block);
-    if (!host.allocate(block, sizeClass, SlotAllocator.DAEMON, true)) {
-      makeRoomForWaiting(sizeClass, SlotAllocator.DAEMON);
-      if (!host.allocate(block, sizeClass, SlotAllocator.DAEMON, true)) {
-        return false;
-      }
-    }
-    if (!(isFetch ? mover.fetch(block, priority) : mover.load(block, priority))) {
-      // Making room may have filled the queue with stores.
-      host.takeBack(block);
-      return false;
-    }
-    return true;
+  /** The blocks that wait for their host slots. */
+  Promotions promotions() {
+    return promotions;
   }
 
   @Override
@@ -708,7 +673,7 @@ final class BlockStore implements Mover.Listener {
    * Makes room for a block that waits. It asks every round, and many rounds go by until what is
    * written to a lower tier is out: no more is written than waits, but what can go at once goes.
    */
-  private void makeRoomForWaiting(int sizeClass, long session) {
+  void makeRoomForWaiting(int sizeClass, long session) {
     int wanted = listener.waitingForSlot(sizeClass) + promotions.waiting(sizeClass);
     boolean mayWrite = mover.evictions(sizeClass) < Math.max(1, wanted);
     var _ = makeRoom(sizeClass, session, mayWrite);
@@ -996,13 +961,12 @@ final class BlockStore implements Mover.Listener {
     if (auditBacklog.size() > 0) {
       auditBacklog.serve(classes, serveAudit);
     }
-    if (promotions.size() > 0) {
-      promotions.serve(classes, servePromotion);
-    }
+    promotions.advance();
     budget.advance(nowNs);
     ingestion.advance();
     objectMoves.advance();
     objects.advance();
+    probes.advance();
     host.drain(evictFromHost);
     ssd.drain(evictFromSsd);
     boolean ssdTakes = lanes.isAnyOpen();
@@ -1073,9 +1037,16 @@ final class BlockStore implements Mover.Listener {
     return !isIdle() || host.isRoomComing(sizeClass);
   }
 
+  /** Whether the daemon itself is about to free a slot of a size class. */
+  boolean isRoomUnderWay(int sizeClass) {
+    boolean isLowerTierBusy = lanes.isBusy() || mover.spills() > 0 || mover.objectsInFlight() > 0;
+    return mover.stores(sizeClass) > 0
+        || (host.isRoomComing(sizeClass) && isLowerTierBusy && budget.isOpen());
+  }
+
   /** Whether transfers wait to be settled. */
   boolean hasFinished() {
-    return mover.hasFinished() || objects.hasFound();
+    return mover.hasFinished() || probes.hasFound();
   }
 
   boolean isIdle() {
@@ -1087,11 +1058,13 @@ final class BlockStore implements Mover.Listener {
         && objectMoves.waiting() == 0;
   }
 
-  private int tenant(int block) {
+  /** The tenant of a block. */
+  int tenant(int block) {
     return namespaces.of(directory, block).tenant();
   }
 
-  private int hostClass(int block) {
+  /** The host size class of a block. */
+  int hostClass(int block) {
     return namespaces.of(directory, block).hostClass();
   }
 
@@ -1127,6 +1100,7 @@ final class BlockStore implements Mover.Listener {
     directory.checkInvariants();
     host.checkInvariants();
     ssd.checkInvariants();
+    probes.checkInvariants();
   }
 
   /** The state in words, for whoever looks for a defect. */

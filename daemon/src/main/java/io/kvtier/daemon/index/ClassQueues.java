@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import java.util.function.LongConsumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -75,6 +76,16 @@ final class ClassQueues {
             waiting[sizeClass]--;
           }
         }
+      }
+    }
+  }
+
+  /** The items of a class, in the order in which they are served. */
+  void forEach(int sizeClass, LongConsumer visitor) {
+    for (int priority = 0; priority < priorities; priority++) {
+      LongQueue queue = queues[sizeClass * priorities + priority];
+      for (int i = 0; queue != null && i < queue.size(); i++) {
+        visitor.accept(queue.at(i));
       }
     }
   }

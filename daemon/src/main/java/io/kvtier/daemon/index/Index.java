@@ -1,6 +1,5 @@
 package io.kvtier.daemon.index;
 
-import io.kvtier.daemon.trace.TraceRecorder;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
@@ -27,14 +26,6 @@ import org.jspecify.annotations.Nullable;
  * the index's thread.
  */
 final class Index implements BlockStore.Listener, Peers.Tiers {
-  private static final long[] NOTHING = {};
-
-  /**
-   * So many unknown keys of a lookup are looked for in the object tier: where the first of them are
-   * not there, those behind are of no use.
-   */
-  private static final int PROBES_PER_LOOKUP = 64;
-
   private final Directory directory;
   private final Namespaces namespaces;
   private final Counters counters;
@@ -47,11 +38,13 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
   private final CompletionWriter writer;
   private final Operations operations;
   private final WaiterTable hostWaiters;
+  private final Shortages shortages;
   private final Devices devices;
   private final Puts puts;
   private final Removals removals;
   private final Scans scans;
   private final Admin admin;
+  private final Lookups lookups;
   private final Upkeep upkeep;
   private final Annotations annotations;
   private final RequestTap requests;
@@ -80,6 +73,9 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
             context.requests(),
             limits.operationsMax(),
             limits.operationsPerSessionMax());
+    this.shortages =
+        new Shortages(
+            directory, store, holds, hostWaiters, operations, counters, limits.standstillNs());
     this.requests = context.requests();
     requests.connect(hostWaiters, operations, namespaces, store.storedTiers());
     this.devices =
@@ -101,6 +97,8 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
     this.scans = new Scans(directory, store, operations, removals, limits.holdsMax());
     this.upkeep = new Upkeep(store, directory, namespaces);
     this.admin = new Admin(store, namespaces, upkeep);
+    this.lookups =
+        new Lookups(directory, store, namespaces, devices.peers(), admin, writer, counters, clock);
     this.annotations = new Annotations(directory, store, writer, counters);
   }
 
@@ -211,7 +209,7 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
         }
         writer.completeShort(session, request, known ? Status.OK : Status.NAMESPACE_UNKNOWN, 0);
       }
-      case LOOKUP -> lookup(session, request);
+      case LOOKUP -> lookups.lookup(session, request);
       case RESERVE -> puts.reserve(session, request);
       case OFFLOAD -> {
         puts.reserve(session, request);
@@ -300,74 +298,6 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
     }
     session.namespaces.set(known.id());
     writer.completeShort(session, request, Status.OK, known.number());
-  }
-
-  // ---- lookup
-
-  private void lookup(Session session, Request request) throws ProtocolViolation {
-    Region holder = devices.peers().longest(request);
-    writer.beginLookup(session, request, devices.peers().advertised().prefix(), holder);
-    Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
-    int hits = 0;
-    int onSsd = 0;
-    int objects = 0;
-    int unknown = 0;
-    TraceRecorder recording = admin.recording();
-    long[] recorded = recording == null ? NOTHING : new long[request.count + 1];
-    for (int i = 0; i < request.count; i++) {
-      int block = directory.findInOrder(request, i);
-      if (recording != null) {
-        recorded[i + 1] = directory.soughtFingerprint(request.namespaceId, request.group);
-      }
-      if (block == Directory.NONE) {
-        Presence presence = presence(namespace, request);
-        if (presence == Presence.PRESENT) {
-          objects += writer.run() == i ? 1 : 0;
-          writer.add(Status.OK, TierId.OBJECT);
-          hits++;
-        } else if (presence == Presence.UNKNOWN
-            && unknown < PROBES_PER_LOOKUP
-            && probe(namespace, request)) {
-          writer.add(Status.PENDING, TierId.OBJECT);
-          unknown++;
-        } else {
-          writer.add(Status.MISS, TierId.NONE);
-        }
-      } else if (store.host().isResident(block) || store.hasArrived(block)) {
-        writer.add(Status.OK, TierId.HOST);
-        hits++;
-      } else if (store.ssd().isResident(block)) {
-        onSsd += writer.run() == i ? 1 : 0;
-        writer.add(Status.OK, TierId.SSD);
-        hits++;
-      } else {
-        boolean isFetching = directory.has(Directory.FLAG_FETCHING, block);
-        writer.add(Status.PENDING, isFetching ? TierId.OBJECT : TierId.NONE);
-      }
-    }
-    if (recording != null) {
-      recording.record(clock.getAsLong(), recorded);
-    }
-    writer.end(
-        request,
-        namespace == null
-            ? 0
-            : store.estimatedSsdReadNs(onSsd * namespace.blockBytes())
-                + store.estimatedFetchNs(objects));
-    counters.add(Counter.LOOKUP_BLOCKS, request.count);
-    counters.add(Counter.LOOKUP_HITS, hits);
-  }
-
-  /** What is known of the block whose key was sought last, and of which there is no record. */
-  private Presence presence(Namespaces.@Nullable Namespace namespace, Request request) {
-    return namespace == null
-        ? Presence.ABSENT
-        : store.objects().presenceOfSought(namespace, request.keyBytes, request.group);
-  }
-
-  private boolean probe(Namespaces.@Nullable Namespace namespace, Request request) {
-    return namespace != null
-        && store.objects().probeSought(namespace, request.keyBytes, request.group);
   }
 
   // ---- acquire
@@ -728,7 +658,11 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
     int block = directory.find(request, i);
     boolean wasAdvertised = !devices.peers().isEmpty() && devices.peers().delete(request);
     if (block == Directory.NONE) {
-      boolean isThere = wasAdvertised || presence(namespace, request) == Presence.PRESENT;
+      boolean isThere =
+          wasAdvertised
+              || (namespace != null
+                  && store.objects().presenceOfSought(namespace, request.keyBytes, request.group)
+                      == Presence.PRESENT);
       boolean isTaken =
           namespace == null
               || store.objects().deleteSought(namespace, request.keyBytes, request.group);
@@ -851,6 +785,7 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
         cutShort(operation, Status.DEADLINE);
       }
     }
+    shortages.check(nowNs);
     devices.checkTime(nowNs);
     store.records().trim(nowNs);
     for (int hold = holds.expired(nowNs); hold != HoldTable.NONE; hold = holds.expired(nowNs)) {

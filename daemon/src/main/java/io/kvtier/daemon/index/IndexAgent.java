@@ -71,7 +71,14 @@ public final class IndexAgent {
       long leaseNs,
       long leaseNsMax,
       long deadlineNs,
-      long deadlineNsMax) {}
+      long deadlineNsMax,
+      long standstillNs) {
+    /**
+     * For so long nothing moves before those who wait for a slot hear that there is no room.
+     * Readers that copy what they have leased give it back much sooner.
+     */
+    public static final long STANDSTILL_NS = 250_000_000L;
+  }
 
   /** So many transfers can be on their way to and from a GPU. */
   public static final int DEVICE_TRANSFERS = DeviceLine.TRANSFERS;

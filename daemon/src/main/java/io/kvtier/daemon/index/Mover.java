@@ -97,6 +97,7 @@ final class Mover {
   private final byte[] purpose;
   private final int[] stack;
   private final int[] evictions;
+  private final int[] stores;
   private final Consumer<Transfer> onChecksum = this::settleChecksum;
   private final Consumer<Transfer> onObject = this::settleObject;
   private final Tenants tenants;
@@ -134,6 +135,7 @@ final class Mover {
     this.host = host;
     this.ssd = ssd;
     this.evictions = new int[host.slots().classesMax()];
+    this.stores = new int[host.slots().classesMax()];
     this.listener = listener;
     this.objectListener = objectListener;
     this.latencies = context.latencies();
@@ -243,6 +245,7 @@ final class Mover {
       return false;
     }
     uploads++;
+    stores[namespaces.of(directory, block).hostClass()]++;
     uploadsOf[transfer.owner]++;
     if (evict) {
       departingOf[transfer.owner]++;
@@ -351,6 +354,7 @@ final class Mover {
       return;
     }
     uploads--;
+    stores[namespaces.of(directory, block).hostClass()]--;
     uploadsOf[transfer.owner]--;
     if (why == EVICT) {
       departingOf[transfer.owner]--;
@@ -381,6 +385,7 @@ final class Mover {
     if (!lanes.of(block).offer(transfer)) {
       return takeBack();
     }
+    stores[namespaces.of(directory, block).hostClass()]++;
     if (evict) {
       evictions[namespaces.of(directory, block).hostClass()]++;
     }
@@ -527,6 +532,7 @@ final class Mover {
       listener.onLoaded(block, status);
       return;
     }
+    stores[namespaces.of(directory, block).hostClass()]--;
     if (evict) {
       evictions[namespaces.of(directory, block).hostClass()]--;
     }
@@ -558,6 +564,11 @@ final class Mover {
   /** Host slots of a size class that stores under way will free. */
   int evictions(int sizeClass) {
     return evictions[sizeClass];
+  }
+
+  /** Host copies of a size class that are being stored in a lower tier, whatever for. */
+  int stores(int sizeClass) {
+    return stores[sizeClass];
   }
 
   /** The expected time to read that many bytes from SSD, ns, as measured. */

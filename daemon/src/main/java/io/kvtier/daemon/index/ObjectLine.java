@@ -16,9 +16,7 @@ import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Queue;
 import java.util.Set;
-import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
 
@@ -28,14 +26,6 @@ import org.jspecify.annotations.Nullable;
  * the index.
  */
 final class ObjectLine {
-  /** Hears what became of a probe. */
-  interface Finder {
-    void found(int block, int priority, boolean prefetch, Presence presence);
-  }
-
-  /** A probe that is over. */
-  private record Found(int block, int priority, boolean prefetch, Presence presence) {}
-
   /** The removal of all of a namespace's objects, from before it begins to its end. */
   static final class Clearing {
     private final Namespaces.Namespace namespace;
@@ -84,9 +74,7 @@ final class ObjectLine {
   private final Namespaces namespaces;
   private final @Nullable EventTap events;
   private final byte[] key = new byte[Protocol.KEY_BYTES_MAX];
-  private final Queue<Found> found = new ConcurrentLinkedQueue<>();
   private final List<Clearing> clearings = new ArrayList<>();
-  private int probing;
 
   /** Blocks whose objects are to go when they are written, oldest first. */
   private final LinkedHashMap<Integer, Promise> promises = new LinkedHashMap<>();
@@ -195,65 +183,6 @@ final class ObjectLine {
     return isAnyGoing() && isKeyGoing(namespace, keyBytes, group)
         ? Presence.ABSENT
         : parts.presence().lookup(keyOf(namespace, keyBytes, group));
-  }
-
-  /**
-   * Has it found out whether the block whose key was sought last is there.
-   *
-   * @return false when too much is being found out already
-   */
-  boolean probeSought(Namespaces.Namespace namespace, int keyBytes, int group) {
-    if (parts == null || !isOpen()) {
-      return false;
-    }
-    directory.copySought(key);
-    return parts
-        .presence()
-        .probe(keyOf(namespace, keyBytes, group), nameOf(namespace, keyBytes, group));
-  }
-
-  /**
-   * Has it found out whether a block is there; {@link #collect} tells.
-   *
-   * @return false when too much is being found out already
-   */
-  boolean probe(int block, int priority, boolean prefetch) {
-    if (parts == null || !isOpen()) {
-      return false;
-    }
-    ObjectParts present = parts;
-    boolean taken =
-        present
-            .presence()
-            .probe(
-                keyOf(block),
-                nameOf(block),
-                presence -> {
-                  found.add(new Found(block, priority, prefetch, presence));
-                  present.bell().run();
-                });
-    probing += taken ? 1 : 0;
-    return taken;
-  }
-
-  /** Tells of the probes that are over; returns how many. */
-  int collect(Finder finder) {
-    int count = 0;
-    for (Found one = found.poll(); one != null; one = found.poll()) {
-      probing--;
-      count++;
-      finder.found(one.block, one.priority, one.prefetch, one.presence);
-    }
-    return count;
-  }
-
-  boolean hasFound() {
-    return !found.isEmpty();
-  }
-
-  /** How many blocks wait for a probe. */
-  int probing() {
-    return probing;
   }
 
   // ---- what comes and goes

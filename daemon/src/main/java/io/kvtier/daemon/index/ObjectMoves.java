@@ -20,20 +20,23 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
 
   private final BlockStore store;
   private final ObjectLine objects;
+  private final ObjectProbes probes;
   private final Directory directory;
   private final TierLine host;
   private final TierLine ssd;
   private final Counters counters;
   private final Ingestion ingestion;
-  private final ObjectLine.Finder finder = this::found;
+  private final ObjectProbes.Finder finder = this::found;
   private final LongSupplier clock;
 
   /** The refused blocks in the order of their refusals, each with its time in ms. */
   private final LongQueue refusals = new LongQueue(REFUSALS_MAX);
 
-  ObjectMoves(BlockStore store, ObjectLine objects, IndexAgent.Context context) {
+  ObjectMoves(
+      BlockStore store, ObjectLine objects, ObjectProbes probes, IndexAgent.Context context) {
     this.store = store;
     this.objects = objects;
+    this.probes = probes;
     directory = context.directory();
     host = store.host();
     ssd = store.ssd();
@@ -72,8 +75,8 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
     directory.set(Directory.FLAG_FETCHING, block, true);
     host.setState(block, CopyState.STAGING);
     if (presence == Presence.PRESENT) {
-      store.enqueuePromotion(block, priority, prefetch);
-    } else if (!objects.probe(block, priority, prefetch)) {
+      store.promotions().add(block, priority, prefetch);
+    } else if (!probes.probe(block, priority, prefetch)) {
       miss(block);
       return Directory.NONE;
     }
@@ -82,7 +85,7 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
 
   /** Settles what was found out; returns how much that was. */
   int collect() {
-    return objects.collect(finder);
+    return probes.collect(finder);
   }
 
   private void found(int block, int priority, boolean prefetch, Presence presence) {
@@ -90,7 +93,7 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
       directory.set(Directory.FLAG_FETCHING, block, false);
       store.endUse(block);
     } else if (presence == Presence.PRESENT && store.mayPromote()) {
-      store.enqueuePromotion(block, priority, prefetch);
+      store.promotions().add(block, priority, prefetch);
     } else {
       miss(block);
     }
@@ -315,6 +318,6 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
 
   /** What waits to be written, or to be found out. */
   int waiting() {
-    return ingestion.waiting() + objects.probing();
+    return ingestion.waiting() + probes.waiting();
   }
 }

@@ -17,8 +17,10 @@ final class WaiterTable {
   private final int[] next;
   private final int[] previous;
   private final int[] heads;
+  private final boolean[] isMarked;
   private int freeHead;
   private int size;
+  private int marked;
 
   WaiterTable(int waitersMax) {
     operation = new int[waitersMax];
@@ -26,6 +28,7 @@ final class WaiterTable {
     blockOf = new int[waitersMax];
     next = new int[waitersMax];
     previous = new int[waitersMax];
+    isMarked = new boolean[waitersMax];
     heads = new int[Integer.highestOneBit(Math.max(64, waitersMax)) << 1];
     Arrays.fill(heads, NONE);
     Arrays.fill(blockOf, NONE);
@@ -113,10 +116,7 @@ final class WaiterTable {
 
   /** Takes a waiter off its block; false when it is that of this operation and place no more. */
   boolean remove(int waiter, int ofOperation, int ofPlace) {
-    if (waiter == NONE
-        || blockOf[waiter] == NONE
-        || operation[waiter] != ofOperation
-        || place[waiter] != ofPlace) {
+    if (!waits(waiter, ofOperation, ofPlace)) {
       return false;
     }
     unlink(waiter);
@@ -124,7 +124,39 @@ final class WaiterTable {
     return true;
   }
 
+  /** Marks a waiter, until it is taken off its block or {@link #unmark} finds it. */
+  void mark(int waiter) {
+    marked += isMarked[waiter] ? 0 : 1;
+    isMarked[waiter] = true;
+  }
+
+  /** How many waiters are marked. */
+  int marked() {
+    return marked;
+  }
+
+  /** Takes the mark from a place of an operation; false when it does not wait or has none. */
+  boolean unmark(Operation waiting, int ofPlace) {
+    int waiter = waiting.waiter[ofPlace];
+    return waits(waiter, waiting.poolIndex, ofPlace) && unmark(waiter);
+  }
+
+  private boolean unmark(int waiter) {
+    boolean was = isMarked[waiter];
+    isMarked[waiter] = false;
+    marked -= was ? 1 : 0;
+    return was;
+  }
+
+  private boolean waits(int waiter, int ofOperation, int ofPlace) {
+    return waiter != NONE
+        && blockOf[waiter] != NONE
+        && operation[waiter] == ofOperation
+        && place[waiter] == ofPlace;
+  }
+
   private void unlink(int waiter) {
+    var _ = unmark(waiter);
     if (previous[waiter] == NONE) {
       heads[bucket(blockOf[waiter])] = next[waiter];
     } else {

@@ -98,7 +98,8 @@ class GoldenSessionTest {
                   30_000_000_000L,
                   600_000_000_000L,
                   5_000_000_000L,
-                  60_000_000_000L));
+                  60_000_000_000L,
+                  IndexAgent.Limits.STANDSTILL_NS));
       long ring = Protocol.RING_BYTES_MIN;
       SessionRegion region;
       try (Descriptor memory =

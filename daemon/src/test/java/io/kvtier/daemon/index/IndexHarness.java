@@ -329,7 +329,8 @@ public final class IndexHarness implements AutoCloseable {
                 30_000_000_000L,
                 600_000_000_000L,
                 5_000_000_000L,
-                60_000_000_000L));
+                60_000_000_000L,
+                IndexAgent.Limits.STANDSTILL_NS));
   }
 
   /** As if an index did not know which host copies an earlier one has left. */
@@ -390,6 +391,8 @@ public final class IndexHarness implements AutoCloseable {
       Verb verb,
       Status status,
       Status first,
+      Status last,
+      int run,
       List<Long> ids,
       long value,
       @Nullable Holder holder) {}
@@ -685,6 +688,7 @@ public final class IndexHarness implements AutoCloseable {
       int flags = Words.getByte(segment, at + CompletionDescriptor.FLAGS_OFFSET);
       Status status = Status.of(Words.getShort(segment, at + CompletionDescriptor.STATUS_OFFSET));
       int count = Words.getInt(segment, at + CompletionDescriptor.COUNT_OFFSET);
+      int run = Words.getInt(segment, at + CompletionDescriptor.RUN_OFFSET);
       long value = Words.getLong(segment, at + CompletionDescriptor.VALUE_OFFSET);
       List<Long> ids = new ArrayList<>();
       boolean isLong =
@@ -702,6 +706,9 @@ public final class IndexHarness implements AutoCloseable {
       boolean hasFirst = count > 0 && (flags & CompletionDescriptor.FLAG_TEXT) == 0;
       int first =
           hasFirst ? Words.getShort(segment, at + CompletionDescriptor.HEADER_BYTES) & 0xff : 0;
+      int stride = CompletionDescriptor.resultBytes(verb);
+      long lastAt = at + CompletionDescriptor.HEADER_BYTES + (long) (count - 1) * stride;
+      int last = hasFirst ? Words.getShort(segment, lastAt) & 0xff : 0;
       Holder holder = null;
       if ((flags & CompletionDescriptor.FLAG_PEERS) != 0) {
         long peers = at + CompletionDescriptor.recordBytes(verb, count);
@@ -716,7 +723,7 @@ public final class IndexHarness implements AutoCloseable {
       }
       completions.skip(completions.recordBytes());
       completions.release();
-      return new Answer(verb, status, Status.of(first), ids, value, holder);
+      return new Answer(verb, status, Status.of(first), Status.of(last), run, ids, value, holder);
     }
   }
 }

@@ -9,9 +9,13 @@ import io.kvtier.tiers.object.PresenceCache;
 import io.kvtier.tiers.object.StoreCall;
 import io.kvtier.tiers.object.StoreResult;
 import io.kvtier.tiers.transfer.Transfer;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.function.LongPredicate;
+import org.jspecify.annotations.Nullable;
 
 /** An object tier in which nothing is: what is written ends as the test says, a round later. */
 final class StubObjects {
@@ -33,9 +37,24 @@ final class StubObjects {
   /** What is to go from it. */
   final HeldDeletions deletions = new HeldDeletions();
 
+  /** Of which keys it has objects, whatever {@link #head} says; null: that is what counts. */
+  @Nullable LongPredicate has;
+
+  /** How often it was asked whether it has one. */
+  int heads;
+
   /** What is known of it. */
-  final PresenceCache presence =
-      new PresenceCache(new Heads(), 1 << 20, 1L << 40, 1L << 40, 1, 1L << 40, null);
+  final PresenceCache presence;
+
+  StubObjects() {
+    this(1);
+  }
+
+  /** One that is asked so many questions at a time. */
+  StubObjects(int probesMax) {
+    presence =
+        new PresenceCache(new Heads(), 1 << 20, 1L << 40, 1L << 40, probesMax, 1L << 40, null);
+  }
 
   private String lookedFor = "";
 
@@ -71,6 +90,14 @@ final class StubObjects {
         },
         () -> {},
         Map::of);
+  }
+
+  private static long keyOf(String name) {
+    Transfer named = new Transfer(0);
+    if (!ObjectNames.readBlock(name, named)) {
+      throw new IllegalStateException("'" + name + "' names no block");
+    }
+    return MemorySegment.ofArray(named.key).get(ValueLayout.JAVA_LONG_UNALIGNED, 0);
   }
 
   /** The object that was looked for last is seen there, by a call that began some time ago. */
@@ -134,7 +161,13 @@ final class StubObjects {
     @Override
     public StoreCall head(String name, long timeoutNs) {
       lookedFor = name;
-      return StoreCall.of(head);
+      heads++;
+      LongPredicate there = has;
+      if (there == null) {
+        return StoreCall.of(head);
+      }
+      boolean isThere = there.test(keyOf(name));
+      return StoreCall.of(isThere ? new StoreResult.Done(0) : new StoreResult.Absent());
     }
 
     @Override

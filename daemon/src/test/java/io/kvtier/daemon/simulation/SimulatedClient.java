@@ -290,6 +290,27 @@ final class SimulatedClient {
     }
   }
 
+  /** Asks for all blocks that it can name, with all the time that there is. */
+  void getAll() throws ProtocolViolation {
+    for (int namespace = 0; namespace < blockBytes.length; namespace++) {
+      if (session != null && !garbage && registered[namespace]) {
+        request(
+            Verb.ACQUIRE,
+            namespace,
+            keys(namespace, keysPerNamespace),
+            List.of(),
+            0,
+            random.nextBoolean() ? RequestDescriptor.FLAG_LEADING_RUN : 0,
+            world.nowNs() + 50_000_000_000L);
+      }
+    }
+  }
+
+  /** Whether a get of its own is not answered yet. */
+  boolean isGetting() {
+    return !garbage && pending.values().stream().anyMatch(asked -> asked.verb == Verb.ACQUIRE);
+  }
+
   private List<Oracle.Key> keys(int namespace, int count) {
     int first = random.nextInt(keysPerNamespace);
     List<Oracle.Key> keys = new ArrayList<>();
@@ -463,11 +484,23 @@ final class SimulatedClient {
   private void request(
       Verb verb, int namespace, List<Oracle.Key> keys, List<Held> ids, long argument, int flags)
       throws ProtocolViolation {
+    long deadlineNs = world.nowNs() + 1_000_000 + random.nextInt(200_000_000);
+    request(verb, namespace, keys, ids, argument, flags, deadlineNs);
+  }
+
+  private void request(
+      Verb verb,
+      int namespace,
+      List<Oracle.Key> keys,
+      List<Held> ids,
+      long argument,
+      int flags,
+      long deadlineNs)
+      throws ProtocolViolation {
     RingProducer ring = requests;
     if (ring == null) {
       return;
     }
-    long deadlineNs = world.nowNs() + 1_000_000 + random.nextInt(200_000_000);
     long correlation = nextCorrelation++;
     int count = verb.body() == Verb.Body.KEYS ? keys.size() : ids.size();
     long at =

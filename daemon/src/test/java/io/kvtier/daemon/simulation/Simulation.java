@@ -76,7 +76,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     /** The object of what is deleted stays. */
     OBJECT_NOT_DELETED,
     /** The index does not hear that objects were deleted for the cap. */
-    COLLECTED_WITHOUT_A_WORD;
+    COLLECTED_WITHOUT_A_WORD,
+    /** Gets wait for slots until their deadlines, whoever holds them. */
+    WAITS_IN_VAIN;
 
     boolean isOfObjects() {
       return this == OBJECT_ERROR_COUNTS_AS_STORED
@@ -109,6 +111,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private static final int FILE_BYTES = 128 * 1024;
   private static final int PAGE = 4096;
   private static final int STEPS = 1200;
+
+  /** Four times what the index takes to see that nothing moves. */
+  private static final int QUIET_MS_MAX = (int) (4 * IndexAgent.Limits.STANDSTILL_NS / 1_000_000);
 
   private final long seed;
   private final SplittableRandom random;
@@ -231,7 +236,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           OBJECT_ERROR_COUNTS_AS_STORED,
           OBJECT_LOADED_WITHOUT_VERIFYING,
           OBJECT_NOT_DELETED,
-          COLLECTED_WITHOUT_A_WORD ->
+          COLLECTED_WITHOUT_A_WORD,
+          WAITS_IN_VAIN ->
           SimulatedDevice.Faults.NONE;
       case NONE, PUBLISH_BEFORE_CHECKSUM, ADOPT_WITHOUT_VERIFYING ->
           faulty
@@ -269,7 +275,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           WRITE_ERROR_COUNTS_AS_STORED,
           FULL_DEVICE_COUNTS_AS_STORED,
           OBJECT_LOADED_WITHOUT_VERIFYING,
-          COLLECTED_WITHOUT_A_WORD ->
+          COLLECTED_WITHOUT_A_WORD,
+          WAITS_IN_VAIN ->
           STEPS * STEPS;
       case FULL_LEDGER_COUNTS_AS_WRITTEN,
           ACKNOWLEDGE_BEFORE_LEDGER,
@@ -376,7 +383,10 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 30_000_000_000L,
                 600_000_000_000L,
                 1_000_000_000L,
-                60_000_000_000L));
+                60_000_000_000L,
+                planted == Planted.WAITS_IN_VAIN
+                    ? Long.MAX_VALUE
+                    : IndexAgent.Limits.STANDSTILL_NS));
     agent.recover(ledgers, nowNs);
     if (planted == Planted.ADOPT_WITHOUT_VERIFYING) {
       IndexHarness.forgetTakenOver(directory, blocks);
@@ -563,6 +573,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     if (hasTenants && !faulty && objects == null) {
       expectUndisturbed(random.nextInt(2));
     }
+    if (planted == Planted.WAITS_IN_VAIN || (planted == Planted.NONE && !faulty)) {
+      expectNobodyWaitsInVain();
+    }
     settle();
     for (SimulatedClient client : clients) {
       hits += client.hits;
@@ -701,6 +714,37 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       before.removeAll(after);
       violated("tenant " + tenant + " has lost blocks by what another did: " + before);
     }
+  }
+
+  /**
+   * Who asks for more than memory has room for, while others hold what they have, is answered as
+   * soon as nothing is under way that could make room.
+   */
+  private void expectNobodyWaitsInVain() throws ProtocolViolation {
+    for (SimulatedClient client : clients) {
+      client.getAll();
+    }
+    int quietMs = 0;
+    for (int round = 0;
+        round < 10_000 && clients.stream().anyMatch(SimulatedClient::isGetting);
+        round++) {
+      nowNs += 1_000_000;
+      round();
+      quietMs = isQuiet() ? quietMs + 1 : 0;
+      if (quietMs > QUIET_MS_MAX) {
+        violated("a get waits, though nothing is under way: " + agent);
+      }
+    }
+    agent.checkInvariants();
+  }
+
+  /** Whether no transfer is under way. */
+  private boolean isQuiet() {
+    boolean isBusy = copies.inFlight() > 0;
+    for (SimulatedSsd one : ssd) {
+      isBusy |= one.inFlight() > 0;
+    }
+    return !isBusy && (objectTransfers == null || objectTransfers.inFlight() == 0);
   }
 
   private Set<Oracle.Key> residentOf(int tenant) {

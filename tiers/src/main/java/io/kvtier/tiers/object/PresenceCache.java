@@ -205,6 +205,11 @@ public final class PresenceCache {
     known.invalidateAll();
   }
 
+  /** The most questions that are under way; sixteen times as many can wait. */
+  public int probesMax() {
+    return probesMax;
+  }
+
   /** About how many keys are known. */
   public long size() {
     return known.estimatedSize();
@@ -215,27 +220,18 @@ public final class PresenceCache {
     known.cleanUp();
   }
 
-  /**
-   * Has the presence of an object found out in the background, unless it is known or being found
-   * out. Beyond the bound on those that wait, it is left unknown.
-   *
-   * @param name of the object
-   * @return whether it will be known soon, or is; not where the store has not answered for a while,
-   *     though it is asked
-   */
-  public boolean probe(ObjectKey key, String name) {
-    return probe(key, name, null) && !isSilent();
-  }
-
-  private boolean isSilent() {
+  /** Whether the store has not answered for a while. */
+  public boolean isSilent() {
     synchronized (lock) {
       return failures >= FAILURES_TOLD;
     }
   }
 
   /**
-   * The same, and tells: what is found, or UNKNOWN where the store does not answer in time.
+   * Has the presence of an object found out in the background, unless it is known or being found
+   * out, and tells: what is found, or UNKNOWN where the store does not answer in time.
    *
+   * @param name of the object
    * @param whenFound called on any thread, at once where it is known
    * @return false when too many wait already: nobody will be told
    */

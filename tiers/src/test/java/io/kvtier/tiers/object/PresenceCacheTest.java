@@ -46,7 +46,7 @@ final class PresenceCacheTest {
   private static int probe(PresenceCache cache, int from, int to) {
     int taken = 0;
     for (int i = from; i < to; i++) {
-      taken += cache.probe(key(i), "k" + i) ? 1 : 0;
+      taken += cache.probe(key(i), "k" + i, null) ? 1 : 0;
     }
     return taken;
   }
@@ -133,7 +133,7 @@ final class PresenceCacheTest {
     store.next().call().end(new StoreResult.Unavailable("down"));
     assertEquals(List.of(Presence.UNKNOWN), told);
     assertEquals(Presence.UNKNOWN, cache.lookup(key(1)));
-    cache.probe(key(1), "k1");
+    cache.probe(key(1), "k1", null);
     assertEquals(1, store.asked.size());
   }
 
@@ -144,10 +144,10 @@ final class PresenceCacheTest {
     cache.heard(new StoreResult.Unavailable("no route"));
     cache.heard(new StoreResult.Unavailable("no route"));
     assertEquals("", cache.trouble());
-    cache.probe(key(1), "k1");
+    cache.probe(key(1), "k1", null);
     store.next().call().end(new StoreResult.Unavailable("down"));
     assertEquals("down", cache.trouble());
-    cache.probe(key(2), "k2");
+    cache.probe(key(2), "k2", null);
     store.next().call().end(new StoreResult.Absent());
     assertEquals("", cache.trouble());
     cache.heard(new StoreResult.Unavailable("no route"));
@@ -172,12 +172,13 @@ final class PresenceCacheTest {
   void probe_ofAStoreThatDoesNotAnswer_promisesNothing_butAsks() {
     PresenceCache cache = cache(1 << 20, 2);
     for (int i = 0; i < 3; i++) {
-      assertTrue(cache.probe(key(i), "k" + i));
+      assertTrue(cache.probe(key(i), "k" + i, null));
       store.next().call().end(new StoreResult.Unavailable("down"));
     }
-    assertFalse(cache.probe(key(3), "k3"));
+    assertTrue(cache.probe(key(3), "k3", null), "it is asked all the same");
+    assertTrue(cache.isSilent());
     store.next().call().end(new StoreResult.Absent());
-    assertTrue(cache.probe(key(4), "k4"));
+    assertFalse(cache.isSilent());
   }
 
   private PresenceLedger ledger() throws IOException {
