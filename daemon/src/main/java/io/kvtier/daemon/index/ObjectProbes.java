@@ -44,7 +44,7 @@ final class ObjectProbes {
   private static final int NOBODY = -1;
 
   /** So many blocks of a prefix are asked for before any is known to be there. */
-  static final int ASKED_FIRST = 4;
+  static final int ASKED_FIRST = 16;
 
   /** The most keys that wait in searches. */
   static final int SOUGHT_MAX = 1 << 16;
