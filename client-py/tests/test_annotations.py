@@ -150,3 +150,27 @@ def test_events_putAndDeleted_areHeardByASubscriber(stopped_daemon: Daemon) -> N
             assert key[-8:] in removed
     finally:
         events.close(0)
+
+
+def test_events_ofNamespacesBelowAName_areHeard_andOfOthersNot(stopped_daemon: Daemon) -> None:
+    zmq = pytest.importorskip("zmq", reason="pyzmq is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        endpoint = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+    stopped_daemon.start(events__endpoint=endpoint, events__interval="1ms", events__namespaces="vllm/tiny/*,whole")
+    events = zmq.Context.instance().socket(zmq.SUB)
+    events.subscribe(b"")
+    events.setsockopt(zmq.RCVTIMEO, 60_000)
+    events.connect(endpoint)
+    told = ["vllm/tiny/weights-1", "vllm/tiny/pp0tp0/weights-2", "whole"]
+    try:
+        with Client(stopped_daemon.socket_path, timeout=60) as client:
+            keys = dict(zip(["vllm/tiny", "vllm/tiny2/weights-1", "whole/part", *told], blocks.keys("below", 6), strict=True))
+            for name, key in keys.items():
+                namespace = client.namespace(name, block_bytes=BLOCK_BYTES)
+                assert namespace.put([key], bytes(BLOCK_BYTES), annotations=[of_tokens([1])]) == [Status.OK]
+            heard = b""
+            while keys["whole"][-8:] not in heard:
+                heard += events.recv_multipart()[2]
+            assert [name for name, key in keys.items() if key[-8:] in heard] == told
+    finally:
+        events.close(0)

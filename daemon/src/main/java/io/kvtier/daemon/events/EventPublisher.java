@@ -79,6 +79,10 @@ public final class EventPublisher implements AutoCloseable {
   private final ResidencyTable told;
   private final RemovedObjects removedObjects = new RemovedObjects(REMOVED_OBJECTS_MAX);
   private final Set<String> namespaces;
+
+  /** Of the names of further namespaces; each ends with a slash. */
+  private final List<String> beginnings;
+
   private final String[] media;
   private final Thread thread;
 
@@ -118,6 +122,11 @@ public final class EventPublisher implements AutoCloseable {
     batch = new EventBatch(config.form(), config.isBytes());
     snapshot = new EventBatch(config.form(), config.isBytes());
     namespaces = Set.copyOf(config.namespaces());
+    beginnings =
+        namespaces.stream()
+            .filter(one -> one.endsWith("/*"))
+            .map(one -> one.substring(0, one.length() - 1))
+            .toList();
     media = new String[] {config.hostMedium(), config.ssdMedium(), config.objectMedium()};
     told = new ResidencyTable(blocksMax);
     context = new ZContext();
@@ -288,7 +297,20 @@ public final class EventPublisher implements AutoCloseable {
       return true;
     }
     EventRing.Name name = ring.name(namespaceId);
-    return name != null && namespaces.contains(name.name());
+    return name != null && isNamed(name.name());
+  }
+
+  /** Whether a configured name is this one, or ends with a star and begins it. */
+  private boolean isNamed(String name) {
+    if (namespaces.contains(name)) {
+      return true;
+    }
+    for (String beginning : beginnings) {
+      if (name.startsWith(beginning)) {
+        return true;
+      }
+    }
+    return false;
   }
 
   private void stored(EventBatch to, int tiers) {
