@@ -79,11 +79,11 @@ GRPC = [
     # Calls without a token, which never come to their end.
     Manner("many refused calls", _OPENED + _REFUSED),
 ]
-_METRICS = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + TOKEN.encode() + b"\r\n\r\n"
+_METRICS = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + TOKEN.encode() + b"\r\n\r\n"
 HTTP = [
     Manner("silent", b""),
     Manner("slow headers", b"GET /metrics HTTP/1.1\r\n", b"X-Slow: " + b"y" * 200),
-    Manner("kept alive", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"),
+    Manner("kept alive", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"),
     Manner("asks and never reads", 10 * _METRICS),
 ]
 UNIX = [Manner("silent", b""), Manner("hello", fuzz_inputs.hello())]
@@ -191,18 +191,18 @@ class Crowd:
 class Beside:
     """Honest clients: some from before, and some that come anew for each question."""
 
-    def __init__(self, daemon: Daemon, stack: contextlib.ExitStack) -> None:
-        """Ended by the stack."""
+    def __init__(self, daemon: Daemon, stack: contextlib.ExitStack, tls: bool = False) -> None:
+        """Ended by the stack. Of a daemon with TLS, those on the socket."""
         self._daemon = daemon
         local = stack.enter_context(contextlib.closing(LocalCaller(daemon)))
-        remote = stack.enter_context(contextlib.closing(GrpcCaller(daemon.grpc_port, TOKEN)))
-        self._all = [
-            Bystander("local client", local.ask),
-            Bystander("gRPC client", remote.ping),
-            Bystander("new gRPC client", self._new_remote, 0.05),
-            Bystander("new HTTP client", self._new_http, 0.05),
-            Bystander("new local client", self._new_local, 0.05),
-        ]
+        self._all = [Bystander("local client", local.ask), Bystander("new local client", self._new_local, 0.05)]
+        if not tls:
+            remote = stack.enter_context(contextlib.closing(GrpcCaller(daemon.grpc_port, TOKEN)))
+            self._all += [
+                Bystander("gRPC client", remote.ping),
+                Bystander("new gRPC client", self._new_remote, 0.05),
+                Bystander("new HTTP client", self._new_http, 0.05),
+            ]
         for one in self._all:
             stack.callback(one.end)
 

@@ -5,6 +5,7 @@ import com.eclipsesource.json.JsonArray;
 import com.eclipsesource.json.JsonObject;
 import com.eclipsesource.json.JsonValue;
 import io.kvtier.client.KvtierClient;
+import io.kvtier.protocol.Printable;
 import java.io.PrintWriter;
 import java.util.ArrayList;
 import java.util.List;
@@ -57,10 +58,10 @@ final class ConfigCommand implements Runnable {
       words.addAll(files);
       Program.Ran ran = KvtierdProcess.run(words);
       PrintWriter out = spec.commandLine().getOut();
-      out.print(ran.out());
+      out.print(Printable.linesOf(ran.out()));
       out.flush();
       PrintWriter err = spec.commandLine().getErr();
-      err.print(ran.err());
+      err.print(Printable.linesOf(ran.err()));
       err.flush();
       return ran.exitCode();
     }

@@ -7,6 +7,7 @@ import io.kvtier.client.KvtierClient;
 import io.kvtier.client.Namespace;
 import io.kvtier.client.PingResult;
 import io.kvtier.client.TextResult;
+import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.Status;
 import java.io.Console;
 import java.io.PrintWriter;
@@ -125,17 +126,21 @@ abstract class DaemonCommand implements Callable<Integer> {
 
   /** Prints what the daemon said it did. */
   void say(String text) {
-    line(json ? new JsonObject().add("done", text).toString() : text);
+    if (json) {
+      line(new JsonObject().add("done", text).toString());
+    } else {
+      out().println(Printable.linesOf(text));
+    }
   }
 
-  /** Prints a line; {@code @|bold text|@} is bold on a terminal. */
+  /** Prints a line, as {@link Printable} has it; {@code @|bold text|@} is bold on a terminal. */
   void line(String text) {
     out().println(styled(text));
   }
 
-  /** The text with its marks turned into a terminal's, or taken out. */
+  /** The text, printable, with its marks turned into a terminal's, or taken out. */
   static String styled(String text) {
-    return (isTerminal() ? Ansi.ON : Ansi.OFF).string(text);
+    return (isTerminal() ? Ansi.ON : Ansi.OFF).string(Printable.of(text));
   }
 
   static boolean isTerminal() {

@@ -9,6 +9,7 @@ import io.kvtier.client.DaemonInfo;
 import io.kvtier.client.KvtierClient;
 import io.kvtier.client.PingResult;
 import io.kvtier.client.TextResult;
+import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.SocketPaths;
 import io.kvtier.protocol.Status;
 import java.io.PrintWriter;
@@ -68,7 +69,7 @@ final class DoctorCommand implements Callable<Integer> {
     JsonArray findings = findings(socket, config, settings);
     PrintWriter out = spec.commandLine().getOut();
     if (json) {
-      out.println(findings);
+      out.println(Printable.of(findings.toString()));
     } else {
       lines(findings).forEach(line -> out.println(DaemonCommand.styled(line)));
     }

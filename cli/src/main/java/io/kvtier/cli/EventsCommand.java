@@ -2,6 +2,7 @@ package io.kvtier.cli;
 
 import com.eclipsesource.json.JsonObject;
 import io.kvtier.client.KvtierClient;
+import io.kvtier.protocol.Printable;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
@@ -107,16 +108,19 @@ final class EventsCommand implements Runnable {
     private void show(long sequence, String topic, String batch) {
       if (isJson()) {
         String text = new JsonObject().add("sequence", sequence).add("topic", topic).toString();
-        out().println(text.substring(0, text.length() - 1) + ",\"batch\":" + batch + "}");
+        out()
+            .println(
+                Printable.of(text.substring(0, text.length() - 1) + ",\"batch\":" + batch + "}"));
       } else {
         out()
             .println(
-                LocalTime.now(ZoneId.systemDefault()).truncatedTo(ChronoUnit.MILLIS)
-                    + "  "
-                    + sequence
-                    + (topic.isEmpty() ? "" : "  " + topic)
-                    + "  "
-                    + batch);
+                Printable.of(
+                    LocalTime.now(ZoneId.systemDefault()).truncatedTo(ChronoUnit.MILLIS)
+                        + "  "
+                        + sequence
+                        + (topic.isEmpty() ? "" : "  " + topic)
+                        + "  "
+                        + batch));
       }
     }
 

@@ -1,6 +1,7 @@
 package io.kvtier.cli;
 
 import io.kvtier.client.KvtierException;
+import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.Status;
 import java.io.PrintWriter;
 import picocli.CommandLine;
@@ -90,14 +91,14 @@ public final class Kvtier implements Runnable {
     CommandLine commandLine = new CommandLine(new Kvtier());
     commandLine.setExecutionExceptionHandler((e, failed, parsed) -> {
       int exitCode = exitCode(e);
-      failed.getErr().println("kvtier: " + e.getMessage());
+      failed.getErr().println("kvtier: " + Printable.linesOf(String.valueOf(e.getMessage())));
       failed.getErr().flush();
       return exitCode;
     });
     commandLine.setParameterExceptionHandler((e, arguments) -> {
       CommandLine failed = e.getCommandLine();
       // The whole usage would bury the reason.
-      failed.getErr().println("kvtier: " + e.getMessage());
+      failed.getErr().println("kvtier: " + Printable.linesOf(String.valueOf(e.getMessage())));
       UnmatchedArgumentException.printSuggestions(e, failed.getErr());
       if (arguments.length > 0 && arguments[0].startsWith("--socket")) {
         failed.getErr().println("--socket PATH stands behind the command; or set KVTIER_SOCKET");

@@ -1,6 +1,8 @@
 package io.kvtier.cli;
 
+import io.kvtier.protocol.Printable;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 
 /** Rows with aligned columns. */
@@ -27,8 +29,13 @@ final class Table {
     if (cells.length != right.length) {
       throw new IllegalArgumentException(cells.length + " cells in " + right.length + " columns");
     }
-    rows.add(cells);
+    rows.add(Arrays.stream(cells).map(Table::shown).toArray(String[]::new));
     return this;
+  }
+
+  /** A name of a client must not look like our own marks, nor move the cursor. */
+  private static String shown(String cell) {
+    return Printable.of(cell).replace("@|", "@\\u007c");
   }
 
   boolean isEmpty() {

@@ -2,8 +2,10 @@ package io.kvtier.client;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.Utf8;
 import io.kvtier.protocol.Verb;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
@@ -74,6 +76,13 @@ public final class Namespace {
       lines.append(property).append('=').append(value).append('\n');
     });
     this.text = lines.toString();
+    if (!Utf8.canEncode(text)) {
+      throw new IllegalArgumentException(
+          "the namespace '"
+              + Printable.of(name)
+              + "' or one of its properties has half of a surrogate pair, which no UTF-8 can say:"
+              + " give it a name that is text");
+    }
     if (text.getBytes(UTF_8).length > Protocol.TEXT_BYTES_MAX) {
       throw new IllegalArgumentException(
           "the properties have more than " + Protocol.TEXT_BYTES_MAX + " bytes");

@@ -329,6 +329,7 @@ public final class Daemon implements AutoCloseable {
                       doorbell,
                       counters,
                       latencies,
+                      config.http().hosts(),
                       config.http().usesTls() ? tls : null,
                       callers,
                       tenants.count())));

@@ -20,6 +20,12 @@ public final class ConnectionTable {
   /** So many may be on their way out at once: who comes faster than they go is refused. */
   public static final int LEAVING_MAX = 1024;
 
+  /** So many at most, of those that may leave, do not take what they are sent. */
+  static final int STILL_MAX = 64;
+
+  /** The same of those that are kept: more than there are calls that carry bytes. */
+  static final int STILL_KEPT_MAX = 128;
+
   /** What comes from one address. */
   private static final class Peer {
     final String address;
@@ -39,6 +45,12 @@ public final class ConnectionTable {
 
   /** Those of no use, in the order in which they came or were last of use, and when that was. */
   private final Map<Channel, Long> idle = new LinkedHashMap<>();
+
+  /** Those that do not take what they are sent, in the order in which they ceased to. */
+  private final Set<Channel> still = new LinkedHashSet<>();
+
+  /** The same, of those that are kept. */
+  private final Set<Channel> stillKept = new LinkedHashSet<>();
 
   private int leaving;
 
@@ -90,9 +102,52 @@ public final class ConnectionTable {
     }
     connection.closeFuture().addListener(closed -> closed(connection));
     if (leaves != null) {
-      var _ = leaves.close();
+      cut(leaves);
     }
     return true;
+  }
+
+  /**
+   * Ends a connection at once, and drops what it has not taken: an end in good order would wait for
+   * its peer, and hold all of that meanwhile. From any thread.
+   */
+  public static void cut(Channel connection) {
+    if (connection.eventLoop().inEventLoop()) {
+      connection.unsafe().close(connection.voidPromise());
+    } else {
+      connection.eventLoop().execute(() -> connection.unsafe().close(connection.voidPromise()));
+    }
+  }
+
+  /**
+   * The connection does not take what it is sent. Of more than so many such, the one that has stood
+   * still for longest is ended: a peer that reads slowly moves now and then.
+   */
+  void standsStill(Channel connection) {
+    Channel leaves = null;
+    synchronized (this) {
+      if (!peers.containsKey(connection)) {
+        return; // on its way out
+      }
+      boolean isKept = !idle.containsKey(connection);
+      Set<Channel> all = isKept ? stillKept : still;
+      all.add(connection);
+      if (all.size() > (isKept ? STILL_KEPT_MAX : STILL_MAX)) {
+        Iterator<Channel> oldest = all.iterator();
+        leaves = oldest.next();
+        oldest.remove();
+        onRefusal.run();
+      }
+    }
+    if (leaves != null) {
+      cut(leaves);
+    }
+  }
+
+  /** The connection has taken what it was sent. */
+  synchronized void flows(Channel connection) {
+    still.remove(connection);
+    stillKept.remove(connection);
   }
 
   private synchronized void closed(Channel connection) {
@@ -108,6 +163,8 @@ public final class ConnectionTable {
     }
     idle.remove(connection);
     peer.idle.remove(connection);
+    still.remove(connection);
+    stillKept.remove(connection);
     peer.connections--;
     if (peer.connections == 0) {
       byAddress.remove(peer.address);
@@ -120,6 +177,9 @@ public final class ConnectionTable {
     Peer peer = peers.get(connection);
     if (peer != null && idle.remove(connection) != null) {
       peer.idle.remove(connection);
+      if (still.remove(connection)) {
+        stillKept.add(connection);
+      }
     }
   }
 

@@ -2,6 +2,7 @@ package io.kvtier.daemon.access;
 
 import io.netty.channel.ChannelFactory;
 import io.netty.channel.ServerChannel;
+import io.netty.channel.WriteBufferWaterMark;
 import io.netty.channel.socket.SocketChannel;
 import io.netty.channel.socket.nio.NioServerSocketChannel;
 import io.vertx.core.Vertx;
@@ -13,7 +14,8 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * Vert.x's own transport, with a {@link ConnectionTable} at the door: a server of Vert.x hears of a
- * connection only when that has begun to speak its protocol, and until then has no limit.
+ * connection only when that has begun to speak its protocol, and until then has no limit. Each
+ * connection gets {@link BackPressure} and {@link ReadSizes}.
  */
 public final class GuardedTransport implements Transport {
   private final ConnectionTable table;
@@ -52,6 +54,9 @@ public final class GuardedTransport implements Transport {
     };
   }
 
+  /** A peer that leaves more than the larger one of its answers in the socket's queue waits. */
+  private static final WriteBufferWaterMark FIRST_WRITES = new WriteBufferWaterMark(1, 4 << 10);
+
   private static final class Door extends NioServerSocketChannel {
     private final ConnectionTable table;
 
@@ -62,11 +67,15 @@ public final class GuardedTransport implements Transport {
     @Override
     protected int doReadMessages(List<Object> accepted) throws Exception {
       int count = super.doReadMessages(accepted);
-      if (count > 0
-          && accepted.getLast() instanceof SocketChannel connection
-          && !table.admit(connection)) {
-        accepted.removeLast();
-        connection.unsafe().closeForcibly();
+      if (count > 0 && accepted.getLast() instanceof SocketChannel connection) {
+        if (table.admit(connection)) {
+          connection.config().setRecvByteBufAllocator(new ReadSizes());
+          connection.config().setWriteBufferWaterMark(FIRST_WRITES);
+          connection.pipeline().addFirst(new BackPressure(table));
+        } else {
+          accepted.removeLast();
+          connection.unsafe().closeForcibly();
+        }
       }
       return count;
     }

@@ -492,13 +492,23 @@ public final class ConfigLoader {
 
   private KvtierdConfig.GrpcConfig grpc() {
     return new KvtierdConfig.GrpcConfig(
-        get("grpc.enabled", ConfigLoader::bool, "true or false"),
+        get("grpc.enabled", this::grpcIsOn, "auto, true or false"),
         text("grpc.host"),
         number("grpc.port", 0, 65535),
         get("grpc.tls", ConfigLoader::autoOrOff, "auto or off"),
         number("grpc.threads", 1, 64),
         (int) size("grpc.chunk_bytes", 4096, 3L << 20),
         listenerLimits("grpc."));
+  }
+
+  /** Whoever names where gRPC listens wants it; a port that nobody asked for stays closed. */
+  private boolean grpcIsOn(String text) {
+    return text.equals("auto") ? isGiven("grpc.host") || isGiven("grpc.port") : bool(text);
+  }
+
+  /** Whether somebody wrote a key down, and be it with its default. */
+  private boolean isGiven(String key) {
+    return !value(values, key).equals(value(defaults, key));
   }
 
   private KvtierdConfig.ListenerLimits listenerLimits(String section) {
@@ -570,6 +580,7 @@ public final class ConfigLoader {
         get("http.enabled", ConfigLoader::bool, "true or false"),
         text("http.host"),
         number("http.port", 0, 65535),
+        list("http.hosts"),
         get("http.tls", ConfigLoader::autoOrOff, "auto or off"));
   }
 

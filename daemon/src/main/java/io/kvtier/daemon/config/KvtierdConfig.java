@@ -291,9 +291,16 @@ public record KvtierdConfig(
   /**
    * The HTTP server for operators.
    *
+   * @param hosts names by which callers know it, besides its addresses, localhost and host
    * @param usesTls whether it speaks TLS where there is a certificate
    */
-  public record HttpConfig(boolean enabled, String host, int port, boolean usesTls) {}
+  public record HttpConfig(
+      boolean enabled, String host, int port, List<String> hosts, boolean usesTls) {
+    /** Copies the names. */
+    public HttpConfig {
+      hosts = List.copyOf(hosts);
+    }
+  }
 
   /**
    * Spans of requests.

@@ -38,6 +38,7 @@ public final class Doctor {
     findings.add(machine.openFiles());
     findings.add(machine.socketFolder());
     findings.add(machine.clock());
+    findings.add(machine.remoteCallers());
     if (daemonPid == 0) {
       Stream.of(Listener.grpc(config), Listener.http(config))
           .filter(Listener::enabled)

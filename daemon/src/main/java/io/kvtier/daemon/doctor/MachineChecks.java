@@ -5,8 +5,10 @@ import io.kvtier.daemon.access.Listener;
 import io.kvtier.daemon.access.ListenerRules;
 import io.kvtier.daemon.config.DiskShare;
 import io.kvtier.daemon.config.KvtierdConfig;
+import io.kvtier.daemon.config.KvtierdConfig.TlsConfig;
 import io.kvtier.daemon.config.MachineMemory;
 import io.kvtier.daemon.http.HttpFront;
+import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.files.ByteSize;
 import java.io.IOException;
 import java.nio.file.FileStore;
@@ -242,6 +244,27 @@ final class MachineChecks {
             "set the clock (timedatectl set-ntp true): object stores refuse requests of another"
                 + " time")
         : Finding.pass("clock", "it is " + now);
+  }
+
+  /** Whether there is gRPC, and who may call. */
+  Finding remoteCallers() {
+    if (!config.grpc().enabled()) {
+      return Finding.pass(
+          "gRPC", "off; grpc.enabled=true switches it on, and access.tokens says who may call");
+    }
+    TlsConfig tls = Listener.grpc(config).tls();
+    boolean isGuarded =
+        config.access().tokens() != null
+            || config.access().withoutToken() == Role.NONE
+            || (tls != null && tls.clientCa() != null);
+    return isGuarded
+        ? Finding.pass("gRPC", "on, for callers with a token or a certificate")
+        : Finding.warn(
+            "gRPC",
+            "every user of this machine has role "
+                + config.access().withoutToken().word()
+                + " over gRPC, whatever the socket's mode is",
+            "set access.tokens (kvtier token make), or grpc.enabled=false where nobody uses gRPC");
   }
 
   Finding port(Listener listener) {

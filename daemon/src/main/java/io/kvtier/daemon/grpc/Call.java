@@ -100,10 +100,17 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
     try {
       take(message);
     } catch (InvalidProtocolBufferException e) {
-      fail(GrpcStatus.INVALID_ARGUMENT, "not a message of this method");
+      fail(GrpcStatus.INVALID_ARGUMENT, whyUnreadable(e));
     } catch (RefusedException e) {
       refuse(e.status(), e.why());
     }
+  }
+
+  /** What is wrong with a message, in words. */
+  static String whyUnreadable(InvalidProtocolBufferException e) {
+    return String.valueOf(e.getMessage()).contains("UTF-8")
+        ? "a name in the message is not UTF-8; names are UTF-8"
+        : "not a message of this method";
   }
 
   @Override

@@ -1,11 +1,15 @@
 package io.kvtier.daemon.grpc;
 
+import io.kvtier.daemon.access.ConnectionTable;
 import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.access.PipelinedRequests;
+import io.kvtier.daemon.access.ReadSizes;
 import io.kvtier.daemon.access.VerbRoles;
-import io.netty.channel.AdaptiveRecvByteBufAllocator;
+import io.netty.channel.Channel;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.WriteBufferWaterMark;
 import io.netty.handler.codec.ByteToMessageDecoder;
+import io.netty.handler.codec.http2.Http2ConnectionHandler;
 import io.netty.handler.timeout.IdleStateHandler;
 import io.vertx.core.Future;
 import io.vertx.core.VerticleBase;
@@ -44,22 +48,27 @@ final class FrontLoop extends VerticleBase {
   /** Of so many such connections of an event loop: a stream takes some 30 KiB. */
   private static final int HOLDING_UNKNOWN_MAX = 32;
 
-  private static final int READ_BYTES_MIN = 1 << 10;
-  private static final int READ_BYTES_INITIAL = 8 << 10;
-  private static final int READ_BYTES_MAX = 256 << 10;
   private static final int WRITE_BYTES_MAX = 512 << 10;
+
+  /** Of a path, so much is told to who asked for it: it may have kilobytes. */
+  private static final int PATH_CHARS_MAX = 100;
 
   /** A connection, and when it was last of use. */
   private static final class Peer {
     final String address;
     final HeldAnswers held;
+    final PeerStreams streams;
     long usedNs = System.nanoTime();
+
+    /** Calls on it that are under way. */
+    int calls;
 
     /** Of whom was let in at last; {@link HeldAnswers#NOBODY} where nobody was. */
     int tenant = HeldAnswers.NOBODY;
 
-    Peer(String address, CallLimits limits) {
+    Peer(String address, PeerStreams streams, CallLimits limits) {
       this.address = address;
+      this.streams = streams;
       this.held = new HeldAnswers(limits);
     }
 
@@ -81,6 +90,7 @@ final class FrontLoop extends VerticleBase {
   /** On which nobody called and refusals wait, or waited, for their clients' end; oldest first. */
   private final Set<HttpConnection> holdingUnknown = new LinkedHashSet<>();
 
+  private final PeerStreams.Total streams;
   private final @Nullable TenantFront[] tenants;
 
   /** With the place of each. */
@@ -96,6 +106,7 @@ final class FrontLoop extends VerticleBase {
   FrontLoop(GrpcFront.Shared shared, HttpServerOptions options) {
     this.shared = shared;
     this.options = options;
+    this.streams = new PeerStreams.Total(shared.streamsOfLoopMax(), this::cutOneWithManyStreams);
     this.tenants = new TenantFront[shared.daemon().tenants().count()];
   }
 
@@ -212,17 +223,21 @@ final class FrontLoop extends VerticleBase {
           peer,
           stream,
           GrpcStatus.UNIMPLEMENTED,
-          "no method " + request.path(),
+          "no method " + shortened(request.path()),
           shared.messageBytesMax());
     } else if (!VerbRoles.mayCall(grant.role(), method.verb())) {
       refuse(
           peer,
           stream,
           GrpcStatus.PERMISSION_DENIED,
-          VerbRoles.refusal(request.path(), grant.role(), method.verb()));
+          VerbRoles.refusal(shortened(request.path()), grant.role(), method.verb()));
     } else {
       begin(peer, stream, grant, front, method);
     }
+  }
+
+  private static String shortened(String path) {
+    return path.length() > PATH_CHARS_MAX ? path.substring(0, PATH_CHARS_MAX) + "..." : path;
   }
 
   private void begin(
@@ -239,8 +254,12 @@ final class FrontLoop extends VerticleBase {
           GrpcStream.ANY_BYTES);
       return;
     }
+    if (!method.carriesBytes()) {
+      stream.limitMessages(GrpcFront.MESSAGE_OVERHEAD_BYTES);
+    }
     Call<?> call = front.begin(method, stream, grant.role());
     calls.put(call, place);
+    peer.calls++;
     place.whenTaken(() ->
         context.runOnContext(v ->
             call.fail(
@@ -308,9 +327,9 @@ final class FrontLoop extends VerticleBase {
 
   /** A connection by which somebody called, and said what, is not given up for a newcomer. */
   private void keep(HttpConnection connection) {
-    if (connection instanceof HttpServerConnection served) {
-      shared.connections().keep(served.channelHandlerContext().channel());
-    }
+    Channel channel = ((HttpServerConnection) connection).channelHandlerContext().channel();
+    shared.connections().keep(channel);
+    tune(channel);
   }
 
   private @Nullable TenantFront frontOf(int tenant) {
@@ -334,6 +353,7 @@ final class FrontLoop extends VerticleBase {
     Peer peer = peers.get(call.httpConnection());
     if (peer != null && !peer.isProven) {
       peer.isProven = true;
+      peer.streams.prove();
       keep(call.httpConnection());
     }
   }
@@ -342,6 +362,10 @@ final class FrontLoop extends VerticleBase {
     CallPlaces.Place place = calls.remove(call);
     if (place != null) {
       place.end();
+      Peer peer = peers.get(call.httpConnection());
+      if (peer != null) {
+        peer.calls--;
+      }
       if (call.holdsAfterEnd()) {
         lingering.add(call);
       }
@@ -349,14 +373,28 @@ final class FrontLoop extends VerticleBase {
   }
 
   private void connected(HttpConnection connection) {
-    String address = connection.remoteAddress().hostAddress();
-    Peer peer = new Peer(address == null ? "" : address, shared.calls());
-    if (connection instanceof HttpServerConnection served) {
-      tune(served.channelHandlerContext());
+    ChannelHandlerContext served = ((HttpServerConnection) connection).channelHandlerContext();
+    // It watched over who did not say a word; what comes now is looked after here.
+    if (served.pipeline().get(IdleStateHandler.class) != null) {
+      served.pipeline().remove(IdleStateHandler.class);
     }
+    if (!(served.handler() instanceof Http2ConnectionHandler handler)) {
+      // It speaks HTTP/1.1, and is told once that this is no server of that.
+      served
+          .pipeline()
+          .addBefore(
+              served.name(), null, new PipelinedRequests(shared.daemon().counters()::countRefusal));
+      return;
+    }
+    String address = connection.remoteAddress().hostAddress();
+    Peer peer =
+        new Peer(address == null ? "" : address, PeerStreams.of(handler, streams), shared.calls());
+    handler.setCumulator(ByteToMessageDecoder.COMPOSITE_CUMULATOR);
+    connection.remoteSettingsHandler(settings -> PeerStreams.boundHeaderTable(handler));
     peers.put(connection, peer);
     connection.closeHandler(v -> {
       peers.remove(connection);
+      peer.streams.end();
       peer.held.close();
       holdingUnknown.remove(connection);
       for (TenantFront front : tenants) {
@@ -375,35 +413,47 @@ final class FrontLoop extends VerticleBase {
     Peer peer = peers.get(connection);
     if (peer != null && !peer.isCut) {
       peer.isCut = true;
+      peer.streams.leave();
       peer.held.breakOffAll();
       context.runOnContext(v -> cut(connection));
     }
   }
 
-  /** Ends a connection without a word, for which its peer could make the server wait. */
-  private static void cut(HttpConnection connection) {
-    if (connection instanceof HttpServerConnection served) {
-      var _ = served.channelHandlerContext().close();
-    } else {
-      var _ = connection.close();
+  /**
+   * There are as many streams as there may be: the connection with the most that no call needs is
+   * ended, one without a call that had a message before all others.
+   */
+  private void cutOneWithManyStreams() {
+    HttpConnection found = null;
+    int most = 0;
+    for (Map.Entry<HttpConnection, Peer> each : peers.entrySet()) {
+      Peer peer = each.getValue();
+      if (!peer.isCut) {
+        int useless =
+            peer.streams.count() - (peer.isProven ? peer.calls : -PeerStreams.STREAMS_MAX);
+        if (useless > most) {
+          most = useless;
+          found = each.getKey();
+        }
+      }
+    }
+    if (found != null) {
+      shared.daemon().counters().countRefusal();
+      giveUp(found);
     }
   }
 
-  /** Has the connection move many bytes at once, and not copy those of halved frames together. */
-  private static void tune(ChannelHandlerContext context) {
-    context
-        .channel()
+  /** Ends a connection without a word, for which its peer could make the server wait. */
+  private static void cut(HttpConnection connection) {
+    ConnectionTable.cut(((HttpServerConnection) connection).channelHandlerContext().channel());
+  }
+
+  /** Has a connection move many bytes at once, now that it is known to be of use. */
+  private static void tune(Channel channel) {
+    ReadSizes.enlarge(channel);
+    channel
         .config()
-        .setRecvByteBufAllocator(
-            new AdaptiveRecvByteBufAllocator(READ_BYTES_MIN, READ_BYTES_INITIAL, READ_BYTES_MAX))
         .setWriteBufferWaterMark(new WriteBufferWaterMark(WRITE_BYTES_MAX / 2, WRITE_BYTES_MAX));
-    // It watched over who did not say a word; what comes now is looked after here.
-    if (context.pipeline().get(IdleStateHandler.class) != null) {
-      context.pipeline().remove(IdleStateHandler.class);
-    }
-    if (context.handler() instanceof ByteToMessageDecoder decoder) {
-      decoder.setCumulator(ByteToMessageDecoder.COMPOSITE_CUMULATOR);
-    }
   }
 
   private void checkTime() {

@@ -36,12 +36,17 @@ import org.slf4j.LoggerFactory;
  */
 public final class GrpcFront implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(GrpcFront.class);
-  private static final int STREAMS_PER_CONNECTION_MAX = 256;
+
+  /**
+   * Of all connections: more than there are calls, and answers that wait for their clients' end.
+   */
+  private static final int STREAMS_MAX = 2560;
+
   private static final int STREAM_WINDOW_BYTES = 1 << 20;
   private static final int CONNECTION_WINDOW_BYTES = 8 << 20;
 
   /** What a message may take besides the bytes of a block: the keys of a batch and their frames. */
-  private static final int MESSAGE_OVERHEAD_BYTES = 128 << 10;
+  static final int MESSAGE_OVERHEAD_BYTES = 128 << 10;
 
   private static final long STOP_TIMEOUT_S = 5;
 
@@ -72,6 +77,7 @@ public final class GrpcFront implements AutoCloseable {
   static final class Shared {
     private final Environment daemon;
     private final int chunkBytes;
+    private final int loopsMax;
     private final List<Namespaces> namespaces;
     private final PeerLimits peers;
     private final ConnectionTable connections;
@@ -82,6 +88,7 @@ public final class GrpcFront implements AutoCloseable {
     private Shared(Environment daemon, KvtierdConfig.GrpcConfig config) {
       this.daemon = daemon;
       this.chunkBytes = config.chunkBytes();
+      this.loopsMax = config.threads();
       this.calls = new CallLimits(daemon.tenants());
       this.places = new CallPlaces(calls, daemon.tenants().count());
       this.peers = new PeerLimits(config.limits(), System::nanoTime);
@@ -99,6 +106,10 @@ public final class GrpcFront implements AutoCloseable {
 
     int chunkBytes() {
       return chunkBytes;
+    }
+
+    int streamsOfLoopMax() {
+      return STREAMS_MAX / loopsMax;
     }
 
     int messageBytesMax() {
@@ -165,7 +176,7 @@ public final class GrpcFront implements AutoCloseable {
             .setInitialSettings(
                 new Http2Settings()
                     .setInitialWindowSize(STREAM_WINDOW_BYTES)
-                    .setMaxConcurrentStreams(STREAMS_PER_CONNECTION_MAX))
+                    .setMaxConcurrentStreams(PeerStreams.STREAMS_MAX))
             .setHttp2ConnectionWindowSize(CONNECTION_WINDOW_BYTES);
     // For those that do not even say which protocol they speak; the loops look after the others.
     options

@@ -2,6 +2,7 @@ package io.kvtier.daemon.grpc;
 
 import com.google.protobuf.CodedOutputStream;
 import com.google.protobuf.MessageLite;
+import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.TraceContext;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
@@ -65,7 +66,7 @@ final class GrpcStream {
 
   private final HttpServerRequest request;
   private final HttpServerResponse response;
-  private final int messageBytesMax;
+  private int messageBytesMax;
   private final ByteBuffer prefix = ByteBuffer.allocate(PREFIX_BYTES);
   private @Nullable Receiver receiver;
   private @Nullable ReceivedMessage partial;
@@ -94,7 +95,13 @@ final class GrpcStream {
         && isGrpc(type)) {
       return true;
     }
-    var _ = request.response().setStatusCode(HTTP_UNSUPPORTED_MEDIA_TYPE).end();
+    Future<Void> answered = request.response().setStatusCode(HTTP_UNSUPPORTED_MEDIA_TYPE).end();
+    if (request.version() == HttpVersion.HTTP_2) {
+      // Who sends on is not listened to, and a stream that nobody ends would stay.
+      var _ = answered.onComplete(v -> request.response().reset(CANCEL));
+    } else {
+      var _ = answered.onComplete(v -> request.connection().close());
+    }
     return false;
   }
 
@@ -103,6 +110,11 @@ final class GrpcStream {
         && (type.length() == CONTENT_TYPE.length()
             || type.charAt(CONTENT_TYPE.length()) == '+'
             || type.charAt(CONTENT_TYPE.length()) == ';');
+  }
+
+  /** Takes no message that is longer. */
+  void limitMessages(int bytesMax) {
+    messageBytesMax = bytesMax;
   }
 
   /** Begins to receive. */
@@ -328,7 +340,7 @@ final class GrpcStream {
   void end(GrpcStatus status, String why) {
     unsent.clear();
     String code = String.valueOf(status.code);
-    String text = URLEncoder.encode(why, StandardCharsets.UTF_8).replace("+", "%20");
+    String text = URLEncoder.encode(Printable.of(why), StandardCharsets.UTF_8).replace("+", "%20");
     if (headSent) {
       response.putTrailer("grpc-status", code);
       response.putTrailer("grpc-message", text);

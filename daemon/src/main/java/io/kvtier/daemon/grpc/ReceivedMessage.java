@@ -5,12 +5,27 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.zip.CRC32C;
+import org.jspecify.annotations.Nullable;
 
-/** A gRPC message in the pieces in which it came: nothing is copied to put them together. */
+/**
+ * A gRPC message in the pieces in which it came: nothing is copied to put them together, but pieces
+ * so small that each would take more than its bytes.
+ */
 final class ReceivedMessage {
+  private static final int SMALL_BYTES_MAX = 1 << 10;
+  private static final int GATHERED_BYTES = 4 << 10;
+
+  /** So many pieces may be as small as they like. */
+  private static final int LOOSE_MAX = 16;
+
   private final List<ByteBuffer> pieces = new ArrayList<>();
   private final int length;
   private int missing;
+
+  /**
+   * Small pieces that follow each other, which are the last one together; filled to its position.
+   */
+  private @Nullable ByteBuffer gathered;
 
   /** A message of which nothing has come yet. */
   ReceivedMessage(int length) {
@@ -26,14 +41,34 @@ final class ReceivedMessage {
     return missing == 0;
   }
 
-  /** Takes what belongs to this message off the front of some bytes; they are kept, not copied. */
+  /**
+   * Takes what belongs to this message off the front of some bytes; large ones are kept, not
+   * copied.
+   */
   void takeFrom(ByteBuffer bytes) {
     int taken = Math.min(missing, bytes.remaining());
     if (taken > 0) {
-      pieces.add(bytes.slice(bytes.position(), taken));
+      ByteBuffer piece = bytes.slice(bytes.position(), taken);
       bytes.position(bytes.position() + taken);
+      if (taken <= SMALL_BYTES_MAX && pieces.size() >= LOOSE_MAX) {
+        gather(piece);
+      } else {
+        gathered = null;
+        pieces.add(piece);
+      }
       missing -= taken;
     }
+  }
+
+  private void gather(ByteBuffer piece) {
+    ByteBuffer open = gathered;
+    if (open == null || open.remaining() < piece.remaining()) {
+      open = ByteBuffer.allocate(Math.min(GATHERED_BYTES, Math.max(missing, piece.remaining())));
+      gathered = open;
+      pieces.add(open);
+    }
+    open.put(piece);
+    pieces.set(pieces.size() - 1, open.duplicate().flip());
   }
 
   int pieces() {

@@ -23,7 +23,10 @@ final class UnaryCall<Q, R extends MessageLite> extends Call<R> {
   private final Function<Outcome, R> refusal;
   private final Method<Q, R> method;
   private final Role role;
-  private @Nullable Q message;
+
+  /** As it came: parsed, it can take twenty times as much, and its client may never half-close. */
+  private @Nullable ReceivedMessage message;
+
   private long correlationId;
 
   /**
@@ -52,18 +55,26 @@ final class UnaryCall<Q, R extends MessageLite> extends Call<R> {
   }
 
   @Override
-  void take(ReceivedMessage received) throws InvalidProtocolBufferException {
-    message = parser.parseFrom(received.whole());
+  void take(ReceivedMessage received) {
+    message = received;
   }
 
   @Override
   void onRequestsEnd() throws RefusedException {
-    Q received = message;
+    ReceivedMessage received = message;
+    message = null;
     if (received == null) {
       fail(GrpcStatus.INVALID_ARGUMENT, "no message came");
-    } else {
-      method.handle(this, received);
+      return;
     }
+    Q parsed;
+    try {
+      parsed = parser.parseFrom(received.whole());
+    } catch (InvalidProtocolBufferException e) {
+      fail(GrpcStatus.INVALID_ARGUMENT, whyUnreadable(e));
+      return;
+    }
+    method.handle(this, parsed);
   }
 
   /** Sends a request to the index; its answer is not told to a call that is over. */

@@ -1,6 +1,7 @@
 package io.kvtier.daemon.grpc;
 
 import com.google.protobuf.CodedOutputStream;
+import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
@@ -39,7 +40,7 @@ final class Wire {
   }
 
   static Outcome outcome(Status status, String text) {
-    return Outcome.newBuilder().setStatus(status(status)).setText(text).build();
+    return Outcome.newBuilder().setStatus(status(status)).setText(Printable.of(text)).build();
   }
 
   static Outcome outcome(IndexAnswer answer) {

@@ -1,5 +1,6 @@
 package io.kvtier.daemon.http;
 
+import io.kvtier.protocol.Printable;
 import io.netty.handler.codec.http.HttpResponseStatus;
 import io.vertx.core.buffer.Buffer;
 import io.vertx.core.json.JsonArray;
@@ -28,11 +29,16 @@ record Answer(int status, String type, Buffer body, Map<String, String> headers)
   }
 
   static Answer json(JsonArray body) {
-    return new Answer(200, JSON, body.toBuffer());
+    return new Answer(200, JSON, printable(body.encode()));
   }
 
   static Answer json(int status, JsonObject body) {
-    return new Answer(status, JSON, body.toBuffer());
+    return new Answer(status, JSON, printable(body.encode()));
+  }
+
+  /** Somebody may look at it on a terminal. */
+  private static Buffer printable(String json) {
+    return Buffer.buffer(Printable.of(json));
   }
 
   static Answer text(String type, String text) {
@@ -46,6 +52,6 @@ record Answer(int status, String type, Buffer body, Map<String, String> headers)
             .put("title", HttpResponseStatus.valueOf(status).reasonPhrase())
             .put("status", status)
             .put("detail", detail);
-    return new Answer(status, PROBLEM, body.toBuffer());
+    return new Answer(status, PROBLEM, printable(body.encode()));
   }
 }

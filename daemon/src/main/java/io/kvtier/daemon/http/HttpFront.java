@@ -5,12 +5,14 @@ import io.kvtier.daemon.access.ConnectionTable;
 import io.kvtier.daemon.access.GuardedTransport;
 import io.kvtier.daemon.access.Listener;
 import io.kvtier.daemon.access.ListenerRules;
+import io.kvtier.daemon.access.PipelinedRequests;
 import io.kvtier.daemon.access.ServerTls;
 import io.kvtier.daemon.config.LoadedConfig;
 import io.kvtier.daemon.index.Counters;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.Latencies;
 import io.netty.channel.Channel;
+import io.netty.channel.ChannelHandlerContext;
 import io.netty.handler.codec.http.TooLongHttpHeaderException;
 import io.netty.handler.codec.http.TooLongHttpLineException;
 import io.vertx.core.Context;
@@ -49,6 +51,10 @@ public final class HttpFront implements AutoCloseable {
   public static final int CONNECTIONS_MAX = 1024;
 
   private static final int BACKLOG = 1024;
+
+  /** What the kernel holds of answers that a peer does not take, doubled by it. */
+  private static final int SEND_BYTES = 64 << 10;
+
   private static final int LINE_BYTES_MAX = 4 << 10;
   private static final int HEADER_BYTES_MAX = 16 << 10;
 
@@ -63,6 +69,7 @@ public final class HttpFront implements AutoCloseable {
    *
    * @param socket of the daemon
    * @param settings the configuration as it stands now, for people
+   * @param hosts names by which callers know this machine
    * @param tls null where the port has none
    * @param tenants how many there are, with the one of all who have none
    */
@@ -75,6 +82,7 @@ public final class HttpFront implements AutoCloseable {
       Runnable indexBell,
       Counters counters,
       Latencies latencies,
+      List<String> hosts,
       @Nullable ServerTls tls,
       Callers callers,
       int tenants) {}
@@ -86,6 +94,8 @@ public final class HttpFront implements AutoCloseable {
   private final RecentErrors errors = RecentErrors.listen();
   private final History history;
 
+  private final Counters counters;
+  private final KnownHosts hosts;
   private final ConnectionTable table;
   private final HttpServer server;
   private @Nullable MetricsPage metrics;
@@ -97,7 +107,9 @@ public final class HttpFront implements AutoCloseable {
    */
   public HttpFront(Listener.Place place, Environment environment) throws IOException {
     this.place = place;
-    table = new ConnectionTable(CONNECTIONS_MAX, 0, environment.counters()::countRefusal);
+    counters = environment.counters();
+    hosts = new KnownHosts(place.listener().host(), environment.hosts(), environment.tls() != null);
+    table = new ConnectionTable(CONNECTIONS_MAX, 0, counters::countRefusal);
     gate =
         new Gate(
             environment.callers(), environment.tenants() > 1, environment.counters()::countRefusal);
@@ -125,6 +137,7 @@ public final class HttpFront implements AutoCloseable {
             .setHttp2ClearTextEnabled(false)
             .setMaxInitialLineLength(LINE_BYTES_MAX)
             .setMaxHeaderSize(HEADER_BYTES_MAX)
+            .setSendBufferSize(SEND_BYTES)
             .setTcpKeepAlive(true);
     ServerTls tls = environment.tls();
     if (tls != null) {
@@ -134,6 +147,7 @@ public final class HttpFront implements AutoCloseable {
     server =
         vertx
             .createHttpServer(options)
+            .connectionHandler(this::connected)
             .invalidRequestHandler(this::mistaken)
             .requestHandler(this::requested);
     try {
@@ -227,6 +241,11 @@ public final class HttpFront implements AutoCloseable {
 
   // ---- connections and requests, on the event loop
 
+  private void connected(HttpConnection connection) {
+    ChannelHandlerContext server = ((HttpServerConnection) connection).channelHandlerContext();
+    server.pipeline().addBefore(server.name(), null, new PipelinedRequests(counters::countRefusal));
+  }
+
   /** It moves: of all connections it is the last to leave for another, or for standing still. */
   private void touch(HttpConnection connection) {
     table.touch(((HttpServerConnection) connection).channelHandlerContext().channel());
@@ -235,12 +254,18 @@ public final class HttpFront implements AutoCloseable {
   private void tick() {
     history.sample(System.nanoTime());
     for (Channel still : table.idleFor(STILL_NS_MAX)) {
-      var _ = still.close();
+      ConnectionTable.cut(still);
     }
   }
 
   private void requested(HttpServerRequest request) {
     touch(request.connection());
+    Answer refusal = hosts.refusal(request);
+    if (refusal != null) {
+      counters.countRefusal();
+      write(request, refusal);
+      return;
+    }
     var _ = routes.answer(request).onSuccess(answer -> write(request, answer));
   }
 

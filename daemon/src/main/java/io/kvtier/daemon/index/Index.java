@@ -5,6 +5,7 @@ import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
+import io.kvtier.protocol.Utf8;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.ledger.Ledger;
@@ -12,7 +13,6 @@ import io.kvtier.tiers.object.PresenceCache.Presence;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
-import java.nio.charset.StandardCharsets;
 import java.util.BitSet;
 import java.util.List;
 import java.util.Map;
@@ -223,7 +223,7 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
         acquire(session, request);
         devices.advance();
       }
-      case REGISTER_REGION -> devices.register(session, request, textOf(request));
+      case REGISTER_REGION -> registerRegion(session, request);
       case UNREGISTER_REGION -> devices.unregister(session, request);
       case ADVERTISE, REVOKE -> devices.advertise(session, request);
       case PREFETCH, PIN, UNPIN -> eachBlock(session, request);
@@ -240,14 +240,35 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
     }
   }
 
-  private static String textOf(Request request) {
+  /** The text of a request; null, and the request is refused, where it is none. */
+  private @Nullable String textOf(Session session, Request request) throws ProtocolViolation {
     byte[] utf8 = new byte[request.count];
     MemorySegment.copy(request.segment, request.body, MemorySegment.ofArray(utf8), 0, utf8.length);
-    return new String(utf8, StandardCharsets.UTF_8);
+    try {
+      return Utf8.decode(utf8, 0, utf8.length);
+    } catch (IllegalArgumentException e) {
+      writer.refuse(
+          session,
+          request,
+          Status.INVALID_ARGUMENT,
+          "the text of " + request.verb + " is " + e.getMessage() + "; names are UTF-8");
+      return null;
+    }
+  }
+
+  private void registerRegion(Session session, Request request) throws ProtocolViolation {
+    String text = textOf(session, request);
+    if (text != null) {
+      devices.register(session, request, text);
+    }
   }
 
   private void admin(Session session, Request request) throws ProtocolViolation {
-    OperatorAnswer answer = admin.run(textOf(request), session.tenant());
+    String text = textOf(session, request);
+    if (text == null) {
+      return;
+    }
+    OperatorAnswer answer = admin.run(text, session.tenant());
     request.outcome = answer.status();
     requests.refused(request, answer.status(), answer.text());
     session.completeText(
@@ -263,7 +284,10 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
   }
 
   private void register(Session session, Request request) throws ProtocolViolation {
-    String text = textOf(request);
+    String text = textOf(session, request);
+    if (text == null) {
+      return;
+    }
     Map<String, String> properties = Namespaces.parse(text);
     if (properties == null) {
       writer.refuse(

@@ -2,6 +2,7 @@ package io.kvtier.daemon.index;
 
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.protocol.CompletionDescriptor;
+import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RingConsumer;
 import io.kvtier.protocol.RingProducer;
@@ -206,7 +207,7 @@ public final class Session extends HoldTable.Holder {
   /** Completes with a text, cut to fit. */
   void completeText(int verb, Status status, long correlationId, String text, int bytesMax)
       throws ProtocolViolation {
-    byte[] utf8 = text.getBytes(StandardCharsets.UTF_8);
+    byte[] utf8 = Printable.linesOf(text).getBytes(StandardCharsets.UTF_8);
     int length = Math.min(utf8.length, bytesMax - CompletionDescriptor.HEADER_BYTES);
     long at =
         beginCompletion(

@@ -54,7 +54,7 @@ public final class DaemonLog {
 
   /** One object a line: when, how important, who, what. */
   static JsonEncoder json(LoggerContext context) {
-    JsonEncoder encoder = new JsonEncoder();
+    JsonEncoder encoder = new PrintableJson();
     encoder.setContext(context);
     encoder.setWithContext(false);
     encoder.setWithSequenceNumber(false);

@@ -6,10 +6,12 @@ import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.Session;
 import io.kvtier.daemon.index.Tenants;
 import io.kvtier.protocol.HandshakeDescriptor;
+import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.SessionRegion;
 import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.Utf8;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.Epoll;
@@ -61,6 +63,8 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
 
   /** The most connections that have not said hello: a newcomer takes the place of the oldest. */
   private static final int SILENT_MAX = 256;
+
+  private static final int NAME_BYTES_MAX = 256;
 
   /**
    * What a session needs of the daemon.
@@ -346,12 +350,30 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
     int nameBytes =
         Math.min(
             Words.getShort(hello, HandshakeDescriptor.HELLO_NAME_BYTES_OFFSET),
-            Math.min(256, bytes.length - HandshakeDescriptor.HELLO_NAME_OFFSET));
-    // It goes into logs and onto terminals: it shall not write lines or colours of its own.
-    String name =
-        new String(bytes, HandshakeDescriptor.HELLO_NAME_OFFSET, nameBytes, StandardCharsets.UTF_8)
-            .replaceAll("\\p{Cntrl}", "?");
+            bytes.length - HandshakeDescriptor.HELLO_NAME_OFFSET);
+    String name;
+    try {
+      name = nameOf(bytes, nameBytes);
+    } catch (IllegalArgumentException e) {
+      refuse(
+          connection,
+          Status.INVALID_ARGUMENT,
+          "the client's name is " + e.getMessage() + "; names are UTF-8");
+      return;
+    }
     open(connection, name, grant, requestBytes, completionBytes);
+  }
+
+  /** A client's name, of which so much is kept: it goes into logs and onto terminals. */
+  private static String nameOf(byte[] hello, int length) {
+    int kept = Math.min(length, NAME_BYTES_MAX);
+    if (length > NAME_BYTES_MAX) {
+      while (kept > 0 && (hello[HandshakeDescriptor.HELLO_NAME_OFFSET + kept - 1] & 0xc0) == 0x80) {
+        kept--;
+      }
+      kept = Math.max(0, kept - 1);
+    }
+    return Printable.of(Utf8.decode(hello, HandshakeDescriptor.HELLO_NAME_OFFSET, kept));
   }
 
   /**
@@ -435,7 +457,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   }
 
   private byte[] welcome(Status status, long sessionId, String text) {
-    byte[] utf8 = text.getBytes(StandardCharsets.UTF_8);
+    byte[] utf8 = Printable.of(text).getBytes(StandardCharsets.UTF_8);
     byte[] bytes = new byte[HandshakeDescriptor.WELCOME_TEXT_OFFSET + utf8.length];
     MemorySegment out = aligned(bytes);
     Words.putLong(out, 0, HandshakeDescriptor.WELCOME_MAGIC);

@@ -83,7 +83,7 @@ class ConfigLoaderTest {
         "ssd.file_bytes=10 | expected a size from 1 MiB to 1 TiB; a number without a unit is bytes",
         "bytes=1GiB | did you mean 'host.bytes' or 'ssd.bytes' or 'object.bytes'?",
         "host=1GiB | is a section: expected one of its keys, such as 'host.bytes'",
-        "grpc.enabled=yes | expected true or false; did you mean true?",
+        "grpc.enabled=yes | expected auto, true or false; did you mean true?",
         "limits.deadline=1h | at most limits.deadline_max",
         "ssd.threads=0 | a number from 1 to 256",
         "ssd.engine=aio | 'aio' is no SSD engine; expected auto, io_uring, pread or rocksdb",
@@ -93,7 +93,7 @@ class ConfigLoaderTest {
         "socket.mode=-1 | expected an octal file mode up to 0777",
         "socket.mode=1777 | expected an octal file mode up to 0777",
         "object.node=.x | letters, digits, '.', '_' or '-', and no '.' first",
-        "grpc.enabled=maybe | true or false",
+        "grpc.enabled=maybe | expected auto, true or false",
         "events.endpoint=*:5557 | expected tcp://HOST:PORT, such as tcp://*:5557, or nothing",
         "events.consumer=sglang | expected vllm, dynamo or llm-d",
         "events.form=json | expected map, named or positional",
@@ -128,6 +128,30 @@ class ConfigLoaderTest {
     ConfigException error =
         assertThrows(ConfigException.class, () -> ConfigLoader.load(null, List.of(setting)));
     assertTrue(String.valueOf(error.getMessage()).contains(expected), error.getMessage());
+  }
+
+  /** A port that nobody asked for would let in whom the socket's mode keeps out. */
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      value = {
+        "host.bytes=64MiB | false",
+        "grpc.threads=1 | false",
+        "grpc.enabled=true | true",
+        "grpc.enabled=auto | false",
+        "grpc.port=7075 | true",
+        "grpc.host=127.0.0.1 | true",
+      })
+  void grpc_unlessItIsSwitchedOnOrItsPlaceIsNamed_isOff(String setting, boolean isOn)
+      throws Exception {
+    assertEquals(isOn, ConfigLoader.load(null, List.of(setting)).grpc().enabled());
+  }
+
+  @Test
+  void grpc_thatIsSwitchedOff_isOffWhereverItWouldListen() throws Exception {
+    List<String> settings = List.of("grpc.port=7075", "grpc.enabled=false");
+
+    assertFalse(ConfigLoader.load(null, settings).grpc().enabled());
   }
 
   @Test

@@ -142,7 +142,7 @@ final class DoctorTest {
   @Test
   void openFiles_fewerThanThereMayBeConnections_areTold() throws ConfigException {
     // 256, 4 a session, 16,384 + 1,024 of gRPC, 2,048 of HTTP.
-    String[] settings = {"ssd.bytes=0", "limits.sessions=1000"};
+    String[] settings = {"ssd.bytes=0", "limits.sessions=1000", "grpc.enabled=true"};
     Finding few = openFiles(256 + 4000 + 17_408 + 2048 - 1, settings);
     assertEquals(Level.WARN, few.level(), few.toString());
     assertTrue(few.what().contains("there may be 19456"), few.toString());
@@ -226,6 +226,23 @@ final class DoctorTest {
   void socket_inNoFolder_fails() {
     Path path = folder.resolve("none/k.sock");
     assertFails(one(find("socket.path=" + path), "socket"), path.toString(), "make '");
+  }
+
+  @Test
+  void grpc_thatIsOff_saysHowToSwitchItOn() {
+    Finding finding = one(find(), "gRPC");
+
+    assertEquals(Level.PASS, finding.level(), finding.toString());
+    assertTrue(finding.what().contains("grpc.enabled=true"), finding.toString());
+  }
+
+  @Test
+  void grpc_withoutTokens_saysWhomItLetsIn() {
+    Finding finding = one(find("grpc.enabled=true"), "gRPC");
+
+    assertEquals(Level.WARN, finding.level(), finding.toString());
+    assertTrue(finding.what().contains("every user of this machine"), finding.toString());
+    assertTrue(finding.cure().contains("access.tokens"), finding.toString());
   }
 
   @Test

@@ -194,6 +194,10 @@ final class GrpcRefusalTest {
     assertTold(Level.INFO, "refused: UNIMPLEMENTED: no method /kvtier.v1.Kvtier/NoSuch");
     var _ = call("Ping", writes, Buffer.buffer(new byte[] {0, 0, 0, 0, 1, 7}));
     assertTold(Level.INFO, "refused: INVALID_ARGUMENT: not a message of this method");
+    var _ = call("Register", writes, Buffer.buffer(new byte[] {0, 0, 0, 0, 3, 10, 1, (byte) 0xff}));
+    assertTold(
+        Level.INFO,
+        "refused: INVALID_ARGUMENT: a name in the message is not UTF-8; names are UTF-8");
     var _ = call("Register", writes, model.toBuilder().putProperties("x\ny", "").build());
     assertTold(
         Level.INFO,

@@ -11,6 +11,7 @@ import io.kvtier.client.KvtierClient;
 import io.kvtier.client.Namespace;
 import io.kvtier.daemon.Daemon;
 import io.kvtier.daemon.SmallDaemon;
+import io.kvtier.daemon.access.PipelinedRequests;
 import io.kvtier.daemon.config.ConfigLoader;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Status;
@@ -85,7 +86,9 @@ final class HttpFrontTest {
     List<String> settings =
         new ArrayList<>(
             SmallDaemon.withSsd(
-                directory, "object.s3.proxy=http://me:secret@proxy:1", "grpc.enabled=false"));
+                directory,
+                "object.s3.proxy=http://me:secret@proxy:1",
+                "http.hosts=node-7.example"));
     settings.addAll(List.of(more));
     return settings;
   }
@@ -347,7 +350,7 @@ final class HttpFrontTest {
   void queryThatIsNoText_isAProblem() throws Exception {
     String answer =
         exchange(
-            "GET /api/v1/history?seconds=%zz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+            "GET /api/v1/history?seconds=%zz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
 
     assertTrue(answer.startsWith("HTTP/1.1 400 "), answer);
   }
@@ -355,7 +358,8 @@ final class HttpFrontTest {
   @Test
   void body_isRefusedBeforeItIsSent() throws Exception {
     String answer =
-        exchange("GET /api/v1/status HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n");
+        exchange(
+            "GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n");
 
     assertTrue(answer.startsWith("HTTP/1.1 413 "), answer);
   }
@@ -374,6 +378,99 @@ final class HttpFrontTest {
     String answer = exchange("\u0000\u0001\u0002 garbage\r\n\r\n");
 
     assertTrue(answer.isEmpty() || answer.contains(" 400 "), answer);
+  }
+
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "/",
+        "/dashboard.js",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/api/v1/config",
+        "/none"
+      })
+  void hostThatIsNoNameOfTheDaemon_isRefusedEverywhere(String path) throws Exception {
+    String answer =
+        exchange(
+            "GET " + path + " HTTP/1.1\r\nHost: evil.example:7080\r\nConnection: close\r\n\r\n");
+
+    assertTrue(answer.startsWith("HTTP/1.1 421 "), answer);
+    assertTrue(answer.contains("evil.example"), answer);
+    assertTrue(answer.contains("http.hosts"), answer);
+  }
+
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "localhost",
+        "LOCALHOST:1",
+        "localhost.",
+        "127.0.0.1:7080",
+        "127.1.2.3",
+        "10.1.2.3",
+        "[::1]:7080",
+        "[::1]",
+        "node.localhost",
+        "node-7.example",
+        "Node-7.Example:443"
+      })
+  void hostThatIsAnAddressOrKnown_isServed(String host) throws Exception {
+    String answer =
+        exchange("GET /healthz HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n");
+
+    assertTrue(answer.startsWith("HTTP/1.1 200 "), answer);
+  }
+
+  @ParameterizedTest
+  @CsvSource({
+    "http://localhost, 200",
+    "http://evil.example, 403",
+    "https://localhost, 403",
+    "http://localhost:1, 403",
+    "null, 403",
+  })
+  void origin_onlyOfItsOwnPages_isServed(String origin, int status) throws Exception {
+    String answer =
+        exchange(
+            "GET /api/v1/config HTTP/1.1\r\nHost: localhost\r\nOrigin: "
+                + origin
+                + "\r\nConnection: close\r\n\r\n");
+
+    assertTrue(answer.startsWith("HTTP/1.1 " + status + " "), answer);
+  }
+
+  @Test
+  void twoHosts_areRefused() throws Exception {
+    String answer =
+        exchange(
+            "GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
+
+    assertTrue(answer.startsWith("HTTP/1.1 400 "), answer);
+  }
+
+  @Test
+  void requestsSentAhead_beyondAFew_endTheConnection() throws Exception {
+    String request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    try (Socket few = connect();
+        Socket many = connect()) {
+      few.getOutputStream()
+          .write(
+              (request.repeat(PipelinedRequests.REQUESTS_MAX - 1)
+                      + request.replace("Host", "Connection: close\r\nHost"))
+                  .getBytes(StandardCharsets.US_ASCII));
+      String answers = new String(few.getInputStream().readAllBytes(), StandardCharsets.US_ASCII);
+      assertEquals(PipelinedRequests.REQUESTS_MAX, answers.split(" 200 OK", -1).length - 1);
+
+      many.getOutputStream().write(request.repeat(100).getBytes(StandardCharsets.US_ASCII));
+      try {
+        many.getInputStream().readAllBytes();
+      } catch (SocketException e) {
+        // As it was cut off.
+      }
+    }
+    assertTrue(isServed());
   }
 
   @Test
@@ -412,8 +509,8 @@ final class HttpFrontTest {
   private static boolean deafOneLeavesForNewcomers() throws Exception {
     List<Socket> sockets = new ArrayList<>();
     byte[] requests =
-        "GET /dashboard.js HTTP/1.1\r\nHost: x\r\n\r\n"
-            .repeat((32 << 20) / get("/dashboard.js").body().length())
+        "GET /dashboard.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            .repeat(PipelinedRequests.REQUESTS_MAX)
             .getBytes(StandardCharsets.US_ASCII);
     try (Socket deaf = new Socket()) {
       deaf.setReceiveBufferSize(4096);
@@ -470,7 +567,7 @@ final class HttpFrontTest {
 
   private static boolean isNewcomerServed() {
     try {
-      return exchange("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+      return exchange("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
           .startsWith("HTTP/1.1 200 ");
     } catch (IOException e) {
       return false;

@@ -644,7 +644,11 @@ public final class IndexHarness implements AutoCloseable {
     }
 
     private void send(Verb verb, long argument, String words) throws ProtocolViolation {
-      byte[] text = words.getBytes(StandardCharsets.UTF_8);
+      send(verb, argument, words.getBytes(StandardCharsets.UTF_8));
+    }
+
+    /** Publishes a request whose text is these bytes, which may be none. */
+    void send(Verb verb, long argument, byte[] text) throws ProtocolViolation {
       long[] body = new long[(text.length + 7) / 8];
       for (int i = 0; i < text.length; i++) {
         body[i / 8] |= (text[i] & 0xffL) << (i % 8 * 8);

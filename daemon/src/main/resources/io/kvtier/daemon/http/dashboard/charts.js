@@ -68,13 +68,21 @@ export const sum = (values) => values.reduce((total, value) => total + (value ||
 
 export const byId = (id) => document.getElementById(id);
 
+/** A text with what can't be seen, or turns the direction of reading, written as its number: clients choose names. */
+export function printable(text) {
+  return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (sign) => [...Array(sign.length).keys()]
+    .map((i) => '\\u' + sign.charCodeAt(i).toString(16).padStart(4, '0')).join(''));
+}
+
+const shown = (child) => (typeof child === 'string' ? printable(child) : child);
+
 /** An element; what is not a node becomes text. */
 export function element(tag, attributes, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
     made.setAttribute(name, value);
   }
-  made.append(...children);
+  made.append(...children.map(shown));
   return made;
 }
 
@@ -83,11 +91,12 @@ export function drawn(tag, attributes, ...children) {
   for (const [name, value] of Object.entries(attributes || {})) {
     made.setAttribute(name, value);
   }
-  made.append(...children);
+  made.append(...children.map(shown));
   return made;
 }
 
-export function setText(node, text) {
+export function setText(node, words) {
+  const text = shown(words);
   // Not touched where nothing changed: screen readers would say it again.
   if (node.textContent !== text) {
     node.textContent = text;

@@ -1,0 +1,165 @@
+package io.kvtier.daemon.grpc;
+
+import io.netty.handler.codec.http2.Http2Connection;
+import io.netty.handler.codec.http2.Http2ConnectionAdapter;
+import io.netty.handler.codec.http2.Http2ConnectionHandler;
+import io.netty.handler.codec.http2.Http2Exception;
+import io.netty.handler.codec.http2.Http2Stream;
+
+/**
+ * The HTTP/2 streams of one connection, from the moment that they are opened until they have ended
+ * at both sides. A stream takes kilobytes of the heap, and its peer a dozen bytes. Netty has a
+ * limit only once the peer has acknowledged it; this one counts from the first stream on. What is
+ * beyond it is refused before anything is made for it, in the way that has clients try again.
+ *
+ * <p>Confined to an event loop.
+ */
+final class PeerStreams extends Http2ConnectionAdapter {
+  /** The most of a connection. */
+  static final int STREAMS_MAX = 256;
+
+  /** The same before a message has come on one. */
+  static final int UNPROVEN_MAX = 64;
+
+  /** The same while there are as many as there may be, of one by which somebody called. */
+  private static final int WHEN_FULL = 4;
+
+  /** A peer may have the server remember headers that it sent: what HTTP/2 has by default. */
+  private static final long HEADER_TABLE_BYTES_MAX = 4096;
+
+  /** Of all connections of an event loop. */
+  static final class Total {
+    private final int max;
+    private final Runnable onFull;
+    private int count;
+
+    /** Of these, those of connections that are being ended: they are in the heap still. */
+    private int leaving;
+
+    /**
+     * No streams.
+     *
+     * @param onFull done whenever one is opened beyond the most
+     */
+    Total(int max, Runnable onFull) {
+      this.max = max;
+      this.onFull = onFull;
+    }
+
+    private boolean isFull() {
+      return count >= max;
+    }
+
+    /** Whether ends were not enough yet, as many connections opened some each. */
+    private boolean isOver() {
+      return count >= max + max / 2;
+    }
+  }
+
+  private final Http2Connection connection;
+  private final Total total;
+  private int count;
+  private boolean isProven;
+  private boolean isLeaving;
+  private boolean isEnded;
+
+  private PeerStreams(Http2Connection connection, Total total) {
+    this.connection = connection;
+    this.total = total;
+  }
+
+  /** Begins to count those of a connection that has none yet. */
+  static PeerStreams of(Http2ConnectionHandler handler, Total total) {
+    PeerStreams streams = new PeerStreams(handler.connection(), total);
+    streams.connection.addListener(streams);
+    streams.limit();
+    return streams;
+  }
+
+  /** Has a connection remember no more headers for its peer than HTTP/2 has by default. */
+  static void boundHeaderTable(Http2ConnectionHandler handler) {
+    var table = handler.encoder().configuration().headersConfiguration();
+    try {
+      if (table.maxHeaderTableSize() > HEADER_TABLE_BYTES_MAX) {
+        table.maxHeaderTableSize(HEADER_TABLE_BYTES_MAX);
+      }
+    } catch (Http2Exception e) {
+      throw new IllegalStateException("the default is no size of a header table", e);
+    }
+  }
+
+  /** How many there are. */
+  int count() {
+    return count;
+  }
+
+  /** A message has come: there may be as many as a client at work has. */
+  void prove() {
+    isProven = true;
+    limit();
+  }
+
+  /** The connection is being ended: it opens no more. */
+  void leave() {
+    if (!isLeaving) {
+      isLeaving = true;
+      total.leaving += count;
+      limit();
+    }
+  }
+
+  /** The connection has ended, and its streams go with it. */
+  void end() {
+    if (!isEnded) {
+      leave();
+      isEnded = true;
+      total.leaving -= count;
+      total.count -= count;
+    }
+  }
+
+  @Override
+  public void onStreamAdded(Http2Stream stream) {
+    if (isEnded) {
+      return;
+    }
+    count++;
+    total.count++;
+    if (isLeaving) {
+      total.leaving++;
+    } else if (total.count - total.leaving >= total.max) {
+      total.onFull.run();
+    }
+    limit();
+  }
+
+  @Override
+  public void onStreamRemoved(Http2Stream stream) {
+    if (isEnded) {
+      return;
+    }
+    count--;
+    total.count--;
+    if (isLeaving) {
+      total.leaving--;
+    }
+    limit();
+  }
+
+  @Override
+  public void onStreamActive(Http2Stream stream) {
+    limit(); // the acknowledged settings may have raised it
+  }
+
+  private void limit() {
+    int max;
+    if (isLeaving) {
+      max = 0;
+    } else if (isProven) {
+      max = total.isOver() ? 1 : total.isFull() ? WHEN_FULL : STREAMS_MAX;
+    } else {
+      max = total.isOver() ? 0 : total.isFull() ? 1 : UNPROVEN_MAX;
+    }
+    connection.remote().maxActiveStreams(max);
+  }
+}
