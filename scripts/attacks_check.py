@@ -121,6 +121,7 @@ def _one_byte_frames(turn: int) -> bytes:
 
 
 GRPC = [
+    Attack("connections without a call", "gRPC", 6000, lambda: _OPENED),
     Attack("bare HEADERS without a token", "gRPC", 1500, lambda: _OPENED, only(1, lambda turn: calls(turn, 256, call_of("Lookup")))),
     Attack("bare HEADERS with a token", "gRPC", 900, lambda: _OPENED, only(1, lambda turn: calls(turn, 256, call_of("Lookup", TOKEN)))),
     Attack("bare HEADERS of Gets", "gRPC", 900, lambda: _OPENED, only(1, lambda turn: calls(turn, 256, call_of("Get", TOKEN)))),
