@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from attacks_check import ATTACKS, HEAP_BOUND_MIB, Attack, check
+from conftest import in_a_folder
 from connections_check import Beside, write_token
 from hostile_daemon import Daemon
 
@@ -13,13 +14,16 @@ SECONDS = 4.0
 CONNECTIONS_MAX = 300
 
 
+def _with_tokens(folder: Path) -> Daemon:
+    write_token(folder / "tokens")
+    return Daemon(folder, access__tokens=str(folder / "tokens"))
+
+
 @pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[Daemon]:
+def guarded() -> Iterator[Daemon]:
     """A daemon with a heap of 256 MiB."""
-    write_token(tmp_path / "tokens")
-    daemon = Daemon(tmp_path, access__tokens=str(tmp_path / "tokens"))
-    yield daemon
-    daemon.stop()
+    with in_a_folder(_with_tokens) as daemon:
+        yield daemon
 
 
 @pytest.mark.parametrize(
