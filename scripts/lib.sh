@@ -185,6 +185,7 @@ train_daemon() {
   folder=$(mktemp -d) || return 0
   # The second start finds what the first has left, and is the one that is written down.
   if train_once "$folder" && train_once "$folder" "-XX:AOTCacheOutput=$folder/kvtierd.aot" && [ -s "$folder/kvtierd.aot" ]; then
+    chmod 0644 "$folder/kvtierd.aot"
     mv "$folder/kvtierd.aot" "$cache"
   else
     say "no cache for quick starts was made; the daemon starts without"

@@ -248,4 +248,4 @@ def test_defaultSocketPath_followsTheProtocol(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("KVTIER_SOCKET", "")
     assert default_socket_path() == "/run/user/7/kvtier.sock"
     monkeypatch.delenv("XDG_RUNTIME_DIR")
-    assert default_socket_path() == f"/tmp/kvtier-{os.getuid()}.sock"
+    assert default_socket_path() == f"/tmp/kvtier-{os.getuid()}/kvtier.sock"

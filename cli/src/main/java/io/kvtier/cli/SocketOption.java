@@ -13,7 +13,7 @@ final class SocketOption {
       paramLabel = "PATH",
       description =
           "The daemon's socket. Default: $KVTIER_SOCKET, else $XDG_RUNTIME_DIR/kvtier.sock, else"
-              + " /tmp/kvtier-UID.sock.")
+              + " /tmp/kvtier-UID/kvtier.sock.")
   private @Nullable Path path;
 
   /**

@@ -6,6 +6,7 @@ import io.kvtier.daemon.config.ConfigSource;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.config.LoadedConfig;
 import io.kvtier.daemon.log.DaemonLog;
+import io.kvtier.protocol.linux.FileModeMask;
 import io.kvtier.tiers.files.ByteSize;
 import io.kvtier.tiers.gpu.CudaDriver;
 import io.kvtier.tiers.gpu.GpuProbe;
@@ -121,6 +122,8 @@ public final class Kvtierd implements Callable<Integer> {
   }
 
   private static int start(PlainStart asked, Supplier<GpuProbe> gpus) {
+    // Prompts can be read back from blocks: nobody else reads what this process writes.
+    FileModeMask.keepToOwner();
     ConfigSource source = ConfigSource.of(asked.config(), asked.settings());
     LoadedConfig loaded;
     try {

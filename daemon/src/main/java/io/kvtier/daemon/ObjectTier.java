@@ -5,6 +5,7 @@ import io.kvtier.daemon.config.KvtierdConfig.ObjectEncryption;
 import io.kvtier.daemon.config.KvtierdConfig.ObjectPlace;
 import io.kvtier.daemon.index.ObjectParts;
 import io.kvtier.tiers.files.FileErrors;
+import io.kvtier.tiers.files.OwnFiles;
 import io.kvtier.tiers.ledger.PresenceLedger;
 import io.kvtier.tiers.object.CipherKeys;
 import io.kvtier.tiers.object.FolderObjectStore;
@@ -74,14 +75,15 @@ final class ObjectTier implements AutoCloseable {
   private static @Nullable ObjectStore store(ObjectConfig config) throws IOException {
     return switch (config.place()) {
       case ObjectPlace.None _ -> null;
-      case ObjectPlace.Folder(Path path) -> folder(path, config.pipeline().callsMax());
+      case ObjectPlace.Folder(Path path, int mode) ->
+          folder(path, config.pipeline().callsMax(), mode);
       case ObjectPlace.S3(var options) -> new S3ObjectStore(options);
     };
   }
 
-  private static ObjectStore folder(Path path, int threads) throws IOException {
+  private static ObjectStore folder(Path path, int threads, int mode) throws IOException {
     try {
-      return new FolderObjectStore(path, threads);
+      return new FolderObjectStore(path, threads, mode);
     } catch (IOException e) {
       throw new IOException(
           "object.folder '" + path + "' can't be used: " + FileErrors.words(e), e);
@@ -92,7 +94,7 @@ final class ObjectTier implements AutoCloseable {
   static @Nullable String describe(ObjectPlace place) {
     return switch (place) {
       case ObjectPlace.None _ -> null;
-      case ObjectPlace.Folder(Path path) -> FolderObjectStore.describe(path);
+      case ObjectPlace.Folder(Path path, _) -> FolderObjectStore.describe(path);
       case ObjectPlace.S3(var options) -> options.describe();
     };
   }
@@ -210,7 +212,7 @@ final class ObjectTier implements AutoCloseable {
     Path folder = ledgerFolder(config, store.describe());
     PresenceLedger ledger;
     try {
-      Files.createDirectories(folder);
+      OwnFiles.makeFolders(folder);
       ledger =
           keep(
               new PresenceLedger(

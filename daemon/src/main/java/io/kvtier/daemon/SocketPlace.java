@@ -1,16 +1,18 @@
 package io.kvtier.daemon;
 
+import io.kvtier.protocol.SocketPaths;
 import io.kvtier.protocol.linux.Errno;
 import io.kvtier.protocol.linux.ErrnoException;
 import io.kvtier.protocol.linux.UnixSocket;
 import io.kvtier.tiers.files.FileErrors;
+import io.kvtier.tiers.files.LockFile;
+import io.kvtier.tiers.files.OwnFiles;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
-import java.nio.channels.OverlappingFileLockException;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
-import java.nio.file.StandardOpenOption;
+import java.util.Objects;
 
 /**
  * A socket's path, held by one daemon at a time: a lock beside it lasts as long as the process, so
@@ -35,6 +37,9 @@ final class SocketPlace implements AutoCloseable {
     UnixSocket.requireAddress(path);
     requireSocket(path);
     Path folder = path.toAbsolutePath().getParent();
+    if (SocketPaths.isInTemporaryFolder(path)) {
+      makeOwn(Objects.requireNonNull(folder));
+    }
     if (folder != null && !Files.isDirectory(folder)) {
       throw new IOException(
           "socket.path '"
@@ -46,12 +51,7 @@ final class SocketPlace implements AutoCloseable {
     Path lockPath = path.resolveSibling(path.getFileName() + ".lock");
     FileChannel lock;
     try {
-      lock =
-          FileChannel.open(
-              lockPath,
-              StandardOpenOption.CREATE,
-              StandardOpenOption.WRITE,
-              LinkOption.NOFOLLOW_LINKS);
+      lock = LockFile.take(lockPath);
     } catch (IOException e) {
       throw new IOException(
           "socket.path '"
@@ -61,10 +61,10 @@ final class SocketPlace implements AutoCloseable {
               + "; choose a path in a folder that this user may write in",
           e);
     }
+    if (lock == null) {
+      throw inUse(path, " (" + LockFile.holder(lockPath) + ")");
+    }
     try {
-      if (!isTaken(lock)) {
-        throw inUse(path);
-      }
       removeAbandoned(path);
       return new SocketPlace(path, lock);
     } catch (IOException | RuntimeException e) {
@@ -73,17 +73,28 @@ final class SocketPlace implements AutoCloseable {
     }
   }
 
-  private static boolean isTaken(FileChannel lock) throws IOException {
-    try {
-      return lock.tryLock() != null;
-    } catch (OverlappingFileLockException e) {
-      return false;
+  /** Where everybody may write, the folder of this user's sockets is this user's alone. */
+  private static void makeOwn(Path folder) throws IOException {
+    OwnFiles.makeFolders(folder);
+    if (Files.isSymbolicLink(folder) || !OwnFiles.isOurs(folder)) {
+      throw new IOException(
+          "the folder '"
+              + folder
+              + "' of the socket belongs to user "
+              + Integer.toUnsignedString(OwnFiles.ownerOf(folder))
+              + " or is a link, who could put another socket there: remove it, or set"
+              + " XDG_RUNTIME_DIR or socket.path");
     }
+    OwnFiles.close(folder);
   }
 
-  private static IOException inUse(Path path) {
+  private static IOException inUse(Path path, String who) {
     return new IOException(
-        "another daemon answers on socket '" + path + "': stop it, or choose another socket.path");
+        "another daemon answers on socket '"
+            + path
+            + "'"
+            + who
+            + ": stop it, or choose another socket.path");
   }
 
   /**
@@ -104,7 +115,7 @@ final class SocketPlace implements AutoCloseable {
       Files.delete(path);
       return;
     }
-    throw inUse(path);
+    throw inUse(path, "");
   }
 
   /** Whether there is one; throws where there is something else. */

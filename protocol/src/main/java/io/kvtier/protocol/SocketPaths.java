@@ -10,7 +10,7 @@ public final class SocketPaths {
 
   /**
    * {@code $KVTIER_SOCKET}, else {@code $XDG_RUNTIME_DIR/kvtier.sock}, else {@code
-   * /tmp/kvtier-UID.sock}.
+   * /tmp/kvtier-UID/kvtier.sock}, whose folder only this user can write.
    */
   public static Path defaultPath() {
     String explicit = System.getenv("KVTIER_SOCKET");
@@ -20,7 +20,16 @@ public final class SocketPaths {
     String runtime = System.getenv("XDG_RUNTIME_DIR");
     return runtime != null && !runtime.isEmpty()
         ? Path.of(runtime, "kvtier.sock")
-        : Path.of("/tmp/kvtier-" + uid() + ".sock");
+        : inTemporaryFolder();
+  }
+
+  private static Path inTemporaryFolder() {
+    return Path.of("/tmp/kvtier-" + uid(), "kvtier.sock");
+  }
+
+  /** Whether a path is the usual one where no other is given: its folder is made by the daemon. */
+  public static boolean isInTemporaryFolder(Path socket) {
+    return socket.equals(inTemporaryFolder());
   }
 
   /**

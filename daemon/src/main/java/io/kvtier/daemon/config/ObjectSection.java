@@ -167,10 +167,23 @@ final class ObjectSection {
             "object.folder",
             !keys.text("object.folder").isEmpty(),
             "the path of a folder, where object.store is folder");
-        yield new KvtierdConfig.ObjectPlace.Folder(keys.get("object.folder", Path::of, "a path"));
+        yield new KvtierdConfig.ObjectPlace.Folder(
+            keys.get("object.folder", Path::of, "a path"),
+            keys.get(
+                "object.folder_mode",
+                ObjectSection::folderMode,
+                "an octal file mode of which the owner has all, such as 0700 or 0770"));
       }
       default -> new KvtierdConfig.ObjectPlace.None();
     };
+  }
+
+  private static int folderMode(String text) {
+    int mode = Integer.parseInt(text, 8);
+    if (mode < 0700 || mode > 0777) {
+      throw new IllegalArgumentException();
+    }
+    return mode;
   }
 
   private static String objectStore(String text) {

@@ -43,8 +43,8 @@ final class StoreChecks {
       switch (config.place()) {
         case ObjectPlace.None _ ->
             findings.add(Finding.pass("object store", "none: object.store is none"));
-        case ObjectPlace.Folder(var path) -> {
-          try (ObjectStore store = new FolderObjectStore(path, 1)) {
+        case ObjectPlace.Folder(var path, var mode) -> {
+          try (ObjectStore store = new FolderObjectStore(path, 1, mode)) {
             rights(store, findings, "give the daemon's user the folder, and space in it");
           }
         }

@@ -1,15 +1,18 @@
 package io.kvtier.daemon.trace;
 
 import io.kvtier.policies.BitMixer;
+import io.kvtier.tiers.files.OwnFiles;
 import java.io.BufferedWriter;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.io.OutputStreamWriter;
+import java.nio.channels.Channels;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.security.SecureRandom;
+import java.util.Set;
 import java.util.concurrent.locks.LockSupport;
 import java.util.zip.GZIPOutputStream;
 import org.jctools.queues.SpscArrayQueue;
@@ -82,7 +85,12 @@ public final class TraceRecorder implements AutoCloseable {
     this(
         file,
         requestsMax,
-        () -> Files.newOutputStream(file, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE));
+        () ->
+            Channels.newOutputStream(
+                Files.newByteChannel(
+                    file,
+                    Set.of(StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE),
+                    OwnFiles.FILE)));
   }
 
   TraceRecorder(Path file, long requestsMax, Opener opener) {

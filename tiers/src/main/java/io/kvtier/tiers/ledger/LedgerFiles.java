@@ -3,6 +3,7 @@ package io.kvtier.tiers.ledger;
 import io.kvtier.tiers.files.FileErrors;
 import io.kvtier.tiers.files.FolderTree;
 import io.kvtier.tiers.files.LockFile;
+import io.kvtier.tiers.files.OwnFiles;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
 import java.nio.file.DirectoryStream;
@@ -28,7 +29,7 @@ final class LedgerFiles {
   static FileChannel lock(Path directory, String name) throws IOException {
     FileChannel lock;
     try {
-      Files.createDirectories(directory);
+      OwnFiles.makeFolders(directory);
       lock = LockFile.take(lockOf(directory, name));
     } catch (IOException e) {
       throw new IOException(
@@ -37,13 +38,13 @@ final class LedgerFiles {
     if (lock != null) {
       return lock;
     }
-    throw inUse(directory);
+    throw inUse(directory, name);
   }
 
   /** Refuses a directory that somebody has now; takes and makes nothing. */
   static void requireFree(Path directory, String name) throws IOException {
     if (!LockFile.isFree(lockOf(directory, name))) {
-      throw inUse(directory);
+      throw inUse(directory, name);
     }
   }
 
@@ -51,9 +52,13 @@ final class LedgerFiles {
     return directory.resolve(name + ".lock");
   }
 
-  private static IOException inUse(Path directory) {
+  private static IOException inUse(Path directory, String name) {
     return new IOException(
-        "ledger in '" + directory + "' is in use by another daemon: choose another directory");
+        "ledger in '"
+            + directory
+            + "' is in use by another daemon, "
+            + LockFile.holder(lockOf(directory, name))
+            + ": choose another directory");
   }
 
   /**

@@ -1,5 +1,7 @@
 package io.kvtier.tiers.ledger;
 
+import io.kvtier.tiers.files.FileErrors;
+import io.kvtier.tiers.files.OwnFiles;
 import io.kvtier.tiers.rocks.RocksLibrary;
 import java.io.File;
 import java.io.IOException;
@@ -133,6 +135,7 @@ final class RocksDatabase implements AutoCloseable {
       damage = "its file CURRENT is gone";
     } else {
       try {
+        makePrivate();
         open();
         opened().verifyChecksum();
         return;
@@ -147,6 +150,7 @@ final class RocksDatabase implements AutoCloseable {
     }
     openingReport = LedgerFiles.report(directory, damage, LedgerFiles.moveAside(directory, name));
     try {
+      makePrivate();
       open();
     } catch (RocksDBException e) {
       throw new IOException(
@@ -161,6 +165,16 @@ final class RocksDatabase implements AutoCloseable {
     }
     try (DirectoryStream<Path> files = Files.newDirectoryStream(path, "[0-9]*.{sst,log}")) {
       return files.iterator().hasNext();
+    }
+  }
+
+  /** RocksDB leaves modes to the umask. */
+  private void makePrivate() throws IOException {
+    try {
+      OwnFiles.makePrivate(path);
+    } catch (IOException e) {
+      throw new IOException(
+          "ledger in '" + directory + "' can't be opened: " + FileErrors.ofMaking(e), e);
     }
   }
 

@@ -1,6 +1,7 @@
 package io.kvtier.tiers.object;
 
 import io.kvtier.tiers.files.FileErrors;
+import io.kvtier.tiers.files.OwnFiles;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.lang.foreign.MemorySegment;
@@ -19,6 +20,7 @@ import java.nio.file.attribute.FileTime;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.Future;
@@ -60,27 +62,46 @@ public final class FolderObjectStore implements ObjectStore {
     StoreResult run() throws IOException;
   }
 
+  /** The mode of folders where nodes of other users have no part in the store. */
+  public static final int OWNER_ONLY = 0700;
+
+  private static final int FILE_BITS = 0666;
+  private static final int SET_GROUP = 02000;
+
   private final Path root;
   private final Path incoming;
+  private final int folderMode;
   private final StoreCalls calls = new StoreCalls("folder-deadlines");
   private final ThreadPoolExecutor threads;
+
+  /** Opens a folder that this user alone uses. */
+  public FolderObjectStore(Path root, int threadCount) throws IOException {
+    this(root, threadCount, OWNER_ONLY);
+  }
 
   /**
    * Opens a folder, and makes it where it is missing; but not its parents: where those are missing,
    * a file system is not mounted, as a rule.
    *
    * @param threadCount the most files that are read and written at a time
+   * @param folderMode the mode of all folders that are made, whatever the umask; files have what of
+   *     it is for files
    * @throws IOException saying in words what is wrong with the folder
    */
-  public FolderObjectStore(Path root, int threadCount) throws IOException {
-    this(root, threadCount, System::currentTimeMillis);
+  public FolderObjectStore(Path root, int threadCount, int folderMode) throws IOException {
+    this(root, threadCount, folderMode, System::currentTimeMillis);
   }
 
-  FolderObjectStore(Path root, int threadCount, LongSupplier clockMs) throws IOException {
+  FolderObjectStore(Path root, int threadCount, int folderMode, LongSupplier clockMs)
+      throws IOException {
     this.root = root;
+    this.folderMode = folderMode;
     incoming = root.resolve(INCOMING);
     make(root);
     make(incoming);
+    if (folderMode == OWNER_ONLY) {
+      closeEarlier();
+    }
     removeLeftovers(clockMs.getAsLong() - LEFTOVER_AGE.toMillis());
     threads =
         new ThreadPoolExecutor(
@@ -93,12 +114,33 @@ public final class FolderObjectStore implements ObjectStore {
     threads.allowCoreThreadTimeOut(true);
   }
 
-  private static void make(Path folder) throws IOException {
+  /** An earlier version left modes to the umask. What is below a closed folder is closed, too. */
+  private void closeEarlier() throws IOException {
+    OwnFiles.close(incoming);
+    try (Stream<Path> folders = Files.list(root)) {
+      for (Path folder : (Iterable<Path>) folders::iterator) {
+        if (ObjectNames.isTopFolder(String.valueOf(folder.getFileName()))) {
+          OwnFiles.close(folder);
+        }
+      }
+    }
+  }
+
+  /** The umask would take from a mode that others are to share. */
+  private void share(Path made, int mode) throws IOException {
+    if (folderMode != OWNER_ONLY) {
+      int inherited = (int) Files.getAttribute(made, "unix:mode") & SET_GROUP;
+      Files.setAttribute(made, "unix:mode", mode | inherited);
+    }
+  }
+
+  private void make(Path folder) throws IOException {
     if (Files.isDirectory(folder)) {
       return;
     }
     try {
-      Files.createDirectory(folder);
+      Files.createDirectory(folder, OwnFiles.FOLDER);
+      share(folder, folderMode);
     } catch (IOException e) {
       // Another node may have made it just now.
       if (!Files.isDirectory(folder)) {
@@ -161,13 +203,17 @@ public final class FolderObjectStore implements ObjectStore {
     }
   }
 
-  private static long writeParts(StoreCall call, Path temporary, List<MemorySegment> views)
+  private long writeParts(StoreCall call, Path temporary, List<MemorySegment> views)
       throws IOException {
     long bytes = 0;
     ByteBuffer buffer = BUFFER.get();
     MemorySegment memory = MemorySegment.ofBuffer(buffer.clear());
     try (FileChannel channel =
-        FileChannel.open(temporary, StandardOpenOption.WRITE, StandardOpenOption.CREATE_NEW)) {
+        FileChannel.open(
+            temporary,
+            Set.of(StandardOpenOption.WRITE, StandardOpenOption.CREATE_NEW),
+            OwnFiles.FILE)) {
+      share(temporary, folderMode & FILE_BITS);
       for (MemorySegment part : views) {
         for (long at = 0; at < part.byteSize() && !call.hasEnded(); ) {
           int count = (int) Math.min(BUFFER_BYTES, part.byteSize() - at);
@@ -193,7 +239,7 @@ public final class FolderObjectStore implements ObjectStore {
   private boolean publish(Path temporary, Path file, boolean ifAbsent) throws IOException {
     Path folder = folderOf(file);
     if (!Files.isDirectory(folder)) {
-      Files.createDirectories(folder);
+      makeFoldersOf(folder);
       for (Path made = folder; !made.equals(root); made = folderOf(made)) {
         sync(folderOf(made));
       }
@@ -219,6 +265,18 @@ public final class FolderObjectStore implements ObjectStore {
     }
     sync(folder);
     return true;
+  }
+
+  private void makeFoldersOf(Path folder) throws IOException {
+    if (!folder.equals(root)) {
+      makeFoldersOf(folderOf(folder));
+      try {
+        Files.createDirectory(folder, OwnFiles.FOLDER);
+        share(folder, folderMode);
+      } catch (FileAlreadyExistsException e) {
+        // Another object of that folder came first.
+      }
+    }
   }
 
   private static void move(Path temporary, Path file) throws IOException {

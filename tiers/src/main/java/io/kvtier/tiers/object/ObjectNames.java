@@ -12,6 +12,10 @@ public final class ObjectNames {
   private static final int FOLDER_BEGIN = NAMESPACE_DIGITS + 1;
   private static final int KEY_BEGIN = FOLDER_BEGIN + 3;
   private static final int GROUP_DIGITS_MAX = 5;
+
+  /** What is no block stands below it. */
+  private static final String RESERVED_FOLDER = "_kvtier";
+
   private static final int GROUP_MAX = 0xffff;
 
   private ObjectNames() {}
@@ -32,6 +36,12 @@ public final class ObjectNames {
       name.append(".g").append(group);
     }
     return name.toString();
+  }
+
+  /** Whether objects' names can begin with a folder of that name, blocks' or others'. */
+  static boolean isTopFolder(String folder) {
+    return folder.equals(RESERVED_FOLDER)
+        || (folder.length() == NAMESPACE_DIGITS && isHex(folder, 0, NAMESPACE_DIGITS));
   }
 
   /** What the names of all of a namespace's objects start with. */

@@ -2,9 +2,9 @@ package io.kvtier.tiers.ssd;
 
 import io.kvtier.tiers.files.FileErrors;
 import io.kvtier.tiers.files.LockFile;
+import io.kvtier.tiers.files.OwnFiles;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
-import java.nio.file.Files;
 import java.nio.file.Path;
 
 /** Two daemons in one directory would overwrite each other's blocks. */
@@ -17,7 +17,7 @@ public final class DirectoryLock {
   static FileChannel take(Path directory) throws IOException {
     FileChannel lock;
     try {
-      Files.createDirectories(directory);
+      OwnFiles.makeFolders(directory);
       lock = LockFile.take(directory.resolve(NAME));
     } catch (IOException e) {
       throw new IOException(
@@ -45,6 +45,8 @@ public final class DirectoryLock {
     return new IOException(
         "ssd.directory '"
             + directory
-            + "' is in use by another daemon: choose another ssd.directory");
+            + "' is in use by another daemon, "
+            + LockFile.holder(directory.resolve(NAME))
+            + ": choose another ssd.directory");
   }
 }

@@ -1,5 +1,6 @@
 package io.kvtier.tiers.ssd;
 
+import io.kvtier.tiers.files.OwnFiles;
 import io.kvtier.tiers.rocks.RocksLibrary;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -68,6 +69,7 @@ public final class RocksDevice implements SlotDevice {
     try {
       FileDevice.removeFiles(directory);
       DiskRoom.require(directory, diskBytesMax, RocksFiles.fileBytes(RocksFiles.pathIn(directory)));
+      OwnFiles.makePrivate(RocksFiles.pathIn(directory));
       made =
           new RocksFiles(
               directory, Math.clamp(diskBytesMax / BUFFER_OF_CAP, MIB, BUFFER_BYTES_MAX));

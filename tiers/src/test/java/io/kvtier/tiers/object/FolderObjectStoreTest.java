@@ -6,12 +6,14 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.protocol.linux.FileModeMask;
 import io.kvtier.tiers.testing.ChildJvm;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.FileTime;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
@@ -40,13 +42,56 @@ final class FolderObjectStoreTest extends ObjectStoreContract {
   }
 
   @Test
+  void put_byDefault_isReadByNobodyElse() throws IOException {
+    put("00112233445566778899aabbccddeeff/00/0011", bytes(1, 100));
+    try (Stream<Path> made = Files.walk(folder)) {
+      for (Path one : (Iterable<Path>) made.filter(path -> !path.equals(folder))::iterator) {
+        assertEquals(
+            Files.isDirectory(one) ? "rwx------" : "rw-------", modeOf(one), one::toString);
+      }
+    }
+  }
+
+  @Test
+  void open_ofFoldersOfAnEarlierVersion_closesThem_andNoOther() throws IOException {
+    Path ours = Files.createDirectory(folder.resolve("00112233445566778899aabbccddeeff"));
+    Path theirs = Files.createDirectory(folder.resolve("somebody-elses"));
+    for (Path one : List.of(ours, theirs, folder.resolve(".incoming"))) {
+      Files.setPosixFilePermissions(one, PosixFilePermissions.fromString("rwxr-xr-x"));
+    }
+    new FolderObjectStore(folder, 1).close();
+    assertEquals("rwx------", modeOf(ours));
+    assertEquals("rwx------", modeOf(folder.resolve(".incoming")));
+    assertEquals("rwxr-xr-x", modeOf(theirs));
+  }
+
+  @Test
+  void put_intoAStoreThatAGroupShares_isTheGroupsWhateverTheUmask() throws IOException {
+    int before = FileModeMask.keepToOwner();
+    try (ObjectStore shared = new FolderObjectStore(folder.resolve("shared"), 1, 0770)) {
+      assertEquals(
+          new StoreResult.Done(10),
+          await(shared.put("a/object", List.of(bytes(1, 10)), false, TIMEOUT_NS)));
+      assertEquals("rwxrwx---", modeOf(folder.resolve("shared/.incoming")));
+      assertEquals("rwxrwx---", modeOf(folder.resolve("shared/a")));
+      assertEquals("rw-rw----", modeOf(folder.resolve("shared/a/object+")));
+    } finally {
+      FileModeMask.set(before);
+    }
+  }
+
+  private static String modeOf(Path path) throws IOException {
+    return PosixFilePermissions.toString(Files.getPosixFilePermissions(path));
+  }
+
+  @Test
   void open_leftovers_goAfterADay() throws IOException {
     Path old = Files.writeString(folder.resolve(".incoming/old"), "half of a block");
     Path young = Files.writeString(folder.resolve(".incoming/young"), "half of a block");
     long now = System.currentTimeMillis();
     Files.setLastModifiedTime(old, FileTime.fromMillis(now - TimeUnit.HOURS.toMillis(25)));
     Files.setLastModifiedTime(young, FileTime.fromMillis(now - TimeUnit.HOURS.toMillis(23)));
-    new FolderObjectStore(folder, 1, () -> now).close();
+    new FolderObjectStore(folder, 1, FolderObjectStore.OWNER_ONLY, () -> now).close();
     assertFalse(Files.exists(old));
     assertTrue(Files.exists(young));
   }
