@@ -115,6 +115,37 @@ def test_kill_everythingAcceptedIsFoundAgain(survivor: Survivor) -> None:
     assert stats["corrupt"] == 0
 
 
+def test_keeperIsKilled_anotherKeepsTheMemory_andTheNextStartFindsIt(survivor: Survivor) -> None:
+    survivor.start(ssd__bytes="0")
+    survivor.put(range(50))
+    first = survivor.keeper()
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    assert eventually(lambda: survivor.keeper() != first)
+    assert eventually(lambda: survivor.stats()["keeper_restarts"] == 1)
+    second = survivor.keeper()
+    survivor.kill()
+    survivor.start(ssd__bytes="0")
+    assert survivor.found(range(50)) == list(range(50))
+    assert survivor.stats()["found_host"] == 50
+    assert survivor.keeper() not in (None, first, second)
+
+
+def test_keeperIsKilledAndNoneCanFollow_theEndSaysThatNothingIsKept(survivor: Survivor) -> None:
+    survivor.start(ssd__bytes="0")
+    survivor.put(range(50))
+    keeper = survivor.keeper()
+    assert keeper is not None
+    (survivor.daemon.folder / "state" / "memory.new").mkdir()
+    os.kill(keeper, signal.SIGKILL)
+    assert eventually(lambda: survivor.stats()["keeper_missing"] == 1)
+    survivor.daemon.stop()
+    log = (survivor.daemon.folder / "daemon.log").read_text()
+    assert "no block is kept in memory, as no process can hold it" in log
+    assert "are kept in memory until" not in log
+    (survivor.daemon.folder / "state" / "memory").unlink()
+
+
 def test_chronicleLedger_kill_everythingAcceptedIsFoundAgain(survivor: Survivor) -> None:
     survivor.start(host__ledger="chronicle")
     survivor.put(range(200))

@@ -165,6 +165,8 @@ COUNTERS = (
     "gpu_peer_bytes",
     "advertised",
     "acquire_busy",
+    "keeper_restarts",
+    "keeper_missing",
 )
 """The daemon's counters, in their order in its region."""
 

@@ -157,6 +157,7 @@ public final class Daemon implements AutoCloseable {
     epoll.add(bell.descriptor(), Epoll.IN | Epoll.EDGE, 0);
     IndexDoorbell doorbell = new IndexDoorbell(region, bell);
     Counters counters = new Counters(region);
+    hostTier.watchKeeper(counters::countKeeperRestart, counters::setKept);
     Latencies latencies = new Latencies();
     KvtierdConfig.CopyConfig copy = config.copy();
     ThreadedPipeline copies =
@@ -278,6 +279,7 @@ public final class Daemon implements AutoCloseable {
                 counters,
                 peers,
                 limits.sessionsMax(),
+                limits.ringBytesMax(),
                 tenants,
                 hostRegions,
                 () -> !gpus.hasNone()));
@@ -467,8 +469,11 @@ public final class Daemon implements AutoCloseable {
       kept = NOTHING_KEPT + (notes == null ? "" : " (its notes stay in " + notes + ")");
       return;
     }
+    String failure = memory.requireKeeper();
     long keeper = memory.keeperProcess();
-    if (keeper != 0) {
+    if (!failure.isEmpty()) {
+      kept = NOTHING_KEPT + ", as no process can hold it: " + failure;
+    } else if (keeper != 0) {
       Instant until = Instant.now().plusNanos(keepNs).truncatedTo(ChronoUnit.SECONDS);
       kept =
           counters.get(Counter.GAUGE_HOST_SLOTS_RESIDENT)

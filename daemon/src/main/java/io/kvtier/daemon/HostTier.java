@@ -33,6 +33,7 @@ import java.util.Deque;
 import java.util.Objects;
 import java.util.Set;
 import java.util.UUID;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -47,6 +48,7 @@ final class HostTier implements AutoCloseable {
       PosixFilePermissions.fromString("rwx------");
   private static final int SLOT_ALIGNMENT = 4096;
   private static final String REGIONS_NOTE = "tenants";
+  private static final String LOCK = "lock";
   private static final String SOCKET_NOTE = "socket";
 
   private final Deque<AutoCloseable> parts = new ArrayDeque<>();
@@ -55,6 +57,7 @@ final class HostTier implements AutoCloseable {
   private final Ledger ledger;
   private @Nullable KeptMemory keptMemory;
   private @Nullable Path keptDirectory;
+  private @Nullable SlabWriters writers;
 
   /**
    * Takes the memory, or takes it over.
@@ -132,8 +135,9 @@ final class HostTier implements AutoCloseable {
       }
       before.stream().forEach(slab -> slots.addWriter(slab, SlotAllocator.UNKNOWN));
     }
-    SlabWriters writers = keep(new SlabWriters(directory, slabs.slabs(), keeper, before));
-    slots.onFirstWriter(writers::add);
+    SlabWriters made = keep(new SlabWriters(directory, slabs.slabs(), keeper, before));
+    slots.onFirstWriter(made::add);
+    writers = made;
   }
 
   private static boolean isNoted(Path directory, String regions) throws IOException {
@@ -148,7 +152,7 @@ final class HostTier implements AutoCloseable {
   private static FileChannel lock(Path directory) throws IOException {
     FileChannel lock;
     try {
-      lock = LockFile.take(directory.resolve("lock"));
+      lock = LockFile.take(directory.resolve(LOCK));
     } catch (IOException e) {
       throw new IOException(
           "host.directory '" + directory + "' can't be used: " + FileErrors.words(e), e);
@@ -157,7 +161,9 @@ final class HostTier implements AutoCloseable {
       throw new IOException(
           "host.directory '"
               + directory
-              + "' is in use by another daemon: choose another host.directory");
+              + "' is in use by another daemon, "
+              + LockFile.holder(directory.resolve(LOCK))
+              + ": choose another host.directory");
     }
     return lock;
   }
@@ -239,6 +245,45 @@ final class HostTier implements AutoCloseable {
   /** Where what is kept is noted; null: nothing is. */
   @Nullable Path directory() {
     return keptDirectory;
+  }
+
+  /**
+   * Has another process keep the memory whenever the one that does is ended from outside.
+   *
+   * @param restarts told of each
+   * @param isKept told whether there is one, when that changes
+   */
+  void watchKeeper(Runnable restarts, Consumer<Boolean> isKept) {
+    KeptMemory kept = keptMemory;
+    SlabWriters noted = writers;
+    if (kept == null || noted == null) {
+      return;
+    }
+    kept.watch(
+        new KeptMemory.Watch() {
+          @Override
+          public void restarted(long keeperProcess) throws IOException {
+            noted.setKeeper(keeperProcess);
+            restarts.run();
+          }
+
+          @Override
+          public void isKept(boolean is) {
+            isKept.accept(is);
+          }
+        });
+    // Before the notes and the memory are closed.
+    parts.push(kept::endWatch);
+  }
+
+  /** Has the memory kept for the next start, if that can be; else says why it is not. */
+  String requireKeeper() {
+    KeptMemory kept = keptMemory;
+    if (kept == null) {
+      return "";
+    }
+    kept.endWatch();
+    return kept.failure();
   }
 
   /** The process that keeps the memory when this one has ended; 0 for none. */

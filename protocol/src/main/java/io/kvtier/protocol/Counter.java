@@ -86,7 +86,12 @@ public enum Counter {
   HITS_GPU("hits_gpu", "blocks asked for by gets and copied from another region, on any GPU"),
   GPU_PEER_BYTES("gpu_peer_bytes", "bytes copied from region to region"),
   GAUGE_ADVERTISED("advertised", "gauge: blocks in regions that others can be given"),
-  ACQUIRE_BUSY("acquire_busy", "blocks asked for by gets for which no slot came free in memory");
+  ACQUIRE_BUSY("acquire_busy", "blocks asked for by gets for which no slot came free in memory"),
+  KEEPER_RESTARTS(
+      "keeper_restarts",
+      "times that the process that keeps the memory was ended, and another took its place"),
+  GAUGE_KEEPER_MISSING(
+      "keeper_missing", "gauge: 1 while no process keeps the memory that is to be kept");
 
   /** Blocks that gets were given, one for each place that they came from. */
   public static final List<Counter> HITS = List.of(HITS_HOST, HITS_SSD, HITS_OBJECT, HITS_GPU);

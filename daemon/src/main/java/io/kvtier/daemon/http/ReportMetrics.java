@@ -70,7 +70,7 @@ final class ReportMetrics implements MultiCollector {
   }
 
   private static void troubles(Families out, List<Trouble> troubles) {
-    for (String part : List.of("ssd", "object", "gpu", "puts")) {
+    for (String part : List.of("host", "ssd", "object", "gpu", "puts")) {
       out.gauge(
           "kvtier_troubles",
           "What does not do what it is there for, by part",

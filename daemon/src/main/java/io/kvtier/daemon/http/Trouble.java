@@ -8,10 +8,12 @@ import java.util.List;
 /**
  * A part of the daemon that does not do what it is there for.
  *
- * @param part ssd/DEVICE, object/load, object/store, object/probe or gpu/NUMBER, and puts/drain
- *     where an operator wants it so
+ * @param part ssd/DEVICE, object/load, object/store, object/probe, host/keep or gpu/NUMBER, and
+ *     puts/drain where an operator wants it so
  */
 record Trouble(String part, String reason) {
+  private static final JsonObject NONE = new JsonObject();
+
   /** The parts that the index's report shows to be in trouble. */
   static List<Trouble> of(JsonObject report) {
     List<Trouble> troubles = new ArrayList<>();
@@ -30,6 +32,13 @@ record Trouble(String part, String reason) {
                       : "the device is fenced after errors, and tried again soon"));
         }
       }
+    }
+    if (report.getJsonObject("counters", NONE).getLong("keeper_missing", 0L) != 0) {
+      troubles.add(
+          new Trouble(
+              "host/keep",
+              "no process keeps the memory (host.keep): the blocks in it are lost when the daemon"
+                  + " ends; the log says why"));
     }
     JsonObject object = report.getJsonObject("object");
     if (object != null) {

@@ -14,6 +14,8 @@ public final class Counters {
   private final MemorySegment region;
   private final AtomicLong refused = new AtomicLong();
   private final AtomicLong droppedSpans = new AtomicLong();
+  private final AtomicLong keeperRestarts = new AtomicLong();
+  private volatile boolean isKept = true;
 
   /** Counters in a daemon region. */
   public Counters(MemorySegment daemonRegion) {
@@ -44,7 +46,19 @@ public final class Counters {
     droppedSpans.addAndGet(count);
   }
 
+  /** The process that keeps the memory was ended, and another one does now; from any thread. */
+  public void countKeeperRestart() {
+    keeperRestarts.incrementAndGet();
+  }
+
+  /** Whether a process keeps the memory that is to be kept; from any thread. */
+  public void setKept(boolean isKept) {
+    this.isKept = isKept;
+  }
+
   void takeOver() {
+    set(Counter.KEEPER_RESTARTS, keeperRestarts.get());
+    set(Counter.GAUGE_KEEPER_MISSING, isKept ? 0 : 1);
     set(Counter.SPANS_DROPPED, droppedSpans.get());
     set(Counter.SESSIONS_REFUSED, refused.get());
   }

@@ -2,6 +2,7 @@ package io.kvtier.protocol.linux;
 
 import static java.lang.foreign.ValueLayout.ADDRESS;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_SHORT;
 
 import java.io.IOException;
 import java.lang.foreign.Arena;
@@ -19,6 +20,12 @@ import java.util.stream.Stream;
 public final class Keeper implements AutoCloseable {
   private static final int O_CLOEXEC = 0x80000;
   private static final int O_WRONLY = 1;
+  private static final int SIGKILL = 9;
+
+  // POLLERR: nobody reads from the pipe any more.
+  private static final short POLLERR = 8;
+  // struct pollfd: i32 fd, i16 events, i16 revents.
+  private static final int POLLFD_BYTES = 8;
   private static final short SETSIGMASK = 8;
   private static final short SETSID = 0x80;
 
@@ -120,6 +127,35 @@ public final class Keeper implements AutoCloseable {
   /** The process. */
   public long processId() {
     return processId;
+  }
+
+  /**
+   * Waits until the process has ended, by whatever cause: the descriptors are no longer held then.
+   *
+   * @param timeoutMs 0 only looks
+   * @return whether it has
+   */
+  public boolean awaitEnd(int timeoutMs) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment watched = arena.allocate(POLLFD_BYTES, 4);
+      watched.set(JAVA_INT, 0, pipe.number());
+      int count = (int) Libc.POLL.invokeExact(Libc.capture(), watched, 1L, timeoutMs);
+      return count > 0 && (watched.get(JAVA_SHORT, 6) & POLLERR) != 0;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  /** Has the kernel forget the process, which has ended or ends now. */
+  public void bury() {
+    pipe.close();
+    try {
+      int _ = (int) Libc.KILL.invokeExact(Libc.capture(), (int) processId, SIGKILL);
+      int _ =
+          (int) Libc.WAITPID.invokeExact(Libc.capture(), (int) processId, MemorySegment.NULL, 0);
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
   }
 
   /** Leaves the process to itself: it ends when its time is over. */

@@ -74,6 +74,14 @@ final class Libc {
       checked("recvmsg", FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, JAVA_INT));
   static final MethodHandle POLL =
       checked("poll", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_LONG, JAVA_INT));
+  static final MethodHandle KILL =
+      checked("kill", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
+  static final MethodHandle WAITPID =
+      checked("waitpid", FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT));
+  static final MethodHandle FSTATFS =
+      checked("fstatfs", FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS));
+  static final MethodHandle IOCTL =
+      variadic("ioctl", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_LONG, ADDRESS), 2);
   static final MethodHandle SHUTDOWN =
       checked("shutdown", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
   static final MethodHandle GETSOCKOPT =
@@ -94,6 +102,9 @@ final class Libc {
       checked("epoll_wait", FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT, JAVA_INT));
   static final MethodHandle SIGNAL =
       checked("signal", FunctionDescriptor.of(JAVA_LONG, JAVA_INT, JAVA_LONG));
+
+  // It can't fail.
+  static final MethodHandle UMASK = plain("umask", FunctionDescriptor.of(JAVA_INT, JAVA_INT));
 
   // These return the error and set no errno.
   static final MethodHandle POSIX_SPAWN =
@@ -132,6 +143,13 @@ final class Libc {
   static final MethodHandle IO_URING_REGISTER =
       systemCall(
           FunctionDescriptor.of(JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT));
+
+  static final MethodHandle STATX =
+      systemCall(
+          FunctionDescriptor.of(
+              JAVA_LONG, JAVA_LONG, JAVA_INT, ADDRESS, JAVA_INT, JAVA_INT, ADDRESS));
+  static final MethodHandle PIDFD_OPEN =
+      systemCall(FunctionDescriptor.of(JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_INT));
 
   // No errno is captured on the two hot calls: their failures need no handling beyond a retry.
   static final MethodHandle WRITE_UNCHECKED =

@@ -15,6 +15,7 @@ import java.util.Properties;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.locks.LockSupport;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -28,9 +29,32 @@ public final class KeptMemory implements AutoCloseable {
   private static final String NOTE = "memory";
   private static final long END_SECONDS = 10;
 
+  private static final int LOOK_EVERY_MS = 500;
+  private static final long TRY_AGAIN_NS = TimeUnit.SECONDS.toNanos(10);
+
   private final Path directory;
   private final long seconds;
+
+  // Under the monitor: the watch's and that of whoever closes.
   private @Nullable Keeper keeper;
+  private List<Descriptor> files = List.of();
+  private boolean isWatched;
+  private @Nullable Watch watch;
+  private String failure = "";
+  private long tryAgainNs;
+
+  /** Who is told that the memory has another keeper, or none. */
+  public interface Watch {
+    /**
+     * Another process keeps the memory, as the one before was ended.
+     *
+     * @throws IOException when that can't be noted: then that process is not to be relied on
+     */
+    void restarted(long keeperProcess) throws IOException;
+
+    /** Whether any process keeps it, from now on. */
+    void isKept(boolean isKept);
+  }
 
   /** A memory file as it was asked for. */
   record Wanted(String name, long bytes) {}
@@ -99,7 +123,8 @@ public final class KeptMemory implements AutoCloseable {
   }
 
   /** Lets go what was left, whatever it is: nobody wants it any more. */
-  public void letGo() throws IOException {
+  public synchronized void letGo() throws IOException {
+    isWatched = false;
     Note note = note();
     if (note != null) {
       end(note.keeper);
@@ -108,22 +133,110 @@ public final class KeptMemory implements AutoCloseable {
   }
 
   /** Has files kept from now on. */
-  void keep(List<Descriptor> files, @Nullable Found before) throws IOException {
-    Keeper started = Keeper.start(files, seconds);
-    keeper = started;
-    try {
-      write(files, started);
-    } catch (IOException e) {
-      // Nobody would find the memory, nor let it go. It has just begun, and may not look like one.
-      kill(started.processId());
-      throw e;
-    }
+  synchronized void keep(List<Descriptor> wanted, @Nullable Found before) throws IOException {
+    files = List.copyOf(wanted);
+    keeper = begin();
     if (before != null) {
       end(before.keeperProcess);
     }
   }
 
-  private void write(List<Descriptor> files, Keeper started) throws IOException {
+  private Keeper begin() throws IOException {
+    Keeper started = Keeper.start(files, seconds);
+    try {
+      write(started);
+      return started;
+    } catch (IOException e) {
+      // Nobody would find the memory, nor let it go. It has just begun, and may not look like one.
+      started.bury();
+      throw e;
+    }
+  }
+
+  /**
+   * Has another process keep the memory whenever the one that does is ended, until {@link
+   * #endWatch}.
+   */
+  public void watch(Watch told) {
+    synchronized (this) {
+      watch = told;
+      isWatched = true;
+    }
+    Thread.ofPlatform().daemon().name("kvtier-keeper").start(this::look);
+  }
+
+  private void look() {
+    while (true) {
+      Keeper watched;
+      synchronized (this) {
+        if (!isWatched) {
+          return;
+        }
+        mend();
+        watched = keeper;
+      }
+      if (watched == null) {
+        LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(LOOK_EVERY_MS));
+      } else {
+        boolean _ = watched.awaitEnd(LOOK_EVERY_MS);
+      }
+    }
+  }
+
+  /** Looks whether the memory is kept, and sees to it if it is not and could be. */
+  private void mend() {
+    Watch told = watch;
+    Keeper before = keeper;
+    long now = System.nanoTime();
+    if (told == null || (before != null && !before.awaitEnd(0))) {
+      return;
+    }
+    if (before != null) {
+      before.bury();
+      keeper = null;
+      told.isKept(false);
+      LOG.warn(
+          "process {}, which kept this daemon's memory for the next, was ended from outside",
+          before.processId());
+    } else if (now - tryAgainNs < 0) {
+      return;
+    }
+    tryAgainNs = now + TRY_AGAIN_NS;
+    try {
+      Keeper started = begin();
+      try {
+        told.restarted(started.processId());
+      } catch (IOException e) {
+        started.bury();
+        throw e;
+      }
+      keeper = started;
+      failure = "";
+      told.isKept(true);
+      LOG.info("process {} keeps this daemon's memory from now on", started.processId());
+    } catch (IOException e) {
+      failure = String.valueOf(e.getMessage());
+      LOG.warn(
+          "no process keeps this daemon's memory: if the daemon ends now, its blocks in memory are"
+              + " lost; tried again in {} s: {}",
+          TimeUnit.NANOSECONDS.toSeconds(TRY_AGAIN_NS),
+          failure);
+    }
+  }
+
+  /**
+   * Ends what {@link #watch} began; to be called while the memory files are open. Looks once more
+   * before.
+   */
+  public synchronized void endWatch() {
+    if (isWatched) {
+      tryAgainNs = System.nanoTime();
+      mend();
+      isWatched = false;
+    }
+  }
+
+  private void write(Keeper started) throws IOException {
     Properties note = new Properties();
     note.setProperty("keeper", String.valueOf(started.processId()));
     note.setProperty(
@@ -194,13 +307,19 @@ public final class KeptMemory implements AutoCloseable {
     return note == null ? 0 : note.keeper;
   }
 
-  /** The process that keeps the memory; 0 where there is none yet. */
-  public long keeperProcess() {
+  /** Why no process keeps the memory; empty where one does, or none was to. */
+  public synchronized String failure() {
+    return failure;
+  }
+
+  /** The process that keeps the memory; 0 where there is none. */
+  public synchronized long keeperProcess() {
     return keeper == null ? 0 : keeper.processId();
   }
 
   @Override
-  public void close() {
+  public synchronized void close() {
+    isWatched = false;
     if (keeper != null) {
       keeper.close();
     }

@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.lang.invoke.VarHandle;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.channels.FileChannel;
@@ -32,6 +33,8 @@ import org.jspecify.annotations.Nullable;
 public final class SlabWriters implements AutoCloseable {
   private static final String FILE = "writers";
   private static final long MAGIC = 0x6b76_7772_6974_6531L;
+  private static final int KEEPER_OFFSET = 8;
+  private static final int START_OFFSET = 16;
   private static final int HEADER_BYTES = 32;
   private static final int START_FIELD = 19;
 
@@ -75,8 +78,8 @@ public final class SlabWriters implements AutoCloseable {
     ByteBuffer content = ByteBuffer.allocate(HEADER_BYTES + slabs).order(ByteOrder.nativeOrder());
     return content
         .putLong(0, MAGIC)
-        .putLong(8, keeper)
-        .putLong(16, startOf(keeper))
+        .putLong(KEEPER_OFFSET, keeper)
+        .putLong(START_OFFSET, startOf(keeper))
         .putLong(24, slabs);
   }
 
@@ -122,6 +125,18 @@ public final class SlabWriters implements AutoCloseable {
   /** A client gets leave to write a slab, and has not heard of it yet. */
   public void add(int slab) {
     noted.set(ValueLayout.JAVA_BYTE, HEADER_BYTES + (long) slab, (byte) 1);
+  }
+
+  /** Another process keeps the memory from now on; from any thread. */
+  public void setKeeper(long keeper) throws IOException {
+    long start = startOf(keeper);
+    // Whoever reads it in between takes all slabs for writable.
+    noted.set(ValueLayout.JAVA_LONG, 0, 0);
+    VarHandle.storeStoreFence();
+    noted.set(ValueLayout.JAVA_LONG, KEEPER_OFFSET, keeper);
+    noted.set(ValueLayout.JAVA_LONG, START_OFFSET, start);
+    VarHandle.storeStoreFence();
+    noted.set(ValueLayout.JAVA_LONG, 0, MAGIC);
   }
 
   @Override
