@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from kvtier import _protocol as protocol
 from kvtier._core import Session, Slab, monotonic_ns
+from kvtier._daemon_user import expected_users, why_not
 from kvtier._errors import InvalidArgument, SessionError, Unavailable, VersionMismatch
 from kvtier._protocol import Status
 
@@ -54,7 +55,7 @@ def default_socket_path() -> str:
     if explicit:
         return explicit
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    return f"{runtime}/kvtier.sock" if runtime else f"/tmp/kvtier-{os.getuid()}.sock"
+    return f"{runtime}/kvtier.sock" if runtime else f"/tmp/kvtier-{os.getuid()}/kvtier.sock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +244,9 @@ class Connection:
         reconnect: bool,
         ring_bytes: int,
         log_level: int = logging.WARNING,
+        daemon_user: str | int | None = None,
     ) -> None:
+        self._expected_users = expected_users(daemon_user)
         self.socket_path = default_socket_path() if socket_path is None else os.fsdecode(socket_path)
         if not self.socket_path or "\0" in self.socket_path:
             raise InvalidArgument(
@@ -322,7 +325,7 @@ class Connection:
                 return link
             self._tried = True
             try:
-                link = _open_link(self.socket_path, self.name, self._ring_bytes, deadline_ns)
+                link = _open_link(self.socket_path, self.name, self._ring_bytes, deadline_ns, self._expected_users)
             except Unavailable as error:
                 self.reason = str(error)
                 self._retry_at_ns = monotonic_ns() + self._backoff_ns
@@ -383,13 +386,18 @@ def _is_other_file(path: str) -> bool:
         return False
 
 
-def _open_link(path: str, name: str, ring_bytes: int, deadline_ns: int) -> Link:
+def _open_link(
+    path: str, name: str, ring_bytes: int, deadline_ns: int, expected: frozenset[int] | None
+) -> Link:
     deadline_ns = min(deadline_ns, monotonic_ns() + _HANDSHAKE_TIMEOUT_NS)
     channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     try:
         channel.settimeout(_seconds_until(deadline_ns))
         try:
             channel.connect(path)
+            stranger = why_not(channel, path, expected)
+            if stranger is not None:
+                raise Unavailable(stranger)
             channel.sendall(_hello(name, ring_bytes))
             message, descriptors = _receive(channel)
         except FileNotFoundError:

@@ -38,10 +38,11 @@ class Client:
         timeout: float = 1.0,
         reconnect: bool = True,
         ring_bytes: int = protocol.RING_BYTES_DEFAULT,
+        daemon_user: str | int | None = None,
     ) -> None:
         """Does not connect yet. Arguments as of `kvtier.Client`."""
         self._timeout_s = timeout
-        self._connection = Connection(socket_path, name, reconnect, ring_bytes)
+        self._connection = Connection(socket_path, name, reconnect, ring_bytes, daemon_user=daemon_user)
         self._poller: _Poller | None = None
 
     async def connect(self, timeout: float | None = None) -> None:

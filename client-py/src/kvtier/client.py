@@ -34,6 +34,7 @@ class Client:
         reconnect: bool = True,
         ring_bytes: int = protocol.RING_BYTES_DEFAULT,
         log_level: int = logging.WARNING,
+        daemon_user: str | int | None = None,
     ) -> None:
         """Connects when a daemon is there.
 
@@ -44,12 +45,15 @@ class Client:
             reconnect: whether to connect again after the session ended.
             ring_bytes: the size of each ring, a power of two.
             log_level: at which it logs, once, that there is no daemon or that a session ended.
+            daemon_user: who may run the daemon beside this user and root: names or numbers, with commas between them; None:
+                `$KVTIER_DAEMON_USER`, or else the user whose socket lies where only root or this user can have put it.
 
         Raises:
             VersionMismatch: the daemon speaks another major version of the protocol.
+            InvalidArgument: an argument is out of its range, or this machine does not know `daemon_user`.
         """
         self._timeout_s = timeout
-        self._connection = Connection(socket_path, name, reconnect, ring_bytes, log_level)
+        self._connection = Connection(socket_path, name, reconnect, ring_bytes, log_level, daemon_user)
         try:
             self._connection.open(self._answer_by(None))
         except VersionMismatch:

@@ -199,6 +199,7 @@ final class Connector implements Runnable {
       Wires wires =
           Wires.connect(
               config.socket(),
+              config.daemonUser(),
               config.name(),
               config.requestRingBytes(),
               config.completionRingBytes(),
@@ -208,6 +209,12 @@ final class Connector implements Runnable {
       problem =
           new Problem(
               e.status(), "the daemon at " + config.socket() + " refuses: " + e.getMessage());
+      return null;
+    } catch (Wires.Stranger e) {
+      problem =
+          new Problem(
+              Status.DENIED,
+              "what listens at " + config.socket() + " is not trusted: " + e.getMessage());
       return null;
     } catch (IOException e) {
       problem = new Problem(Status.UNAVAILABLE, explain(e));

@@ -198,6 +198,7 @@ public final class KvtierClient implements AutoCloseable {
     private static final Duration SPIN_MAX = Duration.ofNanos(100_000);
 
     private @Nullable Path socket;
+    private @Nullable String daemonUser;
     private String name = "java";
     private Duration timeout = Duration.ofSeconds(10);
     private Duration connectTimeout = Duration.ofSeconds(2);
@@ -217,6 +218,16 @@ public final class KvtierClient implements AutoCloseable {
                 + " usual places");
       }
       socket = value;
+      return this;
+    }
+
+    /**
+     * Who may run the daemon beside this user and root: names or numbers, with commas between them.
+     * Where it is not set, those that {@code $KVTIER_DAEMON_USER} names, or else the user whose
+     * socket lies where only root or this user can have put it.
+     */
+    public Builder daemonUser(String value) {
+      daemonUser = value;
       return this;
     }
 
@@ -295,6 +306,7 @@ public final class KvtierClient implements AutoCloseable {
       Config config =
           new Config(
               path == null ? SocketPaths.defaultPath() : path,
+              DaemonUser.of(daemonUser),
               name,
               timeout.toNanos(),
               Math.clamp(connectTimeout.toMillis(), 1, Integer.MAX_VALUE),

@@ -38,6 +38,15 @@ final class Wires implements AutoCloseable {
     }
   }
 
+  /** This client does not want what listens there. */
+  static final class Stranger extends IOException {
+    private static final long serialVersionUID = 1L;
+
+    Stranger(String why) {
+      super(why);
+    }
+  }
+
   /** The version of the protocol whose daemons take annotations. */
   private static final int ANNOTATIONS_SINCE = 1 << 16 | 1;
 
@@ -95,13 +104,22 @@ final class Wires implements AutoCloseable {
 
   /** Connects, and shakes hands. */
   static Wires connect(
-      Path path, String name, int requestRingBytes, int completionRingBytes, int timeoutMs)
+      Path path,
+      DaemonUser expected,
+      String name,
+      int requestRingBytes,
+      int completionRingBytes,
+      int timeoutMs)
       throws IOException {
     UnixSocket socket = UnixSocket.connect(path, timeoutMs);
     List<Descriptor> descriptors = List.of();
     Arena arena = Arena.ofShared();
     boolean welcome = false;
     try {
+      String stranger = expected.whyNot(socket, path);
+      if (stranger != null) {
+        throw new Stranger(stranger);
+      }
       socket.send(hello(name, requestRingBytes, completionRingBytes));
       UnixSocket.Message message = socket.receive(HandshakeDescriptor.MESSAGE_BYTES_MAX);
       if (message == null) {

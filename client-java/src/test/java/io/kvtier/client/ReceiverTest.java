@@ -26,7 +26,8 @@ final class ReceiverTest {
   @TempDir private Path folder;
 
   private Receiver withoutDaemon() {
-    Config config = new Config(folder.resolve("none.sock"), "test", 1, 1, 1, 1, 0);
+    Config config =
+        new Config(folder.resolve("none.sock"), DaemonUser.of(null), "test", 1, 1, 1, 1, 0);
     return new Receiver(new Connector(config, batch -> {}, () -> {}));
   }
 
@@ -69,7 +70,14 @@ final class ReceiverTest {
     Path socket = folder.resolve("fake.sock");
     Config config =
         new Config(
-            socket, "test", CALL_NS, 200, Protocol.RING_BYTES_MIN, Protocol.RING_BYTES_MIN, 0);
+            socket,
+            DaemonUser.of(null),
+            "test",
+            CALL_NS,
+            200,
+            Protocol.RING_BYTES_MIN,
+            Protocol.RING_BYTES_MIN,
+            0);
     try (FakeDaemon daemon = new FakeDaemon(socket)) {
       AtomicBoolean failed = new AtomicBoolean();
       Receiver[] later = new Receiver[1];

@@ -40,6 +40,7 @@ final class SessionTest {
   private Config config(int connectTimeoutMs) {
     return new Config(
         folder.resolve("fake.sock"),
+        DaemonUser.of(null),
         "test",
         50 * SECOND_NS,
         connectTimeoutMs,
@@ -53,6 +54,7 @@ final class SessionTest {
     return new Session(
         Wires.connect(
             config.socket(),
+            config.daemonUser(),
             config.name(),
             config.requestRingBytes(),
             config.completionRingBytes(),
