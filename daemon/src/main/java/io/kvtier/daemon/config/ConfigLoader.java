@@ -327,6 +327,7 @@ public final class ConfigLoader {
         number("limits.blocks", 64, 1 << 27),
         size("limits.annotation_bytes", 0, 1L << 36) & -4096L,
         number("limits.sessions", 1, 1 << 16),
+        size("limits.ring_bytes", 1 << 20, 1L << 40),
         number("limits.operations", 1, 1 << 16),
         number("limits.operations_per_session", 1, 1 << 16),
         number("limits.holds", 64, 1 << 24),

@@ -99,8 +99,12 @@ public record KvtierdConfig(
     /** Nowhere: there is no such tier. */
     record None() implements ObjectPlace {}
 
-    /** In a folder. */
-    record Folder(Path path) implements ObjectPlace {}
+    /**
+     * In a folder.
+     *
+     * @param mode of the folders that are made there; files have what of it is for files
+     */
+    record Folder(Path path, int mode) implements ObjectPlace {}
 
     /** By a server that speaks S3. */
     record S3(S3Options options) implements ObjectPlace {}
@@ -174,6 +178,7 @@ public record KvtierdConfig(
       int blocksMax,
       long annotationBytes,
       int sessionsMax,
+      long ringBytesMax,
       int operationsMax,
       int operationsPerSessionMax,
       int holdsMax,

@@ -1,6 +1,7 @@
 package io.kvtier.daemon.grpc;
 
 import com.google.protobuf.ByteString;
+import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
@@ -147,15 +148,19 @@ final class IndexRequest {
         NO_TEXT);
   }
 
-  /** REGISTER. */
-  static IndexRequest register(byte[] text, long blockBytes) {
+  /**
+   * REGISTER.
+   *
+   * @param isReader whether the caller may only read
+   */
+  static IndexRequest register(byte[] text, long blockBytes, boolean isReader) {
     return new IndexRequest(
         Verb.REGISTER,
         0,
         RequestDescriptor.PRIORITY_NORMAL,
         0,
         0,
-        0,
+        isReader ? IndexAgent.REGISTER_FOR_READER : 0,
         0,
         blockBytes,
         null,

@@ -76,7 +76,8 @@ final class KvtierService {
   void register(UnaryCall<RegisterRequest, RegisterResponse> call, RegisterRequest message)
       throws RefusedException {
     byte[] text = properties(message);
-    IndexRequest registration = IndexRequest.register(text, message.getBlockBytes());
+    IndexRequest registration =
+        IndexRequest.register(text, message.getBlockBytes(), call.role() == Role.READ);
     Namespaces namespaces = environment.namespaces();
     namespaces.registering();
     call.askAlways(

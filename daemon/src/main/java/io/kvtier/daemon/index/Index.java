@@ -7,6 +7,7 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Utf8;
 import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.ledger.Ledger;
 import io.kvtier.tiers.object.PresenceCache.Presence;
@@ -313,7 +314,8 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
       known = null;
     }
     if (known == null) {
-      String why = registry.whyNot(tenant, blockBytes);
+      String why = isOfReader(session, request) ? registry.whyNoReader(tenant, blockBytes) : null;
+      why = why == null ? registry.whyNot(tenant, blockBytes) : why;
       if (why != null) {
         writer.refuse(session, request, Status.INVALID_ARGUMENT, why);
         return;
@@ -322,6 +324,12 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
     }
     session.namespaces.set(known.id());
     writer.completeShort(session, request, Status.OK, known.number());
+  }
+
+  private static boolean isOfReader(Session session, Request request) {
+    return session.role() == Role.READ
+        || (session.id() == SlotAllocator.DAEMON
+            && request.group == IndexAgent.REGISTER_FOR_READER);
   }
 
   // ---- acquire

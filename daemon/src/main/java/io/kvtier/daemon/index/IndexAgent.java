@@ -95,6 +95,12 @@ public final class IndexAgent {
    */
   public static final long STATS_FOR_ADMIN = 1;
 
+  /**
+   * The group of a REGISTER that a session of the daemon's own sends for a caller who may only
+   * read. In a client's it means nothing.
+   */
+  public static final int REGISTER_FOR_READER = 1;
+
   private static final int REQUESTS_PER_ROUND = 64;
 
   /** A session's turn ends after so many bytes of requests: large batches take long. */

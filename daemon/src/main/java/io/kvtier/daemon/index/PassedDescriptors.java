@@ -17,17 +17,20 @@ public final class PassedDescriptors {
   /** The most that wait in all sessions together: each is an open file of the daemon's. */
   private static final int WAITING_MAX = 1 << 14;
 
+  /** And of those the most of one session: others have some, too. */
+  private static final int OF_A_SESSION_MAX = WAITING_MAX / 2;
+
   private static final AtomicInteger WAITING = new AtomicInteger();
 
   private final Map<Integer, Descriptor> byNumber = new ConcurrentHashMap<>();
 
   /**
-   * Keeps a descriptor, or discards it.
+   * Keeps a descriptor of memory, or discards it.
    *
    * @return OK, {@code EXISTS} where another has that number, {@code BUSY} where too many wait
    */
   public Status give(int number, Descriptor descriptor) {
-    if (WAITING.incrementAndGet() > WAITING_MAX) {
+    if (WAITING.incrementAndGet() > WAITING_MAX || byNumber.size() >= OF_A_SESSION_MAX) {
       discard(descriptor);
       return Status.BUSY;
     }

@@ -58,6 +58,33 @@ final class Registry {
     return namespaces.tenants().number(name);
   }
 
+  /**
+   * Why one who may only read can't bring another namespace; null when it can. Half of a tenant's
+   * names, and of its sizes of blocks, are kept for those who write: a reader registers what they
+   * have, as a rule.
+   */
+  @Nullable String whyNoReader(int tenant, long blockBytes) {
+    if (!hasHalf(tenant, blockBytes)) {
+      forgetUnused();
+    }
+    return hasHalf(tenant, blockBytes)
+        ? null
+        : "there are "
+            + namespaces.size(tenant)
+            + " namespaces of "
+            + store.host().slots().classesInUse(tenant)
+            + " sizes of blocks already, and what there can be beyond that is kept for those who"
+            + " may write: register a namespace that is there, or have a writer register this one"
+            + " first";
+  }
+
+  private boolean hasHalf(int tenant, long blockBytes) {
+    SlotAllocator slots = store.host().slots();
+    return namespaces.size(tenant) < Math.max(1, namespaces.max(tenant) / 2)
+        && (slots.hasClass(tenant, blockBytes)
+            || slots.classesInUse(tenant) < SlotAllocator.CLASSES_MAX / 2);
+  }
+
   /** Why a tenant can have no namespace of blocks of that size; null when it can. */
   @Nullable String whyNot(int tenant, long blockBytes) {
     if (namespaces.size(tenant) >= namespaces.max(tenant)) {

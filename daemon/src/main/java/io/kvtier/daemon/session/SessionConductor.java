@@ -9,11 +9,12 @@ import io.kvtier.protocol.HandshakeDescriptor;
 import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.SessionRegion;
-import io.kvtier.protocol.SessionRegionDescriptor;
+import io.kvtier.protocol.SocketPaths;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Utf8;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.linux.Descriptor;
+import io.kvtier.protocol.linux.DescriptorKind;
 import io.kvtier.protocol.linux.Epoll;
 import io.kvtier.protocol.linux.EventFd;
 import io.kvtier.protocol.linux.SharedMemory;
@@ -61,6 +62,15 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   /** Those who connect without end shall not keep the thread from those who have. */
   private static final int ACCEPTS_PER_ROUND = 64;
 
+  /** Some eight answers: clients ask one question at a time. */
+  private static final int UNREAD_BYTES_MAX = 4096;
+
+  /** Set in the tags of events that tell of a client's process, not of its socket. */
+  private static final long PROCESS_BIT = 1L << 62;
+
+  /** The part of a tenant's sessions that those have at most who may only read. */
+  private static final double READERS_SHARE = 0.75;
+
   /** The most connections that have not said hello: a newcomer takes the place of the oldest. */
   private static final int SILENT_MAX = 256;
 
@@ -81,6 +91,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       Counters counters,
       PeerPolicy peers,
       int sessionsMax,
+      long ringBytesMax,
       Tenants tenants,
       Tenants.Regions slabTenants,
       BooleanSupplier takesMemory) {}
@@ -93,8 +104,15 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
     @Nullable Session session;
     @Nullable EventFd doorbell;
     @Nullable Arena arena;
+    @Nullable Descriptor process;
+    @Nullable Grant grant;
+    RingBudget.@Nullable Rings rings;
     int tenant;
     boolean socketClosed;
+
+    /** Whether a closer has the socket: then that is closed when the closer is through. */
+    boolean isDropping;
+
     boolean closeOffered;
 
     Connection(long tag, UnixSocket socket, UnixSocket.PeerCredentials peer) {
@@ -113,6 +131,10 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
     record Released(Session session) implements Notice {}
   }
 
+  /** A client has passed what it may not, which is let go: its question is answered now. */
+  @SuppressWarnings("ArrayRecordComponent") // these are never compared
+  private record Dropped(Connection connection, byte[] question) {}
+
   private final UnixSocket listener;
   private final Environment environment;
   private final Epoll epoll;
@@ -125,6 +147,10 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   /** Those who have not said hello, by their tags, in the order in which they came. */
   private final Map<Long, Connection> silent = new LinkedHashMap<>();
 
+  private final RingBudget rings;
+  private final UnreadAnswers unread = new UnreadAnswers();
+  private final Closer closer = new Closer();
+  private final ConcurrentLinkedQueue<Dropped> dropped = new ConcurrentLinkedQueue<>();
   private final ConcurrentLinkedQueue<Notice> notices = new ConcurrentLinkedQueue<>();
   private final ArrayDeque<Connection> closing = new ArrayDeque<>();
   private final Thread thread;
@@ -138,6 +164,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   public SessionConductor(UnixSocket listener, Environment environment) throws IOException {
     this.listener = listener;
     this.environment = environment;
+    this.rings = new RingBudget(environment.ringBytesMax, environment.tenants);
     this.epoll = Epoll.create();
     this.bell = EventFd.create();
     epoll.add(listener.descriptor(), Epoll.IN, LISTENER_TAG);
@@ -185,6 +212,8 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
         long tag = epoll.tag(i);
         if (tag == LISTENER_TAG) {
           acceptAll();
+        } else if ((tag & PROCESS_BIT) != 0) {
+          processEnded(connections.get(tag & ~PROCESS_BIT));
         } else if (tag != BELL_TAG) {
           Connection connection = connections.get(tag);
           if (connection != null) {
@@ -193,7 +222,9 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
         }
       }
       takeNotices();
+      answerDropped();
       offerCloses();
+      unread.look();
       dropSilentConnections();
       listenAgain();
     }
@@ -217,6 +248,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   private void take(UnixSocket socket) {
     try {
       Connection connection = new Connection(nextTag++, socket, socket.peerCredentials());
+      socket.limitUnread(UNREAD_BYTES_MAX);
       epoll.add(socket.descriptor(), Epoll.IN, connection.tag);
       connections.put(connection.tag, connection);
       if (silent.size() >= SILENT_MAX) {
@@ -257,17 +289,26 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
 
   private void receive(Connection connection) {
     try {
+      UnixSocket.Waiting waiting = connection.socket.peek(HandshakeDescriptor.MESSAGE_BYTES_MAX);
+      if (waiting == null) {
+        return;
+      }
+      Session session = connection.session;
+      boolean isPassing = session != null && isPassing(waiting.bytes());
+      if (waiting.hasDescriptors() && !isPassing) {
+        throw new IOException("it passed descriptors where none are expected");
+      }
+      if (isPassing && waiting.hasDescriptors() && !environment.takesMemory.getAsBoolean()) {
+        letGo(connection, waiting.bytes());
+        return;
+      }
       UnixSocket.Message message = connection.socket.receive(HandshakeDescriptor.MESSAGE_BYTES_MAX);
       if (message == null) {
         return;
       }
-      Session session = connection.session;
-      if (session != null && isPassing(message.bytes())) {
+      if (session != null && isPassing) {
         passMemory(connection, session, message);
-        return;
-      }
-      message.descriptors().forEach(UnixSocket::discard);
-      if (message.bytes().length == 0) {
+      } else if (message.bytes().length == 0) {
         disconnect(connection);
       } else if (session == null) {
         hello(connection, message.bytes());
@@ -321,6 +362,16 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
           "there are " + count + " sessions already (limits.sessions)" + hint);
       return;
     }
+    if (unread.isAtLimit(connection.peer.uid())) {
+      refuse(
+          connection,
+          Status.BUSY,
+          "this user has "
+              + UnreadAnswers.OF_A_USER_MAX
+              + " connections that are over and whose answers, with descriptors, its processes have"
+              + " not read: end those processes");
+      return;
+    }
     long ofTenant =
         bySession.values().stream().filter(other -> other.tenant == grant.tenant()).count();
     if (ofTenant >= environment.tenants.shareOf(environment.sessionsMax, grant.tenant())) {
@@ -330,6 +381,26 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
           Status.BUSY,
           "this tenant has " + ofTenant + " sessions already, its share of limits.sessions" + hint);
       return;
+    }
+    if (RingBudget.isReader(grant)) {
+      Predicate<Connection> isReader =
+          each ->
+              each.grant != null
+                  && each.grant.tenant() == grant.tenant()
+                  && RingBudget.isReader(each.grant);
+      long readers = bySession.values().stream().filter(isReader).count();
+      int share = environment.tenants.shareOf(environment.sessionsMax, grant.tenant());
+      if (readers >= Math.max(1, (int) (share * READERS_SHARE))) {
+        String hint = letOneGo(isReader);
+        refuse(
+            connection,
+            Status.BUSY,
+            "there are "
+                + readers
+                + " sessions already that may only read, their share of limits.sessions"
+                + hint);
+        return;
+      }
     }
     int requestBytes = Words.getInt(hello, HandshakeDescriptor.HELLO_REQUEST_RING_OFFSET);
     int completionBytes = Words.getInt(hello, HandshakeDescriptor.HELLO_COMPLETION_RING_OFFSET);
@@ -347,6 +418,28 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
               + Protocol.RING_BYTES_MAX);
       return;
     }
+    RingBudget.Rings taken = rings.take(grant, requestBytes, completionBytes);
+    if (taken == null) {
+      String hint =
+          letOneGo(each ->
+              each.tenant == grant.tenant()
+                  && each.grant != null
+                  && each.grant.role() == grant.role());
+      refuse(
+          connection,
+          Status.BUSY,
+          "the rings of this tenant's sessions"
+              + (RingBudget.isReader(grant) ? " that may only read" : "")
+              + " take their share of limits.ring_bytes, "
+              + rings.share(grant)
+              + " bytes, and a session needs "
+              + RingBudget.Rings.SMALLEST.bytes()
+              + " at least"
+              + hint);
+      return;
+    }
+    connection.grant = grant;
+    connection.rings = taken;
     int nameBytes =
         Math.min(
             Words.getShort(hello, HandshakeDescriptor.HELLO_NAME_BYTES_OFFSET),
@@ -361,7 +454,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
           "the client's name is " + e.getMessage() + "; names are UTF-8");
       return;
     }
-    open(connection, name, grant, requestBytes, completionBytes);
+    open(connection, name, grant, taken);
   }
 
   /** A client's name, of which so much is kept: it goes into logs and onto terminals. */
@@ -408,15 +501,15 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
         && Integer.bitCount(bytes) == 1;
   }
 
-  private void open(
-      Connection connection, String name, Grant grant, int requestBytes, int completionBytes)
+  private void open(Connection connection, String name, Grant grant, RingBudget.Rings rings)
       throws IOException {
+    watchProcess(connection);
     long id = nextSessionId++;
     Arena arena = Arena.ofShared();
     connection.arena = arena;
-    long bytes = SessionRegionDescriptor.regionBytes(requestBytes, completionBytes);
-    try (Descriptor memory = SharedMemory.create("kvtier-session-" + id, bytes)) {
-      SessionRegion region = SessionRegion.create(memory, id, requestBytes, completionBytes, arena);
+    try (Descriptor memory = SharedMemory.create("kvtier-session-" + id, rings.bytes())) {
+      SessionRegion region =
+          SessionRegion.create(memory, id, rings.requestBytes(), rings.completionBytes(), arena);
       EventFd doorbell = EventFd.create();
       connection.doorbell = doorbell;
       environment.indexEpoll.add(doorbell.descriptor(), Epoll.IN | Epoll.EDGE, id);
@@ -453,6 +546,26 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
           connection.peer.pid(),
           connection.peer.uid(),
           name);
+    }
+  }
+
+  /**
+   * A session ends with the process that connected, also where a child of it holds the socket, too:
+   * nobody can tell whom that child takes itself for, and what is leased and reserved would stay
+   * so.
+   */
+  private void watchProcess(Connection connection) throws IOException {
+    Descriptor process = connection.socket.peerProcess(connection.peer);
+    if (process != null) {
+      connection.process = process;
+      epoll.add(process, Epoll.IN, connection.tag | PROCESS_BIT);
+    }
+  }
+
+  private void processEnded(@Nullable Connection connection) {
+    if (connection != null && !connection.socketClosed) {
+      LOG.debug("process {} has ended", connection.peer.pid());
+      disconnect(connection);
     }
   }
 
@@ -529,6 +642,14 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       throws IOException {
     MemorySegment question = aligned(message.bytes());
     Status status;
+    if (!message.descriptors().stream().allMatch(DescriptorKind::isMemory)) {
+      boolean _ =
+          closer.run(
+              connection.peer.pid(),
+              connection.peer.uid(),
+              () -> message.descriptors().forEach(UnixSocket::discard));
+      throw new IOException("it passed a descriptor of something that is no memory");
+    }
     if (message.descriptors().size() != 1) {
       message.descriptors().forEach(UnixSocket::discard);
       status = Status.INVALID_ARGUMENT;
@@ -537,6 +658,38 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       status = session.passedMemory().give(number, message.descriptors().getFirst());
     }
     connection.socket.send(answer(question, status));
+  }
+
+  /** Nobody here has a use for what is passed; that it is let go may take for ever. */
+  private void letGo(Connection connection, byte[] question) throws IOException {
+    epoll.remove(connection.socket.descriptor());
+    connection.isDropping =
+        closer.run(
+            connection.peer.pid(),
+            connection.peer.uid(),
+            () -> {
+              connection.socket.drop();
+              dropped.add(new Dropped(connection, question));
+              bell.ring();
+            });
+  }
+
+  private void answerDropped() {
+    for (Dropped one = dropped.poll(); one != null; one = dropped.poll()) {
+      Connection connection = one.connection;
+      connection.isDropping = false;
+      if (connection.socketClosed) {
+        endSocket(connection);
+        continue;
+      }
+      try {
+        epoll.add(connection.socket.descriptor(), Epoll.IN, connection.tag);
+        connection.socket.send(answer(aligned(one.question), Status.DENIED));
+      } catch (IOException e) {
+        LOG.info("connection of process {} ends: {}", connection.peer.pid(), e.getMessage());
+        disconnect(connection);
+      }
+    }
   }
 
   /** A question with the status of its answer, which lies where both kinds have it. */
@@ -565,7 +718,36 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       } catch (IOException e) {
         LOG.debug("{}", e.getMessage());
       }
-      connection.socket.close();
+      Descriptor process = connection.process;
+      if (process != null) {
+        try {
+          epoll.remove(process);
+        } catch (IOException e) {
+          LOG.debug("{}", e.getMessage());
+        }
+        process.close();
+      }
+      if (!connection.isDropping) {
+        endSocket(connection);
+      }
+    }
+  }
+
+  /** Root and the daemon's own user can do worse than to leave answers unread. */
+  private static boolean isTrusted(Connection connection) {
+    int user = connection.peer.uid();
+    return user == 0 || user == SocketPaths.uid();
+  }
+
+  private void endSocket(Connection connection) {
+    UnixSocket socket = connection.socket;
+    boolean sentDescriptors = connection.session != null;
+    if (socket.endHoldsDescriptors()) {
+      boolean _ = closer.run(connection.peer.pid(), connection.peer.uid(), socket::close);
+    } else if (sentDescriptors && !isTrusted(connection) && socket.isUnread()) {
+      unread.add(socket, connection.peer.uid());
+    } else {
+      socket.close();
     }
   }
 
@@ -615,6 +797,10 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   private void forget(Connection connection) {
     connections.remove(connection.tag);
     silent.remove(connection.tag);
+    if (connection.grant != null && connection.rings != null) {
+      rings.release(connection.grant, connection.rings);
+      connection.rings = null;
+    }
     Session session = connection.session;
     if (session != null) {
       bySession.remove(session.id());
@@ -655,8 +841,9 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       return;
     }
     for (Connection connection : connections.values()) {
-      connection.socket.close();
+      closeSocket(connection);
     }
+    unread.close();
     listener.close();
     epoll.close();
     bell.close();

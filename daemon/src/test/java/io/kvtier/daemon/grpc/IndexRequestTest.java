@@ -48,7 +48,7 @@ final class IndexRequestTest {
 
   @Test
   void write_again_knowsNothingOfTheContextBefore() {
-    IndexRequest request = IndexRequest.register(new byte[8], 4096);
+    IndexRequest request = IndexRequest.register(new byte[8], 4096, false);
     TraceContext context = new TraceContext(1, 2, 3, TraceContext.FLAG_SAMPLED);
 
     MemorySegment within = written(request, context);

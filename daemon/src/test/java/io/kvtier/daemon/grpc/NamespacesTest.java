@@ -15,7 +15,7 @@ final class NamespacesTest {
   private final Namespaces namespaces = new Namespaces();
 
   private static long add(Namespaces to, int id) {
-    return to.add(id, 1000, IndexRequest.register(new byte[0], 1000)).number();
+    return to.add(id, 1000, IndexRequest.register(new byte[0], 1000, false)).number();
   }
 
   private long add(int id) {

@@ -18,6 +18,7 @@ public final class Errno {
   public static final int EPIPE = 32;
   public static final int ERANGE = 34;
   public static final int ENOSYS = 38;
+  public static final int ENOPROTOOPT = 92;
   public static final int EOPNOTSUPP = 95;
   public static final int EADDRINUSE = 98;
   public static final int ECONNRESET = 104;

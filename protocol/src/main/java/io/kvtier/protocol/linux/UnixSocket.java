@@ -27,18 +27,25 @@ public final class UnixSocket implements AutoCloseable {
   private static final int SOCK_NONBLOCK = 0x800;
   private static final int SOL_SOCKET = 1;
   private static final int SCM_RIGHTS = 1;
+  private static final int SO_SNDBUF = 7;
   private static final int SO_LINGER = 13;
   private static final int SO_PEERCRED = 17;
   private static final int SO_RCVTIMEO = 20;
   private static final int SO_SNDTIMEO = 21;
   private static final int SO_PEERGROUPS = 59;
+  // Linux 6.5.
+  private static final int SO_PEERPIDFD = 77;
   // Linux 6.16.
   private static final int SO_PASSRIGHTS = 83;
   private static final int MSG_NOSIGNAL = 0x4000;
   private static final int MSG_CMSG_CLOEXEC = 0x40000000;
   private static final int MSG_TRUNC = 0x20;
   private static final int MSG_CTRUNC = 0x8;
+  private static final int MSG_PEEK = 0x2;
+  private static final long SIOCOUTQ = 0x5411;
+  private static final long PIDFD_OPEN = 434;
   private static final int BACKLOG = 1024;
+  private static final int UNREAD_MAX = 4096;
   private static final int SHUT_RDWR = 2;
   private static final short POLLRDHUP = 0x2000;
   // POLLERR, POLLHUP, POLLNVAL and POLLRDHUP.
@@ -73,6 +80,14 @@ public final class UnixSocket implements AutoCloseable {
   /** A received message; the receiver owns the descriptors. */
   @SuppressWarnings("ArrayRecordComponent") // messages are never compared
   public record Message(byte[] bytes, List<Descriptor> descriptors) {}
+
+  /**
+   * A message that still waits.
+   *
+   * @param hasDescriptors whether some are attached; they have not come into this process
+   */
+  @SuppressWarnings("ArrayRecordComponent") // messages are never compared
+  public record Waiting(byte[] bytes, boolean hasDescriptors) {}
 
   private final Descriptor descriptor;
 
@@ -278,6 +293,133 @@ public final class UnixSocket implements AutoCloseable {
       throw e;
     } catch (Throwable t) {
       throw Libc.defect(t);
+    }
+  }
+
+  /**
+   * The process that connected, to wait for its end in {@link Epoll}; whoever has the number of
+   * that process later is not meant.
+   *
+   * @return null where the kernel can't tell (before Linux 6.5 of processes in other PID
+   *     namespaces)
+   * @throws IOException when the process has ended
+   */
+  public @Nullable Descriptor peerProcess(PeerCredentials peer) throws IOException {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment number = arena.allocate(JAVA_INT);
+      MemorySegment length = arena.allocateFrom(JAVA_INT, 4);
+      if ((int)
+              Libc.GETSOCKOPT.invokeExact(
+                  Libc.capture(), descriptor.number(), SOL_SOCKET, SO_PEERPIDFD, number, length)
+          == 0) {
+        return new Descriptor(number.get(JAVA_INT, 0));
+      }
+      if (Libc.errno() != Errno.ENOPROTOOPT) {
+        throw Libc.failure("getsockopt", "SO_PEERPIDFD, process " + peer.pid());
+      }
+      if (peer.pid() == 0) {
+        return null;
+      }
+      long opened = (long) Libc.PIDFD_OPEN.invokeExact(Libc.capture(), PIDFD_OPEN, peer.pid(), 0);
+      if (opened < 0 && Libc.errno() == Errno.ENOSYS) {
+        return null;
+      }
+      if (opened < 0) {
+        throw Libc.failure("pidfd_open", "process " + peer.pid());
+      }
+      return new Descriptor((int) opened);
+    } catch (IOException e) {
+      throw e;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  /**
+   * Bounds what the peer may leave unread: a send beyond it fails (EAGAIN). Descriptors in unread
+   * messages count against the limit of this process's user.
+   *
+   * @param bytes about a thousand for each small message
+   */
+  public void limitUnread(int bytes) {
+    setInts(descriptor, SO_SNDBUF, bytes);
+  }
+
+  /** Whether the peer has left anything unread that this end has sent. */
+  public boolean isUnread() {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment bytes = arena.allocate(JAVA_INT);
+      return (int) Libc.IOCTL.invokeExact(Libc.capture(), descriptor.number(), SIOCOUTQ, bytes) == 0
+          && bytes.get(JAVA_INT, 0) > 0;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  /**
+   * Looks at the next message of a non-blocking socket without taking it, nor descriptors into this
+   * process: closing one of those may wait for its sender.
+   *
+   * @return null when there is none; a message of no bytes when the peer has gone
+   */
+  public @Nullable Waiting peek(int bytesMax) throws IOException {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment data = arena.allocate(bytesMax, 8);
+      MemorySegment header = header(arena, data, bytesMax, MemorySegment.NULL, 0);
+      long received =
+          (long) Libc.RECVMSG.invokeExact(Libc.capture(), descriptor.number(), header, MSG_PEEK);
+      if (received < 0) {
+        return switch (Libc.errno()) {
+          case Errno.EAGAIN, Errno.EINTR -> null;
+          case Errno.ECONNRESET -> new Waiting(new byte[0], false);
+          default -> throw Libc.failure("recvmsg", descriptor.toString());
+        };
+      }
+      byte[] bytes = new byte[(int) received];
+      MemorySegment.copy(data, JAVA_BYTE, 0, bytes, 0, bytes.length);
+      return new Waiting(bytes, (header.get(JAVA_INT, 48) & MSG_CTRUNC) != 0);
+    } catch (IOException e) {
+      throw e;
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  /**
+   * Takes the next message, and lets the kernel drop descriptors that are attached: they don't come
+   * into this process, yet their last close may wait for their sender.
+   */
+  public void drop() {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment header = header(arena, arena.allocate(8, 8), 8, MemorySegment.NULL, 0);
+      long _ = (long) Libc.RECVMSG.invokeExact(Libc.capture(), descriptor.number(), header, 0);
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  /**
+   * Ends the connection of a non-blocking socket, and looks through what the peer has sent and
+   * nobody has taken.
+   *
+   * @return whether there are descriptors among it, which {@link #close} lets go
+   */
+  public boolean endHoldsDescriptors() {
+    shutdown();
+    try {
+      for (int i = 0; i < UNREAD_MAX; i++) {
+        Waiting waiting = peek(1);
+        if (waiting == null || (waiting.bytes().length == 0 && !waiting.hasDescriptors())) {
+          return false;
+        }
+        if (waiting.hasDescriptors()) {
+          return true;
+        }
+        drop();
+      }
+      return true;
+    } catch (IOException e) {
+      return true;
     }
   }
 

@@ -203,6 +203,26 @@ public final class SlotAllocator {
     return made;
   }
 
+  /** Whether blocks of that many bytes have a size class in a part; makes none. */
+  public boolean hasClass(int part, long bytes) {
+    long rounded = (bytes + slotBytesMin - 1) / slotBytesMin * slotBytesMin;
+    for (int i = 0; i < classes; i++) {
+      if (slotBytes[i] == rounded && partOfClass[i] == part && !unused.get(i)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** How many size classes of a part are wanted, as far as anybody has looked. */
+  public int classesInUse(int part) {
+    int inUse = 0;
+    for (int i = 0; i < classes; i++) {
+      inUse += partOfClass[i] == part && !unused.get(i) ? 1 : 0;
+    }
+    return inUse;
+  }
+
   private int unusedOf(int part) {
     int found = unused.nextSetBit(0);
     while (found >= 0 && partOfClass[found] != part) {
