@@ -23,7 +23,8 @@ final class MachineChecks {
   private static final long LOCKED_MIN = 8L << 20;
   private static final long SHARED_MIN = 16L << 20;
 
-  // A session takes a socket, an eventfd, its region and its slabs' descriptors in flight.
+  // A session takes a socket, an eventfd, its process, its region and its slabs' descriptors in
+  // flight.
   private static final long FILES_A_SESSION = 5;
   private static final long FILES_BASE = 256;
 

@@ -30,6 +30,7 @@ import java.util.ArrayDeque;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.function.BooleanSupplier;
@@ -111,7 +112,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
     boolean socketClosed;
 
     /** Whether a closer has the socket: then that is closed when the closer is through. */
-    boolean isDropping;
+    boolean isAside;
 
     boolean closeOffered;
 
@@ -131,9 +132,23 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
     record Released(Session session) implements Notice {}
   }
 
-  /** A client has passed what it may not, which is let go: its question is answered now. */
+  /** What became of a descriptor that a client has passed. */
+  private sealed interface Passed {
+    record Memory(Descriptor descriptor) implements Passed {}
+
+    /** None, or several. */
+    record OfAnotherCount() implements Passed {}
+
+    /** There is no use for it here. */
+    record Unwanted() implements Passed {}
+
+    /** The connection ends. */
+    record Wrong(String why) implements Passed {}
+  }
+
+  /** A question whose descriptor was taken on another thread: it can be answered now. */
   @SuppressWarnings("ArrayRecordComponent") // these are never compared
-  private record Dropped(Connection connection, byte[] question) {}
+  private record Aside(Connection connection, byte[] question, Passed passed) {}
 
   private final UnixSocket listener;
   private final Environment environment;
@@ -150,7 +165,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   private final RingBudget rings;
   private final UnreadAnswers unread = new UnreadAnswers();
   private final Closer closer = new Closer();
-  private final ConcurrentLinkedQueue<Dropped> dropped = new ConcurrentLinkedQueue<>();
+  private final ConcurrentLinkedQueue<Aside> aside = new ConcurrentLinkedQueue<>();
   private final ConcurrentLinkedQueue<Notice> notices = new ConcurrentLinkedQueue<>();
   private final ArrayDeque<Connection> closing = new ArrayDeque<>();
   private final Thread thread;
@@ -222,7 +237,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
         }
       }
       takeNotices();
-      answerDropped();
+      answerAside();
       offerCloses();
       unread.look();
       dropSilentConnections();
@@ -298,16 +313,16 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       if (waiting.hasDescriptors() && !isPassing) {
         throw new IOException("it passed descriptors where none are expected");
       }
-      if (isPassing && waiting.hasDescriptors() && !environment.takesMemory.getAsBoolean()) {
-        letGo(connection, waiting.bytes());
+      if (waiting.hasDescriptors()) {
+        takeAside(connection, waiting.bytes());
         return;
       }
       UnixSocket.Message message = connection.socket.receive(HandshakeDescriptor.MESSAGE_BYTES_MAX);
       if (message == null) {
         return;
       }
-      if (session != null && isPassing) {
-        passMemory(connection, session, message);
+      if (isPassing) {
+        answerWithout(connection, waiting.bytes());
       } else if (message.bytes().length == 0) {
         disconnect(connection);
       } else if (session == null) {
@@ -638,53 +653,81 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
         && Words.getLong(aligned(bytes), 0) == HandshakeDescriptor.PASS_MEMORY_MAGIC;
   }
 
-  private void passMemory(Connection connection, Session session, UnixSocket.Message message)
-      throws IOException {
-    MemorySegment question = aligned(message.bytes());
-    Status status;
-    if (!message.descriptors().stream().allMatch(DescriptorKind::isMemory)) {
-      boolean _ =
-          closer.run(
-              connection.peer.pid(),
-              connection.peer.uid(),
-              () -> message.descriptors().forEach(UnixSocket::discard));
-      throw new IOException("it passed a descriptor of something that is no memory");
-    }
-    if (message.descriptors().size() != 1) {
-      message.descriptors().forEach(UnixSocket::discard);
-      status = Status.INVALID_ARGUMENT;
-    } else {
-      int number = Words.getInt(question, HandshakeDescriptor.QUESTION_NUMBER_OFFSET);
-      status = session.passedMemory().give(number, message.descriptors().getFirst());
-    }
-    connection.socket.send(answer(question, status));
-  }
-
-  /** Nobody here has a use for what is passed; that it is let go may take for ever. */
-  private void letGo(Connection connection, byte[] question) throws IOException {
+  /**
+   * Takes a question with the descriptors that it passes, on a thread that nothing depends on: how
+   * long it takes to let go of what is no memory is its sender's choice.
+   */
+  private void takeAside(Connection connection, byte[] question) throws IOException {
+    boolean takesMemory = environment.takesMemory.getAsBoolean();
     epoll.remove(connection.socket.descriptor());
-    connection.isDropping =
+    connection.isAside = true;
+    boolean isTaken =
         closer.run(
             connection.peer.pid(),
             connection.peer.uid(),
             () -> {
-              connection.socket.drop();
-              dropped.add(new Dropped(connection, question));
+              aside.add(
+                  new Aside(
+                      connection, question, takesMemory ? taken(connection) : dropped(connection)));
               bell.ring();
             });
+    if (!isTaken) {
+      connection.isAside = false;
+      throw new IOException("too much that was passed does not close");
+    }
   }
 
-  private void answerDropped() {
-    for (Dropped one = dropped.poll(); one != null; one = dropped.poll()) {
+  private static void answerWithout(Connection connection, byte[] question) throws IOException {
+    connection.socket.send(answer(aligned(question), Status.INVALID_ARGUMENT));
+  }
+
+  /** Nobody here has a use for it. */
+  private static Passed dropped(Connection connection) {
+    connection.socket.drop();
+    return new Passed.Unwanted();
+  }
+
+  private static Passed taken(Connection connection) {
+    try {
+      UnixSocket.Message message = connection.socket.receive(HandshakeDescriptor.MESSAGE_BYTES_MAX);
+      List<Descriptor> descriptors = message == null ? List.of() : message.descriptors();
+      if (descriptors.size() == 1 && DescriptorKind.isMemory(descriptors.getFirst())) {
+        return new Passed.Memory(descriptors.getFirst());
+      }
+      boolean isMemory = descriptors.stream().allMatch(DescriptorKind::isMemory);
+      descriptors.forEach(UnixSocket::discard);
+      return isMemory
+          ? new Passed.OfAnotherCount()
+          : new Passed.Wrong("it passed a descriptor of something that is no memory");
+    } catch (IOException e) {
+      return new Passed.Wrong(String.valueOf(e.getMessage()));
+    }
+  }
+
+  private void answerAside() {
+    for (Aside one = aside.poll(); one != null; one = aside.poll()) {
       Connection connection = one.connection;
-      connection.isDropping = false;
-      if (connection.socketClosed) {
+      Session session = connection.session;
+      connection.isAside = false;
+      if (connection.socketClosed || session == null) {
+        if (one.passed instanceof Passed.Memory memory) {
+          UnixSocket.discard(memory.descriptor);
+        }
         endSocket(connection);
         continue;
       }
       try {
         epoll.add(connection.socket.descriptor(), Epoll.IN, connection.tag);
-        connection.socket.send(answer(aligned(one.question), Status.DENIED));
+        int number =
+            Words.getInt(aligned(one.question), HandshakeDescriptor.QUESTION_NUMBER_OFFSET);
+        Status status =
+            switch (one.passed) {
+              case Passed.Memory memory -> session.passedMemory().give(number, memory.descriptor);
+              case Passed.OfAnotherCount _ -> Status.INVALID_ARGUMENT;
+              case Passed.Unwanted _ -> Status.DENIED;
+              case Passed.Wrong wrong -> throw new IOException(wrong.why);
+            };
+        connection.socket.send(answer(aligned(one.question), status));
       } catch (IOException e) {
         LOG.info("connection of process {} ends: {}", connection.peer.pid(), e.getMessage());
         disconnect(connection);
@@ -727,7 +770,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
         }
         process.close();
       }
-      if (!connection.isDropping) {
+      if (!connection.isAside) {
         endSocket(connection);
       }
     }

@@ -160,6 +160,7 @@ public final class KeptMemory implements AutoCloseable {
   public void watch(Watch told) {
     synchronized (this) {
       watch = told;
+      tryAgainNs = System.nanoTime();
       isWatched = true;
     }
     Thread.ofPlatform().daemon().name("kvtier-keeper").start(this::look);
@@ -198,7 +199,8 @@ public final class KeptMemory implements AutoCloseable {
       LOG.warn(
           "process {}, which kept this daemon's memory for the next, was ended from outside",
           before.processId());
-    } else if (now - tryAgainNs < 0) {
+    }
+    if (now - tryAgainNs < 0) {
       return;
     }
     tryAgainNs = now + TRY_AGAIN_NS;
