@@ -134,16 +134,21 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
 
   /** What became of a descriptor that a client has passed. */
   private sealed interface Passed {
+    /** What is closed when the question has its answer. */
+    default List<Descriptor> unwanted() {
+      return List.of();
+    }
+
     record Memory(Descriptor descriptor) implements Passed {}
 
     /** None, or several. */
-    record OfAnotherCount() implements Passed {}
+    record OfAnotherCount(List<Descriptor> unwanted) implements Passed {}
 
     /** There is no use for it here. */
     record Unwanted() implements Passed {}
 
     /** The connection ends. */
-    record Wrong(String why) implements Passed {}
+    record Wrong(String why, List<Descriptor> unwanted) implements Passed {}
   }
 
   /** A question whose descriptor was taken on another thread: it can be answered now. */
@@ -666,10 +671,11 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
             connection.peer.pid(),
             connection.peer.uid(),
             () -> {
-              aside.add(
-                  new Aside(
-                      connection, question, takesMemory ? taken(connection) : dropped(connection)));
+              Passed passed = takesMemory ? taken(connection) : dropped(connection);
+              aside.add(new Aside(connection, question, passed));
               bell.ring();
+              // Its connection need not wait for that.
+              passed.unwanted().forEach(UnixSocket::discard);
             });
     if (!isTaken) {
       connection.isAside = false;
@@ -695,12 +701,11 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
         return new Passed.Memory(descriptors.getFirst());
       }
       boolean isMemory = descriptors.stream().allMatch(DescriptorKind::isMemory);
-      descriptors.forEach(UnixSocket::discard);
       return isMemory
-          ? new Passed.OfAnotherCount()
-          : new Passed.Wrong("it passed a descriptor of something that is no memory");
+          ? new Passed.OfAnotherCount(descriptors)
+          : new Passed.Wrong("it passed a descriptor of something that is no memory", descriptors);
     } catch (IOException e) {
-      return new Passed.Wrong(String.valueOf(e.getMessage()));
+      return new Passed.Wrong(String.valueOf(e.getMessage()), List.of());
     }
   }
 
