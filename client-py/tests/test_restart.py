@@ -139,11 +139,13 @@ def test_keeperIsKilledAndNoneCanFollow_theEndSaysThatNothingIsKept(survivor: Su
     (survivor.daemon.folder / "state" / "memory.new").mkdir()
     os.kill(keeper, signal.SIGKILL)
     assert eventually(lambda: survivor.stats()["keeper_missing"] == 1)
-    survivor.daemon.stop()
-    log = (survivor.daemon.folder / "daemon.log").read_text()
-    assert "no block is kept in memory, as no process can hold it" in log
-    assert "are kept in memory until" not in log
     (survivor.daemon.folder / "state" / "memory").unlink()
+    process = survivor.daemon.process
+    assert process is not None and process.stdout is not None
+    process.terminate()
+    said = process.stdout.read()
+    assert "no block is kept in memory, as no process can hold it" in said
+    assert "are kept in memory until" not in said
 
 
 def test_chronicleLedger_kill_everythingAcceptedIsFoundAgain(survivor: Survivor) -> None:

@@ -195,11 +195,11 @@ def test_readerBringsNamesAndSizesWithoutEnd_halfIsLeftForWriters(daemon: Daemon
             namespace = writer.namespace(f"engine-{number}", block_bytes=4096 * (100 + number))
             assert namespace.put([bytes(16)], bytes(4096 * (100 + number))) == [Status.OK]
 
-        def read() -> tuple[bool, Client]:
+        def register() -> tuple[bool, Client]:
             client = Client(daemon.socket_path, timeout=60)
-            return client.namespace("engine-0", block_bytes=409600).lookup([bytes(16)]).run == 1, client
+            return client.namespace("engine-0", block_bytes=409600).block_bytes == 409600, client
 
-        with as_reader(read) as is_there:
+        with as_reader(register) as is_there:
             assert is_there
 
 
