@@ -102,7 +102,7 @@ final class NamesOnTerminalTest {
               "config running",
               "trace stop",
               "drain --off")) {
-        all.add(List.of(plain.split(" ")));
+        all.add(List.of(plain.split(" ", -1)));
       }
       for (String keyed : List.of("lookup", "inspect", "pin", "unpin", "delete")) {
         all.add(List.of(keyed, "--namespace", EVIL, key));
