@@ -2,7 +2,7 @@
 
 import sys
 
-from checks import links, notice, prose, version
+from checks import decisions, links, notice, prose, version
 from checks.problem import ROOT
 
 
@@ -10,6 +10,7 @@ def main() -> int:
     problems = [
         *prose.check(ROOT, prose.not_rewritten(), prose.phrases()),
         *links.check(ROOT),
+        *decisions.check(ROOT),
         *version.check(ROOT),
         *notice.check(ROOT),
     ]
