@@ -3,11 +3,14 @@
 import json
 import os
 import select
+import signal
 import socket
 import struct
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -198,3 +201,42 @@ def test_readerBringsNamesAndSizesWithoutEnd_halfIsLeftForWriters(daemon: Daemon
 
         with as_reader(register) as is_there:
             assert is_there
+
+
+FORKING = """
+import ctypes, os, signal, sys
+from kvtier import Client
+client = Client(sys.argv[1], timeout=60)
+namespace = client.namespace("forked", block_bytes=4096)
+assert namespace.put([b"leased".ljust(16)], bytes(4096)) == [0]
+leases = namespace.acquire([b"leased".ljust(16)])
+reserved = namespace.reserve([b"reserved".ljust(16)])
+child = ctypes.PyDLL(None).fork()
+if child == 0:
+    while True:
+        signal.pause()
+print(child, *map(int, leases.statuses), *map(int, reserved.statuses), flush=True)
+signal.pause()
+"""
+
+
+def test_clientIsKilledAndItsForkedChildLives_whatItHeldIsFreeAtOnce(daemon: Daemon) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKING, str(daemon.socket_path)], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        child = 0
+        try:
+            child, *statuses = map(int, parent.stdout.readline().split())
+            assert statuses == [Status.OK, Status.OK]
+            with Client(daemon.socket_path, timeout=60) as client:
+                namespace = client.namespace("forked", block_bytes=4096)
+                assert namespace.put([b"reserved".ljust(16)], bytes(4096)) == [Status.PENDING]
+                parent.kill()
+                assert eventually(lambda: namespace.put([b"reserved".ljust(16)], bytes(4096)) == [Status.OK])
+                assert client.counters()["leases"] == 0
+                assert Path(f"/proc/{child}").exists(), "its socket would have told of the end, too"
+        finally:
+            parent.kill()
+            if child:
+                os.kill(child, signal.SIGKILL)
