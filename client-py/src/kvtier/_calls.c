@@ -178,6 +178,24 @@ static PyObject *pop_arrived(Session *self, PyObject *correlation) {
   return completion;
 }
 
+/* Has the daemon give up what nobody waits for any more; where it has granted something meanwhile, it takes that back at once,
+ * also when this client never looks for answers again. In a full ring, what is granted waits for the next drain. */
+static void cancel(Session *self, uint64_t correlation) {
+  uint8_t *at = is_over(self) ? NULL : claim(self, KVTIER_REQUEST_HEADER_BYTES);
+  if (at == NULL) {
+    return;
+  }
+  RequestHeader header = {
+      .verb = KVTIER_VERB_CANCEL,
+      .flags = KVTIER_REQUEST_FLAG_SILENT,
+      .priority = KVTIER_REQUEST_PRIORITY_NORMAL,
+      .correlation = ++self->next_correlation,
+      .argument = correlation,
+  };
+  write_header(at, &header, KVTIER_REQUEST_HEADER_BYTES);
+  publish(self, KVTIER_REQUEST_HEADER_BYTES, wants_bell(&header));
+}
+
 /* From now on nobody waits for this correlation id. */
 int forget(Session *self, PyObject *correlation) {
   PyObject *completion = pop_arrived(self, correlation);
@@ -200,6 +218,9 @@ int forget(Session *self, PyObject *correlation) {
   PyObject *forgotten = PyLong_FromLong(-verb);
   int stored = forgotten == NULL ? -1 : PyDict_SetItem(self->expected, correlation, forgotten);
   Py_XDECREF(forgotten);
+  if (stored == 0 && has_long_results((int)verb)) {
+    cancel(self, (uint64_t)PyLong_AsLongLong(correlation));
+  }
   return stored;
 }
 

@@ -34,6 +34,8 @@ _PEERS_SINCE = 1 << 16 | 3
 """and advertisements of blocks in device memory"""
 _PASSED_MEMORY_SINCE = 1 << 16 | 4
 """and descriptors of device memory"""
+_COPIES_SINCE = 1 << 16 | 5
+"""and hear with the reservation that the commit brings checksums"""
 
 _HANDSHAKE_TIMEOUT_NS = 1_000_000_000
 _BACKOFF_FIRST_NS = 10_000_000
@@ -119,6 +121,7 @@ class Link:
         self.takes_context = version >= _CONTEXT_SINCE
         self.takes_advertisements = version >= _PEERS_SINCE
         self.takes_passed_memory = version >= _PASSED_MEMORY_SINCE
+        self.hears_of_copies = version >= _COPIES_SINCE
         self.slab_bytes = slab_bytes
         self.slab_count = slab_count
         self.daemon = daemon

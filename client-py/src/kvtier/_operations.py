@@ -449,16 +449,17 @@ def put(
     windows = spans(len(keys), max(1, min(protocol.KEYS_MAX, WINDOW_BYTES // block_bytes)))
     statuses: list[Status] = [Status.UNAVAILABLE] * len(keys)
     commits: deque[tuple[int, list[Status], int, int]] = deque()
+    flags = protocol.REQUEST_FLAG_CHECKSUMS if link.hears_of_copies else 0
     ticket = 0
     try:
         for index, (start, count) in enumerate(windows):
             if ticket == 0:
-                completion = yield context.request(Verb.RESERVE, namespace, keys, start, count)
+                completion = yield context.request(Verb.RESERVE, namespace, keys, start, count, flags)
             else:
                 completion = yield ticket
                 ticket = 0
             if index + 1 < len(windows):
-                ticket = yield Submit(context.request(Verb.RESERVE, namespace, keys, *windows[index + 1]))
+                ticket = yield Submit(context.request(Verb.RESERVE, namespace, keys, *windows[index + 1], flags))
             completion = _checked(context.link, completion, count, protocol.COMPLETION_LONG_RESULT_BYTES)
             if completion[0] is not _OK:
                 statuses[start : start + count] = [completion[0]] * count

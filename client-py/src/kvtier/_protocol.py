@@ -167,12 +167,14 @@ COUNTERS = (
     "acquire_busy",
     "keeper_restarts",
     "keeper_missing",
+    "reservations_expired",
+    "late_writes",
 )
 """The daemon's counters, in their order in its region."""
 
 VERSION_MAJOR = 1
-VERSION_MINOR = 4
-VERSION = 65540
+VERSION_MINOR = 5
+VERSION = 65541
 KEYS_MAX = 2048
 KEY_BYTES_MAX = 32
 TEXT_BYTES_MAX = 4096

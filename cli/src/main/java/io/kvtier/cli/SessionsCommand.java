@@ -5,6 +5,8 @@ import com.eclipsesource.json.JsonObject;
 import io.kvtier.client.DaemonInfo;
 import io.kvtier.client.KvtierClient;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Parameters;
 
 /** Who is connected. */
 @Command(
@@ -12,7 +14,8 @@ import picocli.CommandLine.Command;
     description = {
       "Who is connected, and what each holds.",
       "A session without a number is the daemon's own: a thread of its gRPC server, whoever calls."
-    })
+    },
+    subcommands = SessionsCommand.EndCommand.class)
 final class SessionsCommand extends DaemonCommand {
   @Override
   int run(KvtierClient client) {
@@ -52,5 +55,26 @@ final class SessionsCommand extends DaemonCommand {
     }
     table.lines().forEach(this::line);
     return 0;
+  }
+
+  /** Ends one. */
+  @Command(
+      name = "end",
+      description = {
+        "Ends a session: what its client holds (leases, reservations, pins, regions) is free again.",
+        "For a client that hangs. One that does not connects again. Needs the role admin."
+      })
+  static final class EndCommand extends DaemonCommand {
+    @Mixin private Confirmation confirmation;
+
+    @Parameters(paramLabel = "ID", description = "The session's number, as 'sessions' shows it.")
+    private long id;
+
+    @Override
+    int run(KvtierClient client) {
+      confirmation.require("End session " + id);
+      say(ask(client, "session end " + id));
+      return 0;
+    }
   }
 }

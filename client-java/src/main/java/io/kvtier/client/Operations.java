@@ -82,6 +82,22 @@ final class Operations {
       Options options,
       long deadlineNs,
       @Nullable Consumer<Batch> whenDone) {
+    return keys(verb, false, namespace, keys, options, deadlineNs, whenDone);
+  }
+
+  /** RESERVE of slots that are filled by copies, whose checksums the commit brings. */
+  Batch reserveForCopies(Namespace namespace, Keys keys, Options options, long deadlineNs) {
+    return keys(Verb.RESERVE, true, namespace, keys, options, deadlineNs, null);
+  }
+
+  private Batch keys(
+      Verb verb,
+      boolean isForCopies,
+      Namespace namespace,
+      Keys keys,
+      Options options,
+      long deadlineNs,
+      @Nullable Consumer<Batch> whenDone) {
     Objects.requireNonNull(namespace, "the namespace is null");
     int count = Objects.requireNonNull(keys, "keys is null").count();
     Session session = sessionFor(deadlineNs, whenDone);
@@ -105,6 +121,9 @@ final class Operations {
     if (verb == Verb.ACQUIRE) {
       flags |= options.leadingRun() ? RequestDescriptor.FLAG_LEADING_RUN : 0;
       flags |= options.noWait() ? RequestDescriptor.FLAG_NO_WAIT : 0;
+    }
+    if (isForCopies && session.wires().hearsOfCopies()) {
+      flags |= RequestDescriptor.FLAG_CHECKSUMS;
     }
     Batch batch = new Batch(session, count, Protocol.KEYS_MAX, whenDone);
     Request request = new Request(verb, deadlineNs);

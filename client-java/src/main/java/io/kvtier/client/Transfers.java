@@ -3,7 +3,6 @@ package io.kvtier.client;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TraceContext;
-import io.kvtier.protocol.Verb;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
 import java.util.List;
@@ -223,8 +222,8 @@ final class Transfers {
 
   private Batch startReserve(
       Namespace namespace, Keys keys, int from, int to, Options options, long deadlineNs) {
-    return operations.keys(
-        Verb.RESERVE, namespace, keys.slice(from, to), at(options, keys, from), deadlineNs, null);
+    return operations.reserveForCopies(
+        namespace, keys.slice(from, to), at(options, keys, from), deadlineNs);
   }
 
   /**

@@ -59,6 +59,9 @@ final class Wires implements AutoCloseable {
   /** And that of those that take descriptors of a device's memory. */
   private static final int PASSED_MEMORY_SINCE = 1 << 16 | 4;
 
+  /** And hear with a reservation that its commit brings checksums. */
+  private static final int COPIES_SINCE = 1 << 16 | 5;
+
   /** What may be the matter with a daemon that listens and says nothing. */
   static final String WHY_SILENT =
       ": it starts, is busy, or was stopped; it is asked again, and kvtier report looks at it from"
@@ -76,6 +79,7 @@ final class Wires implements AutoCloseable {
   private final boolean takesContext;
   private final boolean takesAdvertisements;
   private final boolean takesPassedMemory;
+  private final boolean hearsOfCopies;
   private int lastPassed;
 
   private Wires(
@@ -92,6 +96,7 @@ final class Wires implements AutoCloseable {
     this.takesContext = protocolVersion >= CONTEXT_SINCE;
     this.takesAdvertisements = protocolVersion >= ADVERTISEMENTS_SINCE;
     this.takesPassedMemory = protocolVersion >= PASSED_MEMORY_SINCE;
+    this.hearsOfCopies = protocolVersion >= COPIES_SINCE;
     this.arena = arena;
     this.socket = socket;
     this.session = session;
@@ -278,6 +283,11 @@ final class Wires implements AutoCloseable {
 
   boolean takesContext() {
     return takesContext;
+  }
+
+  /** Whether the daemon hears with a reservation that its commit brings checksums. */
+  boolean hearsOfCopies() {
+    return hearsOfCopies;
   }
 
   boolean takesPassedMemory() {

@@ -142,6 +142,7 @@ public final class Daemon implements AutoCloseable {
                 hostRegions,
                 config.socket().path(),
                 limits.blocksMax(),
+                limits.holdsMax(),
                 limits.annotationBytes()));
     memory = hostTier;
     SlabStore slabs = hostTier.slabs();
@@ -231,7 +232,8 @@ public final class Daemon implements AutoCloseable {
                 latencies,
                 eventRing,
                 requests,
-                tenants),
+                tenants,
+                hostTier.lateWriters()),
             new IndexAgent.Limits(
                 limits.sessionsMax()
                     + (config.grpc().enabled() ? config.grpc().threads() * tenants.count() : 0),
@@ -247,6 +249,7 @@ public final class Daemon implements AutoCloseable {
                 ssd.writeBytesPerDay(),
                 limits.leaseNs(),
                 limits.leaseNsMax(),
+                limits.reservationNs(),
                 limits.deadlineNs(),
                 limits.deadlineNsMax(),
                 IndexAgent.Limits.STANDSTILL_NS));

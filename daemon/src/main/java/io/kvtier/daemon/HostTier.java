@@ -3,7 +3,9 @@ package io.kvtier.daemon;
 import io.kvtier.daemon.config.KvtierdConfig.HostConfig;
 import io.kvtier.daemon.config.KvtierdConfig.HostLedger;
 import io.kvtier.daemon.index.Tenants;
+import io.kvtier.daemon.index.WriterParts;
 import io.kvtier.protocol.SocketPaths;
+import io.kvtier.protocol.linux.ProcessId;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.files.FileErrors;
@@ -15,6 +17,7 @@ import io.kvtier.tiers.ledger.ChronicleLedger;
 import io.kvtier.tiers.ledger.Ledger;
 import io.kvtier.tiers.ledger.MappedLedger;
 import io.kvtier.tiers.ledger.NoLedger;
+import io.kvtier.tiers.slots.Claim;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
@@ -28,8 +31,10 @@ import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.security.SecureRandom;
 import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.Deque;
+import java.util.List;
 import java.util.Objects;
 import java.util.Set;
 import java.util.UUID;
@@ -55,6 +60,7 @@ final class HostTier implements AutoCloseable {
   private final SlabStore slabs;
   private final SlotAllocator slots;
   private final Ledger ledger;
+  private final WriterParts lateWriters;
   private @Nullable KeptMemory keptMemory;
   private @Nullable Path keptDirectory;
   private @Nullable SlabWriters writers;
@@ -65,11 +71,17 @@ final class HostTier implements AutoCloseable {
    * @param socket of this daemon: another one has memory of its own
    * @param blocksMax the most blocks that can be in all tiers
    * @param regions whose each slab is; memory of another division is not taken over
+   * @param holdsMax the most slots that clients can be writing
    * @param annotationBytes the most memory for annotations that are kept with the ledger
    * @throws IOException in words what can't be had
    */
   HostTier(
-      HostConfig config, Tenants.Regions regions, Path socket, int blocksMax, long annotationBytes)
+      HostConfig config,
+      Tenants.Regions regions,
+      Path socket,
+      int blocksMax,
+      int holdsMax,
+      long annotationBytes)
       throws IOException {
     slots =
         new SlotAllocator(
@@ -83,6 +95,7 @@ final class HostTier implements AutoCloseable {
           new KeptMemory(directory, 0).letGo();
         }
         slabs = keep(new SlabStore(config.slabs(), config.slabBytes()));
+        lateWriters = WriterParts.ofNewMemory(holdsMax, slots.slotsMax());
         ledger = new NoLedger();
       } else {
         Path directory = directory(config, socket);
@@ -103,9 +116,10 @@ final class HostTier implements AutoCloseable {
             isMapped
                 ? MappedLedger.bytesFor(config.slabs(), config.slabBytes(), annotationBytes)
                 : SharedMemory.PAGE_BYTES;
-        BitSet writable = SlabWriters.ofEarlier(directory, config.slabs(), kept.notedProcess());
+        SlabWriters.Earlier earlier = writersOfEarlier(kept, directory, config.slabs());
+        kept.beforeHandOver(next -> SlabWriters.handOver(directory, next));
         slabs = keep(new SlabStore(config.slabs(), config.slabBytes(), besideBytes, kept));
-        noteWriters(directory, kept.keeperProcess(), writable);
+        lateWriters = noteWriters(directory, kept.keeperProcess(), earlier, holdsMax);
         ledger =
             keep(
                 isMapped
@@ -120,24 +134,56 @@ final class HostTier implements AutoCloseable {
   }
 
   /**
-   * Clients of the daemons before may still write where they could, and nobody can name them.
-   *
-   * @param writable where they could; null: nobody knows
+   * Who may still be writing to memory that an earlier daemon left. Where nobody can say that, the
+   * memory is given up: any slot of it could change under whoever gets it next.
    */
-  private void noteWriters(Path directory, long keeper, @Nullable BitSet writable)
+  private static SlabWriters.Earlier writersOfEarlier(KeptMemory kept, Path directory, int slabs)
       throws IOException {
-    BitSet before = new BitSet(slabs.slabs());
-    if (slabs.isAdopted()) {
-      if (writable == null) {
-        before.set(0, slabs.slabs());
-      } else {
-        before.or(writable);
-      }
-      before.stream().forEach(slab -> slots.addWriter(slab, SlotAllocator.UNKNOWN));
+    long keeper = kept.notedProcess();
+    SlabWriters.Earlier earlier = SlabWriters.ofEarlier(directory, slabs, keeper);
+    if (earlier != null) {
+      return earlier;
     }
-    SlabWriters made = keep(new SlabWriters(directory, slabs.slabs(), keeper, before));
+    if (keeper != 0 && ProcessId.of(keeper).isKnown()) {
+      LOG.warn(
+          "the memory that an earlier daemon left with process {} is given up, with the blocks in"
+              + " it: that daemon, of an earlier release or of other settings, did not note which"
+              + " slots its clients were writing",
+          keeper);
+    }
+    kept.letGo();
+    return SlabWriters.Earlier.nothing();
+  }
+
+  /** Clients of the daemons before may still write where they could. */
+  private WriterParts noteWriters(
+      Path directory, long keeper, SlabWriters.Earlier earlier, int holdsMax) throws IOException {
+    SlabWriters.Earlier before = slabs.isAdopted() ? earlier : SlabWriters.Earlier.nothing();
+    before.writable().stream().forEach(slab -> slots.addWriter(slab, SlotAllocator.UNKNOWN));
+    int places = WriterParts.places(holdsMax, slots.slotsMax());
+    int lateMax = WriterParts.lateMax(slots.slotsMax());
+    BitSet doubtful = (BitSet) before.doubtful().clone();
+    List<Claim> late = new ArrayList<>();
+    for (Claim claim : before.claims()) {
+      if (!claim.writer().isGone()) {
+        if (late.size() < lateMax) {
+          late.add(claim);
+        } else {
+          doubtful.set(claim.region());
+        }
+      }
+    }
+    SlabWriters made =
+        keep(
+            new SlabWriters(
+                directory,
+                slabs.slabs(),
+                places,
+                keeper,
+                new SlabWriters.Earlier(before.writable(), doubtful, late)));
     slots.onFirstWriter(made::add);
     writers = made;
+    return new WriterParts(made, places, lateMax, late, doubtful, ProcessId::isGone);
   }
 
   private static boolean isNoted(Path directory, String regions) throws IOException {
@@ -240,6 +286,11 @@ final class HostTier implements AutoCloseable {
 
   Ledger ledger() {
     return ledger;
+  }
+
+  /** What is known, and noted, of who may be writing to the slabs. */
+  WriterParts lateWriters() {
+    return lateWriters;
   }
 
   /** Where what is kept is noted; null: nothing is. */

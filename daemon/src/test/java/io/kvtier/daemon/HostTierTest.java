@@ -1,12 +1,16 @@
 package io.kvtier.daemon;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.config.KvtierdConfig.HostConfig;
 import io.kvtier.daemon.config.KvtierdConfig.HostLedger;
 import io.kvtier.daemon.index.Tenants;
+import io.kvtier.protocol.linux.ProcessId;
+import io.kvtier.tiers.slots.Claim;
+import io.kvtier.tiers.slots.ClaimNote;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -40,6 +44,7 @@ final class HostTierTest {
         Tenants.of(List.of()).regions(List.of(), slabs, 1),
         folder.resolve("kvtierd.sock"),
         64,
+        64,
         0);
   }
 
@@ -67,10 +72,41 @@ final class HostTierTest {
     try (HostTier third = open(directory, keepNs, 2)) {
       assertEquals(List.of(false, true), writable(third));
     }
+    // Nobody can say any more who may be writing where.
     Files.delete(directory.resolve("writers"));
     try (HostTier fourth = open(directory, keepNs, 2)) {
-      assertTrue(fourth.slabs().isAdopted());
-      assertEquals(List.of(true, true), writable(fourth));
+      assertFalse(fourth.slabs().isAdopted());
+      assertEquals(List.of(false, false), writable(fourth));
+    }
+  }
+
+  @Test
+  void open_memoryOfBefore_slotsThatClientsWereWriting_areHandedOn() throws IOException {
+    Path directory = folder.resolve("state");
+    long keepNs = 5_000_000_000L;
+    Claim living = new Claim(1, 4096, 8192, ProcessId.of(ProcessHandle.current().pid()));
+    Claim unknown = new Claim(0, 0, 4096, ProcessId.UNKNOWN);
+    try (HostTier first = open(directory, keepNs, 2)) {
+      assertEquals(List.of(), first.lateWriters().late());
+      ClaimNote note = first.lateWriters().note();
+      note.write(5, 1, 4096, 8192, living.writer());
+      note.write(6, 1, 0, 4096, new ProcessId(living.writer().number(), 1));
+      note.write(7, 0, 0, 4096, unknown.writer());
+    }
+    try (HostTier second = open(directory, keepNs, 2)) {
+      assertEquals(List.of(living, unknown), second.lateWriters().late());
+    }
+    try (HostTier third = open(directory, keepNs, 2)) {
+      assertEquals(List.of(living, unknown), third.lateWriters().late());
+      third.lateWriters().note().clear(0);
+    }
+    try (HostTier fourth = open(directory, keepNs, 2)) {
+      assertEquals(List.of(unknown), fourth.lateWriters().late());
+      fourth.letGo();
+    }
+    try (HostTier fifth = open(directory, keepNs, 2)) {
+      assertEquals(List.of(), fifth.lateWriters().late(), "the memory is new");
+      fifth.letGo();
     }
   }
 

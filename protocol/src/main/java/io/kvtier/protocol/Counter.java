@@ -91,7 +91,11 @@ public enum Counter {
       "keeper_restarts",
       "times that the process that keeps the memory was ended, and another took its place"),
   GAUGE_KEEPER_MISSING(
-      "keeper_missing", "gauge: 1 while no process keeps the memory that is to be kept");
+      "keeper_missing", "gauge: 1 while no process keeps the memory that is to be kept"),
+  RESERVATIONS_EXPIRED(
+      "reservations_expired", "reserved slots that clients did not commit in time and have lost"),
+  GAUGE_LATE_WRITES(
+      "late_writes", "gauge: slots that clients may still be writing that have lost them");
 
   /** Blocks that gets were given, one for each place that they came from. */
   public static final List<Counter> HITS = List.of(HITS_HOST, HITS_SSD, HITS_OBJECT, HITS_GPU);

@@ -8,7 +8,7 @@ public final class Protocol {
   public static final int VERSION_MAJOR = 1;
 
   /** Changes when something is added that the other side may ignore. */
-  public static final int VERSION_MINOR = 4;
+  public static final int VERSION_MINOR = 5;
 
   public static final int VERSION = VERSION_MAJOR << 16 | VERSION_MINOR;
 

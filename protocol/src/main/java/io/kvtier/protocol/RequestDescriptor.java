@@ -71,6 +71,8 @@ public final class RequestDescriptor {
 
   /**
    * COMMIT brings the CRC32C of each block, made while it was copied: ids and checksums alternate.
+   * RESERVE says that the commit will, which it has to do then: such blocks can have slots that
+   * somebody else may still write. Of RESERVE since version 1.5.
    */
   public static final int FLAG_CHECKSUMS = 16;
 

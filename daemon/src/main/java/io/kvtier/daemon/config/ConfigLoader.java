@@ -319,6 +319,7 @@ public final class ConfigLoader {
   private KvtierdConfig.LimitsConfig limits() {
     long lease = duration("limits.lease");
     long leaseMax = duration("limits.lease_max");
+    long reservation = duration("limits.reservation");
     long deadline = duration("limits.deadline");
     long deadlineMax = duration("limits.deadline_max");
     requireAtMost("limits.lease", lease, "limits.lease_max", leaseMax);
@@ -334,6 +335,7 @@ public final class ConfigLoader {
         number("limits.holds_per_session", 1, 1 << 24),
         lease,
         leaseMax,
+        reservation == 0 ? lease : reservation,
         deadline,
         deadlineMax);
   }

@@ -185,6 +185,7 @@ public record KvtierdConfig(
       int holdsPerSessionMax,
       long leaseNs,
       long leaseNsMax,
+      long reservationNs,
       long deadlineNs,
       long deadlineNsMax) {}
 

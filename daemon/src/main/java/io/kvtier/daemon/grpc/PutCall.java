@@ -267,7 +267,7 @@ final class PutCall extends Call<PutResponse> {
             IndexRequest.ofKeys(
                 Verb.RESERVE,
                 all.part(from, to),
-                0,
+                RequestDescriptor.FLAG_CHECKSUMS,
                 RequestDescriptor.PRIORITY_NORMAL,
                 deadlineNs()),
             answer -> onReserved(from, to, answer));

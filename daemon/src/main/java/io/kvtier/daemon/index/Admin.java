@@ -21,7 +21,7 @@ final class Admin {
   private static final String USAGE =
       "expected 'policy TIER NAME', where TIER is host or ssd and NAME is an eviction policy,"
           + " 'admission TIER NAME', where TIER is ssd or object, 'trace record REQUESTS FILE',"
-          + " 'trace stop', 'trace status', 'object TASK', "
+          + " 'trace stop', 'trace status', 'object TASK', 'session end ID', "
           + Upkeep.USAGE;
 
   /** What names a block, and so can only be of the operator's tenant. */
@@ -32,11 +32,13 @@ final class Admin {
   private final BlockStore store;
   private final Namespaces namespaces;
   private final Upkeep upkeep;
+  private final SessionTable sessions;
   private final Map<String, ObjectParts.Operator> others = new TreeMap<>();
   private @Nullable TraceRecorder trace;
 
   /** Commands over the tiers. */
-  Admin(BlockStore store, Namespaces namespaces, Upkeep upkeep) {
+  Admin(BlockStore store, Namespaces namespaces, Upkeep upkeep, SessionTable sessions) {
+    this.sessions = sessions;
     this.store = store;
     this.namespaces = namespaces;
     this.upkeep = upkeep;
@@ -80,6 +82,9 @@ final class Admin {
     if (words.length == 2 && words[0].equals("trace") && words[1].equals("status")) {
       return trace == null ? noRecording() : standing(trace);
     }
+    if (words.length == 3 && words[0].equals("session") && words[1].equals("end")) {
+      return endSession(words[2]);
+    }
     if (isRemoval) {
       return removeNamespace(tenant, command.strip().split("\\s+", 3)[2]);
     }
@@ -98,6 +103,34 @@ final class Admin {
 
   private OperatorAnswer object(List<String> words) {
     return operate(store.objects()::operate, words);
+  }
+
+  /** Ends a session as the daemon ends those of clients that send garbage. */
+  private OperatorAnswer endSession(String number) {
+    long id;
+    try {
+      id = Long.parseLong(number);
+    } catch (NumberFormatException e) {
+      id = -1;
+    }
+    if (id < 1) {
+      return OperatorAnswer.wrong(
+          "'" + number + "' is no session's number: kvtier sessions shows them in column ID");
+    }
+    for (int place = 0; place < sessions.end(); place++) {
+      Session session = sessions.at(place);
+      if (session != null && session.id() == id && !session.ended) {
+        sessions.cutOff(session, Status.SESSION_ENDED, "an operator ended it");
+        return OperatorAnswer.done(
+            "session "
+                + id
+                + " of process "
+                + session.peerProcess()
+                + " has ended: its leases, reservations and pins with it");
+      }
+    }
+    return new OperatorAnswer(
+        Status.MISS, "there is no session " + id + ": kvtier sessions shows those that there are");
   }
 
   private static OperatorAnswer operate(ObjectParts.Operator operator, List<String> words) {

@@ -302,17 +302,28 @@ final class BlockStore implements Mover.Listener {
   /**
    * Gives a fresh block a host slot for a session to write.
    *
+   * @param isCopied whether its bytes come with the checksum of whoever copies them: then a slot
+   *     will do that somebody else may still write. Of what the daemon makes the checksum, nobody
+   *     would notice
    * @return false while there is none: something may have been started that frees one
    */
-  boolean reserve(int block, int sizeClass, long session) {
-    if (!host.allocate(block, sizeClass, session, false)) {
-      makeRoomForWaiting(sizeClass, session);
-      if (!host.allocate(block, sizeClass, session, true)) {
+  boolean reserve(int block, int sizeClass, long session, boolean isCopied) {
+    if (!host.allocate(block, sizeClass, session, false, isCopied)) {
+      makeRoomForWaiting(sizeClass, session, isCopied);
+      if (!host.allocate(block, sizeClass, session, true, isCopied)) {
         return false;
       }
     }
     host.setState(block, CopyState.RESERVED);
     return true;
+  }
+
+  /**
+   * Whether somebody may still write a block's host slot who has lost it. Readers verify what they
+   * have copied from there; a GPU does not, and gets nothing from there.
+   */
+  boolean isDoubtful(int block) {
+    return host.slots().isDoubtful(host.slot(block));
   }
 
   /** A client gave a reservation back, or died with it. */
@@ -673,20 +684,21 @@ final class BlockStore implements Mover.Listener {
    * Makes room for a block that waits. It asks every round, and many rounds go by until what is
    * written to a lower tier is out: no more is written than waits, but what can go at once goes.
    */
-  void makeRoomForWaiting(int sizeClass, long session) {
+  void makeRoomForWaiting(int sizeClass, long session, boolean mayDoubt) {
     int wanted = listener.waitingForSlot(sizeClass) + promotions.waiting(sizeClass);
     boolean mayWrite = mover.evictions(sizeClass) < Math.max(1, wanted);
-    var _ = makeRoom(sizeClass, session, mayWrite);
+    var _ = makeRoom(sizeClass, session, mayWrite, mayDoubt);
   }
 
   /**
    * Empties a region that drains, or evicts one block of a size class, or starts to.
    *
    * @param mayWrite whether a block may go that has to be written to a lower tier before
+   * @param mayDoubt whether a doubtful slot is of use
    * @return true when a slot was freed at once
    */
-  private boolean makeRoom(int sizeClass, long session, boolean mayWrite) {
-    int victim = host.victim(sizeClass, session, lanes.inFlight());
+  private boolean makeRoom(int sizeClass, long session, boolean mayWrite, boolean mayDoubt) {
+    int victim = host.victim(sizeClass, session, lanes.inFlight(), mayDoubt);
     if (host.drain(host.slots().partOfClass(sizeClass), evictFromHost)) {
       return true;
     }
@@ -798,7 +810,7 @@ final class BlockStore implements Mover.Listener {
     for (int sizeClass = 0; sizeClass < host.slots().classes(); sizeClass++) {
       while (left < blocksMax) {
         int under = mover.evictions(sizeClass);
-        if (!makeRoom(sizeClass, SlotAllocator.DAEMON, true)
+        if (!makeRoom(sizeClass, SlotAllocator.DAEMON, true, true)
             && mover.evictions(sizeClass) == under) {
           break;
         }
@@ -815,7 +827,7 @@ final class BlockStore implements Mover.Listener {
 
   private boolean allocateSsd(int block) {
     int sizeClass = ssdClass(block);
-    if (ssd.allocate(block, sizeClass, SlotAllocator.DAEMON, true)) {
+    if (ssd.allocate(block, sizeClass, SlotAllocator.DAEMON, true, false)) {
       return true;
     }
     makeRoomOnSsd(sizeClass);
@@ -827,7 +839,7 @@ final class BlockStore implements Mover.Listener {
   /** Empties a region that drains, or evicts some blocks of a size class, or starts to. */
   private void makeRoomOnSsd(int sizeClass) {
     SlotAllocator slots = ssd.slots();
-    int victim = ssd.victim(sizeClass, SlotAllocator.DAEMON, lanes.inFlight());
+    int victim = ssd.victim(sizeClass, SlotAllocator.DAEMON, lanes.inFlight(), true);
     if (ssd.drain(slots.partOfClass(sizeClass), evictFromSsd)) {
       return;
     }
@@ -1023,7 +1035,8 @@ final class BlockStore implements Mover.Listener {
           || !canStart) {
         return;
       }
-      if (!makeRoom(sizeClass, SlotAllocator.DAEMON, true) && mover.evictions(sizeClass) == under) {
+      if (!makeRoom(sizeClass, SlotAllocator.DAEMON, true, true)
+          && mover.evictions(sizeClass) == under) {
         return;
       }
     }

@@ -5,14 +5,20 @@ import java.util.Arrays;
 /**
  * What sessions hold: leases, reservations and pins, each of one block. A fixed pool in arrays; a
  * hold's id carries a generation, so that an id of a hold that has ended never names another.
- * Leases also stand in a timer wheel by their end, pins in chains by their block. Confined to the
- * index.
+ * Leases and reservations also stand in a timer wheel by their end, pins in chains by their block.
+ * What is left of a reservation that has ended without its client's word is a hold, too, of no
+ * block. Confined to the index.
  */
 final class HoldTable {
   static final int NONE = -1;
   static final byte LEASE = 1;
   static final byte RESERVATION = 2;
   static final byte PIN = 3;
+
+  /** Of a reservation that has ended, and whose client has not said that it writes no more. */
+  static final byte LATE = 4;
+
+  private static final int KINDS = 5;
 
   private static final int WHEEL_BUCKETS = 1024;
   private static final int TICK_SHIFT = 26; // 67 ms a tick, 69 s a turn
@@ -26,13 +32,14 @@ final class HoldTable {
   private final int[] chainNext;
   private final int[] chainPrevious;
   private final long[] endNs;
+  private final long[] request;
   private final int[] wheel = new int[WHEEL_BUCKETS];
   private final int[] pinsOfBlocks;
 
   /** How often its session has pinned the block, without the first time. */
   private final int[] repeats;
 
-  private final int[] count = new int[4];
+  private final int[] count = new int[KINDS];
   private long tick = Long.MIN_VALUE;
 
   /** Where to go on in the bucket of the tick: what lies before has been found not to be due. */
@@ -51,6 +58,7 @@ final class HoldTable {
     chainNext = new int[holdsMax];
     chainPrevious = new int[holdsMax];
     repeats = new int[holdsMax];
+    request = new long[holdsMax];
     pinsOfBlocks = new int[Integer.highestOneBit(Math.max(64, holdsMax)) << 1];
     endNs = new long[holdsMax];
     for (int i = 0; i < holdsMax; i++) {
@@ -60,14 +68,20 @@ final class HoldTable {
     Arrays.fill(pinsOfBlocks, NONE);
   }
 
+  /** Takes a hold that no request is answered with. */
+  int take(byte ofKind, int ofBlock, Holder holder, long end) {
+    return take(ofKind, ofBlock, holder, end, 0);
+  }
+
   /**
    * Takes a hold.
    *
    * @param holder its list of holds; the new one becomes the first
-   * @param end when a lease ends, ns; 0 for holds without an end
+   * @param end when a lease or a reservation ends, ns; 0 for holds without an end
+   * @param ofRequest the correlation id of the request that is answered with it; 0: of none
    * @return its number, or {@link #NONE} when the pool is empty
    */
-  int take(byte ofKind, int ofBlock, Holder holder, long end) {
+  int take(byte ofKind, int ofBlock, Holder holder, long end, long ofRequest) {
     int hold = freeHead;
     if (hold == NONE) {
       return NONE;
@@ -88,6 +102,7 @@ final class HoldTable {
     holder.share.holds++;
     count[ofKind]++;
     repeats[hold] = 0;
+    request[hold] = ofRequest;
     // A lease may begin after its end, when its block took long to come: it goes where the wheel
     // looks next, not where it looks again in a minute.
     endNs[hold] = end == 0 || tick == Long.MIN_VALUE ? end : Math.max(end, tick << TICK_SHIFT);
@@ -188,6 +203,11 @@ final class HoldTable {
     return block[hold];
   }
 
+  /** The correlation id of the request that is answered with a hold; 0: of none. */
+  long request(int hold) {
+    return request[hold];
+  }
+
   byte kind(int hold) {
     return kind[hold];
   }
@@ -198,6 +218,30 @@ final class HoldTable {
 
   int sessionIndex(int hold) {
     return sessionIndex[hold];
+  }
+
+  /** A reservation has ended, and its client may go on writing: it is of no block from now on. */
+  void becomeLate(int hold, Holder holder) {
+    if (kind[hold] != RESERVATION) {
+      throw new IllegalStateException("hold " + hold + " is no reservation");
+    }
+    unlinkFromTime(hold);
+    count[RESERVATION]--;
+    count[LATE]++;
+    holder.times[RESERVATION]--;
+    holder.times[LATE]++;
+    kind[hold] = LATE;
+    block[hold] = NONE;
+  }
+
+  private void unlinkFromTime(int hold) {
+    if (endNs[hold] != 0) {
+      if (nextInBucket == hold) {
+        nextInBucket = chainNext[hold];
+      }
+      unlink(wheel, wheelBucket(hold), hold);
+      endNs[hold] = 0;
+    }
   }
 
   /** Ends a hold. */
@@ -216,13 +260,10 @@ final class HoldTable {
     holder.holds--;
     holder.times[kind[hold]] -= 1 + repeats[hold];
     holder.share.holds--;
-    if (endNs[hold] != 0) {
-      if (nextInBucket == hold) {
-        nextInBucket = chainNext[hold];
-      }
-      unlink(wheel, wheelBucket(hold), hold);
-    } else if (kind[hold] == PIN) {
+    if (kind[hold] == PIN) {
       unlink(pinsOfBlocks, pinBucket(block[hold]), hold);
+    } else {
+      unlinkFromTime(hold);
     }
     count[kind[hold]]--;
     kind[hold] = 0;
@@ -231,9 +272,9 @@ final class HoldTable {
   }
 
   /**
-   * A lease that has ended by {@code nowNs}, or {@link #NONE}; free it, and call again until none
-   * is left. Each lease of a bucket is looked at once for each turn of the wheel, whatever else
-   * stands there.
+   * A lease or a reservation that has ended by {@code nowNs}, or {@link #NONE}; end it, and call
+   * again until none is left. Each of a bucket is looked at once for each turn of the wheel,
+   * whatever else stands there.
    */
   int expired(long nowNs) {
     long nowTick = nowNs >>> TICK_SHIFT;
@@ -272,7 +313,7 @@ final class HoldTable {
     int holds;
 
     /** How many of each kind its client has: a pin may be several. */
-    private final long[] times = new long[4];
+    private final long[] times = new long[KINDS];
 
     /** What its tenant has of the pools. */
     Share share = Share.unlimited();

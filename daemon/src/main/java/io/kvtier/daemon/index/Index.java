@@ -36,6 +36,7 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
   private final BlockStore store;
   private final Registry registry;
   private final HoldTable holds;
+  private final SlotClaims claims;
   private final CompletionWriter writer;
   private final Operations operations;
   private final WaiterTable hostWaiters;
@@ -63,6 +64,7 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
     this.store = new BlockStore(context, limits, namespaces, this);
     this.registry = new Registry(directory, namespaces, store, clock, this::noteNamespacesInUse);
     this.holds = new HoldTable(limits.holdsMax());
+    this.claims = new SlotClaims(context.hostSlots(), context.writers(), limits.holdsMax());
     this.hostWaiters = new WaiterTable(limits.holdsMax());
     this.writer = new CompletionWriter(directory, store, namespaces, context.requests());
     this.operations =
@@ -86,18 +88,21 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
             directory,
             store,
             holds,
+            claims,
             namespaces,
             operations,
             devices,
             hostWaiters,
             counters,
             limits,
+            clock,
             requests,
             this::drains);
+    operations.whenEndsUnheard(puts::endLate);
     this.removals = new Removals(store, operations);
     this.scans = new Scans(directory, store, operations, removals, limits.holdsMax());
     this.upkeep = new Upkeep(store, directory, namespaces);
-    this.admin = new Admin(store, namespaces, upkeep);
+    this.admin = new Admin(store, namespaces, upkeep, sessions);
     this.lookups =
         new Lookups(directory, store, namespaces, devices.peers(), admin, writer, counters, clock);
     this.annotations = new Annotations(directory, store, writer, counters);
@@ -164,8 +169,12 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
 
   // ---- sessions
 
-  /** Releases all that a session holds, at once. */
-  void close(Session session) {
+  /**
+   * Releases all that a session holds, at once.
+   *
+   * @param hasHungUp whether its client has closed the socket, which says that it writes no more
+   */
+  void close(Session session, boolean hasHungUp) {
     if (!sessions.has(session)) {
       return;
     }
@@ -176,6 +185,9 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
       }
     }
     while (session.firstHold != HoldTable.NONE) {
+      if (!hasHungUp) {
+        claims.leave(session.firstHold, session);
+      }
       endHold(session.firstHold, session);
     }
     store.host().slots().revoke(session.id());
@@ -186,11 +198,12 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
   private void endHold(int hold, Session session) {
     int block = holds.block(hold);
     byte kind = holds.kind(hold);
+    claims.end(hold);
     holds.free(hold, session);
-    if (kind == HoldTable.RESERVATION) {
-      store.abandon(block);
-    } else {
-      store.release(block);
+    switch (kind) {
+      case HoldTable.RESERVATION -> store.abandon(block);
+      case HoldTable.LATE -> {}
+      default -> store.release(block);
     }
   }
 
@@ -424,6 +437,9 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
       boolean isFresh) {
     CopyState inMemory = store.host().state(block);
     if (inMemory == CopyState.RESIDENT) {
+      if (operation.isDevice() && store.isDoubtful(block)) {
+        return false;
+      }
       if (operation.isDevice() && store.mustVerify(block, SlotAllocator.DAEMON)) {
         verifyFirst(operation, place, block);
       } else {
@@ -509,7 +525,8 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
     int hold =
         !session.mayHold(limits.holdsPerSessionMax())
             ? HoldTable.NONE
-            : holds.take(HoldTable.LEASE, block, session, operation.value);
+            : holds.take(
+                HoldTable.LEASE, block, session, operation.value, operation.correlationId);
     if (hold == HoldTable.NONE) {
       Operations.decide(operation, place, Status.BUSY, from);
       return false;
@@ -543,7 +560,9 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
       hostWaiters.free(waiter);
       boolean isAcquire = operation.verb == Verb.ACQUIRE || operation.verb == Verb.ONBOARD;
       boolean isDecided = true;
-      if (status != Status.OK) {
+      boolean isOutOfReach =
+          status == Status.OK && operation.verb == Verb.ONBOARD && store.isDoubtful(block);
+      if (status != Status.OK || isOutOfReach) {
         Operations.decide(operation, place, isAcquire ? Status.MISS : Status.STALE, TierId.NONE);
         counters.add(Counter.MISSES, isAcquire ? 1 : 0);
       } else if (isAcquire) {
@@ -586,8 +605,12 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
     }
     writer.begin(session, request);
     for (int i = 0; i < request.count; i++) {
-      int hold = holds.find(Words.getLong(request.segment, request.body + 8L * i), kind, session);
+      long id = Words.getLong(request.segment, request.body + 8L * i);
+      int hold = holds.find(id, kind, session);
       if (hold == HoldTable.NONE) {
+        if (kind == HoldTable.RESERVATION) {
+          puts.endLate(id, session);
+        }
         writer.add(Status.STALE, TierId.NONE);
         continue;
       }
@@ -739,7 +762,29 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
         found = Status.OK;
       }
     }
+    if (found != Status.OK && session.id() != SlotAllocator.DAEMON) {
+      found = giveBackUnheard(session, request.argument);
+    }
     writer.completeShort(session, request, found, 0);
+  }
+
+  /**
+   * A request is cancelled that was answered a moment ago: who cancels does not use the answer.
+   * What it granted would stay until the client looks for answers, which may be never.
+   */
+  private Status giveBackUnheard(Session session, long correlationId) {
+    Status found = Status.MISS;
+    int next;
+    for (int hold = session.firstHold; hold != HoldTable.NONE && correlationId != 0; hold = next) {
+      next = holds.nextOf(hold);
+      byte kind = holds.kind(hold);
+      if (holds.request(hold) == correlationId
+          && (kind == HoldTable.RESERVATION || kind == HoldTable.LEASE)) {
+        endHold(hold, session);
+        found = Status.OK;
+      }
+    }
+    return found;
   }
 
   /**
@@ -821,9 +866,15 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
     devices.checkTime(nowNs);
     store.records().trim(nowNs);
     for (int hold = holds.expired(nowNs); hold != HoldTable.NONE; hold = holds.expired(nowNs)) {
-      counters.add(Counter.LEASES_EXPIRED, 1);
-      endHold(hold, sessions.owner(holds.sessionIndex(hold)));
+      Session session = sessions.owner(holds.sessionIndex(hold));
+      if (holds.kind(hold) == HoldTable.RESERVATION) {
+        puts.expire(hold, session);
+      } else {
+        counters.add(Counter.LEASES_EXPIRED, 1);
+        endHold(hold, session);
+      }
     }
+    claims.checkTime(nowNs);
   }
 
   /** The daemon stops. */
@@ -833,7 +884,10 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
 
   /** Whether time must be looked at soon. */
   boolean hasDeadlines() {
-    return operations.active() > 0 || holds.count(HoldTable.LEASE) > 0 || devices.hasDeadlines();
+    return operations.active() > 0
+        || holds.count(HoldTable.LEASE) > 0
+        || holds.count(HoldTable.RESERVATION) > 0
+        || devices.hasDeadlines();
   }
 
   /** Whether each round may find something to do by itself. */
@@ -844,6 +898,7 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
   void publishGauges() {
     counters.set(Counter.GAUGE_LEASES, holds.count(HoldTable.LEASE));
     counters.set(Counter.GAUGE_RESERVATIONS, holds.count(HoldTable.RESERVATION));
+    counters.set(Counter.GAUGE_LATE_WRITES, claims.late());
     counters.set(Counter.GAUGE_OPERATIONS, operations.active());
     // Operators swap policies.
     counters.set(
@@ -876,7 +931,8 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
     }
     int leasesAndPins = holds.count(HoldTable.LEASE) + holds.count(HoldTable.PIN);
     if (operationsOfSessions != operations.active() - operations.departed()
-        || holdsOfSessions != leasesAndPins + holds.count(HoldTable.RESERVATION)
+        || holdsOfSessions
+            != leasesAndPins + holds.count(HoldTable.RESERVATION) + holds.count(HoldTable.LATE)
         || held != leasesAndPins + devices.leases()) {
       throw new IllegalStateException("operations or holds do not add up");
     }

@@ -53,7 +53,8 @@ public final class IndexAgent {
       Latencies latencies,
       @Nullable EventRing events,
       RequestTap requests,
-      Tenants tenants) {}
+      Tenants tenants,
+      WriterParts writers) {}
 
   /** The limits that configuration sets. */
   public record Limits(
@@ -70,6 +71,7 @@ public final class IndexAgent {
       long ssdWriteBytesPerDay,
       long leaseNs,
       long leaseNsMax,
+      long reservationNs,
       long deadlineNs,
       long deadlineNsMax,
       long standstillNs) {
@@ -112,7 +114,7 @@ public final class IndexAgent {
   private sealed interface Message {
     record Open(Session session) implements Message {}
 
-    record Close(Session session) implements Message {}
+    record Close(Session session, boolean hasHungUp) implements Message {}
 
     record Report(Consumer<String> answer) implements Message {}
 
@@ -172,7 +174,16 @@ public final class IndexAgent {
    * again.
    */
   public boolean offerClose(Session session) {
-    return inbox.offer(new Message.Close(session));
+    return offerClose(session, true);
+  }
+
+  /**
+   * Says that a session is over; from any thread. False when the inbox is full: say it again.
+   *
+   * @param hasHungUp whether its client has closed the socket, which says that it writes no more
+   */
+  public boolean offerClose(Session session, boolean hasHungUp) {
+    return inbox.offer(new Message.Close(session, hasHungUp));
   }
 
   /**
@@ -239,9 +250,9 @@ public final class IndexAgent {
             session.owner().released(session);
           }
         }
-        case Message.Close(Session session) -> {
+        case Message.Close(Session session, boolean hasHungUp) -> {
           session.ended = true;
-          index.close(session);
+          index.close(session, hasHungUp);
           session.owner().released(session);
         }
         case Message.Report(Consumer<String> answer) ->

@@ -40,6 +40,9 @@ final class Operation {
   int reservedCompletionBytes;
   boolean answerable;
 
+  /** RESERVE: the client copies, and makes the checksums of what it copies. */
+  boolean isCopied;
+
   /** CLEAR and FLUSH: the next block to look at, and what is still being written. */
   int cursor;
 

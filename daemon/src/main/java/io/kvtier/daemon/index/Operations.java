@@ -23,7 +23,13 @@ final class Operations {
   private final Operation[] pool;
   private final int[] stack;
   private Consumer<Operation> deviceEnded = _ -> {};
+  private UnheardEnd endUnheard = (_, _) -> {};
   private int free;
+
+  /** Hears of a hold that has ended before its client heard of it. */
+  interface UnheardEnd {
+    void accept(long holdId, Session session);
+  }
 
   Operations(
       SessionTable sessions,
@@ -52,6 +58,11 @@ final class Operations {
     deviceEnded = told;
   }
 
+  /** Sets who is told of holds that have ended before their operation was answered. */
+  void whenEndsUnheard(UnheardEnd told) {
+    endUnheard = told;
+  }
+
   /** Begins an operation; null when the request was refused because there are too many. */
   @Nullable Operation begin(Session session, Request request, int count) throws ProtocolViolation {
     Share share = session.share;
@@ -76,6 +87,7 @@ final class Operations {
     operation.deadlineNs = request.deadlineNs;
     operation.beganNs = latencies.roundNs();
     operation.namespaceId = request.namespaceId;
+    operation.isCopied = request.has(RequestDescriptor.FLAG_CHECKSUMS);
     operation.answerable = !request.has(RequestDescriptor.FLAG_SILENT);
     operation.size(count);
     requests.began(operation, request.origin);
@@ -157,6 +169,7 @@ final class Operations {
     for (int i = 0; i < operation.count; i++) {
       if (operation.hold[i] != HoldTable.NONE
           && holds.find(operation.holdId[i], kind, session) == HoldTable.NONE) {
+        endUnheard.accept(operation.holdId[i], session);
         operation.hold[i] = HoldTable.NONE;
         decide(operation, i, Status.STALE, TierId.NONE);
       }

@@ -116,11 +116,14 @@ final class Promotions {
       movedNs[sizeClass] = latencies.roundNs();
       return false;
     }
-    if (!host.allocate(block, sizeClass, SlotAllocator.DAEMON, true)) {
-      store.makeRoomForWaiting(sizeClass, SlotAllocator.DAEMON);
-      if (!host.allocate(block, sizeClass, SlotAllocator.DAEMON, true)) {
-        return false;
-      }
+    // From a doubtful slot no GPU would get it: only where nothing else is to be had.
+    boolean hasSlot =
+        allocate(block, sizeClass, false)
+            || (host.slots().hasDoubts()
+                && mover.evictions(sizeClass) == 0
+                && allocate(block, sizeClass, true));
+    if (!hasSlot) {
+      return false;
     }
     movedNs[sizeClass] = latencies.roundNs();
     if (!(isFetch ? mover.fetch(block, priority) : mover.load(block, priority))) {
@@ -129,6 +132,14 @@ final class Promotions {
       return false;
     }
     return true;
+  }
+
+  private boolean allocate(int block, int sizeClass, boolean mayDoubt) {
+    if (host.allocate(block, sizeClass, SlotAllocator.DAEMON, true, mayDoubt)) {
+      return true;
+    }
+    store.makeRoomForWaiting(sizeClass, SlotAllocator.DAEMON, mayDoubt);
+    return host.allocate(block, sizeClass, SlotAllocator.DAEMON, true, mayDoubt);
   }
 
   /**

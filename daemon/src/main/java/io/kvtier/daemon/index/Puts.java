@@ -9,6 +9,7 @@ import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.function.BooleanSupplier;
+import java.util.function.LongSupplier;
 
 /** RESERVE, COMMIT and OFFLOAD: how blocks come in, and who waits for a slot. */
 final class Puts {
@@ -30,12 +31,15 @@ final class Puts {
   private final Directory directory;
   private final BlockStore store;
   private final HoldTable holds;
+  private final SlotClaims claims;
   private final Namespaces namespaces;
   private final Operations operations;
   private final Devices devices;
   private final WaiterTable hostWaiters;
   private final Counters counters;
   private final int holdsPerSessionMax;
+  private final long reservationNs;
+  private final LongSupplier clock;
   private final RequestTap requests;
   private final BooleanSupplier drains;
   private final ClassQueues queue;
@@ -45,12 +49,14 @@ final class Puts {
       Directory directory,
       BlockStore store,
       HoldTable holds,
+      SlotClaims claims,
       Namespaces namespaces,
       Operations operations,
       Devices devices,
       WaiterTable hostWaiters,
       Counters counters,
       IndexAgent.Limits limits,
+      LongSupplier clock,
       RequestTap requests,
       BooleanSupplier drains) {
     this.requests = requests;
@@ -58,12 +64,15 @@ final class Puts {
     this.directory = directory;
     this.store = store;
     this.holds = holds;
+    this.claims = claims;
     this.namespaces = namespaces;
     this.operations = operations;
     this.devices = devices;
     this.hostWaiters = hostWaiters;
     this.counters = counters;
     this.holdsPerSessionMax = limits.holdsPerSessionMax();
+    this.reservationNs = limits.reservationNs();
+    this.clock = clock;
     this.queue = new ClassQueues(store.host().slots().classesMax(), 1, limits.holdsMax());
   }
 
@@ -193,22 +202,32 @@ final class Puts {
     int hold =
         !session.mayHold(holdsPerSessionMax)
             ? HoldTable.NONE
-            : holds.take(HoldTable.RESERVATION, block, session, 0);
+            : holds.take(
+                HoldTable.RESERVATION, block, session, endFor(session), operation.correlationId);
     if (hold == HoldTable.NONE) {
       store.endUse(block);
       busy(operation, place);
       return Slot.DECIDED;
     }
-    if (!store.reserve(block, namespace.hostClass(), session.id())) {
+    if (!store.reserve(block, namespace.hostClass(), session.id(), operation.isCopied)) {
       holds.free(hold, session);
       return Slot.NONE;
     }
     directory.addUses(block, -1);
     SlotAllocator slots = store.host().slots();
-    int slab = slots.regionOf(store.host().slot(block));
-    if (session.id() != SlotAllocator.DAEMON && !session.mayWrite(slab)) {
-      session.allowWrite(slab);
-      slots.addWriter(slab, session.id());
+    int slot = store.host().slot(block);
+    if (session.id() != SlotAllocator.DAEMON) {
+      if (!claims.begin(hold, slot, session)) {
+        holds.free(hold, session);
+        store.abandon(block);
+        busy(operation, place);
+        return Slot.DECIDED;
+      }
+      int slab = slots.regionOf(slot);
+      if (!session.mayWrite(slab)) {
+        session.allowWrite(slab);
+        slots.addWriter(slab, session.id());
+      }
     }
     operation.block[place] = block;
     operation.hold[place] = hold;
@@ -217,11 +236,16 @@ final class Puts {
     return Slot.DECIDED;
   }
 
+  /** The daemon's own sessions write in this process, and have deadlines of their own. */
+  private long endFor(Session session) {
+    return session.id() == SlotAllocator.DAEMON ? 0 : clock.getAsLong() + reservationNs;
+  }
+
   /** Gives a block its slot, unless it has one, and has it copied there. */
   private Slot offloadOne(
       Operation operation, int place, int block, Namespaces.Namespace namespace) {
     boolean isFirst = store.host().state(block) == CopyState.NONE;
-    if (isFirst && !store.reserve(block, namespace.hostClass(), SlotAllocator.DAEMON)) {
+    if (isFirst && !store.reserve(block, namespace.hostClass(), SlotAllocator.DAEMON, false)) {
       return Slot.NONE;
     }
     directory.addUses(block, -1);
@@ -301,6 +325,27 @@ final class Puts {
     return waiting - queue.waiting(sizeClass);
   }
 
+  /** The client of a reservation that has ended says that it writes no more. */
+  void endLate(long id, Session session) {
+    int hold = holds.find(id, HoldTable.LATE, session);
+    if (hold != HoldTable.NONE) {
+      claims.end(hold);
+      holds.free(hold, session);
+    }
+  }
+
+  /**
+   * A reservation's time is over: its slot is another's from now on, and a commit that comes later
+   * is STALE.
+   */
+  void expire(int hold, Session session) {
+    int block = holds.block(hold);
+    claims.lose(hold);
+    holds.becomeLate(hold, session);
+    store.abandon(block);
+    counters.add(Counter.RESERVATIONS_EXPIRED, 1);
+  }
+
   void commit(Session session, Request request) throws ProtocolViolation {
     Operation operation = operations.begin(session, request, request.count);
     if (operation == null) {
@@ -310,13 +355,22 @@ final class Puts {
     int stride = RequestDescriptor.idStride(request.flags);
     for (int i = 0; i < request.count; i++) {
       long at = request.body + (long) stride * i;
-      int hold = holds.find(Words.getLong(request.segment, at), HoldTable.RESERVATION, session);
+      long id = Words.getLong(request.segment, at);
+      int hold = holds.find(id, HoldTable.RESERVATION, session);
       if (hold == HoldTable.NONE) {
+        endLate(id, session);
         Operations.decide(operation, i, Status.STALE, TierId.NONE);
         continue;
       }
       int block = holds.block(hold);
+      claims.end(hold);
       holds.free(hold, session);
+      if (!hasChecksums && store.isDoubtful(block)) {
+        // It was to be committed with its checksum: what is in the slot may be another's.
+        store.abandon(block);
+        Operations.decide(operation, i, Status.STALE, TierId.NONE);
+        continue;
+      }
       requests.wrote(block, operation.origin);
       if (hasChecksums) {
         store.commitChecksummed(block, Words.getInt(request.segment, at + 8));

@@ -82,7 +82,9 @@ final class RequestAdapter {
     if ((flags & RequestDescriptor.FLAG_PARENT) != 0 && !verb.body().hasKeys()) {
       throw new ProtocolViolation(verb + " has no keys, and so no parent of them");
     }
-    if ((flags & RequestDescriptor.FLAG_CHECKSUMS) != 0 && verb != Verb.COMMIT) {
+    if ((flags & RequestDescriptor.FLAG_CHECKSUMS) != 0
+        && verb != Verb.COMMIT
+        && verb != Verb.RESERVE) {
       throw new ProtocolViolation(verb + " brings no checksums");
     }
     if ((flags & RequestDescriptor.FLAG_CORRUPT) != 0 && verb != Verb.RELEASE) {

@@ -11,6 +11,7 @@ import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.linux.Futex;
+import io.kvtier.protocol.linux.ProcessId;
 import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
@@ -47,6 +48,7 @@ public final class Session extends HoldTable.Holder {
 
   private final long id;
   private final String name;
+  private final ProcessId process;
   private final int peerProcess;
   private final int peerUser;
   private final Grant grant;
@@ -87,8 +89,29 @@ public final class Session extends HoldTable.Holder {
       SessionRegion region,
       int slabs,
       Owner owner) {
+    this(id, name, ProcessId.of(peerProcess), peerProcess, peerUser, grant, region, slabs, owner);
+  }
+
+  /**
+   * A session over fresh memory.
+   *
+   * @param process the client's, as far as it is known
+   * @param grant what it may, and whose blocks it sees
+   * @param slabs how many slabs the host tier has
+   */
+  public Session(
+      long id,
+      String name,
+      ProcessId process,
+      int peerProcess,
+      int peerUser,
+      Grant grant,
+      SessionRegion region,
+      int slabs,
+      Owner owner) {
     this.id = id;
     this.name = name;
+    this.process = process;
     this.peerProcess = peerProcess;
     this.peerUser = peerUser;
     this.grant = grant;
@@ -139,6 +162,11 @@ public final class Session extends HoldTable.Holder {
 
   RingConsumer requests() {
     return requests;
+  }
+
+  /** The client's process. */
+  ProcessId process() {
+    return process;
   }
 
   /** Whether the session has been granted slots in a slab; from any thread. */

@@ -101,9 +101,14 @@ final class SessionTable {
    */
   void end(Session session, Status reason, String why) {
     if (!session.ended) {
-      session.markEnded(reason);
       counters.add(Counter.SESSIONS_ENDED_BAD, 1);
-      session.owner().end(session, reason, why);
+      cutOff(session, reason, why);
     }
+  }
+
+  /** The same of one that has done nothing wrong. */
+  void cutOff(Session session, Status reason, String why) {
+    session.markEnded(reason);
+    session.owner().end(session, reason, why);
   }
 }

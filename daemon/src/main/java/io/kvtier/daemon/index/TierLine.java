@@ -84,6 +84,7 @@ final class TierLine {
   private int refusals;
   private int soughtClass;
   private long soughtFor;
+  private boolean mayDoubt;
   private int soughtLane;
   private final boolean[] drainMayGoOn;
 
@@ -305,10 +306,11 @@ final class TierLine {
    *
    * @param session who will write it, or {@link SlotAllocator#DAEMON}
    * @param mayTake whether a region granted to another session may be taken over
+   * @param mayDoubt whether a slot will do that somebody may still write who has lost it
    * @return false when there is none
    */
-  boolean allocate(int block, int sizeClass, long session, boolean mayTake) {
-    int slot = slots.allocate(sizeClass, session, mayTake, block);
+  boolean allocate(int block, int sizeClass, long session, boolean mayTake, boolean mayDoubt) {
+    int slot = slots.allocate(sizeClass, session, mayTake, mayDoubt, block);
     if (slot == SlotAllocator.NONE) {
       return false;
     }
@@ -495,7 +497,7 @@ final class TierLine {
 
   private boolean isOfClass(int block) {
     int slot = slot(block);
-    if (slots.classOf(slot) != soughtClass) {
+    if (slots.classOf(slot) != soughtClass || (!mayDoubt && slots.isDoubtful(slot))) {
       return false;
     }
     if (!slots.isOpen(slots.regionOf(slot))) {
@@ -571,9 +573,11 @@ final class TierLine {
    *
    * @param session whose slabs are looked through first
    * @param inFlight transfers under way, whose blocks stand in the way at the cold end
+   * @param ofAnySlot whether one in a doubtful slot will do
    * @return the block, or {@link EvictionPolicy#NONE}
    */
-  int victim(int sizeClass, long session, int inFlight) {
+  int victim(int sizeClass, long session, int inFlight, boolean ofAnySlot) {
+    mayDoubt = ofAnySlot;
     soughtClass = sizeClass;
     soughtFor = session;
     heldCount = 0;

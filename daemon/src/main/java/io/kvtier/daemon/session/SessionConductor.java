@@ -116,6 +116,9 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
 
     boolean closeOffered;
 
+    /** The client has closed its end, which it does when it writes to no slot any more. */
+    boolean hasHungUp;
+
     Connection(long tag, UnixSocket socket, UnixSocket.PeerCredentials peer) {
       this.tag = tag;
       this.socket = socket;
@@ -329,6 +332,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       if (isPassing) {
         answerWithout(connection, waiting.bytes());
       } else if (message.bytes().length == 0) {
+        connection.hasHungUp = true;
         disconnect(connection);
       } else if (session == null) {
         hello(connection, message.bytes());
@@ -804,7 +808,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       Connection connection = closing.peek();
       Session session = connection.session;
       if (session != null && !connection.closeOffered) {
-        if (!environment.index.offerClose(session)) {
+        if (!environment.index.offerClose(session, connection.hasHungUp)) {
           return;
         }
         connection.closeOffered = true;

@@ -3,6 +3,7 @@ package io.kvtier.daemon.index;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Status;
 import java.io.IOException;
 import java.nio.file.Path;
@@ -29,6 +30,26 @@ class AdminTest {
       answer = ask(harness, command);
     }
     return answer;
+  }
+
+  @Test
+  void sessionEnd_endsThatSession_andCountsNoWrong() throws Exception {
+    try (IndexHarness harness = new IndexHarness(8, 0)) {
+      IndexHarness.Client stays = harness.open();
+      IndexHarness.Client hangs = harness.open();
+      long id = hangs.session.id();
+      OperatorAnswer answer = ask(harness, "session end " + id);
+      assertEquals(Status.OK, answer.status(), answer.text());
+      assertTrue(answer.text().startsWith("session " + id + " of process 1 has ended"));
+      assertEquals(Status.SESSION_ENDED, hangs.endReason());
+      assertEquals(Status.OK, stays.endReason());
+      assertEquals(0, harness.counters.get(Counter.SESSIONS_ENDED_BAD));
+      assertEquals(Status.MISS, ask(harness, "session end " + id).status(), "it has ended already");
+      assertEquals(Status.MISS, ask(harness, "session end 77").status());
+      for (String wrong : new String[] {"0", "-1", "one"}) {
+        assertEquals(Status.INVALID_ARGUMENT, ask(harness, "session end " + wrong).status());
+      }
+    }
   }
 
   @Test

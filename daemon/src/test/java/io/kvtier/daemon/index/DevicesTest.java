@@ -12,7 +12,9 @@ import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.linux.ProcessId;
 import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.slots.Claim;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
@@ -282,6 +284,56 @@ class DevicesTest {
       assertEquals(Status.OK, client.await().status());
       client.sendBlocks(Verb.OFFLOAD, region, 0, 0, 1, 0, 0, 0);
       assertEquals(Status.OK, client.await().status());
+    }
+  }
+
+  @Test
+  void onboard_ofASlotThatALateWriterMayWrite_isAMiss() throws IOException, ProtocolViolation {
+    checksums.isOpen = true;
+    Claim late = new Claim(0, 0, IndexHarness.SLOT_BYTES, new ProcessId(77, 1));
+    try (IndexHarness harness =
+        new IndexHarness(
+            new IndexHarness.Settings(1, 1)
+                .checksums(checksums, 0)
+                .gpu(new FileGpu(folder, 0))
+                .late(late))) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      int region = client.registerRegion(region());
+      client.put(7, Checksums.of(MemorySegment.ofArray(new byte[IndexHarness.SLOT_BYTES])), true);
+      client.sendBlock(Verb.ONBOARD, region, 0, 0, 7, 2);
+      assertEquals(Status.MISS, client.await().first(), "a GPU verifies nothing");
+      client.sendKeys(Verb.ACQUIRE, 7, 1);
+      assertEquals(Status.OK, client.await().first(), "who copies it verifies what was copied");
+      harness.gone.add(late.writer());
+      harness.nowNs += 1_000_000_000L;
+      int ignored = harness.agent.doWork();
+      client.sendBlock(Verb.ONBOARD, region, 0, 0, 7, 2);
+      assertEquals(Status.OK, client.await().first());
+    }
+  }
+
+  @Test
+  void offload_doesNotTakeASlotThatALateWriterMayWrite() throws IOException, ProtocolViolation {
+    checksums.isOpen = true;
+    Claim late = new Claim(0, 0, IndexHarness.SLOT_BYTES, new ProcessId(77, 1));
+    try (IndexHarness harness =
+        new IndexHarness(
+            new IndexHarness.Settings(1, 2)
+                .checksums(checksums, 0)
+                .gpu(new FileGpu(folder, 0))
+                .late(late))) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      int region = client.registerRegion(region());
+      client.sendBlock(Verb.OFFLOAD, region, 0, 0, 7, 2);
+      assertEquals(Status.OK, client.await().first());
+      workUntil(harness, () -> harness.agent.isIdle());
+      client.sendBlock(Verb.OFFLOAD, region, 0, 0, 8, 3);
+      assertEquals(Status.OK, client.await().first());
+      workUntil(harness, () -> harness.agent.isIdle());
+      assertEquals(Status.OK, client.ask(Verb.LOOKUP, 8));
+      assertEquals(Status.MISS, client.ask(Verb.LOOKUP, 7), "only one slot is for such blocks");
     }
   }
 

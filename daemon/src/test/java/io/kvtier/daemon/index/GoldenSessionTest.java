@@ -82,7 +82,8 @@ class GoldenSessionTest {
                   new Latencies(),
                   null,
                   new RequestTap(false, 0, () -> NOW_NS, new Counters(daemonRegion)),
-                  Tenants.NONE),
+                  Tenants.NONE,
+                  WriterParts.ofNewMemory(64, 64)),
               new IndexAgent.Limits(
                   4,
                   16,
@@ -97,6 +98,7 @@ class GoldenSessionTest {
                   0,
                   30_000_000_000L,
                   600_000_000_000L,
+                  30_000_000_000L,
                   5_000_000_000L,
                   60_000_000_000L,
                   IndexAgent.Limits.STANDSTILL_NS));

@@ -18,6 +18,7 @@ import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Descriptor;
+import io.kvtier.protocol.linux.ProcessId;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.gpu.CopyOptions;
@@ -25,6 +26,8 @@ import io.kvtier.tiers.gpu.GpuDriver;
 import io.kvtier.tiers.gpu.GpuProbe;
 import io.kvtier.tiers.gpu.GpuTier;
 import io.kvtier.tiers.ledger.NoLedger;
+import io.kvtier.tiers.slots.Claim;
+import io.kvtier.tiers.slots.ClaimNote;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.transfer.Leg;
 import io.kvtier.tiers.transfer.Pipeline;
@@ -37,8 +40,12 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
+import java.util.HashSet;
+import java.util.BitSet;
 import java.util.function.Consumer;
 import java.util.function.Predicate;
+import java.util.stream.LongStream;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
@@ -49,6 +56,7 @@ import org.jspecify.annotations.Nullable;
 public final class IndexHarness implements AutoCloseable {
   static final int SLOT_BYTES = 4096;
   static final long NOW_NS = 1_000_000_000L;
+  static final long RESERVATION_NS = 30_000_000_000L;
 
   /** Refuses everything; a block that it would check stays staging. */
   static final class NoPipeline implements Pipeline {
@@ -145,6 +153,9 @@ public final class IndexHarness implements AutoCloseable {
   final IndexAgent agent;
   private long nextSession = 1;
 
+  /** Processes that have ended. */
+  final Set<ProcessId> gone = new HashSet<>();
+
   /** What its clock says. */
   long nowNs = NOW_NS;
 
@@ -165,6 +176,9 @@ public final class IndexHarness implements AutoCloseable {
     private boolean tracing;
     private double sample;
     private @Nullable ObjectParts objects;
+    private ClaimNote claimNote = ClaimNote.NONE;
+    private int lateMax = 64;
+    private List<Claim> late = List.of();
 
     /** Slabs, each of that many slots of 4 KiB. */
     Settings(int slabs, int slots) {
@@ -224,6 +238,19 @@ public final class IndexHarness implements AutoCloseable {
     /** An object tier. */
     Settings objects(ObjectParts parts) {
       objects = parts;
+      return this;
+    }
+
+    /** Slots that clients of an earlier daemon may be writing. */
+    Settings late(Claim... claims) {
+      late = List.of(claims);
+      return this;
+    }
+
+    /** How many such claims can be remembered one by one, and where claims are noted. */
+    Settings claims(int most, ClaimNote note) {
+      lateMax = most;
+      claimNote = note;
       return this;
     }
 
@@ -313,7 +340,14 @@ public final class IndexHarness implements AutoCloseable {
                 latencies,
                 settings.events,
                 requests,
-                tenants),
+                tenants,
+                new WriterParts(
+                    settings.claimNote,
+                    WriterParts.places(blocks, (long) slabCount * settings.slots),
+                    settings.lateMax,
+                    settings.late,
+                    new BitSet(),
+                    gone::contains)),
             new IndexAgent.Limits(
                 4,
                 256,
@@ -328,6 +362,7 @@ public final class IndexHarness implements AutoCloseable {
                 0,
                 30_000_000_000L,
                 600_000_000_000L,
+                RESERVATION_NS,
                 5_000_000_000L,
                 60_000_000_000L,
                 IndexAgent.Limits.STANDSTILL_NS));
@@ -371,10 +406,21 @@ public final class IndexHarness implements AutoCloseable {
     }
   }
 
-  /** Ends a client's session. */
+  /** Ends a client's session: it has hung up. */
   void close(Client client) {
     assertTrue(agent.offerClose(client.session));
     int ignored = agent.doWork();
+  }
+
+  /** Ends a client's session: its process may live on, and write. */
+  void cutOff(Client client) {
+    assertTrue(agent.offerClose(client.session, false));
+    int ignored = agent.doWork();
+  }
+
+  /** The process of the client of a session. */
+  static ProcessId processOf(long session) {
+    return new ProcessId(1000 + session, 1);
   }
 
   @Override
@@ -408,11 +454,15 @@ public final class IndexHarness implements AutoCloseable {
     private final RingConsumer completions;
     private Status endReason = Status.OK;
 
+    /** The correlation id of the requests that it sends. */
+    long correlation;
+
+
     private Client(long id, Grant grant, SessionRegion region) {
       segment = region.segment();
       requests = region.requestProducer();
       completions = region.completionConsumer();
-      session = new Session(id, "client-" + id, 1, 0, grant, region, 16, this);
+      session = new Session(id, "client-" + id, processOf(id), 1, 0, grant, region, 16, this);
     }
 
     @Override
@@ -457,8 +507,12 @@ public final class IndexHarness implements AutoCloseable {
 
     /** Puts a block whose bytes are all zero, with a checksum of the client's. */
     void put(long key, int checksum) throws ProtocolViolation {
-      sendKeys(Verb.RESERVE, key, 1);
-      Answer reserved = work();
+      put(key, checksum, false);
+    }
+
+    /** The same, and the client says so with its reservation, or not. */
+    void put(long key, int checksum, boolean forCopies) throws ProtocolViolation {
+      Answer reserved = reserve(key, 1, forCopies);
       assertEquals(1, reserved.ids().size(), "key " + key + " got no slot");
       long id = reserved.ids().getFirst();
       sendIds(Verb.COMMIT, RequestDescriptor.FLAG_CHECKSUMS, 1, id, checksum);
@@ -477,6 +531,19 @@ public final class IndexHarness implements AutoCloseable {
           MemorySegment.ofArray(bytes), 0, MemorySegment.ofArray(words), 0, bytes.length);
       send(Verb.ANNOTATE, 0, 0, bytes.length, words);
       return work().value();
+    }
+
+    /** Reserves slots for keys that follow one another, to be written in place, or by copies. */
+    Answer reserve(long firstKey, int count, boolean forCopies) throws ProtocolViolation {
+      long[] keys = LongStream.range(firstKey, firstKey + count).toArray();
+      sendWords(Verb.RESERVE, forCopies ? RequestDescriptor.FLAG_CHECKSUMS : 0, 8, count, keys);
+      return work();
+    }
+
+    /** What the commit of a block that was written in place comes to. */
+    Status commit(long id) throws ProtocolViolation {
+      sendIds(Verb.COMMIT, 0, 1, id);
+      return await().first();
     }
 
     /** What one block's request comes to. */
@@ -520,6 +587,7 @@ public final class IndexHarness implements AutoCloseable {
       Words.putByte(segment, at + RequestDescriptor.VERB_OFFSET, verb.code());
       Words.putByte(segment, at + RequestDescriptor.FLAGS_OFFSET, flags);
       Words.putByte(segment, at + RequestDescriptor.KEY_BYTES_OFFSET, keyBytes);
+      Words.putLong(segment, at + RequestDescriptor.CORRELATION_OFFSET, correlation);
       Words.putInt(segment, at + RequestDescriptor.NAMESPACE_OFFSET, namespaceId);
       Words.putInt(segment, at + RequestDescriptor.COUNT_OFFSET, count);
       Words.putLong(segment, at + RequestDescriptor.ARGUMENT_OFFSET, argument);

@@ -73,7 +73,7 @@ class TierLineTest {
   }
 
   private static void place(TierLine line, int block) {
-    assertTrue(line.allocate(block, line.slots().sizeClass(4096), SlotAllocator.DAEMON, true));
+    assertTrue(line.allocate(block, line.slots().sizeClass(4096), SlotAllocator.DAEMON, true, false));
     line.setState(block, CopyState.STAGING);
     line.becomeResident(block);
   }
@@ -162,14 +162,14 @@ class TierLineTest {
         String before = ssd.whatIf().toString();
         int sizeClass = ssd.slots().sizeClass(4096);
         for (int i = 0; i < 5; i++) {
-          assertEquals(100, ssd.victim(sizeClass, SlotAllocator.DAEMON, 0));
+          assertEquals(100, ssd.victim(sizeClass, SlotAllocator.DAEMON, 0, false));
         }
         assertEquals(before, ssd.whatIf().toString());
         for (int block = 0; block < 100; block++) {
           directory.addHolds(block, -1);
         }
         if (policy.equals("lru")) {
-          assertEquals(100, ssd.victim(sizeClass, SlotAllocator.DAEMON, 0), "they were passed");
+          assertEquals(100, ssd.victim(sizeClass, SlotAllocator.DAEMON, 0, false), "they were passed");
         }
         ssd.checkInvariants();
       }
@@ -222,7 +222,7 @@ class TierLineTest {
         int evicted = 0;
         for (int asked = 0; asked < 100; asked++) {
           int before = looks[0];
-          int victim = line.victim(sizeClass, SlotAllocator.DAEMON, 0);
+          int victim = line.victim(sizeClass, SlotAllocator.DAEMON, 0, false);
           assertTrue(looks[0] - before < 4096, policy + ": " + (looks[0] - before) + " looks");
           if (victim != EvictionPolicy.NONE) {
             assertTrue(victim >= each, policy + " names a block of the fenced device");
@@ -248,7 +248,7 @@ class TierLineTest {
         isFenced[1] = true;
         int found = 0;
         for (int asked = 0; asked < each + 100; asked++) {
-          int victim = line.victim(sizeClass, SlotAllocator.DAEMON, 0);
+          int victim = line.victim(sizeClass, SlotAllocator.DAEMON, 0, false);
           if (victim != EvictionPolicy.NONE) {
             assertTrue(victim > 0 && victim < each, policy + " names block " + victim);
             line.evict(victim);

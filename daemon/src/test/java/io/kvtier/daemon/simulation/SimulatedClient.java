@@ -15,6 +15,7 @@ import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.linux.Descriptor;
+import io.kvtier.protocol.linux.ProcessId;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.transfer.Checksums;
@@ -52,6 +53,9 @@ final class SimulatedClient {
     /** Whether any client has asked for a slot for a key, or has one, or is committing it. */
     boolean isBeingPut(Oracle.Key key);
 
+    /** Clients that go on writing to slots that they have lost. */
+    LateWriters lateWriters();
+
     /** Whether the daemon has a record of a key: it may be on its way. */
     boolean isHere(Oracle.Key key);
 
@@ -72,6 +76,8 @@ final class SimulatedClient {
     final List<Oracle.Key> keys;
     final List<Held> held;
     final long deadlineNs;
+    final long sentNs;
+    final boolean isCopied;
 
     /** DELETE, CLEAR: the keys that nobody was putting, and how often they had been put. */
     final Map<Oracle.Key, Integer> putsBefore = new HashMap<>();
@@ -84,7 +90,19 @@ final class SimulatedClient {
 
     int roundsLate;
 
-    Pending(Verb verb, int namespace, List<Oracle.Key> keys, List<Held> held, long deadlineNs) {
+    /** Who cancels does not use the answer, when it comes all the same. */
+    boolean isCancelled;
+
+    Pending(
+        Verb verb,
+        int namespace,
+        List<Oracle.Key> keys,
+        List<Held> held,
+        long deadlineNs,
+        long sentNs,
+        boolean isCopied) {
+      this.sentNs = sentNs;
+      this.isCopied = isCopied;
       this.verb = verb;
       this.namespace = namespace;
       this.keys = keys;
@@ -93,7 +111,22 @@ final class SimulatedClient {
     }
   }
 
-  private record Held(Oracle.Key key, long id, int slab, long offset, long endNs, boolean verify) {}
+  /**
+   * A lease, or a reservation.
+   *
+   * @param endNs when a lease ends
+   * @param sureNs until when a reservation lasts, at least
+   * @param isCopied whether a reservation is committed with a checksum of what was copied
+   */
+  private record Held(
+      Oracle.Key key,
+      long id,
+      int slab,
+      long offset,
+      long endNs,
+      boolean verify,
+      long sureNs,
+      boolean isCopied) {}
 
   private final String name;
   private final World world;
@@ -106,6 +139,8 @@ final class SimulatedClient {
   private final List<Held> reservations = new ArrayList<>();
   private final List<Held> own = new ArrayList<>();
   private final int tenant;
+  private ProcessId process;
+  private final Set<Held> writtenEarly = new HashSet<>();
   private final boolean[] registered;
   private final int[] namespaceIds;
   private @Nullable Session session;
@@ -129,6 +164,7 @@ final class SimulatedClient {
       int tenant) {
     this.tenant = tenant;
     this.name = name;
+    this.process = new ProcessId(Integer.toUnsignedLong(name.hashCode()), 1);
     this.world = world;
     this.oracle = oracle;
     this.random = random;
@@ -149,7 +185,7 @@ final class SimulatedClient {
     try (Descriptor memory = SharedMemory.create("kvtier-sim", bytes)) {
       region = SessionRegion.create(memory, sessionId, RING_BYTES, RING_BYTES, fresh);
     }
-    Session made = new Session(sessionId, name, 1, 0, grant(), region, slabs, owner);
+    Session made = new Session(sessionId, name, process, 1, 0, grant(), region, slabs, owner);
     arena = fresh;
     session = made;
     requests = region.requestProducer();
@@ -168,8 +204,30 @@ final class SimulatedClient {
     }
   }
 
+  /** The daemon is gone, or has cut the client off, which goes on writing what it had begun. */
+  void goOnWriting() {
+    for (Held held : reservations) {
+      byte[] content = oracle.content(held.key, blockBytes[held.key.namespace()]);
+      world.lateWriters().add(process, held.slab, held.offset, content);
+    }
+    reservations.clear();
+  }
+
+  /** The client's process ends, and another takes its place. */
+  void endProcess() {
+    reservations.clear();
+    world.lateWriters().end(process);
+    process = new ProcessId(process.number(), process.startTicks() + 1);
+  }
+
+  /** The process. */
+  ProcessId process() {
+    return process;
+  }
+
   /** The connection is gone: whatever was held is gone with it. */
   void forget() {
+    writtenEarly.clear();
     pending.clear();
     leases.clear();
     reservations.clear();
@@ -239,6 +297,7 @@ final class SimulatedClient {
       case 13 -> {
         if (!pending.isEmpty()) {
           long victim = pending.keySet().iterator().next();
+          pending.get(victim).isCancelled = true;
           request(Verb.CANCEL, namespace, List.of(), List.of(), victim, 0);
         }
       }
@@ -250,6 +309,8 @@ final class SimulatedClient {
       }
       case 16 -> {
         if (random.nextInt(10) == 0) {
+          // It has written all that it wanted to write: else its process ends.
+          endProcess();
           world.close(current);
         }
       }
@@ -266,7 +327,12 @@ final class SimulatedClient {
     switch (random.nextInt(8)) {
       case 0, 1 ->
           request(
-              Verb.RESERVE, namespace, keys(namespace, 1 + random.nextInt(10)), List.of(), 0, 0);
+              Verb.RESERVE,
+              namespace,
+              keys(namespace, 1 + random.nextInt(10)),
+              List.of(),
+              0,
+              random.nextBoolean() ? RequestDescriptor.FLAG_CHECKSUMS : 0);
       case 2, 3 -> commitSome();
       case 4, 5 -> {
         int flags =
@@ -327,13 +393,17 @@ final class SimulatedClient {
     List<Held> chosen = new ArrayList<>();
     int count = 1 + random.nextInt(reservations.size());
     int namespace = reservations.getFirst().key.namespace();
-    for (int i = 0; i < count; i++) {
+    boolean isCopied = reservations.getFirst().isCopied;
+    for (int i = 0; i < count && reservations.getFirst().isCopied == isCopied; i++) {
       Held held = reservations.removeFirst();
       byte[] content = oracle.content(held.key, blockBytes[held.key.namespace()]);
       boolean abort = random.nextInt(12) == 0;
-      int written = abort ? content.length / 2 : content.length;
-      MemorySegment.copy(
-          MemorySegment.ofArray(content), 0, world.slab(held.slab), held.offset, written);
+      if (!writtenEarly.remove(held)) {
+        writeTo(held, content, abort ? content.length / 2 : content.length);
+      }
+      if (reservations.isEmpty()) {
+        i = count;
+      }
       if (abort) {
         request(Verb.ABORT, namespace, List.of(), List.of(held), 0, 0);
       } else {
@@ -342,14 +412,20 @@ final class SimulatedClient {
       }
     }
     if (!chosen.isEmpty()) {
-      request(
-          Verb.COMMIT,
-          namespace,
-          List.of(),
-          chosen,
-          0,
-          random.nextBoolean() ? RequestDescriptor.FLAG_CHECKSUMS : 0);
+      // Who said that checksums would come, and brings none, is not believed where it matters.
+      boolean brings = isCopied ? random.nextInt(16) != 0 : random.nextBoolean();
+      int flags = brings ? RequestDescriptor.FLAG_CHECKSUMS : 0;
+      request(Verb.COMMIT, namespace, List.of(), chosen, 0, flags);
     }
+  }
+
+  private void writeTo(Held held, byte[] content, int bytes) {
+    if (world.nowNs() >= held.sureNs) {
+      // The slot may be another's: this client stood still for too long.
+      oracle.somethingDamaged = true;
+    }
+    MemorySegment.copy(
+        MemorySegment.ofArray(content), 0, world.slab(held.slab), held.offset, bytes);
   }
 
   private void releaseSome() throws ProtocolViolation {
@@ -445,7 +521,9 @@ final class SimulatedClient {
           at + RequestDescriptor.HEADER_BYTES,
           text.length);
       ring.publish();
-      pending.put(id, new Pending(Verb.REGISTER, namespace, List.of(), List.of(), Long.MAX_VALUE));
+      pending.put(
+          id,
+          new Pending(Verb.REGISTER, namespace, List.of(), List.of(), Long.MAX_VALUE, 0, false));
     } catch (ProtocolViolation violation) {
       throw new IOException(violation);
     }
@@ -523,13 +601,20 @@ final class SimulatedClient {
     }
     ring.publish();
     if ((flags & RequestDescriptor.FLAG_SILENT) == 0) {
-      pending.put(correlation, pending(verb, namespace, keys, ids, deadlineNs));
+      boolean isCopied = (flags & RequestDescriptor.FLAG_CHECKSUMS) != 0;
+      pending.put(correlation, pending(verb, namespace, keys, ids, deadlineNs, isCopied));
     }
   }
 
   private Pending pending(
-      Verb verb, int namespace, List<Oracle.Key> keys, List<Held> ids, long deadlineNs) {
-    Pending asked = new Pending(verb, namespace, keys, ids, deadlineNs);
+      Verb verb,
+      int namespace,
+      List<Oracle.Key> keys,
+      List<Held> ids,
+      long deadlineNs,
+      boolean isCopied) {
+    Pending asked =
+        new Pending(verb, namespace, keys, ids, deadlineNs, world.nowNs(), isCopied);
     switch (verb) {
       case DELETE -> noteToRemove(asked, keys);
       case CLEAR -> {
@@ -663,8 +748,8 @@ final class SimulatedClient {
     }
     switch (asked.verb) {
       case ACQUIRE -> {
-        if (block == Status.OK) {
-          Held lease = held(asked.keys.get(i), result, value);
+        if (block == Status.OK && !asked.isCancelled) {
+          Held lease = held(asked, i, result, value);
           hits++;
           if (!oracle.written.contains(lease.key)) {
             world.violated(name + ": got " + lease.key + ", which nobody wrote");
@@ -680,8 +765,15 @@ final class SimulatedClient {
         }
       }
       case RESERVE -> {
-        if (block == Status.OK) {
-          reservations.add(held(asked.keys.get(i), result, 0));
+        if (block == Status.OK && !asked.isCancelled) {
+          Held reserved = held(asked, i, result, 0);
+          reservations.add(reserved);
+          if (!reserved.isCopied && random.nextBoolean()) {
+            // In place, and committed much later.
+            byte[] content = oracle.content(reserved.key, blockBytes[reserved.key.namespace()]);
+            writeTo(reserved, content, content.length);
+            writtenEarly.add(reserved);
+          }
         }
       }
       case COMMIT -> {
@@ -705,7 +797,8 @@ final class SimulatedClient {
     }
   }
 
-  private Held held(Oracle.Key key, long result, long endNs) {
+  private Held held(Pending asked, int i, long result, long endNs) {
+    Oracle.Key key = asked.keys.get(i);
     int flags = Words.getByte(segment, result + CompletionDescriptor.BLOCK_FLAGS_OFFSET);
     Held held =
         new Held(
@@ -714,7 +807,9 @@ final class SimulatedClient {
             Words.getInt(segment, result + CompletionDescriptor.BLOCK_SLAB_OFFSET),
             Words.getLong(segment, result + CompletionDescriptor.BLOCK_OFFSET_OFFSET),
             endNs,
-            (flags & CompletionDescriptor.BLOCK_FLAG_VERIFY) != 0);
+            (flags & CompletionDescriptor.BLOCK_FLAG_VERIFY) != 0,
+            asked.sentNs + Simulation.RESERVATION_NS,
+            asked.isCopied);
     if (endNs != 0) {
       int checksum = Words.getInt(segment, result + CompletionDescriptor.BLOCK_CHECKSUM_OFFSET);
       if (checksum != oracle.checksum(key, blockBytes[key.namespace()])) {

@@ -12,17 +12,21 @@ import io.kvtier.daemon.index.OperatorAnswer;
 import io.kvtier.daemon.index.RequestTap;
 import io.kvtier.daemon.index.Session;
 import io.kvtier.daemon.index.Tenants;
+import io.kvtier.daemon.index.WriterParts;
 import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.linux.ProcessId;
 import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.ledger.Ledger;
 import io.kvtier.tiers.ledger.LedgerLeg;
 import io.kvtier.tiers.ledger.MemoryLedger;
 import io.kvtier.tiers.object.PresenceCache;
+import io.kvtier.tiers.slots.Claim;
+import io.kvtier.tiers.slots.ClaimNote;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.ssd.SlotDevice;
 import io.kvtier.tiers.ssd.SsdLeg;
@@ -41,6 +45,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.SplittableRandom;
+import java.util.TreeMap;
 import java.util.function.ToLongFunction;
 import org.jspecify.annotations.Nullable;
 
@@ -69,6 +74,10 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     FORGOTTEN_TOO_EARLY,
     /** Adopted memory is handed out as if nobody else could write it. */
     ADOPT_WITHOUT_VERIFYING,
+    /** The next daemon does not hear of slots that clients of the one before are writing. */
+    LATE_WRITERS_FORGOTTEN,
+    /** A client that has lost its slot counts as gone while it goes on writing. */
+    LATE_WRITERS_COUNT_AS_GONE,
     /** A failed write of an object counts as stored. */
     OBJECT_ERROR_COUNTS_AS_STORED,
     /** Bytes of objects are taken as they come. */
@@ -111,6 +120,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private static final int FILE_BYTES = 128 * 1024;
   private static final int PAGE = 4096;
   private static final int STEPS = 1200;
+  static final long RESERVATION_NS = 30_000_000_000L;
 
   /** Four times what the index takes to see that nothing moves. */
   private static final int QUIET_MS_MAX = (int) (4 * IndexAgent.Limits.STANDSTILL_NS / 1_000_000);
@@ -124,6 +134,14 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   /** The slabs that any client ever had leave to write. */
   private final BitSet writable = new BitSet();
 
+  /** The slots that clients are writing, as it was noted. */
+  private final Map<Integer, Claim> claims = new TreeMap<>();
+
+  /** The slabs in which they may be writing anywhere. */
+  private final BitSet doubted = new BitSet();
+
+
+  private final LateWriters lateWriters;
   private final SimulatedDevice[] devices;
   private final int ssdFiles;
   private final @Nullable SimulatedObjects objects;
@@ -134,6 +152,10 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private final Oracle oracle = new Oracle();
   private final List<SimulatedClient> clients = new ArrayList<>();
   private final List<Session> toClose = new ArrayList<>();
+
+  /** Sessions that the daemon ended: their clients have not hung up. */
+  private final Set<Session> cutOff = new HashSet<>();
+
   private final int[] blockBytes;
   private final boolean faulty;
   private final boolean hasTenants;
@@ -170,6 +192,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     for (int i = 0; i < slabs.length; i++) {
       slabs[i] = arena.allocate(SLAB_BYTES, PAGE);
     }
+    lateWriters = new LateWriters(this::slab, random.split());
     blocks = 64 + random.nextInt(512);
     ssdFiles = random.nextInt(5) == 0 ? 0 : 1 + random.nextInt(8);
     faulty = random.nextInt(3) != 0;
@@ -199,6 +222,12 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           @Override
           public void end(Session session, Status reason, String why) {
             toClose.add(session);
+            for (SimulatedClient client : clients) {
+              if (client.session() == session) {
+                cutOff.add(session);
+                client.goOnWriting();
+              }
+            }
           }
 
           @Override
@@ -239,7 +268,11 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           COLLECTED_WITHOUT_A_WORD,
           WAITS_IN_VAIN ->
           SimulatedDevice.Faults.NONE;
-      case NONE, PUBLISH_BEFORE_CHECKSUM, ADOPT_WITHOUT_VERIFYING ->
+      case NONE,
+          PUBLISH_BEFORE_CHECKSUM,
+          ADOPT_WITHOUT_VERIFYING,
+          LATE_WRITERS_FORGOTTEN,
+          LATE_WRITERS_COUNT_AS_GONE ->
           faulty
               ? new SimulatedDevice.Faults(
                   rare(), rare(), rare(), rare(), rare(), rare(), rare() / 3)
@@ -283,6 +316,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           DELETE_WITHOUT_FORGETTING,
           FORGOTTEN_TOO_EARLY,
           ADOPT_WITHOUT_VERIFYING,
+          LATE_WRITERS_FORGOTTEN,
+          LATE_WRITERS_COUNT_AS_GONE,
           OBJECT_ERROR_COUNTS_AS_STORED,
           OBJECT_NOT_DELETED ->
           150;
@@ -329,10 +364,6 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
             PAGE,
             1);
     if (crashes > 0 && planted != Planted.ADOPT_WITHOUT_VERIFYING) {
-      if (random.nextInt(4) == 0) {
-        // The note is lost: any slab may be written.
-        writable.set(0, slabs.length);
-      }
       writable.stream().forEach(slab -> hostSlots.addWriter(slab, SlotAllocator.UNKNOWN));
     }
     hostSlots.onFirstWriter(writable::set);
@@ -367,7 +398,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 new Latencies(),
                 newEvents().ring(),
                 new RequestTap(false, 0, this::nowNs, counters),
-                tenants),
+                tenants,
+                writerParts()),
             new IndexAgent.Limits(
                 8,
                 16 + random.nextInt(64),
@@ -382,6 +414,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 random.nextInt(4) == 0 ? 1L << (30 + random.nextInt(12)) : 0,
                 30_000_000_000L,
                 600_000_000_000L,
+                RESERVATION_NS,
                 1_000_000_000L,
                 60_000_000_000L,
                 planted == Planted.WAITS_IN_VAIN
@@ -390,6 +423,48 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     agent.recover(ledgers, nowNs);
     if (planted == Planted.ADOPT_WITHOUT_VERIFYING) {
       IndexHarness.forgetTakenOver(directory, blocks);
+    }
+  }
+
+  /** What an earlier start noted of its clients, of those that still run. */
+  private WriterParts writerParts() {
+    List<Claim> late = new ArrayList<>();
+    for (Claim claim : claims.values()) {
+      if (!lateWriters.isGone(claim.writer()) && planted != Planted.LATE_WRITERS_FORGOTTEN) {
+        late.add(claim);
+      }
+    }
+    claims.clear();
+    for (int place = 0; place < late.size(); place++) {
+      claims.put(place, late.get(place));
+    }
+    BitSet doubtful = (BitSet) doubted.clone();
+    int lateMax = random.nextInt(4) == 0 ? late.size() + random.nextInt(4) : 1024;
+    return new WriterParts(
+        new Note(),
+        4096,
+        lateMax,
+        late,
+        doubtful,
+        process ->
+            planted == Planted.LATE_WRITERS_COUNT_AS_GONE || lateWriters.isGone(process));
+  }
+
+  /** What outlives the daemon of its clients' claims. */
+  private final class Note implements ClaimNote {
+    @Override
+    public void write(int place, int region, long offset, int bytes, ProcessId writer) {
+      claims.put(place, new Claim(region, offset, bytes, writer));
+    }
+
+    @Override
+    public void clear(int place) {
+      claims.remove(place);
+    }
+
+    @Override
+    public void doubt(int region) {
+      doubted.set(region);
     }
   }
 
@@ -518,6 +593,11 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   }
 
   @Override
+  public LateWriters lateWriters() {
+    return lateWriters;
+  }
+
+  @Override
   public boolean hasObjects() {
     return objects != null;
   }
@@ -561,6 +641,18 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       if (random.nextInt(stepsToCrash()) == 0) {
         crash();
       }
+      if (random.nextInt(8) == 0 && lateWriters.write()) {
+        oracle.somethingDamaged = true;
+      }
+      if (random.nextInt(400) == 0) {
+        // Whatever it was writing: it writes no more, and another process has its name.
+        SimulatedClient ending = clients.get(random.nextInt(clients.size()));
+        ending.endProcess();
+        Session session = ending.session();
+        if (session != null && !toClose.contains(session)) {
+          toClose.add(session);
+        }
+      }
       if (random.nextInt(200) == 0) {
         agent.swapPolicy(random.nextBoolean(), anyPolicy());
       }
@@ -593,7 +685,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     readEvents();
     for (Session session : List.copyOf(toClose)) {
       toClose.remove(session);
-      if (!agent.offerClose(session)) {
+      if (!agent.offerClose(session, !cutOff.remove(session))) {
         violated("the inbox is full");
       }
     }
@@ -612,7 +704,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     promotions += counters.get(Counter.PROMOTIONS);
     corrupt += counters.get(Counter.CORRUPT);
     toClose.clear();
+    cutOff.clear();
     for (SimulatedClient client : clients) {
+      client.goOnWriting();
       client.forget();
       client.unmap();
     }
@@ -641,6 +735,10 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       for (MemorySegment slab : slabs) {
         slab.fill((byte) 0);
       }
+      writable.clear();
+      claims.clear();
+      doubted.clear();
+      lateWriters.forget();
     }
     directory.close();
     start();
@@ -801,6 +899,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         toClose.add(session);
       }
     }
+    clients.forEach(SimulatedClient::endProcess);
     // What waits for the next hour's writes is let go on.
     nowNs += 3_600_000_000_000L;
     for (int round = 0; round < 2_000; round++) {
@@ -825,6 +924,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     } while (!agent.isIdle() && ++turns < 2_000);
     expectZero(Counter.GAUGE_LEASES);
     expectZero(Counter.GAUGE_RESERVATIONS);
+    expectZero(Counter.GAUGE_LATE_WRITES);
     expectZero(Counter.GAUGE_OPERATIONS);
     expectZero(Counter.GAUGE_SESSIONS);
     expectZero(Counter.GAUGE_HOST_SLOTS_IN_FLIGHT);

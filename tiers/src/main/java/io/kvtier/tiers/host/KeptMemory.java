@@ -40,6 +40,7 @@ public final class KeptMemory implements AutoCloseable {
   private List<Descriptor> files = List.of();
   private boolean isWatched;
   private @Nullable Watch watch;
+  private HandOver handOver = _ -> {};
   private String failure = "";
   private long tryAgainNs;
 
@@ -54,6 +55,13 @@ public final class KeptMemory implements AutoCloseable {
 
     /** Whether any process keeps it, from now on. */
     void isKept(boolean isKept);
+  }
+
+  /** Hears that another process is about to have the memory, before the note says so. */
+  @FunctionalInterface
+  public interface HandOver {
+    /** The process is there, and holds the memory already. */
+    void to(long process) throws IOException;
   }
 
   /** A memory file as it was asked for. */
@@ -132,18 +140,31 @@ public final class KeptMemory implements AutoCloseable {
     }
   }
 
+  /** Sets who is told when the memory is kept by another process than before. */
+  public void beforeHandOver(HandOver told) {
+    handOver = told;
+  }
+
   /** Has files kept from now on. */
   synchronized void keep(List<Descriptor> wanted, @Nullable Found before) throws IOException {
     files = List.copyOf(wanted);
-    keeper = begin();
+    keeper = begin(before != null);
     if (before != null) {
       end(before.keeperProcess);
     }
   }
 
-  private Keeper begin() throws IOException {
+  /**
+   * Starts a process that keeps the files.
+   *
+   * @param isHandedOver whether another one has kept them before
+   */
+  private Keeper begin(boolean isHandedOver) throws IOException {
     Keeper started = Keeper.start(files, seconds);
     try {
+      if (isHandedOver) {
+        handOver.to(started.processId());
+      }
       write(started);
       return started;
     } catch (IOException e) {
@@ -205,7 +226,7 @@ public final class KeptMemory implements AutoCloseable {
     }
     tryAgainNs = now + TRY_AGAIN_NS;
     try {
-      Keeper started = begin();
+      Keeper started = begin(true);
       try {
         told.restarted(started.processId());
       } catch (IOException e) {

@@ -4,6 +4,7 @@ import java.util.Arrays;
 import java.util.BitSet;
 import java.util.function.IntConsumer;
 import java.util.function.IntPredicate;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The slots of one tier. The tier's space is a fixed number of equal regions (slabs of memory,
@@ -20,6 +21,10 @@ import java.util.function.IntPredicate;
  * <p>A region may be granted to a session, which then may write into it. Slots for a session come
  * from regions granted to it or to nobody; the allocator remembers who could ever have written to a
  * region, so that readers know when to verify.
+ *
+ * <p>A slot is doubtful while somebody may still write it whose reservation has ended: the slot's
+ * bytes can change behind the back of whoever has it next. Free slots of both kinds stand in lists
+ * of their own, and who does not ask for doubtful slots gets none.
  */
 public final class SlotAllocator {
   /** No slot, no region, no block. */
@@ -41,12 +46,21 @@ public final class SlotAllocator {
   private final int[] classOfRegion;
   private final int[] freeCount;
   private final int[] freeHead;
+  private final int[] doubtfulHead;
   private final int[] usedCount;
   private final long[] grantedTo;
   private final int[] writers;
   private final long[] writersXor;
   private final int[][] nextFree;
   private final int[][] blockOf;
+  private final DoubtfulRanges doubts;
+
+  /** The slots of each assigned region that are doubtful; null: none is. */
+  private final @Nullable BitSet[] doubtful;
+
+  /** Some of the marked slots may be so no longer. */
+  private final boolean[] hasFewerDoubts;
+
   private final int parts;
   private final int classesMax;
   private final int[] partOfRegion;
@@ -130,6 +144,10 @@ public final class SlotAllocator {
     classOfRegion = filled(regions);
     freeCount = new int[regions];
     freeHead = filled(regions);
+    doubtfulHead = filled(regions);
+    doubts = new DoubtfulRanges(regions);
+    doubtful = new BitSet[regions];
+    hasFewerDoubts = new boolean[regions];
     usedCount = new int[regions];
     grantedTo = new long[regions];
     writers = new int[regions];
@@ -245,19 +263,32 @@ public final class SlotAllocator {
   }
 
   /**
-   * Takes a slot for a block.
+   * Takes a slot for a block that nobody else writes.
    *
    * @param session who will write it, or {@link #DAEMON}, which may write anywhere
    * @param mayTake whether a region granted to another session may be taken over
    * @return the slot, or {@link #NONE}
    */
   public int allocate(int sizeClass, long session, boolean mayTake, int block) {
+    return allocate(sizeClass, session, mayTake, false, block);
+  }
+
+  /**
+   * Takes a slot for a block.
+   *
+   * @param session who will write it, or {@link #DAEMON}, which may write anywhere
+   * @param mayTake whether a region granted to another session may be taken over
+   * @param mayDoubt whether a doubtful slot will do, where there is no other
+   * @return the slot, or {@link #NONE}
+   */
+  public int allocate(
+      int sizeClass, long session, boolean mayTake, boolean mayDoubt, int block) {
     int region = NONE;
     for (int i = 0; i < lanes && region == NONE; i++) {
       int lane = nextLane;
       nextLane = lane + 1 == lanes ? 0 : lane + 1;
       if (openLanes.test(lane)) {
-        region = regionFor(sizeClass, lane, session, mayTake);
+        region = regionFor(sizeClass, lane, session, mayTake, mayDoubt);
       }
     }
     if (region == NONE) {
@@ -266,10 +297,21 @@ public final class SlotAllocator {
     if (session != DAEMON && grantedTo[region] != session) {
       grantedTo[region] = session;
     }
-    int index = freeHead[region];
-    freeHead[region] = nextFree[region][index];
+    int[] heads = freeHead[region] == NONE ? doubtfulHead : freeHead;
+    int index = heads[region];
+    heads[region] = nextFree[region][index];
     take(region, index, block);
     return region << indexBits | index;
+  }
+
+  private boolean hasFree(int region, boolean mayDoubt) {
+    if (freeCount[region] == 0) {
+      return false;
+    }
+    if (!mayDoubt && freeHead[region] == NONE && classOfRegion[region] != NONE) {
+      lookAgain(region);
+    }
+    return mayDoubt || freeHead[region] != NONE;
   }
 
   private void take(int region, int index, int block) {
@@ -282,12 +324,13 @@ public final class SlotAllocator {
     blockOf[region][index] = block;
   }
 
-  private int regionFor(int sizeClass, int lane, long session, boolean mayTake) {
+  private int regionFor(
+      int sizeClass, int lane, long session, boolean mayTake, boolean mayDoubt) {
     int last = lastRegion[lane * classesMax + sizeClass];
-    if (last != NONE && freeCount[last] > 0 && !isDraining(last) && suits(last, session)) {
+    if (last != NONE && hasFree(last, mayDoubt) && !isDraining(last) && suits(last, session)) {
       return last;
     }
-    int region = findRegion(sizeClass, lane, session, mayTake);
+    int region = findRegion(sizeClass, lane, session, mayTake, mayDoubt);
     if (region != NONE) {
       lastRegion[lane * classesMax + sizeClass] = region;
     }
@@ -328,14 +371,25 @@ public final class SlotAllocator {
       if (classOfRegion[region] == NONE) {
         continue;
       }
-      freeHead[region] = NONE;
-      for (int i = blockOf[region].length - 1; i >= 0; i--) {
-        if (blockOf[region][i] == NONE) {
-          nextFree[region][i] = freeHead[region];
-          freeHead[region] = i;
-        }
+      linkFree(region);
+    }
+  }
+
+  /** Puts a region's free slots into their lists, in the order of their places. */
+  private void linkFree(int region) {
+    freeHead[region] = NONE;
+    doubtfulHead[region] = NONE;
+    for (int i = blockOf[region].length - 1; i >= 0; i--) {
+      if (blockOf[region][i] == NONE) {
+        link(region, i);
       }
     }
+  }
+
+  private void link(int region, int index) {
+    int[] heads = isDoubtful(region, index) ? doubtfulHead : freeHead;
+    nextFree[region][index] = heads[region];
+    heads[region] = index;
   }
 
   /** Sets which lanes slots may be taken from now; asked at every allocation. */
@@ -365,11 +419,14 @@ public final class SlotAllocator {
     return session == DAEMON || grantedTo[region] == session || grantedTo[region] == DAEMON;
   }
 
-  private int findRegion(int sizeClass, int lane, long session, boolean mayTake) {
+  private int findRegion(
+      int sizeClass, int lane, long session, boolean mayTake, boolean mayDoubt) {
     int takeable = NONE;
     if (freeOfClass[sizeClass] > 0) {
       for (int region = lane; region < classOfRegion.length; region += lanes) {
-        if (classOfRegion[region] == sizeClass && freeCount[region] > 0 && !isDraining(region)) {
+        if (classOfRegion[region] == sizeClass
+            && hasFree(region, mayDoubt)
+            && !isDraining(region)) {
           if (suits(region, session)) {
             return region;
           }
@@ -387,7 +444,9 @@ public final class SlotAllocator {
           unassign(region);
         }
         assign(region, sizeClass);
-        return region;
+        if (hasFree(region, mayDoubt)) {
+          return region;
+        }
       }
     }
     return mayTake ? takeable : NONE;
@@ -397,15 +456,13 @@ public final class SlotAllocator {
     int slots = slotsPerRegion[sizeClass];
     int[] next = nextFree[region];
     if (next == null || next.length != slots) {
-      nextFree[region] = next = new int[slots];
+      nextFree[region] = new int[slots];
       blockOf[region] = new int[slots];
-    }
-    for (int i = 0; i < slots; i++) {
-      next[i] = i + 1 < slots ? i + 1 : NONE;
     }
     Arrays.fill(blockOf[region], NONE);
     classOfRegion[region] = sizeClass;
-    freeHead[region] = 0;
+    mark(region);
+    linkFree(region);
     freeCount[region] = slots;
     usedCount[region] = 0;
     regionsOfClass[sizeClass]++;
@@ -424,8 +481,7 @@ public final class SlotAllocator {
     }
     int sizeClass = classOfRegion[region];
     blockOf[region][index] = NONE;
-    nextFree[region][index] = freeHead[region];
-    freeHead[region] = index;
+    link(region, index);
     freeCount[region]++;
     usedCount[region]--;
     freeOfClass[sizeClass]++;
@@ -450,6 +506,9 @@ public final class SlotAllocator {
     classOfRegion[region] = NONE;
     freeCount[region] = 0;
     freeHead[region] = NONE;
+    doubtfulHead[region] = NONE;
+    doubtful[region] = null;
+    hasFewerDoubts[region] = false;
     grantedTo[region] = DAEMON;
     unassigned[partOfRegion[region]]++;
   }
@@ -550,6 +609,75 @@ public final class SlotAllocator {
   public boolean isWritableByOthers(int region, long session) {
     // With one writer left, the exclusive or of all of them is that one.
     return writers[region] > 1 || (writers[region] == 1 && writersXor[region] != session);
+  }
+
+  /**
+   * Somebody may write to a part of a region from now on whose slot there is another's, or will be:
+   * everybody verifies what lies in the region, and slots that touch the part are doubtful.
+   */
+  public void doubt(int region, long offset, long bytes) {
+    doubts.add(region, offset, bytes);
+    addWriter(region, UNKNOWN);
+    if (classOfRegion[region] == NONE) {
+      return;
+    }
+    int slots = blockOf[region].length;
+    int slotBytesOf = slotBytes[classOfRegion[region]];
+    BitSet bits = doubtful[region];
+    if (bits == null) {
+      bits = new BitSet(slots);
+      doubtful[region] = bits;
+    }
+    boolean hasFree = false;
+    int end = (int) Math.min(slots, Math.ceilDiv(offset + bytes, slotBytesOf));
+    for (int i = (int) (offset / slotBytesOf); i < end; i++) {
+      bits.set(i);
+      hasFree |= blockOf[region][i] == NONE;
+    }
+    if (hasFree) {
+      linkFree(region);
+    }
+  }
+
+  /** Whoever might have written there does not any more. */
+  public void trust(int region, long offset, long bytes) {
+    doubts.remove(region, offset, bytes);
+    // Many go at once: the slots are looked at when somebody wants one.
+    hasFewerDoubts[region] = true;
+  }
+
+  /** Whether there may be doubtful slots. */
+  public boolean hasDoubts() {
+    return doubts.size() > 0;
+  }
+
+  /** Whether somebody may still write a slot who has lost it. */
+  public boolean isDoubtful(int slot) {
+    int region = slot >>> indexBits;
+    if (doubtful[region] == null) {
+      return false;
+    }
+    lookAgain(region);
+    return isDoubtful(region, slot & indexMask);
+  }
+
+  private boolean isDoubtful(int region, int index) {
+    BitSet bits = doubtful[region];
+    return bits != null && bits.get(index);
+  }
+
+  private void lookAgain(int region) {
+    if (hasFewerDoubts[region]) {
+      mark(region);
+      linkFree(region);
+    }
+  }
+
+  /** Marks the slots of a region that are doubtful. */
+  private void mark(int region) {
+    hasFewerDoubts[region] = false;
+    doubtful[region] =
+        doubts.touched(region, slotBytes[classOfRegion[region]], blockOf[region].length);
   }
 
   public int regionOf(int slot) {
@@ -671,9 +799,13 @@ public final class SlotAllocator {
         throw new IllegalStateException("region " + region + " has a class of another part");
       }
       int listed = 0;
-      for (int i = freeHead[region]; i != NONE; i = nextFree[region][i]) {
-        if (blockOf[region][i] != NONE || ++listed > blockOf[region].length) {
-          throw new IllegalStateException("free list of region " + region + " is broken at " + i);
+      for (int[] heads : new int[][] {freeHead, doubtfulHead}) {
+        for (int i = heads[region]; i != NONE; i = nextFree[region][i]) {
+          if (blockOf[region][i] != NONE
+              || isDoubtful(region, i) != (heads == doubtfulHead)
+              || ++listed > blockOf[region].length) {
+            throw new IllegalStateException("free list of region " + region + " is broken at " + i);
+          }
         }
       }
       if (listed != freeCount[region] || listed + usedCount[region] != blockOf[region].length) {
