@@ -1,10 +1,12 @@
 """The C core against memory that the test writes itself: encodings, bounds, and a peer that lies."""
 
 import ctypes
+import faulthandler
 import gc
 import mmap
 import os
 import random
+import signal
 import socket
 import struct
 import sys
@@ -314,6 +316,10 @@ def test_forget_lateAcquire_isReleased(peer: Peer) -> None:
     ticket = session.submit(request(Verb.ACQUIRE, [b"a", b"b"], 2), 0)
     session.forget(ticket)
     peer.request()
+    record = peer.request()
+    assert record[protocol.REQUEST_VERB_OFFSET] == Verb.CANCEL  # what is granted by now is the daemon's again at once
+    assert record[protocol.REQUEST_FLAGS_OFFSET] == protocol.REQUEST_FLAG_SILENT
+    assert int.from_bytes(record[protocol.REQUEST_ARGUMENT_OFFSET :][:8], "little") == ticket
     peer.publish(completion(Verb.ACQUIRE, ticket, lease(identity=11) + lease(identity=12, status=Status.MISS), run=1))
     assert session.outstanding == 1
     assert session.poll(0) == {} and session.outstanding == 0
@@ -521,7 +527,7 @@ def test_gather_statuses_bytesChecksumsAndLeaseEnd(peer: Peer) -> None:
 
 @pytest.mark.parametrize("end", ["closed here", "ended by the daemon", "daemon killed", "forked"])
 def test_gather_sessionEnded_stale(peer: Peer, end: str) -> None:
-    slab, _ = slab_of(8192)
+    slab, _ = slab_of(8192, False)
     session = peer.session()
     body = lease() + lease(offset=4096, crc=1, flags=1)
     into = bytearray(8192)
@@ -652,6 +658,25 @@ def test_crc32c_everyImplementation_sameAsTheDefinition(peer: Peer) -> None:
                         assert copied == data
     finally:
         assert _core.crc32c_choose(_core.CRC32C)
+
+
+def test_fork_child_hasNoSlabToWriteTo() -> None:
+    written, fd = slab_of(4096)
+    read = _core.Slab(fd, 4096, False)
+    memoryview(written)[:2] = b"ab"
+    child = os.fork()
+    if child == 0:
+        there = memoryview(read)[:2] == b"ab"
+        del written
+        os._exit(0 if there else 1)
+    assert os.waitpid(child, 0)[1] == 0, "a child can let go of it, and read"
+    child = os.fork()
+    if child == 0:
+        faulthandler.disable()
+        memoryview(written)[:2] = b"cd"
+        os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) in (signal.SIGSEGV, signal.SIGBUS)
+    assert memoryview(read)[:2] == b"ab"
 
 
 def test_fork_child_sessionIsOver(peer: Peer) -> None:

@@ -21,6 +21,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -99,6 +100,7 @@ typedef struct {
   uint8_t *base;
   uint64_t bytes;
   int writable;
+  pid_t owner; /* the process that mapped it */
 } Slab;
 
 extern PyType_Spec slab_spec;

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define HUGE_PAGE ((uintptr_t)2 << 20)
 #define PAGE ((uintptr_t)4096)
@@ -60,6 +61,12 @@ static PyObject *slab_new(PyTypeObject *type, PyObject *arguments, PyObject *key
   if (base == MAP_FAILED) {
     return PyErr_SetFromErrno(PyExc_OSError);
   }
+  /* When this process ends, its slots are others': a forked child that lives on must not write to them. */
+  if (writable && madvise(base, bytes, MADV_DONTFORK) < 0) {
+    PyErr_SetFromErrno(PyExc_OSError);
+    munmap(base, bytes);
+    return NULL;
+  }
   allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
   Slab *self = (Slab *)allocate(type, 0);
   if (self == NULL) {
@@ -69,13 +76,15 @@ static PyObject *slab_new(PyTypeObject *type, PyObject *arguments, PyObject *key
   self->base = base;
   self->bytes = bytes;
   self->writable = writable;
+  self->owner = getpid();
   return (PyObject *)self;
 }
 
 static void slab_dealloc(PyObject *object) {
   Slab *self = (Slab *)object;
   PyTypeObject *type = Py_TYPE(object);
-  if (self->base != NULL) {
+  /* In a forked child something else may lie where the parent has a slab mapped for writing. */
+  if (self->base != NULL && (!self->writable || self->owner == getpid())) {
     munmap(self->base, self->bytes);
   }
   freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);

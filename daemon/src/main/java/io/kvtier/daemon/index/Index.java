@@ -525,8 +525,7 @@ final class Index implements BlockStore.Listener, Peers.Tiers {
     int hold =
         !session.mayHold(limits.holdsPerSessionMax())
             ? HoldTable.NONE
-            : holds.take(
-                HoldTable.LEASE, block, session, operation.value, operation.correlationId);
+            : holds.take(HoldTable.LEASE, block, session, operation.value, operation.correlationId);
     if (hold == HoldTable.NONE) {
       Operations.decide(operation, place, Status.BUSY, from);
       return false;

@@ -148,8 +148,7 @@ final class SlotClaims {
       // No place to remember it: nobody can tell any more where in this region he may be writing.
       doubtAll(region[place]);
       free(place);
-    } else if (ofWriter.putIfAbsent(
-            new Place(region[place], offset[place], bytes[place]), place)
+    } else if (ofWriter.putIfAbsent(new Place(region[place], offset[place], bytes[place]), place)
         != null) {
       // The same process may write the slot already.
       free(place);

@@ -39,10 +39,10 @@ import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
-import java.util.HashSet;
-import java.util.BitSet;
 import java.util.function.Consumer;
 import java.util.function.Predicate;
 import java.util.stream.LongStream;
@@ -456,7 +456,6 @@ public final class IndexHarness implements AutoCloseable {
 
     /** The correlation id of the requests that it sends. */
     long correlation;
-
 
     private Client(long id, Grant grant, SessionRegion region) {
       segment = region.segment();

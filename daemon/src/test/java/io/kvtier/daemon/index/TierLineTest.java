@@ -73,7 +73,8 @@ class TierLineTest {
   }
 
   private static void place(TierLine line, int block) {
-    assertTrue(line.allocate(block, line.slots().sizeClass(4096), SlotAllocator.DAEMON, true, false));
+    assertTrue(
+        line.allocate(block, line.slots().sizeClass(4096), SlotAllocator.DAEMON, true, false));
     line.setState(block, CopyState.STAGING);
     line.becomeResident(block);
   }
@@ -169,7 +170,8 @@ class TierLineTest {
           directory.addHolds(block, -1);
         }
         if (policy.equals("lru")) {
-          assertEquals(100, ssd.victim(sizeClass, SlotAllocator.DAEMON, 0, false), "they were passed");
+          assertEquals(
+              100, ssd.victim(sizeClass, SlotAllocator.DAEMON, 0, false), "they were passed");
         }
         ssd.checkInvariants();
       }

@@ -296,9 +296,9 @@ final class SimulatedClient {
               Verb.PREFETCH, namespace, keys(namespace, 1 + random.nextInt(8)), List.of(), 0, 0);
       case 13 -> {
         if (!pending.isEmpty()) {
-          long victim = pending.keySet().iterator().next();
-          pending.get(victim).isCancelled = true;
-          request(Verb.CANCEL, namespace, List.of(), List.of(), victim, 0);
+          Map.Entry<Long, Pending> victim = pending.entrySet().iterator().next();
+          victim.getValue().isCancelled = true;
+          request(Verb.CANCEL, namespace, List.of(), List.of(), victim.getKey(), 0);
         }
       }
       case 14 -> pausedRounds = random.nextInt(200);
@@ -613,8 +613,7 @@ final class SimulatedClient {
       List<Held> ids,
       long deadlineNs,
       boolean isCopied) {
-    Pending asked =
-        new Pending(verb, namespace, keys, ids, deadlineNs, world.nowNs(), isCopied);
+    Pending asked = new Pending(verb, namespace, keys, ids, deadlineNs, world.nowNs(), isCopied);
     switch (verb) {
       case DELETE -> noteToRemove(asked, keys);
       case CLEAR -> {

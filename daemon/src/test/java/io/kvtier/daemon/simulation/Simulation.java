@@ -140,7 +140,6 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   /** The slabs in which they may be writing anywhere. */
   private final BitSet doubted = new BitSet();
 
-
   private final LateWriters lateWriters;
   private final SimulatedDevice[] devices;
   private final int ssdFiles;
@@ -446,8 +445,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         lateMax,
         late,
         doubtful,
-        process ->
-            planted == Planted.LATE_WRITERS_COUNT_AS_GONE || lateWriters.isGone(process));
+        process -> planted == Planted.LATE_WRITERS_COUNT_AS_GONE || lateWriters.isGone(process));
   }
 
   /** What outlives the daemon of its clients' claims. */

@@ -208,8 +208,7 @@ public final class SlabWriters implements ClaimNote, AutoCloseable {
 
   private void mark(int slab, byte bit) {
     long at = HEADER_BYTES + (long) slab;
-    noted.set(
-        ValueLayout.JAVA_BYTE, at, (byte) (noted.get(ValueLayout.JAVA_BYTE, at) | bit));
+    noted.set(ValueLayout.JAVA_BYTE, at, (byte) (noted.get(ValueLayout.JAVA_BYTE, at) | bit));
   }
 
   private static int units(long bytes) {

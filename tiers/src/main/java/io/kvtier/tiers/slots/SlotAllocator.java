@@ -281,8 +281,7 @@ public final class SlotAllocator {
    * @param mayDoubt whether a doubtful slot will do, where there is no other
    * @return the slot, or {@link #NONE}
    */
-  public int allocate(
-      int sizeClass, long session, boolean mayTake, boolean mayDoubt, int block) {
+  public int allocate(int sizeClass, long session, boolean mayTake, boolean mayDoubt, int block) {
     int region = NONE;
     for (int i = 0; i < lanes && region == NONE; i++) {
       int lane = nextLane;
@@ -324,8 +323,7 @@ public final class SlotAllocator {
     blockOf[region][index] = block;
   }
 
-  private int regionFor(
-      int sizeClass, int lane, long session, boolean mayTake, boolean mayDoubt) {
+  private int regionFor(int sizeClass, int lane, long session, boolean mayTake, boolean mayDoubt) {
     int last = lastRegion[lane * classesMax + sizeClass];
     if (last != NONE && hasFree(last, mayDoubt) && !isDraining(last) && suits(last, session)) {
       return last;
@@ -419,8 +417,7 @@ public final class SlotAllocator {
     return session == DAEMON || grantedTo[region] == session || grantedTo[region] == DAEMON;
   }
 
-  private int findRegion(
-      int sizeClass, int lane, long session, boolean mayTake, boolean mayDoubt) {
+  private int findRegion(int sizeClass, int lane, long session, boolean mayTake, boolean mayDoubt) {
     int takeable = NONE;
     if (freeOfClass[sizeClass] > 0) {
       for (int region = lane; region < classOfRegion.length; region += lanes) {
@@ -786,6 +783,19 @@ public final class SlotAllocator {
     return regionBytes * classOfRegion.length;
   }
 
+  /** Checks one of a region's lists of free slots, and counts them. */
+  private int checkList(int region, int head, boolean isOfDoubtful) {
+    int listed = 0;
+    for (int i = head; i != NONE; i = nextFree[region][i]) {
+      if (blockOf[region][i] != NONE
+          || isDoubtful(region, i) != isOfDoubtful
+          || ++listed > blockOf[region].length) {
+        throw new IllegalStateException("free list of region " + region + " is broken at " + i);
+      }
+    }
+    return listed;
+  }
+
   /** Checks the structure, for tests. */
   public void checkInvariants() {
     int free = 0;
@@ -799,15 +809,8 @@ public final class SlotAllocator {
         throw new IllegalStateException("region " + region + " has a class of another part");
       }
       int listed = 0;
-      for (int[] heads : new int[][] {freeHead, doubtfulHead}) {
-        for (int i = heads[region]; i != NONE; i = nextFree[region][i]) {
-          if (blockOf[region][i] != NONE
-              || isDoubtful(region, i) != (heads == doubtfulHead)
-              || ++listed > blockOf[region].length) {
-            throw new IllegalStateException("free list of region " + region + " is broken at " + i);
-          }
-        }
-      }
+      listed += checkList(region, freeHead[region], false);
+      listed += checkList(region, doubtfulHead[region], true);
       if (listed != freeCount[region] || listed + usedCount[region] != blockOf[region].length) {
         throw new IllegalStateException("region " + region + " miscounts its slots");
       }
