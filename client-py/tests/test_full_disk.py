@@ -1,16 +1,20 @@
 """Disks that fail under a daemon: full, read-only, cut off, not there. Nothing may be wrong, and nothing may hang."""
 
 import errno
+import json
 import os
+import resource
+import socket
 import subprocess
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from blocks import block, keys, put_all, wrong_blocks
-from conftest import Daemon, eventually
+from conftest import Daemon, eventually, in_a_folder
 
 from kvtier import Client, Namespace, Status
 
@@ -138,6 +142,63 @@ def test_diskFull_storesFail_nothingIsWrong_recoversByItself(disk: Disk, daemon_
     with Client(daemon_on.socket_path, timeout=TIMEOUT_S) as client:
         # Those before may have left the tier, which is full: what could not be stored at first was stored after them.
         assert found(namespace_of(client), later) == len(later)
+
+
+def readiness(port: int) -> dict[str, object]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
+        body = json.load(answer)
+    assert isinstance(body, dict)
+    return body
+
+
+def test_ledgerTakesNoRows_healthSaysSo_putsGoOn_recoversByItself(stopped_daemon: Daemon) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    stopped_daemon.start(ssd__bytes="32MiB", host__bytes="16MiB", http__enabled="true", http__port=str(port))
+    with Client(stopped_daemon.socket_path, timeout=TIMEOUT_S) as client:
+        namespace = client.namespace("disk", block_bytes=64 << 10, model="m")
+
+        def put(name: str) -> set[Status]:
+            some = keys(name, 8)
+            return set(namespace.put(some, [block(one, 64 << 10) for one in some], timeout=2.0))
+
+        before = keys("before", 100)
+        namespace.put(before, [block(one, 64 << 10) for one in before])
+        assert namespace.flush().status is Status.OK
+        # As on a full file system, no file grows any more: the slots' files have their space, the ledger's have not.
+        pid = stopped_daemon.pid
+        unlimited = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, unlimited[1]))
+        numbers = iter(range(1 << 30))
+        assert eventually(lambda: put(f"during{next(numbers)}") is not None and bool(readiness(port)["degraded"]), RECOVERS_S)
+        assert eventually(lambda: put(f"during{next(numbers)}") == {Status.OK}, RECOVERS_S)
+        until = time.monotonic() + 12.0
+        while time.monotonic() < until:
+            assert put(f"during{next(numbers)}") == {Status.OK}
+            health = readiness(port)
+            assert health["degraded"], "a trial that fails is no recovery"
+            assert "file too large" in str(health["troubles"]).lower(), health
+            assert "LimitFSIZE" in str(health["troubles"]), health
+        assert client.counters()["dropped"] > 0
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, unlimited)
+        assert eventually(lambda: not readiness(port)["degraded"], RECOVERS_S), readiness(port)
+        assert eventually(lambda: namespace.flush().status is Status.OK, RECOVERS_S)
+
+
+class FewDescriptors(Daemon):
+    """A daemon that may open only 256 files."""
+
+    def program(self) -> list[str]:
+        return ["prlimit", "--nofile=256:256", *super().program()]
+
+
+def test_tooFewDescriptors_daemonNamesTheLimit() -> None:
+    with in_a_folder(FewDescriptors) as daemon:
+        with pytest.raises(pytest.fail.Exception) as refused:
+            daemon.start(host__bytes="512MiB", host__slab_bytes="1MiB")
+        assert "LimitNOFILE" in str(refused.value)
+        assert "lower host.bytes" not in str(refused.value)
 
 
 def test_filesCutOff_readsAreMisses_nothingIsWrong(disk: Disk, daemon_on: Daemon) -> None:

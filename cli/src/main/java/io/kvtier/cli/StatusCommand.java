@@ -67,6 +67,9 @@ final class StatusCommand extends DaemonCommand {
               + "), "
               + Units.count(tier.number("slots_resident"))
               + " blocks");
+      for (String trouble : tier.troubles()) {
+        line(pad("") + "@|red " + trouble + "|@");
+      }
     }
     Map<String, Long> counters = report.counters();
     JsonObject object = report.object();

@@ -8,6 +8,7 @@ import io.kvtier.daemon.config.LoadedConfig;
 import io.kvtier.daemon.log.DaemonLog;
 import io.kvtier.protocol.linux.FileModeMask;
 import io.kvtier.tiers.files.ByteSize;
+import io.kvtier.tiers.files.FileErrors;
 import io.kvtier.tiers.gpu.CudaDriver;
 import io.kvtier.tiers.gpu.GpuProbe;
 import java.io.IOException;
@@ -136,7 +137,7 @@ public final class Kvtierd implements Callable<Integer> {
       DaemonLog.configure(loaded.config().log());
       return run(source, loaded, gpus);
     } catch (IOException e) {
-      System.err.println("kvtierd: " + e.getMessage());
+      System.err.println("kvtierd: " + FileErrors.withCure(FileErrors.words(e)));
       return 1;
     }
   }

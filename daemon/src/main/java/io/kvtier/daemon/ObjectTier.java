@@ -189,6 +189,7 @@ final class ObjectTier implements AutoCloseable {
         () -> {
           Map<String, Object> report = report(store, made, presence, deletions, janitor);
           report.put("presence_lost", ledger == null ? 0 : ledger.lost());
+          report.put("ledger_trouble", ledger == null ? "" : ledger.trouble());
           report.put("uses_forgotten", uses == null ? 0 : uses.forgotten());
           return report;
         });

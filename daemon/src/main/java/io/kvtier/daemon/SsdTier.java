@@ -128,6 +128,9 @@ final class SsdTier implements AutoCloseable {
       ledger.setLayout(layout);
       ledger.commit(true);
     }
+    if (device instanceof RocksDevice database) {
+      forgetLost(directory, database, ledger);
+    }
     TroubleLog troubles = new TroubleLog(LOG, "SSD tier in '" + directory + "'");
     LedgerThread lastLeg =
         new LedgerThread(
@@ -157,6 +160,31 @@ final class SsdTier implements AutoCloseable {
     engine = started.engine().toString();
     pipelines.add(keep(started.pipeline()));
     ledgers.add(ledger);
+  }
+
+  /** What was damaged is no reason not to start: what it took is told, and not promised. */
+  private static void forgetLost(Path directory, RocksDevice database, Ledger ledger)
+      throws IOException {
+    List<Long> lost = new ArrayList<>();
+    long[] kept = new long[1];
+    ledger.forEach((place, _) -> {
+      if (database.mayHold(place)) {
+        kept[0]++;
+      } else {
+        lost.add(place);
+      }
+    });
+    lost.forEach(ledger::forget);
+    ledger.commit(false);
+    String damage = database.takeReport();
+    if (!damage.isEmpty() || !lost.isEmpty()) {
+      LOG.warn(
+          "the database of the SSD tier in '{}' was damaged{}: {} of its {} blocks are lost",
+          directory,
+          damage.isEmpty() ? "" : " (" + damage + ")",
+          lost.size(),
+          lost.size() + kept[0]);
+    }
   }
 
   private <T extends AutoCloseable> T keep(T part) {

@@ -8,8 +8,8 @@ import java.util.List;
 /**
  * A part of the daemon that does not do what it is there for.
  *
- * @param part ssd/DEVICE, object/load, object/store, object/probe, host/keep or gpu/NUMBER, and
- *     puts/drain where an operator wants it so
+ * @param part ssd/DEVICE, host/keep, host/ledger, object/load, object/store, object/probe,
+ *     object/ledger or gpu/NUMBER, and puts/drain where an operator wants it so
  */
 record Trouble(String part, String reason) {
   private static final JsonObject NONE = new JsonObject();
@@ -21,15 +21,24 @@ record Trouble(String part, String reason) {
       troubles.add(new Trouble("puts/drain", "new blocks are refused until 'kvtier drain --off'"));
     }
     for (JsonObject tier : objects(report, "tiers")) {
+      String ledger = tier.getString("trouble", "");
+      if (!ledger.isEmpty()) {
+        troubles.add(
+            new Trouble(
+                tier.getString("tier") + "/ledger",
+                "the next start will not find blocks of new namespaces in memory: " + ledger));
+      }
       for (JsonObject device : objects(tier, "devices")) {
         String state = device.getString("state", "open");
         if (!state.equals("open")) {
           troubles.add(
               new Trouble(
                   tier.getString("tier") + "/" + device.getInteger("device"),
-                  state.equals("given_up")
-                      ? "the device was given up: it failed again and again"
-                      : "the device is fenced after errors, and tried again soon"));
+                  (state.equals("given_up")
+                          ? "the device was given up, as it failed again and again: blocks leave"
+                              + " memory without it, and it is tried again every few seconds"
+                          : "the device is fenced after errors, and tried again soon")
+                      + because(device.getString("cause", ""))));
         }
       }
     }
@@ -45,6 +54,12 @@ record Trouble(String part, String reason) {
       way(troubles, object, "load", !object.getBoolean("takes_loads", true));
       way(troubles, object, "store", !object.getBoolean("takes_stores", true));
       way(troubles, object, "probe", false);
+      String ledger = object.getString("ledger_trouble", "");
+      if (!ledger.isEmpty()) {
+        troubles.add(
+            new Trouble(
+                "object/ledger", "what is in the store is found out by asking it: " + ledger));
+      }
     }
     for (JsonObject gpu : objects(report, "gpus")) {
       String fence = gpu.getString("fence");
@@ -55,13 +70,15 @@ record Trouble(String part, String reason) {
     return troubles;
   }
 
+  private static String because(String cause) {
+    return cause.isEmpty() ? "" : ": " + cause;
+  }
+
   private static void way(List<Trouble> troubles, JsonObject object, String way, boolean isClosed) {
     String cause = object.getString(way + "_trouble", "");
     if (isClosed || !cause.isEmpty()) {
       troubles.add(
-          new Trouble(
-              "object/" + way,
-              "the object store does not answer" + (cause.isEmpty() ? "" : ": " + cause)));
+          new Trouble("object/" + way, "the object store does not answer" + because(cause)));
     }
   }
 

@@ -15,7 +15,6 @@ import java.util.Set;
 import java.util.function.IntConsumer;
 import java.util.function.IntFunction;
 import java.util.function.IntUnaryOperator;
-import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -59,7 +58,6 @@ final class BlockStore implements Mover.Listener {
   private final IntFunction<MemorySegment> slabs;
   private final Counters counters;
   private final Drops drops;
-  private final LongSupplier clock;
   private final Namespaces namespaces;
   private final Listener listener;
   private final IndexAgent.Limits limits;
@@ -71,6 +69,7 @@ final class BlockStore implements Mover.Listener {
   private final ObjectMoves objectMoves;
   private final WriteBudget budget;
   private final Scrubber scrubber;
+  private final Trials trials;
   private final ClassQueues checksumBacklog;
   private final ClassQueues auditBacklog;
   private final Promotions promotions;
@@ -93,7 +92,9 @@ final class BlockStore implements Mover.Listener {
     EventRing ring = context.events();
     this.events = ring == null ? null : new EventTap(ring, directory);
     int[] recordsMax = Records.shares(directory, namespaces.tenants());
-    this.hostRows = new HostRows(directory, namespaces, context.hostSlots(), context.hostLedger());
+    this.hostRows =
+        new HostRows(
+            directory, namespaces, context.hostSlots(), context.hostLedger(), context.clock());
     TierLine.Common common =
         new TierLine.Common(
             directory, this::blockBytes, events, tenant -> recordsMax[tenant], HeapRoom::left);
@@ -101,7 +102,8 @@ final class BlockStore implements Mover.Listener {
         new TierLine(TierLine.HOST, common, context.hostSlots(), context.hostPolicy(), hostRows);
     this.ssd =
         new TierLine(TierLine.SSD, common, context.ssdSlots(), context.ssdPolicy(), new SsdRows());
-    this.ingestion = new Ingestion(new SsdTarget(), directory, host, context.ssdAdmission());
+    SsdTarget ssdTarget = new SsdTarget();
+    this.ingestion = new Ingestion(ssdTarget, directory, host, context.ssdAdmission());
     // A tier without space never has a copy.
     directory.watch(ssd.isConfigured() ? this::recount : host::recount);
     this.objects = new ObjectLine(context.objects(), directory, namespaces, events);
@@ -111,11 +113,11 @@ final class BlockStore implements Mover.Listener {
     this.objectMoves = new ObjectMoves(this, objects, probes, context);
     this.mover = new Mover(context, limits, namespaces, host, ssd, this, objectMoves);
     this.lanes = mover.lanes();
-    ssd.setAsideOn(lane -> !lanes.at(lane).fence().isOpen());
+    ssd.setAsideOn(lane -> lanes.at(lane).isFenced());
     this.budget = new WriteBudget(limits.ssdWriteBytesPerDay());
+    this.trials = new Trials(directory, host, ssdTarget, lanes);
     this.scrubber = new Scrubber(directory, ssd, mover, limits.scrubBytesPerSecond());
     this.slabs = context.slabs();
-    this.clock = context.clock();
     this.limits = limits;
     this.namespaces = namespaces;
     this.listener = listener;
@@ -203,6 +205,11 @@ final class BlockStore implements Mover.Listener {
 
   Mover mover() {
     return mover;
+  }
+
+  /** Why what a later start needs of the host tier can't be written; empty while it can. */
+  String hostTrouble() {
+    return hostRows.trouble();
   }
 
   /** What was dropped, and why. */
@@ -453,7 +460,7 @@ final class BlockStore implements Mover.Listener {
    * @return false when too many wait already, or there is no way
    */
   boolean promote(int block, int priority, boolean prefetch) {
-    boolean isOpen = lanes.of(block).fence().isOpen();
+    boolean isOpen = lanes.of(block).isReadable();
     boolean isObject = directory.has(Directory.FLAG_OBJECT, block) && objects.isOpen();
     if (!mayPromote() || !(isOpen || isObject)) {
       return false;
@@ -480,7 +487,6 @@ final class BlockStore implements Mover.Listener {
   public void onLoaded(int block, Status status) {
     boolean isLeaving = host.state(block) == CopyState.LEAVING;
     if (status == Status.OK) {
-      lanes.of(block).fence().succeeded();
       counters.add(Counter.PROMOTIONS, 1);
       counters.add(Counter.SSD_READ_BYTES, blockBytes(block));
       if (!isLeaving) {
@@ -490,9 +496,6 @@ final class BlockStore implements Mover.Listener {
       }
     } else {
       counters.add(status == Status.CORRUPT ? Counter.CORRUPT : Counter.IO_ERRORS, 1);
-      if (status != Status.CORRUPT) {
-        lanes.of(block).fence().failed(clock.getAsLong());
-      }
       if (!isLeaving && fetchInstead(block, status)) {
         return;
       }
@@ -716,10 +719,11 @@ final class BlockStore implements Mover.Listener {
       if (isBelow && !isRefused) {
         boolean isRoomBelow =
             ssd.state(block) != CopyState.NONE
-                || !lanes.isAnyOpen()
+                || !lanes.isAnyWell()
                 || startStore(block, true)
                 || lanes.isBusy()
                 || mover.spills() > 0
+                || objects.confirming() > 0
                 || !budget.isOpen();
         if (isRoomBelow) {
           return false;
@@ -777,7 +781,7 @@ final class BlockStore implements Mover.Listener {
 
   /** Whether a store that could not be started may be, soon. */
   boolean mayStoreSoon() {
-    return lanes.isAnyOpen() && (lanes.isBusy() || !budget.isOpen());
+    return lanes.isAnyWell() && (lanes.isBusy() || !budget.isOpen());
   }
 
   /** Whether no more may be written to SSD for the moment. */
@@ -862,9 +866,7 @@ final class BlockStore implements Mover.Listener {
       settle(block);
       return;
     }
-    SsdLane lane = lanes.of(block);
     if (status == Status.OK) {
-      lane.fence().succeeded();
       ssd.becomeResident(block);
       budget.spend((long) writtenBytes - blockBytes(block));
       counters.add(Counter.SSD_WRITTEN_BYTES, writtenBytes);
@@ -886,10 +888,7 @@ final class BlockStore implements Mover.Listener {
           return;
         }
       }
-      default -> {
-        counters.add(Counter.IO_ERRORS, 1);
-        lane.fence().failed(clock.getAsLong());
-      }
+      default -> counters.add(Counter.IO_ERRORS, 1);
     }
     settle(block);
   }
@@ -966,6 +965,8 @@ final class BlockStore implements Mover.Listener {
     lanes.checkFences(nowNs);
     ssd.returnAside();
     lanes.forgetRows();
+    trials.advance();
+    hostRows.advance();
     int classes = host.slots().classes();
     if (checksumBacklog.size() > 0) {
       checksumBacklog.serve(classes, serveChecksum);
@@ -981,7 +982,7 @@ final class BlockStore implements Mover.Listener {
     probes.advance();
     host.drain(evictFromHost);
     ssd.drain(evictFromSsd);
-    boolean ssdTakes = lanes.isAnyOpen();
+    boolean ssdTakes = lanes.isAnyWell();
     boolean objectsTake = objects.takesStores();
     for (int sizeClass = 0; sizeClass < classes; sizeClass++) {
       if (hasSsd(host.slots().partOfClass(sizeClass)) ? ssdTakes : objectsTake) {
@@ -1059,7 +1060,7 @@ final class BlockStore implements Mover.Listener {
 
   /** Whether transfers wait to be settled. */
   boolean hasFinished() {
-    return mover.hasFinished() || probes.hasFound();
+    return mover.hasFinished() || probes.hasFound() || objects.hasConfirmed();
   }
 
   boolean isIdle() {

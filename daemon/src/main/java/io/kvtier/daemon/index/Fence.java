@@ -2,8 +2,9 @@ package io.kvtier.daemon.index;
 
 /**
  * Keeps transfers away from a device that fails. After some errors in a row the device is fenced
- * for a while, then tried again; one that fails through several such turns is given up: it is still
- * tried from time to time, but what can't be written there has no lower tier any more.
+ * for a while, then on trial: the next transfer shows whether it works again. One that fails
+ * through several such turns is given up: it is still tried from time to time, but what can't be
+ * written there has no lower tier any more. Only a transfer that succeeds ends the turns.
  */
 final class Fence {
   private static final int ERRORS_MAX = 8;
@@ -14,28 +15,49 @@ final class Fence {
   private int turns;
   private long untilNs;
   private boolean closed;
+  private String cause = "";
 
   /** Whether transfers may be started. */
   boolean isOpen() {
     return !closed;
   }
 
-  /** Whether the device counts as gone. */
-  boolean isGivenUp() {
-    return closed && turns >= TURNS_MAX;
+  /** Whether a transfer may be started, to see whether the device works again. */
+  boolean isOnTrial() {
+    return !closed && turns > 0;
   }
 
-  /** In a word: open, fenced or given_up. */
+  /** Whether the device works, as far as is known. */
+  boolean isWell() {
+    return !closed && turns == 0;
+  }
+
+  /** Whether the device counts as gone. */
+  boolean isGivenUp() {
+    return turns >= TURNS_MAX;
+  }
+
+  /** In a word: open, fenced or given_up. A trial changes none of them, only its success does. */
   String state() {
-    return isOpen() ? "open" : isGivenUp() ? "given_up" : "fenced";
+    return isWell() ? "open" : isGivenUp() ? "given_up" : "fenced";
+  }
+
+  /** What the last transfer failed for that closed it; empty while the device works. */
+  String cause() {
+    return cause;
   }
 
   void succeeded() {
+    if (closed) {
+      // It was under way when the fence closed: only a trial shows what the device does now.
+      return;
+    }
     errors = 0;
     turns = 0;
+    cause = "";
   }
 
-  void failed(long nowNs) {
+  void failed(long nowNs, String why) {
     if (closed) {
       // It was under way when the fence closed: no turn of its own.
       return;
@@ -46,6 +68,7 @@ final class Fence {
       turns = Math.min(TURNS_MAX, turns + 1);
       errors = 0;
       untilNs = nowNs + TURN_NS;
+      cause = why;
     }
   }
 

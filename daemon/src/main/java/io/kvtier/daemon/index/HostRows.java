@@ -1,15 +1,26 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.tiers.files.FileErrors;
 import io.kvtier.tiers.ledger.Ledger;
 import io.kvtier.tiers.ledger.LedgerEntry;
 import io.kvtier.tiers.ledger.LedgerLeg;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
+import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
-/** The rows of the host tier: written at once, into memory that outlives the process. */
+/**
+ * The rows of the host tier: written at once, into memory that outlives the process. The namespaces
+ * that they name may stand in a file beside: where that can't be written, as on a full file system,
+ * the tier goes on, and the blocks of new namespaces are not found by a later start.
+ */
 final class HostRows implements TierLine.Rows {
+  private static final Logger LOG = LoggerFactory.getLogger(HostRows.class);
+  private static final long RETRY_NS = 1_000_000_000L;
+
   private final Directory directory;
   private final Namespaces namespaces;
   private final SlotAllocator slots;
@@ -19,9 +30,18 @@ final class HostRows implements TierLine.Rows {
   /** The texts by id, which may come to stand for another namespace. */
   private final @Nullable String[] recorded = new String[Namespaces.NAMESPACES_MAX];
 
+  private final LongSupplier clock;
   private long generation;
+  private String trouble = "";
+  private long retryNs;
 
-  HostRows(Directory directory, Namespaces namespaces, SlotAllocator slots, Ledger ledger) {
+  HostRows(
+      Directory directory,
+      Namespaces namespaces,
+      SlotAllocator slots,
+      Ledger ledger,
+      LongSupplier clock) {
+    this.clock = clock;
     this.directory = directory;
     this.namespaces = namespaces;
     this.slots = slots;
@@ -65,11 +85,37 @@ final class HostRows implements TierLine.Rows {
     commit();
   }
 
+  /** Why what a later start needs can't be written; empty while it can. */
+  String trouble() {
+    return trouble;
+  }
+
+  /** Tries again what could not be written, when it is time. */
+  void advance() {
+    if (!trouble.isEmpty()) {
+      commit();
+    }
+  }
+
   private void commit() {
+    if (!trouble.isEmpty() && clock.getAsLong() - retryNs < 0) {
+      return;
+    }
     try {
       ledger.commit(false);
+      if (!trouble.isEmpty()) {
+        LOG.info("the host tier's ledger is written again");
+        trouble = "";
+      }
     } catch (IOException e) {
-      throw new IllegalStateException("memory that outlives the process can't be written", e);
+      if (trouble.isEmpty()) {
+        LOG.warn(
+            "the host tier's ledger can't be written: {}; blocks of new namespaces in memory are"
+                + " not found by the next start",
+            FileErrors.withCure(FileErrors.words(e)));
+      }
+      trouble = FileErrors.withCure(FileErrors.words(e));
+      retryNs = clock.getAsLong() + RETRY_NS;
     }
   }
 

@@ -288,6 +288,18 @@ final class Mover {
     return departingOf[tenant];
   }
 
+  /**
+   * A block whose object was asked for, so that it can leave this node, or no longer is.
+   *
+   * @param isOnHost whether its host slot will be free then
+   */
+  void confirming(int block, boolean isOnHost, int more) {
+    departingOf[tenantOf(block)] += more;
+    if (isOnHost) {
+      evictions[namespaces.of(directory, block).hostClass()] += more;
+    }
+  }
+
   /** SSD copies on their way to objects. */
   int spills() {
     return spills;
@@ -460,6 +472,7 @@ final class Mover {
     transfer.length = (int) namespaces.of(directory, block).blockBytes();
     transfer.checksum = directory.checksum(block);
     transfer.status = Status.OK;
+    transfer.cause = "";
     transfer.givenUp = false;
     transfer.offeredNs = latencies.roundNs();
     if (kind != Transfer.Kind.CHECKSUM) {
@@ -524,6 +537,7 @@ final class Mover {
       spillRead(transfer);
       return;
     }
+    lanes.at(transfer.device).learn(transfer);
     if (isLoad && status == Status.OK) {
       ssdReadNsPerByte += 0.1 * ((double) transfer.elapsedNs / transfer.length - ssdReadNsPerByte);
     }
@@ -594,7 +608,7 @@ final class Mover {
 
   /** Whether nothing is under way that anybody asked for. */
   boolean isIdle() {
-    return lanes.isForgotten()
+    return !lanes.isForgetting()
         && lanes.inFlight() == scrubs
         && checksums.inFlight() == 0
         && objectsInFlight() == 0;

@@ -16,7 +16,9 @@ import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Queue;
 import java.util.Set;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
 
@@ -26,6 +28,14 @@ import org.jspecify.annotations.Nullable;
  * the index.
  */
 final class ObjectLine {
+  /** Hears what became of a question about a block that is here, and is to leave as an object. */
+  interface Confirmations {
+    void confirmed(int block, boolean isOnHost, Presence presence);
+  }
+
+  /** A question about an object on which a block relies that is to leave; it is over. */
+  private record Confirmed(int block, boolean isOnHost, Presence presence) {}
+
   /** The removal of all of a namespace's objects, from before it begins to its end. */
   static final class Clearing {
     private final Namespaces.Namespace namespace;
@@ -74,7 +84,9 @@ final class ObjectLine {
   private final Namespaces namespaces;
   private final @Nullable EventTap events;
   private final byte[] key = new byte[Protocol.KEY_BYTES_MAX];
+  private final Queue<Confirmed> confirmed = new ConcurrentLinkedQueue<>();
   private final List<Clearing> clearings = new ArrayList<>();
+  private int confirming;
 
   /** Blocks whose objects are to go when they are written, oldest first. */
   private final LinkedHashMap<Integer, Promise> promises = new LinkedHashMap<>();
@@ -183,6 +195,56 @@ final class ObjectLine {
     return isAnyGoing() && isKeyGoing(namespace, keyBytes, group)
         ? Presence.ABSENT
         : parts.presence().lookup(keyOf(namespace, keyBytes, group));
+  }
+
+  /** Whether the store would answer, as far as is known, whether an object is there. */
+  boolean canConfirm() {
+    return parts != null && isOpen() && parts.presence().trouble().isEmpty();
+  }
+
+  /**
+   * Has the store asked whether a block's object is still there; {@link #collectConfirmed} tells. Others
+   * delete, too: what is known here may be long untrue.
+   *
+   * @return false when too much is being found out already
+   */
+  boolean confirm(int block, boolean isOnHost) {
+    if (parts == null) {
+      return false;
+    }
+    ObjectParts present = parts;
+    boolean taken =
+        present
+            .presence()
+            .confirm(
+                keyOf(block),
+                nameOf(block),
+                presence -> {
+                  confirmed.add(new Confirmed(block, isOnHost, presence));
+                  present.bell().run();
+                });
+    confirming += taken ? 1 : 0;
+    return taken;
+  }
+
+  /** How many blocks wait for word of their objects, so that they can leave. */
+  int confirming() {
+    return confirming;
+  }
+
+  /** Tells of the questions that are over; returns how many. */
+  int collectConfirmed(Confirmations listener) {
+    int count = 0;
+    for (Confirmed one = confirmed.poll(); one != null; one = confirmed.poll()) {
+      confirming--;
+      count++;
+      listener.confirmed(one.block, one.isOnHost, one.presence);
+    }
+    return count;
+  }
+
+  boolean hasConfirmed() {
+    return !confirmed.isEmpty();
   }
 
   // ---- what comes and goes

@@ -11,7 +11,7 @@ import org.jspecify.annotations.Nullable;
  * How blocks come from the object tier, and how they get there: from the host tier as its admission
  * policy says, and from SSD when they fall out of that. Confined to the index.
  */
-final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
+final class ObjectMoves implements Mover.ObjectListener, ObjectLine.Finder, Ingestion.Target {
   /** How long after its refusal a block is not offered again. */
   private static final long REFUSAL_MS = 10_000;
 
@@ -27,6 +27,7 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
   private final Counters counters;
   private final Ingestion ingestion;
   private final ObjectProbes.Finder finder = this::found;
+  private final ObjectLine.Confirmations confirmations = this::confirmed;
   private final LongSupplier clock;
 
   /** The refused blocks in the order of their refusals, each with its time in ms. */
@@ -85,7 +86,7 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
 
   /** Settles what was found out; returns how much that was. */
   int collect() {
-    return probes.collect(finder);
+    return probes.collect(finder) + objects.collectConfirmed(confirmations);
   }
 
   private void found(int block, int priority, boolean prefetch, Presence presence) {
@@ -215,12 +216,15 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
   }
 
   /**
-   * Why a block that falls out of the tiers above does not become an object before; null: it
-   * should.
+   * Why a block that falls out of the tiers above can leave without any more ado; null: it should
+   * become an object before, or be seen to be one still.
    */
   Drops.@Nullable Reason reasonAgainst(int block) {
     if (!isConfigured()) {
       return Drops.Reason.NO_ROOM;
+    }
+    if (directory.has(Directory.FLAG_OBJECT, block) && objects.canConfirm()) {
+      return null;
     }
     if (!lacks(block)) {
       return directory.has(Directory.FLAG_REFUSED, block)
@@ -238,17 +242,60 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
   }
 
   /**
-   * Writes a resident block to an object.
+   * Writes a resident block to an object, or has it seen that it is one still.
    *
+   * @param evict whether that is to free the host slot
    * @return false when that can't be started now
    */
   boolean startUpload(int block, boolean evict) {
+    if (evict && directory.has(Directory.FLAG_OBJECT, block)) {
+      return startConfirmation(block, true);
+    }
     return mayStore(block) && begun(block, store.mover().upload(block, evict));
   }
 
   /** The same of a block that is only on SSD. */
   boolean startSpill(int block) {
+    if (directory.has(Directory.FLAG_OBJECT, block)) {
+      return startConfirmation(block, false);
+    }
     return mayStore(block) && begun(block, store.mover().spill(block));
+  }
+
+  private boolean startConfirmation(int block, boolean isOnHost) {
+    if (!objects.confirm(block, isOnHost)) {
+      return false;
+    }
+    directory.addUses(block, 1);
+    store.mover().confirming(block, isOnHost, 1);
+    return true;
+  }
+
+  /** Of a store that does not answer what was known before is the best that there is. */
+  private void confirmed(int block, boolean isOnHost, Presence presence) {
+    store.mover().confirming(block, isOnHost, -1);
+    directory.addUses(block, -1);
+    if (presence == Presence.ABSENT) {
+      // Whoever wants its slot asks again: then it is stored, or dropped as one that is nowhere.
+      objects.know(block, false);
+    } else if (directory.has(Directory.FLAG_OBJECT, block)) {
+      boolean leavesHost = host.isEvictable(block);
+      boolean leavesSsd = ssd.isEvictable(block) && (leavesHost || !host.isResident(block));
+      if (leavesHost && leavesSsd && isOnHost) {
+        store.dropHostCopy(block);
+        store.dropSsdCopy(block);
+        return;
+      }
+      if (leavesHost && isOnHost) {
+        store.dropHostCopy(block);
+        return;
+      }
+      if (leavesSsd && !isOnHost) {
+        store.dropSsdCopy(block);
+        return;
+      }
+    }
+    store.settle(block);
   }
 
   private boolean mayStore(int block) {
@@ -318,6 +365,6 @@ final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
 
   /** What waits to be written, or to be found out. */
   int waiting() {
-    return ingestion.waiting() + probes.waiting();
+    return ingestion.waiting() + probes.waiting() + objects.confirming();
   }
 }

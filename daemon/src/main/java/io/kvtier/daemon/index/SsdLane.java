@@ -5,11 +5,16 @@ import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
 import java.util.ArrayDeque;
 import java.util.function.Consumer;
+import java.util.function.LongSupplier;
 
 /**
  * One device of the SSD tier as the index uses it: its pipeline, how much of that stores may take,
- * its fence, and the rows that must go from its directory before anything new is stored there.
+ * its fences, and the rows that must go from its directory before anything new is stored there.
  * Confined to the index.
+ *
+ * <p>Reads and writes have a fence each: a device that is full, or was mounted read-only, still has
+ * what stands there. Its ledger is a part of the device: rows that can't be written close the fence
+ * of writes.
  */
 final class SsdLane {
   // Stores leave room for loads: somebody waits for those.
@@ -20,11 +25,17 @@ final class SsdLane {
   private final int number;
   private final Pipeline pipeline;
   private final int depth;
-  private final Fence fence = new Fence();
+  private final Fence reads = new Fence();
+  private final Fence writes = new Fence();
+  private final LongSupplier clock;
   private final Consumer<Transfer> settle;
   private final Consumer<Transfer> onFinished = this::finished;
   private final LongQueue rowsToForget;
   private final ArrayDeque<Transfer> spareForgets = new ArrayDeque<>(FORGETS_MAX);
+
+  /** Whose rows the ledger did not take: they are handed over again. */
+  private final ArrayDeque<Transfer> failedForgets = new ArrayDeque<>(FORGETS_MAX);
+
   private final Tenants tenants;
   private final int[] inFlightOf;
   private final int[] storesOf;
@@ -45,7 +56,9 @@ final class SsdLane {
       Tenants tenants,
       int depth,
       int slotsMax,
+      LongSupplier clock,
       Consumer<Transfer> settle) {
+    this.clock = clock;
     this.settle = settle;
     this.tenants = tenants;
     this.inFlightOf = new int[tenants.count()];
@@ -63,8 +76,62 @@ final class SsdLane {
     return number;
   }
 
-  Fence fence() {
-    return fence;
+  /** Whether loads may be started. */
+  boolean isReadable() {
+    return reads.isOpen();
+  }
+
+  /** Whether nothing may be stored for a while. */
+  boolean isFenced() {
+    return !reads.isOpen() || !writes.isOpen();
+  }
+
+  /** Whether it works, as far as is known. */
+  boolean isWell() {
+    return reads.isWell() && writes.isWell();
+  }
+
+  /** Whether it counts as gone: what can't be written there has no lower tier. */
+  boolean isGivenUp() {
+    return reads.isGivenUp() || writes.isGivenUp();
+  }
+
+  /** Whether a single store is to show whether it works again, and none is under way. */
+  boolean isToTry() {
+    return !isWell() && canStore();
+  }
+
+  /** In a word: open, fenced or given_up. */
+  String state() {
+    return isGivenUp() ? "given_up" : isWell() ? "open" : "fenced";
+  }
+
+  /** Why it is fenced; empty while it works. */
+  String cause() {
+    return writes.isWell() ? reads.cause() : writes.cause();
+  }
+
+  /** Opens the fences whose time is over. */
+  void checkFences(long nowNs) {
+    reads.check(nowNs);
+    writes.check(nowNs);
+  }
+
+  /** Learns from a load or a store that somebody asked for how the device does. */
+  void learn(Transfer transfer) {
+    boolean isLoad = transfer.kind == Transfer.Kind.LOAD;
+    switch (transfer.status) {
+      case OK -> {
+        reads.succeeded();
+        if (!isLoad) {
+          writes.succeeded();
+        }
+      }
+      // The device is not to blame for what others wrote in a slab, and bytes that rot are no
+      // reason to leave all others where they are.
+      case CORRUPT -> {}
+      default -> (isLoad ? reads : writes).failed(clock.getAsLong(), transfer.cause);
+    }
   }
 
   /** Loads and stores under way. */
@@ -79,7 +146,10 @@ final class SsdLane {
 
   /** Whether a store of somebody's could be handed over now. */
   boolean canStore() {
-    return fence.isOpen() && stores < storesMax() && pipeline.inFlight() < depth && isForgotten();
+    return !isFenced()
+        && stores < (isWell() ? storesMax() : 1)
+        && pipeline.inFlight() < depth
+        && isForgotten();
   }
 
   /** Whether a store of a tenant's could be handed over now. */
@@ -120,8 +190,7 @@ final class SsdLane {
 
   private void finished(Transfer transfer) {
     if (transfer.kind == Transfer.Kind.FORGET) {
-      rowsForgotten += transfer.placeCount;
-      spareForgets.add(transfer);
+      forgotten(transfer);
       return;
     }
     int store = transfer.kind == Transfer.Kind.STORE ? 1 : 0;
@@ -129,6 +198,16 @@ final class SsdLane {
     storesOf[transfer.owner] -= store;
     inFlightOf[transfer.owner]--;
     settle.accept(transfer);
+  }
+
+  private void forgotten(Transfer transfer) {
+    if (transfer.status == Status.OK) {
+      rowsForgotten += transfer.placeCount;
+      spareForgets.add(transfer);
+    } else {
+      writes.failed(clock.getAsLong(), transfer.cause);
+      failedForgets.add(transfer);
+    }
   }
 
   boolean hasFinished() {
@@ -145,8 +224,18 @@ final class SsdLane {
     rowsQueued++;
   }
 
-  /** Hands the rows that are to go over. */
+  /** Hands the rows that are to go over; those of a fenced device when they may be tried again. */
   void forgetRows() {
+    if (!writes.isOpen()) {
+      return;
+    }
+    while (!failedForgets.isEmpty()) {
+      failedForgets.element().status = Status.OK;
+      if (!pipeline.offer(failedForgets.element())) {
+        return;
+      }
+      var _ = failedForgets.remove();
+    }
     while (rowsToForget.size() > 0 && !spareForgets.isEmpty()) {
       Transfer transfer = spareForgets.element();
       transfer.device = number;
@@ -181,6 +270,16 @@ final class SsdLane {
     return rowsForgotten == rowsQueued;
   }
 
+  /** Whether anything is under way, after which it may take more. */
+  boolean isBusy() {
+    return inFlight() > 0 || isForgetting();
+  }
+
+  /** Whether rows are to go, and may be tried. */
+  boolean isForgetting() {
+    return !isForgotten() && writes.isOpen();
+  }
+
   @Override
   public String toString() {
     return inFlight()
@@ -191,6 +290,6 @@ final class SsdLane {
         + " rows to forget, "
         + (rowsQueued - rowsForgotten - rowsToForget.size())
         + " being forgotten"
-        + (fence.isOpen() ? "" : ", fenced");
+        + (isWell() ? "" : ", " + state() + ": " + cause());
   }
 }

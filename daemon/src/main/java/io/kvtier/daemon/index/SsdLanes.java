@@ -2,6 +2,7 @@ package io.kvtier.daemon.index;
 
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.transfer.Transfer;
+import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 
 /**
@@ -13,6 +14,11 @@ final class SsdLanes {
   private final SlotAllocator slots;
   private final Directory directory;
   private final SsdLane[] lanes;
+
+  /**
+   * The only device from which slots are taken just now; negative: all that a store could go to.
+   */
+  private int onlyLane = -1;
 
   /**
    * Idle devices.
@@ -33,9 +39,18 @@ final class SsdLanes {
               context.tenants(),
               limits.ssdDepth(),
               slotsMax,
+              context.clock(),
               settle);
     }
-    slots.openLanes(lane -> lanes[lane].canStore());
+    slots.openLanes(lane -> (onlyLane < 0 || lane == onlyLane) && lanes[lane].canStore());
+  }
+
+  /** Has slots taken from one device only, while something runs. */
+  boolean onlyOn(SsdLane lane, BooleanSupplier work) {
+    onlyLane = lane.number();
+    boolean done = work.getAsBoolean();
+    onlyLane = -1;
+    return done;
   }
 
   int count() {
@@ -94,14 +109,14 @@ final class SsdLanes {
   /** Opens the fences whose time is over. */
   void checkFences(long nowNs) {
     for (SsdLane lane : lanes) {
-      lane.fence().check(nowNs);
+      lane.checkFences(nowNs);
     }
   }
 
-  /** Whether any device's fence is open. */
-  boolean isAnyOpen() {
+  /** Whether any device works, as far as is known. */
+  boolean isAnyWell() {
     for (SsdLane lane : lanes) {
-      if (lane.fence().isOpen()) {
+      if (lane.isWell()) {
         return true;
       }
     }
@@ -111,7 +126,7 @@ final class SsdLanes {
   /** Whether every device counts as gone. */
   boolean isAllGivenUp() {
     for (SsdLane lane : lanes) {
-      if (!lane.fence().isGivenUp()) {
+      if (!lane.isGivenUp()) {
         return false;
       }
     }
@@ -137,19 +152,24 @@ final class SsdLanes {
     return count;
   }
 
-  /** Whether all rows that were to go have gone. */
-  boolean isForgotten() {
+  /** Whether rows are to go that can go: those of a fenced device wait until it works again. */
+  boolean isForgetting() {
     for (SsdLane lane : lanes) {
-      if (!lane.isForgotten()) {
-        return false;
+      if (lane.isForgetting()) {
+        return true;
       }
     }
-    return true;
+    return false;
   }
 
   /** Whether anything is under way, after which the tier may take more. */
   boolean isBusy() {
-    return inFlight() > 0 || !isForgotten();
+    for (SsdLane lane : lanes) {
+      if (lane.isBusy()) {
+        return true;
+      }
+    }
+    return false;
   }
 
   @Override

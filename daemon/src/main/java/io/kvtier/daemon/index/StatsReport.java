@@ -81,6 +81,7 @@ final class StatsReport {
     IntPredicate isSeen = tenant -> maySee(asker, tenant);
     int classesBytesMax = bytesMax / 8;
     tier(out, "host", index.store().host(), isSeen, classesBytesMax);
+    out.append(",\"trouble\":").append(quote(index.store().hostTrouble()));
     out.append('}');
     if (index.store().ssd().isConfigured()) {
       out.append(',');
@@ -138,7 +139,8 @@ final class StatsReport {
     for (int i = 0; i < lanes.count(); i++) {
       SsdLane lane = lanes.at(i);
       out.append(i == 0 ? "" : ",").append("{\"device\":").append(i);
-      out.append(",\"state\":").append(quote(lane.fence().state()));
+      out.append(",\"state\":").append(quote(lane.state()));
+      out.append(",\"cause\":").append(quote(lane.cause()));
       out.append(",\"in_flight\":").append(lane.inFlight()).append('}');
     }
     out.append(']');

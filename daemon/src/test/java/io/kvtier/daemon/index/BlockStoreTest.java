@@ -658,6 +658,96 @@ class BlockStoreTest {
   }
 
   @Test
+  void put_ledgerOfTheDeviceIsFull_goesOnWithoutItUntilItTakesRows()
+      throws IOException, ProtocolViolation {
+    IndexHarness.InlinePipeline ssd =
+        new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
+    try (IndexHarness harness = new IndexHarness(settings(2).ssd(1, ssd))) {
+      IndexHarness.Client client = harness.open(1 << 20);
+      client.register();
+      int key = 0;
+      while (harness.counters.get(Counter.SSD_EVICTIONS) == 0) {
+        client.put(key++, CHECKSUM);
+        rounds(harness);
+      }
+      String trouble = "no space left on device";
+      ssd.ledgerTrouble = trouble;
+      // One block is evicted from SSD for the next, and its row can't go: no store is handed over.
+      List<Status> statuses = new ArrayList<>();
+      List<String> states = new ArrayList<>();
+      for (int second = 0; second < 60; second++) {
+        harness.nowNs += 1_000_000_000;
+        statuses.add(putWhileTimePasses(harness, client, key++));
+        String report = client.stats();
+        states.add(report.contains("\"state\":\"open\"") ? "open" : "not");
+        assertEquals(
+            states.getLast().equals("not"), report.contains("\"cause\":\"" + trouble), report);
+        harness.agent.checkInvariants();
+      }
+      assertFalse(
+          states.subList(states.indexOf("not"), states.size()).contains("open"),
+          "trials that fail change nothing: " + states);
+      assertEquals(
+          List.of(Status.OK),
+          statuses.subList(20, statuses.size()).stream().distinct().toList(),
+          "a device that takes nothing stands in nobody's way: " + statuses);
+      assertTrue(harness.counters.get(Counter.DROPPED) > 0, "by policy, and counted");
+      long before = harness.counters.get(Counter.DEMOTIONS);
+      ssd.ledgerTrouble = "";
+      for (int second = 0; second < 10; second++) {
+        harness.nowNs += 1_000_000_000;
+        rounds(harness);
+      }
+      assertTrue(harness.counters.get(Counter.DEMOTIONS) > before, "tried without being asked");
+      assertTrue(client.stats().contains("\"state\":\"open\",\"cause\":\"\""));
+    }
+  }
+
+  /** How a put ends; where there is no slot it waits until its deadline. */
+  private static Status putWhileTimePasses(
+      IndexHarness harness, IndexHarness.Client client, long key) throws ProtocolViolation {
+    client.sendKeys(Verb.RESERVE, key, 1);
+    rounds(harness);
+    for (int i = 0; i < 1_000 && !client.hasAnswer(); i++) {
+      harness.nowNs += 10_000_000;
+      rounds(harness);
+    }
+    IndexHarness.Answer answer = client.take();
+    if (answer.first() == Status.OK) {
+      long id = answer.ids().getFirst();
+      client.sendIds(Verb.COMMIT, RequestDescriptor.FLAG_CHECKSUMS, 1, id, CHECKSUM);
+      assertEquals(Status.OK, client.work().first());
+      rounds(harness);
+    }
+    return answer.first();
+  }
+
+  @Test
+  void get_deviceTakesNoWrites_readsWhatStandsThere() throws IOException, ProtocolViolation {
+    IndexHarness.InlinePipeline ssd =
+        new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
+    try (IndexHarness harness = new IndexHarness(settings(2).ssd(4, ssd))) {
+      IndexHarness.Client client = harness.open(1 << 20);
+      client.register();
+      int key = 0;
+      for (; key < 3 * SLOTS; key++) {
+        client.put(key, CHECKSUM);
+        rounds(harness);
+      }
+      ssd.ledgerTrouble = "read-only file system";
+      for (int second = 0; second < 40; second++) {
+        harness.nowNs += 1_000_000_000;
+        var _ = putWhileTimePasses(harness, client, key++);
+      }
+      assertTrue(client.stats().contains("\"cause\":\"read-only"));
+      long before = harness.counters.get(Counter.PROMOTIONS);
+      client.sendKeys(Verb.ACQUIRE, 0, 1);
+      assertEquals(Status.OK, client.await().first());
+      assertEquals(before + 1, harness.counters.get(Counter.PROMOTIONS));
+    }
+  }
+
+  @Test
   void devices_oneFails_theOtherTakesAll() throws IOException, ProtocolViolation {
     int[] stores = new int[2];
     IndexHarness.InlinePipeline failing =

@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -12,7 +13,7 @@ class FenceTest {
 
   private void fail(int times, long nowNs) {
     for (int i = 0; i < times; i++) {
-      fence.failed(nowNs);
+      fence.failed(nowNs, "full");
     }
   }
 
@@ -32,6 +33,35 @@ class FenceTest {
     fail(100, 0);
     assertFalse(fence.isOpen());
     assertFalse(fence.isGivenUp(), "the device was tried once");
+  }
+
+  @Test
+  void trial_thatFails_changesNeitherStateNorCause() {
+    fail(8, 0);
+    assertEquals("fenced", fence.state());
+    assertEquals("full", fence.cause());
+    for (int turn = 1; turn < 10; turn++) {
+      fence.check(turn * TURN_NS);
+      assertTrue(fence.isOnTrial());
+      assertFalse(fence.isWell(), "nothing has shown that the device works");
+      assertEquals(turn < 3 ? "fenced" : "given_up", fence.state());
+      assertEquals("full", fence.cause());
+      fail(1, turn * TURN_NS);
+    }
+    fence.check(10 * TURN_NS);
+    fence.succeeded();
+    assertEquals("open", fence.state());
+    assertEquals("", fence.cause());
+  }
+
+  @Test
+  void success_ofWhatWasUnderWay_doesNotEndTheTurn() {
+    fail(8, 0);
+    fence.succeeded();
+    assertFalse(fence.isOpen());
+    assertEquals("fenced", fence.state());
+    fence.check(TURN_NS);
+    assertTrue(fence.isOnTrial(), "one that succeeds now is needed");
   }
 
   @Test

@@ -96,6 +96,9 @@ public final class IndexHarness implements AutoCloseable {
     /** What of that which is handed over is under way until it is said to have ended. */
     Predicate<Transfer> holds = transfer -> false;
 
+    /** Why the device's ledger takes no rows; empty while it does. */
+    String ledgerTrouble = "";
+
     /** All that is held has ended. */
     void end() {
       done.addAll(held);
@@ -115,6 +118,10 @@ public final class IndexHarness implements AutoCloseable {
     public boolean offer(Transfer transfer) {
       if (!FORGETS.test(transfer)) {
         leg.run(transfer);
+      }
+      if (!ledgerTrouble.isEmpty() && transfer.kind != Transfer.Kind.LOAD) {
+        transfer.status = Status.IO_ERROR;
+        transfer.cause = ledgerTrouble;
       }
       (holds.test(transfer) ? held : done).add(transfer);
       return true;

@@ -68,6 +68,60 @@ class ObjectMovesTest {
   }
 
   @Test
+  void evict_blockThatIsAnObject_leavesWhenTheStoreHasSaidSo() throws Exception {
+    try (IndexHarness harness = harness("all")) {
+      IndexHarness.Client client = harness.open(1 << 20);
+      client.register();
+      client.put(1, 0);
+      settle(harness);
+      assertEquals(1, objects.asked);
+      objects.head = new StoreResult.Done(1);
+      assertEquals(Status.OK, client.admin("evict 1"));
+      settle(harness);
+      assertEquals(Status.OK, client.admin("evict 1"));
+      settle(harness);
+      assertEquals(1, objects.heads, "asked once");
+      assertEquals(1, objects.asked, "and not stored again");
+      assertEquals(1, harness.counters.get(Counter.EVICTIONS));
+      assertEquals(0, harness.counters.get(Counter.DROPPED));
+    }
+  }
+
+  @Test
+  void evict_objectDeletedBehindTheDaemon_isStoredAgainAndNotLost() throws Exception {
+    try (IndexHarness harness = harness("all")) {
+      IndexHarness.Client client = harness.open(1 << 20);
+      client.register();
+      client.put(1, 0);
+      settle(harness);
+      assertEquals(1, objects.asked);
+      objects.head = new StoreResult.Absent();
+      for (int i = 0; i < 3; i++) {
+        assertEquals(Status.OK, client.admin("evict 1"));
+        settle(harness);
+      }
+      assertEquals(2, objects.asked, "the block was in memory all the time");
+      assertEquals(1, harness.counters.get(Counter.EVICTIONS));
+      assertEquals(0, harness.counters.get(Counter.DROPPED));
+    }
+  }
+
+  @Test
+  void evict_storeDoesNotSay_believesWhatIsKnown() throws Exception {
+    try (IndexHarness harness = harness("all")) {
+      IndexHarness.Client client = harness.open(1 << 20);
+      client.register();
+      client.put(1, 0);
+      settle(harness);
+      objects.head = new StoreResult.Unavailable("a test");
+      assertEquals(Status.OK, client.admin("evict 1"));
+      settle(harness);
+      assertEquals(1, harness.counters.get(Counter.EVICTIONS), "memory waits for no store");
+      assertEquals(0, harness.counters.get(Counter.DROPPED));
+    }
+  }
+
+  @Test
   void evict_uploadsMustWait_whatSsdRefusedIsCountedOnce() throws Exception {
     try (IndexHarness harness =
         new IndexHarness(
@@ -235,11 +289,11 @@ class ObjectMovesTest {
       throws ProtocolViolation {
     client.put(key, 0);
     settle(harness);
+    // Before it leaves the store is asked, so that it is known to be there.
+    objects.head = new StoreResult.Done(0);
     assertEquals(Status.OK, client.admin("evict 1"));
     settle(harness);
-    objects.head = new StoreResult.Done(0);
-    assertEquals(Status.PENDING, client.lookup(key).first());
-    settle(harness);
+    assertEquals(1, harness.counters.get(Counter.EVICTIONS));
     assertEquals(Status.OK, client.lookup(key).first());
   }
 

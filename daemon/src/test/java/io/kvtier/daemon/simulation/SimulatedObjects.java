@@ -41,16 +41,28 @@ final class SimulatedObjects implements Leg, ObjectProbe {
     static final Faults NONE = new Faults(0, 0, 0);
   }
 
+  private static final long SEEN_NS = 1_000_000_000L;
+
   private final Map<String, Stored> objects = new HashMap<>();
   private final Faults faults;
   private final Simulation.Planted planted;
   private final SplittableRandom random;
   private long faultCount;
 
+  /** Objects that others deleted while this node had their blocks. */
+  private boolean hasVanished;
+
+  /** Names of what was ever stored, each with the time at which it was last seen there. */
+  private final Map<String, Long> seen = new HashMap<>();
+
+  private final LongSupplier clock;
+
   /** Whether something was lost that was stored. */
   boolean isLossy;
 
-  SimulatedObjects(Faults faults, Simulation.Planted planted, SplittableRandom random) {
+  SimulatedObjects(
+      Faults faults, Simulation.Planted planted, LongSupplier clock, SplittableRandom random) {
+    this.clock = clock;
     this.faults = faults;
     this.planted = planted;
     this.random = random;
@@ -93,6 +105,27 @@ final class SimulatedObjects implements Leg, ObjectProbe {
     return silently ? null : List.of(name);
   }
 
+  /**
+   * Others delete the object of a block that this node has in memory or on SSD, and nobody says so.
+   * Not of one that was seen there just now: whoever relies on that at once is right.
+   */
+  void vanish(SplittableRandom chance, Set<Oracle.Key> here) {
+    List<String> names = new ArrayList<>(objects.keySet());
+    names.removeIf(name ->
+        !here.contains(Objects.requireNonNull(objects.get(name)).key)
+            || clock.getAsLong() - seen.getOrDefault(name, Long.MIN_VALUE / 2) < SEEN_NS);
+    if (!names.isEmpty()) {
+      names.sort(null);
+      objects.remove(names.get(chance.nextInt(names.size())));
+      hasVanished = true;
+    }
+  }
+
+  /** The memory is lost in which this node still had what has vanished. */
+  void loseWhatVanished() {
+    isLossy |= hasVanished;
+  }
+
   @Override
   public void run(Transfer transfer) {
     String name =
@@ -117,6 +150,7 @@ final class SimulatedObjects implements Leg, ObjectProbe {
       long number = Words.getLong(MemorySegment.ofArray(words(transfer.key)), 8);
       String text = transfer.namespaceText;
       int namespace = text.contains("name=n0") && !text.contains(" blue\n") ? 0 : 1;
+      seen.putIfAbsent(name, Long.MIN_VALUE / 2);
       objects.putIfAbsent(
           name,
           new Stored(
@@ -169,6 +203,11 @@ final class SimulatedObjects implements Leg, ObjectProbe {
       return StoreCall.of(new StoreResult.Unavailable("simulated"));
     }
     Stored stored = objects.get(name);
+    if (stored != null) {
+      seen.put(name, clock.getAsLong());
+    } else if (planted == Simulation.Planted.OBJECT_TRUSTED_AT_EVICTION && seen.containsKey(name)) {
+      return StoreCall.of(new StoreResult.Done(1));
+    }
     return StoreCall.of(
         stored == null ? new StoreResult.Absent() : new StoreResult.Done(stored.bytes.byteSize()));
   }

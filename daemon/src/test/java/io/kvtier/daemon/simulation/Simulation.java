@@ -87,13 +87,18 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     /** The index does not hear that objects were deleted for the cap. */
     COLLECTED_WITHOUT_A_WORD,
     /** Gets wait for slots until their deadlines, whoever holds them. */
-    WAITS_IN_VAIN;
+    WAITS_IN_VAIN,
+    /** What fails to verify in a slab counts as damaged on the device. */
+    LOAD_JUDGED_WHERE_OTHERS_WRITE,
+    /** What leaves for being an object is not looked for. */
+    OBJECT_TRUSTED_AT_EVICTION;
 
     boolean isOfObjects() {
       return this == OBJECT_ERROR_COUNTS_AS_STORED
           || this == OBJECT_LOADED_WITHOUT_VERIFYING
           || this == OBJECT_NOT_DELETED
-          || this == COLLECTED_WITHOUT_A_WORD;
+          || this == COLLECTED_WITHOUT_A_WORD
+          || this == OBJECT_TRUSTED_AT_EVICTION;
     }
   }
 
@@ -148,6 +153,17 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private final MemoryLedger.Medium[] ledgerMedia;
   private final MemoryLedger.Medium hostMedium = new MemoryLedger.Medium();
   private final double commitFailures;
+
+  /** For what came later than the rest, whose choices it leaves as they are. */
+  private final SplittableRandom later;
+
+  /** How often clients write over what was just loaded. */
+  private final double scribbles;
+
+  /** How often others delete the object of a block that is here. */
+  private final double vanishings;
+
+  private boolean isStoreAlwaysOpen;
   private final Oracle oracle = new Oracle();
   private final List<SimulatedClient> clients = new ArrayList<>();
   private final List<Session> toClose = new ArrayList<>();
@@ -182,6 +198,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     this.seed = seed;
     this.planted = planted;
     random = new SplittableRandom(seed);
+    later = new SplittableRandom(~seed);
     hasTenants = planted == Planted.NONE && random.nextInt(4) == 0;
     blockBytes =
         hasTenants
@@ -214,7 +231,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     }
     objects =
         planted.isOfObjects() || (planted == Planted.NONE && random.nextInt(3) == 0)
-            ? new SimulatedObjects(objectFaults(), planted, random.split())
+            ? new SimulatedObjects(objectFaults(), planted, this::nowNs, random.split())
             : null;
     owner =
         new Session.Owner() {
@@ -238,6 +255,18 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
               }
             }
           }
+        };
+    scribbles =
+        switch (planted) {
+          case NONE -> later.nextInt(3) == 0 ? later.nextDouble() * 0.5 : 0;
+          case LOAD_JUDGED_WHERE_OTHERS_WRITE -> 0.3;
+          default -> 0;
+        };
+    vanishings =
+        switch (planted) {
+          case NONE -> !faulty && later.nextBoolean() ? later.nextDouble() * 0.1 : 0;
+          case OBJECT_TRUSTED_AT_EVICTION -> 0.1;
+          default -> 0;
         };
     start();
     int keys = 16 + random.nextInt(200);
@@ -265,7 +294,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           OBJECT_LOADED_WITHOUT_VERIFYING,
           OBJECT_NOT_DELETED,
           COLLECTED_WITHOUT_A_WORD,
-          WAITS_IN_VAIN ->
+          WAITS_IN_VAIN,
+          LOAD_JUDGED_WHERE_OTHERS_WRITE,
+          OBJECT_TRUSTED_AT_EVICTION ->
           SimulatedDevice.Faults.NONE;
       case NONE,
           PUBLISH_BEFORE_CHECKSUM,
@@ -308,7 +339,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           FULL_DEVICE_COUNTS_AS_STORED,
           OBJECT_LOADED_WITHOUT_VERIFYING,
           COLLECTED_WITHOUT_A_WORD,
-          WAITS_IN_VAIN ->
+          WAITS_IN_VAIN,
+          LOAD_JUDGED_WHERE_OTHERS_WRITE,
+          OBJECT_TRUSTED_AT_EVICTION ->
           STEPS * STEPS;
       case FULL_LEDGER_COUNTS_AS_WRITTEN,
           ACKNOWLEDGE_BEFORE_LEDGER,
@@ -514,6 +547,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     int depth = 2 + random.nextInt(8);
     objectTransfers = new SimulatedPipeline(depth, objects, this::nowNs, random.split());
     double open = random.nextInt(4) == 0 ? 0.95 : 1;
+    isStoreAlwaysOpen = open == 1;
     SplittableRandom weather = random.split();
     return new ObjectParts(
         objectTransfers,
@@ -546,7 +580,19 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   }
 
   private SlotDevice device(SimulatedDevice honest) {
-    return planted == Planted.FULL_DEVICE_COUNTS_AS_STORED ? new BoastfulDevice(honest) : honest;
+    return planted == Planted.FULL_DEVICE_COUNTS_AS_STORED
+        ? new BoastfulDevice(honest)
+        : new ScribbledDevice(honest, this::isScribbledOn, scribbles, later.split());
+  }
+
+  /** Clients can write in slabs, and nowhere else. */
+  private boolean isScribbledOn(MemorySegment memory) {
+    boolean isInSlab = false;
+    for (MemorySegment slab : slabs) {
+      long offset = memory.address() - slab.address();
+      isInSlab |= offset >= 0 && offset < slab.byteSize();
+    }
+    return isInSlab || planted == Planted.LOAD_JUDGED_WHERE_OTHERS_WRITE;
   }
 
   private Leg deviceLeg(Leg honest) {
@@ -654,6 +700,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       if (random.nextInt(200) == 0) {
         agent.swapPolicy(random.nextBoolean(), anyPolicy());
       }
+      if (objects != null && isStoreAlwaysOpen && later.nextDouble() < vanishings) {
+        objects.vanish(later, resident(true));
+      }
       round();
       if (step % 8 == 0) {
         agent.checkInvariants();
@@ -716,6 +765,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     }
     lostBefore += lost();
     boolean memoryStays = random.nextInt(4) != 0;
+    if (objects != null && !memoryStays) {
+      objects.loseWhatVanished();
+    }
     if (ssdFiles == 0 && objects == null) {
       oracle.flushed.clear();
     } else if (hasTenants && ssdFiles == 1 && objects == null) {

@@ -12,7 +12,9 @@ public final class Errno {
   public static final int EACCES = 13;
   public static final int EBUSY = 16;
   public static final int EINVAL = 22;
+  public static final int ENFILE = 23;
   public static final int EMFILE = 24;
+  public static final int EFBIG = 27;
   public static final int ENOSPC = 28;
   public static final int EROFS = 30;
   public static final int EPIPE = 32;
@@ -24,6 +26,8 @@ public final class Errno {
   public static final int ECONNRESET = 104;
   public static final int ETIMEDOUT = 110;
   public static final int ECONNREFUSED = 111;
+  public static final int ESTALE = 116;
+  public static final int EDQUOT = 122;
 
   private Errno() {}
 
@@ -40,7 +44,9 @@ public final class Errno {
       case EACCES -> "EACCES (13): permission denied";
       case EBUSY -> "EBUSY (16): busy";
       case EINVAL -> "EINVAL (22): invalid argument";
+      case ENFILE -> "ENFILE (23): too many open files in system";
       case EMFILE -> "EMFILE (24): too many open files";
+      case EFBIG -> "EFBIG (27): file too large";
       case ENOSPC -> "ENOSPC (28): no space left on device";
       case EROFS -> "EROFS (30): read-only file system";
       case EPIPE -> "EPIPE (32): broken pipe";
@@ -51,6 +57,8 @@ public final class Errno {
       case ECONNRESET -> "ECONNRESET (104): connection reset";
       case ETIMEDOUT -> "ETIMEDOUT (110): timed out";
       case ECONNREFUSED -> "ECONNREFUSED (111): connection refused";
+      case ESTALE -> "ESTALE (116): stale file handle";
+      case EDQUOT -> "EDQUOT (122): disk quota exceeded";
       default -> "errno " + errno;
     };
   }

@@ -8,6 +8,8 @@ import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.NotDirectoryException;
 import java.nio.file.Path;
+import java.util.Locale;
+import java.util.Map;
 
 /** Why something with files went wrong, in words: a good part of Java's are a path alone. */
 public final class FileErrors {
@@ -23,6 +25,57 @@ public final class FileErrors {
       case FileSystemException e -> quoted(e) + ": " + e.getReason();
       default -> error.getMessage() == null ? error.toString() : error.getMessage();
     };
+  }
+
+  private static final String NO_SPACE = "no space left on device";
+
+  /** What operators do about errors of the kernel's, by its words for them. */
+  private static final Map<String, String> CURES =
+      Map.of(
+          NO_SPACE,
+          "free space or inodes on that file system (df, df -i)",
+          "disk quota exceeded",
+          "raise the disk quota of the daemon's user, or free what it takes",
+          "read-only file system",
+          "mount the file system writable again (dmesg says why the kernel took that away)",
+          "file too large",
+          "raise the daemon's limit on file sizes (ulimit -f, LimitFSIZE=), or that of the file"
+              + " system",
+          "too many open files",
+          "raise the daemon's limit of open files (ulimit -n, LimitNOFILE=)",
+          "input/output error",
+          "look at the device's health (dmesg, smartctl)",
+          "stale file handle",
+          "mount the file system again");
+
+  /** The words of an error, and what to do about it where that is known. */
+  public static String withCure(String words) {
+    return withCure(words, "");
+  }
+
+  /**
+   * The same, with what to do where the words name no better cause.
+   *
+   * @param otherwise empty: nothing
+   */
+  public static String withCure(String words, String otherwise) {
+    String lower = words.toLowerCase(Locale.ROOT);
+    String cure = otherwise;
+    for (Map.Entry<String, String> known : CURES.entrySet()) {
+      if (lower.contains(known.getKey()) && (otherwise.isEmpty() || !isWantOfSpace(known))) {
+        cure = known.getValue();
+      }
+    }
+    return cure.isEmpty() || words.contains(cure) ? words : words + "; " + cure;
+  }
+
+  private static boolean isWantOfSpace(Map.Entry<String, String> cure) {
+    return cure.getKey().equals(NO_SPACE);
+  }
+
+  /** Whether this process, or the machine, has no descriptor left: nothing else is wrong then. */
+  public static boolean isOutOfDescriptors(IOException error) {
+    return words(error).toLowerCase(Locale.ROOT).contains("too many open files");
   }
 
   /** Why a folder could not be made. */

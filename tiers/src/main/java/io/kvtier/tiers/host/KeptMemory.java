@@ -3,6 +3,7 @@ package io.kvtier.tiers.host;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.Keeper;
 import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.tiers.files.FileErrors;
 import java.io.IOException;
 import java.nio.file.AtomicMoveNotSupportedException;
 import java.nio.file.Files;
@@ -117,6 +118,10 @@ public final class KeptMemory implements AutoCloseable {
       } catch (IOException e) {
         // Of another size, or gone with their keeper.
         opened.forEach(Descriptor::close);
+        if (FileErrors.isOutOfDescriptors(e)) {
+          // The memory and its blocks are there: a start with a higher limit takes them over.
+          throw e;
+        }
       }
     }
     if (note != null && ProcessHandle.of(note.keeper).isPresent()) {

@@ -1,6 +1,7 @@
 package io.kvtier.tiers.host;
 
 import io.kvtier.tiers.files.ByteSize;
+import io.kvtier.tiers.files.FileErrors;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
@@ -64,8 +65,7 @@ public final class PageTaker implements AutoCloseable {
                 + ", of which slab "
                 + slab
                 + " can't be had: "
-                + e.getMessage()
-                + "; lower host.bytes",
+                + FileErrors.withCure(FileErrors.words(e), "lower host.bytes"),
             e);
       }
       if (left.decrementAndGet() == 0) {

@@ -3,6 +3,7 @@ package io.kvtier.tiers.host;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.tiers.files.ByteSize;
+import io.kvtier.tiers.files.FileErrors;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -72,8 +73,7 @@ public final class SlabStore implements AutoCloseable {
               + " slabs of "
               + slabBytes
               + " bytes does not fit this machine: "
-              + e.getMessage()
-              + "; lower host.bytes",
+              + FileErrors.withCure(FileErrors.words(e), "lower host.bytes"),
           e);
     }
   }

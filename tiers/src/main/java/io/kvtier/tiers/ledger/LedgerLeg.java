@@ -6,7 +6,6 @@ import io.kvtier.tiers.transfer.Transfer;
 import io.kvtier.tiers.transfer.TroubleLog;
 import java.io.IOException;
 import java.nio.ByteBuffer;
-import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -14,8 +13,9 @@ import java.util.function.Consumer;
 
 /**
  * The last leg of a device's stores: what was written is entered into the device's ledger, a group
- * at a time. Only then is it acknowledged. Forgetting goes the same way, in order with the stores,
- * and is owed until it is done: a row that outlived its block would bring it back.
+ * at a time. Only then is it acknowledged. Forgetting goes the same way, in order with the stores.
+ * A group that can't be entered fails as a whole, what was to be forgotten included: who asked for
+ * that has to ask again, as a row that outlived its block would bring it back.
  */
 public final class LedgerLeg {
   /** Makes what the device took durable against a loss of power. */
@@ -30,7 +30,7 @@ public final class LedgerLeg {
   private final DeviceSync device;
   private final TroubleLog troubles;
   private final LedgerEntry entry = new LedgerEntry();
-  private final List<Transfer> owed = new ArrayList<>();
+  private boolean isFailing;
 
   /** The texts by id, which may come to stand for another namespace. */
   private final Map<Integer, String> namespaces = new HashMap<>();
@@ -56,37 +56,24 @@ public final class LedgerLeg {
     this.troubles = troubles;
   }
 
-  /** Whether something could not be forgotten yet: {@link #run} is to be called again soon. */
-  public boolean isOwing() {
-    return !owed.isEmpty();
-  }
-
   /**
-   * Enters a group and hands its transfers on, as far as they are done.
+   * Enters a group and hands its transfers on.
    *
    * @param group STOREs that were written well, and FORGETs, in order
    */
   public void run(List<Transfer> group, Consumer<Transfer> done) {
-    boolean isEntered = enter(group);
-    for (int i = 0; isEntered && i < owed.size(); i++) {
-      done.accept(owed.get(i));
-    }
-    if (isEntered) {
-      owed.clear();
-    }
+    String failure = enter(group);
     for (Transfer transfer : group) {
-      if (!isEntered && transfer.kind == Transfer.Kind.FORGET) {
-        owed.add(transfer);
-        continue;
-      }
-      if (!isEntered) {
+      if (!failure.isEmpty()) {
         transfer.status = Status.IO_ERROR;
+        transfer.cause = failure;
       }
       done.accept(transfer);
     }
   }
 
-  private boolean enter(List<Transfer> group) {
+  /** Why the group could not be entered; empty when it was. */
+  private String enter(List<Transfer> group) {
     try {
       boolean isWritten = false;
       for (Transfer transfer : group) {
@@ -101,12 +88,18 @@ public final class LedgerLeg {
         device.sync();
       }
       ledger.commit(isSynced);
-      return true;
     } catch (IOException e) {
       // The changes stay with the ledger, and go with the next group.
-      troubles.tell("the ledger takes no rows", FileErrors.words(e));
-      return false;
+      isFailing = true;
+      String why = FileErrors.withCure(FileErrors.words(e));
+      troubles.tell("the ledger takes no rows", why);
+      return why;
     }
+    if (isFailing) {
+      isFailing = false;
+      troubles.tellOver("the ledger takes rows again");
+    }
+    return "";
   }
 
   /** A namespace's fingerprint, as ledgers take it, from its halves. */

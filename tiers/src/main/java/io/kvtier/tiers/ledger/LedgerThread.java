@@ -14,7 +14,6 @@ import java.util.function.Consumer;
  */
 public final class LedgerThread implements LastLeg, AutoCloseable {
   private static final int GROUP_MAX = 256;
-  private static final long RETRY_NS = 100_000_000;
 
   private final LedgerLeg leg;
   private final Consumer<Throwable> defect;
@@ -66,11 +65,8 @@ public final class LedgerThread implements LastLeg, AutoCloseable {
           if (inbox.hasEnded() && inbox.isEmpty()) {
             return;
           }
-          // With an empty group the leg tries again what it owes.
-          boolean owes = leg.isOwing();
-          if (!inbox.await(owes ? RETRY_NS : Long.MAX_VALUE) || !owes) {
-            continue;
-          }
+          boolean _ = inbox.await(Long.MAX_VALUE);
+          continue;
         }
         leg.run(group, done);
         afterGroup.run();

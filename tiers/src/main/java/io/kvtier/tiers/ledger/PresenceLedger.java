@@ -1,5 +1,6 @@
 package io.kvtier.tiers.ledger;
 
+import io.kvtier.tiers.files.FileErrors;
 import io.kvtier.tiers.rocks.RocksLibrary;
 import io.kvtier.tiers.transfer.Inbox;
 import io.kvtier.tiers.transfer.Joining;
@@ -151,6 +152,7 @@ public final class PresenceLedger implements AutoCloseable {
   private long unseenBytes;
   private boolean scanning;
   private boolean failed;
+  private volatile String trouble = "";
   private long reopenNs;
 
   /**
@@ -288,6 +290,11 @@ public final class PresenceLedger implements AutoCloseable {
     return lost.sum();
   }
 
+  /** Why it can't be used, and what to do; empty while it works. From any thread. */
+  public String trouble() {
+    return trouble;
+  }
+
   /** The size of all files. */
   public long bytes() {
     return database.bytes();
@@ -360,6 +367,7 @@ public final class PresenceLedger implements AutoCloseable {
       LONG.set(valueBytes, 0, timeMs);
       batch.put(CLEARED_KEY, valueBytes);
       database.write(batch, false);
+      worked();
     } catch (RocksDBException e) {
       lost.increment();
       fail(RocksLibrary.describe(e));
@@ -409,6 +417,7 @@ public final class PresenceLedger implements AutoCloseable {
       if (batch.count() > 0) {
         if (hasRoom(batch.getDataSize())) {
           database.write(batch, false);
+          worked();
         } else {
           lost.add(notes.size());
         }
@@ -456,13 +465,21 @@ public final class PresenceLedger implements AutoCloseable {
       fail(RocksLibrary.describe(e));
       return false;
     }
+    // Whether it works again the next write shows.
     failed = false;
-    LOG.info("the presence ledger in '{}' works again", database.directory());
     return true;
   }
 
-  private void fail(@Nullable String reason) {
-    if (!failed) {
+  private void worked() {
+    if (!trouble.isEmpty()) {
+      LOG.info("the presence ledger in '{}' works again", database.directory());
+      trouble = "";
+    }
+  }
+
+  private void fail(@Nullable String error) {
+    String reason = FileErrors.withCure(String.valueOf(error));
+    if (trouble.isEmpty()) {
       LOG.warn(
           "the presence ledger in '{}' can't be used: what is in the store is found out by asking"
               + " it, until this works again: {}",
@@ -470,6 +487,7 @@ public final class PresenceLedger implements AutoCloseable {
           reason);
     }
     failed = true;
+    trouble = reason;
     reopenNs = System.nanoTime() + REOPEN_NS;
   }
 

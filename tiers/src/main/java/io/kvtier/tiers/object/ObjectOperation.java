@@ -1,5 +1,6 @@
 package io.kvtier.tiers.object;
 
+import io.kvtier.protocol.Status;
 import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -53,6 +54,9 @@ final class ObjectOperation {
 
   @Nullable StoreCall hedgeCall;
 
+  /** Where a block is read again that did not verify in its slab; empty where it is not. */
+  MemorySegment aside = MemorySegment.NULL;
+
   ObjectOperation(Arena arena, @Nullable ObjectCipher cipher) {
     block = new ObjectBlock(arena, cipher);
     hedgeBlock = new ObjectBlock(arena, cipher);
@@ -91,7 +95,31 @@ final class ObjectOperation {
     block = read;
   }
 
+  boolean isAside() {
+    return aside.byteSize() > 0;
+  }
+
+  /** Opens what was read; what was read aside is copied to its slab when it is sound. */
+  Status open(long received) {
+    Transfer of = transfer();
+    if (!isAside()) {
+      return block.open(of, received);
+    }
+    MemorySegment slab = of.slab;
+    long slabOffset = of.slabOffset;
+    of.slab = aside;
+    of.slabOffset = 0;
+    Status status = block.open(of, received);
+    of.slab = slab;
+    of.slabOffset = slabOffset;
+    if (status == Status.OK) {
+      MemorySegment.copy(aside, 0, slab, slabOffset, of.length);
+    }
+    return status;
+  }
+
   void free() {
+    aside = MemorySegment.NULL;
     epoch++;
     transfer = null;
     state = State.FREE;

@@ -6,6 +6,7 @@ import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.transfer.QueuedPipeline;
 import io.kvtier.tiers.transfer.Transfer;
 import io.kvtier.tiers.transfer.TransferQueues;
+import io.kvtier.tiers.transfer.TroubleLog;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
@@ -81,6 +82,7 @@ public final class ObjectPipeline extends QueuedPipeline {
   private final Executor work;
   private final @Nullable ExecutorService workers;
   private final Consumer<Throwable> defect;
+  private final TroubleLog troubles;
   private final TransferQueues queues;
   private final ConcurrentLinkedQueue<Event> events = new ConcurrentLinkedQueue<>();
   private final Map<ObjectCounter, LongAdder> counters = new EnumMap<>(ObjectCounter.class);
@@ -160,6 +162,7 @@ public final class ObjectPipeline extends QueuedPipeline {
     this.presence = presence;
     this.defect = defect;
     this.clock = clock;
+    troubles = new TroubleLog(LOG, store.describe());
     this.work = work;
     workers = work instanceof ExecutorService service ? service : null;
     codec = BlockCodecs.create(options.codec());
@@ -402,7 +405,11 @@ public final class ObjectPipeline extends QueuedPipeline {
       lane(operation).budget.onFirstTry();
     }
     if (operation.isLoad()) {
-      operation.block.expect(operation.transfer());
+      if (operation.isAside()) {
+        operation.block.expect(operation.aside.asSlice(0, operation.transfer().length));
+      } else {
+        operation.block.expect(operation.transfer());
+      }
       get(operation, now);
     } else {
       operation.state = ObjectOperation.State.SEALING;
@@ -495,6 +502,7 @@ public final class ObjectPipeline extends QueuedPipeline {
         && operation.state == ObjectOperation.State.CALLING
         && operation.isLoad()
         && operation.hedgeCall == null
+        && !operation.isAside()
         && !operation.trying;
   }
 
@@ -550,6 +558,8 @@ public final class ObjectPipeline extends QueuedPipeline {
       others.remove(operation.name);
       tellPresent(operation);
       finish(operation, Status.OK);
+    } else if (status == Status.CORRUPT && !operation.isAside()) {
+      lookAside(operation);
     } else if (status == Status.CORRUPT) {
       add(ObjectCounter.CORRUPT, 1);
       // It may have happened on the way.
@@ -560,6 +570,21 @@ public final class ObjectPipeline extends QueuedPipeline {
     } else {
       leaveToOthers(operation, status);
     }
+  }
+
+  /**
+   * What failed in a slab says nothing of the object: a client may have written there meanwhile. It
+   * is read once more, at once, into memory that nobody else can write.
+   */
+  private void lookAside(ObjectOperation operation) {
+    if (hedgeSlots.isEmpty() && hedgeSlotsMade == HEDGES_MAX) {
+      finish(operation, Status.IO_ERROR);
+      return;
+    }
+    operation.aside = hedgeSlot(operation.transfer().length);
+    operation.tries--;
+    operation.state = ObjectOperation.State.WAITING;
+    lane(operation).awaitAgain(operation);
   }
 
   /** Nothing is wrong with the object, only with our eyes: it is not to be replaced. */
@@ -636,10 +661,7 @@ public final class ObjectPipeline extends QueuedPipeline {
         lane(operation).limit.onDone(now - operation.calledNs, bytes, underWay, now);
         onDone(operation, bytes);
       }
-      case StoreResult.Absent _ -> {
-        answered(operation);
-        onAbsent(operation);
-      }
+      case StoreResult.Absent _ -> onAbsent(operation, now);
       case StoreResult.Present _ -> onPresent(operation, now);
       case StoreResult.Corrupt _ -> {
         answered(operation);
@@ -647,6 +669,9 @@ public final class ObjectPipeline extends QueuedPipeline {
         againOr(operation, 0, Status.CORRUPT);
       }
       case StoreResult.Denied _ -> {
+        troubles.tell(
+            operation.isLoad() ? "a block can't be loaded" : "a block can't be stored",
+            result.words());
         failed(operation, result.words(), now);
         add(ObjectCounter.DENIED, 1);
         finish(operation, Status.DENIED);
@@ -712,7 +737,7 @@ public final class ObjectPipeline extends QueuedPipeline {
       work(
           operation,
           operation.block.takesTime(bytes),
-          () -> new Outcome(operation.block.open(operation.transfer(), bytes), null));
+          () -> new Outcome(operation.open(bytes), null));
     } else {
       damaged.remove(operation.name);
       others.remove(operation.name);
@@ -742,14 +767,18 @@ public final class ObjectPipeline extends QueuedPipeline {
     }
   }
 
-  private void onAbsent(ObjectOperation operation) {
+  private void onAbsent(ObjectOperation operation, long now) {
     if (operation.isLoad()) {
+      answered(operation);
       add(ObjectCounter.ABSENT, 1);
       others.remove(operation.name);
       tellAbsent(operation);
       finish(operation, Status.MISS);
     } else {
-      // A put to nowhere.
+      String why = "it answers a put by saying that there is no such object";
+      troubles.tell("a block can't be stored", why);
+      failed(operation, why, now);
+      add(ObjectCounter.UNAVAILABLE, 1);
       finish(operation, Status.IO_ERROR);
     }
   }
@@ -835,6 +864,9 @@ public final class ObjectPipeline extends QueuedPipeline {
     transfer.status = status;
     transfer.elapsedNs = clock.getAsLong() - operation.beganNs;
     active.remove(operation);
+    if (operation.isAside()) {
+      hedgeSlots.addLast(operation.aside);
+    }
     operation.free();
     // Used next: the fewer of them are ever used, the fewer have buffers.
     free.addFirst(operation);

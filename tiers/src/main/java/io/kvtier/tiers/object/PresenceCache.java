@@ -53,7 +53,17 @@ public final class PresenceCache {
   }
 
   /** One on its way, and who wants to know. */
-  private record Probe(String name, List<Consumer<Presence>> waiting) {}
+  private static final class Probe {
+    private final String name;
+    private final List<Consumer<Presence>> waiting = new ArrayList<>(1);
+
+    /** Whether somebody wants to know it from the store itself. */
+    private boolean isOfStore;
+
+    Probe(String name) {
+      this.name = name;
+    }
+  }
 
   /**
    * What is known of a key. From 0 on it is present, and was noted in the ledger in that part of
@@ -251,7 +261,7 @@ public final class PresenceCache {
         if (probing.size() - underWay >= waitingMax) {
           return false;
         }
-        probe = new Probe(name, new ArrayList<>(1));
+        probe = new Probe(name);
         probing.put(key, probe);
       }
       if (whenFound != null) {
@@ -266,8 +276,41 @@ public final class PresenceCache {
     return true;
   }
 
+  /**
+   * Has the store asked for an object, whatever is known of it, and tells what is found, or UNKNOWN
+   * where the store does not answer in time.
+   *
+   * @param name of the object
+   * @param whenFound called on any thread
+   * @return false when too many wait already: nobody will be told
+   */
+  public boolean confirm(ObjectKey key, String name, Consumer<Presence> whenFound) {
+    boolean isNew;
+    synchronized (lock) {
+      Probe probe = probing.get(key);
+      isNew = probe == null;
+      if (probe == null) {
+        if (probing.size() - underWay >= waitingMax) {
+          return false;
+        }
+        probe = new Probe(name);
+        probing.put(key, probe);
+      }
+      probe.isOfStore = true;
+      probe.waiting.add(whenFound);
+    }
+    if (isNew) {
+      askStore(key);
+    }
+    return true;
+  }
+
   private void onLookedUp(ObjectKey key, boolean found) {
-    if (!found) {
+    boolean isOfStore;
+    synchronized (lock) {
+      isOfStore = Objects.requireNonNull(probing.get(key)).isOfStore;
+    }
+    if (!found || isOfStore) {
       askStore(key);
       return;
     }

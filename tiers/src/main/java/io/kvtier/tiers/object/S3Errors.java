@@ -34,17 +34,43 @@ final class S3Errors {
   private S3Errors() {}
 
   static StoreResult outcome(Throwable thrown) {
-    Throwable cause = thrown;
-    while ((cause instanceof CompletionException || cause instanceof ExecutionException)
-        && cause.getCause() != null) {
-      cause = cause.getCause();
-    }
+    Throwable cause = root(thrown);
     if (cause instanceof AwsServiceException answer) {
       String code = answer.awsErrorDetails() == null ? "" : code(answer.awsErrorDetails());
       return ofAnswer(
           answer.statusCode(), code, words(answer), retryAfterNs(answer.awsErrorDetails()));
     }
     return new StoreResult.Unavailable(words(cause));
+  }
+
+  /**
+   * The outcome of a put that failed. What only a read can find, or only a write with a condition,
+   * must not count as done, and is no answer of a store that works.
+   */
+  static StoreResult ofPut(Throwable thrown, boolean ifAbsent) {
+    StoreResult result = outcome(thrown);
+    return switch (result) {
+      case StoreResult.Absent _ ->
+          new StoreResult.Denied(
+              "it answers a put with 404 ("
+                  + words(root(thrown))
+                  + "): see that the bucket is there");
+      case StoreResult.Done _ ->
+          new StoreResult.Unavailable("it answers a put with 416 (" + words(root(thrown)) + ")");
+      case StoreResult.Present _ when !ifAbsent ->
+          new StoreResult.Unavailable(
+              "it answers 412 to a put without a condition (" + words(root(thrown)) + ")");
+      default -> result;
+    };
+  }
+
+  private static Throwable root(Throwable thrown) {
+    Throwable cause = thrown;
+    while ((cause instanceof CompletionException || cause instanceof ExecutionException)
+        && cause.getCause() != null) {
+      cause = cause.getCause();
+    }
+    return cause;
   }
 
   /** The outcome of an answer that is no success, and of a name in the answer to a delete. */

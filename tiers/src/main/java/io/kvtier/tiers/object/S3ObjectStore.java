@@ -67,7 +67,8 @@ public final class S3ObjectStore implements ObjectStore {
         call,
         () ->
             client.putObject(putRequest(key, parts, ifAbsent), new SegmentBody(call.views(parts))),
-        _ -> new StoreResult.Done(bytes));
+        _ -> new StoreResult.Done(bytes),
+        thrown -> S3Errors.ofPut(thrown, ifAbsent));
   }
 
   private PutObjectRequest putRequest(String key, List<MemorySegment> parts, boolean ifAbsent) {
@@ -289,6 +290,14 @@ public final class S3ObjectStore implements ObjectStore {
 
   private static <T> StoreCall run(
       StoreCall call, Supplier<CompletableFuture<T>> begin, Function<T, StoreResult> outcome) {
+    return run(call, begin, outcome, S3Errors::outcome);
+  }
+
+  private static <T> StoreCall run(
+      StoreCall call,
+      Supplier<CompletableFuture<T>> begin,
+      Function<T, StoreResult> outcome,
+      Function<Throwable, StoreResult> failure) {
     if (call.hasEnded()) {
       return call;
     }
@@ -296,13 +305,12 @@ public final class S3ObjectStore implements ObjectStore {
     try {
       future = begin.get();
     } catch (RuntimeException e) {
-      call.end(S3Errors.outcome(e));
+      call.end(failure.apply(e));
       return call;
     }
     call.onAbort(() -> future.cancel(true));
     BiFunction<T, Throwable, Boolean> finish =
-        (value, thrown) ->
-            call.end(thrown == null ? outcome.apply(value) : S3Errors.outcome(thrown));
+        (value, thrown) -> call.end(thrown == null ? outcome.apply(value) : failure.apply(thrown));
     var _ = future.handle(finish);
     return call;
   }

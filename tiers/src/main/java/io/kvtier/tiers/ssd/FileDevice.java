@@ -2,6 +2,7 @@ package io.kvtier.tiers.ssd;
 
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.DirectFile;
+import io.kvtier.tiers.files.FileErrors;
 import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -80,8 +81,8 @@ public final class FileDevice implements SlotDevice {
               + " bytes in '"
               + directory
               + "': "
-              + e.getMessage()
-              + "; lower ssd.bytes or choose another ssd.directory",
+              + FileErrors.withCure(
+                  FileErrors.words(e), "lower ssd.bytes or choose another ssd.directory"),
           e);
     }
   }

@@ -2,6 +2,7 @@ package io.kvtier.tiers.ssd;
 
 import io.kvtier.tiers.files.OwnFiles;
 import io.kvtier.tiers.rocks.RocksLibrary;
+import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.lang.foreign.Arena;
@@ -15,6 +16,8 @@ import java.util.concurrent.locks.ReadWriteLock;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 import org.jspecify.annotations.Nullable;
 import org.rocksdb.RocksDBException;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Slots as rows of a RocksDB database with its values in blob files: for file systems without
@@ -26,6 +29,7 @@ import org.rocksdb.RocksDBException;
  * one. What a write overlaps is gone, as it is on a disk.
  */
 public final class RocksDevice implements SlotDevice {
+  private static final Logger LOG = LoggerFactory.getLogger(RocksDevice.class);
   private static final long MIB = 1 << 20;
   private static final long BUFFER_BYTES_MAX = 64 * MIB;
 
@@ -70,11 +74,13 @@ public final class RocksDevice implements SlotDevice {
       FileDevice.removeFiles(directory);
       DiskRoom.require(directory, diskBytesMax, RocksFiles.fileBytes(RocksFiles.pathIn(directory)));
       OwnFiles.makePrivate(RocksFiles.pathIn(directory));
+      rows = new RowTable(regions, regionBytes, RocksFiles.UNITS);
       made =
           new RocksFiles(
-              directory, Math.clamp(diskBytesMax / BUFFER_OF_CAP, MIB, BUFFER_BYTES_MAX));
+              directory,
+              Math.clamp(diskBytesMax / BUFFER_OF_CAP, MIB, BUFFER_BYTES_MAX),
+              rows::clear);
       files = made;
-      rows = new RowTable(regions, regionBytes, RocksFiles.UNITS);
       long unitRegions = ((long) regions + RocksFiles.UNITS - 1) / RocksFiles.UNITS;
       space =
           new RocksSpace(
@@ -90,11 +96,11 @@ public final class RocksDevice implements SlotDevice {
     }
   }
 
-  /** Those of an earlier configuration that have no place any more go. */
+  /** Those of an earlier configuration that have no place any more go, and lengths without rows. */
   private void readRows() throws RocksDBException {
     List<byte[]> misfits = new ArrayList<>();
     files.forEachLength((region, page, pages) -> {
-      if (rows.fits(region, page, pages)) {
+      if (rows.fits(region, page, pages) && !files.isReset(region % RocksFiles.UNITS)) {
         rows.set(region, page, pages);
       } else {
         misfits.add(keyBytes(region, page));
@@ -103,6 +109,18 @@ public final class RocksDevice implements SlotDevice {
     for (byte[] key : misfits) {
       files.delete(ByteBuffer.wrap(key).getInt() % RocksFiles.UNITS, key);
     }
+  }
+
+  /** What was damaged since this was asked last, and what became of it; empty: nothing was. */
+  public String takeReport() {
+    return files.takeReport();
+  }
+
+  /** Whether a block may stand at a place of the tier, as far as the database knows. */
+  public boolean mayHold(long place) {
+    int page = Math.toIntExact(Transfer.offsetOf(place) / RowTable.PAGE_BYTES);
+    return rows.fits(Transfer.regionOf(place), page, 1)
+        && rows.pages(Transfer.regionOf(place), page) > 0;
   }
 
   /** The size of all files of the database. */
@@ -126,6 +144,7 @@ public final class RocksDevice implements SlotDevice {
           return;
         }
         space.reclaim(bytes);
+        tellDamage();
       }
       throw new IOException(
           "SSD tier in '" + directory + "': others take the room as fast as it is made");
@@ -171,6 +190,14 @@ public final class RocksDevice implements SlotDevice {
       }
     });
     space.measure();
+    tellDamage();
+  }
+
+  private void tellDamage() {
+    String damage = files.takeReport();
+    if (!damage.isEmpty()) {
+      LOG.warn("the database of the SSD tier in '{}' was damaged: {}", directory, damage);
+    }
   }
 
   /** What was never written reads as zeros: no header is. */
@@ -186,7 +213,11 @@ public final class RocksDevice implements SlotDevice {
     try {
       length = files.getRow(region % RocksFiles.UNITS, key(region, page), row.asByteBuffer());
     } catch (RocksDBException e) {
-      throw RocksFiles.failure(directory, "can't be read", e);
+      if (!RocksFiles.isDamage(e)) {
+        throw RocksFiles.failure(directory, "can't be read", e);
+      }
+      // The disk works, but this row is not what was written.
+      length = 0;
     } finally {
       access.readLock().unlock();
     }

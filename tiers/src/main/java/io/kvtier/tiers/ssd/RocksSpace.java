@@ -1,7 +1,9 @@
 package io.kvtier.tiers.ssd;
 
+import io.kvtier.tiers.rocks.RocksLibrary;
 import java.io.IOException;
 import java.nio.file.Path;
+import java.util.BitSet;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.Lock;
 import org.rocksdb.RocksDBException;
@@ -107,9 +109,11 @@ final class RocksSpace {
     }
     files.flush();
     long wanted = bytes + cap / COMFORT_OF_CAP;
+    // Each unit once: of rows whose lengths were lost by damage there is no end of garbage.
+    BitSet collected = new BitSet(RocksFiles.UNITS);
     boolean any = true;
     while (!waitForRoom(wanted) && any) {
-      any = collectOne();
+      any = collectOne(collected);
     }
     if (!hasRoom(bytes)) {
       throw new IOException(
@@ -147,20 +151,39 @@ final class RocksSpace {
   }
 
   /** Whether there was a unit with garbage that is worth it. */
-  private boolean collectOne() throws RocksDBException {
+  private boolean collectOne(BitSet collected) throws RocksDBException {
     int most = -1;
     long mostGarbage = 0;
     for (int unit = 0; unit < RocksFiles.UNITS; unit++) {
       long blobs = files.blobBytes(unit);
       long garbage = blobs - rows.bytes(unit);
-      if (garbage > mostGarbage && garbage > blobs / GARBAGE_OF_UNIT) {
+      if (!collected.get(unit) && garbage > mostGarbage && garbage > blobs / GARBAGE_OF_UNIT) {
         most = unit;
         mostGarbage = garbage;
       }
     }
     if (most >= 0) {
-      files.collect(most);
+      collected.set(most);
+      collect(most);
     }
     return most >= 0;
+  }
+
+  /** What is damaged can't be copied: the rows of its unit go, and RocksDB takes writes again. */
+  private void collect(int unit) throws RocksDBException {
+    try {
+      files.collect(unit);
+    } catch (RocksDBException e) {
+      if (!RocksFiles.isDamage(e)) {
+        throw e;
+      }
+      quiet.lock();
+      try {
+        files.reopen();
+        files.reset(unit, RocksLibrary.describe(e));
+      } finally {
+        quiet.unlock();
+      }
+    }
   }
 }

@@ -101,6 +101,25 @@ final class RowTable {
     }
   }
 
+  /** Removes all rows of a part. */
+  synchronized void clear(int unit) {
+    for (int region = unit; region < rows.length; region += units) {
+      rows[region] = null;
+    }
+    unitBytes[unit] = 0;
+  }
+
+  /** How many rows there are. */
+  synchronized long count() {
+    long count = 0;
+    for (char[] region : rows) {
+      for (int page = 0; region != null && page < region.length; page++) {
+        count += region[page] == 0 ? 0 : 1;
+      }
+    }
+    return count;
+  }
+
   /** What all rows of a part are together. */
   synchronized long bytes(int unit) {
     return unitBytes[unit];

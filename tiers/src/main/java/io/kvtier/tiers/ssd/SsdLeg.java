@@ -22,6 +22,10 @@ public final class SsdLeg implements Leg {
       ThreadLocal.withInitial(() ->
           Arena.ofAuto().allocate(SlotHeaderDescriptor.HEADER_BYTES, SharedMemory.PAGE_BYTES));
 
+  /** Where blocks are read that did not verify in their slab: one a thread, as large as any. */
+  private static final ThreadLocal<MemorySegment> ASIDE =
+      ThreadLocal.withInitial(() -> MemorySegment.NULL);
+
   private final SlotDevice device;
   private final TroubleLog troubles;
   private final @Nullable ThreadLocal<EncodeBuffer> buffers;
@@ -54,18 +58,33 @@ public final class SsdLeg implements Leg {
       if (transfer.kind == Transfer.Kind.STORE) {
         store(transfer, header);
       } else {
-        device.read(transfer.ssdRegion, transfer.ssdOffset, header, transfer.slot());
-        transfer.status = StoredBlock.check(transfer, header);
-        if (transfer.status == Status.CORRUPT) {
-          StoredBlock.tellDamaged(transfer, troubles);
-        }
+        load(transfer, header);
       }
     } catch (IOException e) {
-      transfer.status = Status.IO_ERROR;
-      troubles.tell(
-          transfer.kind == Transfer.Kind.STORE ? StoredBlock.NOT_WRITTEN : StoredBlock.NOT_READ,
-          FileErrors.words(e));
+      StoredBlock.failed(transfer, FileErrors.words(e), troubles);
     }
+  }
+
+  private void load(Transfer transfer, MemorySegment header) throws IOException {
+    device.read(transfer.ssdRegion, transfer.ssdOffset, header, transfer.slot());
+    transfer.status = StoredBlock.check(transfer, header);
+    if (transfer.status == Status.CORRUPT) {
+      MemorySegment aside = aside(transfer.slotBytes);
+      device.read(transfer.ssdRegion, transfer.ssdOffset, header, aside);
+      transfer.status = StoredBlock.checkAside(transfer, header, aside);
+    }
+    if (transfer.status == Status.CORRUPT) {
+      StoredBlock.tellDamaged(transfer, troubles);
+    }
+  }
+
+  private static MemorySegment aside(int bytes) {
+    MemorySegment aside = ASIDE.get();
+    if (aside.byteSize() < bytes) {
+      aside = Arena.ofAuto().allocate(bytes, SharedMemory.PAGE_BYTES);
+      ASIDE.set(aside);
+    }
+    return aside.asSlice(0, bytes);
   }
 
   private void store(Transfer transfer, MemorySegment header) throws IOException {

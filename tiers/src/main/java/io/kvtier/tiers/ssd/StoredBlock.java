@@ -4,6 +4,7 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.codec.CodecException;
+import io.kvtier.tiers.files.FileErrors;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Transfer;
 import io.kvtier.tiers.transfer.TroubleLog;
@@ -17,8 +18,8 @@ import java.lang.foreign.ValueLayout;
  */
 public final class StoredBlock {
   // The kinds of failures that operators are told of.
-  static final String NOT_READ = "a block can't be read";
-  static final String NOT_WRITTEN = "a block can't be written";
+  private static final String NOT_READ = "a block can't be read";
+  private static final String NOT_WRITTEN = "a block can't be written";
   private static final String DAMAGED = "a block is damaged";
 
   /** Where encoded bytes stand while they are decoded: one a thread, as large as any so far. */
@@ -120,6 +121,36 @@ public final class StoredBlock {
             && Checksums.of(transfer.bytes()) == transfer.checksum
         ? Status.OK
         : Status.CORRUPT;
+  }
+
+  /**
+   * The same of bytes that were read into memory that nobody else can write. What failed in a slab
+   * says nothing of the copy on the device: a client may have written there meanwhile. Sound bytes
+   * are copied to the slab, whose readers verify them where others can write it.
+   *
+   * @param aside as long as the host slot
+   * @return OK or CORRUPT: the copy on the device is damaged
+   */
+  static Status checkAside(Transfer transfer, MemorySegment header, MemorySegment aside) {
+    MemorySegment slab = transfer.slab;
+    long slabOffset = transfer.slabOffset;
+    transfer.slab = aside;
+    transfer.slabOffset = 0;
+    Status status = check(transfer, header);
+    transfer.slab = slab;
+    transfer.slabOffset = slabOffset;
+    if (status == Status.OK) {
+      MemorySegment.copy(aside, 0, slab, slabOffset, transfer.length);
+    }
+    return status;
+  }
+
+  /** Ends a transfer that the device did not carry out, and tells of it. */
+  static void failed(Transfer transfer, String words, TroubleLog troubles) {
+    String why = FileErrors.withCure(words);
+    transfer.status = Status.IO_ERROR;
+    transfer.cause = why;
+    troubles.tell(transfer.kind == Transfer.Kind.STORE ? NOT_WRITTEN : NOT_READ, why);
   }
 
   /** Tells of a block that was found to be {@link Status#CORRUPT}. */

@@ -26,6 +26,7 @@ final class UringOperation {
   private long done;
   private long startNs;
   private @Nullable EncodeBuffer encoded;
+  private @Nullable MemorySegment aside;
 
   /**
    * An operation of nothing yet.
@@ -62,7 +63,21 @@ final class UringOperation {
     bodyAddress = body.address();
     bodyBytes = body.byteSize();
     done = 0;
+    aside = null;
     startNs = System.nanoTime();
+  }
+
+  /** Reads it all again, into memory that nobody else can write. */
+  void beginAside(MemorySegment memory) {
+    aside = memory;
+    bodyAddress = memory.address();
+    bodyBytes = memory.byteSize();
+    done = 0;
+  }
+
+  /** Where it was read again; null where it is read for the first time. */
+  @Nullable MemorySegment aside() {
+    return aside;
   }
 
   /** Writes what a buffer holds, and keeps the buffer until {@link #takeBuffer}. */

@@ -65,6 +65,12 @@ public final class UringPipeline extends QueuedPipeline {
   private final ArrayDeque<UringOperation> free = new ArrayDeque<>(OPERATIONS);
   private final ArrayDeque<UringOperation> arrived = new ArrayDeque<>(OPERATIONS);
   private final ArrayDeque<UringOperation> sealed = new ArrayDeque<>(SEALED_MAX);
+
+  /** Reads whose bytes did not verify in their slab: each is read again, aside, one at a time. */
+  private final ArrayDeque<UringOperation> suspects = new ArrayDeque<>(OPERATIONS);
+
+  private MemorySegment aside = MemorySegment.NULL;
+  private boolean asideIsTaken;
   private final InHand reads = new InHand(READS_MAX, READ_BYTES_MAX);
   private final InHand writes = new InHand(WRITES_MAX, WRITE_BYTES_MAX);
   private final BlockCodec codec;
@@ -207,10 +213,10 @@ public final class UringPipeline extends QueuedPipeline {
   }
 
   private boolean beginReads() {
-    boolean any = false;
+    boolean any = beginSuspect();
     while (running
         && reads.hasRoom()
-        && reads.operations + arrived.size() < READS_MAX + ARRIVED_MAX) {
+        && reads.operations + arrived.size() + suspects.size() < READS_MAX + ARRIVED_MAX) {
       Transfer transfer = queues.pollUrgent();
       if (transfer == null) {
         break;
@@ -222,6 +228,25 @@ public final class UringPipeline extends QueuedPipeline {
       operation.enter(ring);
     }
     return any;
+  }
+
+  private boolean beginSuspect() {
+    if (!running || asideIsTaken || suspects.isEmpty() || !reads.hasRoom()) {
+      return false;
+    }
+    UringOperation operation = suspects.remove();
+    asideIsTaken = true;
+    operation.beginAside(aside(operation.transfer().slotBytes));
+    reads.add(1, operation.bytes());
+    operation.enter(ring);
+    return true;
+  }
+
+  private MemorySegment aside(int bytes) {
+    if (aside.byteSize() < bytes) {
+      aside = Arena.ofAuto().allocate(bytes, SharedMemory.PAGE_BYTES);
+    }
+    return aside.asSlice(0, bytes);
   }
 
   private boolean beginWrites() {
@@ -307,12 +332,12 @@ public final class UringPipeline extends QueuedPipeline {
     (store ? writes : reads).add(-1, -operation.bytes());
     if (result <= 0) {
       // Nothing moved: an error, or the file ends there.
-      transfer.status = Status.IO_ERROR;
-      troubles.tell(
-          store ? StoredBlock.NOT_WRITTEN : StoredBlock.NOT_READ,
+      StoredBlock.failed(
+          transfer,
           FileDevice.place(transfer)
               + ": "
-              + (result < 0 ? Errno.describe(-result) : "the file ends there"));
+              + (result < 0 ? Errno.describe(-result) : "the file ends there"),
+          troubles);
       finish(operation);
     } else if (store) {
       finish(operation);
@@ -327,7 +352,15 @@ public final class UringPipeline extends QueuedPipeline {
       UringOperation operation = arrived.remove();
       Transfer transfer = operation.transfer();
       summed += transfer.length;
-      transfer.status = StoredBlock.check(transfer, operation.header());
+      MemorySegment readAside = operation.aside();
+      transfer.status =
+          readAside == null
+              ? StoredBlock.check(transfer, operation.header())
+              : StoredBlock.checkAside(transfer, operation.header(), readAside);
+      if (transfer.status == Status.CORRUPT && readAside == null) {
+        suspects.add(operation);
+        continue;
+      }
       if (transfer.status == Status.CORRUPT) {
         StoredBlock.tellDamaged(transfer, troubles);
       }
@@ -340,6 +373,7 @@ public final class UringPipeline extends QueuedPipeline {
     if (buffer != null) {
       buffers.push(buffer);
     }
+    asideIsTaken &= operation.aside() == null;
     Transfer transfer = operation.end();
     free.push(operation);
     unrung |= queues.finish(transfer);

@@ -83,6 +83,9 @@ public final class Transfer {
   /** The outcome: OK, CORRUPT or IO_ERROR. */
   public Status status = Status.OK;
 
+  /** For people: why it failed, and what to do; where the outcome is IO_ERROR. */
+  public String cause = "";
+
   /** STORE: how many bytes went to the device for the block's own, padding and header aside. */
   public int writtenBytes;
 

@@ -62,6 +62,15 @@ public final class TroubleLog {
     }
   }
 
+  /**
+   * What has failed works again.
+   *
+   * @param what works
+   */
+  public void tellOver(String what) {
+    log.info("{}", part + ": " + what);
+  }
+
   /** How many a line stands for, with this one; 0: there is none yet. */
   private long count(String what) {
     synchronized (kinds) {

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.tiers.testing.ChildJvm;
+import io.kvtier.tiers.testing.FileDamage;
 import io.kvtier.tiers.testing.SmallFileSystem;
 import java.io.IOException;
 import java.nio.file.Files;

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.tiers.testing.FileDamage;
 import io.kvtier.tiers.testing.SmallFileSystem;
 import java.io.IOException;
 import java.io.RandomAccessFile;

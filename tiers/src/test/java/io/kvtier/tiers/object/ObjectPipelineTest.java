@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.Arena;
+import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
@@ -434,7 +435,9 @@ final class ObjectPipelineTest {
     stored(pipeline, 7);
     store.objects.values().iterator().next()[500] ^= 1;
     Transfer load = offer(pipeline, transfers.load(7));
-    for (int i = 0; i < 3; i++) {
+    // At once again, aside, and then as often as anything else is tried.
+    for (int i = 0; i < 4; i++) {
+      assertEquals(List.of(), finished, "after " + i + " calls");
       store.answer();
       run(pipeline);
       pass(pipeline, 50 * MS);
@@ -448,6 +451,38 @@ final class ObjectPipelineTest {
     run(pipeline);
     assertEquals(Status.OK, again.status);
     assertTrue(transfers.holds(again, 7));
+  }
+
+  @Test
+  void load_slabIsScribbledOn_isReadAgainAsideAndTheObjectStays() {
+    ObjectPipeline pipeline = pipeline(4, 10);
+    stored(pipeline, 7);
+    Transfer load = offer(pipeline, transfers.load(7));
+    store.answer();
+    // Another process writes there before anybody has looked.
+    load.bytes()
+        .set(ValueLayout.JAVA_BYTE, 500, (byte) ~load.bytes().get(ValueLayout.JAVA_BYTE, 500));
+    run(pipeline);
+    assertEquals(List.of(), finished, "what is in a slab proves nothing");
+    assertEquals(0, pipeline.count(ObjectCounter.CORRUPT));
+    store.answer();
+    run(pipeline);
+    assertEquals(Status.OK, load.status);
+    assertTrue(transfers.holds(load, 7));
+    stored(pipeline, 7);
+    assertEquals(1, pipeline.count(ObjectCounter.PRESENT), "nobody replaces a sound object");
+  }
+
+  @Test
+  void store_answeredByAbsent_opensTheBreakerAndSaysWhy() {
+    ObjectPipeline pipeline = pipeline(4, 10);
+    for (int i = 0; i < 32 && pipeline.takesStores(); i++) {
+      Transfer put = offer(pipeline, transfers.store(i));
+      answer(pipeline, new StoreResult.Absent());
+      assertEquals(Status.IO_ERROR, put.status);
+    }
+    assertFalse(pipeline.takesStores(), "a put to nowhere is a failure of the store");
+    assertTrue(pipeline.storeTrouble().contains("no such object"), pipeline.storeTrouble());
   }
 
   @Test

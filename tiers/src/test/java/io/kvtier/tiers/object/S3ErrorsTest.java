@@ -5,9 +5,48 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.concurrent.CompletionException;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import software.amazon.awssdk.awscore.exception.AwsErrorDetails;
 import software.amazon.awssdk.core.exception.SdkClientException;
+import software.amazon.awssdk.services.s3.model.S3Exception;
 
 final class S3ErrorsTest {
+  /** What a put that is answered so counts as: never as done, but where the object is there. */
+  @ParameterizedTest
+  @CsvSource({
+    "301, PermanentRedirect, true, Denied",
+    "400, ExpiredToken, true, Denied",
+    "403, AccessDenied, true, Denied",
+    "404, NoSuchKey, true, Denied",
+    "404, NoSuchBucket, true, Denied",
+    "404, '', false, Denied",
+    "409, ConditionalRequestConflict, true, Throttled",
+    "412, PreconditionFailed, true, Present",
+    "412, PreconditionFailed, false, Unavailable",
+    "416, InvalidRange, true, Unavailable",
+    "500, InternalError, true, Unavailable",
+    "503, SlowDown, true, Throttled",
+    "503, ServiceUnavailable, true, Throttled",
+  })
+  void ofPut_eachAnswer_isOfItsKind(int status, String code, boolean ifAbsent, String kind) {
+    Throwable answer =
+        S3Exception.builder()
+            .statusCode(status)
+            .awsErrorDetails(
+                AwsErrorDetails.builder()
+                    .errorCode(code)
+                    .errorMessage("the server's words")
+                    .build())
+            .message("the server's words")
+            .build();
+    StoreResult result = S3Errors.ofPut(new CompletionException(answer), ifAbsent);
+    assertEquals(kind, result.getClass().getSimpleName(), result.words());
+    if (result instanceof StoreResult.Denied || result instanceof StoreResult.Unavailable) {
+      assertTrue(result.words().contains("the server's words"), result.words());
+    }
+  }
+
   private static String words(String message) {
     return S3Errors.outcome(new CompletionException(SdkClientException.create(message))).words();
   }

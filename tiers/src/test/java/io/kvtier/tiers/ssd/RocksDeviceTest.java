@@ -5,12 +5,17 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.tiers.files.FolderTree;
+import io.kvtier.tiers.testing.FileDamage;
 import io.kvtier.tiers.testing.SmallFileSystem;
+import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
 import java.util.SplittableRandom;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
@@ -19,8 +24,11 @@ import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 @Timeout(value = 120, unit = TimeUnit.SECONDS)
 final class RocksDeviceTest extends SlotDeviceContract {
@@ -91,6 +99,79 @@ final class RocksDeviceTest extends SlotDeviceContract {
     }
     try (RocksDevice device = new RocksDevice(directory, 4, (long) slots * LARGE, cap)) {
       assertTrue(device.diskBytes() <= cap);
+    }
+  }
+
+  /**
+   * Whatever file is damaged, and however: the device opens, lies nowhere, and takes it all anew.
+   */
+  @ParameterizedTest
+  @CsvSource({
+    "CURRENT,32",
+    "MANIFEST,0",
+    ".log,8",
+    ".sst,0",
+    ".blob,16",
+    "OPTIONS,32",
+  })
+  void open_damagedFile_keepsWhatCanBeReadAndWorks(String kind, int keptAtLeast)
+      throws IOException {
+    int slots = 32;
+    Path sound = directory.resolve("sound");
+    try (Arena arena = Arena.ofConfined()) {
+      try (RocksDevice device = new RocksDevice(sound, 4, 8L * LARGE, 256L * MIB)) {
+        for (int slot = 0; slot < slots; slot++) {
+          writeLarge(device, arena, slot / 8, slot % 8, slot + 1);
+        }
+      }
+      List<Path> files;
+      try (Stream<Path> all = Files.list(sound.resolve("blocks"))) {
+        files = all.filter(file -> file.getFileName().toString().contains(kind)).toList();
+      }
+      assertFalse(files.isEmpty(), "there is no such file");
+      int damages = 0;
+      for (Path file : files) {
+        for (String how : List.of("cut", "flip", "delete")) {
+          Path damaged = directory.resolve("damaged-" + damages++);
+          copy(sound, damaged);
+          FileDamage.damage(how, damaged.resolve("blocks").resolve(file.getFileName()));
+          String what = how + " of " + file.getFileName();
+          try (RocksDevice device = new RocksDevice(damaged, 4, 8L * LARGE, 256L * MIB)) {
+            int kept = 0;
+            for (int slot = 0; slot < slots; slot++) {
+              long found = readLarge(device, arena, slot / 8, slot % 8);
+              assertTrue(found == 0 || found == slot + 1, what + ": " + found + " in " + slot);
+              kept += found == 0 ? 0 : 1;
+              long place = Transfer.place(slot / 8, (long) (slot % 8) * LARGE);
+              assertTrue(found == 0 || device.mayHold(place), what + ": " + slot);
+            }
+            assertTrue(kept >= keptAtLeast, what + " leaves " + kept + " of " + slots);
+            // Written over and over, so that all is flushed and collected.
+            for (int round = 1; round <= 10; round++) {
+              for (int slot = 0; slot < slots; slot++) {
+                writeLarge(device, arena, slot / 8, slot % 8, 100L * round + slot);
+              }
+            }
+            for (int slot = 0; slot < slots; slot++) {
+              assertEquals(1000 + slot, readLarge(device, arena, slot / 8, slot % 8), what);
+            }
+          }
+          FolderTree.remove(damaged);
+        }
+      }
+    }
+  }
+
+  private static void copy(Path from, Path to) throws IOException {
+    try (Stream<Path> all = Files.walk(from)) {
+      for (Path one : all.toList()) {
+        Path target = to.resolve(from.relativize(one).toString());
+        if (Files.isDirectory(one)) {
+          Files.createDirectories(target);
+        } else {
+          Files.copy(one, target);
+        }
+      }
     }
   }
 

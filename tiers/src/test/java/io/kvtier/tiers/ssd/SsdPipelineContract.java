@@ -37,6 +37,7 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
 import java.util.zip.CRC32C;
@@ -230,6 +231,58 @@ abstract class SsdPipelineContract {
         assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.STORE));
         flip(block.ssdOffset + at);
         assertEquals(Status.CORRUPT, run(pipeline, block, Transfer.Kind.LOAD), "byte " + at);
+      }
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"none", "zstd", "planes"})
+  void load_intoASlabThatAnotherProcessScribblesOn_findsTheSoundCopySound(String name)
+      throws Exception {
+    codec = BlockCodecs.create(name);
+    try (FileDevice device = open();
+        Pipeline pipeline = start(device)) {
+      List<Transfer> blocks = new ArrayList<>();
+      for (int i = 0; i < DEPTH; i++) {
+        Transfer block = block(i, i, i / REGIONS);
+        fill(block, i);
+        assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.STORE));
+        block.kind = Transfer.Kind.LOAD;
+        blocks.add(block);
+      }
+      AtomicBoolean isOver = new AtomicBoolean();
+      MemorySegment shared = slab;
+      Thread scribbler = Thread.ofPlatform().start(() -> scribble(shared, isOver));
+      try {
+        for (int round = 0; round < 4; round++) {
+          for (Transfer block : blocks) {
+            block.status = Status.BUSY;
+            assertTrue(pipeline.offer(block));
+          }
+          await(pipeline, DEPTH);
+          for (Transfer block : blocks) {
+            assertEquals(Status.OK, block.status, "block " + block.poolIndex);
+          }
+        }
+      } finally {
+        isOver.set(true);
+        scribbler.join();
+      }
+      assertEquals(Status.OK, run(pipeline, blocks.getFirst(), Transfer.Kind.LOAD));
+      assertEquals(
+          blocks.getFirst().checksum, Checksums.of(blocks.getFirst().bytes()), "and its bytes");
+      // A damaged copy is still found, also when it is read the second time.
+      flip(blocks.get(REGIONS).ssdOffset + PAGE);
+      assertEquals(Status.CORRUPT, run(pipeline, blocks.get(REGIONS), Transfer.Kind.LOAD));
+    }
+  }
+
+  /** Writes where a client should not, again and again. */
+  private static void scribble(MemorySegment slab, AtomicBoolean isOver) {
+    Random random = new Random(1);
+    while (!isOver.get()) {
+      for (int i = 0; i < DEPTH; i++) {
+        slab.set(ValueLayout.JAVA_BYTE, (long) i * SLOT_BYTES, (byte) random.nextInt());
       }
     }
   }

@@ -1,12 +1,12 @@
-package io.kvtier.tiers.ledger;
+package io.kvtier.tiers.testing;
 
 import java.io.IOException;
 import java.io.RandomAccessFile;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** What becomes of files that a ledger did not close. */
-final class FileDamage {
+/** What becomes of files that a medium did not keep. */
+public final class FileDamage {
   private FileDamage() {}
 
   /**
@@ -14,7 +14,7 @@ final class FileDamage {
    *
    * @param how {@code delete}, {@code cut} in the middle, or {@code flip} some bits there
    */
-  static void damage(String how, Path file) throws IOException {
+  public static void damage(String how, Path file) throws IOException {
     if (how.equals("delete")) {
       Files.delete(file);
       return;
