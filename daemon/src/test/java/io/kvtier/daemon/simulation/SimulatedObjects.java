@@ -49,10 +49,10 @@ final class SimulatedObjects implements Leg, ObjectProbe {
   private final SplittableRandom random;
   private long faultCount;
 
-  /** Objects that others deleted while this node had their blocks. */
-  private boolean hasVanished;
+  /** Names of objects that others deleted while this node had their blocks. */
+  private final Set<String> vanished = new HashSet<>();
 
-  /** Names of what was ever stored, each with the time at which it was last seen there. */
+  /** Names that were asked for, each with the time at which it was last seen there. */
   private final Map<String, Long> seen = new HashMap<>();
 
   private final LongSupplier clock;
@@ -101,6 +101,9 @@ final class SimulatedObjects implements Leg, ObjectProbe {
     names.sort(null);
     String name = names.get(chance.nextInt(names.size()));
     Stored gone = objects.remove(name);
+    if (silently) {
+      vanished.add(name);
+    }
     isLossy |= gone != null && !elsewhere.contains(gone.key);
     return silently ? null : List.of(name);
   }
@@ -116,14 +119,16 @@ final class SimulatedObjects implements Leg, ObjectProbe {
             || clock.getAsLong() - seen.getOrDefault(name, Long.MIN_VALUE / 2) < SEEN_NS);
     if (!names.isEmpty()) {
       names.sort(null);
-      objects.remove(names.get(chance.nextInt(names.size())));
-      hasVanished = true;
+      String name = names.get(chance.nextInt(names.size()));
+      objects.remove(name);
+      vanished.add(name);
     }
   }
 
-  /** The memory is lost in which this node still had what has vanished. */
-  void loseWhatVanished() {
-    isLossy |= hasVanished;
+  /** The memory is lost in which this node still had what has vanished; whether there was any. */
+  boolean loseWhatVanished() {
+    isLossy |= !vanished.isEmpty();
+    return isLossy;
   }
 
   @Override
@@ -150,7 +155,6 @@ final class SimulatedObjects implements Leg, ObjectProbe {
       long number = Words.getLong(MemorySegment.ofArray(words(transfer.key)), 8);
       String text = transfer.namespaceText;
       int namespace = text.contains("name=n0") && !text.contains(" blue\n") ? 0 : 1;
-      seen.putIfAbsent(name, Long.MIN_VALUE / 2);
       objects.putIfAbsent(
           name,
           new Stored(
@@ -197,6 +201,12 @@ final class SimulatedObjects implements Leg, ObjectProbe {
     return verifies && Checksums.of(bytes) != stored.checksum ? Status.CORRUPT : Status.OK;
   }
 
+  /** Planted bugs: what the index believes of an object is all that it is told. */
+  private boolean isTrusted() {
+    return planted == Simulation.Planted.OBJECT_TRUSTED_AT_EVICTION
+        || planted == Simulation.Planted.COLLECTED_WITHOUT_A_WORD;
+  }
+
   @Override
   public StoreCall head(String name, long timeoutNs) {
     if (happens(faults.errors)) {
@@ -205,7 +215,7 @@ final class SimulatedObjects implements Leg, ObjectProbe {
     Stored stored = objects.get(name);
     if (stored != null) {
       seen.put(name, clock.getAsLong());
-    } else if (planted == Simulation.Planted.OBJECT_TRUSTED_AT_EVICTION && seen.containsKey(name)) {
+    } else if (vanished.contains(name) && isTrusted()) {
       return StoreCall.of(new StoreResult.Done(1));
     }
     return StoreCall.of(
@@ -252,6 +262,7 @@ final class SimulatedObjects implements Leg, ObjectProbe {
         Set<String> names = new HashSet<>(objects.keySet());
         names.removeIf(name -> one.isPrefix ? !name.startsWith(one.name) : !name.equals(one.name));
         names.forEach(objects::remove);
+        vanished.removeIf(name -> one.isPrefix ? name.startsWith(one.name) : name.equals(one.name));
       }
     }
 

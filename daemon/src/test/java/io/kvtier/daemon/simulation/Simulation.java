@@ -84,7 +84,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     OBJECT_LOADED_WITHOUT_VERIFYING,
     /** The object of what is deleted stays. */
     OBJECT_NOT_DELETED,
-    /** The index does not hear that objects were deleted for the cap. */
+    /** The index does not hear that objects were deleted for the cap, nor when it asks. */
     COLLECTED_WITHOUT_A_WORD,
     /** Gets wait for slots until their deadlines, whoever holds them. */
     WAITS_IN_VAIN,
@@ -765,8 +765,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     }
     lostBefore += lost();
     boolean memoryStays = random.nextInt(4) != 0;
-    if (objects != null && !memoryStays) {
-      objects.loseWhatVanished();
+    if (objects != null && !memoryStays && objects.loseWhatVanished()) {
+      lostBefore++;
     }
     if (ssdFiles == 0 && objects == null) {
       oracle.flushed.clear();
