@@ -358,7 +358,12 @@ abstract class SsdPipelineContract {
     List<String> lines = said.list.stream().map(ILoggingEvent::getFormattedMessage).toList();
     assertEquals(3, lines.size(), lines::toString);
     assertLine(lines.get(0), "the device: a block is damaged: ", "at 0");
-    assertLine(lines.get(1), "the device: a block can't be written: ", "slots-0000.dat", "errno");
+    assertLine(
+        lines.get(1),
+        "the device: a block can't be written: ",
+        "slots-0000.dat",
+        "EFBIG",
+        "LimitFSIZE");
     assertLine(lines.get(2), "the device: a block can't be read: ", "slots-0000.dat", "ends");
   }
 
