@@ -11,7 +11,7 @@ import org.jspecify.annotations.Nullable;
  * How blocks come from the object tier, and how they get there: from the host tier as its admission
  * policy says, and from SSD when they fall out of that. Confined to the index.
  */
-final class ObjectMoves implements Mover.ObjectListener, ObjectLine.Finder, Ingestion.Target {
+final class ObjectMoves implements Mover.ObjectListener, Ingestion.Target {
   /** How long after its refusal a block is not offered again. */
   private static final long REFUSAL_MS = 10_000;
 
