@@ -203,8 +203,8 @@ final class ObjectLine {
   }
 
   /**
-   * Has the store asked whether a block's object is still there; {@link #collectConfirmed} tells. Others
-   * delete, too: what is known here may be long untrue.
+   * Has the store asked whether a block's object is still there; {@link #collectConfirmed} tells.
+   * Others delete, too: what is known here may be long untrue.
    *
    * @return false when too much is being found out already
    */
