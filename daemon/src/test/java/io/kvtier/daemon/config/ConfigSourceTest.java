@@ -160,8 +160,8 @@ final class ConfigSourceTest {
   @Test
   void machine_policiesBeyondASmallHeap_areTold() throws ConfigException {
     LoadedConfig usual = new ConfigSource(null, Map.of(), List.of("ssd.bytes=4GiB")).load();
-    assertEquals(List.of(), check(1L << 50, "memory", 192L << 20).problems(usual));
-    List<String> problems = check(1L << 50, "memory", 64L << 20).problems(usual);
+    assertEquals(List.of(), check(1L << 50, "memory", 256L << 20).problems(usual));
+    List<String> problems = check(1L << 50, "memory", 192L << 20).problems(usual);
     assertEquals(1, problems.size(), problems.toString());
     assertTrue(problems.getFirst().contains("KVTIERD_JAVA_OPTS=-Xmx"), problems.getFirst());
     LoadedConfig auto =
