@@ -56,6 +56,9 @@ final class SimulatedClient {
     /** Clients that go on writing to slots that they have lost. */
     LateWriters lateWriters();
 
+    /** Whether any do. */
+    boolean hasLateWriters();
+
     /** Whether the daemon has a record of a key: it may be on its way. */
     boolean isHere(Oracle.Key key);
 
@@ -206,7 +209,7 @@ final class SimulatedClient {
 
   /** The daemon is gone, or has cut the client off, which goes on writing what it had begun. */
   void goOnWriting() {
-    for (Held held : reservations) {
+    for (Held held : world.hasLateWriters() ? reservations : List.<Held>of()) {
       byte[] content = oracle.content(held.key, blockBytes[held.key.namespace()]);
       world.lateWriters().add(process, held.slab, held.offset, content);
     }
@@ -399,7 +402,7 @@ final class SimulatedClient {
       byte[] content = oracle.content(held.key, blockBytes[held.key.namespace()]);
       boolean abort = random.nextInt(12) == 0;
       if (!writtenEarly.remove(held)) {
-        writeTo(held, content, abort ? content.length / 2 : content.length);
+        abort |= !writeTo(held, content, abort ? content.length / 2 : content.length);
       }
       if (reservations.isEmpty()) {
         i = count;
@@ -419,13 +422,18 @@ final class SimulatedClient {
     }
   }
 
-  private void writeTo(Held held, byte[] content, int bytes) {
+  /** Writes to a slot; false where that would be too late, and nobody does such things. */
+  private boolean writeTo(Held held, byte[] content, int bytes) {
     if (world.nowNs() >= held.sureNs) {
       // The slot may be another's: this client stood still for too long.
+      if (!world.hasLateWriters()) {
+        return false;
+      }
       oracle.somethingDamaged = true;
     }
     MemorySegment.copy(
         MemorySegment.ofArray(content), 0, world.slab(held.slab), held.offset, bytes);
+    return true;
   }
 
   private void releaseSome() throws ProtocolViolation {
@@ -770,8 +778,9 @@ final class SimulatedClient {
           if (!reserved.isCopied && random.nextBoolean()) {
             // In place, and committed much later.
             byte[] content = oracle.content(reserved.key, blockBytes[reserved.key.namespace()]);
-            writeTo(reserved, content, content.length);
-            writtenEarly.add(reserved);
+            if (writeTo(reserved, content, content.length)) {
+              writtenEarly.add(reserved);
+            }
           }
         }
       }

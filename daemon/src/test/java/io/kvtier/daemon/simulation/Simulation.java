@@ -642,6 +642,15 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   }
 
   @Override
+  public boolean hasLateWriters() {
+    return switch (planted) {
+      case NONE -> faulty;
+      case LATE_WRITERS_FORGOTTEN, LATE_WRITERS_COUNT_AS_GONE -> true;
+      default -> false;
+    };
+  }
+
+  @Override
   public boolean hasObjects() {
     return objects != null;
   }
