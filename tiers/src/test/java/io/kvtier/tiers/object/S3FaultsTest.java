@@ -164,9 +164,18 @@ final class S3FaultsTest {
   }
 
   @Test
-  void put_answered412_isPresent() {
+  void putIfAbsent_answered412_isPresent() {
     proxy.set(new FaultProxy.Fault.Answer(412, ""));
-    assertEquals(new StoreResult.Present(), put(LONG_NS));
+    assertEquals(
+        new StoreResult.Present(),
+        ObjectStoreContract.await(store.put("block", List.of(block), true, LONG_NS)));
+    assertHealsByItself();
+  }
+
+  @Test
+  void putWithoutACondition_answered412_isUnavailable() {
+    proxy.set(new FaultProxy.Fault.Answer(412, ""));
+    assertInstanceOf(StoreResult.Unavailable.class, put(LONG_NS));
     assertHealsByItself();
   }
 
