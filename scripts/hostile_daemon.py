@@ -252,7 +252,7 @@ class Daemon:
         return Figures(self.resident_kib(), used, self.descriptors(), self._status("Threads"))
 
     def _ask_jvm(self, command: str) -> str:
-        jcmd = Path(os.environ["JAVA_HOME"]) / "bin" / "jcmd"
+        jcmd = Path(f"/proc/{self.pid}/exe").resolve().parent / "jcmd"
         asked = subprocess.run([jcmd, str(self.pid), command], capture_output=True, check=False, text=True)
         if asked.returncode:
             self.require_well()

@@ -85,7 +85,8 @@ def test_option_unknown_isNamed(daemon: Daemon) -> None:
             namespace.lookup([b"k"], deadline=3)  # type: ignore[call-arg]
         with pytest.raises(NamespaceMismatch) as refused:
             client.namespace("misuse", block_bytes=8192)
-        assert str(refused.value).count("misuse") == 1
+        assert str(refused.value).count("namespace 'misuse'") == 1
+        assert str(refused.value).endswith("kvtier clear --namespace=misuse")
 
 
 def test_get_readOnlyBuffer_namesTheBlock(daemon: Daemon) -> None:
