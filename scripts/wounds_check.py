@@ -104,7 +104,7 @@ GUARDS = [
     Guard(
         6,
         "a lookup is no use of a block",
-        INDEX + "Index.java",
+        INDEX + "Lookups.java",
         "store.hasArrived(block)) {\n        writer.add(Status.OK, TierId.HOST);",
         "store.hasArrived(block)) {\n        store.host().hit(block);\n        writer.add(Status.OK, TierId.HOST);",
         "wound06_evictionThatFreesNothingOrEverything",
@@ -132,8 +132,8 @@ GUARDS = [
         9,
         "a namespace's properties are held against those of its first registration",
         INDEX + "Index.java",
-        "if (difference != null) {",
-        'if (Boolean.getBoolean("never") && difference != null) {',
+        "if (known != null && difference != null) {",
+        'if (Boolean.getBoolean("never") && known != null && difference != null) {',
         "wound09_keyConfusion",
         "other properties under the same name are refused",
     ),
@@ -159,7 +159,7 @@ GUARDS = [
     Guard(
         12,
         "a lookup estimates loads",
-        INDEX + "Index.java",
+        INDEX + "Lookups.java",
         "store.estimatedSsdReadNs(onSsd * namespace.blockBytes())",
         "0L * onSsd",
         "wound12_slowTiersSlowerThanRecompute",

@@ -112,9 +112,10 @@ def test_daemonGone_missesAndFailsAndGoesOn(fresh_daemon: Daemon) -> None:
 
 def test_otherConfiguration_isRefused(daemon: Daemon) -> None:
     chunks = numpy.ones((CHUNKS, CHUNK_BYTES), dtype=numpy.uint8)
-    _tier(daemon, chunks, "tier-other").shutdown()
+    first = _tier(daemon, chunks, "tier-other")
     with pytest.raises(RuntimeError, match="refuses to mix.*dtype"):
         _tier(daemon, chunks, "tier-other", _spec(model=SimpleNamespace(name="tiny", dtype="float32")))
+    first.shutdown()
 
 
 # ---- which weights, and what else decides about bytes ----
@@ -170,9 +171,10 @@ def test_twoFineTunesUnderOnePath_shareNothing(daemon: Daemon, tmp_path: Path) -
 )  # fmt: skip
 def test_whatTheConnectorLooksAt_isLookedAtHere(daemon: Daemon, tmp_path: Path, changed: dict[str, Any]) -> None:
     path = str(weights.model(tmp_path / "models", 1))
-    Engine(daemon, config({}, model_config__model=path), namespace=str(tmp_path)).tier.shutdown()
+    first = Engine(daemon, config({}, model_config__model=path), namespace=str(tmp_path))
     with pytest.raises(RuntimeError, match="refuses to mix"):
         Engine(daemon, config({}, model_config__model=path, **changed), namespace=str(tmp_path))
+    first.tier.shutdown()
 
 
 def test_namedWeights_meet_andOthersDont(daemon: Daemon) -> None:

@@ -228,7 +228,7 @@ class Worker:
             block, slot = request.block_ids[position // BLOCK_TOKENS], position % BLOCK_TOKENS
             for layer in layers:
                 tensor = self.tensors[layer]
-                right = value(request, position, layer, self.part, weights)
+                right = value(request, position, layer, self.part) ^ _mask(weights)
                 if position >= begin:
                     tensor.array[block, slot] = right
                 else:
@@ -237,10 +237,15 @@ class Worker:
                     )
 
 
-def value(request: Request, position: int, layer: int, part: int, weights: bytes) -> Any:
-    """What attention makes of a token: it depends on all tokens before, and on the weights."""
-    prefix = repr((request.parent, request.tokens[: position + 1], layer, part)).encode() + hashlib.sha256(weights).digest()
+def value(request: Request, position: int, layer: int, part: int) -> Any:
+    """What attention makes of a token, whatever the weights: it depends on all tokens before."""
+    prefix = repr((request.parent, request.tokens[: position + 1], layer, part)).encode()
     return numpy.frombuffer(hashlib.blake2b(prefix, digest_size=TOKEN_BYTES).digest(), dtype=numpy.uint8)
+
+
+def _mask(weights: bytes) -> Any:
+    """What weights change of it."""
+    return numpy.resize(numpy.frombuffer(hashlib.sha256(weights).digest(), dtype=numpy.uint8), TOKEN_BYTES)
 
 
 class Engine:
