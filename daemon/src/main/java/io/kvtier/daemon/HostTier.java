@@ -147,8 +147,8 @@ final class HostTier implements AutoCloseable {
     if (keeper != 0 && ProcessId.of(keeper).isKnown()) {
       LOG.warn(
           "the memory that an earlier daemon left with process {} is given up, with the blocks in"
-              + " it: that daemon, of an earlier release or of other settings, did not note which"
-              + " slots its clients were writing",
+              + " it: it is of other sizes (host.bytes, host.slab_bytes or limits changed), or its"
+              + " daemon, of an earlier release, did not note which slots its clients were writing",
           keeper);
     }
     kept.letGo();

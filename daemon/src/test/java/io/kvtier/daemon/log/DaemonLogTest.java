@@ -35,7 +35,8 @@ class DaemonLogTest {
     String line = new String(console.getEncoder().encode(event), StandardCharsets.UTF_8);
 
     assertTrue(
-        line.endsWith(": a x\\u000a2030-01-01 \\u001b[31mERROR\\u000d\\u0085\\u009b{}'\" b\n"), line);
+        line.endsWith(": a x\\u000a2030-01-01 \\u001b[31mERROR\\u000d\\u0085\\u009b{}'\" b\n"),
+        line);
     assertEquals(line.length() - 1, line.indexOf('\n'));
     context.stop();
   }
