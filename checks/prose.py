@@ -47,7 +47,7 @@ def phrases(file: Path = PHRASES) -> dict[str, str]:
 
 
 def problems_of(name: str, text: str, avoided: dict[str, str]) -> list[Problem]:
-    """What is wrong with the prose of one document."""
+    """The problems in the prose of one document, a line each."""
     found = []
     for passage in passages(text):
         spoken = plain(passage.text)

@@ -1,4 +1,4 @@
-"""Who publishes: what is not filled in is said so, and what is wrong is refused in words."""
+"""The publisher's data: a missing value is reported as "not published", and a wrong value is refused with its name."""
 
 from pathlib import Path
 

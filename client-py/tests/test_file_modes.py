@@ -43,7 +43,7 @@ def put_blocks(daemon: Daemon) -> None:
 
 
 def entries(folder: Path) -> Iterator[tuple[Path, int]]:
-    """What is below a folder, with its mode; no links and no sockets."""
+    """All files and folders below a folder with their modes, without links and sockets."""
     for at, folders, files in os.walk(folder):
         for name in (*folders, *files):
             path = Path(at, name)

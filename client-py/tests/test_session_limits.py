@@ -106,7 +106,7 @@ def test_readersWishForTheLargestRings_theyGetTheirShare_andAWriterIsServed(daem
         assert refused and all(text.startswith("BUSY") and "limits.ring_bytes" in text and "only read" in text for text in refused)
         with Client(daemon.socket_path, timeout=60, ring_bytes=4 * MIB) as writer:
             assert writer.connected and writer.ping().status is Status.OK
-    # What was taken comes back with the end of its sessions.
+    # The budget of rings is free again when the reader's sessions have ended.
     with as_reader(take) as (sizes, _):
         assert 16 * MIB < sum(sizes) <= 32 * MIB
 

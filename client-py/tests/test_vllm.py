@@ -587,7 +587,7 @@ def test_resetBehindARequest_whatItHadNotStored_isForgotten(engines: Make, monke
     stores = [store for plan in plans[before:] for store in [*plan.late, *plan.stores]]
     # Nor anything of the other one, which has looked at what it had computed before.
     assert not stores
-    # What was stored before is that of these weights, and they are what they were.
+    # The weights have not changed, so the blocks stored before still hold.
     assert loads(engines(), one) == 4
 
 

@@ -214,7 +214,7 @@ def test_reset_whatWasStoredBefore_isNotFoundByThisEngine_andByOthersItIs(daemon
     assert first.finds(names) == 0
     assert other.finds(names) == 4
     assert first.store(names) and first.finds(names) == 4
-    # What it has stored since is of weights that nobody else may have.
+    # Blocks stored since the reset belong to weights that nobody else may have.
     other.tier.submit_load(_job(next(_numbers), names, [8, 9, 10, 11], True))
     assert _finished(other.tier).success
     assert numpy.array_equal(other.chunks[8:12], first.chunks[:4])

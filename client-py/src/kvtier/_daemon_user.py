@@ -1,4 +1,4 @@
-"""Who may run the daemon that a client gives its blocks to, and takes blocks from."""
+"""The users whose daemon a client accepts: it gives blocks to that daemon and reads its bytes."""
 
 import os
 import pwd

@@ -567,7 +567,7 @@ def acquire(context: Context, keys: Sequence[bytes], flags: int, lease_ns: int) 
                 leases += [Lease(Status.MISS)] * (len(keys) - start - count)
                 break
             if completion[1] < count and Status.BUSY in _core.long_statuses(body):
-                # What is leased leaves no room: further blocks would wait for it in vain.
+                # The blocks leased so far fill the memory: further blocks would wait in vain.
                 leases += [Lease(Status.BUSY)] * (len(keys) - start - count)
                 break
         result = Leases(

@@ -215,7 +215,7 @@ def _tensors(header: bytes, data: int, size: int) -> dict[str, tuple[int, int]] 
 
 
 def _windows(files: Sequence[_File]) -> list[_Window]:
-    """What is read of the files, in an order that their contents alone decide."""
+    """The samples of all files, in an order that the contents alone decide."""
     made: list[_Window] = []
     kinds: dict[str, list[tuple[str, _File]]] = {}
     for file in files:

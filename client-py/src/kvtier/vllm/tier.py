@@ -264,7 +264,7 @@ def _group_of(key: bytes) -> int:
 
 
 def _described(config: Any, spec: Any, named: str) -> Described:
-    """The same as the connector has, as far as it can be known here."""
+    """The connector's identity, as far as the scheduler's process knows it."""
     alone = os.urandom(16).hex()
     if config is None:
         name = _model(spec)

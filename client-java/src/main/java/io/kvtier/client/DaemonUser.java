@@ -13,7 +13,7 @@ import java.util.Set;
 import java.util.TreeSet;
 import org.jspecify.annotations.Nullable;
 
-/** Who may run the daemon that a client gives its blocks to, and takes blocks from. */
+/** The users whose daemon a client accepts: it gives blocks to that daemon and reads its bytes. */
 final class DaemonUser {
   static final String VARIABLE = "KVTIER_DAEMON_USER";
 

@@ -222,9 +222,9 @@ public final class KvtierClient implements AutoCloseable {
     }
 
     /**
-     * Who may run the daemon beside this user and root: names or numbers, with commas between them.
-     * Where it is not set, those that {@code $KVTIER_DAEMON_USER} names, or else the user whose
-     * socket lies where only root or this user can have put it.
+     * Further users who may run the daemon, beside this user and root: names or numbers, separated
+     * by commas. Where it is not set, those that {@code $KVTIER_DAEMON_USER} names, or else the
+     * user whose socket lies where only root or this user can have put it.
      */
     public Builder daemonUser(String value) {
       daemonUser = value;
