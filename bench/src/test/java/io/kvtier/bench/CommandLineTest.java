@@ -54,7 +54,14 @@ final class CommandLineTest {
   @Test
   void commands_daemonWithBlocks_tellWhatIsThere() throws IOException, InterruptedException {
     try (TestDaemon daemon =
-            TestDaemon.start(folder, "host.bytes=32MiB", "host.slab_bytes=8MiB", "ssd.bytes=0");
+            // Few blocks: two policies stand beside each other in a small heap while one is
+            // swapped.
+            TestDaemon.start(
+                folder,
+                "host.bytes=32MiB",
+                "host.slab_bytes=8MiB",
+                "ssd.bytes=0",
+                "limits.blocks=65536");
         KvtierClient client = KvtierClient.builder().socket(daemon.socket()).build();
         Arena arena = Arena.ofConfined()) {
       Namespace namespace = client.namespace("shown", 4096, Map.of("model", "m"));
