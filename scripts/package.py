@@ -420,7 +420,7 @@ def compress(folder: Path) -> None:
 DOCUMENTS = (
     "SECURITY.md",
     "docs/OPERATING.md",
-    "docs/policies.md",
+    "docs/concepts/policies.md",
     "docs/object-store.md",
     "docs/events.md",
     "config/kvtier.yaml",

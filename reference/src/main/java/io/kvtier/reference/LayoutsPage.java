@@ -36,7 +36,7 @@ final class LayoutsPage {
     page.paragraph(
         "Every layout that another process, another version or another machine may read. The numbers"
             + " are constants of the classes; the Python client's copy of them is generated from the"
-            + " same classes. `docs/PROTOCOL.md` tells how the layouts are used.");
+            + " same classes. [Protocol](protocol.md) tells how the layouts are used.");
     for (Layout layout : layouts(checkout)) {
       String name = layout.type.getSimpleName().replace("Descriptor", "");
       page.heading(2, words(name), name.toLowerCase(Locale.ROOT));
