@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import publisher
 
+from checks.decisions import NEVER_USED, state
 from checks.documents import CODE, FENCE, IMAGE_OR_LINK
 from checks.links import ELSEWHERE, is_made
 from checks.problem import ROOT
@@ -25,7 +26,6 @@ from checks.version import version
 BESIDE = ("SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md")
 # What docs/ has for other readers than those of the site.
 NOT_COPIED = ("requirements.in", "requirements.txt")
-SUPERSEDED = re.compile(r"superseded by|replaced by", re.IGNORECASE)
 
 
 def gather(folder: Path) -> list[str]:
@@ -96,16 +96,18 @@ def decisions(folder: Path) -> str:
     lines = [
         "# Decisions",
         "",
-        "Each page tells one decision: what was decided, why, and what was rejected because of what. A number is never used again.",
+        "Each page tells one decision: its context, what was decided, and which other ways were rejected and why. The state"
+        " says which later decision replaced it, or a part of it. A number is never used again.",
         "",
-        "| Number | Decision | |",
+        "| Number | Decision | State |",
         "| --- | --- | --- |",
     ]
-    for path in sorted(folder.glob("[0-9]*.md")):
+    rows = {number: f"| {number} | | this number was never used |" for number in NEVER_USED}
+    for path in folder.glob("[0-9]*.md"):
         text = path.read_text(encoding="utf-8")
         title = re.sub(r"^#\s*(\d+[.:]?\s*)?", "", text.split("\n", 1)[0])
-        state = "superseded" if SUPERSEDED.search(text.split("\n## ", 1)[0]) else ""
-        lines.append(f"| {path.name[:4]} | [{title}]({path.name}) | {state} |")
+        rows[path.name[:4]] = f"| {path.name[:4]} | [{title}]({path.name}) | {state(text)} |"
+    lines += [rows[number] for number in sorted(rows)]
     return "\n".join(lines) + "\n"
 
 

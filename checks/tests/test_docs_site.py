@@ -1,5 +1,6 @@
 """The pages of the site: links that hold there, and lists that are complete."""
 
+import re
 from pathlib import Path
 
 import docs_site
@@ -37,6 +38,8 @@ def test_code_isLeftAlone(tmp_path: Path) -> None:
 def test_decisions_haveAll() -> None:
     text = docs_site.decisions(ROOT / "docs/decisions")
     assert all(f"({path.name})" in text for path in (ROOT / "docs/decisions").glob("0*.md"))
+    assert "| 0022 | | this number was never used |" in text
+    assert re.search(r"^\| 0009 \| .* \| superseded in part by 0011, 0043 \|$", text, re.MULTILINE)
 
 
 def test_pythonApi_hasEveryModuleThatIsNotPrivate() -> None:
