@@ -35,7 +35,7 @@ def check(root: Path) -> list[Problem]:
         missing = [part for part in PARTS if f"\n{part}\n" not in text]
         if missing:
             found.append(Problem(page, 1, f"no heading {', '.join(repr(part) for part in missing)}"))
-    for number in range(1, int(max(numbers, default="0"))):
-        if f"{number:04}" not in numbers and f"{number:04}" not in NEVER_USED:
-            found.append(Problem("docs/decisions", 1, f"no decision has number {number:04}: write it, or add the number to NEVER_USED"))
+    for one in range(1, int(max(numbers, default="0"))):
+        if f"{one:04}" not in numbers and f"{one:04}" not in NEVER_USED:
+            found.append(Problem("docs/decisions", 1, f"no decision has number {one:04}: write it, or add the number to NEVER_USED"))
     return found

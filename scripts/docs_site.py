@@ -66,7 +66,7 @@ def relinked(source: Path, target: Path, pages: dict[Path, Path], repository: st
         if file.is_relative_to(ROOT / "docs") and (file.is_file() or is_made(ROOT, file)):
             return found[0]
         if file == ROOT / "docs" / "decisions":
-            return f"[{text}]({os.path.relpath(pages[source].parent.parent / 'pages/decisions/index.md', target.parent)})"
+            return f"[{text}]({address_of_decisions(source, target)})"
         if not file.exists():
             wrong.append(f"{os.path.relpath(source, ROOT)}: the link leads to {address}, which is not there")
             return found[0]
@@ -89,6 +89,12 @@ def relinked(source: Path, target: Path, pages: dict[Path, Path], repository: st
             line = re.sub(r"\0(\d+)\0", lambda one: spans[int(one[1])], linked)
         lines.append(line)
     return "\n".join(lines), wrong
+
+
+def address_of_decisions(source: Path, target: Path) -> str:
+    """Where the list of decisions is, seen from a page."""
+    depth = len(source.relative_to(ROOT / "docs").parts) if source.is_relative_to(ROOT / "docs") else 1
+    return os.path.relpath(target.parents[depth - 1] / "decisions" / "index.md", target.parent)
 
 
 def decisions(folder: Path) -> str:

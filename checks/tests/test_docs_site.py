@@ -26,6 +26,11 @@ def test_linkToAFile_leadsToTheRepositoryOrNamesIt(tmp_path: Path) -> None:
     assert relinked(address, tmp_path, "https://kv.example")[0].startswith("[the configuration](https://kv.example/blob/v")
 
 
+def test_linkToTheFolderOfDecisions_leadsToItsList(tmp_path: Path) -> None:
+    assert docs_site.address_of_decisions(ROOT / "docs/develop/page.md", tmp_path / "develop/page.md") == "../decisions/index.md"
+    assert docs_site.address_of_decisions(ROOT / "CONTRIBUTING.md", tmp_path / "CONTRIBUTING.md") == "decisions/index.md"
+
+
 def test_linkToNothing_isFound(tmp_path: Path) -> None:
     assert relinked("[x](nothing.md)", tmp_path)[1]
 
