@@ -5,6 +5,7 @@ The same input gives the same bytes: entries are sorted, and all of them are as 
 
 import argparse
 import calendar
+import functools
 import gzip
 import hashlib
 import io
@@ -419,10 +420,9 @@ def compress(folder: Path) -> None:
 # What an operator reads, all in one folder.
 DOCUMENTS = (
     "SECURITY.md",
-    "docs/OPERATING.md",
+    "docs/operate/*.md",
+    "docs/concepts/guarantees.md",
     "docs/concepts/policies.md",
-    "docs/object-store.md",
-    "docs/events.md",
     "config/kvtier.yaml",
 )
 LINK = re.compile(r"!?\[([^\]]*)\]\((?![a-z]+:)([^)#\s]+)(#[^)]*)?\)")
@@ -430,20 +430,21 @@ LINK = re.compile(r"!?\[([^\]]*)\]\((?![a-z]+:)([^)#\s]+)(#[^)]*)?\)")
 
 def documents(root: Path, folder: Path) -> None:
     """Copies what an operator reads; a link to what is not among it becomes its text."""
-    names = {Path(document).name for document in DOCUMENTS}
+    sources = [source for pattern in DOCUMENTS for source in sorted(root.resolve().glob(pattern))]
 
-    def link(found: re.Match[str]) -> str:
+    def link(found: re.Match[str], document: Path) -> str:
         text, target, anchor = found.groups()
-        name = Path(target).name
-        return f"[{text}]({name}{anchor or ''})" if name in names else text
+        there = (document.parent / target).resolve()
+        return f"[{text}]({there.name}{anchor or ''})" if there in sources else text
 
     values = publisher.read(root / "publisher.properties")
-    for document in DOCUMENTS:
-        source = root / document
+    for source in sources:
         text = source.read_text(encoding="utf-8")
         if source.name == "SECURITY.md":
             text = publisher.with_contact(text, values)
-        (folder / source.name).write_text(LINK.sub(link, text) if source.suffix == ".md" else text, encoding="utf-8")
+        if source.suffix == ".md":
+            text = LINK.sub(functools.partial(link, document=source), text)
+        (folder / source.name).write_text(text, encoding="utf-8")
 
 
 def links(folder: Path) -> None:

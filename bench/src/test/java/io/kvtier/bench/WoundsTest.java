@@ -47,8 +47,8 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /**
- * What users of other caches have met, one test each, against a real daemon. {@code
- * docs/reliability.md} lists them, and what each test does when its guard is taken out.
+ * Faults that users of other caches report, one test each, against a real daemon. {@code
+ * scripts/wounds-check} takes the guard of each out, and requires that its test fails.
  */
 @Timeout(value = 180, unit = TimeUnit.SECONDS)
 final class WoundsTest {

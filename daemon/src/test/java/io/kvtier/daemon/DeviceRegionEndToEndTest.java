@@ -208,8 +208,8 @@ final class DeviceRegionEndToEndTest {
   }
 
   /**
-   * The eleventh of the wounds that {@code docs/reliability.md} lists, "GPU memory taken from the
-   * engine": pinning at boot that takes 616 MiB on the device.
+   * The eleventh fault that users of other caches report, "GPU memory taken from the engine":
+   * pinning at boot that takes 616 MiB on the device.
    */
   @Test
   void wound11_gpuMemoryTakenFromTheEngine() throws Exception {

@@ -325,7 +325,7 @@ final class ApiContractTest {
     JsonObject rules = new JsonObject(ApiDescription.yaml("prometheus/kvtier.rules.yml"));
     String tests = Files.readString(CONFIG.resolve("prometheus/kvtier.rules.test.yml"));
     Set<String> headings =
-        Files.readAllLines(Path.of("..", "docs", "OPERATING.md")).stream()
+        Files.readAllLines(Path.of("..", "docs", "operate", "alerts.md")).stream()
             .filter(line -> line.startsWith("#"))
             .map(line -> line.replaceAll("^#+ ", "").toLowerCase(Locale.ROOT))
             .collect(Collectors.toSet());
@@ -337,8 +337,8 @@ final class ApiContractTest {
     assertTrue(alerts.size() > 10, alerts.toString());
     for (String alert : alerts) {
       String anchor = alert.toLowerCase(Locale.ROOT);
-      assertTrue(headings.contains(anchor), alert + " is not in OPERATING.md");
-      assertTrue(runbooks.contains("docs/OPERATING.md#" + anchor), alert + " has no runbook");
+      assertTrue(headings.contains(anchor), alert + " is not in docs/operate/alerts.md");
+      assertTrue(runbooks.contains("docs/operate/alerts.md#" + anchor), alert + " has no runbook");
       assertTrue(
           tests.contains("alertname=\"" + alert + "\""), alert + " is shown nowhere to fire");
     }

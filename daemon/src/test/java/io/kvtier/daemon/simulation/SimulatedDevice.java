@@ -7,8 +7,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.SplittableRandom;
 
 /**
- * A disk in memory. Its faults, which docs/fault-model.md explains, each with a probability of its
- * own for every call:
+ * A disk in memory. Its faults, each with a probability of its own for every call:
  *
  * <ul>
  *   <li>read error, write error: the call fails with EIO; a failed write may have changed any
