@@ -1,8 +1,8 @@
 """Most benchmarks of this machine, one part after the other and all of that some times over: scripts/bench all.
 
-Writes a file of figures, and from that a page and its curves. All parts, without --quick, are what docs/benchmarks and the
-README's table show; anything less is a trial, and goes to target/bench-all, unless --out or --into says otherwise.
-`--render FILE` makes the pages anew. A part that fails is told of in the page, and the others stand.
+Writes a result file. All parts, without --quick, go to docs/benchmarks/results, and the page of all benchmarks is made anew from the
+files there. Anything less is a trial, and goes to target/bench-all, unless --out or --into says otherwise. A part that fails is named
+in the file and on the page, and the others stand.
 """
 
 import argparse
@@ -18,9 +18,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
 import figures
 from command_line import file, folder, some_of, whole
 from figures import Row
+
+from checks import benchmarks
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ("local", "grpc", "policies", "ssd", "demotion", "object", "tenants", "scaling", "engine-cpu")
@@ -110,7 +114,7 @@ class Run:
         self._how = how
         self._turns: dict[str, list[list[Row]]] = {part: [] for part in parts}
         for part in PARTS:
-            if part not in found["measured"]:
+            if part not in found["parts"]:
                 found["failed"][part] = BROKEN_OFF if part in parts else found["failed"].get(part, LEFT_OUT)
 
     def note(self, part: str, turn: int, rows: list[Row], why: str) -> None:
@@ -121,19 +125,19 @@ class Run:
         if why:
             failures.append(f"turn {turn} {why}")
         found["failed"].pop(part, None)
-        found["measured"].pop(part, None)
+        found["parts"].pop(part, None)
         if turns:
-            found["measured"][part] = self._how | {"turns": len(turns)}
+            found["parts"][part] = self._how | {"turns": len(turns)}
         if failures:
             found["failed"][part] = "; ".join(failures)
-        found["rows"] = [row for row in found["rows"] if row["part"] != part] + figures.median_rows(turns)
-        for name in ("measured", "failed"):
+        found["rows"] = [row for row in found["rows"] if row["part"] != part] + figures.result_rows(figures.median_rows(turns))
+        for name in ("parts", "failed"):
             found[name] = {one: found[name][one] for one in PARTS if one in found[name]}
         found["rows"].sort(key=lambda row: PARTS.index(row["part"]))
         if found["rows"]:
             # At once: what is killed meanwhile leaves the figures of hours that --into was given.
             aside = self._file.with_suffix(".new")
-            aside.write_text(json.dumps(found, indent=1) + "\n")
+            aside.write_text(json.dumps(figures.summarized(found), indent=1, ensure_ascii=False) + "\n")
             os.replace(aside, self._file)
 
     def has_measured(self) -> bool:
@@ -143,61 +147,31 @@ class Run:
 
 def arguments_of(argv: list[str] | None) -> argparse.Namespace:
     """The command line, checked: a run takes hours, and what is wrong shows before."""
-    parser = argparse.ArgumentParser(prog="scripts/bench all", description="Measures everything and writes the pages of figures.")
+    parser = argparse.ArgumentParser(prog="scripts/bench all", description="Measures everything, writes a result file and makes the page of all benchmarks.")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: a trial, not a result")
     parser.add_argument("--turns", type=whole, default=3, help="how often all parts are measured (default: 3)")
-    parser.add_argument("--only", type=some_of(PARTS), default=list(PARTS), help="not all parts, but these, with commas between: a trial, too")
-    parser.add_argument("--out", type=folder, help="where the file of figures and its page are made (default: docs/benchmarks; of a trial, target/bench-all)")
-    parser.add_argument("--readme", type=file, help="whose table is written (default: the project's, where it shows this file, or an older one of this machine)")
-    parser.add_argument("--render", type=file, metavar="FILE", help="measure nothing: write the pages from FILE")
-    parser.add_argument("--into", type=file, metavar="FILE", help="put what these parts measure into FILE, in the place of theirs in it")
+    parser.add_argument("--only", type=some_of(PARTS), default=list(PARTS), help="only these parts, with commas between: this is a trial, too")
+    parser.add_argument("--out", type=folder, help="the folder of the result file (default: docs/benchmarks/results; of a trial, target/bench-all)")
+    parser.add_argument("--into", type=file, metavar="FILE", help="measure these parts again, and replace their rows in FILE")
     arguments = parser.parse_args(argv)
     if arguments.quick and arguments.into is not None:
-        parser.error("--quick is a trial, and does not go --into figures that are none")
-    if arguments.readme is not None:
-        try:
-            figures.with_block(arguments.readme.read_text(), "")
-        except ValueError as error:
-            parser.error(f"--readme: {error}")
-    for option, kept in (("--render", arguments.render), ("--into", arguments.into)):
-        if kept is not None and not (there := _figures_of(kept)):
-            parser.error(f"{option}: {kept} has no figures of scripts/bench all")
-    if arguments.into is not None and there["machine"] != machine()[0]:
-        parser.error(f"--into: those figures are of another machine: {there['machine']}; this one is {machine()[0]}")
+        parser.error("--quick measures a trial, and a trial cannot replace rows of a result: leave --quick or --into out")
+    if arguments.into is not None:
+        kept = _result_of(arguments.into)
+        if not kept:
+            parser.error(f"--into: {arguments.into} is no result of scripts/bench all")
+        if kept["machine"] != machine()[0]:
+            parser.error(f"--into: that result is of another machine: {kept['machine']}; this one is {machine()[0]}")
     return arguments
 
 
-def _figures_of(kept: Path) -> dict[str, Any]:
-    """What a file of figures has; nothing where it is none."""
+def _result_of(kept: Path) -> dict[str, Any]:
+    """What a result file of this program has; nothing where it is none."""
     try:
         found: dict[str, Any] = json.loads(kept.read_text())
     except ValueError:
         return {}
-    return found if isinstance(found, dict) and found.get("measured") else {}
-
-
-def _readme_of(arguments: argparse.Namespace, out: Path) -> Path | None:
-    """The README that shows a file of figures, if any does."""
-    if arguments.readme is not None:
-        return Path(arguments.readme).resolve()
-    if out.parent != ROOT / "docs" / "benchmarks":
-        return None
-    readme = ROOT / "README.md"
-    page = figures.page_of(readme.read_text())
-    shown = None if page is None else (ROOT / page).with_suffix(".json")
-    if shown is None or shown == out or not shown.is_file() or _replaces(_figures_of(out), _figures_of(shown)):
-        return readme
-    print(f"the README goes on showing {shown.name}: --readme {os.path.relpath(readme)} has it show this", file=sys.stderr)
-    return None
-
-
-def _replaces(new: dict[str, Any], shown: dict[str, Any]) -> bool:
-    """Whether figures are of the same machine, no trial, and none of them older than what they take the place of."""
-    is_trial = set(new["measured"]) != set(PARTS) or any("--quick" in one["command"].split() for one in new["measured"].values())
-    if is_trial or new["machine"] != shown.get("machine"):
-        return False
-    days = [[one["date"] for one in found["measured"].values()] for found in (new, shown)]
-    return bool(min(days[0]) >= max(days[1]))
+    return found if isinstance(found, dict) and found.get("parts") else {}
 
 
 def _command(arguments: argparse.Namespace) -> str:
@@ -212,29 +186,27 @@ def _new_file(arguments: argparse.Namespace, begun: datetime.datetime, short: st
         trials = ROOT / "target" / "bench-all"
         trials.mkdir(parents=True, exist_ok=True)
         return trials / f"{begun:%Y-%m-%d-%H%M%S}-{short}-all.json"
-    out = ROOT / "docs" / "benchmarks" if arguments.out is None else Path(arguments.out).resolve()
+    out = ROOT / benchmarks.RESULTS if arguments.out is None else Path(arguments.out).resolve()
     return out / f"{begun:%Y-%m-%d}-{short}-all.json"
 
 
 def main(argv: list[str] | None = None) -> int:
     """The program; returns its exit code: 1 where a part failed, 2 for wrong usage, 130 where it was broken off."""
     arguments = arguments_of(argv)
-    if arguments.render is not None:
-        out = arguments.render.resolve()
-        for path in figures.render(out, _readme_of(arguments, out)):
-            print(path)
-        return 0
     words, short = machine()
     begun = datetime.datetime.now(datetime.UTC)
-    found: dict[str, Any] = {"machine": words, "measured": {}, "rows": [], "failed": {}}
     if arguments.into is not None:
         out = arguments.into.resolve()
         found = json.loads(out.read_text())
     else:
         out = _new_file(arguments, begun, short)
         if out.exists():
-            print(f"{out} is there already: --into {os.path.relpath(out)} measures parts of it anew, --out writes elsewhere", file=sys.stderr)
+            print(f"{out} exists already: --into {os.path.relpath(out)} measures parts of it again, --out writes to another folder", file=sys.stderr)
             return 2
+        found = {
+            "id": out.stem, "title": f"Clients, SSD, S3 and engines without a GPU, {short.replace('-', ' ')}", "section": "hardware",
+            "date": f"{begun:%Y-%m-%d}", "machine": words, "revision": "", "command": "", "parts": {}, "failed": {}, "rows": [],
+        }  # fmt: skip
     run = Run(out, found, arguments.only, {"date": f"{begun:%Y-%m-%d}", "revision": revision(), "command": _command(arguments)})
     ends_by = signal.signal(signal.SIGTERM, signal.default_int_handler)
     logs = ROOT / "target" / "bench-all"
@@ -250,7 +222,7 @@ def main(argv: list[str] | None = None) -> int:
                         print(f"  {why}: {os.path.relpath(log)}", flush=True)
                     run.note(part, turn, rows, why)
     except KeyboardInterrupt:
-        left = f"--render {os.path.relpath(out)} makes the pages of what was measured" if run.has_measured() else "nothing was measured"
+        left = f"{os.path.relpath(out)} has what was measured" if run.has_measured() else "nothing was measured"
         print(f"broken off: {left}", file=sys.stderr)
         return 130
     finally:
@@ -258,8 +230,9 @@ def main(argv: list[str] | None = None) -> int:
     if not run.has_measured():
         print("nothing could be measured", file=sys.stderr)
         return 1
-    for path in [out, *figures.render(out, _readme_of(arguments, out))]:
-        print(path)
+    print(out)
+    if out.parent == ROOT / benchmarks.RESULTS:
+        print(benchmarks.write(ROOT))
     return 1 if any(run.failures.values()) else 0
 
 

@@ -1,4 +1,4 @@
-"""Writes the JSON of `scripts/bench` as a table of Markdown: python3 bench/markdown_table.py FILE.json... > docs/benchmarks/DATE-machine.md"""
+"""Writes the JSON of `scripts/bench` as a table of Markdown: python3 bench/markdown_table.py FILE.json..."""
 
 import json
 import sys

@@ -2,7 +2,7 @@
 
 import sys
 
-from checks import decisions, links, notice, prose, version
+from checks import benchmarks, decisions, links, notice, prose, version
 from checks.problem import ROOT
 
 
@@ -11,12 +11,13 @@ def main() -> int:
         *prose.check(ROOT, prose.not_rewritten(), prose.phrases()),
         *links.check(ROOT),
         *decisions.check(ROOT),
+        *benchmarks.check(ROOT),
         *version.check(ROOT),
         *notice.check(ROOT),
     ]
     for problem in problems:
         print(problem)
-    print(f"checks: {len(problems)} problems" if problems else "checks: documents, links, versions and NOTICE are right")
+    print(f"checks: {len(problems)} problems" if problems else "checks: documents, links, benchmarks, versions and NOTICE are right")
     return 1 if problems else 0
 
 
