@@ -218,7 +218,7 @@ def counted(name: str, cases: list[Case]) -> str:
 
 
 def table(cases: list[Case], otherwise: set[str]) -> str:
-    """As in docs/engines/vllm-connector-tests.md."""
+    """As in docs/develop/vllm-connector-tests.md."""
     as_listed = [one for one in cases if one.test not in otherwise]
     passed, failed, skipped = ([one for one in as_listed if one.outcome == outcome] for outcome in ("passed", "failed", "skipped"))
     lines = [

@@ -219,7 +219,7 @@ def test_closedClient_answersUnavailable(folder: Path, caplog: pytest.LogCapture
     for _ in range(3):
         assert namespace.lookup(KEYS).statuses == [Status.UNAVAILABLE] * 2
     assert [record.message for record in caplog.records if "was closed" in record.message] == [
-        "this client was closed, and is used: its calls answer UNAVAILABLE for good"
+        "this client is used after it was closed: its calls answer UNAVAILABLE"
     ]
     with pytest.raises(Unavailable, match="closed"):
         client.connect()

@@ -113,7 +113,7 @@ def test_daemonGone_missesAndFailsAndGoesOn(fresh_daemon: Daemon) -> None:
 def test_otherConfiguration_isRefused(daemon: Daemon) -> None:
     chunks = numpy.ones((CHUNKS, CHUNK_BYTES), dtype=numpy.uint8)
     first = _tier(daemon, chunks, "tier-other")
-    with pytest.raises(RuntimeError, match="refuses to mix.*dtype"):
+    with pytest.raises(RuntimeError, match="does not mix.*dtype"):
         _tier(daemon, chunks, "tier-other", _spec(model=SimpleNamespace(name="tiny", dtype="float32")))
     first.shutdown()
 
@@ -172,7 +172,7 @@ def test_twoFineTunesUnderOnePath_shareNothing(daemon: Daemon, tmp_path: Path) -
 def test_whatTheConnectorLooksAt_isLookedAtHere(daemon: Daemon, tmp_path: Path, changed: dict[str, Any]) -> None:
     path = str(weights.model(tmp_path / "models", 1))
     first = Engine(daemon, config({}, model_config__model=path), namespace=str(tmp_path))
-    with pytest.raises(RuntimeError, match="refuses to mix"):
+    with pytest.raises(RuntimeError, match="does not mix"):
         Engine(daemon, config({}, model_config__model=path, **changed), namespace=str(tmp_path))
     first.tier.shutdown()
 
@@ -191,7 +191,7 @@ def test_weightsOfWhichNothingIsKnown_areThisEnginesOwn(daemon: Daemon, known: b
             chunks = numpy.zeros((CHUNKS, CHUNK_BYTES), dtype=numpy.uint8)
             names = {str(_tier(daemon, chunks, "", weights="")._described.name) for _ in range(2)}
     assert len(names) == 2
-    assert "nothing tells which weights" in caplog.text
+    assert "cannot be identified" in caplog.text
 
 
 def test_adapters_cantBeToldApart_theEngineIsAlone(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
@@ -202,7 +202,7 @@ def test_adapters_cantBeToldApart_theEngineIsAlone(daemon: Daemon, caplog: pytes
             made.lora_config = SimpleNamespace(max_loras=1)
             names.add(Engine(daemon, made, weights="w").name())
     assert len(names) == 3
-    assert "which adapter a block is of" in caplog.text
+    assert "which LoRA adapter a block belongs to" in caplog.text
 
 
 def test_reset_whatWasStoredBefore_isNotFoundByThisEngine_andByOthersItIs(daemon: Daemon) -> None:

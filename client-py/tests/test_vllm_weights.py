@@ -139,7 +139,7 @@ def test_resolvedCommit_isTheWeights(engines: Make, tmp_path: Path, monkeypatch:
 def test_filesOfWhichNothingIsKnown_theMemoryTells(engines: Make, seed: int, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "vllm.kvtier"):
         first = engines("s3://bucket/tiny")
-    assert "neither of a known commit nor files" in caplog.text and "kvtier.weights" in caplog.text
+    assert "no commit of the weights of" in caplog.text and "kvtier.weights" in caplog.text
     assert properties(first)["weights"].startswith("loaded ")
     assert run(first, request(seed)) == 0
     assert run(engines("s3://bucket/tiny"), request(seed)) == 40
@@ -151,7 +151,7 @@ def test_nothingIsKnown_theEngineIsAlone_andSaysSo(
     monkeypatch.setattr(_weights.Memory, "of_caller", classmethod(lambda cls: cls(None)))
     with caplog.at_level(logging.WARNING, "vllm.kvtier"):
         assert run(engines(), request(seed)) == 0
-    assert "nothing tells which weights of 'tiny' this engine has" in caplog.text and "kvtier.weights" in caplog.text
+    assert "the weights of 'tiny' cannot be identified" in caplog.text and "kvtier.weights" in caplog.text
     assert run(engines(), request(seed)) == 0
 
 
@@ -292,12 +292,12 @@ def test_adapterWhoseFilesAreChangedInTheirPlace_isNotKept(
     with caplog.at_level(logging.WARNING, "vllm.kvtier"):
         # Nobody knows which of them the engine has.
         assert run(engine, request(seed, lora=_lora(folder))) == 0
-    assert "its files were changed in their place" in caplog.text
+    assert "its files were changed after they were read" in caplog.text
     assert run(engines(), request(seed, lora=_lora(folder))) == 0
 
 
 @pytest.mark.parametrize(
-    ("more", "named"), [({"load_inplace": True}, "it is loaded in place"), ({}, "it has no files that can be read here")]
+    ("more", "named"), [({"load_inplace": True}, "it is loaded in place"), ({}, "this process finds no files of it")]
 )
 def test_adapterOfWhichNothingIsKnown_isNotKept(
     engines: Make, tmp_path: Path, seed: int, more: dict[str, Any], named: str, caplog: pytest.LogCaptureFixture
@@ -563,5 +563,5 @@ def test_memory_thatCantBeLookedAt_isUnknown_andTold(caplog: pytest.LogCaptureFi
 
     with caplog.at_level(logging.WARNING, "vllm.kvtier"):
         assert _weights.Memory(SimpleNamespace(get_model=fail)).digest() == ""
-    assert "can't be looked at: RuntimeError: no model yet" in caplog.text
+    assert "cannot be read: RuntimeError: no model yet" in caplog.text
     assert _weights.Memory(None).digest() == ""

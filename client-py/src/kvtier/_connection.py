@@ -293,7 +293,7 @@ class Connection:
         if not self.may_try():
             if self._closed and not self._warned:
                 self._warned = True
-                _log.log(self._log_level, "this client was closed, and is used: its calls answer UNAVAILABLE for good")
+                _log.log(self._log_level, "this client is used after it was closed: its calls answer UNAVAILABLE")
             return None
         try:
             return self.open(deadline_ns)
@@ -305,7 +305,7 @@ class Connection:
         """Logs why there is no link, once until there was one again: the calls answer with a status alone."""
         if not self._warned and self.reason == str(error):
             self._warned = True
-            _log.log(self._log_level, "%s; calls answer UNAVAILABLE until a daemon does", error)
+            _log.log(self._log_level, "%s. Calls answer UNAVAILABLE until a daemon answers.", error)
 
     def open_within(self, timeout_s: float) -> Link:
         """As `open`."""

@@ -38,6 +38,7 @@ _log = logging.getLogger("vllm.kvtier")
 _RING_BYTES = 1 << 20
 _START_TIMEOUT_S = 2.0
 _HOLD_TIMEOUT_S = 0.05
+_NOT_USED = "kvtier is not used, and this engine neither loads nor stores blocks: %s"
 
 if _versions.refusal(vllm.__version__):
     raise ImportError(_versions.refusal(vllm.__version__))
@@ -98,7 +99,7 @@ class KvtierConnector(KVConnectorBase_V1):
         self._off = _unserved(vllm_config, kv_cache_config)
         if role == KVConnectorRole.SCHEDULER:
             if self._off:
-                _log.warning("kvtier is not used: %s", self._off)
+                _log.warning(_NOT_USED, self._off)
             transfer.kv_load_failure_policy = self._settings.load_failure
             self._block_tokens = _block_tokens(vllm_config, kv_cache_config)
             self._keeps_blocks = _keeps_blocks(kv_cache_config)
@@ -140,7 +141,7 @@ class KvtierConnector(KVConnectorBase_V1):
                     raise RuntimeError(text) from None
                 _log.error("%s", text)
             except KvtierError as error:
-                _log.warning("kvtier is not used: %s", error)
+                _log.warning(_NOT_USED, error)
         if region is None:
             self._shard = None
         event = _device_event if region is not None and _on_gpu() else _no_event
@@ -245,8 +246,8 @@ class KvtierConnector(KVConnectorBase_V1):
         expected = int(parallel.pipeline_parallel_size) * int(parallel.tensor_parallel_size)
         if len(shards) != expected:
             if not self._off:
-                self._off = f"{len(shards)} of {expected} workers can use it"
-                _log.warning("kvtier is not used: %s", self._off)
+                self._off = f"{len(shards)} of {expected} workers can use it; the logs of the other workers say why"
+                _log.warning(_NOT_USED, self._off)
             return
         self._start(shards)
 
@@ -277,7 +278,7 @@ class KvtierConnector(KVConnectorBase_V1):
         )  # fmt: skip
         if self._pool is not None:
             self._scheduler.watch(self._pool)
-        _log.info("kvtier keeps blocks of %d tokens in %s", self._block_tokens, ", ".join(distinct))
+        _log.info("kvtier is used: blocks of %d tokens, namespace %s", self._block_tokens, ", ".join(distinct))
 
     def on_new_request(self, request: Any) -> None:
         if self._scheduler is not None and not getattr(request, "skip_reading_prefix_cache", False):
@@ -365,20 +366,20 @@ def _unserved(vllm_config: Any, kv_cache_config: Any) -> str:
         return f"the model has {len(groups)} kinds of KV cache; expected one"
     spec = type(groups[0].kv_cache_spec).__name__
     if "Mamba" in spec or "CrossAttention" in spec:
-        return f"the model's KV cache is of kind {spec}; expected attention"
+        return f"the model's KV cache is of kind {spec}; kvtier keeps only KV of attention layers"
     if "RSWA" in spec:
-        return f"the model's KV cache is of kind {spec}, whose blocks depend on more than the tokens before them"
+        return f"the model's KV cache is of kind {spec}, in which a block depends on more than the tokens before it"
     if getattr(kv_cache_config, "needs_kv_cache_zeroing", False):
-        return "the engine clears blocks when it allocates them, before anybody can read what was in them"
+        return "the engine clears each block when it allocates it, so a block could be lost before it is stored"
     parallel = vllm_config.parallel_config
     if getattr(vllm_config, "speculative_config", None) is not None and int(parallel.pipeline_parallel_size) > 1:
-        return "with speculative decoding only the last stage of a pipeline asks for stores"
+        return "speculative decoding is combined with pipeline parallelism, and then only the last stage asks for stores"
     for name in ("decode_context_parallel_size", "prefill_context_parallel_size"):
         if int(getattr(parallel, name, 1) or 1) != 1:
-            return f"{name} is {getattr(parallel, name)}; expected 1"
+            return f"{name} is {getattr(parallel, name)}; expected 1, because context parallelism is not supported"
     hash_tokens = getattr(vllm_config.cache_config, "hash_block_size", None)
     if hash_tokens is not None and hash_tokens != _block_tokens(vllm_config, kv_cache_config):
-        return f"blocks are hashed in pieces of {hash_tokens} tokens; expected whole blocks"
+        return f"the engine hashes pieces of {hash_tokens} tokens; expected one hash for each block"
     return ""
 
 

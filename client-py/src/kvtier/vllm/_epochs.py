@@ -88,8 +88,8 @@ class Resets:
         self._table = getattr(pool, "cached_block_hash_to_block", None)
         if self._table is None:
             _log.warning(
-                "kvtier can't see when this vLLM resets its prefix cache: after a change of weights call "
-                "reset_prefix_cache(reset_connector=True)"
+                "kvtier: this vLLM release does not show when it resets its prefix cache. After each change of weights, call "
+                "reset_prefix_cache(reset_connector=True)."
             )
 
     def take(self) -> bool:
@@ -158,7 +158,7 @@ class _Adapter:
             self._read()
             return
         self.salt = None
-        self.reason = "its files were changed in their place"
+        self.reason = "its files were changed after they were read. Give the new adapter a path of its own"
 
     def _read(self) -> None:
         self._state = self._seen()
@@ -166,11 +166,11 @@ class _Adapter:
             found = fingerprint(Path(self._path).expanduser())
             commit = commit_of(self._path) if found is None else None
         except OSError as error:
-            self.reason = f"its files can't be read ({error})"
+            self.reason = f"its files cannot be read ({error})"
             return
         text = found or (None if commit is None else commit.text)
         if text is None:
-            self.reason = "it has no files that can be read here"
+            self.reason = "this process finds no files of it"
         else:
             self.salt = hashlib.sha256(f"adapter {text}".encode()).digest()
 

@@ -97,8 +97,8 @@ def properties_of(config: Any, named: str, loaded: str, alone: str, fixed_seed: 
         # What the first batch is makes the scales.
         text = ""
         advice = (
-            "calculate_kv_scales has this engine scale its blocks as no other one does: they can't be found by other engines, nor by "
-            "itself after a restart. Use a checkpoint that has the scales."
+            "calculate_kv_scales is set, so the first batch decides how this engine scales its blocks. Other engines cannot use them, "
+            "and neither can this engine after a restart. Use a checkpoint that contains the scales."
         )
     if not text:
         text = f"unknown, of this engine alone: {alone}"
@@ -136,8 +136,8 @@ def hash_seed(algorithm: str, fixed_seed: bool) -> str | None:
 def seed_warning(algorithm: str) -> str:
     """What to tell who runs an engine whose hashes nobody else can make."""
     return (
-        f"PYTHONHASHSEED is not set, so this engine's block hashes ({algorithm}) are its own: its blocks can't be found by "
-        "other engines, nor by itself after a restart. Set PYTHONHASHSEED=0, the same for all engines that share blocks."
+        f"PYTHONHASHSEED is not set, so this engine's block hashes ({algorithm}) start from a random number. Other engines cannot "
+        "find its blocks, and neither can this engine after a restart. Set PYTHONHASHSEED=0 in all engines that share blocks."
     )
 
 
@@ -145,10 +145,10 @@ def mismatch_text(reason: str) -> str:
     """A refusal in the words of who configures an engine."""
     hint = ""
     if "hash_seed" in reason:
-        hint = " The engines were started with different PYTHONHASHSEED: their keys never meet."
+        hint = " The engines have different values of PYTHONHASHSEED, so they can never find each other's blocks."
     return (
-        f"kvtier refuses to mix this engine's blocks with those of another configuration: {reason}.{hint} Make the engines "
-        "alike, or give this one a namespace of its own: kvtier.namespace in kv_connector_extra_config."
+        f"kvtier does not mix blocks of engines with different configurations: {reason}.{hint} Give the engines the same "
+        "configuration, or set another kvtier.namespace in kv_connector_extra_config."
     )
 
 

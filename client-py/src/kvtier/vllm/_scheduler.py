@@ -506,7 +506,7 @@ class Scheduler:
             self._paused_until_s = time.monotonic() + _PAUSE_S
         if Status.NAMESPACE_MISMATCH in statuses and not self._refused:
             self._refused = True
-            _log.error("%s The engine goes on without kvtier.", mismatch_text("the daemon knows this namespace otherwise"))
+            _log.error("%s Until then this engine neither loads nor stores blocks.", mismatch_text("the daemon has this namespace with other properties"))
 
     def _drop(self, request_id: str) -> None:
         search = self._searches.pop(request_id, None)
@@ -545,7 +545,7 @@ class Scheduler:
         found = self._found(request_id)
         search = self._searches.pop(request_id, None)
         if search is None or not search.holds:
-            raise RuntimeError(f"request {request_id}: {external_tokens} tokens to load, of which nothing is known")
+            raise RuntimeError(f"request {request_id}: vLLM asks to load {external_tokens} tokens that the connector did not offer")
         count = -(-external_tokens // self._block_tokens)
         first = search.first
         tracked.known = min(found, first + count)
@@ -674,7 +674,7 @@ class Scheduler:
             )
         except Exception as error:
             # What it is made of is the engine's own, and changes with it; the blocks are worth more than their events.
-            _log.warning("blocks are kept without their tokens: %s: %s", type(error).__name__, error)
+            _log.warning("kvtier.annotate does not work with this vLLM release, so blocks are stored without their tokens: %s: %s", type(error).__name__, error)
             self._annotates = False
             return None
         # Blocks of very many tokens, or images: their events would not fit, and the blocks are worth more.
@@ -743,11 +743,11 @@ class Scheduler:
             self._has_old_blocks = False
             return
         self.observed["epochs"] += 1
-        _log.info("kvtier: the engine's weights are others now: its blocks are kept apart from those of the earlier ones")
+        _log.info("kvtier: the weights of this engine have changed. Its blocks now have other keys than those of the earlier weights.")
         if self._has_old_blocks:
             _log.warning(
-                "kvtier: the engine's weights were changed, and its own prefix cache could not be reset: nothing is loaded or stored "
-                "until it is (reset_prefix_cache)"
+                "kvtier: the weights of this engine have changed, but its own prefix cache could not be reset, because requests hold its "
+                "blocks. kvtier neither loads nor stores blocks until reset_prefix_cache succeeds."
             )
 
     def _is_unsettled(self) -> bool:

@@ -14,45 +14,45 @@ class Settings:
     """Every setting is written ``kvtier.NAME``; times are in seconds."""
 
     socket: str = ""
-    """the daemon's socket; empty: where the daemon of this user listens"""
+    """the daemon's socket; empty: the socket of this user's daemon"""
     namespace: str = ""
-    """what engines that share blocks call their namespace alike; empty: made of the model's name"""
+    """the first part of the namespace's name; engines that share blocks set the same; empty: made of the model's name"""
     weights: str = ""
-    """what engines with the same weights call them alike; empty: made of their commit or their files"""
+    """a name of the weights, the same in all engines that have these weights; empty: made of their commit or their files"""
     store: str = "all"
-    """which blocks are kept: 'all', 'prompt' (not those of what was generated), or 'none'"""
+    """which blocks are stored: 'all', 'prompt' (only blocks of the prompt), or 'none'"""
     load: bool = True
     """whether blocks are loaded at all"""
     load_blocks_min: int = 1
-    """a shorter run is computed rather than loaded"""
+    """a shorter run of blocks is computed and not loaded"""
     load_s_max: float = 30.0
-    """a run that takes longer to bring to host memory is computed rather than loaded"""
+    """a run is computed if the daemon estimates that bringing it to host memory takes longer"""
     load_if_faster: bool = True
-    """whether a run is computed that the engine, at the speed that it has shown, computes sooner than it is in host memory"""
+    """whether a run is computed if the engine, at its measured speed, is faster than the daemon brings it to host memory"""
     lookup_wait_s: float = 0.0005
-    """how long the scheduler stands still for an answer, ten times as long while it has no other request; then it goes on and
-    asks again in the next step"""
+    """how long the scheduler waits for an answer, ten times as long while it has no other request; then it asks again in the
+    next step"""
     lookup_s_max: float = 0.5
-    """an answer that is not there by then is a miss"""
+    """a lookup that takes longer is a miss"""
     load_timeout_s: float = 10.0
-    """a load that takes longer has failed, and is computed"""
+    """a load that takes longer has failed, and the engine computes the blocks"""
     put_timeout_s: float = 2.0
-    """a block that finds no room for so long is not kept"""
+    """a block that gets no space within this time is not stored"""
     load_failure: str = "recompute"
     """'recompute' what could not be loaded, or 'fail' the request, as vLLM's kv_load_failure_policy"""
     mismatch: str = "fail"
     """when the namespace belongs to an engine of another configuration: 'fail' to start, or 'serve' without kvtier"""
     annotate: bool = False
-    """whether blocks are kept with their tokens, for a daemon that publishes KV events"""
+    """whether blocks are stored with their tokens, for a daemon that publishes KV events"""
     cross_layer_blocks: bool = True
-    """on a GPU, where vLLM offers it: a block of all layers in one piece"""
+    """whether to ask vLLM for blocks that hold all layers in one piece; on a GPU, and where vLLM offers it"""
 
     @classmethod
     def of(cls, extra: dict[str, Any]) -> "Settings":
         """The settings among a connector's extra configuration.
 
         Raises:
-            InvalidArgument: a setting that there is not, or a value of another kind.
+            InvalidArgument: an unknown setting, or a value of another type.
         """
         known = {one.name: one for one in fields(cls)}
         values: dict[str, Any] = {}
@@ -62,7 +62,7 @@ class Settings:
             name = key.removeprefix(PREFIX)
             if name not in known:
                 close = difflib.get_close_matches(name, known, 1)
-                hint = f"; did you mean {PREFIX}{close[0]}?" if close else f"; there are {', '.join(known)}"
+                hint = f"; did you mean {PREFIX}{close[0]}?" if close else f"; the settings are {', '.join(known)}"
                 raise InvalidArgument(f"unknown setting {key!r}{hint}")
             values[name] = _checked(key, value, known[name].default)
         made = cls(**values)

@@ -7,10 +7,10 @@ NEWEST = (0, 32)
 
 
 def refusal(version: str) -> str:
-    """Why the connector can't serve this release; empty where it can."""
+    """Why the connector does not support this release; empty where it does."""
     found = _release(version)
     if found is not None and found < OLDEST:
-        return f"kvtier.vllm serves vLLM {_text(OLDEST)} to {_text(NEWEST)}; this is {version}: upgrade vLLM"
+        return f"this is vLLM {version}, and kvtier.vllm supports {_text(OLDEST)} to {_text(NEWEST)}: upgrade vLLM"
     return ""
 
 
@@ -18,7 +18,7 @@ def warning(version: str) -> str:
     """What to say of a release that nobody has run the connector with; empty where there is nothing to say."""
     found = _release(version)
     if found is None or found > NEWEST:
-        return f"kvtier.vllm was made for vLLM {_text(OLDEST)} to {_text(NEWEST)}; this is {version}"
+        return f"this is vLLM {version}, and kvtier.vllm was tested with {_text(OLDEST)} to {_text(NEWEST)}; it may not work"
     return ""
 
 

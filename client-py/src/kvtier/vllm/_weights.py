@@ -54,15 +54,15 @@ def identity(config: Any, named: str, loaded: str) -> Identity:
     if loaded:
         return Identity(
             f"loaded {loaded}",
-            f"the weights of {model!r} are neither of a known commit nor files that can be read here. Blocks are told apart by what is "
-            "in this engine's memory: engines that keep the same weights otherwise there, such as on another kind of GPU, do not "
-            "share them. kvtier.weights names the weights.",
+            f"no commit of the weights of {model!r} is known, and this process finds no files of them. So the bytes in this engine's "
+            "memory identify the weights. An engine that holds the same weights in another form, for example on another kind of GPU, "
+            "does not find these blocks. To share blocks anyway, set kvtier.weights to one name in all engines with these weights.",
         )
     return Identity(
         "",
-        f"nothing tells which weights of {model!r} this engine has: no commit is known, no files can be read here, and its "
-        "memory can't be looked at. Its blocks can't be found by other engines, nor by itself after a restart. Name the weights: "
-        "kvtier.weights in kv_connector_extra_config, alike for all engines that have them.",
+        f"the weights of {model!r} cannot be identified: no commit is known, this process finds no files, and the weights in memory "
+        "cannot be read. Other engines cannot find this engine's blocks, and neither can this engine after a restart. Set "
+        "kvtier.weights in kv_connector_extra_config to one name in all engines with these weights.",
     )
 
 
@@ -83,7 +83,7 @@ def of_path(model: str) -> str:
         commit = commit_of(model)
         files = fingerprint(model) if commit is None else None
     except OSError as error:
-        _log.warning("kvtier: the weights of %r can't be read: %s", model, error)
+        _log.warning("kvtier: the files of model %r cannot be read: %s", model, error)
         return ""
     return commit.text if commit is not None else "" if files is None else f"files {files}"
 
@@ -105,7 +105,7 @@ def _of_model(model: Any, load: Any) -> str:
                 return ""
             found = f"files {files}"
     except OSError as error:
-        _log.warning("kvtier: the weights of %r can't be read: %s", model.model, error)
+        _log.warning("kvtier: the files of model %r cannot be read: %s", model.model, error)
         return ""
     extra = getattr(load, "model_loader_extra_config", None)
     return f"{found}, loaded with {json.dumps(extra, sort_keys=True, default=str)}" if extra else found
@@ -158,7 +158,7 @@ class Memory:
             return digest(tensors)
         except Exception as error:
             # Engines have tensors of many kinds; one that can't be looked at is weights of which nothing is known.
-            _log.warning("kvtier: the weights in memory can't be looked at: %s: %s", type(error).__name__, error)
+            _log.warning("kvtier: the weights in memory cannot be read: %s: %s", type(error).__name__, error)
             return ""
 
     def _draft(self) -> Any:

@@ -183,7 +183,7 @@ class Worker:
             )  # fmt: skip
         except Exception as error:
             # An engine goes on whatever its cache does; what is wrong here is told once.
-            self._tell(f"can't {what} blocks: {error!r}")
+            self._tell(f"cannot {what} blocks: {error!r}")
             return None
 
     def before_step(self, plan: Plan) -> None:
@@ -229,7 +229,7 @@ class Worker:
             if copying.done():
                 return
             copying.cancel()
-        self._tell("a store neither ended nor could be cancelled; waiting for it")
+        self._tell("a store did not end in time and could not be cancelled; the engine waits until it ends")
         copying.wait()
 
     def _keep_promise(self, request_id: str, load: _Load) -> None:
@@ -244,12 +244,12 @@ class Worker:
             found = [block for index in lost if (block := load.last.read(index)) is not None]
             if len(found) < len(lost):
                 raise KvtierError(
-                    f"request {request_id}: {len(lost) - len(found)} blocks did not come ({_told(statuses)}), and their bytes in "
-                    "the daemon's memory are damaged; the engine counts on them and must not compute with what is there"
+                    f"request {request_id}: {len(lost) - len(found)} blocks were not loaded ({_told(statuses)}), and their bytes in "
+                    "the daemon's memory are damaged. The engine has planned this step with them, so it must stop"
                 )
             self._region.write([load.block_ids[load.needed + index] for index in lost], found)
             self.observed["written_blocks"] += len(lost)
-            self._tell(f"blocks did not come from the daemon and were read from its memory: {_told(statuses)}")
+            self._tell(f"the daemon did not finish a load; the worker read the last blocks from its memory: {_told(statuses)}")
         del self._promised[request_id]
         self._read.append(load.last)
 
@@ -288,7 +288,7 @@ class Worker:
                 load.hold(self._hold, self._region.block_bytes)
             except Exception as error:
                 self._hold = None
-                self._tell(f"can't hold blocks: {error!r}")
+                self._tell(f"cannot lease blocks, so loads are reported only when they are complete: {error!r}")
         load.wait(_IDLE_WAIT_S)
 
     def _collect_load(self, request_id: str, load: _Load, statuses: list[Status]) -> None:
@@ -307,7 +307,7 @@ class Worker:
             request_id, len(statuses) - len(failed), len(statuses), taken_s * 1e3,
         )  # fmt: skip
         if failed:
-            self._tell(f"blocks could not be loaded and are computed: {_told(statuses)}")
+            self._tell(f"blocks could not be loaded, and the engine computes them: {_told(statuses)}")
 
     def _collect_stores(self) -> None:
         left = []
@@ -376,7 +376,7 @@ def _has_failed(statuses: list[Status]) -> bool:
 
 def _told(statuses: Iterable[Status]) -> str:
     counts = Counter(status for status in statuses if status is not Status.OK)
-    return ", ".join(f"{status.name}" for status in sorted(counts))
+    return ", ".join(status.name for status in sorted(counts))
 
 
 def tensors_of(kv_caches: dict[str, Any], blocks: int, block_axis: Callable[[str, Any], int | None]) -> Tensors:
@@ -398,7 +398,7 @@ def tensors_of(kv_caches: dict[str, Any], blocks: int, block_axis: Callable[[str
     for name in sorted(kv_caches, key=_natural):
         tensor = kv_caches[name]
         if not hasattr(tensor, "data_ptr"):
-            raise InvalidArgument(f"layer {name!r} keeps a {type(tensor).__name__}; expected one tensor")
+            raise InvalidArgument(f"the KV cache of layer {name!r} is a {type(tensor).__name__}; expected one tensor")
         if tensor.data_ptr() in seen:
             continue
         seen.add(tensor.data_ptr())
@@ -426,12 +426,12 @@ def _with_axis(name: str, tensor: Any, blocks: int, axis: int | None) -> tuple[A
             # Blocks lie outermost where several axes would do.
             found = sorted(found, key=lambda index: -tensor.stride(index))[:1]
         if not found:
-            raise InvalidArgument(f"layer {name!r} of shape {shape} has no axis for {blocks} blocks")
+            raise InvalidArgument(f"the KV cache of layer {name!r} has shape {shape}; expected an axis of {blocks} blocks")
         axis = found[0]
     if shape[axis] == blocks:
         return tensor, axis
     if shape[axis] % blocks:
-        raise InvalidArgument(f"layer {name!r} of shape {shape}: axis {axis} doesn't count {blocks} blocks")
+        raise InvalidArgument(f"the KV cache of layer {name!r} has shape {shape}; expected axis {axis} to be a multiple of {blocks} blocks")
     # The attention kernel's blocks are smaller than the engine's.
     return tensor.unflatten(axis, (blocks, shape[axis] // blocks)), axis
 

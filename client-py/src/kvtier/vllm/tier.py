@@ -76,9 +76,9 @@ class KvtierTier(SecondaryTierManager):
         """
         Args:
             socket: the daemon's; empty: that of this user's.
-            namespace: what engines that share blocks call it alike; empty: made of the model's name.
-            weights: what engines with the same weights call them alike; empty: made of their commit or their files.
-            locality: "LOCAL" or "REMOTE", as requests choose tiers by it; None: they don't.
+            namespace: the first part of the namespace's name; engines that share blocks set the same. Empty: made of the model's name.
+            weights: a name of the weights, the same in all engines with these weights. Empty: made of their commit or their files.
+            locality: "LOCAL" or "REMOTE", if requests choose tiers by locality; None: they do not.
         """
         super().__init__(offloading_spec=offloading_spec, primary_kv_view=primary_kv_view, tier_type=tier_type)
         self._bp_detector = backpressure_detector
@@ -269,7 +269,10 @@ def _described(config: Any, spec: Any, named: str) -> Described:
     if config is None:
         name = _model(spec)
         text = f"named {named}" if named else _weights.of_path(name)
-        advice = "" if text else f"nothing tells which weights of {name!r} this engine has: its blocks are its own. Name them: weights."
+        advice = "" if text else (
+            f"the weights of {name!r} cannot be identified, so other engines cannot find this engine's blocks. Set weights in the "
+            "tier's configuration to one name in all engines with these weights."
+        )
         text = text or f"unknown, of this engine alone: {alone}"
         return Described({"weights": text}, suffix_of(text), advice)
     utils = importlib.import_module("vllm.v1.core.kv_cache_utils")
@@ -282,8 +285,8 @@ def _described(config: Any, spec: Any, named: str) -> Described:
     if getattr(config, "lora_config", None) is not None:
         text = f"adapters, of this engine alone: {alone}"
         advice = (
-            "this tier is not told which adapter a block is of: the blocks of an engine with LoRA can't be found by other engines, nor "
-            "by itself after a restart. KvtierConnector keeps adapters."
+            "vLLM does not tell this tier which LoRA adapter a block belongs to. Other engines cannot find this engine's blocks, and "
+            "neither can this engine after a restart. KvtierConnector has no such limit."
         )
         return Described({**described.properties, "lora": text}, suffix_of(text), advice)
     return Described(described.properties, described.suffix, advice)
