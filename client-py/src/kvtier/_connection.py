@@ -467,7 +467,7 @@ def _welcome(message: bytes, descriptors: list[int], channel: socket.socket, pat
         session = Session(memory, doorbell, daemon, channel.fileno())
         words = Slab(memory, protocol.SESSION_HEADER_BYTES, True)
     except (OSError, SessionError) as error:
-        raise Unavailable(f"the session's memory from {path} is of no use: {error}") from error
+        raise Unavailable(f"the session's memory from {path} cannot be used: {error}") from error
     return Link(session, channel, slab_bytes, slab_count, text, version, words)
 
 

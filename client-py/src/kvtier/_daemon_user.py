@@ -52,17 +52,17 @@ def why_not(channel: socket.socket, path: str, expected: frozenset[int] | None) 
         return None
     wanted = " or ".join(str(user) for user in sorted({own, 0, *(expected or ())}))
     if expected is not None:
-        return f"user {peer} runs what listens at {path}; expected user {wanted}: see {VARIABLE}"
+        return f"the daemon at {path} belongs to user {peer}; expected user {wanted}. {VARIABLE} names the accepted users"
     if peer == _overflow_user():
         return (
-            f"the user who runs what listens at {path} has no number in this user namespace (it shows as {peer}); "
-            f"expected user {wanted}: if you trust all who can put a socket there, set {VARIABLE}={peer}"
+            f"the user of the daemon at {path} has no number in this user namespace (it shows as {peer}); "
+            f"expected user {wanted}. If you trust everyone who can put a socket there, set {VARIABLE}={peer}"
         )
     if _was_put_there_for(path, peer, own):
         return None
     return (
-        f"user {peer} runs what listens at {path}, where others could have put a socket; "
-        f"expected user {wanted}: if that is who runs your daemon, set {VARIABLE}={peer}"
+        f"the daemon at {path} belongs to user {peer}, and others could have put a socket there; "
+        f"expected user {wanted}. If user {peer} runs your daemon, set {VARIABLE}={peer}"
     )
 
 
