@@ -1863,9 +1863,9 @@ def test_settings_misuse_isNamed() -> None:
 
 
 def test_versions_olderAreRefused_newerAreToldOf() -> None:
-    assert "0.24 to 0.32; this is 0.9.2: upgrade" in _versions.refusal("0.9.2")
+    assert "this is vLLM 0.9.2, and kvtier.vllm supports 0.24 to 0.32: upgrade" in _versions.refusal("0.9.2")
     assert not _versions.refusal("0.24.0") and not _versions.warning("0.32.1+cpu")
-    assert "this is 0.33.0" in _versions.warning("0.33.0")
+    assert "this is vLLM 0.33.0" in _versions.warning("0.33.0")
 
 
 def test_keysThatDontTellABlocksBytes_areServedWithout() -> None:
