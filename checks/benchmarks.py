@@ -61,8 +61,9 @@ TESTS: dict[str, tuple[str, str, Callable[[float, float], bool]]] = {
 HEAD = """# Benchmarks
 
 <!-- Generated from docs/benchmarks/results by python3 -m checks.benchmarks --write: do not edit. -->
-
-How fast kvtier is, against whom, and on which machine. All figures come from the result files in [`results`](results), which also name the revision. [Benchmarking](../develop/benchmarking.md) tells how to run each benchmark, and what its rows mean.
+"""
+INTRODUCTION = """
+This page says how fast kvtier is, against whom, and on which machine. All figures come from the result files in [`results`](results). [Benchmarking](../develop/benchmarking.md) tells how to run each benchmark, and what its rows mean.
 
 - A *ratio* is kvtier's value divided by the value that it is compared with. Both come from the same run. For rates a high ratio is good, for times a low one.
 - The machines are virtual. Machines of one kind differ, and runs on one machine differ, too. Compare values within a run only.
@@ -197,12 +198,11 @@ def table(head: list[str], lines: Iterable[list[str]]) -> list[str]:
 
 def page(results: list[Result]) -> str:
     """The whole page."""
-    lines = [HEAD]
     current = newest(results)
     of = {section: [result for result in current if result["section"] == section] for section in SECTIONS}
     # The newest first, and machines with a GPU before all others.
     of["hardware"] = sorted(reversed(of["hardware"]), key=lambda result: "NVIDIA" not in result["machine"])
-    lines += restores(of["restore"])
+    lines = [HEAD + headline(of["restore"]) + INTRODUCTION, *restores(of["restore"])]
     lines += peers(current)
     for section, title in SECTIONS.items():
         if section == "cost":
@@ -212,6 +212,21 @@ def page(results: list[Result]) -> str:
             for result in of[section]:
                 lines += one(result)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def headline(results: list[Result]) -> str:
+    """The newest restore in one sentence."""
+    if not results:
+        return ""
+    last = results[-1]
+    rows = {row["compared_with"]: row for row in reversed(last["rows"])}
+    own = rows[COMPUTED]
+    others = [f"{name} takes {number(rows[name]['compared_value'])} ms" for name in (OFFLOADING, "LMCache") if name in rows]
+    return (
+        f"\n**kvtier restores a prompt of 32,768 tokens in {number(own['value'])} ms. Computing it takes "
+        f"{number(own['compared_value'])} ms. {'; '.join(others)}.** This is one run on {short(last)}; "
+        "[all runs](#all-runs) differ.\n"
+    )
 
 
 def restores(results: list[Result]) -> list[str]:
