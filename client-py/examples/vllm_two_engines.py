@@ -1,9 +1,9 @@
-"""A second engine process finds what the first one has computed.
+"""A second engine process loads the blocks that the first one computed.
 
     scripts/kvtierd &
     PYTHONHASHSEED=0 python client-py/examples/vllm_two_engines.py [MODEL]
 
-Without a model it makes a tiny one, whose words are nonsense and whose blocks are as good as any.
+Without MODEL it makes a tiny model with random weights. Its output is nonsense, but its blocks are stored and loaded like any others.
 """
 
 import json
@@ -43,7 +43,7 @@ def engine(name: str, model: str, is_tiny: bool) -> None:
     hits = sum(one.value for one in llm.get_metrics() if one.name == "vllm:external_prefix_cache_hits")
     print(
         f"{name}: {taken * 1e3:.0f} ms; {hits} of {PROMPT_TOKENS} tokens came from kvtier; "
-        f"it goes on with {list(output.outputs[0].token_ids)}",
+        f"generated tokens: {list(output.outputs[0].token_ids)}",
         flush=True,
     )
 
