@@ -8,7 +8,7 @@ from checks.problem import ROOT
 
 def main() -> int:
     problems = [
-        *prose.check(ROOT, prose.not_rewritten(), prose.phrases()),
+        *prose.check(ROOT, prose.phrases()),
         *links.check(ROOT),
         *decisions.check(ROOT),
         *benchmarks.check(ROOT),

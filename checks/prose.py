@@ -1,8 +1,4 @@
-"""Sentences that are too long, and phrases that we do not use.
-
-Documents that were written before the rules are in not-rewritten.txt. The list can only shrink: a document on it that
-keeps the rules must be taken off, and a new document never comes on it.
-"""
+"""Sentences that are too long, and phrases that we do not use."""
 
 import re
 from pathlib import Path
@@ -12,7 +8,6 @@ from checks.problem import Problem
 
 WORDS_MAX = 40
 HERE = Path(__file__).resolve().parent
-NOT_REWRITTEN = HERE / "not-rewritten.txt"
 PHRASES = HERE / "phrases.txt"
 
 END = re.compile(r"(?<=[.!?])[\")’”]*\s+(?=[\"“(‘']?[A-Z0-9])")
@@ -62,23 +57,9 @@ def problems_of(name: str, text: str, avoided: dict[str, str]) -> list[Problem]:
     return found
 
 
-def not_rewritten(file: Path = NOT_REWRITTEN) -> list[str]:
-    """The documents that need not keep the rules yet."""
-    lines = file.read_text(encoding="utf-8").splitlines()
-    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-
-
-def check(root: Path, listed: list[str], avoided: dict[str, str]) -> list[Problem]:
-    """Every document that is not listed keeps the rules, and every one that is listed does not."""
+def check(root: Path, avoided: dict[str, str]) -> list[Problem]:
+    """What in the documents does not keep the rules."""
     found = []
-    seen = set()
     for path in documents(root):
-        name = str(path.relative_to(root))
-        seen.add(name)
-        wrong = problems_of(name, path.read_text(encoding="utf-8"), avoided)
-        if name not in listed:
-            found += wrong
-        elif not wrong:
-            found.append(Problem(name, 1, "keeps the rules now: take it off checks/not-rewritten.txt"))
-    found += [Problem("checks/not-rewritten.txt", 1, f"{name} is no document: take it off the list") for name in sorted(set(listed) - seen)]
+        found += problems_of(str(path.relative_to(root)), path.read_text(encoding="utf-8"), avoided)
     return found

@@ -66,25 +66,11 @@ def test_passage_hasTheLineWhereItBegins() -> None:
     assert [(one.line, one.text) for one in passages("# Title\n\nOne\ntwo\n\n- three\n  four\n")] == [(1, "Title"), (3, "One two"), (6, "three four")]
 
 
-def test_listedDocumentThatKeepsTheRules_mustBeTakenOff(tmp_path: Path) -> None:
+def test_everyDocument_isHeldToTheRules(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
     (tmp_path / "good.md").write_text("Short.\n")
-    found = prose.check(tmp_path, ["good.md"], {})
-    assert [problem.text for problem in found] == ["keeps the rules now: take it off checks/not-rewritten.txt"]
-
-
-def test_listedDocumentThatDoesNot_isLeftAlone_andAnotherIsNot(tmp_path: Path) -> None:
-    for name in ("old.md", "new.md"):
-        (tmp_path / name).write_text(f"{words(50)}.\n")
-    assert [problem.file for problem in prose.check(tmp_path, ["old.md"], {})] == ["new.md"]
-
-
-def test_listedDocumentThatIsGone_mustBeTakenOff(tmp_path: Path) -> None:
-    assert "is no document" in prose.check(tmp_path, ["gone.md"], {})[0].text
-
-
-def test_list_isSortedAndHasNothingTwice() -> None:
-    listed = prose.not_rewritten()
-    assert listed == sorted(set(listed))
+    (tmp_path / "docs" / "bad.md").write_text(f"{words(50)}.\n")
+    assert [problem.file for problem in prose.check(tmp_path, {})] == ["docs/bad.md"]
 
 
 def test_phrases_allSayWhatToWrite() -> None:
