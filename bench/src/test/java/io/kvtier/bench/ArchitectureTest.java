@@ -36,12 +36,18 @@ final class ArchitectureTest {
       modules.add(type.getPackageName().split("\\.", -1)[2]);
     }
     assertEquals(
-        Set.of("bench", "cli", "client", "daemon", "policies", "protocol", "tiers"), modules);
+        Set.of("bench", "cli", "client", "daemon", "layout", "policies", "protocol", "tiers"),
+        modules);
   }
 
   @Test
-  void protocolUsesNothingOfOurs() {
-    usesOfOursOnly("io.kvtier.protocol..", in("io.kvtier.protocol.."));
+  void layoutUsesNothingOfOurs() {
+    usesOfOursOnly("io.kvtier.layout..", in("io.kvtier.layout.."));
+  }
+
+  @Test
+  void protocolUsesLayout() {
+    usesOfOursOnly("io.kvtier.protocol..", in("io.kvtier.protocol..").or(in("io.kvtier.layout..")));
   }
 
   @Test
@@ -50,7 +56,7 @@ final class ArchitectureTest {
   }
 
   @Test
-  void tiersUseNativeCallsAndStatus() {
+  void tiersUseLayoutNativeCallsAndStatus() {
     DescribedPredicate<JavaClass> status =
         describe(
             "Status",
@@ -61,22 +67,28 @@ final class ArchitectureTest {
             });
     usesOfOursOnly(
         "io.kvtier.tiers..",
-        in("io.kvtier.tiers..").or(in("io.kvtier.protocol.linux..")).or(status));
+        in("io.kvtier.tiers..")
+            .or(in("io.kvtier.layout.."))
+            .or(in("io.kvtier.protocol.linux.."))
+            .or(status));
   }
 
   @Test
-  void daemonUsesTiersPoliciesAndProtocol() {
+  void daemonUsesTiersPoliciesLayoutAndProtocol() {
     usesOfOursOnly(
         "io.kvtier.daemon..",
         in("io.kvtier.daemon..")
             .or(in("io.kvtier.tiers.."))
             .or(in("io.kvtier.policies.."))
+            .or(in("io.kvtier.layout.."))
             .or(in("io.kvtier.protocol..")));
   }
 
   @Test
-  void clientUsesProtocol() {
-    usesOfOursOnly("io.kvtier.client..", in("io.kvtier.client..").or(in("io.kvtier.protocol..")));
+  void clientUsesProtocolAndLayout() {
+    usesOfOursOnly(
+        "io.kvtier.client..",
+        in("io.kvtier.client..").or(in("io.kvtier.layout..")).or(in("io.kvtier.protocol..")));
   }
 
   @Test
@@ -102,7 +114,8 @@ final class ArchitectureTest {
   }
 
   @ParameterizedTest
-  @ValueSource(strings = {"protocol", "policies", "tiers", "daemon", "client", "cli", "bench"})
+  @ValueSource(
+      strings = {"layout", "protocol", "policies", "tiers", "daemon", "client", "cli", "bench"})
   void packagesOfAModuleFormNoCycle(String module) {
     slices()
         .assignedFrom(new PackagesOf("io.kvtier." + module))

@@ -1,7 +1,11 @@
 package io.kvtier.bench.gpu;
 
+import io.kvtier.layout.BlockOrder;
+import io.kvtier.layout.IndexRange;
+import io.kvtier.layout.KvLayout;
+import io.kvtier.layout.KvPart;
+import io.kvtier.layout.TensorShape;
 import io.kvtier.protocol.Status;
-import io.kvtier.tiers.gpu.BlockOrder;
 import io.kvtier.tiers.gpu.Calibration;
 import io.kvtier.tiers.gpu.Copy;
 import io.kvtier.tiers.gpu.CopyDirection;
@@ -18,12 +22,8 @@ import io.kvtier.tiers.gpu.GpuEvent;
 import io.kvtier.tiers.gpu.GpuException;
 import io.kvtier.tiers.gpu.GpuProbe;
 import io.kvtier.tiers.gpu.IpcHandle;
-import io.kvtier.tiers.gpu.KvLayout;
-import io.kvtier.tiers.gpu.KvPart;
 import io.kvtier.tiers.gpu.RegionResult;
-import io.kvtier.tiers.gpu.Span;
 import io.kvtier.tiers.gpu.StrategyTable;
-import io.kvtier.tiers.gpu.TensorShape;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -314,8 +314,8 @@ public final class GpuCheck {
         Copy copy = new Copy();
         region.addRuns(
             Math.toIntExact(blocks.get(i)),
-            Span.all(region.layout().layers()),
-            Span.all(region.layout().heads()),
+            IndexRange.all(region.layout().layers()),
+            IndexRange.all(region.layout().heads()),
             hostAddress + offsets.get(i),
             copy.runs);
         unfinished[0] += engine(direction).submit(copy) ? 1 : 0;
@@ -333,9 +333,9 @@ public final class GpuCheck {
     return failed[0] == 0 ? "ok" : "failed " + failed[0] + " copies";
   }
 
-  private static Span span(String text) {
+  private static IndexRange span(String text) {
     String[] ends = text.split("-", -1);
-    return new Span(Integer.parseInt(ends[0]), Integer.parseInt(ends[1]));
+    return new IndexRange(Integer.parseInt(ends[0]), Integer.parseInt(ends[1]));
   }
 
   private String limits(Words words) {

@@ -1,11 +1,11 @@
 package io.kvtier.bench.gpu;
 
+import io.kvtier.layout.IndexRange;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.gpu.Copy;
 import io.kvtier.tiers.gpu.CopyEngine;
 import io.kvtier.tiers.gpu.DeviceRegion;
 import io.kvtier.tiers.gpu.GpuEvent;
-import io.kvtier.tiers.gpu.Span;
 import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -78,8 +78,8 @@ final class Workload {
     copy.runs.clear();
     region.addRuns(
         block,
-        Span.all(region.layout().layers()),
-        Span.all(region.layout().heads()),
+        IndexRange.all(region.layout().layers()),
+        IndexRange.all(region.layout().heads()),
         hostAddress + (long) block * region.layout().blockBytes(),
         copy.runs);
     return engine.submit(copy);
@@ -148,8 +148,8 @@ final class Workload {
       DeviceRegion region,
       List<Long> blocks,
       List<Long> hostAddresses,
-      Span layers,
-      Span heads,
+      IndexRange layers,
+      IndexRange heads,
       @Nullable GpuEvent after) {
     int refused = 0;
     List<Copy> finished = new ArrayList<>();

@@ -1,12 +1,12 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.layout.IndexRange;
+import io.kvtier.layout.KvLayout;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import io.kvtier.tiers.gpu.CopyDirection;
 import io.kvtier.tiers.gpu.DevicePipeline;
 import io.kvtier.tiers.gpu.DeviceTransfer;
-import io.kvtier.tiers.gpu.KvLayout;
-import io.kvtier.tiers.gpu.Span;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.ArrayList;
 import java.util.List;
@@ -73,7 +73,8 @@ final class DeviceMoves {
       layers = Math.clamp(atLeast, 1, layers);
     }
     long bytes = Math.max(1, (long) blockBytes * layers / regionLayers);
-    long blocks = Math.min(TRANSFER_BYTES / bytes, TRANSFER_RUNS / (layers * layout.runsOfLayer()));
+    long blocks =
+        Math.min(TRANSFER_BYTES / bytes, TRANSFER_RUNS / (layers * layout.runsPerLayer()));
     job.cutLayers(layers, Math.clamp(blocks, 1, DeviceTransfer.BLOCKS_MAX));
   }
 
@@ -192,7 +193,7 @@ final class DeviceMoves {
     transfer.region = region.opened;
     transfer.source = source == null ? null : source.opened;
     transfer.layers =
-        new Span(job.waveLayer, Math.min(job.waveLayer + job.layersEach, job.endLayer));
+        new IndexRange(job.waveLayer, Math.min(job.waveLayer + job.layersEach, job.endLayer));
     transfer.event = job.event;
     transfer.operation = operation.poolIndex;
     runsOfBlock = transfer.layers.count() * region.runsOfLayer;

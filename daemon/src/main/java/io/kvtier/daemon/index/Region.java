@@ -1,8 +1,8 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.layout.KvLayout;
 import io.kvtier.tiers.gpu.DevicePipeline;
 import io.kvtier.tiers.gpu.DeviceRegion;
-import io.kvtier.tiers.gpu.KvLayout;
 import java.util.ArrayList;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
@@ -62,7 +62,7 @@ final class Region {
     this.layout = layout;
     this.share = share;
     this.waiting = waiting;
-    runsOfLayer = layout.runsOfLayer();
+    runsOfLayer = layout.runsPerLayer();
   }
 
   /**
@@ -81,7 +81,7 @@ final class Region {
       return false;
     }
     if (alike != other) {
-      if (!layout.hasBlocksLike(other.layout)) {
+      if (!layout.hasSameBlockFormAs(other.layout)) {
         return false;
       }
       alike = other;

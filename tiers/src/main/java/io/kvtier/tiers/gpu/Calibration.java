@@ -1,5 +1,6 @@
 package io.kvtier.tiers.gpu;
 
+import io.kvtier.layout.Runs;
 import io.kvtier.tiers.files.ByteSize;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;

@@ -1,5 +1,6 @@
 package io.kvtier.tiers.gpu;
 
+import io.kvtier.layout.Runs;
 import io.kvtier.protocol.Status;
 import org.jspecify.annotations.Nullable;
 

@@ -1,5 +1,6 @@
 package io.kvtier.tiers.gpu;
 
+import io.kvtier.layout.Runs;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.transfer.IdleWorkers;
 import io.kvtier.tiers.transfer.Joining;

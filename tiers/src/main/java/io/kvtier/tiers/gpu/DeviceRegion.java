@@ -1,5 +1,9 @@
 package io.kvtier.tiers.gpu;
 
+import io.kvtier.layout.IndexRange;
+import io.kvtier.layout.KvLayout;
+import io.kvtier.layout.KvPart;
+import io.kvtier.layout.Runs;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -51,11 +55,11 @@ public final class DeviceRegion implements AutoCloseable {
 
   /** Opens an engine's tensors, or says why not; the specification may be closed after it. */
   public static RegionResult open(GpuDriver driver, DeviceRegionSpec spec) {
-    if (spec.tensors().size() != spec.layout().tensors()) {
+    if (spec.tensors().size() != spec.layout().tensorCount()) {
       return new RegionResult.Refused(
           spec.tensors().size()
               + " tensors: expected "
-              + spec.layout().tensors()
+              + spec.layout().tensorCount()
               + " for this layout, one of each part or one a layer");
     }
     for (GpuDevice device : driver.devices()) {
@@ -149,7 +153,7 @@ public final class DeviceRegion implements AutoCloseable {
       for (int j = i + 1; j < addresses.length; j++) {
         boolean overlaps =
             layout.partOfTensor(j).equals(part)
-                ? part.shape().overlapsItselfAt(Math.abs(addresses[j] - addresses[i]))
+                ? part.shape().overlapsCopyAt(Math.abs(addresses[j] - addresses[i]))
                 : addresses[i] == addresses[j];
         if (overlaps) {
           return "tensors "
@@ -203,7 +207,7 @@ public final class DeviceRegion implements AutoCloseable {
    * @param hostAddress where the device sees the block's slot
    * @throws IllegalArgumentException when there is no such block, layer or head
    */
-  public void addRuns(int block, Span layers, Span heads, long hostAddress, Runs runs) {
+  public void addRuns(int block, IndexRange layers, IndexRange heads, long hostAddress, Runs runs) {
     requireOpen();
     view.addRuns(block, layers, heads, hostAddress, runs);
   }
@@ -214,7 +218,7 @@ public final class DeviceRegion implements AutoCloseable {
    * @param hostAddress where the device sees the block's slot
    * @throws IllegalArgumentException when there is no such block or layer
    */
-  public void addRuns(int block, Span layers, long hostAddress, Runs runs) {
+  public void addRuns(int block, IndexRange layers, long hostAddress, Runs runs) {
     requireOpen();
     view.addRuns(block, layers, hostAddress, runs);
   }
@@ -228,7 +232,12 @@ public final class DeviceRegion implements AutoCloseable {
    *     not alike
    */
   void addRunsFrom(
-      DeviceRegion source, int sourceBlock, int block, Span layers, Runs runs, Runs[] scratch) {
+      DeviceRegion source,
+      int sourceBlock,
+      int block,
+      IndexRange layers,
+      Runs runs,
+      Runs[] scratch) {
     requireOpen();
     source.requireOpen();
     RegionView seen = source.gpu.equals(gpu) ? source.view : source.peers.get(gpu);

@@ -1,5 +1,6 @@
 package io.kvtier.tiers.gpu;
 
+import io.kvtier.layout.KvLayout;
 import java.util.List;
 
 /**

@@ -1,5 +1,6 @@
 package io.kvtier.tiers.gpu;
 
+import io.kvtier.layout.IndexRange;
 import io.kvtier.protocol.Status;
 import org.jspecify.annotations.Nullable;
 
@@ -21,7 +22,7 @@ public final class DeviceTransfer {
   /** What is copied from, to the region; null: slots of the host tier. */
   public @Nullable DeviceRegion source;
 
-  public Span layers = Span.all(0);
+  public IndexRange layers = IndexRange.all(0);
 
   /** Which event of the region it waits for, counted from 1; 0: none. */
   public int event;

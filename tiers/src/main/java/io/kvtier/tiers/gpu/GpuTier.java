@@ -143,7 +143,7 @@ public final class GpuTier implements AutoCloseable {
       } else if (opened != null) {
         shared.remove(opened);
         opened.close();
-        runs -= opened.layout().runsOfBlock();
+        runs -= opened.layout().runsPerBlock();
       }
       return;
     }
@@ -172,7 +172,7 @@ public final class GpuTier implements AutoCloseable {
   }
 
   private void open(GpuDriver driver, DeviceRegionSpec spec, RegionOrder order) {
-    long regionRuns = spec.layout().runsOfBlock();
+    long regionRuns = spec.layout().runsPerBlock();
     order.refusal = tooManyRuns(regionRuns);
     if (order.refusal != null) {
       return;

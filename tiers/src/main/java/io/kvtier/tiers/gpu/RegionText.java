@@ -1,5 +1,9 @@
 package io.kvtier.tiers.gpu;
 
+import io.kvtier.layout.BlockOrder;
+import io.kvtier.layout.KvLayout;
+import io.kvtier.layout.KvPart;
+import io.kvtier.layout.TensorShape;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.UnixSocket;
 import io.kvtier.tiers.gpu.DeviceRegionSpec.TensorPlace;

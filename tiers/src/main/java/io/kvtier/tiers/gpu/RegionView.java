@@ -1,5 +1,9 @@
 package io.kvtier.tiers.gpu;
 
+import io.kvtier.layout.IndexRange;
+import io.kvtier.layout.KvLayout;
+import io.kvtier.layout.RunPlan;
+import io.kvtier.layout.Runs;
 import org.jspecify.annotations.Nullable;
 
 /** A region's tensors as one GPU sees them: their addresses there, and the runs of its blocks. */
@@ -15,15 +19,15 @@ final class RegionView {
   }
 
   /** Adds the runs of some layers and heads of a block, whose slot begins at the host address. */
-  void addRuns(int block, Span layers, Span heads, long hostAddress, Runs runs) {
+  void addRuns(int block, IndexRange layers, IndexRange heads, long hostAddress, Runs runs) {
     layout.addRuns(block, layers, heads, addresses, hostAddress, runs);
   }
 
   /** The same with all heads. */
-  void addRuns(int block, Span layers, long hostAddress, Runs runs) {
+  void addRuns(int block, IndexRange layers, long hostAddress, Runs runs) {
     RunPlan known = plan;
-    if (known == null || !known.suits(layers)) {
-      addRuns(block, layers, Span.all(layout.heads()), hostAddress, runs);
+    if (known == null || !known.keepsOrder(layers)) {
+      addRuns(block, layers, IndexRange.all(layout.heads()), hostAddress, runs);
       return;
     }
     requireBlock(block);
@@ -35,7 +39,7 @@ final class RegionView {
   void forget() {
     RunPlan known = plan;
     if (known != null) {
-      known.forget();
+      known.forgetMatch();
     }
   }
 
@@ -52,10 +56,10 @@ final class RegionView {
    *
    * @return false where they are not: nothing was added
    */
-  boolean addPairs(int block, Span layers, RegionView source, int sourceBlock, Runs runs) {
+  boolean addPairs(int block, IndexRange layers, RegionView source, int sourceBlock, Runs runs) {
     RunPlan mine = plan;
     RunPlan others = source.plan;
-    if (mine == null || others == null || !mine.isCutLike(others)) {
+    if (mine == null || others == null || !mine.isCutAs(others)) {
       return false;
     }
     requireBlock(block);

@@ -368,7 +368,7 @@ final class CopyEngineTest {
     long half = memory.byteSize() / 2;
     Copy copy = new Copy();
     for (int i = 0; i < runs; i++) {
-      copy.runs.addApart(memory.address() + half + i * 512L, memory.address() + i * 512L, 512);
+      copy.runs.addSeparate(memory.address() + half + i * 512L, memory.address() + i * 512L, 512);
     }
     return copy;
   }

@@ -4,6 +4,11 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.layout.BlockOrder;
+import io.kvtier.layout.IndexRange;
+import io.kvtier.layout.KvLayout;
+import io.kvtier.layout.KvPart;
+import io.kvtier.layout.TensorShape;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.gpu.DeviceRegionSpec.TensorPlace;
 import java.lang.foreign.Arena;
@@ -107,7 +112,7 @@ final class DeviceLaneTest {
     DeviceTransfer transfer = new DeviceTransfer(block);
     transfer.begin();
     transfer.region = region;
-    transfer.layers = Span.all(1);
+    transfer.layers = IndexRange.all(1);
     transfer.count = 1;
     transfer.targets[0] = block;
     transfer.offsets[0] = (long) block * LAYOUT.blockBytes();

@@ -4,6 +4,12 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
+import io.kvtier.layout.BlockOrder;
+import io.kvtier.layout.IndexRange;
+import io.kvtier.layout.KvLayout;
+import io.kvtier.layout.KvPart;
+import io.kvtier.layout.Runs;
+import io.kvtier.layout.TensorShape;
 import io.kvtier.tiers.gpu.DeviceRegionSpec.TensorPlace;
 import java.util.ArrayList;
 import java.util.List;
@@ -47,7 +53,7 @@ final class DeviceRegionTest {
         assertInstanceOf(RegionResult.Opened.class, open(FakeGpu.UUID, 0, 2 * BYTES)).region();
     assertEquals(2, gpu.openMappings());
     Runs runs = new Runs();
-    region.addRuns(1, Span.all(LAYERS), Span.all(2), 1000, runs);
+    region.addRuns(1, IndexRange.all(LAYERS), IndexRange.all(2), 1000, runs);
     assertEquals(4, runs.count());
     assertEquals(memory + 128, runs.deviceAddress(0));
     assertEquals(memory + 2 * BYTES + 128, runs.deviceAddress(2));
@@ -56,7 +62,7 @@ final class DeviceRegionTest {
     assertEquals(0, gpu.openMappings());
     assertThrows(
         IllegalStateException.class,
-        () -> region.addRuns(1, Span.all(LAYERS), Span.all(2), 1000, runs));
+        () -> region.addRuns(1, IndexRange.all(LAYERS), IndexRange.all(2), 1000, runs));
   }
 
   @Test
@@ -145,8 +151,8 @@ final class DeviceRegionTest {
                 new TensorPlace(handle, 0),
                 new TensorPlace(new IpcHandle(new byte[IpcHandle.BYTES]), 0)));
     assertRefused(
-        "tensor 1: cuIpcOpenMemHandle: CUDA_ERROR_INVALID_VALUE; expected the handle of an allocation"
-            + " whose owner lives",
+        "tensor 1: cuIpcOpenMemHandle: CUDA_ERROR_INVALID_VALUE; expected the handle of an"
+            + " allocation whose owner lives",
         DeviceRegion.open(gpu, spec));
   }
 

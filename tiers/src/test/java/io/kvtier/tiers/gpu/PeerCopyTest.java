@@ -3,15 +3,19 @@ package io.kvtier.tiers.gpu;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
-import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.layout.BlockOrder;
+import io.kvtier.layout.IndexRange;
+import io.kvtier.layout.KvLayout;
+import io.kvtier.layout.KvPart;
+import io.kvtier.layout.Runs;
+import io.kvtier.layout.TensorShape;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.gpu.DeviceRegionSpec.TensorPlace;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Random;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
@@ -38,7 +42,7 @@ final class PeerCopyTest {
 
   private static DeviceRegion open(FakeGpu gpu, KvLayout layout) {
     List<TensorPlace> tensors = new ArrayList<>();
-    for (int i = 0; i < layout.tensors(); i++) {
+    for (int i = 0; i < layout.tensorCount(); i++) {
       long bytes = layout.partOfTensor(i).shape().spanBytes();
       tensors.add(new TensorPlace(gpu.share(gpu.allocate(bytes), bytes), 0));
     }
@@ -50,7 +54,7 @@ final class PeerCopyTest {
   /** The bytes of a block as they stand on the host. */
   private static byte[] bytes(DeviceRegion region, int block) {
     Runs runs = new Runs();
-    region.addRuns(block, Span.all(region.layout().layers()), 0, runs);
+    region.addRuns(block, IndexRange.all(region.layout().layers()), 0, runs);
     byte[] bytes = new byte[region.layout().blockBytes()];
     for (int i = 0; i < runs.count(); i++) {
       MemorySegment.copy(
@@ -63,7 +67,8 @@ final class PeerCopyTest {
     return bytes;
   }
 
-  private static DeviceTransfer transfer(DeviceRegion target, DeviceRegion source, Span layers) {
+  private static DeviceTransfer transfer(
+      DeviceRegion target, DeviceRegion source, IndexRange layers) {
     DeviceTransfer transfer = new DeviceTransfer(0);
     transfer.begin();
     transfer.direction = CopyDirection.PEER;
@@ -111,13 +116,14 @@ final class PeerCopyTest {
     List<KvLayout> layouts = List.of(PLANES, JOINED, ONE_TENSOR);
     for (KvLayout from : layouts) {
       for (KvLayout to : layouts) {
-        assertTrue(from.hasBlocksLike(to));
+        assertTrue(from.hasSameBlockFormAs(to));
         FakeGpu gpu = new FakeGpu(7);
         DeviceRegion source = open(gpu, from);
         DeviceRegion target = open(gpu, to);
         byte[] untouched = bytes(target, 0);
         assertEquals(
-            Status.OK, copy(gpu, strategy, transfer(target, source, Span.all(from.layers()))));
+            Status.OK,
+            copy(gpu, strategy, transfer(target, source, IndexRange.all(from.layers()))));
         assertEquals(List.of(), differing(bytes(source, 3), bytes(target, 1)));
         assertEquals(List.of(), differing(bytes(source, 0), bytes(target, 2)));
         assertEquals(List.of(), differing(untouched, bytes(target, 0)));
@@ -135,7 +141,7 @@ final class PeerCopyTest {
     DeviceRegion target = open(gpu, ONE_TENSOR);
     byte[] before = bytes(target, 1);
     assertEquals(
-        Status.OK, copy(gpu, CopyStrategy.KERNEL, transfer(target, source, new Span(1, 2))));
+        Status.OK, copy(gpu, CopyStrategy.KERNEL, transfer(target, source, new IndexRange(1, 2))));
     byte[] expected = bytes(source, 3);
     int layer = before.length / 3;
     System.arraycopy(before, 0, expected, 0, layer);
@@ -169,7 +175,7 @@ final class PeerCopyTest {
   }
 
   private static DeviceTransfer whole(DeviceRegion target, DeviceRegion source) {
-    return transfer(target, source, Span.all(target.layout().layers()));
+    return transfer(target, source, IndexRange.all(target.layout().layers()));
   }
 
   @Test
@@ -188,79 +194,6 @@ final class PeerCopyTest {
     source.close();
     owner.close();
     getter.close();
-  }
-
-  @Test
-  void addPairs_cutInOtherWays_coversAllBytes() {
-    Random random = new Random(13);
-    for (int round = 0; round < 200; round++) {
-      int bytes = 1 + random.nextInt(500);
-      Runs targets = cut(bytes, random, 1_000_000);
-      Runs sources = cut(bytes, random, 2_000_000);
-      Runs pairs = new Runs();
-      pairs.addPairs(targets, sources);
-      assertEquals(bytes, pairs.totalBytes());
-      for (int i = 0; i < bytes; i++) {
-        assertEquals(place(sources, i), sourceOf(pairs, place(targets, i)));
-      }
-    }
-  }
-
-  /** Runs of neighbouring bytes on the host, apart on the device. */
-  private static Runs cut(int bytes, Random random, long device) {
-    Runs runs = new Runs();
-    for (int at = 0; at < bytes; ) {
-      int length = Math.min(bytes - at, 1 + random.nextInt(60));
-      runs.add(device + 2L * at, at, length);
-      at += length;
-    }
-    return runs;
-  }
-
-  private static long place(Runs runs, int hostByte) {
-    for (int i = 0; i < runs.count(); i++) {
-      long offset = hostByte - runs.hostAddress(i);
-      if (offset >= 0 && offset < runs.bytes(i)) {
-        return runs.deviceAddress(i) + offset;
-      }
-    }
-    throw new AssertionError("byte " + hostByte + " is in no run");
-  }
-
-  private static long sourceOf(Runs pairs, long target) {
-    for (int i = 0; i < pairs.count(); i++) {
-      long offset = target - pairs.deviceAddress(i);
-      if (offset >= 0 && offset < pairs.bytes(i)) {
-        return pairs.hostAddress(i) + offset;
-      }
-    }
-    throw new AssertionError("nothing is copied to " + target);
-  }
-
-  @Test
-  void addPairs_notTheSameBytes_isRefused() {
-    Runs targets = new Runs();
-    targets.add(1000, 0, 100);
-    Runs shorter = new Runs();
-    shorter.add(2000, 0, 99);
-    Runs elsewhere = new Runs();
-    elsewhere.add(2000, 1, 100);
-    assertThrows(IllegalArgumentException.class, () -> new Runs().addPairs(targets, shorter));
-    assertThrows(IllegalArgumentException.class, () -> new Runs().addPairs(targets, elsewhere));
-  }
-
-  @Test
-  void hasBlocksLike_otherBytes_isNot() {
-    KvPart one = KvPart.of("kv", PLANES.parts().getFirst().shape());
-    KvPart half = new KvPart("kv", one.shape(), 4, 2);
-    assertFalse(PLANES.hasBlocksLike(new KvLayout(3, BLOCKS, 4, BlockOrder.LCND, List.of(half))));
-    assertFalse(PLANES.hasBlocksLike(new KvLayout(3, BLOCKS, 4, BlockOrder.NCLD, List.of(one))));
-    assertFalse(PLANES.hasBlocksLike(new KvLayout(2, BLOCKS, 4, BlockOrder.LCND, List.of(one))));
-    TensorShape wider = TensorShape.contiguous("CBNHD", List.of(2L, 4L, 4L, 2L, 4L), 4);
-    assertTrue(
-        PLANES.hasBlocksLike(
-            new KvLayout(3, BLOCKS, 4, BlockOrder.LCND, List.of(KvPart.of("kv", wider)))),
-        "elements of other sizes, but the same bytes");
   }
 
   private static List<Integer> differing(byte[] expected, byte[] actual) {

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.layout.BlockOrder;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.SharedMemory;
 import java.io.IOException;
@@ -74,8 +75,10 @@ final class RegionTextTest {
         "part=kv:CBNHD | part=CBNHD | expected NAME:AXES",
         "2,8,4,2,16: | 2,8,4,2,x: | an extent is 'x'",
         "event= | event=00 | hexadecimal digits",
-        "allocation=fedc | allocation=passed:0\\nallocation=fedc | expected passed:FIRST+COUNT:BYTES",
-        "allocation=fedc | allocation=passed:0+1:x\\nallocation=fedc | bytes of what was passed is 'x'",
+        "allocation=fedc | allocation=passed:0\\nallocation=fedc | expected"
+            + " passed:FIRST+COUNT:BYTES",
+        "allocation=fedc | allocation=passed:0+1:x\\nallocation=fedc | bytes of what was passed is"
+            + " 'x'",
         "allocation=fedc | allocation=passed:0+0:8\\nallocation=fedc | expected sizes above 0",
         "allocation=fedc | allocation=passed:-1+1:8\\nallocation=fedc | expected sizes above 0",
         "allocation=fedc | allocation=passed:0+16385:8\\nallocation=fedc | at most 16384 pieces",

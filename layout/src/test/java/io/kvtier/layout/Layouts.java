@@ -1,15 +1,15 @@
-package io.kvtier.tiers.gpu;
+package io.kvtier.layout;
 
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Random;
 
-/** Layouts for tests: those of engines, and any others. */
+/** Random layouts for tests. */
 final class Layouts {
   private Layouts() {}
 
-  /** Any layout that can be: axes in any order, gaps anywhere, one part or two. */
+  /** A random layout: axes in any order, gaps between elements, one part or two. */
   static KvLayout any(Random random) {
     int layers = 1 + random.nextInt(4);
     int blocks = 1 + random.nextInt(4);
@@ -92,7 +92,7 @@ final class Layouts {
     List<Long> strides = new ArrayList<>();
     long stride = 1;
     for (int i = axes.size() - 1; i >= 0; i--) {
-      // Now and then a gap, as in a view of a larger tensor.
+      // A gap, as in a view of a larger tensor.
       boolean isDim = axes.get(i).letter() == 'D';
       stride += !isDim && random.nextInt(4) == 0 ? 1 + random.nextInt(3) : 0;
       strides.addFirst(stride);
@@ -106,8 +106,8 @@ final class Layouts {
     return new TensorShape(text.toString(), extents, strides, elementBytes);
   }
 
-  static Span anySpan(Random random, int count) {
+  static IndexRange anySpan(Random random, int count) {
     int from = random.nextInt(count + 1);
-    return new Span(from, from + random.nextInt(count - from + 1));
+    return new IndexRange(from, from + random.nextInt(count - from + 1));
   }
 }

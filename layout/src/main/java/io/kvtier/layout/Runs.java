@@ -1,16 +1,16 @@
-package io.kvtier.tiers.gpu;
+package io.kvtier.layout;
 
 import java.util.Arrays;
 
 /**
- * The runs of a copy: contiguous spans of bytes, each with its place on the device and its place on
- * the host. A run that goes on where the last one ended, on both sides, is made one with it. Used
- * again and again; grows to what a copy needs. For one thread at a time.
+ * The runs of a copy: contiguous spans of bytes, each with an address on the device and an address
+ * on the host. A list is reused for many copies, and grows to the largest of them. Only one thread
+ * at a time may use a list.
  */
 public final class Runs {
   private static final int FIRST_CAPACITY = 64;
 
-  /** More are not kept for the next copy. */
+  /** The largest capacity that {@link #clear} keeps. */
   private static final int KEPT_CAPACITY = 8192;
 
   private long[] deviceAddresses = new long[FIRST_CAPACITY];
@@ -19,7 +19,7 @@ public final class Runs {
   private int count;
   private long totalBytes;
 
-  /** Forgets all runs. */
+  /** Removes all runs. */
   public void clear() {
     count = 0;
     totalBytes = 0;
@@ -30,7 +30,7 @@ public final class Runs {
     }
   }
 
-  /** Adds one, or makes the last one longer. */
+  /** Adds a run. A run that continues the last one on both sides makes the last one longer. */
   public void add(long deviceAddress, long hostAddress, int bytes) {
     totalBytes += bytes;
     int last = count - 1;
@@ -44,8 +44,8 @@ public final class Runs {
     append(deviceAddress, hostAddress, bytes);
   }
 
-  /** Adds one that stays apart from those before, wherever it lies. */
-  void addApart(long deviceAddress, long hostAddress, int bytes) {
+  /** Adds a run that is never joined with the last one. */
+  public void addSeparate(long deviceAddress, long hostAddress, int bytes) {
     totalBytes += bytes;
     append(deviceAddress, hostAddress, bytes);
   }
@@ -63,14 +63,15 @@ public final class Runs {
   }
 
   /**
-   * Adds runs from one device memory to another, of two lists of the same bytes of a block in the
-   * same order, which need not be cut alike.
+   * Adds runs that copy a block from one device memory to another. Both lists must cover the same
+   * host bytes in the same order. Their runs may begin and end at different bytes. In the added
+   * runs, the device address is the target's, and the host address is the source's device address.
    *
-   * @param targets whose device addresses are copied to
-   * @param sources whose device addresses are copied from
-   * @throws IllegalArgumentException when they are not of the same bytes
+   * @param targets the runs whose device addresses the copy writes
+   * @param sources the runs whose device addresses the copy reads
+   * @throws IllegalArgumentException when the lists cover different bytes
    */
-  void addPairs(Runs targets, Runs sources) {
+  public void addPairs(Runs targets, Runs sources) {
     int target = 0;
     int source = 0;
     int targetByte = 0;
@@ -102,27 +103,27 @@ public final class Runs {
     }
   }
 
-  /** How many there are. */
+  /** How many runs there are. */
   public int count() {
     return count;
   }
 
-  /** The bytes of all runs. */
+  /** The sum of the bytes of all runs. */
   public long totalBytes() {
     return totalBytes;
   }
 
-  /** Where a run is on the device. */
+  /** The address of a run on the device. */
   public long deviceAddress(int run) {
     return deviceAddresses[run];
   }
 
-  /** Where a run is on the host, as the device sees it. */
+  /** The address of a run on the host, as the device sees it. */
   public long hostAddress(int run) {
     return hostAddresses[run];
   }
 
-  /** How long a run is. */
+  /** The length of a run in bytes. */
   public int bytes(int run) {
     return lengths[run];
   }

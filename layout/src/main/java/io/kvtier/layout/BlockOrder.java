@@ -1,12 +1,12 @@
-package io.kvtier.tiers.gpu;
+package io.kvtier.layout;
 
 import java.util.ArrayList;
 import java.util.List;
 
 /**
- * The order in which a block's cells follow one another in host memory, slowest axis first. Written
- * with the letters of {@link KvAxis}: L, C, N and, before the cells' own D, H; where H is not named
- * it stands before D.
+ * The order of a block's cells in host memory, slowest axis first. A text gives the order by the
+ * letters of {@link KvAxis}: L, C, N and H in any order, then D. A text without H means that H
+ * stands before D.
  */
 public record BlockOrder(List<KvAxis> axes) {
   /** Layer by layer, keys before values: {@code [layer, k|v, token, head, element]}. */
@@ -15,9 +15,10 @@ public record BlockOrder(List<KvAxis> axes) {
   /** Token by token: {@code [token, k|v, layer, head, element]}. */
   public static final BlockOrder NCLD = parse("NCLD");
 
-  /** As the engines that keep heads apart: {@code [layer, k|v, head, token, element]}. */
+  /** Layer by layer, head by head: {@code [layer, k|v, head, token, element]}. */
   public static final BlockOrder LCHND = parse("LCHND");
 
+  /** The axes of an order: all of {@link KvAxis} except BLOCK and DIM. */
   static final int AXES = 4;
 
   public BlockOrder {
@@ -30,9 +31,9 @@ public record BlockOrder(List<KvAxis> axes) {
   }
 
   /**
-   * Reads an order such as "LCND", "NCLD" or "LCHND".
+   * Parses an order such as "LCND", "NCLD" or "LCHND".
    *
-   * @throws IllegalArgumentException naming what is wrong with it
+   * @throws IllegalArgumentException when the text is no order; the message says why
    */
   public static BlockOrder parse(String letters) {
     if (!letters.endsWith("D")) {

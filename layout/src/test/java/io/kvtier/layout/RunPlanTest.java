@@ -1,4 +1,4 @@
-package io.kvtier.tiers.gpu;
+package io.kvtier.layout;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
@@ -9,9 +9,9 @@ import java.util.Random;
 import java.util.TreeMap;
 import org.junit.jupiter.api.Test;
 
-/** A region's plan says of every block what its layout computes. */
+/** A plan adds the runs that its layout computes. */
 final class RunPlanTest {
-  /** Where each byte of a copy goes: the host's place by the device's. */
+  /** Maps the device address of each byte of a copy to its host address. */
   private static Map<Long, Long> bytes(Runs runs) {
     Map<Long, Long> all = new TreeMap<>();
     for (int run = 0; run < runs.count(); run++) {
@@ -23,26 +23,26 @@ final class RunPlanTest {
   }
 
   @Test
-  void addRuns_anyLayout_isWhatTheLayoutComputes() {
-    int suited = 0;
+  void addRuns_anyLayout_equalsTheRunsOfTheLayout() {
+    int ordered = 0;
     for (long seed = 0; seed < 2_000; seed++) {
       Random random = new Random(seed);
       KvLayout layout = Layouts.any(random);
-      long[] addresses = new long[layout.tensors()];
+      long[] addresses = new long[layout.tensorCount()];
       for (int i = 0; i < addresses.length; i++) {
         addresses[i] = (1L << 40) + i * (1L << 30);
       }
       RunPlan plan = RunPlan.of(layout, addresses);
       assertNotNull(plan);
       for (int block = 0; block < layout.blocks(); block++) {
-        Span layers = Layouts.anySpan(random, layout.layers());
+        IndexRange layers = Layouts.anySpan(random, layout.layers());
         Runs expected = new Runs();
-        layout.addRuns(block, layers, Span.all(layout.heads()), addresses, 4096, expected);
+        layout.addRuns(block, layers, IndexRange.all(layout.heads()), addresses, 4096, expected);
         Runs planned = new Runs();
         plan.addRuns(block, layers, 4096, planned);
         assertEquals(bytes(expected), bytes(planned), "seed " + seed);
-        if (plan.suits(layers)) {
-          suited++;
+        if (plan.keepsOrder(layers)) {
+          ordered++;
           for (int run = 1; run < planned.count() && layout.parts().size() == 1; run++) {
             assertTrue(
                 planned.hostAddress(run) > planned.hostAddress(run - 1), "order, seed " + seed);
@@ -50,6 +50,6 @@ final class RunPlanTest {
         }
       }
     }
-    assertTrue(suited > 1_000);
+    assertTrue(ordered > 1_000);
   }
 }

@@ -1,19 +1,23 @@
-package io.kvtier.tiers.gpu;
+package io.kvtier.layout;
 
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 
 /**
- * How a tensor lies in device memory, as the framework that made it says: its axes by their letters
- * ({@link KvAxis}), extents, and strides in elements.
+ * The shape of a tensor in device memory, as the engine's framework reports it.
  *
- * <p>Any order of any strides will do, as long as no two elements share a byte, and the elements of
- * one cell ({@link KvAxis#DIM}) lie side by side. A tensor without that axis has cells of one
- * element.
+ * <p>The axes may have any order and any strides, with two conditions:
  *
- * @param axes one letter an axis, as "CBNHD"
- * @param strides in elements, as long as the extents
+ * <ul>
+ *   <li>No two elements share a byte.
+ *   <li>The elements of one cell ({@link KvAxis#DIM}) are adjacent. A tensor without that axis has
+ *       cells of one element.
+ * </ul>
+ *
+ * @param axes one letter of {@link KvAxis} for each axis, such as "CBNHD"
+ * @param extents the extent of each axis
+ * @param strides the stride of each axis, in elements
  */
 public record TensorShape(String axes, List<Long> extents, List<Long> strides, int elementBytes) {
   private static final int ELEMENT_BYTES_MAX = 16;
@@ -55,7 +59,7 @@ public record TensorShape(String axes, List<Long> extents, List<Long> strides, i
     requireDisjoint(axes, extents, strides, 0);
   }
 
-  /** A tensor without gaps, its last axis the fastest. */
+  /** A tensor without gaps, whose last axis is the fastest. */
   public static TensorShape contiguous(String axes, List<Long> extents, int elementBytes) {
     List<Long> strides = new ArrayList<>();
     long stride = 1;
@@ -71,24 +75,24 @@ public record TensorShape(String axes, List<Long> extents, List<Long> strides, i
     return axes.indexOf(axis.letter()) >= 0;
   }
 
-  /** The extent of an axis; 1 of an axis that the tensor has not. */
+  /** The extent of an axis; 1 where the tensor does not have the axis. */
   public int extent(KvAxis axis) {
     int index = axes.indexOf(axis.letter());
     return index < 0 ? 1 : Math.toIntExact(extents.get(index));
   }
 
-  /** The stride of an axis; 0 of an axis that the tensor has not. */
+  /** The stride of an axis in bytes; 0 where the tensor does not have the axis. */
   public long strideBytes(KvAxis axis) {
     int index = axes.indexOf(axis.letter());
     return index < 0 ? 0 : strides.get(index) * elementBytes;
   }
 
-  /** The bytes of one cell: those of one token, head and plane. */
+  /** The bytes of one cell, which holds the elements of one token, head and plane. */
   public int cellBytes() {
     return Math.multiplyExact(extent(KvAxis.DIM), elementBytes);
   }
 
-  /** From the first byte to behind the last. */
+  /** The distance from the tensor's first byte to the end of its last byte. */
   public long spanBytes() {
     long last = 0;
     for (int i = 0; i < extents.size(); i++) {
@@ -97,8 +101,8 @@ public record TensorShape(String axes, List<Long> extents, List<Long> strides, i
     return Math.multiplyExact(last + 1, elementBytes);
   }
 
-  /** Whether the same tensor so many bytes further on would share a byte with this one. */
-  boolean overlapsItselfAt(long distanceBytes) {
+  /** Whether a second tensor of this shape would share a byte with the first at a distance. */
+  public boolean overlapsCopyAt(long distanceBytes) {
     if (distanceBytes >= spanBytes()) {
       return false;
     }
@@ -114,9 +118,9 @@ public record TensorShape(String axes, List<Long> extents, List<Long> strides, i
   }
 
   /**
-   * Each axis must step over all that the faster ones span.
+   * Checks that the stride of each axis is at least the span of all faster axes.
    *
-   * @param further the stride of one more axis, of extent 2; 0 for none
+   * @param further the stride of an additional axis with extent 2, in elements; 0 for none
    */
   private static void requireDisjoint(
       String axes, List<Long> extents, List<Long> strides, long further) {

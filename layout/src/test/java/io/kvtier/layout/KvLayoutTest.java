@@ -1,6 +1,7 @@
-package io.kvtier.tiers.gpu;
+package io.kvtier.layout;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -9,7 +10,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** The layouts of engines by their numbers, and what is refused. */
+/** The runs of the layouts that engines use, and the layouts that are refused. */
 final class KvLayoutTest {
   private static final int LAYERS = 32;
   private static final int BLOCKS = 100;
@@ -28,9 +29,9 @@ final class KvLayoutTest {
     return llama("CBNHD", "LCND", 2L, 100L, 16L, 8L, 128L);
   }
 
-  private static Runs runs(KvLayout layout, Span layers, Span heads) {
+  private static Runs runs(KvLayout layout, IndexRange layers, IndexRange heads) {
     Runs runs = new Runs();
-    long[] tensors = new long[layout.tensors()];
+    long[] tensors = new long[layout.tensorCount()];
     for (int i = 0; i < tensors.length; i++) {
       tensors[i] = (i + 1L) << 32;
     }
@@ -41,7 +42,7 @@ final class KvLayoutTest {
   @Test
   void addRuns_llamaBlockOfSixteenTokens_is64RunsOf32KiB() {
     KvLayout layout = nhd();
-    Runs runs = runs(layout, Span.all(LAYERS), Span.all(HEADS));
+    Runs runs = runs(layout, IndexRange.all(LAYERS), IndexRange.all(HEADS));
     assertEquals(2 << 20, layout.blockBytes());
     assertEquals(64, runs.count());
     for (int i = 0; i < runs.count(); i++) {
@@ -54,48 +55,48 @@ final class KvLayoutTest {
 
   @ParameterizedTest
   @CsvSource({
-    // all layers of a block side by side, in the block's own order: one run
+    // All layers of a block are adjacent, in the block's order: one run.
     "BLCNHD, LCND, 100/32/2/16/8/128, 1, 2097152",
-    // keys and values of a block side by side in each layer
+    // The keys and values of a block are adjacent in each layer.
     "BCNHD, LCND, 100/2/16/8/128, 32, 65536",
     "CBHND, LCHND, 2/100/8/16/128, 64, 32768",
-    // heads before tokens on the device, after them on the host
+    // Heads stand before tokens on the device, and after them on the host.
     "CBHND, LCND, 2/100/8/16/128, 8192, 256",
-    // a pool of tokens without blocks
+    // A pool of tokens without a block axis.
     "LNHD, LCND, 32/1600/8/128, 32, 32768",
     "NCLHD, NCLD, 1600/2/32/8/128, 1, 2097152",
     "CBNHD, NCLD, 2/100/16/8/128, 1024, 2048",
-    // MLA: one latent vector a token
+    // MLA: one latent vector for each token.
     "BND, LCND, 100/16/576, 32, 18432",
   })
-  void addRuns_layoutsOfEngines_haveTheirRuns(
+  void addRuns_layoutsOfEngines_haveExpectedRuns(
       String axes, String order, String extents, int count, int bytes) {
     Long[] lengths =
         List.of(extents.split("/", -1)).stream().map(Long::valueOf).toArray(Long[]::new);
     KvLayout layout = llama(axes, order, lengths);
-    Runs runs = runs(layout, Span.all(LAYERS), Span.all(layout.heads()));
+    Runs runs = runs(layout, IndexRange.all(LAYERS), IndexRange.all(layout.heads()));
     assertEquals(count, runs.count());
     assertEquals(bytes, runs.bytes(0));
     assertEquals(layout.blockBytes(), runs.totalBytes());
-    assertTrue(count <= layout.runsOfBlock());
-    Runs ofLayer = runs(layout, new Span(1, 2), Span.all(layout.heads()));
-    assertEquals(ofLayer.count(), layout.runsOfLayer());
+    assertTrue(count <= layout.runsPerBlock());
+    Runs ofLayer = runs(layout, new IndexRange(1, 2), IndexRange.all(layout.heads()));
+    assertEquals(ofLayer.count(), layout.runsPerLayer());
   }
 
   @Test
-  void addRuns_someLayers_areWhereTheyAreInTheWholeBlock() {
-    Runs runs = runs(nhd(), new Span(4, 8), Span.all(HEADS));
+  void addRuns_someLayers_haveTheirOffsetInTheWholeBlock() {
+    Runs runs = runs(nhd(), new IndexRange(4, 8), IndexRange.all(HEADS));
     assertEquals(8, runs.count());
     assertEquals(4 * 2 * (32 << 10), runs.hostAddress(0));
   }
 
   @Test
-  void addRuns_oneRankOfTwo_leavesTheOthersHeadsOut() {
+  void addRuns_oneRankOfTwo_skipsHeadsOfTheOther() {
     TensorShape shape = TensorShape.contiguous("CBNHD", List.of(2L, 100L, 16L, 4L, 128L), BF16);
     KvLayout second =
         new KvLayout(
             LAYERS, BLOCKS, TOKENS, BlockOrder.LCND, List.of(new KvPart("kv", shape, HEADS, 4)));
-    Runs runs = runs(second, Span.all(LAYERS), Span.all(4));
+    Runs runs = runs(second, IndexRange.all(LAYERS), IndexRange.all(4));
     assertEquals(2 << 20, second.blockBytes());
     assertEquals(1 << 20, runs.totalBytes());
     assertEquals(4 * DIM * BF16, runs.hostAddress(0));
@@ -103,7 +104,7 @@ final class KvLayoutTest {
   }
 
   @Test
-  void addRuns_scales_standBehindTheValues() {
+  void addRuns_scales_followTheValues() {
     TensorShape values = TensorShape.contiguous("CBNHD", List.of(2L, 100L, 16L, 8L, 128L), 1);
     TensorShape scales = TensorShape.contiguous("CBNH", List.of(2L, 100L, 16L, 8L), 4);
     KvLayout layout =
@@ -113,52 +114,53 @@ final class KvLayoutTest {
             TOKENS,
             BlockOrder.LCND,
             List.of(KvPart.of("kv", values), KvPart.of("scales", scales)));
-    Runs runs = runs(layout, Span.all(LAYERS), Span.all(HEADS));
+    Runs runs = runs(layout, IndexRange.all(LAYERS), IndexRange.all(HEADS));
     assertEquals((1 << 20) + (32 << 10), layout.blockBytes());
     assertEquals(128, runs.count());
     assertEquals(1 << 20, runs.hostAddress(64));
     assertEquals(512, runs.bytes(64));
-    assertEquals(64, layout.tensors());
+    assertEquals(64, layout.tensorCount());
   }
 
   @Test
-  void addRuns_noSuchBlockLayerOrHead_isNamed() {
+  void addRuns_unknownBlockLayerOrHead_isRefusedWithItsNumber() {
     KvLayout layout = nhd();
     long[] tensors = new long[LAYERS];
     Runs runs = new Runs();
     assertRefused(
         "block 100 is not in the region: it has 100, from 0 on",
-        () -> layout.addRuns(100, Span.all(1), Span.all(1), tensors, 0, runs));
+        () -> layout.addRuns(100, IndexRange.all(1), IndexRange.all(1), tensors, 0, runs));
     assertRefused(
         "block -1 is not in the region: it has 100, from 0 on",
-        () -> layout.addRuns(-1, Span.all(1), Span.all(1), tensors, 0, runs));
+        () -> layout.addRuns(-1, IndexRange.all(1), IndexRange.all(1), tensors, 0, runs));
     assertRefused(
         "layers 30 to 33 are not all here: there are 32",
-        () -> layout.addRuns(0, new Span(30, 33), Span.all(1), tensors, 0, runs));
+        () -> layout.addRuns(0, new IndexRange(30, 33), IndexRange.all(1), tensors, 0, runs));
     assertRefused(
         "heads 0 to 9 are not all here: there are 8",
-        () -> layout.addRuns(0, Span.all(1), Span.all(9), tensors, 0, runs));
+        () -> layout.addRuns(0, IndexRange.all(1), IndexRange.all(9), tensors, 0, runs));
     assertRefused(
         "3 tensors: expected 32 for this layout",
-        () -> layout.addRuns(0, Span.all(1), Span.all(1), new long[3], 0, runs));
+        () -> layout.addRuns(0, IndexRange.all(1), IndexRange.all(1), new long[3], 0, runs));
     assertEquals(0, runs.count());
   }
 
   @Test
-  void shapes_thatCannotBe_areRefusedByTheirValue() {
+  void shape_impossible_isRefusedWithTheValue() {
     assertRefused(
-        "stride 1000 of axis 'N' makes elements overlap: expected at least 1024, what the faster axes"
-            + " span",
+        "stride 1000 of axis 'N' makes elements overlap: expected at least 1024, what the faster"
+            + " axes span",
         () -> new TensorShape("NHD", List.of(16L, 8L, 128L), List.of(1000L, 128L, 1L), 2));
     assertRefused(
-        "stride 0 of axis 'H' makes elements overlap: expected at least 1, what the faster axes span",
+        "stride 0 of axis 'H' makes elements overlap: expected at least 1, what the faster axes"
+            + " span",
         () -> new TensorShape("NHD", List.of(16L, 8L, 128L), List.of(1024L, 0L, 1L), 2));
     assertRefused(
         "stride 2 of axis 'D': expected 1, since the elements of a cell are copied together",
         () -> new TensorShape("ND", List.of(16L, 128L), List.of(256L, 2L), 2));
     assertRefused(
-        "axes 'NXD' have an unknown letter 'X': expected letters of LCBNHD (layer, k|v, block, token,"
-            + " head, element)",
+        "axes 'NXD' have an unknown letter 'X': expected letters of LCBNHD (layer, k|v, block,"
+            + " token, head, element)",
         () -> TensorShape.contiguous("NXD", List.of(16L, 8L, 128L), 2));
     assertRefused(
         "axes 'NND' have 'N' twice: expected each once",
@@ -169,7 +171,7 @@ final class KvLayoutTest {
   }
 
   @Test
-  void layouts_thatDoNotFitTheirTensors_areRefusedByTheirValue() {
+  void layout_differsFromItsTensors_isRefusedWithTheValue() {
     assertRefused(
         "extent 99 of axis 'B' of part 'kv': expected 100, the blocks",
         () -> llama("CBNHD", "LCND", 2L, 99L, 16L, 8L, 128L));
@@ -183,7 +185,8 @@ final class KvLayoutTest {
         "extent 31 of axis 'L' of part 'kv': expected 32, the layers",
         () -> llama("LBNHD", "LCND", 31L, 100L, 16L, 8L, 128L));
     assertRefused(
-        "axes 'CHD' of part 'kv' tell no blocks apart: expected B, or N over the tokens of all blocks",
+        "axes 'CHD' of part 'kv' tell no blocks apart: expected B, or N over the tokens of all"
+            + " blocks",
         () -> llama("CHD", "LCND", 2L, 8L, 128L));
     assertRefused(
         "heads 5 to 9 of part 'kv' are not all in a block of 8 heads",
@@ -193,6 +196,22 @@ final class KvLayoutTest {
     assertRefused(
         "order 'LCN' of a block: expected D at its end, as in LCND", () -> BlockOrder.parse("LCN"));
     assertTrue(BlockOrder.parse("LCNHD").equals(BlockOrder.LCND));
+  }
+
+  @Test
+  void hasSameBlockFormAs_otherBytes_isFalse() {
+    TensorShape shape = TensorShape.contiguous("CBNHD", List.of(2L, 4L, 4L, 2L, 8L), 2);
+    KvPart one = KvPart.of("kv", shape);
+    KvLayout layout = new KvLayout(3, 4, 4, BlockOrder.LCND, List.of(one));
+    KvPart half = new KvPart("kv", one.shape(), 4, 2);
+    assertFalse(layout.hasSameBlockFormAs(new KvLayout(3, 4, 4, BlockOrder.LCND, List.of(half))));
+    assertFalse(layout.hasSameBlockFormAs(new KvLayout(3, 4, 4, BlockOrder.NCLD, List.of(one))));
+    assertFalse(layout.hasSameBlockFormAs(new KvLayout(2, 4, 4, BlockOrder.LCND, List.of(one))));
+    TensorShape wider = TensorShape.contiguous("CBNHD", List.of(2L, 4L, 4L, 2L, 4L), 4);
+    assertTrue(
+        layout.hasSameBlockFormAs(
+            new KvLayout(3, 4, 4, BlockOrder.LCND, List.of(KvPart.of("kv", wider)))),
+        "elements of other sizes, but the same bytes");
   }
 
   private static void assertRefused(String message, Runnable call) {

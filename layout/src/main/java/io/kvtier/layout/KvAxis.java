@@ -1,9 +1,12 @@
-package io.kvtier.tiers.gpu;
+package io.kvtier.layout;
 
-/** An axis of KV tensors and blocks, by the letter that stands for it in an order of axes. */
+/** An axis of KV tensors and blocks. One letter names an axis in a text such as "CBNHD". */
 public enum KvAxis {
   LAYER('L'),
-  /** Keys and values: 2, or 1 where one tensor has both in its cells, or there is only one kind. */
+  /**
+   * Keys and values. The extent is 2, or 1 where each cell holds both, or where the model has only
+   * one kind of data.
+   */
   PLANE('C'),
   BLOCK('B'),
   TOKEN('N'),
@@ -17,15 +20,16 @@ public enum KvAxis {
     this.letter = letter;
   }
 
-  /** The letter that stands for it. */
+  /** The letter that names this axis. */
   public char letter() {
     return letter;
   }
 
   /**
-   * The axis of a letter.
+   * Returns the axis that a letter names.
    *
-   * @throws IllegalArgumentException when it stands for none
+   * @param axes the whole text that the letter comes from, for the message
+   * @throws IllegalArgumentException when the letter names no axis
    */
   static KvAxis of(char letter, String axes) {
     for (KvAxis axis : values()) {

@@ -1,4 +1,4 @@
-package io.kvtier.tiers.gpu;
+package io.kvtier.layout;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -9,17 +9,19 @@ import java.util.Random;
 import net.jqwik.api.ForAll;
 import net.jqwik.api.Property;
 
-/** The runs of any layout are those bytes that the oracle finds one by one, and no run too many. */
+/**
+ * The runs of random layouts cover the bytes that the oracle finds, with as few runs as possible.
+ */
 final class KvLayoutProperties {
   private static final long HOST = 1L << 40;
 
   @Property(tries = 2000)
-  void addRuns_anyLayout_isWhatTheOracleFinds(@ForAll long seed) {
+  void addRuns_anyLayout_coversTheBytesOfTheOracle(@ForAll long seed) {
     Random random = new Random(seed);
     KvLayout layout = Layouts.any(random);
     int block = random.nextInt(layout.blocks());
-    Span layers = Layouts.anySpan(random, layout.layers());
-    Span heads = Layouts.anySpan(random, layout.heads());
+    IndexRange layers = Layouts.anySpan(random, layout.layers());
+    IndexRange heads = Layouts.anySpan(random, layout.heads());
     long[] tensors = tensorAddresses(layout, random);
     Runs runs = new Runs();
     layout.addRuns(block, layers, heads, tensors, HOST, runs);
@@ -31,7 +33,7 @@ final class KvLayoutProperties {
     Map<Long, Long> found = new HashMap<>();
     long hostEnd = HOST;
     for (int i = 0; i < runs.count(); i++) {
-      assertTrue(runs.hostAddress(i) >= hostEnd, "runs are in the order of the host's bytes");
+      assertTrue(runs.hostAddress(i) >= hostEnd, "runs are in the order of their host addresses");
       hostEnd = runs.hostAddress(i) + runs.bytes(i);
       for (int j = 0; j < runs.bytes(i); j++) {
         found.put(runs.hostAddress(i) + j - HOST, runs.deviceAddress(i) + j);
@@ -44,10 +46,10 @@ final class KvLayoutProperties {
   }
 
   private static long[] tensorAddresses(KvLayout layout, Random random) {
-    long[] addresses = new long[layout.tensors()];
+    long[] addresses = new long[layout.tensorCount()];
     long next = 1L << 32;
     for (int i = 0; i < addresses.length; i++) {
-      // Sometimes one tensor begins where the one before ends.
+      // Some tensors are adjacent in memory.
       next += random.nextInt(3);
       addresses[i] = next;
       next += layout.partOfTensor(i).shape().spanBytes();

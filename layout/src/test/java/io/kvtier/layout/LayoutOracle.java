@@ -1,20 +1,17 @@
-package io.kvtier.tiers.gpu;
+package io.kvtier.layout;
 
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Objects;
 import java.util.TreeMap;
 
-/**
- * Where each byte of a block lies, found one by one and in the plainest way: what {@link KvLayout}
- * must agree with.
- */
+/** Computes the place of each byte of a block one by one, to check {@link KvLayout}. */
 final class LayoutOracle {
   private LayoutOracle() {}
 
-  /** From each byte's place in the block to its address on the device. */
+  /** Maps the offset of each byte in the block to its address on the device. */
   static Map<Long, Long> bytes(
-      KvLayout layout, int block, Span layers, Span heads, long[] tensorAddresses) {
+      KvLayout layout, int block, IndexRange layers, IndexRange heads, long[] tensorAddresses) {
     Map<Long, Long> places = new HashMap<>();
     long partStart = 0;
     int firstTensor = 0;
@@ -60,7 +57,7 @@ final class LayoutOracle {
               for (int i = 0; i < shape.cellBytes(); i++) {
                 Long before = places.put(partStart + cell * shape.cellBytes() + i, address + i);
                 if (before != null) {
-                  throw new AssertionError("two bytes for one place");
+                  throw new AssertionError("two bytes for one offset");
                 }
               }
             }
@@ -93,7 +90,7 @@ final class LayoutOracle {
     return Objects.requireNonNull(map.get(axis));
   }
 
-  /** How many runs there must be: as few as can be, in the order of the host's bytes. */
+  /** The smallest number of runs that cover the bytes in the order of their host offsets. */
   static int fewestRuns(Map<Long, Long> bytes) {
     int runs = 0;
     long nextPlace = -1;

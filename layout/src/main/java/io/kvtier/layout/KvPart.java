@@ -1,12 +1,12 @@
-package io.kvtier.tiers.gpu;
+package io.kvtier.layout;
 
 /**
- * One kind of data that a block has: the keys and values, or the scales beside them.
+ * One kind of data in a block: the keys and values, or their scales.
  *
- * @param shape of the tensor with all layers, or of each layer's
- * @param blockHeads how many heads a block has in host memory: more than the tensor where a block
- *     is shared by the ranks of a tensor-parallel engine
- * @param firstHead which of those the tensor's first head is
+ * @param shape the shape of the tensor of all layers, or of each layer's tensor
+ * @param blockHeads the heads of a block in host memory. A block has more heads than the tensor
+ *     where the ranks of a tensor-parallel engine share it.
+ * @param firstHead the number of the tensor's first head in the block
  */
 public record KvPart(String name, TensorShape shape, int blockHeads, int firstHead) {
   public KvPart {
@@ -33,13 +33,13 @@ public record KvPart(String name, TensorShape shape, int blockHeads, int firstHe
     }
   }
 
-  /** A part whose blocks have the heads that the tensor has. */
+  /** A part whose blocks have exactly the heads of the tensor. */
   public static KvPart of(String name, TensorShape shape) {
     return new KvPart(name, shape, shape.extent(KvAxis.HEAD), 0);
   }
 
-  /** How many tensors it has: one, or one a layer. */
-  int tensors(int layers) {
+  /** How many tensors the part has: one, or one for each layer. */
+  int tensorCount(int layers) {
     return shape.has(KvAxis.LAYER) ? 1 : layers;
   }
 }

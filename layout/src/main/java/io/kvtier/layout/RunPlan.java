@@ -1,27 +1,27 @@
-package io.kvtier.tiers.gpu;
+package io.kvtier.layout;
 
 import java.util.Arrays;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The runs of a region's first block, layer by layer, and how far those of each further block lie
- * from them: what {@link KvLayout} computes, made once, since it is asked for with every block that
- * is copied.
+ * The runs of the first block of a set of tensors, layer by layer, with the distance to the runs of
+ * the next block. A plan adds the runs that {@link KvLayout#addRuns} computes, without computing
+ * them again for each block.
  */
-final class RunPlan {
+public final class RunPlan {
+  /** The number of the first run of each layer, and the count of all runs at the end. */
   private final int[] firstOfLayer;
+
   private final long[] deviceAddresses;
   private final long[] hostOffsets;
   private final int[] lengths;
   private final long[] blockStrides;
 
-  /**
-   * Whether the layers follow one another on the host, so that the runs of several are in order.
-   */
+  /** Whether the runs of consecutive layers are in the order of their host addresses. */
   private final boolean isLayerMajor;
 
-  /** The last one that was found to be cut in the same places. */
-  private @Nullable RunPlan like;
+  /** The last plan that {@link #isCutAs} found to have the same runs on the host. */
+  private @Nullable RunPlan lastMatch;
 
   private RunPlan(int[] firstOfLayer, Runs first, long[] blockStrides, boolean isLayerMajor) {
     this.firstOfLayer = firstOfLayer;
@@ -38,17 +38,22 @@ final class RunPlan {
     }
   }
 
-  /** The plan of a region; null where blocks are not all cut alike. */
-  static @Nullable RunPlan of(KvLayout layout, long[] tensorAddresses) {
+  /**
+   * Makes the plan of a set of tensors.
+   *
+   * @param tensorAddresses the address of each tensor, part by part and layer by layer
+   * @return null where the blocks do not all have the same runs
+   */
+  public static @Nullable RunPlan of(KvLayout layout, long[] tensorAddresses) {
     int layers = layout.layers();
     Runs all = new Runs();
     Runs some = new Runs();
     Runs same = new Runs();
     int[] firstOfLayer = new int[layers + 1];
     long[] strides = new long[0];
-    Span heads = Span.all(layout.heads());
+    IndexRange heads = IndexRange.all(layout.heads());
     for (int layer = 0; layer < layers; layer++) {
-      Span one = new Span(layer, layer + 1);
+      IndexRange one = new IndexRange(layer, layer + 1);
       some.clear();
       same.clear();
       layout.addRuns(0, one, heads, tensorAddresses, 0, some);
@@ -62,7 +67,7 @@ final class RunPlan {
           return null;
         }
         strides[firstOfLayer[layer] + i] = same.deviceAddress(i) - some.deviceAddress(i);
-        all.addApart(some.deviceAddress(i), some.hostAddress(i), some.bytes(i));
+        all.addSeparate(some.deviceAddress(i), some.hostAddress(i), some.bytes(i));
       }
       firstOfLayer[layer + 1] = all.count();
     }
@@ -71,32 +76,36 @@ final class RunPlan {
     return new RunPlan(firstOfLayer, all, strides, isLayerMajor);
   }
 
-  /** Whether the runs of these layers come in the order of their places on the host. */
-  boolean suits(Span layers) {
+  /** Whether {@link #addRuns} adds the runs of these layers in the order of the host's bytes. */
+  public boolean keepsOrder(IndexRange layers) {
     return isLayerMajor || layers.count() == 1;
   }
 
   /**
-   * Whether the runs of another region's blocks are of the same bytes. Asked by one thread at a
-   * time.
+   * Whether the runs of both plans begin and end at the same bytes of a block. Only one thread at a
+   * time may call this method.
    */
-  boolean isCutLike(RunPlan other) {
-    if (like != other
+  public boolean isCutAs(RunPlan other) {
+    if (lastMatch != other
         && Arrays.equals(firstOfLayer, other.firstOfLayer)
         && Arrays.equals(hostOffsets, other.hostOffsets)
         && Arrays.equals(lengths, other.lengths)) {
-      like = other;
+      lastMatch = other;
     }
-    return like == other;
+    return lastMatch == other;
   }
 
-  /** Its region is closed: it holds on to no other any more. */
-  void forget() {
-    like = null;
+  /** Drops the reference to the last matching plan, so that its region can be freed. */
+  public void forgetMatch() {
+    lastMatch = null;
   }
 
-  /** The runs from a block of a region that {@link #isCutLike} this one. */
-  void addPairs(int block, Span layers, RunPlan source, int sourceBlock, Runs runs) {
+  /**
+   * Adds runs that copy a block from other tensors to these.
+   *
+   * @param source the plan of the other tensors, for which {@link #isCutAs} is true
+   */
+  public void addPairs(int block, IndexRange layers, RunPlan source, int sourceBlock, Runs runs) {
     int end = firstOfLayer[layers.to()];
     for (int i = firstOfLayer[layers.from()]; i < end; i++) {
       runs.add(
@@ -106,8 +115,12 @@ final class RunPlan {
     }
   }
 
-  /** {@link KvLayout#addRuns} for all heads. */
-  void addRuns(int block, Span layers, long hostAddress, Runs runs) {
+  /**
+   * Adds the runs of some layers of a block with all its heads.
+   *
+   * @param hostAddress the address of the block on the host
+   */
+  public void addRuns(int block, IndexRange layers, long hostAddress, Runs runs) {
     int end = firstOfLayer[layers.to()];
     for (int i = firstOfLayer[layers.from()]; i < end; i++) {
       runs.add(
