@@ -36,6 +36,7 @@ def demo(*arguments: str) -> tuple[int, str]:
         ("--host-bytes 1GB", "--host-bytes is '1GB', expected a whole number of B, KiB"),
         ("--host-bytes 1GB", "did you mean 1GiB?"),
         ("--host-bytes 2k", "did you mean 2KiB?"),
+        ("--host-bytes 1073741824", "did you mean 1073741824B?"),
         ("--host-bytes 10MiB", "--host-bytes is '10MiB', expected a multiple of 64MiB, such as 64MiB"),
         ("--host-bytes 0", "--host-bytes is '0', expected 64 MiB or more"),
         ("--ssd-bytes 300MiB", "--ssd-bytes is '300MiB', expected a multiple of 256MiB, such as 256MiB"),

@@ -118,7 +118,11 @@ final class CollectorScenario {
               2 * SHARE_BYTES,
               (collector.flags + " -Xlog:safepoint:file=" + log + "::filecount=0").strip(),
               List.of(
-                  "tenants=name=modest users=" + SocketPaths.uid() + " host_bytes=" + SHARE_BYTES,
+                  "tenants=name=modest users="
+                      + SocketPaths.uid()
+                      + " host_bytes="
+                      + SHARE_BYTES
+                      + "B",
                   "limits.blocks=" + TABLE_BLOCKS,
                   "grpc.enabled=true",
                   "grpc.port=0"));

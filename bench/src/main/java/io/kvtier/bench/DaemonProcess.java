@@ -45,7 +45,7 @@ final class DaemonProcess implements AutoCloseable {
     List<String> all =
         new ArrayList<>(
             List.of(
-                "host.bytes=" + hostBytes,
+                "host.bytes=" + hostBytes + "B",
                 "host.keep=0",
                 "ssd.bytes=0",
                 "ssd.directory=" + folder.resolve("ssd"),

@@ -78,7 +78,7 @@ final class DemotionScenario {
             new DaemonProcess(
                 setup.root(),
                 HOST_BYTES,
-                "ssd.bytes=" + SSD_BYTES,
+                "ssd.bytes=" + SSD_BYTES + "B",
                 "ssd.directory=" + directories.stream().map(Path::toString).collect(joining(",")),
                 "ssd.admission=" + admission);
         KvtierClient client = daemon.connect()) {

@@ -61,7 +61,7 @@ final class FullTierScenario {
 
   private DaemonProcess daemon(Path directory, long ssdBytes) throws Exception {
     return new DaemonProcess(
-        setup.root(), HOST_BYTES, "ssd.bytes=" + ssdBytes, "ssd.directory=" + directory);
+        setup.root(), HOST_BYTES, "ssd.bytes=" + ssdBytes + "B", "ssd.directory=" + directory);
   }
 
   /** One daemon's client, whose blocks are new ones each time. */

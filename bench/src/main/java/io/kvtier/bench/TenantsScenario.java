@@ -34,7 +34,8 @@ final class TenantsScenario {
   }
 
   void run(Report report) throws Exception {
-    String tenant = "tenants=name=modest users=" + SocketPaths.uid() + " host_bytes=" + SHARE_BYTES;
+    String tenant =
+        "tenants=name=modest users=" + SocketPaths.uid() + " host_bytes=" + SHARE_BYTES + "B";
     int blocks = (int) (SHARE_BYTES / MODEST_BLOCK_BYTES);
     Rounds rounds;
     long resident;

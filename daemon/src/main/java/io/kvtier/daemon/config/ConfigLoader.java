@@ -37,6 +37,10 @@ import org.jspecify.annotations.Nullable;
  */
 public final class ConfigLoader {
   private static final String DEFAULTS = "/kvtier.yaml";
+
+  /** Stands before the variable that a value comes from. */
+  static final String ENVIRONMENT = "environment ";
+
   private static final long MIB = 1L << 20;
   private static final int PORT_MAX = 65535;
   private static final Set<String> ANY_HOST = Set.of("tcp://*", "tcp://0.0.0.0");
@@ -90,7 +94,7 @@ public final class ConfigLoader {
     }
     new EnvironmentKeys(loader.defaults.keySet())
         .settings(source.environment())
-        .forEach((variable, setting) -> loader.set(setting, "environment " + variable, known));
+        .forEach((variable, setting) -> loader.set(setting, ENVIRONMENT + variable, known));
     source.settings().forEach(setting -> loader.set(setting, "--set", known));
     KvtierdConfig config = loader.build();
     return new ConfigReading(
@@ -718,8 +722,7 @@ public final class ConfigLoader {
               + unitName
               + (defaults.containsKey(unitName) ? " (" + ByteSize.words(unit) + ")" : "")
               + ", such as "
-              + Units.formatBytes(below == 0 ? unit : below)
-              + unitHint(key));
+              + Units.formatBytes(below == 0 ? unit : below));
     }
   }
 
@@ -755,15 +758,8 @@ public final class ConfigLoader {
     require(
         key,
         bytes >= min && bytes <= max,
-        "a size from " + ByteSize.words(min) + " to " + ByteSize.words(max) + unitHint(key));
+        "a size from " + ByteSize.words(min) + " to " + ByteSize.words(max));
     return mistaken.contains(key) ? Units.bytes(text(key)) : bytes;
-  }
-
-  private String unitHint(String key) {
-    String text = text(key);
-    return text.equals("0") || text.chars().anyMatch(Character::isLetter)
-        ? ""
-        : "; a number without a unit is bytes";
   }
 
   long duration(String key) {

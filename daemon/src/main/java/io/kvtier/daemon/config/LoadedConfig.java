@@ -24,6 +24,11 @@ public final class LoadedConfig {
     public boolean differs() {
       return !value.equals(defaultValue);
     }
+
+    /** Whether it stands in the environment or in {@code --set}, over any file. */
+    public boolean isOverride() {
+      return from.equals("--set") || from.startsWith(ConfigLoader.ENVIRONMENT);
+    }
   }
 
   private static final String DEFAULT = "default";

@@ -15,17 +15,21 @@ public final class Units {
   private Units() {}
 
   /**
-   * Bytes of a size. Units: B, KiB, MiB, GiB, TiB. Those of powers of 1000 are refused: no size
-   * here is one, and who writes 1GB means 1GiB.
+   * Bytes of a size. Units: B, KiB, MiB, GiB, TiB; 0 needs none. Those of powers of 1000 are
+   * refused: no size here is one, and who writes 1GB means 1GiB.
    *
    * @throws IllegalArgumentException with a hint, or without a message
    */
   public static long bytes(String text) {
     Matcher amount = match(text);
     String unit = amount.group(2);
+    double number = Double.parseDouble(amount.group(1));
+    if (unit.isEmpty() && number == 0) {
+      return 0;
+    }
     double factor =
         switch (unit) {
-          case "", "B" -> 1;
+          case "B" -> 1;
           case "KiB" -> 1L << 10;
           case "MiB" -> 1L << 20;
           case "GiB" -> 1L << 30;
@@ -34,7 +38,7 @@ public final class Units {
               throw unknownUnit(
                   amount,
                   "B, KiB, MiB, GiB and TiB",
-                  switch (Character.toUpperCase(unit.charAt(0))) {
+                  switch (unit.isEmpty() ? 'B' : Character.toUpperCase(unit.charAt(0))) {
                     case 'B' -> "B";
                     case 'K' -> "KiB";
                     case 'M' -> "MiB";
@@ -43,7 +47,7 @@ public final class Units {
                     default -> "";
                   });
         };
-    return (long) (Double.parseDouble(amount.group(1)) * factor);
+    return (long) (number * factor);
   }
 
   /**

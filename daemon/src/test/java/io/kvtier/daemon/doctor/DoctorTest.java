@@ -80,7 +80,9 @@ final class DoctorTest {
     assumeTrue(host > MachineMemory.availableBytes() + (128L << 20), "hardly any memory is taken");
     KvtierdConfig config =
         new ConfigSource(
-                null, Map.of(), List.of("host.bytes=" + host, "socket.path=" + folder.resolve("k")))
+                null,
+                Map.of(),
+                List.of("host.bytes=" + host + "B", "socket.path=" + folder.resolve("k")))
             .load()
             .config();
     for (long pid : new long[] {0, ProcessHandle.current().pid()}) {
