@@ -37,7 +37,7 @@ def wait_ready(process: subprocess.Popen[str], log: Path, failure: Callable[[str
                 break
             said += read
             for line in said.split(b"\n")[:-1]:
-                if line.startswith(b"kvtierd ready"):
+                if line.startswith(b"kvtierd ready") or b'"kvtierd ready on ' in line:
                     return line.decode(errors="replace")
         told = log.read_text(errors="replace")[-_TOLD_CHARS:] if log.exists() else ""
         raise failure(f"the daemon {why}; it said\n{said.decode(errors='replace')[-_TOLD_CHARS:]}\nand its log ends with\n{told}")

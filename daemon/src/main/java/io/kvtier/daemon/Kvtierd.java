@@ -35,30 +35,33 @@ import picocli.CommandLine.UnmatchedArgumentException;
             + " store.",
     footer = {
       "",
-      "Exit codes: 128 and the number of the signal that stopped it, 1 a part could not be started,"
-          + " 2 wrong usage or configuration, 3 the Java heap was too small (KVTIERD_JAVA_OPTS=-Xmx...),"
-          + " 70 a defect, or memory for the host tier that is not to be had: the log says which."
+      "Exit codes: 128 plus the number of the signal that stopped it; 1 a part could not be started;"
+          + " 2 wrong usage or configuration; 3 the Java heap was too small (raise it with"
+          + " KVTIERD_JAVA_OPTS=-Xmx...); 70 a defect, or too little memory for the host tier: the"
+          + " log says which."
     })
 public final class Kvtierd implements Callable<Integer> {
   @Option(
       names = "--config",
       paramLabel = "FILE",
-      description = "Configuration, over the embedded defaults.")
+      description = "Configuration file. Keys that it leaves out have their defaults.")
   private @Nullable Path config;
 
   @Option(
       names = "--set",
       paramLabel = "KEY=VALUE",
-      description = "One setting, over the file. May be repeated.")
+      description = "A setting that overrides file and environment. May be repeated.")
   private List<String> settings = new ArrayList<>();
 
   @Option(
       names = "--socket",
       paramLabel = "PATH",
-      description = "The same as --set socket.path=PATH.")
+      description = "Path of the socket; the same as --set socket.path=PATH.")
   private @Nullable Path socket;
 
-  @Option(names = "--print-config", description = "Prints the embedded defaults and ends.")
+  @Option(
+      names = "--print-config",
+      description = "Prints the default configuration, with comments, and ends.")
   private boolean printConfig;
 
   private final Supplier<GpuProbe> gpus;
@@ -87,7 +90,7 @@ public final class Kvtierd implements Callable<Integer> {
       // The whole usage would bury the reason.
       failed.getErr().println("kvtierd: " + e.getMessage());
       UnmatchedArgumentException.printSuggestions(e, failed.getErr());
-      failed.getErr().println("'" + name + " --help' tells how it is used");
+      failed.getErr().println("see '" + name + " --help'");
       failed.getErr().flush();
       return failed.getCommandSpec().exitCodeOnInvalidInput();
     });
@@ -117,7 +120,8 @@ public final class Kvtierd implements Callable<Integer> {
     try {
       return start(asked, gpus);
     } catch (RuntimeException e) {
-      e.printStackTrace();
+      DaemonLog.startFailed(
+          logOf(ConfigSource.of(asked.config(), asked.settings())), "a defect: " + e, e);
       return 1;
     }
   }
@@ -130,16 +134,22 @@ public final class Kvtierd implements Callable<Integer> {
     try {
       loaded = StartCheck.load(source, true);
     } catch (ConfigException e) {
-      System.err.println("kvtierd: " + e.getMessage());
+      DaemonLog.startFailed(logOf(source), String.valueOf(e.getMessage()), null);
       return 2;
     }
     try {
       DaemonLog.configure(loaded.config().log());
       return run(source, loaded, gpus);
     } catch (IOException e) {
-      System.err.println("kvtierd: " + FileErrors.withCure(FileErrors.words(e)));
+      String words = FileErrors.withCure(FileErrors.words(e));
+      DaemonLog.startFailed(loaded.config().log(), words, null);
       return 1;
     }
+  }
+
+  /** How to log where the configuration is mistaken: mistaken keys have their defaults. */
+  private static KvtierdConfig.LogConfig logOf(ConfigSource source) {
+    return source.read().loaded().config().log();
   }
 
   private static int run(ConfigSource source, LoadedConfig loaded, Supplier<GpuProbe> gpus)
