@@ -35,6 +35,11 @@ final class CounterMeters {
         Counter.MISSES,
         name("kvtier.misses", "Blocks asked for by gets and found in no tier, or lost on the way"));
     names.put(Counter.ACQUIRE_BLOCKS, name("kvtier.get.blocks", "Blocks asked for by gets"));
+    names.put(
+        Counter.ACQUIRE_BUSY,
+        name(
+            "kvtier.get.refused",
+            "Blocks asked for by gets and refused, as no slot came free in memory"));
     names.put(Counter.JOINED, name("kvtier.get.joined", "Gets that joined a transfer under way"));
     names.put(Counter.PUT_EXISTS, name("kvtier.put.existing", "Puts of a block already here"));
     names.put(

@@ -168,7 +168,11 @@ public final class HttpFront implements AutoCloseable {
     // Those who watch add parameters of their own.
     routes.add("/healthz", request -> Future.succeededFuture(health.live()));
     routes.add("/readyz", request -> health.ready(gate.isOpen(request)));
-    routes.addGuarded("/metrics", request -> metrics(environment, health, reports).scrape());
+    routes.addGuarded(
+        "/metrics",
+        request ->
+            metrics(environment, health, reports)
+                .scrape(MetricsFormat.of(request.getHeader("Accept"))));
     List<String> none = List.of();
     Answer description = Answer.text("application/yaml", description());
     routes.add("/api/v1/openapi.yaml", none, query -> Future.succeededFuture(description));

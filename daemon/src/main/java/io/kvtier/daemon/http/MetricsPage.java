@@ -1,29 +1,23 @@
 package io.kvtier.daemon.http;
 
-import com.sun.management.OperatingSystemMXBean;
 import io.kvtier.daemon.index.Counters;
 import io.kvtier.daemon.index.Latencies;
-import io.micrometer.core.instrument.FunctionCounter;
 import io.micrometer.core.instrument.binder.jvm.JvmGcMetrics;
 import io.micrometer.core.instrument.binder.jvm.JvmMemoryMetrics;
 import io.micrometer.core.instrument.binder.jvm.JvmThreadMetrics;
-import io.micrometer.core.instrument.binder.system.FileDescriptorMetrics;
 import io.micrometer.core.instrument.binder.system.ProcessorMetrics;
 import io.micrometer.core.instrument.binder.system.UptimeMetrics;
 import io.micrometer.core.instrument.config.MeterFilter;
 import io.micrometer.prometheusmetrics.PrometheusConfig;
 import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
 import io.vertx.core.Future;
-import java.lang.management.ManagementFactory;
 import org.jspecify.annotations.Nullable;
 
 /**
- * All metrics, in Prometheus' text format. Nothing is counted here: values are read when they are
- * scraped. Confined to the event loop.
+ * All metrics, in Prometheus' text format or as OpenMetrics. Nothing is counted here: values are
+ * read when they are scraped. Confined to the event loop.
  */
 final class MetricsPage implements AutoCloseable {
-  private static final String TEXT = "text/plain; version=0.0.4; charset=utf-8";
-
   private final IndexReports reports;
   private final PrometheusMeterRegistry registry =
       new PrometheusMeterRegistry(PrometheusConfig.DEFAULT);
@@ -38,37 +32,31 @@ final class MetricsPage implements AutoCloseable {
     // Under names that are no metrics' by Prometheus' rules; the first is there by its usual one.
     registry.config().meterFilter(MeterFilter.denyNameStartsWith("process.cpu.time"));
     registry.config().meterFilter(MeterFilter.denyNameStartsWith("system.cpu.count"));
-    if (ManagementFactory.getOperatingSystemMXBean() instanceof OperatingSystemMXBean system) {
-      FunctionCounter.builder("process.cpu", system, one -> one.getProcessCpuTime() / 1e9)
-          .description("Processor time that the process took")
-          .baseUnit("seconds")
-          .register(registry);
-    }
     CounterMeters.register(counters, registry);
     registry.getPrometheusRegistry().register(new LatencyMetrics(latencies));
     registry.getPrometheusRegistry().register(ofReport);
+    registry.getPrometheusRegistry().register(new ProcessMetrics());
     new JvmMemoryMetrics().bindTo(registry);
     new JvmThreadMetrics().bindTo(registry);
     new ProcessorMetrics().bindTo(registry);
     new UptimeMetrics().bindTo(registry);
-    new FileDescriptorMetrics().bindTo(registry);
     collections.bindTo(registry);
   }
 
   /** A scrape; also of an index that does not answer, as then it matters. */
-  Future<Answer> scrape() {
+  Future<Answer> scrape(MetricsFormat format) {
     return reports
         .fresh()
-        .map(this::page)
+        .map(report -> page(format, report))
         .recover(cause ->
             cause instanceof ProblemException
-                ? Future.succeededFuture(page(null))
+                ? Future.succeededFuture(page(format, null))
                 : Future.failedFuture(cause));
   }
 
-  private Answer page(IndexReports.@Nullable Report report) {
+  private Answer page(MetricsFormat format, IndexReports.@Nullable Report report) {
     ofReport.show(report == null ? null : report.json());
-    return Answer.text(TEXT, registry.scrape());
+    return Answer.text(format.type(), registry.scrape(format.type()));
   }
 
   @Override

@@ -2,6 +2,7 @@ package io.kvtier.daemon.http;
 
 import io.vertx.core.Future;
 import io.vertx.core.MultiMap;
+import io.vertx.core.buffer.Buffer;
 import io.vertx.core.http.HttpMethod;
 import io.vertx.core.http.HttpServerRequest;
 import io.vertx.core.http.HttpServerResponse;
@@ -113,13 +114,24 @@ final class Routes {
     response
         .setStatusCode(answer.status())
         .putHeader("Cache-Control", "no-store")
-        .putHeader("X-Content-Type-Options", "nosniff");
+        .putHeader("X-Content-Type-Options", "nosniff")
+        .putHeader("Vary", "Accept, Accept-Encoding");
+    answer.headers().forEach(response::putHeader);
+    Buffer body = answer.body();
+    if (body.length() >= Gzip.BYTES_MIN && Gzip.isAccepted(request.getHeader("Accept-Encoding"))) {
+      body = Gzip.compressed(body);
+      response.putHeader("Content-Encoding", "gzip");
+      String tag = answer.headers().get("ETag");
+      if (tag != null) {
+        // The bytes are others than those without compression.
+        response.putHeader("ETag", "W/" + tag);
+      }
+    }
     if (answer.status() != 304) {
       response
           .putHeader("Content-Type", answer.type())
-          .putHeader("Content-Length", Integer.toString(answer.body().length()));
+          .putHeader("Content-Length", Integer.toString(body.length()));
     }
-    answer.headers().forEach(response::putHeader);
     if (answer.status() == 405) {
       response.putHeader("Allow", METHODS);
     }
@@ -131,7 +143,7 @@ final class Routes {
       response.putHeader("Connection", "close");
     }
     Future<Void> written =
-        request.method().equals(HttpMethod.HEAD) ? response.end() : response.end(answer.body());
+        request.method().equals(HttpMethod.HEAD) ? response.end() : response.end(body);
     return isLast ? written.eventually(() -> request.connection().close()) : written;
   }
 }

@@ -2,6 +2,7 @@ package io.kvtier.daemon.http;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -17,6 +18,7 @@ import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Status;
 import io.vertx.core.json.JsonArray;
 import io.vertx.core.json.JsonObject;
+import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.foreign.Arena;
@@ -41,6 +43,7 @@ import java.util.Map;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.BooleanSupplier;
 import java.util.stream.IntStream;
+import java.util.zip.GZIPInputStream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -378,6 +381,61 @@ final class HttpFrontTest {
     String answer = exchange("\u0000\u0001\u0002 garbage\r\n\r\n");
 
     assertTrue(answer.isEmpty() || answer.contains(" 400 "), answer);
+  }
+
+  @Test
+  void metrics_ofTheProcess_haveTheNamesOfAllClientLibraries() {
+    String page = get("/metrics").body();
+
+    for (String name :
+        List.of(
+            "process_resident_memory_bytes",
+            "process_virtual_memory_bytes",
+            "process_open_fds",
+            "process_max_fds",
+            "process_cpu_seconds_total",
+            "process_start_time_seconds")) {
+      assertTrue(page.lines().anyMatch(line -> line.matches(name + " [1-9].*")), name);
+    }
+    assertTrue(page.contains("kvtier_get_refused_total 0.0"), page);
+  }
+
+  @Test
+  void metrics_askedForAsOpenMetrics_areOpenMetrics() {
+    HttpResponse<String> open =
+        send(
+            HttpRequest.newBuilder(uri("/metrics"))
+                .header(
+                    "Accept",
+                    "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.3"));
+
+    assertEquals(
+        "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        open.headers().firstValue("content-type").orElse(""));
+    assertTrue(open.body().endsWith("# EOF\n"), open.body());
+    assertTrue(open.body().contains("# TYPE kvtier_put_blocks counter"), open.body());
+    assertEquals(
+        "text/plain; version=0.0.4; charset=utf-8",
+        get("/metrics").headers().firstValue("content-type").orElse(""));
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"/metrics", "/dashboard.js", "/api/v1/config"})
+  void get_acceptsGzip_isCompressedAndTheSame(String path) throws Exception {
+    HttpRequest request =
+        HttpRequest.newBuilder(uri(path)).header("Accept-Encoding", "gzip, br").build();
+    HttpResponse<byte[]> packed = HTTP.send(request, BodyHandlers.ofByteArray());
+
+    assertEquals("gzip", packed.headers().firstValue("content-encoding").orElse(""));
+    byte[] body = new GZIPInputStream(new ByteArrayInputStream(packed.body())).readAllBytes();
+    HttpResponse<String> plain = get(path);
+    assertTrue(packed.body().length < body.length / 2, "it is smaller");
+    assertEquals(
+        plain.body().substring(0, 20), new String(body, StandardCharsets.UTF_8).substring(0, 20));
+    assertEquals("", plain.headers().firstValue("content-encoding").orElse(""));
+    assertNotEquals(
+        plain.headers().firstValue("etag").orElse("a"),
+        packed.headers().firstValue("etag").orElse("b"));
   }
 
   @ParameterizedTest

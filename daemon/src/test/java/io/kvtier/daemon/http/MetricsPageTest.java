@@ -52,7 +52,7 @@ final class MetricsPageTest {
               MetricsPage page =
                   new MetricsPage(
                       "1", counters, new Latencies(), new Health(region, reports), reports);
-              return page.scrape().onComplete(done -> page.close());
+              return page.scrape(MetricsFormat.PROMETHEUS).onComplete(done -> page.close());
             })
         .body()
         .toString();
