@@ -166,6 +166,8 @@ final class History {
         json.put("from_ms", timeMs(points * stride));
       }
       json.put("times_ms", series((older, younger) -> timeMs(younger)));
+      json.put("amounts", amounts());
+      json.put("since_start", sinceStart());
       JsonObject rates = new JsonObject();
       for (Counter counter : RATES) {
         rates.put(counter.key(), rate(counter));
@@ -182,6 +184,26 @@ final class History {
       json.put("hit_ratio", hitRatios());
       json.put("latency", latencies());
       return json;
+    }
+
+    /** What each counter grew by in all of this time: sums of rates would be off by rounding. */
+    private JsonObject amounts() {
+      JsonObject amounts = new JsonObject();
+      for (Counter counter : RATES) {
+        amounts.put(counter.key(), points == 0 ? 0 : change(points * stride, 0, counter));
+      }
+      LINKS.forEach((counter, name) ->
+          amounts.put(name, points == 0 ? 0 : change(points * stride, 0, counter)));
+      return amounts;
+    }
+
+    /** The counters at the end of this time: no amount can be more. */
+    private JsonObject sinceStart() {
+      JsonObject values = new JsonObject();
+      for (Counter counter : RATES) {
+        values.put(counter.key(), samples.size() == 0 ? 0 : samples.value(0, counter));
+      }
+      return values;
     }
 
     private long timeMs(int age) {

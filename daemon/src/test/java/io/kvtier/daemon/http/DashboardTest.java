@@ -156,6 +156,7 @@ final class DashboardTest {
     }
     paths.removeIf(path -> path.startsWith("#"));
     assertTrue(paths.containsAll(Set.of("/dashboard.css", "/dashboard.js")), paths.toString());
+    assertTrue(paths.containsAll(Set.of("/metrics", "/api/v1/openapi.yaml")), paths.toString());
     assertServed(paths);
   }
 
@@ -187,6 +188,14 @@ final class DashboardTest {
     }
     assertEquals(Set.of("/charts.js"), paths);
     assertServed(paths);
+  }
+
+  @Test
+  void scripts_haveTheUnitsOfTheCommandLine() throws Exception {
+    String scripts = send(request("/charts.js")).body() + send(request("/dashboard.js")).body();
+
+    assertTrue(scripts.contains("'GiB/s'"), "rates are in powers of 1024");
+    assertFalse(Pattern.compile("\\b[kMGT]B\\b").matcher(scripts).find(), "and in no others");
   }
 
   @ParameterizedTest

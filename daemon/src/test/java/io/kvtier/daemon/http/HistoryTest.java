@@ -62,6 +62,34 @@ final class HistoryTest {
   }
 
   @Test
+  void amounts_ofUnevenSeconds_areExactAndNeverMoreThanSinceTheStart() {
+    long deleted = 0;
+    for (int i = 0; i < 120; i++) {
+      // Timers are late by a few milliseconds, and rates are rounded.
+      history.sample(i * 1_000_000_000L + (i * 7_654_321L) % 9_000_000);
+      deleted += 333 + i % 7;
+      set(Counter.DELETED, deleted);
+    }
+    history.sample(120_000_000_000L);
+
+    JsonObject answer = history.answer(120, 1, 120_000, 120_000_000_000L).body().toJsonObject();
+
+    assertEquals(deleted, answer.getJsonObject("amounts").getLong("deleted"));
+    assertEquals(deleted, answer.getJsonObject("since_start").getLong("deleted"));
+  }
+
+  @Test
+  void amounts_beforeTheSecondSample_areNothing() {
+    set(Counter.DELETED, 5);
+    sample();
+
+    JsonObject answer = answer(300, 1);
+
+    assertEquals(0, answer.getJsonObject("amounts").getLong("deleted"));
+    assertEquals(5, answer.getJsonObject("since_start").getLong("deleted"));
+  }
+
+  @Test
   void blocksFromOtherGpus_areHits() {
     sample();
     set(Counter.HITS_GPU, 3);

@@ -22,8 +22,12 @@ export function scaled(value, step, units) {
   return number(value, digits) + SPACE + units[at];
 }
 
+/** A number with its noun, such as 1 block or 2,000 blocks. */
+export const counted = (value, noun) => `${number(value)} ${noun}${value === 1 ? '' : 's'}`;
+
 export const bytes = (value) => scaled(value, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB']);
-export const byteRate = (value) => scaled(value, 1000, ['B/s', 'kB/s', 'MB/s', 'GB/s', 'TB/s']);
+/** In powers of 1024, as all sizes here and of the command line. */
+export const byteRate = (value) => scaled(value, 1024, ['B/s', 'KiB/s', 'MiB/s', 'GiB/s', 'TiB/s']);
 
 export function rate(value) {
   if (value === 0) {

@@ -2,7 +2,7 @@
 // on the page as text, never as markup: names of sessions and namespaces are what clients chose.
 
 import {
-  NONE, SPACE, number, scaled, bytes, byteRate, rate, blockRate, percent, latency, duration, clock, sum, byId,
+  NONE, SPACE, number, counted, scaled, bytes, byteRate, rate, blockRate, percent, latency, duration, clock, sum, byId,
   element, drawn, setText, table, renew, none, Chart, isGap, spark,
 } from './charts.js';
 
@@ -20,17 +20,8 @@ function recent(history, series) {
   return points === 0 ? 0 : sum(series.slice(-points)) / points;
 }
 
-/** What a series of a second comes to over a whole history. Its points are not quite evenly far apart. */
-function overTime(history, series) {
-  let before = history.from_ms;
-  return sum(history.times_ms.map((now, i) => {
-    const amount = (series[i] * (now - before)) / 1000;
-    before = now;
-    return amount;
-  }));
-}
-
-const total = (history, name) => overTime(history, history.rates[name]);
+/** What a counter grew by over a whole history, as the daemon counted it. */
+const total = (history, name) => history.amounts[name];
 
 /** What was served, by where it came from. */
 const HITS = ['hits_host', 'hits_ssd', 'hits_object', 'hits_gpu'];
@@ -63,7 +54,9 @@ function partText(part) {
   return {
     ssd: `SSD device ${which}`,
     gpu: `GPU ${which}`,
-    object: {load: 'Object store, loads', store: 'Object store, stores', probe: 'Object store, lookups'}[which],
+    object: {load: 'Object store, loads', store: 'Object store, stores', probe: 'Object store, lookups', ledger: 'Object store, ledger'}[which],
+    host: {keep: 'Host memory, keeper', ledger: 'Host memory, ledger'}[which],
+    puts: {drain: 'Drained'}[which],
   }[tier] || part;
 }
 
@@ -91,27 +84,27 @@ function complaints(history, status) {
   const busy = total(history, 'put_busy');
   const puts = total(history, 'put_blocks');
   if (busy >= 1 && busy > 0.05 * (busy + puts)) {
-    add(`${percent(busy / (busy + puts))} of puts were refused ${when} for want of room: lower tiers are too slow, or clients hold too many leases`, true);
+    add(`${percent(busy / (busy + puts))} of puts were refused ${when}, as there was no space: lower tiers are too slow, or clients hold too many leases`, true);
   }
   const late = total(history, 'deadlines');
   if (late >= 1) {
-    add(`${number(Math.round(late))} blocks were not there by their deadline ${when}: engines waited for nothing`, late > 0.005 * hitsOf(history).asked);
+    add(`${counted(late, 'block')} missed the deadline ${when}: engines waited in vain`, late > 0.005 * hitsOf(history).asked);
   }
   const objects = total(history, 'object_stored') + total(history, 'object_fetched');
   for (const [name, text, often] of [
-    ['corrupt', 'reads did not verify: they were misses, but look at the device or at memory', 0],
-    ['io_errors', 'reads or writes of SSD failed', 0],
-    ['object_errors', 'reads or writes of objects failed or took too long', 0.01 * objects],
-    ['gpu_errors', 'copies to or from GPUs failed', 0],
+    ['corrupt', 'Reads with wrong bytes (counted as misses; check the device and the memory)', 0],
+    ['io_errors', 'Failed reads and writes of SSD', 0],
+    ['object_errors', 'Reads and writes of objects that failed or took too long', 0.01 * objects],
+    ['gpu_errors', 'Failed copies to and from GPUs', 0],
   ]) {
-    const count = Math.round(total(history, name));
+    const count = total(history, name);
     if (count >= 1) {
-      add(`${number(count)} ${text} ${when}`, count > often);
+      add(`${text} ${when}: ${number(count)}`, count > often);
     }
   }
   const slow = history.latency.get.p99_ns.filter((ns) => ns !== null && ns > 1e9).length;
   if (slow > 0.2 * history.times_ms.length) {
-    add('Gets take more than 1 s at the 99th percentile: recomputing may be quicker', true);
+    add('The 99th percentile of gets is above 1 s: computing the blocks again may be faster', true);
   }
   if (status.round_trip_ns > 5e8) {
     add(`The index takes ${latency(status.round_trip_ns)} to answer`, true);
@@ -134,24 +127,24 @@ function verdictOf(data) {
   }
   if (asked < 1) {
     const isEmpty = stats.counters.blocks === 0;
-    const idle = isEmpty ? 'Empty: nothing has been stored yet' : `Idle: nobody asked for a block ${when}`;
+    const idle = isEmpty ? 'Empty: nothing is stored yet' : `Idle: nobody asked for a block ${when}`;
     if (troubles.length > 0) {
       return {level: 'warn', title: `Degraded: ${troubles[0]}`, lines: [...lines.slice(1), idle], isEmpty};
     }
     return {level: isGrave ? 'warn' : 'idle', title: idle, lines, isEmpty};
   }
   const saved = totalHits(history);
-  const served = overTime(history, history.links.host_read) + overTime(history, history.links.gpu_peer);
-  const fact = `${number(Math.round(saved))} blocks (${bytes(served)}) were loaded instead of computed.`;
+  const served = total(history, 'host_read') + total(history, 'gpu_peer');
+  const fact = `Loaded instead of computed: ${counted(saved, 'block')} (${bytes(served)}).`;
   const helps = hits / asked >= 0.01;
   if (troubles.length > 0) {
     return {level: 'warn', title: `Degraded, ${helps ? 'still helps' : 'does not help'}: ${said}`, lines: [...lines, fact]};
   }
   if (isGrave) {
-    return {level: 'warn', title: `${helps ? 'Helps, but hurts too' : 'Hurts'}: ${said}`, lines: [...lines, fact]};
+    return {level: 'warn', title: `${helps ? 'Helps, with problems' : 'Problems'}: ${said}`, lines: [...lines, fact]};
   }
   if (!helps) {
-    lines.push('What engines ask for was never stored here, or has left again: see the evictions, and what-if for a larger tier.');
+    lines.push('The blocks that engines ask for were never stored here, or were evicted: see the evictions, and what-if for a larger tier.');
     return {level: 'warn', title: `Does not help: ${said}`, lines};
   }
   return {level: 'good', title: `Helps: ${said}`, lines: [fact, ...lines]};
@@ -187,7 +180,7 @@ function tile(title, value, unit, note, isBad) {
   return element('div', {class: isBad ? 'tile bad' : 'tile', 'data-tile': title}, element('h3', {}, title), shown, element('small', {}, note));
 }
 
-/** A tile whose value has its unit behind it, such as 1.2 GB/s. */
+/** A tile whose value has its unit behind it, such as 1.2 GiB/s. */
 function tileOf(title, text, note) {
   const space = text.lastIndexOf(SPACE);
   return space < 0 ? tile(title, text, '', note) : tile(title, text.slice(0, space), text.slice(space + 1), note);
@@ -202,14 +195,14 @@ function showTiles({stats, recentHistory}) {
   const servedBytes = recent(recentHistory, recentHistory.links.host_read) + recent(recentHistory, recentHistory.links.gpu_peer);
   const p99 = recentHistory.latency.get.p99_ns.slice(-2).filter((ns) => ns !== null);
   const p50 = recentHistory.latency.get.p50_ns.slice(-2).filter((ns) => ns !== null);
-  const errors = sum(['corrupt', 'io_errors', 'object_errors', 'gpu_errors', 'deadlines'].map((name) => Math.round(total(recentHistory, name))));
+  const errors = sum(['corrupt', 'io_errors', 'object_errors', 'gpu_errors', 'deadlines'].map((name) => total(recentHistory, name)));
   renew(
     byId('tiles'),
-    asked >= 1 ? tileOf('Hit ratio', percent(hits / asked), `of ${number(Math.round(asked))} blocks in ${span}`) : tile('Hit ratio', NONE, '', `nothing asked for in ${span}`),
+    asked >= 1 ? tileOf('Hit ratio', percent(hits / asked), `of ${counted(asked, 'block')} in ${span}`) : tile('Hit ratio', NONE, '', `nothing asked for in ${span}`),
     tileOf('Loaded by engines', byteRate(servedBytes), blockRate(served)),
     tileOf('Stored by engines', byteRate(putBytes(recentHistory)), blockRate(recent(recentHistory, rates.put_blocks))),
     tileOf('Get, 99th percentile', p99.length > 0 ? latency(Math.max(...p99)) : NONE, p50.length > 0 ? `median ${latency(Math.max(...p50))}` : 'no gets in the last 10 s'),
-    tile('Blocks held', number(counters.blocks), '', `${number(counters.leases)} leases, ${number(counters.operations)} operations in flight`),
+    tile('Blocks held', number(counters.blocks), '', `${counted(counters.leases, 'lease')}, ${counted(counters.operations, 'operation')} in flight`),
     tile('Errors', number(errors), '', `in ${span}`, errors > 0));
 }
 
@@ -277,7 +270,7 @@ function showStack({stats, status, recentHistory}) {
   for (const gpu of stats.gpus || []) {
     rows.push(tierBox(
       'gpu', `GPU ${gpu.gpu}: ${gpu.name}`, null,
-      [`${number(gpu.regions)} regions of engines open`, `${bytes(gpu.staging_bytes)} staging`, gpu.errors > 0 ? `${number(gpu.errors)} errors` : ''],
+      [`${counted(gpu.regions, 'open region')} of engines`, `${bytes(gpu.staging_bytes)} staging`, gpu.errors > 0 ? counted(gpu.errors, 'error') : ''],
       gpu.fence || ''));
   }
   if ((stats.gpus || []).length > 0) {
@@ -289,14 +282,15 @@ function showStack({stats, status, recentHistory}) {
     flow(true, 'stored by engines', now(rates.put_blocks), putBytes(recentHistory), 'put'),
     flow(false, 'loaded by engines', now(rates.hits_host) + now(rates.hits_ssd) + now(rates.hits_object), now(links.host_read), 'get'));
   rows.push(tierBox(
-    'host', TIER_NAMES.host, fillOf(host), [`${number(host.slots_resident)} blocks`, host.slots_in_flight > 0 ? `${number(host.slots_in_flight)} in flight` : '', `policy ${host.policy}`], ''));
+    'host', TIER_NAMES.host, fillOf(host), [counted(host.slots_resident, 'block'), host.slots_in_flight > 0 ? `${number(host.slots_in_flight)} in flight` : '', `policy ${host.policy}`],
+    troubleOf(status, 'host')));
   if (ssd) {
     between(
       flow(true, 'demoted', now(rates.demotions), now(links.ssd_write), 'demote'),
       flow(false, 'promoted', now(rates.promotions), now(links.ssd_read), 'promote'));
     rows.push(tierBox(
       'ssd', TIER_NAMES.ssd, fillOf(ssd),
-      [`${number(ssd.slots_resident)} blocks`, ssd.slots_in_flight > 0 ? `${number(ssd.slots_in_flight)} in flight` : '', `policy ${ssd.policy}`, `admits ${ssd.admission}`, ssd.engine + (ssd.direct_io ? ', direct IO' : '')],
+      [counted(ssd.slots_resident, 'block'), ssd.slots_in_flight > 0 ? `${number(ssd.slots_in_flight)} in flight` : '', `policy ${ssd.policy}`, `admits ${ssd.admission}`, ssd.engine + (ssd.direct_io ? ', direct IO' : '')],
       troubleOf(status, 'ssd')));
   }
   if (object) {
@@ -305,7 +299,7 @@ function showStack({stats, status, recentHistory}) {
       flow(false, 'fetched, to memory', now(rates.object_fetched), now(links.object_read), 'fetch'));
     rows.push(tierBox(
       'object', TIER_NAMES.object, null,
-      [object.store, `${number(object.keys_known)} keys known`, object.task && object.task.state !== 'idle' ? `${object.task.task}: ${object.task.state}` : ''],
+      [object.store, `${counted(object.keys_known, 'known key')}`, object.task && object.task.state !== 'idle' ? `${object.task.task}: ${object.task.state}` : ''],
       troubleOf(status, 'object')));
   }
   between(
@@ -435,14 +429,15 @@ function showLatency(data) {
 }
 
 const REASONS = [
-  ['evictions', 'memory made room', 'host', 'the copy in host memory went; most stand below'],
-  ['ssd_evictions', 'SSD made room', 'ssd', 'the copy on SSD went'],
-  ['spilled', 'spilled to objects', 'object', 'of these, uploaded first'],
-  ['not_admitted', 'not admitted to SSD', 'other', 'the admission policy refused them'],
+  ['evictions', 'evicted from memory', 'host', 'the copy in host memory was removed; most blocks are in a lower tier'],
+  ['ssd_evictions', 'evicted from SSD', 'ssd', 'the copy on SSD was removed'],
+  ['spilled', 'spilled to objects', 'object', 'of these, uploaded before'],
+  ['not_admitted', 'not admitted to SSD', 'other', 'refused by the admission policy'],
   ['deleted', 'deleted by clients', 'gpu', 'deleted or cleared'],
-  ['dropped', 'lost for good', 'bad', 'left the last tier they were in'],
+  ['dropped', 'dropped', 'bad', 'removed from the last tier that held them'],
 ];
 
+/** Both columns are of one moment: what left in a time can't be more than what left since the start. */
 function showEvictions({stats, history}) {
   const known = new Set(tiersOf(stats));
   const reasons = REASONS.filter(([key]) => !(['ssd_evictions', 'not_admitted', 'spilled'].includes(key) && !known.has('ssd')) && !(key === 'spilled' && !known.has('object')));
@@ -455,14 +450,14 @@ function showEvictions({stats, history}) {
   renew(byId('evictions-table'), table('Blocks that left, by reason', [
     {title: 'Reason'}, {title: 'What it means', kind: 'text', extra: true}, {title: 'In this time', kind: 'number'},
     {title: 'Since the start', kind: 'number'},
-  ], reasons.map(([key, name, , meaning]) => [name, meaning, number(Math.round(total(history, key))), number(stats.counters[key])])));
+  ], reasons.map(([key, name, , meaning]) => [name, meaning, number(total(history, key)), number(history.since_start[key])])));
 }
 
 function showWhatIf({stats, whatIf}) {
   const place = byId('whatif');
   if (stats.tenants) {
     charts.whatIf = {};
-    renew(place, none('Not kept where there are tenants: each has a part of every tier to itself, and no shadow is of a part.'));
+    renew(place, none('Not available with tenants: each tenant has a part of every tier, and a simulated tier has no parts.'));
     return;
   }
   const tiers = stats.tiers.map((tier) => [tier, whatIf.filter((one) => one.tier === tier.tier && one.references > 0)]).filter(([, all]) => all.length > 0);
@@ -470,8 +465,8 @@ function showWhatIf({stats, whatIf}) {
     const isAuto = stats.tiers.some((tier) => tier.policy.startsWith('auto'));
     charts.whatIf = {};
     renew(place, isAuto
-      ? none('The shadows have seen nothing yet.')
-      : element('p', {class: 'none'}, 'No tier watches other sizes: their policies are ', stats.tiers.map((tier) => `${tier.policy} (${tier.tier})`).join(', '), '. ', element('code', {}, 'kvtier policy host auto'), ' keeps shadows from then on; no block is lost by it.'));
+      ? none('The simulated tiers have seen no requests yet.')
+      : element('p', {class: 'none'}, 'No tier simulates other sizes. Policies: ', stats.tiers.map((tier) => `${tier.policy} (${tier.tier})`).join(', '), '. ', element('code', {}, 'kvtier policy host auto'), ' starts the simulation; no block is lost by it.'));
     return;
   }
   const wanted = tiers.map(([tier]) => tier.tier).join();
@@ -509,11 +504,11 @@ function showWhatIf({stats, whatIf}) {
     const now = find(leader, 1);
     const twice = find(leader, 2);
     const sampled = (one) => `${number(one.references)} of ${number(one.offered)} references`;
-    let text = `${sampled(all[0])} were sampled.`;
+    let text = `Sampled: ${sampled(all[0])}.`;
     if (now && twice) {
-      // A shadow that began later has seen other times, and fewer hits as long as it was empty.
+      // One that began later has seen other times, and fewer hits as long as it was empty.
       text = twice.offered < 0.9 * now.offered
-        ? `The shadow of twice the size began later: it was there for ${number(twice.offered)} references, this one for ${number(now.offered)}; not yet to be compared.`
+        ? `The simulation of twice the size started later: it has seen ${number(twice.offered)} references, that of this size ${number(now.offered)}. They can't be compared yet.`
         : `Twice as large, it would hit ${percent(ratio(twice))} (${sampled(twice)}) instead of ${percent(ratio(now))} (${sampled(now)}).`;
     }
     setText(byId('whatif').querySelector(`[data-whatif="${tier.tier}"]`), text);
@@ -672,7 +667,7 @@ function locked(error) {
   state.token = '';
   byId('locked').hidden = false;
   byId('content').classList.toggle('stale', true);
-  showVerdict({level: 'idle', title: 'Not shown: this daemon asks for a token', lines: [error.message]});
+  showVerdict({level: 'idle', title: 'Locked: this daemon requires a token', lines: [error.message]});
 }
 
 async function silent(error) {
@@ -693,9 +688,9 @@ async function silent(error) {
     title = 'This page can’t show what the daemon answers';
     lines.push(String(error));
   } else {
-    lines.push(`Nothing from ${location.host} since ${clock(state.silentSinceMs)}: see whether kvtierd runs, and what it logged last. Engines go on without it: every get is a miss.`);
+    lines.push(`No answer from ${location.host} since ${clock(state.silentSinceMs)}: check whether kvtierd runs, and read the end of its log. Engines go on without it: every get is a miss.`);
   }
-  const shown = state.lastMs > 0 ? `What is shown below is from ${clock(state.lastMs)}.` : '';
+  const shown = state.lastMs > 0 ? `The figures below are from ${clock(state.lastMs)}.` : '';
   lines.push(`Trying again every ${EVERY_MS / 1000} s. ${shown}`.trim());
   byId('content').classList.toggle('stale', true);
   showVerdict({level: 'bad', title, lines});
