@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.Formatter;
 import java.util.List;
 import java.util.Locale;
+import java.util.function.DoubleFunction;
 
 /** Curves over a logarithmic share, drawn as SVG. */
 final class CurvePlot {
@@ -29,6 +30,7 @@ final class CurvePlot {
   private final String labelY;
   private final double minX;
   private final double maxX;
+  private final DoubleFunction<String> tick;
   private final List<Curve> curves = new ArrayList<>();
 
   /**
@@ -36,13 +38,26 @@ final class CurvePlot {
    *
    * @param minX the left edge, above 0
    * @param maxX the right edge, above {@code minX}
+   * @param tick what stands below a share
    */
-  CurvePlot(String title, String labelX, String labelY, double minX, double maxX) {
+  CurvePlot(
+      String title,
+      String labelX,
+      String labelY,
+      double minX,
+      double maxX,
+      DoubleFunction<String> tick) {
     this.title = title;
     this.labelX = labelX;
     this.labelY = labelY;
     this.minX = minX;
     this.maxX = maxX;
+    this.tick = tick;
+  }
+
+  /** A share in percent. */
+  static String percent(double share) {
+    return String.valueOf(Math.round(1000 * share) / 10.0).replace(".0", "") + " %";
   }
 
   void add(String name, List<Point> points) {
@@ -65,8 +80,7 @@ final class CurvePlot {
     for (double x : GRID_X) {
       if (x >= minX && x <= maxX) {
         line(svg, atX(x), TOP, atX(x), BOTTOM);
-        String percent = String.valueOf(Math.round(1000 * x) / 10.0);
-        text(svg, atX(x), BOTTOM + 20, "middle", percent.replace(".0", "") + " %");
+        text(svg, atX(x), BOTTOM + 20, "middle", tick.apply(x));
       }
     }
     for (int i = 0; i <= 5; i++) {

@@ -20,26 +20,42 @@ import java.util.zip.ZipException;
 
 /**
  * A trace in the format of Mooncake's: one JSON object a line, whose {@code hash_ids} are the ids
- * of a request's blocks in prefix order; everything else in it is passed over. Plain, or compressed
- * with gzip, whatever the file's name says.
+ * of a request's blocks in prefix order. A {@code block_bytes} tells the size of its blocks;
+ * everything else in it is passed over. Plain, or compressed with gzip, whatever the file's name
+ * says.
  */
 final class MooncakeTrace {
   private static final int GZIP_MAGIC = 0x8b1f;
 
+  /**
+   * What was read.
+   *
+   * @param blockBytes the size of all blocks; 0 where the trace does not tell it, or tells several
+   */
+  record Contents(Trace trace, long blockBytes) {}
+
   private MooncakeTrace() {}
 
   /** Reads a trace; a {@link Failure} names the file, the line and what is wrong there. */
-  static Trace read(Path file) {
+  static Contents read(Path file) {
     try (InputStream bytes = open(file);
         BufferedReader lines =
             new BufferedReader(new InputStreamReader(bytes, StandardCharsets.UTF_8))) {
       Trace.Builder builder = new Trace.Builder();
       int number = 0;
+      int requests = 0;
+      long blockBytes = 0;
+      boolean isOneSize = true;
       for (String line = lines.readLine(); line != null; line = lines.readLine()) {
         number++;
         if (!line.isBlank()) {
           try {
-            builder.add(ids(line));
+            JsonObject request = request(line);
+            long bytes = request.getLong("block_bytes", 0);
+            isOneSize &= requests == 0 || bytes == blockBytes;
+            requests++;
+            blockBytes = bytes;
+            builder.add(ids(request));
           } catch (IllegalArgumentException e) {
             throw new Failure(
                 Failure.USAGE,
@@ -59,7 +75,7 @@ final class MooncakeTrace {
         throw new Failure(
             Failure.USAGE, "the trace " + file + " has no requests; is it the right file?");
       }
-      return trace;
+      return new Contents(trace, isOneSize ? Math.max(0, blockBytes) : 0);
     } catch (NoSuchFileException e) {
       throw new Failure(Failure.USAGE, "there is no trace " + file + "; check --trace");
     } catch (ZipException e) {
@@ -83,7 +99,7 @@ final class MooncakeTrace {
     }
   }
 
-  private static long[] ids(String line) {
+  private static JsonObject request(String line) {
     JsonValue value;
     try {
       value = Json.parse(line);
@@ -93,6 +109,10 @@ final class MooncakeTrace {
     if (!(value instanceof JsonObject request)) {
       throw new IllegalArgumentException("not a JSON object");
     }
+    return request;
+  }
+
+  private static long[] ids(JsonObject request) {
     if (!(request.get("hash_ids") instanceof JsonArray ids)) {
       throw new IllegalArgumentException("no list hash_ids");
     }

@@ -10,6 +10,8 @@ import io.kvtier.policies.simulation.Replay;
 import io.kvtier.policies.simulation.Trace;
 import java.io.IOException;
 import java.io.PrintWriter;
+import java.math.BigDecimal;
+import java.math.MathContext;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -33,13 +35,16 @@ import picocli.CommandLine.Spec;
       "                       [OPTION]..."
     },
     synopsisHeading = "",
-    description = "Replays a request trace through eviction policies, and says what would be hit.",
+    description = "Replays a request trace through eviction policies, and shows their hit ratios.",
     footer = {
       "",
-      "The cache starts cold. A request touches its blocks one by one; a miss is inserted at once.",
-      "prefix_hits are the leading runs of resident blocks as the requests begin.",
-      "Yardsticks: opt, the clairvoyant optimum of block hits; infinite, a cache of every block.",
-      "A policy may have options: s3fifo:small=0.2:ghost=0.5. Some wrap another: lineage/lru."
+      "The cache starts empty. A request touches its blocks one by one; a missing block is inserted"
+          + " at once.",
+      "prefix_hits counts the blocks at the start of each request that are in the cache without a"
+          + " gap.",
+      "Two yardsticks can stand among the policies: opt, the best possible block hits; infinite, a"
+          + " cache that keeps every block.",
+      "A policy can have options: s3fifo:small=0.2:ghost=0.5. Some wrap another: lineage/lru."
     })
 final class SimulateCommand implements Callable<Integer> {
   private static final double[] PLOT_FRACTIONS = {0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5};
@@ -51,7 +56,8 @@ final class SimulateCommand implements Callable<Integer> {
         paramLabel = "N",
         split = ",",
         required = true,
-        description = "How many blocks the cache holds; several, with commas, for one row each.")
+        description =
+            "Capacity of the cache in blocks. Several, separated by commas, give a row each.")
     private @Nullable List<String> blocks;
 
     @Option(
@@ -59,7 +65,7 @@ final class SimulateCommand implements Callable<Integer> {
         paramLabel = "F",
         split = ",",
         required = true,
-        description = "The same as a share of the trace's distinct blocks, above 0 up to 1.")
+        description = "Capacity as a share of the trace's distinct blocks, above 0 and up to 1.")
     private @Nullable List<String> fractions;
   }
 
@@ -68,14 +74,16 @@ final class SimulateCommand implements Callable<Integer> {
   @Option(
       names = "--trace",
       paramLabel = "FILE",
-      description = "A trace in Mooncake's format, plain or gzip; one to try is in bench/traces.")
+      description =
+          "A trace in Mooncake's format, plain or gzip; 'kvtier trace record' writes one. An example"
+              + " is in bench/traces.")
   private @Nullable Path traceFile;
 
   @Option(
       names = "--policy",
       paramLabel = "NAME",
       split = ",",
-      description = "The policies, with commas between them.")
+      description = "Policies, separated by commas.")
   private List<String> policies = new ArrayList<>();
 
   @ArgGroup(exclusive = true)
@@ -86,24 +94,35 @@ final class SimulateCommand implements Callable<Integer> {
       paramLabel = "ORDER",
       defaultValue = "head-first",
       description =
-          "In which order a request touches its blocks: head-first or tail-first. Default: ${DEFAULT-VALUE}.")
+          "Order in which a request touches its blocks: head-first or tail-first. Default:"
+              + " ${DEFAULT-VALUE}.")
   private String orderName;
 
   @Option(
       names = "--warmup",
       paramLabel = "N",
       defaultValue = "0",
-      description = "How many requests to replay before counting. Default: ${DEFAULT-VALUE}.")
+      description = "Number of requests to replay before counting. Default: ${DEFAULT-VALUE}.")
   private String warmup;
 
-  @Option(names = "--json", description = "Answers in JSON.")
+  @Option(
+      names = "--block-bytes",
+      paramLabel = "SIZE",
+      defaultValue = "",
+      description =
+          "Size of a block, such as 64KiB: sizes are then also shown in bytes, and those of the plot"
+              + " in GiB. Default: what the trace tells, as those of 'kvtier trace record' do.")
+  private String blockBytesText;
+
+  @Option(names = "--json", description = "Prints JSON.")
   private boolean json;
 
   @Option(
       names = "--plot",
       paramLabel = "FILE.svg",
       description =
-          "Draws hit ratios over the cache's size, from half a percent to half the trace.")
+          "Draws hit ratios over the size of the cache, from 0.5 % to 50 % of the trace's distinct"
+              + " blocks.")
   private @Nullable Path plot;
 
   @Override
@@ -113,7 +132,10 @@ final class SimulateCommand implements Callable<Integer> {
     int warmupRequests = (int) whole("--warmup", warmup, 0);
     policies.forEach(SimulateCommand::requireKnown);
     checkCapacity();
-    Trace trace = MooncakeTrace.read(traceFile);
+    long askedBytes = blockBytes();
+    MooncakeTrace.Contents contents = MooncakeTrace.read(traceFile);
+    Trace trace = contents.trace();
+    long blockBytes = askedBytes > 0 ? askedBytes : contents.blockBytes();
     if (warmupRequests >= trace.requests()) {
       throw new Failure(
           Failure.USAGE,
@@ -121,7 +143,7 @@ final class SimulateCommand implements Callable<Integer> {
               + warmupRequests
               + ", but the trace has "
               + trace.requests()
-              + " requests: nothing would be counted; give fewer");
+              + " requests: nothing would be counted; give a smaller number");
     }
     Replay replay = new Replay(trace, order, warmupRequests);
     List<Outcome> outcomes = new ArrayList<>();
@@ -132,16 +154,22 @@ final class SimulateCommand implements Callable<Integer> {
     }
     if (json) {
       JsonArray rows = new JsonArray();
-      outcomes.forEach(outcome -> rows.add(toJson(outcome)));
+      outcomes.forEach(outcome -> rows.add(toJson(outcome, blockBytes)));
       out().println(rows);
     } else {
       print(outcomes);
     }
     out().flush();
     if (plot != null) {
-      draw(plot, traceFile, trace, replay);
+      draw(plot, traceFile, trace, blockBytes, replay);
     }
     return 0;
+  }
+
+  /** Three figures that count. */
+  static String gib(double bytes) {
+    double gib = bytes / (1 << 30);
+    return new BigDecimal(gib).round(new MathContext(3)).stripTrailingZeros().toPlainString();
   }
 
   private PrintWriter out() {
@@ -165,7 +193,7 @@ final class SimulateCommand implements Callable<Integer> {
     if (traceFile == null || !missing.isEmpty()) {
       throw new Failure(
           Failure.USAGE,
-          "simulate lacks "
+          "missing: "
               + String.join(", ", missing)
               + "; for example: kvtier simulate --trace FILE --policy lru,s3fifo --capacity-fraction"
               + " 0.1");
@@ -180,7 +208,7 @@ final class SimulateCommand implements Callable<Integer> {
       }
     }
     throw new Failure(
-        Failure.USAGE, "--order is '" + orderName + "'; give head-first or tail-first");
+        Failure.USAGE, "--order is '" + orderName + "', expected head-first or tail-first");
   }
 
   /** Refuses a specification before the trace is read. */
@@ -220,6 +248,14 @@ final class SimulateCommand implements Callable<Integer> {
     return capacities;
   }
 
+  private long blockBytes() {
+    try {
+      return blockBytesText.isEmpty() ? 0 : Units.parseBytes(blockBytesText);
+    } catch (IllegalArgumentException e) {
+      throw new Failure(Failure.USAGE, "--block-bytes is " + e.getMessage());
+    }
+  }
+
   private static int share(Trace trace, double fraction) {
     return (int) Math.max(1, Math.round(fraction * trace.distinct()));
   }
@@ -237,7 +273,7 @@ final class SimulateCommand implements Callable<Integer> {
           option
               + " is '"
               + text
-              + "'; give a whole number from "
+              + "', expected a whole number from "
               + min
               + " to "
               + Integer.MAX_VALUE / 4);
@@ -257,26 +293,31 @@ final class SimulateCommand implements Callable<Integer> {
           Failure.USAGE,
           "--capacity-fraction is '"
               + text
-              + "'; give a number above 0 up to 1, as 0.05 for 5 % of the distinct blocks");
+              + "', expected a number above 0 and up to 1, such as 0.05 for 5 % of the distinct"
+              + " blocks");
     }
     return value;
   }
 
   // ---- what is answered
 
-  private static JsonObject toJson(Outcome outcome) {
-    return new JsonObject()
-        .add("policy", outcome.policy())
-        .add("order", outcome.order().text())
-        .add("capacity_blocks", outcome.capacityBlocks())
-        .add("references", outcome.references())
-        .add("block_hits", outcome.blockHits())
-        .add("prefix_hits", outcome.prefixHits())
-        .add("block_hit_ratio", Json.value(outcome.blockHitRatio()))
-        .add("prefix_hit_ratio", Json.value(outcome.prefixHitRatio()))
-        .add("evictions", outcome.evictions())
-        .add("metadata_bytes", outcome.metadataBytes())
-        .add("ns_per_operation", Json.value(Math.round(outcome.nsPerOperation() * 10) / 10.0));
+  private static JsonObject toJson(Outcome outcome, long blockBytes) {
+    JsonObject json =
+        new JsonObject()
+            .add("policy", outcome.policy())
+            .add("order", outcome.order().text())
+            .add("capacity_blocks", outcome.capacityBlocks())
+            .add("references", outcome.references())
+            .add("block_hits", outcome.blockHits())
+            .add("prefix_hits", outcome.prefixHits())
+            .add("block_hit_ratio", Json.value(outcome.blockHitRatio()))
+            .add("prefix_hit_ratio", Json.value(outcome.prefixHitRatio()))
+            .add("evictions", outcome.evictions())
+            .add("metadata_bytes", outcome.metadataBytes())
+            .add("ns_per_operation", Json.value(Math.round(outcome.nsPerOperation() * 10) / 10.0));
+    return blockBytes > 0
+        ? json.add("capacity_bytes", outcome.capacityBlocks() * blockBytes)
+        : json;
   }
 
   private void print(List<Outcome> outcomes) {
@@ -310,14 +351,20 @@ final class SimulateCommand implements Callable<Integer> {
     table.lines().forEach(line -> out().println(DaemonCommand.styled(line)));
   }
 
-  private void draw(Path file, Path traceFile, Trace trace, Replay replay) {
+  private void draw(Path file, Path traceFile, Trace trace, long blockBytes, Replay replay) {
+    boolean isSized = blockBytes > 0;
     CurvePlot curves =
         new CurvePlot(
             "Prefix hits of " + traceFile.getFileName(),
-            "cache, share of the trace's distinct blocks",
+            isSized
+                ? "cache size in GiB, blocks of " + Units.bytes(blockBytes)
+                : "cache size, share of the trace's distinct blocks",
             "prefix hit ratio",
             PLOT_FRACTIONS[0],
-            PLOT_FRACTIONS[PLOT_FRACTIONS.length - 1]);
+            PLOT_FRACTIONS[PLOT_FRACTIONS.length - 1],
+            isSized
+                ? fraction -> gib((double) share(trace, fraction) * blockBytes)
+                : CurvePlot::percent);
     for (String policy : policies) {
       List<CurvePlot.Point> points = new ArrayList<>();
       for (double fraction : PLOT_FRACTIONS) {
@@ -329,8 +376,7 @@ final class SimulateCommand implements Callable<Integer> {
     try {
       Files.writeString(file, curves.svg());
     } catch (IOException e) {
-      throw new Failure(
-          Failure.USAGE, "the plot " + file + " can't be written: " + e + "; check --plot");
+      throw new Failure(Failure.USAGE, "--plot: '" + file + "' can't be written: " + e);
     }
   }
 }

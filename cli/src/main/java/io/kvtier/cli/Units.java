@@ -1,5 +1,6 @@
 package io.kvtier.cli;
 
+import java.util.List;
 import java.util.Locale;
 
 /** Numbers as people read them. */
@@ -21,9 +22,35 @@ final class Units {
         : String.format(Locale.ROOT, value < 10 ? "%.1f %s" : "%.0f %s", value, BYTES[unit]);
   }
 
+  /**
+   * Bytes of a size such as 64KiB.
+   *
+   * @throws IllegalArgumentException where the text is no size above 0, or has no unit
+   */
+  static long parseBytes(String text) {
+    String number = text.strip().replaceFirst("[A-Za-z]*$", "").strip();
+    int unit = List.of(BYTES).indexOf(text.strip().substring(number.length()).strip());
+    double value = number.matches("[0-9]{1,15}(\\.[0-9]+)?") ? Double.parseDouble(number) : 0;
+    if (unit < 0 || value <= 0) {
+      throw new IllegalArgumentException(
+          "'" + text + "', expected a size such as 64KiB, with the unit B, KiB, MiB or GiB");
+    }
+    return (long) (value * Math.pow(1024, unit));
+  }
+
   /** Digits in groups of three. */
   static String count(long count) {
     return String.format(Locale.ROOT, "%,d", count);
+  }
+
+  /** {@code 1, "block"} is 1 block, and {@code 2000, "block"} is 2,000 blocks. */
+  static String counted(long count, String noun) {
+    return counted(count, noun, noun + "s");
+  }
+
+  /** The same of a noun whose plural is more than an s. */
+  static String counted(long count, String singular, String plural) {
+    return count(count) + " " + (count == 1 ? singular : plural);
   }
 
   /** {@code 3720} is 1 h 2 min. */

@@ -125,6 +125,50 @@ final class SimulateCommandTest {
     String svg = Files.readString(plot);
     assertEquals(3, svg.split("<polyline", -1).length);
     assertTrue(svg.contains(">opt</text>"), svg);
+    assertTrue(svg.contains(">cache size, share of the trace's distinct blocks</text>"), svg);
+    assertTrue(svg.contains(">50 %</text>"), svg);
+  }
+
+  @Test
+  void plot_blockSizeIsGiven_isInGib() throws IOException {
+    Path plot = folder.resolve("plot.svg");
+    JsonObject row =
+        simulate(
+                "lru",
+                "--capacity-blocks",
+                "3",
+                "--block-bytes",
+                "512MiB",
+                "--plot",
+                plot.toString())
+            .get(0)
+            .asObject();
+    String svg = Files.readString(plot);
+    assertTrue(svg.contains(">cache size in GiB, blocks of 512 MiB</text>"), svg);
+    // Half of the four distinct blocks.
+    assertTrue(svg.contains(">1</text>"), svg);
+    assertEquals(3L * (512 << 20), row.getLong("capacity_bytes", 0));
+  }
+
+  @Test
+  void plot_traceTellsItsBlockSize_isInGib() throws IOException {
+    Path plot = folder.resolve("plot.svg");
+    Files.writeString(
+        trace, LINES.replace("\"hash_ids\"", "\"block_bytes\": 1073741824, \"hash_ids\""));
+    simulate("lru", "--capacity-blocks", "3", "--plot", plot.toString());
+    assertTrue(Files.readString(plot).contains("in GiB, blocks of 1.0 GiB"));
+    // Several sizes are none.
+    Files.writeString(
+        trace, LINES.replaceFirst("\"hash_ids\"", "\"block_bytes\": 4096, \"hash_ids\""));
+    simulate("lru", "--capacity-blocks", "3", "--plot", plot.toString());
+    assertTrue(Files.readString(plot).contains("share of the trace's distinct blocks"));
+  }
+
+  @Test
+  void gib_ofBytes_hasThreeFigures() {
+    assertEquals("0.00122", SimulateCommand.gib(20 * 65536));
+    assertEquals("2.5", SimulateCommand.gib(2.5 * (1L << 30)));
+    assertEquals("1230", SimulateCommand.gib(1234.0 * (1L << 30)));
   }
 
   @ParameterizedTest
@@ -133,15 +177,16 @@ final class SimulateCommandTest {
       quoteCharacter = '"',
       value = {
         "--policy nonsense --capacity-blocks 3|named 'nonsense'; there are ",
-        "--policy lru --capacity-blocks none|--capacity-blocks is 'none'; give a whole number",
-        "--policy lru --capacity-blocks 0|--capacity-blocks is '0'; give a whole number from 1",
-        "--policy lru --capacity-fraction 1.5|--capacity-fraction is '1.5'; give a number above 0",
-        "--policy lru --capacity-fraction -1|--capacity-fraction is '-1'; give a number above 0",
-        "--policy lru --capacity-fraction much|--capacity-fraction is 'much'; give a number",
-        "--policy lru --capacity-blocks 3 --order random|--order is 'random'; give head-first",
-        "--policy lru --capacity-blocks 3 --warmup -1|--warmup is '-1'; give a whole number from 0",
+        "--policy lru --capacity-blocks none|--capacity-blocks is 'none', expected a whole number",
+        "--policy lru --capacity-blocks 0|--capacity-blocks is '0', expected a whole number from 1",
+        "--policy lru --capacity-fraction 1.5|--capacity-fraction is '1.5', expected a number above 0",
+        "--policy lru --capacity-fraction -1|--capacity-fraction is '-1', expected a number above 0",
+        "--policy lru --capacity-fraction much|--capacity-fraction is 'much', expected a number",
+        "--policy lru --capacity-blocks 3 --order random|--order is 'random', expected head-first",
+        "--policy lru --capacity-blocks 3 --warmup -1|--warmup is '-1', expected a whole number from 0",
+        "--policy lru --capacity-blocks 3 --block-bytes 1024|--block-bytes is '1024', expected a",
         "--policy lru --capacity-blocks 3 --warmup 3|--warmup is 3, but the trace has 3 requests",
-        "--policy lru|lacks --capacity-blocks N or --capacity-fraction F;",
+        "--policy lru|missing: --capacity-blocks N or --capacity-fraction F;",
         "--policy lru --capacity-blocks 3 --capacity-fraction 0.1|mutually exclusive",
       })
   void wrongOption_endsWith2AndSaysWhat(String options, String message) {
@@ -159,7 +204,7 @@ final class SimulateCommandTest {
     assertTrue(
         ran.err()
             .contains(
-                "lacks --trace FILE, --policy NAME, --capacity-blocks N or --capacity-fraction F;"),
+                "missing: --trace FILE, --policy NAME, --capacity-blocks N or --capacity-fraction F;"),
         ran.err());
   }
 

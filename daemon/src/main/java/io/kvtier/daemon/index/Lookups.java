@@ -51,11 +51,12 @@ final class Lookups {
     int objects = 0;
     boolean mayBeFound = true;
     TraceRecorder recording = admin.recording();
-    long[] recorded = recording == null ? NOTHING : new long[request.count + 1];
+    long[] recorded = recording == null ? NOTHING : new long[request.count + TraceRecorder.HEADER];
     for (int i = 0; i < request.count; i++) {
       int block = directory.findInOrder(request, i);
       if (recording != null) {
-        recorded[i + 1] = directory.soughtFingerprint(request.namespaceId, request.group);
+        recorded[i + TraceRecorder.HEADER] =
+            directory.soughtFingerprint(request.namespaceId, request.group);
       }
       if (block == Directory.NONE) {
         Presence presence = presence(namespace, request);
@@ -83,7 +84,7 @@ final class Lookups {
     }
     store.probes().endLookup();
     if (recording != null) {
-      recording.record(clock.getAsLong(), recorded);
+      recording.record(clock.getAsLong(), namespace == null ? 0 : namespace.blockBytes(), recorded);
     }
     writer.end(
         request,

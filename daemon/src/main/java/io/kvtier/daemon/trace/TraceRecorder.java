@@ -22,10 +22,10 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Writes the keys that are looked up to a file, in the format of Mooncake's traces: one JSON object
- * a line, {@code {"timestamp": MS, "hash_ids": [...]}}, compressed with gzip. Keys are mixed with a
- * salt that is not kept, so that a trace does not tell them. Told by the index's thread, which
- * never waits: what the writing thread can't take is counted, and the file is opened and brought to
- * its end by that thread alone. Ends by itself at its limit.
+ * a line, {@code {"timestamp": MS, "block_bytes": N, "hash_ids": [...]}}, compressed with gzip.
+ * Keys are mixed with a salt that is not kept, so that a trace does not tell them. Told by the
+ * index's thread, which never waits: what the writing thread can't take is counted, and the file is
+ * opened and brought to its end by that thread alone. Ends by itself at its limit.
  */
 public final class TraceRecorder implements AutoCloseable {
   /** How far a recording is. */
@@ -50,6 +50,9 @@ public final class TraceRecorder implements AutoCloseable {
   interface Opener {
     OutputStream open() throws IOException;
   }
+
+  /** Places of a request before its fingerprints: its time and the size of its blocks. */
+  public static final int HEADER = 2;
 
   private static final Logger LOG = LoggerFactory.getLogger(TraceRecorder.class);
   private static final int WAITING_MAX = 4096;
@@ -103,17 +106,19 @@ public final class TraceRecorder implements AutoCloseable {
   /**
    * A request was made.
    *
-   * @param fingerprints of its keys, in prefix order; the array is the recorder's from now on, but
-   *     for its first place, which it fills
+   * @param blockBytes the size of its blocks; 0 where that is not known
+   * @param fingerprints of its keys, in prefix order, behind {@link #HEADER} places that the
+   *     recorder fills; the array is the recorder's from now on
    */
-  public void record(long nowNs, long[] fingerprints) {
-    if (ended || fingerprints.length < 2) {
+  public void record(long nowNs, long blockBytes, long[] fingerprints) {
+    if (ended || fingerprints.length <= HEADER) {
       return;
     }
     if (taken == 0) {
       startNs = nowNs;
     }
     fingerprints[0] = (nowNs - startNs) / 1_000_000L;
+    fingerprints[1] = blockBytes;
     if (waiting.offer(fingerprints)) {
       taken++;
       ended = taken >= requestsMax;
@@ -194,13 +199,17 @@ public final class TraceRecorder implements AutoCloseable {
 
   private void append(BufferedWriter out, StringBuilder line, long[] request) throws IOException {
     line.setLength(0);
-    line.append("{\"timestamp\": ").append(request[0]).append(", \"hash_ids\": [");
-    for (int i = 1; i < request.length; i++) {
-      line.append(i == 1 ? "" : ", ").append(BitMixer.mix(request[i] ^ salt) >>> 1);
+    line.append("{\"timestamp\": ").append(request[0]);
+    if (request[1] > 0) {
+      line.append(", \"block_bytes\": ").append(request[1]);
+    }
+    line.append(", \"hash_ids\": [");
+    for (int i = HEADER; i < request.length; i++) {
+      line.append(i == HEADER ? "" : ", ").append(BitMixer.mix(request[i] ^ salt) >>> 1);
     }
     out.append(line.append("]}\n"));
     written++;
-    blocks += request.length - 1;
+    blocks += request.length - HEADER;
   }
 
   /** Takes no more from now on; the file is brought to its end meanwhile. */

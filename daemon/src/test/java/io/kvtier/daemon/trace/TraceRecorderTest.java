@@ -50,7 +50,7 @@ final class TraceRecorderTest {
     SlowFile slow = new SlowFile();
     // The writing thread stands still from the header on.
     try (TraceRecorder recorder = new TraceRecorder(FILE, 100, () -> slow)) {
-      recorder.record(0, new long[] {0, 1, 2});
+      recorder.record(0, 4096, new long[] {0, 0, 1, 2});
       recorder.end();
       assertTrue(recorder.isEnded());
       assertEquals(TraceRecorder.Phase.ENDING, recorder.phase());
@@ -86,7 +86,7 @@ final class TraceRecorderTest {
           }
         };
     try (TraceRecorder recorder = new TraceRecorder(FILE, 100, () -> full)) {
-      recorder.record(0, new long[] {0, 1, 2});
+      recorder.record(0, 4096, new long[] {0, 0, 1, 2});
       recorder.end();
       await(recorder, TraceRecorder.Phase.FAILED);
     }
