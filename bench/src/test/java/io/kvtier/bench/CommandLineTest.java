@@ -79,7 +79,10 @@ final class CommandLineTest {
           status.out().lines().anyMatch("lookups     2 of 3 blocks (67 %) found"::equals),
           status::out);
       assertTrue(status.out().contains("process " + daemon.pid()), status::out);
-      assertTrue(run("status", "--json").out().contains("\"answers\":true"));
+      String json = run("status", "--json").out();
+      assertTrue(json.contains("\"answers\":true"), json);
+      assertTrue(json.contains("\"degraded\":false,\"troubles\":[]"), json);
+      assertEquals(0, run("drain", "--off").exitCode());
 
       Ran tiers = run("tiers");
       assertEquals(0, tiers.exitCode());
@@ -88,15 +91,17 @@ final class CommandLineTest {
 
       assertEquals(1, run("events", "tail").exitCode(), "this daemon publishes none");
       assertEquals(2, run("object").exitCode());
-      assertEquals(2, run("object", "gc").exitCode(), "nobody is there to be asked");
-      assertEquals(2, run("object", "remove-namespace", "n").exitCode());
-      assertEquals(1, run("object", "gc", "--yes").exitCode(), "there is no object tier");
+      assertEquals(1, run("object", "gc").exitCode(), "there is no store: nobody is asked");
+      assertEquals(2, run("object", "remove-namespace", "n").exitCode(), "--namespace names it");
+      assertEquals(1, run("object", "remove-namespace", "--namespace", "n").exitCode());
+      assertEquals(2, run("object", "gc", "--namespace", "n").exitCode());
 
       Ran stats = run("stats", "--json");
       assertEquals(0, stats.exitCode());
       assertTrue(stats.out().contains("\"put_blocks\":2"), stats::out);
       assertTrue(stats.out().contains("\"resident\":2"), stats::out);
-      assertTrue(run("stats", "--watch=0.05", "--count=2").out().contains("changed"));
+      assertTrue(
+          run("stats", "--watch=0.05", "--count=2").out().contains("no counter has changed"));
 
       String[] hex = new String[3];
       for (int i = 0; i < 3; i++) {

@@ -340,7 +340,7 @@ final class OperatorTest {
   void doctor_ofARunningDaemon_looksAtItsConfiguration() {
     Ran ran = run("doctor");
     assertTrue(ran.out().contains("process " + daemon().pid() + " answers"), ran.toString());
-    assertTrue(ran.out().contains("k.yaml is right"), ran.toString());
+    assertTrue(ran.out().contains("k.yaml has no mistake"), ran.toString());
     // What stands in the daemon's environment alone.
     assertTrue(ran.out().contains("limits.sessions is 64"), ran.toString());
     Ran without =

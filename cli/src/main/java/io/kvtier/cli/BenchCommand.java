@@ -26,11 +26,12 @@ import picocli.CommandLine.Option;
 @Command(
     name = "bench",
     description = {
-      "Measures a running daemon, as a client sees it: round trips, puts and gets of blocks. A"
-          + " minute's worth of a look, no benchmark: what else runs is in the figures.",
-      "It puts blocks of a namespace of its own, 'kvtier-bench', checks each byte that it gets"
-          + " back, and deletes them. They take room from what is cached: as much as they are, and where"
-          + " no slab or file holds blocks of their size, all that stands in the emptiest one."
+      "Measures a running daemon as a client sees it: round trips, puts and gets of blocks. It is"
+          + " a quick look and no benchmark: other load on the machine changes the figures.",
+      "It stores blocks in a namespace of its own, 'kvtier-bench', checks each byte that it gets"
+          + " back, and deletes the blocks. They displace cached blocks of the same total size. Where no"
+          + " slab or file holds blocks of this size yet, all blocks of the emptiest one are"
+          + " displaced."
     })
 final class BenchCommand extends DaemonCommand {
   private static final String NAME = "kvtier-bench";
@@ -42,31 +43,33 @@ final class BenchCommand extends DaemonCommand {
       names = "--blocks",
       paramLabel = "N",
       defaultValue = "64",
-      description = "How many blocks, 1 to 4096. Default: ${DEFAULT-VALUE}.")
+      description = "Number of blocks, 1 to 4096. Default: ${DEFAULT-VALUE}.")
   private int count;
 
   @Option(
       names = "--block-kib",
       paramLabel = "N",
       defaultValue = "1024",
-      description = "The size of a block in KiB. Default: ${DEFAULT-VALUE}.")
+      description = "Size of a block in KiB. Default: ${DEFAULT-VALUE}.")
   private int blockKib;
 
   @Option(
       names = "--rounds",
       paramLabel = "N",
       defaultValue = "5",
-      description = "How often they are got. Default: ${DEFAULT-VALUE}.")
+      description = "Number of times that all blocks are read. Default: ${DEFAULT-VALUE}.")
   private int rounds;
 
   @Override
   int run(KvtierClient client) {
     if (count < 1 || count > 4096 || blockKib < 1 || blockKib > 1 << 20 || rounds < 1) {
       throw new Failure(
-          Failure.USAGE, "expected 1 to 4096 --blocks, 1 or more --block-kib and --rounds");
+          Failure.USAGE,
+          "--blocks must be 1 to 4096, --block-kib 1 or more, and --rounds 1 or more");
     }
     if ((long) count * blockKib > 4L << 20) {
-      throw new Failure(Failure.USAGE, "that is more than 4 GiB: lower --blocks or --block-kib");
+      throw new Failure(
+          Failure.USAGE, "--blocks and --block-kib come to more than 4 GiB: lower one of them");
     }
     int bytes = blockKib << 10;
     BlockingClient blocking = client.blocking();
@@ -114,11 +117,11 @@ final class BenchCommand extends DaemonCommand {
       line(
           "round trip   "
               + Units.nanoseconds(trips[PINGS / 2])
-              + " in the median, 99 % within "
+              + " (median), 99 % took at most "
               + Units.nanoseconds(trips[PINGS * 99 / 100]));
       rate("put", result.getDouble("put_gib_per_s", 0));
       rate("get", result.getDouble("get_gib_per_s", 0));
-      line("all bytes came back as they were put");
+      line("all bytes came back unchanged");
     }
     return 0;
   }
@@ -126,7 +129,12 @@ final class BenchCommand extends DaemonCommand {
   private void rate(String what, double gib) {
     line(
         String.format(
-            Locale.ROOT, "%-13s%.2f GiB/s, %d blocks of %d KiB", what, gib, count, blockKib));
+            Locale.ROOT,
+            "%-13s%.2f GiB/s, %s of %d KiB",
+            what,
+            gib,
+            Units.counted(count, "block"),
+            blockKib));
   }
 
   private static void requireComplete(BatchResult result, String what) {
@@ -140,7 +148,7 @@ final class BenchCommand extends DaemonCommand {
               + result.blocks().count(Status.OK)
               + " of "
               + result.blocks().count()
-              + " blocks): the daemon is full, drained, or smaller than that; try fewer --blocks");
+              + " blocks): the daemon is full, drained, or too small; try fewer --blocks");
     }
   }
 

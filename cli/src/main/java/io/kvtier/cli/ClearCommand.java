@@ -13,8 +13,9 @@ import picocli.CommandLine.Option;
 @Command(
     name = "clear",
     description = {
-      "Deletes all blocks of a namespace from all tiers of this node, with this node's objects.",
-      "Those of other nodes: kvtier object remove-namespace."
+      "Deletes all blocks of a namespace from all tiers of this node, and the objects that this"
+          + " node stored.",
+      "'kvtier object remove-namespace' deletes the objects of all nodes."
     })
 final class ClearCommand extends DaemonCommand {
   @Mixin private Confirmation confirmation;
@@ -23,14 +24,14 @@ final class ClearCommand extends DaemonCommand {
       names = "--namespace",
       paramLabel = "NAME",
       required = true,
-      description = "The namespace, by its name.")
+      description = "Name of the namespace, as 'kvtier namespaces' shows it.")
   private String namespaceName;
 
   @Option(
       names = "--wait",
       paramLabel = "SECONDS",
       defaultValue = "300",
-      description = "How long it may take. Default: ${DEFAULT-VALUE}.")
+      description = "Longest time that the deletion may take. Default: ${DEFAULT-VALUE}.")
   private long waitSeconds;
 
   @Override
@@ -43,7 +44,7 @@ final class ClearCommand extends DaemonCommand {
     line(
         isJson()
             ? new JsonObject().add("deleted", result.value()).toString()
-            : Units.count(result.value()) + " blocks deleted");
+            : Units.counted(result.value(), "block") + " deleted");
     return 0;
   }
 }

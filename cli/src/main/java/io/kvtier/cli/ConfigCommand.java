@@ -33,7 +33,8 @@ final class ConfigCommand implements Runnable {
 
   @Override
   public void run() {
-    throw new ParameterException(spec.commandLine(), "say check, show, diff or running");
+    throw new ParameterException(
+        spec.commandLine(), "'kvtier config' needs a subcommand: check, show, diff or running");
   }
 
   /** What kvtierd does with the same words. */
@@ -44,9 +45,9 @@ final class ConfigCommand implements Runnable {
         arity = "0..*",
         paramLabel = "FILE",
         description =
-            "The configuration file, and --set KEY=VALUE, --elsewhere (for another machine),"
-                + " --json. Default: /etc/kvtier/kvtier.yaml where there is one, else the"
-                + " defaults.")
+            "The configuration file. Default: /etc/kvtier/kvtier.yaml where it exists, else the"
+                + " defaults. Options are those of 'kvtierd config': --set KEY=VALUE, --elsewhere"
+                + " (the file is for another machine) and --json.")
     private List<String> files = new ArrayList<>();
 
     @Unmatched private List<String> options = new ArrayList<>();
@@ -72,15 +73,15 @@ final class ConfigCommand implements Runnable {
       name = "check",
       mixinStandardHelpOptions = true,
       description =
-          "Says all that is wrong with a configuration: file, line, key, what was expected. Ends"
-              + " with 2 where something is.")
+          "Lists every mistake of a configuration: file, line, key, and what was expected. Exit"
+              + " code: 0 without mistakes, else 2.")
   static final class Check extends Passed {}
 
   /** All of it. */
   @Command(
       name = "show",
       mixinStandardHelpOptions = true,
-      description = "Shows every key, and where its value comes from. Secrets are hidden.")
+      description = "Shows every key and where its value comes from. Secrets are hidden.")
   static final class Show extends Passed {}
 
   /** What is not as by default. */
@@ -94,8 +95,8 @@ final class ConfigCommand implements Runnable {
   @Command(
       name = "running",
       description =
-          "Shows what a running daemon has in force, with what was reloaded. Needs the"
-              + " role admin.")
+          "Shows the configuration that a running daemon uses, reloaded settings included. Needs"
+              + " the role admin.")
   static final class Running extends DaemonCommand {
     @Override
     int run(KvtierClient client) {

@@ -8,7 +8,7 @@ import picocli.CommandLine.Option;
 final class Confirmation {
   @Option(
       names = {"-y", "--yes"},
-      description = "Does it without asking. Needed where nobody is there to be asked.")
+      description = "Does not ask for confirmation. Required where the input is no terminal.")
   private boolean yes;
 
   /** Goes on when the operator agrees. */
@@ -18,7 +18,7 @@ final class Confirmation {
     }
     Console console = DaemonCommand.console();
     if (console == null) {
-      throw new Failure(Failure.USAGE, what + "? Add --yes to do it");
+      throw new Failure(Failure.USAGE, what + "? Nobody can be asked here: add --yes to confirm");
     }
     String answer = console.readLine("%s? [y/N] ", what);
     if (answer == null || !answer.strip().toLowerCase(Locale.ROOT).matches("y|yes")) {

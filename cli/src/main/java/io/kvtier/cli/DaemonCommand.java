@@ -30,13 +30,13 @@ abstract class DaemonCommand implements Callable<Integer> {
 
   @Mixin private SocketOption socket;
 
-  @Option(names = "--json", description = "Answers in JSON.")
+  @Option(names = "--json", description = "Prints JSON.")
   private boolean json;
 
   @Option(
       names = "--timeout",
       paramLabel = "SECONDS",
-      description = "How long to wait for the daemon. Default: ${DEFAULT-VALUE}.",
+      description = "Longest wait for an answer of the daemon. Default: ${DEFAULT-VALUE}.",
       defaultValue = "5")
   private double timeoutSeconds;
 
@@ -47,7 +47,7 @@ abstract class DaemonCommand implements Callable<Integer> {
   public final Integer call() {
     if (!(timeoutSeconds >= 0.001 && timeoutSeconds <= 3600)) {
       throw new Failure(
-          Failure.USAGE, "--timeout is " + timeoutSeconds + "; give 0.001 to 3600 seconds");
+          Failure.USAGE, "--timeout is " + timeoutSeconds + ", expected 0.001 to 3600 seconds");
     }
     Duration timeout = Duration.ofMillis(Math.max(1, Math.round(timeoutSeconds * 1000)));
     try (KvtierClient client = socket.open("kvtier", timeout)) {
@@ -108,10 +108,10 @@ abstract class DaemonCommand implements Callable<Integer> {
           Failure.NEGATIVE,
           "namespace '"
               + name
-              + "' is of tenant '"
+              + "' belongs to tenant '"
               + known.tenant()
-              + "', whose own users alone can name it; flush and drain without --namespace are for"
-              + " all tenants");
+              + "': only that tenant's users can use it by name; 'kvtier flush' and 'kvtier drain'"
+              + " without --namespace cover all tenants");
     }
     return known;
   }

@@ -12,8 +12,8 @@ import picocli.CommandLine.Mixin;
 /** Deletes single blocks. */
 @Command(
     name = "delete",
-    description = "Deletes blocks from all tiers, with this node's objects.",
-    footer = {"", "Ends with 0 when every block was there, with 1 otherwise."})
+    description = "Deletes blocks from all tiers, and the objects that this node stored of them.",
+    footer = {"", "Exit code: 0 when every block was there, else 1."})
 final class DeleteCommand extends KeyedCommand {
   @Mixin private Confirmation confirmation;
 
@@ -21,7 +21,11 @@ final class DeleteCommand extends KeyedCommand {
   int run(KvtierClient client) {
     Keys keys = keys();
     confirmation.require(
-        "Delete " + keysHex().size() + " blocks of namespace '" + namespaceName() + "'");
+        "Delete "
+            + Units.counted(keysHex().size(), "block")
+            + " of namespace '"
+            + namespaceName()
+            + "'");
     BatchResult result = client.blocking().delete(namespace(client), keys, options());
     requireDone(result.status(), "the deletion", result.detail());
     JsonArray all = new JsonArray();

@@ -33,12 +33,12 @@ import picocli.CommandLine.Spec;
     name = "doctor",
     mixinStandardHelpOptions = true,
     description = {
-      "Looks for what is wrong with the machine, the configuration, the object store and the"
-          + " daemon, and names the cure of each.",
-      "It works with a daemon and without. With one that answers, it looks at that one's"
-          + " configuration, where its user asks."
+      "Checks the machine, the configuration, the object store and the daemon, and names a cure"
+          + " for each problem.",
+      "It works with and without a running daemon. It checks the configuration that the running"
+          + " daemon was started with, where this user may see it."
     },
-    footer = {"", "Ends with 0, or with 1 where a line says fail."})
+    footer = {"", "Exit code: 0, or 1 where a line says fail."})
 final class DoctorCommand implements Callable<Integer> {
   private static final Duration TIMEOUT = Duration.ofSeconds(3);
   private static final Path INSTALLED = Path.of("/etc/kvtier/kvtier.yaml");
@@ -49,19 +49,19 @@ final class DoctorCommand implements Callable<Integer> {
       names = "--config",
       paramLabel = "FILE",
       description =
-          "The configuration. Default: the running daemon's, else /etc/kvtier/kvtier.yaml where"
-              + " there is one, else the defaults.")
+          "Configuration file. Default: that of the running daemon, else /etc/kvtier/kvtier.yaml"
+              + " where it exists, else the defaults.")
   private @Nullable Path config;
 
   @Option(
       names = "--set",
       paramLabel = "KEY=VALUE",
-      description = "One setting, over the file. May be repeated.")
+      description = "A setting that overrides the file. May be repeated.")
   private List<String> settings = new ArrayList<>();
 
   @Mixin private SocketOption socket;
 
-  @Option(names = "--json", description = "Answers in JSON.")
+  @Option(names = "--json", description = "Prints JSON.")
   private boolean json;
 
   @Override
@@ -106,7 +106,12 @@ final class DoctorCommand implements Callable<Integer> {
     } catch (Failure e) {
       add(findings, "program", "fail", String.valueOf(e.getMessage()), "");
     } catch (ParseException | UnsupportedOperationException e) {
-      add(findings, "program", "fail", "kvtierd doctor did not answer as it should", "");
+      add(
+          findings,
+          "program",
+          "fail",
+          "the output of 'kvtierd doctor' is not the expected JSON",
+          "");
     }
     return findings;
   }
@@ -122,9 +127,9 @@ final class DoctorCommand implements Callable<Integer> {
         findings,
         "environment",
         "warn",
-        "this user may not see the daemon's: its settings (KVTIERD_...) and credentials (AWS_...)"
-            + " are taken from here, and may be others",
-        "ask as root or as the daemon's user");
+        "this user can't read the daemon's environment: settings (KVTIERD_...) and credentials"
+            + " (AWS_...) of this shell are checked instead",
+        "run kvtier doctor as root or as the daemon's user");
     return System.getenv();
   }
 
@@ -158,10 +163,10 @@ final class DoctorCommand implements Callable<Integer> {
               + " does not answer: "
               + ping.detail()
               + age.map(one ->
-                      ", its index last looked round " + Units.nanoseconds(one.toNanos()) + " ago")
+                      ", no sign of life from its index for " + Units.nanoseconds(one.toNanos()))
                   .orElse(""),
-          "keep what it knows (kvtier report), then restart it (a service: systemctl restart"
-              + " kvtierd)");
+          "save its state for a bug report (kvtier report), then restart it (the service:"
+              + " systemctl restart kvtierd)");
     } else {
       add(
           findings,
@@ -174,7 +179,7 @@ final class DoctorCommand implements Callable<Integer> {
               + " in "
               + Units.nanoseconds(ping.roundTripNs()),
           "");
-      drain(findings, client);
+      troubles(findings, client);
     }
     words.addAll(List.of("--daemon", Long.toString(info.pid())));
     String ours = Kvtier.Version.number();
@@ -184,7 +189,7 @@ final class DoctorCommand implements Callable<Integer> {
         "versions",
         isSame ? "pass" : "warn",
         "daemon " + info.version() + ", this command " + (ours.isEmpty() ? "from a build" : ours),
-        isSame ? "" : "restart the daemon after an upgrade, or upgrade the other");
+        isSame ? "" : "restart the daemon after an upgrade, or upgrade the older one");
     if (takesItsConfiguration && ping.status() == Status.OK) {
       source(client, words);
       return true;
@@ -192,17 +197,10 @@ final class DoctorCommand implements Callable<Integer> {
     return false;
   }
 
-  /** A drain lasts until somebody ends it, who may have forgotten. */
-  private static void drain(JsonArray findings, KvtierClient client) {
+  private static void troubles(JsonArray findings, KvtierClient client) {
     TextResult stats = client.blocking().stats();
-    if (stats.status() == Status.OK
-        && DaemonCommand.parse(stats.text()).getBoolean("draining", false)) {
-      add(
-          findings,
-          "drain",
-          "warn",
-          "the daemon is drained: it refuses new blocks",
-          "kvtier drain --off, unless it is to be stopped");
+    if (stats.status() == Status.OK) {
+      DaemonTroubles.addTo(findings, new Report(DaemonCommand.parse(stats.text())));
     }
   }
 
@@ -230,7 +228,9 @@ final class DoctorCommand implements Callable<Integer> {
           "daemon",
           "warn",
           "no daemon: there is no socket at " + socket,
-          "start it (systemctl start kvtierd, or kvtierd), or give --socket or KVTIER_SOCKET");
+          InstalledService.ofThisMachine()
+              .cure()
+              .orElse("start it with kvtierd, or set --socket or KVTIER_SOCKET to its socket"));
       return;
     }
     boolean mayWrite = Files.isWritable(socket);
@@ -242,16 +242,15 @@ final class DoctorCommand implements Callable<Integer> {
             ? "nothing answers at " + socket + ": " + ping.detail()
             : "user " + SocketPaths.uid() + " has no right to " + socket + ": " + ping.detail(),
         mayWrite
-            ? "if it was stopped (ps -o stat says T), continue it: kill -CONT; if it hangs, keep what it"
-                + " knows (kvtier report) and restart it; if it ended, see why (its output, of a"
-                + " service journalctl -u kvtierd) and start it"
-            : "add the user to the socket's group; or to socket.users or socket.groups of the"
-                + " configuration, with socket.mode: \"0666\" beside it, by which the system lets"
-                + " everybody connect and the daemon serves those alone");
+            ? "if it is stopped (ps -o stat shows T), continue it: kill -CONT. If it hangs, save its"
+                + " state (kvtier report) and restart it. If it ended, read its log (the service:"
+                + " journalctl -u kvtierd) and start it"
+            : "add the user to the group of the socket. Or name the user in socket.users, or a group"
+                + " in socket.groups, and set socket.mode: \"0666\": then everybody can connect, and the"
+                + " daemon serves only those who are named");
   }
 
-  private static void add(
-      JsonArray findings, String check, String level, String what, String cure) {
+  static void add(JsonArray findings, String check, String level, String what, String cure) {
     findings.add(
         new JsonObject()
             .add("check", check)
@@ -288,7 +287,12 @@ final class DoctorCommand implements Callable<Integer> {
         lines.add(" ".repeat(width + 8) + "cure: " + cure);
       }
     }
-    lines.add(counts[0] + " pass, " + counts[1] + " warn, " + counts[2] + " fail");
+    lines.add(
+        counts[0]
+            + " passed, "
+            + Units.counted(counts[1], "warning")
+            + ", "
+            + Units.counted(counts[2], "failure"));
     return lines;
   }
 }

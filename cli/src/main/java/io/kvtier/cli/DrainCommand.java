@@ -9,18 +9,18 @@ import picocli.CommandLine.Option;
 @Command(
     name = "drain",
     description = {
-      "Makes the daemon ready to be stopped: it takes no new blocks any more (puts end with"
-          + " NOT_ADMITTED), and what is only in memory is written to the tier below. Reads go on.",
-      "It stays so until 'drain --off' or the daemon's end. Needs the role admin."
+      "Prepares the daemon for a stop: it refuses new blocks (puts end with NOT_ADMITTED) and"
+          + " writes blocks that are only in memory to the tier below. Reads go on.",
+      "The drain lasts until 'drain --off' or the end of the daemon. Needs the role admin."
     },
     footer = {
       "",
-      "Ends with 0 when all is below memory, with 1 otherwise: also where there is no tier below."
+      "Exit code: 0 when every block is in a lower tier, else 1, also where there is no lower tier."
     })
 final class DrainCommand extends FlushingCommand {
   @Mixin private Confirmation confirmation;
 
-  @Option(names = "--off", description = "Takes new blocks again.")
+  @Option(names = "--off", description = "Ends the drain: the daemon takes new blocks again.")
   private boolean off;
 
   @Override

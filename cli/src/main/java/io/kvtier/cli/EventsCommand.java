@@ -26,23 +26,23 @@ import picocli.CommandLine.Spec;
 @Command(
     name = "events",
     mixinStandardHelpOptions = true,
-    description = "Listens to the daemon's KV events.",
+    description = "Shows the KV events that the daemon publishes for routers.",
     subcommands = EventsCommand.Tail.class)
 final class EventsCommand implements Runnable {
   @Spec private CommandSpec spec;
 
   @Override
   public void run() {
-    throw new ParameterException(spec.commandLine(), "say tail");
+    throw new ParameterException(spec.commandLine(), "'kvtier events' needs a subcommand: tail");
   }
 
   /** Prints them as they come. */
   @Command(
       name = "tail",
       description = {
-        "Prints each batch of events as it is published: its number, its topic, and its events as"
-            + " JSON.",
-        "What came before is not shown. Ends with Ctrl-C."
+        "Prints each batch of events when it is published: its number, its topic, and its events"
+            + " as JSON.",
+        "Earlier batches are not shown. Ctrl-C ends it."
       })
   static final class Tail extends DaemonCommand {
     private static final int LOOK_MS = 200;
@@ -51,10 +51,10 @@ final class EventsCommand implements Runnable {
     @Option(
         names = "--endpoint",
         paramLabel = "tcp://HOST:PORT",
-        description = "Where they are published. Default: what the daemon says.")
+        description = "Address that events are published on. Default: the daemon tells it.")
     private @Nullable String endpoint;
 
-    @Option(names = "--count", paramLabel = "N", description = "Ends after so many batches.")
+    @Option(names = "--count", paramLabel = "N", description = "Ends after N batches.")
     private int batches = Integer.MAX_VALUE;
 
     @Override
@@ -64,7 +64,8 @@ final class EventsCommand implements Runnable {
         ZMQ.Socket socket = context.createSocket(SocketType.SUB);
         var _ = socket.setReceiveTimeOut(LOOK_MS);
         if (!socket.connect(from)) {
-          throw new Failure(Failure.USAGE, "'" + from + "' is no address to listen to");
+          throw new Failure(
+              Failure.USAGE, "--endpoint is '" + from + "', expected tcp://HOST:PORT");
         }
         var _ = socket.subscribe(new byte[0]);
         if (!isJson()) {
@@ -85,7 +86,7 @@ final class EventsCommand implements Runnable {
         byte[] topic = socket.recv();
         if (topic == null) {
           if (!client.isConnected()) {
-            throw new Failure(Failure.NO_DAEMON, "the daemon has gone");
+            throw new Failure(Failure.NO_DAEMON, "the daemon has ended");
           }
           continue;
         }
@@ -93,11 +94,16 @@ final class EventsCommand implements Runnable {
         byte[] batch = socket.recv();
         if (number == null || number.length != Long.BYTES || batch == null) {
           throw new Failure(
-              Failure.NEGATIVE, "a message has not the " + FRAMES + " frames of KV events");
+              Failure.NEGATIVE, "a message does not have the " + FRAMES + " frames of KV events");
         }
         long sequence = ByteBuffer.wrap(number).getLong();
         if (expected >= 0 && sequence != expected && !isJson()) {
-          line("@|yellow " + (sequence - expected) + " batches were missed|@");
+          long missed = sequence - expected;
+          line(
+              "@|yellow "
+                  + Units.counted(missed, "batch", "batches")
+                  + (missed == 1 ? " was" : " were")
+                  + " missed|@");
         }
         expected = sequence + 1;
         show(sequence, new String(topic, StandardCharsets.UTF_8), json(batch));

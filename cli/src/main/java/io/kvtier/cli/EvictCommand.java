@@ -11,9 +11,9 @@ import picocli.CommandLine.Option;
 @Command(
     name = "evict",
     description = {
-      "Has blocks leave the host tier, in the order in which they would have left anyway: to the"
-          + " tier below where it admits them.",
-      "What clients hold stays. Needs the role admin."
+      "Evicts blocks from host memory, in the order of the eviction policy. The tier below gets"
+          + " the blocks that it admits.",
+      "Blocks that clients hold stay. Needs the role admin."
     })
 final class EvictCommand extends DaemonCommand {
   private static final int AT_ONCE = 1024;
@@ -21,26 +21,26 @@ final class EvictCommand extends DaemonCommand {
 
   @Mixin private Confirmation confirmation;
 
-  @Option(names = "--blocks", paramLabel = "N", description = "So many blocks.")
+  @Option(names = "--blocks", paramLabel = "N", description = "Evicts N blocks.")
   private long blocks;
 
-  @Option(names = "--all", description = "All that can leave.")
+  @Option(names = "--all", description = "Evicts all blocks that are not held.")
   private boolean all;
 
   @Option(
       names = "--wait",
       paramLabel = "SECONDS",
       defaultValue = "60",
-      description = "Ends after so long without progress. Default: ${DEFAULT-VALUE}.")
+      description = "Gives up after this time without progress. Default: ${DEFAULT-VALUE}.")
   private long waitSeconds;
 
   @Override
   int run(KvtierClient client) {
     if (all == (blocks > 0) || blocks < 0) {
-      throw new Failure(Failure.USAGE, "say how many: --blocks N, 1 or more, or --all");
+      throw new Failure(Failure.USAGE, "expected --blocks N, with N of 1 or more, or --all");
     }
     confirmation.require(
-        "Evict " + (all ? "all blocks" : Units.count(blocks) + " blocks") + " from memory");
+        "Evict " + (all ? "all blocks" : Units.counted(blocks, "block")) + " from memory");
     long began = resident(client);
     long goal = all ? 0 : Math.max(0, began - blocks);
     long now = began;
@@ -60,7 +60,11 @@ final class EvictCommand extends DaemonCommand {
     if (isJson()) {
       line(new JsonObject().add("left", began - now).add("stay", now).toString());
     } else {
-      line(Units.count(began - now) + " blocks left memory, " + Units.count(now) + " are in it");
+      line(
+          Units.counted(began - now, "block")
+              + " evicted from memory; "
+              + Units.counted(now, "block")
+              + " left");
     }
     return now <= goal ? 0 : Failure.NEGATIVE;
   }

@@ -9,17 +9,17 @@ import picocli.CommandLine.Option;
 @Command(
     name = "flush",
     description =
-        "Copies what is only in memory to the tier below it, and waits until it is there. Nothing"
-            + " leaves memory. Needs the role admin for all namespaces.",
+        "Copies blocks that are only in memory to the tier below, and waits for the copies. No block"
+            + " leaves memory. For all namespaces it needs the role admin.",
     footer = {
       "",
-      "Ends with 0 when all is below memory, with 1 otherwise: also where there is no tier below."
+      "Exit code: 0 when every block is in a lower tier, else 1, also where there is no lower tier."
     })
 final class FlushCommand extends FlushingCommand {
   @Option(
       names = "--namespace",
       paramLabel = "NAME",
-      description = "Of this namespace. Default: of all, those of tenants among them.")
+      description = "Flushes this namespace only. Default: all namespaces, with those of tenants.")
   private @Nullable String namespaceName;
 
   @Override

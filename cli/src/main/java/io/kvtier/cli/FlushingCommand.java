@@ -17,7 +17,7 @@ abstract class FlushingCommand extends DaemonCommand {
       names = "--wait",
       paramLabel = "SECONDS",
       defaultValue = "600",
-      description = "How long it may take. Default: ${DEFAULT-VALUE}.")
+      description = "Longest time that the copies may take. Default: ${DEFAULT-VALUE}.")
   private long waitSeconds;
 
   /**
@@ -52,8 +52,8 @@ abstract class FlushingCommand extends DaemonCommand {
               .toString());
     } else {
       line(
-          Units.count(result.value())
-              + " blocks of "
+          Units.counted(result.value(), "block")
+              + " of "
               + (namespaceName == null ? "all namespaces" : "'" + namespaceName + "'")
               + " written: "
               + words);

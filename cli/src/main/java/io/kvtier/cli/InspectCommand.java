@@ -13,11 +13,11 @@ import picocli.CommandLine.Command;
 @Command(
     name = "inspect",
     description = {
-      "All that the daemon knows of a block: where its copies are and in what state, its checksum,"
-          + " how often it was used, who holds it.",
+      "Shows all that the daemon knows about a block: its copies and their states, its checksum,"
+          + " how often it was used, and who holds it.",
       "Changes nothing. Needs the role admin."
     },
-    footer = {"", "Ends with 0 when every block is there, with 1 otherwise."})
+    footer = {"", "Exit code: 0 when every block is there, else 1."})
 final class InspectCommand extends KeyedCommand {
   @Override
   int run(KvtierClient client) {

@@ -21,20 +21,20 @@ abstract class KeyedCommand extends DaemonCommand {
       names = "--namespace",
       paramLabel = "NAME",
       required = true,
-      description = "The namespace, by its name.")
+      description = "Name of the namespace, as 'kvtier namespaces' shows it.")
   private String namespaceName;
 
   @Option(
       names = "--group",
       paramLabel = "N",
       defaultValue = "0",
-      description = "The cache group. Default: ${DEFAULT-VALUE}.")
+      description = "Cache group of the blocks. Default: ${DEFAULT-VALUE}.")
   private int group;
 
   @Parameters(
       paramLabel = "KEYHEX",
       arity = "1..*",
-      description = "The keys in hexadecimal, in prefix order, all of one length.")
+      description = "Keys in hexadecimal, in prefix order, all of one length.")
   private List<String> keysHex;
 
   final String namespaceName() {
@@ -57,7 +57,7 @@ abstract class KeyedCommand extends DaemonCommand {
   /** The keys; refuses what is none. */
   final Keys keys() {
     if (group < 0 || group > GROUP_MAX) {
-      throw new Failure(Failure.USAGE, "--group is 0 to " + GROUP_MAX);
+      throw new Failure(Failure.USAGE, "--group is " + group + ", expected 0 to " + GROUP_MAX);
     }
     List<byte[]> keys = new ArrayList<>();
     for (String hex : keysHex) {
@@ -66,7 +66,9 @@ abstract class KeyedCommand extends DaemonCommand {
       } catch (IllegalArgumentException e) {
         throw new Failure(
             Failure.USAGE,
-            "'" + hex + "' is not a key in hexadecimal: two digits of 0 to 9 and a to f a byte");
+            "'"
+                + hex
+                + "' is not a key in hexadecimal: expected two digits (0-9, a-f) for each byte");
       }
     }
     try {
@@ -91,7 +93,7 @@ abstract class KeyedCommand extends DaemonCommand {
       throw new Failure(Failure.NO_DAEMON, detail);
     }
     if (status != Status.OK) {
-      throw new Failure(Failure.NEGATIVE, what + " was not carried out: " + detail);
+      throw new Failure(Failure.NEGATIVE, what + " failed: " + detail);
     }
   }
 

@@ -17,7 +17,7 @@ import picocli.CommandLine.UnmatchedArgumentException;
     name = "kvtier",
     versionProvider = Kvtier.Version.class,
     mixinStandardHelpOptions = true,
-    description = "Looks into a running kvtierd, looks after it, and simulates its policies.",
+    description = "Shows what a running kvtierd does, operates it, and simulates its policies.",
     subcommands = {
       StatusCommand.class,
       TiersCommand.class,
@@ -50,8 +50,9 @@ import picocli.CommandLine.UnmatchedArgumentException;
     },
     footer = {
       "",
-      "Exit codes: 0 done, 1 a negative answer, 2 wrong usage, 3 no daemon.",
-      "Role admin have root, the daemon's user, and whom socket.users or socket.groups give it."
+      "Exit codes: 0 success, 1 a negative answer, 2 wrong usage, 3 no daemon.",
+      "Some commands need the role admin. Root, the daemon's user, and the users and groups that"
+          + " socket.users and socket.groups name as admin have it."
     })
 public final class Kvtier implements Runnable {
   /** The version of the jar. */
@@ -92,6 +93,9 @@ public final class Kvtier implements Runnable {
     commandLine.setExecutionExceptionHandler((e, failed, parsed) -> {
       int exitCode = exitCode(e);
       failed.getErr().println("kvtier: " + Printable.linesOf(String.valueOf(e.getMessage())));
+      if (exitCode == Failure.NO_DAEMON) {
+        InstalledService.ofThisMachine().cure().ifPresent(failed.getErr()::println);
+      }
       failed.getErr().flush();
       return exitCode;
     });
@@ -101,11 +105,9 @@ public final class Kvtier implements Runnable {
       failed.getErr().println("kvtier: " + Printable.linesOf(String.valueOf(e.getMessage())));
       UnmatchedArgumentException.printSuggestions(e, failed.getErr());
       if (arguments.length > 0 && arguments[0].startsWith("--socket")) {
-        failed.getErr().println("--socket PATH stands behind the command; or set KVTIER_SOCKET");
+        failed.getErr().println("put --socket PATH after the command, or set KVTIER_SOCKET");
       }
-      failed
-          .getErr()
-          .println("'" + failed.getCommandSpec().qualifiedName() + " --help' tells how it is used");
+      failed.getErr().println("see '" + failed.getCommandSpec().qualifiedName() + " --help'");
       failed.getErr().flush();
       return failed.getCommandSpec().exitCodeOnInvalidInput();
     });
@@ -124,6 +126,6 @@ public final class Kvtier implements Runnable {
 
   @Override
   public void run() {
-    throw new ParameterException(spec.commandLine(), "which command?");
+    throw new ParameterException(spec.commandLine(), "a command is missing");
   }
 }

@@ -69,9 +69,10 @@ final class KvtierdProcess {
     }
     throw new Failure(
         Failure.NEGATIVE,
-        "kvtierd is not found: install it, put it on the PATH, or set "
+        "the program kvtierd, which checks configurations and machines, is not found: install it,"
+            + " add its folder to PATH, or set "
             + VARIABLE
-            + " to its path; it is what judges configurations and machines");
+            + " to its path");
   }
 
   private static @Nullable String executable(String folder) {

@@ -11,8 +11,8 @@ import picocli.CommandLine.Command;
 /** Where blocks are. */
 @Command(
     name = "lookup",
-    description = "Where blocks are. Changes nothing and renews nothing.",
-    footer = {"", "Ends with 0 when every block is there, with 1 otherwise."})
+    description = "Shows which tier holds each block. Changes nothing: it does not count as a use.",
+    footer = {"", "Exit code: 0 when every block is there, else 1."})
 final class LookupCommand extends KeyedCommand {
   @Override
   int run(KvtierClient client) {
@@ -56,11 +56,12 @@ final class LookupCommand extends KeyedCommand {
     }
     table.lines().forEach(this::line);
     line(
-        "leading run of "
-            + result.run()
-            + (result.run() == 1 ? " block" : " blocks")
+        "the first "
+            + Units.counted(result.run(), "block")
+            + (result.run() == 1 ? " is" : " are")
+            + " there without a gap"
             + (result.loadTimeNs() == 0
                 ? ""
-                : ", to load in about " + Units.nanoseconds(result.loadTimeNs())));
+                : "; loading takes about " + Units.nanoseconds(result.loadTimeNs())));
   }
 }

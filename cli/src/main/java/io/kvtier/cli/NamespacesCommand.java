@@ -8,8 +8,9 @@ import picocli.CommandLine.Command;
 @Command(
     name = "namespaces",
     description =
-        "The namespaces that the daemon knows: each is one layout of one model's cache, under the"
-            + " fingerprint that its blocks are stored with, and how many blocks of it are here.")
+        "Lists the namespaces that the daemon knows, with their blocks in memory and on SSD. A"
+            + " namespace is one layout of one model's cache. FINGERPRINT is what its blocks are"
+            + " stored under.")
 final class NamespacesCommand extends DaemonCommand {
   @Override
   int run(KvtierClient client) {

@@ -20,19 +20,19 @@ import picocli.CommandLine.Parameters;
 @Command(
     name = "object",
     description = {
-      "Looks after the store of the object tier, through the daemon.",
-      "gc: holds object.bytes, by deleting what was not used for longest; removes what dead nodes"
-          + " left.",
-      "du: counts objects and bytes by namespace.",
-      "verify: reads all blocks, or a fraction, and checks them.",
-      "remove-namespace: deletes all blocks of a namespace, of all nodes, however young. Stop who"
-          + " uses it first: what is put meanwhile may stay, or go.",
-      "status: what is under way, or how the last task ended. cancel: ends it.",
+      "Maintains the object store through the daemon.",
+      "gc: deletes the objects that were unused for longest until the store is within object.bytes,"
+          + " and what dead nodes left.",
+      "du: counts objects and bytes of each namespace.",
+      "verify: reads all blocks, or a fraction of them, and checks their bytes.",
+      "remove-namespace: deletes all objects of the namespace that --namespace names, of all nodes"
+          + " and of any age. Stop its users first: blocks that they store meanwhile may stay.",
+      "status: shows the running task, or the result of the last one. cancel: stops the running"
+          + " task.",
       "",
-      "Rows of the table: 'young' are objects within object.gc_grace, which stay; 'reserved' are"
-          + " kvtier's own, such as logs of what nodes used and the lease of who collects;"
-          + " 'unfinished' are uploads that never ended; 'foreign' are not kvtier's, and are left"
-          + " alone."
+      "Rows of the table: 'young' objects are within object.gc_grace and stay. 'reserved' objects"
+          + " are kvtier's own records. 'unfinished' are uploads that never ended. 'foreign' objects"
+          + " are not kvtier's and are never touched."
     })
 final class ObjectCommand extends DaemonCommand {
   private static final List<String> TASKS =
@@ -51,31 +51,38 @@ final class ObjectCommand extends DaemonCommand {
   @Parameters(
       index = "1",
       arity = "0..1",
-      paramLabel = "WHAT",
-      description =
-          "verify: the fraction of the blocks, such as 0.1. remove-namespace: which, by its name"
-              + " (kvtier tiers) or its fingerprint (also du).")
+      paramLabel = "FRACTION",
+      description = "verify: the fraction of the blocks to read, such as 0.1. Default: all.")
   private String what = "";
 
-  @Option(names = "--delete", description = "verify: also deletes what is damaged.")
+  @Option(
+      names = "--namespace",
+      paramLabel = "NAME",
+      defaultValue = "",
+      description =
+          "remove-namespace: name of the namespace, as 'kvtier namespaces' shows it, or its"
+              + " fingerprint, as 'kvtier object du' shows it.")
+  private String namespaceName = "";
+
+  @Option(names = "--delete", description = "verify: deletes damaged objects.")
   private boolean delete;
 
-  @Option(names = "--no-wait", description = "Begins the task, and does not wait for its end.")
+  @Option(names = "--no-wait", description = "Starts the task and does not wait for its end.")
   private boolean noWait;
 
   @Override
   int run(KvtierClient client) {
     if (task.isEmpty()) {
-      throw new Failure(Failure.USAGE, "which task? " + String.join(", ", TASKS));
+      throw new Failure(Failure.USAGE, "a task is missing: " + String.join(", ", TASKS));
     }
     if (!TASKS.contains(task)) {
       throw new Failure(
-          Failure.USAGE, "there is no task '" + task + "'; expected " + String.join(", ", TASKS));
+          Failure.USAGE, "the task is '" + task + "', expected " + String.join(", ", TASKS));
     }
     boolean isLook = task.equals("status");
-    if (isLook && (!what.isEmpty() || delete)) {
-      throw new Failure(Failure.USAGE, "status takes no further words");
-    }
+    requireUsage(isLook);
+    // Nobody is asked to confirm what can't be done.
+    requireStore(report(client));
     confirm();
     if (!isLook) {
       String begun = begin(client);
@@ -97,14 +104,44 @@ final class ObjectCommand extends DaemonCommand {
     return isLook || isWell(report) ? 0 : Failure.NEGATIVE;
   }
 
+  private void requireUsage(boolean isLook) {
+    boolean isRemoval = task.equals("remove-namespace");
+    if (isLook && (!what.isEmpty() || delete)) {
+      throw new Failure(Failure.USAGE, "status takes no fraction and no --delete");
+    }
+    if (isRemoval == namespaceName.isEmpty()) {
+      throw new Failure(
+          Failure.USAGE,
+          isRemoval
+              ? "remove-namespace needs --namespace NAME"
+              : "--namespace is for remove-namespace only");
+    }
+    if (isRemoval && !what.isEmpty()) {
+      throw new Failure(
+          Failure.USAGE, "remove-namespace takes --namespace NAME only, not '" + what + "'");
+    }
+  }
+
+  /** The object tier of a report; refuses a daemon that has none. */
+  static JsonObject requireStore(Report report) {
+    JsonObject object = report.object();
+    if (object == null) {
+      throw new Failure(
+          Failure.NEGATIVE,
+          "this daemon has no object store: object.store is none in its configuration");
+    }
+    return object;
+  }
+
   /** Before what deletes; wrong words are the daemon's to explain. */
   private void confirm() {
-    if (task.equals("remove-namespace") && !what.isEmpty()) {
-      confirmation.require("Delete all blocks of namespace '" + what + "', of all nodes");
+    if (task.equals("remove-namespace")) {
+      confirmation.require("Delete all objects of namespace '" + namespaceName + "', of all nodes");
     } else if (task.equals("gc") && what.isEmpty()) {
-      confirmation.require("Delete what the store has beyond object.bytes, and of dead nodes");
+      confirmation.require(
+          "Delete the objects beyond object.bytes, and the objects that dead nodes left");
     } else if (task.equals("verify") && delete) {
-      confirmation.require("Delete what is found damaged");
+      confirmation.require("Delete every object that is found damaged");
     }
   }
 
@@ -122,8 +159,9 @@ final class ObjectCommand extends DaemonCommand {
 
   private String begin(KvtierClient client) {
     List<String> words = new ArrayList<>(List.of("object", task));
-    if (!what.isEmpty()) {
-      words.add(what);
+    String argument = task.equals("remove-namespace") ? namespaceName : what;
+    if (!argument.isEmpty()) {
+      words.add(argument);
     }
     if (delete) {
       words.add("--delete");
@@ -134,12 +172,7 @@ final class ObjectCommand extends DaemonCommand {
   /** How far it is, with the names of the namespaces that the daemon knows. */
   private JsonObject task(KvtierClient client) {
     Report report = report(client);
-    JsonObject object = report.object();
-    if (object == null) {
-      throw new Failure(
-          Failure.NEGATIVE,
-          "there is no object tier: object.store is none in the daemon's configuration");
-    }
+    JsonObject object = requireStore(report);
     if (!(object.get("task") instanceof JsonObject last)) {
       return new JsonObject();
     }

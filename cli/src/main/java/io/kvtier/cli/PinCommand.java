@@ -11,14 +11,14 @@ import picocli.CommandLine.Command;
 @Command(
     name = "pin",
     description = {
-      "Keeps blocks from being evicted from the tiers that they are in, until 'unpin', their"
-          + " deletion, or the daemon's end. Counted.",
-      "Pins take room from everything else: see how many there are with 'inspect'. Needs the"
+      "Protects blocks from eviction, in the tiers that they are in, until 'unpin', their deletion,"
+          + " or the end of the daemon. Pins are counted: a block pinned twice needs two 'unpin'.",
+      "Pinned blocks leave less space for others. 'inspect' shows the pins of a block. Needs the"
           + " role admin."
     })
 class PinCommand extends KeyedCommand {
   /** Lets them go again. */
-  @Command(name = "unpin", description = "Ends what 'pin' began; clients' own pins stay.")
+  @Command(name = "unpin", description = "Removes a pin that 'pin' set. Pins of clients stay.")
   static final class Un extends PinCommand {
     @Override
     String verb() {

@@ -10,16 +10,16 @@ import picocli.CommandLine.Parameters;
 @Command(
     name = "policy",
     description = {
-      "Shows the tiers' eviction policies, or swaps one: policy [show], policy [set] TIER POLICY.",
-      "A swap loses no block: the new policy is told of all of them, in the order in which they"
-          + " would have left."
+      "Shows the eviction policies of the tiers, or changes one: policy [show], policy [set] TIER"
+          + " POLICY.",
+      "A change loses no block: the new policy gets all of them, in the order of the old policy."
     })
 final class PolicyCommand extends DaemonCommand {
   @Parameters(
       index = "0",
       arity = "0..1",
       paramLabel = "TIER",
-      description = "host or ssd. Without it, or with show: shows the policies.")
+      description = "host or ssd. Without it, or with show: shows all policies.")
   private @Nullable String first;
 
   @Parameters(
@@ -36,7 +36,8 @@ final class PolicyCommand extends DaemonCommand {
   int run(KvtierClient client) {
     boolean isSet = "set".equals(first);
     if (isSet && (second == null || third == null)) {
-      throw new Failure(Failure.USAGE, "say which: policy set TIER POLICY");
+      throw new Failure(
+          Failure.USAGE, "policy set needs a tier and a policy: policy set TIER POLICY");
     }
     if ((third != null && !isSet) || ("show".equals(first) && second != null)) {
       throw new Failure(Failure.USAGE, "expected policy show, or policy set TIER POLICY");

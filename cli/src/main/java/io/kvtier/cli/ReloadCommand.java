@@ -11,11 +11,11 @@ import picocli.CommandLine.Command;
 @Command(
     name = "reload",
     description = {
-      "Has the daemon read its configuration again, as SIGHUP does: what can change while it runs"
-          + " changes, the rest is told.",
+      "Makes the daemon read its configuration again, as SIGHUP does. Settings that can change"
+          + " while it runs take effect; those that need a restart are listed.",
       "A configuration with a mistake changes nothing. Needs the role admin."
     },
-    footer = {"", "Ends with 0, or with 1 where something was refused."})
+    footer = {"", "Exit code: 0, or 1 where the configuration was refused."})
 final class ReloadCommand extends DaemonCommand {
   private static final long WAIT_NS = TimeUnit.SECONDS.toNanos(60);
   private static final long LOOK_MS = 50;
@@ -27,7 +27,8 @@ final class ReloadCommand extends DaemonCommand {
     JsonObject status = parse(ask(client, "reload status"));
     while (status.getBoolean("running", false) && status.getLong("number", 0) == number) {
       if (System.nanoTime() - end > 0) {
-        throw new Failure(Failure.NEGATIVE, "the daemon still reads; its log will tell");
+        throw new Failure(
+            Failure.NEGATIVE, "the daemon has not finished reading; its log tells the result");
       }
       sleep();
       status = parse(ask(client, "reload status"));
@@ -41,7 +42,7 @@ final class ReloadCommand extends DaemonCommand {
       if (!problem.isEmpty()) {
         line("@|red refused|@ " + problem);
       } else if (applied + restart == 0) {
-        line("nothing has changed in the configuration");
+        line("no setting has changed");
       }
     }
     return problem.isEmpty() ? 0 : Failure.NEGATIVE;
@@ -58,7 +59,7 @@ final class ReloadCommand extends DaemonCommand {
       Thread.sleep(LOOK_MS);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
-      throw new Failure(Failure.NEGATIVE, "interrupted; the daemon reads on");
+      throw new Failure(Failure.NEGATIVE, "interrupted; the daemon goes on reading");
     }
   }
 }

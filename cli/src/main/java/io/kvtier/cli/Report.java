@@ -27,29 +27,6 @@ record Report(JsonObject json) {
     List<JsonObject> sizeClasses() {
       return objects(json, "size_classes");
     }
-
-    /** What of it does not do what it is there for, a line each. */
-    List<String> troubles() {
-      List<String> troubles = new ArrayList<>();
-      String ledger = json.getString("trouble", "");
-      if (!ledger.isEmpty()) {
-        troubles.add("a restart will not find blocks of new namespaces: " + ledger);
-      }
-      for (JsonObject device : objects(json, "devices")) {
-        String state = device.getString("state", "open");
-        if (!state.equals("open")) {
-          String cause = device.getString("cause", "");
-          troubles.add(
-              "device "
-                  + device.getInt("device", 0)
-                  + (state.equals("given_up")
-                      ? " was given up, blocks leave memory without it"
-                      : " is fenced, and tried again soon")
-                  + (cause.isEmpty() ? "" : ": " + cause));
-        }
-      }
-      return troubles;
-    }
   }
 
   /** A namespace and what it was registered with. */
@@ -109,6 +86,11 @@ record Report(JsonObject json) {
 
   List<Namespace> namespaces() {
     return objects(json, "namespaces").stream().map(Namespace::new).toList();
+  }
+
+  /** The parts that do not do what they are there for: each has a part and a reason. */
+  List<JsonObject> troubles() {
+    return objects(json, "troubles");
   }
 
   /** How many there are, of which not all may have been told. */

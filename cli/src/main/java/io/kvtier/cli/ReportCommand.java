@@ -35,11 +35,11 @@ import picocli.CommandLine.Spec;
     name = "report",
     mixinStandardHelpOptions = true,
     description = {
-      "Writes one .tar.gz for a bug report: versions, configuration, state and counters, the"
-          + " doctor's findings, the daemon's threads, its limits and the end of its log.",
-      "Secrets are left out: those of the configuration, of the daemon's environment, and what"
-          + " looks like one. Token ids and block contents are never in it. It is text: look before"
-          + " you send it."
+      "Writes a .tar.gz for a bug report: versions, configuration, state, counters, the findings"
+          + " of 'kvtier doctor', the daemon's threads and limits, and the end of its log.",
+      "Secrets of the configuration and the environment are left out, and everything that looks"
+          + " like a secret. Token ids and block contents are never in it. All files are text: read"
+          + " them before you send the archive."
     })
 final class ReportCommand implements Callable<Integer> {
   private static final Duration TIMEOUT = Duration.ofSeconds(5);
@@ -50,7 +50,7 @@ final class ReportCommand implements Callable<Integer> {
   @Parameters(
       arity = "0..1",
       paramLabel = "FILE",
-      description = "The archive. Default: kvtier-report-DATE-TIME.tar.gz, here.")
+      description = "Name of the archive. Default: kvtier-report-DATE-TIME.tar.gz in this folder.")
   private @Nullable Path file;
 
   @Mixin private SocketOption socket;
@@ -58,18 +58,18 @@ final class ReportCommand implements Callable<Integer> {
   @Option(
       names = "--config",
       paramLabel = "FILE",
-      description = "The configuration, where no daemon answers.")
+      description = "Configuration file to include where no daemon answers.")
   private @Nullable Path config;
 
   @Option(
       names = "--log",
       paramLabel = "FILE",
       description =
-          "The daemon's log. Default: where its standard error goes, else the journal of"
-              + " kvtierd.service.")
+          "The daemon's log file. Default: the file that its standard error goes to, else the"
+              + " journal of kvtierd.service.")
   private @Nullable Path log;
 
-  @Option(names = "--json", description = "Answers in JSON.")
+  @Option(names = "--json", description = "Prints JSON.")
   private boolean json;
 
   @Override
@@ -93,11 +93,11 @@ final class ReportCommand implements Callable<Integer> {
       out.println(
           json
               ? new JsonObject().add("file", target.toString()).add("holds", names).toString()
-              : target + "\nholds " + String.join(", ", files.names()));
+              : target + "\ncontains " + String.join(", ", files.names()));
       out.flush();
       return 0;
     } catch (FileAlreadyExistsException e) {
-      throw new Failure(Failure.USAGE, "'" + target + "' is there already: choose another file");
+      throw new Failure(Failure.USAGE, "'" + target + "' exists already: choose another name");
     } catch (IOException e) {
       throw new Failure(
           Failure.NEGATIVE,

@@ -12,8 +12,8 @@ import picocli.CommandLine.Parameters;
 @Command(
     name = "sessions",
     description = {
-      "Who is connected, and what each holds.",
-      "A session without a number is the daemon's own: a thread of its gRPC server, whoever calls."
+      "Lists the connected clients, and what each of them holds.",
+      "A session without an ID belongs to the daemon: it serves the callers of gRPC."
     },
     subcommands = SessionsCommand.EndCommand.class)
 final class SessionsCommand extends DaemonCommand {
@@ -35,7 +35,7 @@ final class SessionsCommand extends DaemonCommand {
             ">LEASES",
             ">RESERVATIONS",
             ">PINS",
-            ">UNDER WAY",
+            ">IN FLIGHT",
             ">REQUESTS");
     DaemonInfo daemon = client.daemon();
     long mine = daemon == null ? 0 : daemon.sessionId();
@@ -61,13 +61,15 @@ final class SessionsCommand extends DaemonCommand {
   @Command(
       name = "end",
       description = {
-        "Ends a session: what its client holds (leases, reservations, pins, regions) is free again.",
-        "For a client that hangs. One that does not connects again. Needs the role admin."
+        "Ends a session and frees what its client holds: leases, reservations, pins and regions.",
+        "Use it for a client that hangs. A client that runs connects again. Needs the role admin."
       })
   static final class EndCommand extends DaemonCommand {
     @Mixin private Confirmation confirmation;
 
-    @Parameters(paramLabel = "ID", description = "The session's number, as 'sessions' shows it.")
+    @Parameters(
+        paramLabel = "ID",
+        description = "ID of the session, as 'kvtier sessions' shows it.")
     private long id;
 
     @Override

@@ -12,7 +12,7 @@ final class SocketOption {
       names = "--socket",
       paramLabel = "PATH",
       description =
-          "The daemon's socket. Default: $KVTIER_SOCKET, else $XDG_RUNTIME_DIR/kvtier.sock, else"
+          "Path of the daemon's socket. Default: $KVTIER_SOCKET, else $XDG_RUNTIME_DIR/kvtier.sock, else"
               + " /tmp/kvtier-UID/kvtier.sock.")
   private @Nullable Path path;
 
@@ -29,7 +29,7 @@ final class SocketOption {
       if (path.toString().isEmpty()) {
         throw new Failure(
             Failure.USAGE,
-            "--socket is empty; give the path of the daemon's socket, or leave it out");
+            "--socket is empty: give the path of the daemon's socket, or leave the option out");
       }
       builder.socket(path);
     }

@@ -20,20 +20,20 @@ import picocli.CommandLine.Option;
  * The daemon's counters. They are read from its memory where it does not answer, so that a daemon
  * that hangs can be looked into.
  */
-@Command(name = "stats", description = "The daemon's counters, once or again and again.")
+@Command(name = "stats", description = "Shows the daemon's counters, once or repeatedly.")
 final class StatsCommand extends DaemonCommand {
   @Option(
       names = {"--watch", "--every"},
       paramLabel = "SECONDS",
       arity = "0..1",
       fallbackValue = "1",
-      description = "Prints what has changed, every second or so many seconds, until interrupted.")
+      description = "Prints the counters that changed, every SECONDS (default: 1), until Ctrl-C.")
   private @Nullable Double watchSeconds;
 
   @Option(
       names = "--count",
       paramLabel = "N",
-      description = "Ends after so many rounds, of a second each where --watch does not say.")
+      description = "Ends after N rounds. Without --watch a round takes a second.")
   private int rounds = Integer.MAX_VALUE;
 
   @Override
@@ -50,7 +50,7 @@ final class StatsCommand extends DaemonCommand {
       line(json.toString());
     } else {
       if (!answers) {
-        line("@|yellow the daemon does not answer; these are read from its memory|@");
+        line("@|yellow the daemon does not answer; these counters are read from its memory|@");
       }
       table(counters).lines().forEach(this::line);
       Table gpus = gpus(json.get("gpus"));
@@ -132,7 +132,8 @@ final class StatsCommand extends DaemonCommand {
 
   private int watch(KvtierClient client, double seconds) {
     if (seconds < 0.01 || seconds > 86400) {
-      throw new Failure(Failure.USAGE, "--watch is 0.01 to 86400 seconds");
+      throw new Failure(
+          Failure.USAGE, "--watch is " + seconds + ", expected 0.01 to 86400 seconds");
     }
     Set<String> gauges = new TreeSet<>();
     for (Counter counter : Counter.values()) {
@@ -161,6 +162,26 @@ final class StatsCommand extends DaemonCommand {
     return 0;
   }
 
+  /** The counters that have changed: value, change and rate in one unit each. */
+  static Table changes(
+      Map<String, Long> before, Map<String, Long> now, Set<String> gauges, double seconds) {
+    Table table = new Table("COUNTER", ">VALUE", ">CHANGE", ">RATE");
+    now.forEach((name, value) -> {
+      long change = value - before.getOrDefault(name, value);
+      if (change != 0) {
+        String rate =
+            gauges.contains(name)
+                ? ""
+                : name.contains("bytes")
+                    ? Units.bytes(Math.round(change / seconds)) + "/s"
+                    : String.format(Locale.ROOT, "%,.1f/s", change / seconds);
+        String sign = change > 0 ? "+" : "-";
+        table.row(name, format(name, value), sign + format(name, Math.abs(change)), rate);
+      }
+    });
+    return table;
+  }
+
   private void print(
       Map<String, Long> before, Map<String, Long> now, Set<String> gauges, double seconds) {
     if (isJson()) {
@@ -175,21 +196,9 @@ final class StatsCommand extends DaemonCommand {
       out().flush();
       return;
     }
-    Table table = new Table("COUNTER", ">VALUE", ">CHANGE", ">PER SECOND");
-    now.forEach((name, value) -> {
-      long change = value - before.getOrDefault(name, value);
-      if (change != 0) {
-        String rate =
-            gauges.contains(name)
-                ? ""
-                : name.contains("bytes")
-                    ? Units.bytes(Math.round(change / seconds))
-                    : String.format(Locale.ROOT, "%,.1f", change / seconds);
-        table.row(name, format(name, value), (change > 0 ? "+" : "") + change, rate);
-      }
-    });
+    Table table = changes(before, now, gauges, seconds);
     if (table.isEmpty()) {
-      line("nothing has changed");
+      line("no counter has changed");
     } else {
       table.lines().forEach(this::line);
     }

@@ -1,5 +1,6 @@
 package io.kvtier.cli;
 
+import com.eclipsesource.json.JsonArray;
 import com.eclipsesource.json.JsonObject;
 import io.kvtier.client.DaemonInfo;
 import io.kvtier.client.KvtierClient;
@@ -9,7 +10,10 @@ import java.util.Map;
 import picocli.CommandLine.Command;
 
 /** Whether the daemon is well, in a few lines. */
-@Command(name = "status", description = "Whether the daemon answers, and how full it is.")
+@Command(
+    name = "status",
+    description = "Shows whether the daemon answers, what is wrong with it, and how full it is.",
+    footer = {"", "Exit code: 0 where the daemon answers, else 1, or 3 where there is none."})
 final class StatusCommand extends DaemonCommand {
   @Override
   int run(KvtierClient client) {
@@ -37,6 +41,10 @@ final class StatusCommand extends DaemonCommand {
       if (report.object() != null) {
         answer.add("object", report.object());
       }
+      answer.add("degraded", !report.troubles().isEmpty());
+      JsonArray troubles = new JsonArray();
+      report.troubles().forEach(troubles::add);
+      answer.add("troubles", troubles);
       line(answer.toString());
       return 0;
     }
@@ -51,8 +59,14 @@ final class StatusCommand extends DaemonCommand {
             + ", up "
             + Units.seconds(json.getLong("uptime_s", 0)));
     line("socket      " + client.socket());
-    if (json.getBoolean("draining", false)) {
-      line(pad("drained") + "new blocks are refused until 'kvtier drain --off'");
+    for (JsonObject trouble : report.troubles()) {
+      line(
+          pad("trouble")
+              + "@|red "
+              + trouble.getString("part", "?")
+              + ": "
+              + trouble.getString("reason", "?")
+              + "|@");
     }
     for (Report.Tier tier : report.tiers()) {
       long used = tier.number("bytes_used");
@@ -65,11 +79,7 @@ final class StatusCommand extends DaemonCommand {
               + " ("
               + Units.percent(used, capacity)
               + "), "
-              + Units.count(tier.number("slots_resident"))
-              + " blocks");
-      for (String trouble : tier.troubles()) {
-        line(pad("") + "@|red " + trouble + "|@");
-      }
+              + Units.counted(tier.number("slots_resident"), "block"));
     }
     Map<String, Long> counters = report.counters();
     JsonObject object = report.object();
@@ -77,45 +87,30 @@ final class StatusCommand extends DaemonCommand {
       line(
           pad("object")
               + object.getString("store", "?")
-              + silence(object)
-              + trouble(object, "store", ", takes nothing")
               + ", "
-              + Units.count(object.getLong("stored", 0))
-              + " blocks stored since the start");
+              + Units.counted(object.getLong("stored", 0), "block")
+              + " stored since the start");
     }
     long asked = counters.getOrDefault("acquire_blocks", 0L);
     line(pad("namespaces") + report.namespacesTotal());
-    line(pad("sessions") + report.otherClients() + " beside this command's");
+    line(pad("sessions") + report.otherClients() + " without this command's");
     line(
         pad("lookups")
             + share(
                 counters.getOrDefault("lookup_hits", 0L),
                 counters.getOrDefault("lookup_blocks", 0L))
             + " found");
-    line(pad("gets") + share(Report.hits(counters), asked) + " there");
+    line(pad("gets") + share(Report.hits(counters), asked) + " served");
     return 0;
   }
 
   private static String share(long part, long whole) {
     return Units.count(part)
         + " of "
-        + Units.count(whole)
-        + " blocks ("
+        + Units.counted(whole, "block")
+        + " ("
         + Units.percent(part, whole)
         + ")";
-  }
-
-  /** That the store answers neither loads nor questions, where it does not; empty when it does. */
-  private static String silence(JsonObject object) {
-    String loads = trouble(object, "load", ", does not answer: gets are misses");
-    return loads.isEmpty() ? trouble(object, "probe", ", does not answer") : loads;
-  }
-
-  /** What is wrong with one way to the store; empty when nothing is. */
-  private static String trouble(JsonObject object, String way, String words) {
-    String cause = object.getString(way + "_trouble", "");
-    boolean isWell = object.getBoolean("takes_" + way + "s", true) && cause.isEmpty();
-    return isWell ? "" : words + (cause.isEmpty() ? "" : " (" + cause + ")");
   }
 
   private static String pad(String name) {
@@ -127,8 +122,7 @@ final class StatusCommand extends DaemonCommand {
     String since =
         client
             .sinceHeartbeat()
-            .map(
-                age -> ", its index last looked round " + Units.nanoseconds(age.toNanos()) + " ago")
+            .map(age -> ", no sign of life from its index for " + Units.nanoseconds(age.toNanos()))
             .orElse("");
     String text =
         "kvtierd at "

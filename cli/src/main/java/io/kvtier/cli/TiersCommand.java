@@ -11,9 +11,9 @@ import picocli.CommandLine.Command;
 @Command(
     name = "tiers",
     description = {
-      "What the tiers hold, by size of slot, and the namespaces.",
-      "IN FLIGHT: slots that are reserved by a client that writes, being filled, or being emptied."
-          + " REGIONS: slabs or files that are cut into slots of one size; those that are not cut"
+      "Shows what the tiers hold, by slot size, and the namespaces.",
+      "IN FLIGHT: slots that a client has reserved, or that are being filled or emptied. REGIONS:"
+          + " slabs or files that are divided into slots of one size. Regions that are not divided"
           + " yet have no slots."
     })
 final class TiersCommand extends DaemonCommand {

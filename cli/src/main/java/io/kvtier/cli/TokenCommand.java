@@ -37,7 +37,8 @@ import picocli.CommandLine.Spec;
     mixinStandardHelpOptions = true,
     description = {
       "Makes tokens for network callers.",
-      "The file of access.tokens holds their hashes, a line each. The daemon reads the file again when it changes: delete a line to revoke its token."
+      "The file that access.tokens names holds one line for each token, with its hash. The daemon"
+          + " reads the file again when it changes. Delete a line to revoke its token."
     },
     subcommands = {TokenCommand.MakeCommand.class, TokenCommand.HashCommand.class})
 final class TokenCommand implements Runnable {
@@ -45,7 +46,8 @@ final class TokenCommand implements Runnable {
 
   @Override
   public void run() {
-    throw new ParameterException(spec.commandLine(), "say make or hash");
+    throw new ParameterException(
+        spec.commandLine(), "'kvtier token' needs a subcommand: make or hash");
   }
 
   /** What a token's line says besides its hash. */
@@ -57,31 +59,34 @@ final class TokenCommand implements Runnable {
         names = "--name",
         required = true,
         paramLabel = "NAME",
-        description = "Whose it is: letters, digits, '.', '_', '@' or '-'.")
+        description = "Name of the token's owner: letters, digits, '.', '_', '@' or '-'.")
     private String name = "";
 
     @Option(
         names = "--role",
         required = true,
         paramLabel = "ROLE",
-        description = "What it allows: read, write or admin.")
+        description = "Role of the token: read, write or admin.")
     private String role = "";
 
     @Option(
         names = "--tenant",
         paramLabel = "TENANT",
         defaultValue = "",
-        description = "Whose blocks it shows. Default: those of no tenant.")
+        description =
+            "Tenant whose blocks the token gives access to. Default: blocks of no tenant.")
     private String tenant = "";
 
     @Option(
         names = "--expires",
         paramLabel = "WHEN",
         defaultValue = "never",
-        description = "A date, a time such as 2027-01-31T00:00:00Z, days such as 90d, or never.")
+        description =
+            "End of the token: a date, a time such as 2027-01-31T00:00:00Z, days such as 90d, or"
+                + " never. Default: ${DEFAULT-VALUE}.")
     private String expires = "never";
 
-    @Option(names = "--json", description = "Answers in JSON.")
+    @Option(names = "--json", description = "Prints JSON.")
     private boolean json;
 
     /** Answers with one text, or in JSON with more around it. */
@@ -147,14 +152,14 @@ final class TokenCommand implements Runnable {
   @Command(
       name = "make",
       description = {
-        "Prints a new token, once: it is not kept anywhere.",
-        "Its line goes into the file, or onto the error output."
+        "Prints a new token. It is not stored: it can't be shown again.",
+        "The token's line is added to the file, or printed to standard error."
       })
   static final class MakeCommand extends LineCommand {
     @Option(
         names = "--file",
         paramLabel = "FILE",
-        description = "The file of access.tokens, which gets a line; made if it is not there.")
+        description = "The file that access.tokens names; it is made where it does not exist.")
     private @Nullable Path file;
 
     @Override
@@ -187,7 +192,7 @@ final class TokenCommand implements Runnable {
         Files.writeString(file, separator + line + "\n", StandardOpenOption.APPEND);
       } catch (IOException e) {
         throw new Failure(
-            Failure.NEGATIVE, "'" + file + "' can't be written, and no token is made: " + e);
+            Failure.NEGATIVE, "'" + file + "' can't be written, so no token was made: " + e);
       }
     }
 
@@ -207,7 +212,7 @@ final class TokenCommand implements Runnable {
         say(
             "'"
                 + file
-                + "' can be read by root alone: make it readable for the daemon's user, such as"
+                + "' can be read by root only: make it readable for the daemon's user, for example"
                 + " with chgrp kvtier "
                 + file);
       }
@@ -218,7 +223,8 @@ final class TokenCommand implements Runnable {
   @Command(
       name = "hash",
       description =
-          "Reads a token that 'token make' made from the input, and prints a line for it.")
+          "Reads a token of 'kvtier token make' from standard input, and prints its line for the"
+              + " file of access.tokens.")
   static final class HashCommand extends LineCommand {
     @Override
     public Integer call() throws IOException {
@@ -229,8 +235,7 @@ final class TokenCommand implements Runnable {
       Token token = text == null ? null : Token.of(text.strip());
       if (token == null) {
         throw new Failure(
-            Failure.USAGE,
-            "the input is no token, as 'kvtier token make' makes them: one line, kvt_...");
+            Failure.USAGE, "standard input has no token: expected one line that begins with kvt_");
       }
       String line = line(token).text();
       answer(line, new JsonObject().add("line", line));

@@ -27,7 +27,8 @@ final class TraceCommand implements Runnable {
 
   @Override
   public void run() {
-    throw new ParameterException(spec.commandLine(), "say record or stop");
+    throw new ParameterException(
+        spec.commandLine(), "'kvtier trace' needs a subcommand: record or stop");
   }
 
   /** Gives a command, and asks with another until the daemon's file is open, or whole. */
@@ -37,7 +38,7 @@ final class TraceCommand implements Runnable {
     while (answer.status() == Status.PENDING) {
       if (System.nanoTime() - end > 0) {
         throw new Failure(
-            Failure.NEGATIVE, answer.text() + "; 'kvtier trace stop' tells what came of it");
+            Failure.NEGATIVE, answer.text() + "; 'kvtier trace stop' tells the result");
       }
       sleep();
       answer = client.blocking().admin(again);
@@ -50,7 +51,7 @@ final class TraceCommand implements Runnable {
       Thread.sleep(LOOK_MS);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
-      throw new Failure(Failure.NEGATIVE, "interrupted; the daemon writes on");
+      throw new Failure(Failure.NEGATIVE, "interrupted; the daemon goes on writing");
     }
   }
 
@@ -58,19 +59,20 @@ final class TraceCommand implements Runnable {
   @Command(
       name = "record",
       description = {
-        "Begins to record every lookup: its time, and its keys mixed with a salt that is not kept.",
-        "The file is compressed; the daemon writes it, where its user may. As a service it has a"
-            + " /tmp of its own and may write below /var/lib/kvtier: take that."
+        "Starts to record every lookup: its time and its keys. Keys are mixed with a random salt"
+            + " that is not kept.",
+        "The daemon writes the file, compressed, so its user must be able to write there. The"
+            + " service has a /tmp of its own and can write below /var/lib/kvtier: use that folder."
       })
   static final class RecordCommand extends DaemonCommand {
-    @Parameters(paramLabel = "FILE", description = "A file that is not there yet.")
+    @Parameters(paramLabel = "FILE", description = "A file that does not exist yet.")
     private @Nullable Path file;
 
     @Option(
         names = "--max-requests",
         paramLabel = "N",
         defaultValue = "1000000",
-        description = "Ends after so many lookups. Default: ${DEFAULT-VALUE}.")
+        description = "Stops after N lookups. Default: ${DEFAULT-VALUE}.")
     private long requestsMax;
 
     @Override
@@ -88,7 +90,8 @@ final class TraceCommand implements Runnable {
   /** Ends. */
   @Command(
       name = "stop",
-      description = "Ends the recording, waits until the file is whole, and says what is in it.")
+      description =
+          "Stops the recording, waits until the file is complete, and says what it contains.")
   static final class StopCommand extends DaemonCommand {
     @Override
     int run(KvtierClient client) {

@@ -11,9 +11,12 @@ import picocli.CommandLine.Command;
 @Command(
     name = "whatif",
     description = {
-      "Shows what the tiers would have hit with half, double or ten times their size, and under other policies.",
-      "Only a tier under the policy 'auto' watches: kvtier policy host auto. OF is how many references (blocks that were put or got: a lookup is none) the tier had since it counts, which begins anew when another"
-          + " policy takes charge, and SAMPLED how many of them stand behind the figures. A tier that has not been full yet since 'auto' came hits what it hits at any size."
+      "Shows which share of requests the tiers would have served with half, double or ten times"
+          + " their size, and under other policies.",
+      "Only a tier with the policy 'auto' keeps these figures: kvtier policy host auto. OF is the"
+          + " number of references, which are blocks that were put or got; lookups do not count."
+          + " Counting starts anew when another policy takes over. SAMPLED is how many references the"
+          + " figures are based on. As long as the tier has not been full, all sizes show the same."
     })
 final class WhatIfCommand extends DaemonCommand {
   @Override
@@ -52,14 +55,14 @@ final class WhatIfCommand extends DaemonCommand {
     if (all.isEmpty()) {
       throw new Failure(
           Failure.NEGATIVE,
-          "no tier watches other sizes (policies: "
+          "no tier has the policy 'auto' (policies: "
               + policies
-              + "): choose 'kvtier policy host auto', let it see some requests, and ask again");
+              + "): set it with 'kvtier policy host auto', and ask again after some requests");
     }
     if (!isJson()) {
       table.lines().forEach(this::line);
       if (isUncounted) {
-        line("Nothing is counted yet: ask again when there were some requests.");
+        line("Nothing is counted yet: ask again after some requests.");
       }
     }
     return 0;

@@ -14,6 +14,8 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -80,9 +82,9 @@ final class KvtierTest {
     for (Ran ran :
         List.of(run("--socket", "/nowhere", "status"), run("--socket=/nowhere", "status"))) {
       assertEquals(2, ran.exitCode());
-      assertTrue(ran.err().contains("--socket PATH stands behind the command"), ran.err());
+      assertTrue(ran.err().contains("put --socket PATH after the command"), ran.err());
     }
-    assertTrue(!run("nonsense", "--socket", "/nowhere").err().contains("stands behind"));
+    assertTrue(!run("nonsense", "--socket", "/nowhere").err().contains("after the command"));
   }
 
   @Test
@@ -118,6 +120,41 @@ final class KvtierTest {
     assertEquals("-", Units.percent(1, 0));
     assertEquals("1 h 2 min", Units.seconds(3720));
     assertEquals("1.5 ms", Units.nanoseconds(1_500_000));
+  }
+
+  @Test
+  void counted_oneAndMore_agreeWithTheNoun() {
+    assertEquals("1 block", Units.counted(1, "block"));
+    assertEquals("0 blocks", Units.counted(0, "block"));
+    assertEquals("2,000 blocks", Units.counted(2000, "block"));
+    assertEquals("1 batch", Units.counted(1, "batch", "batches"));
+    assertEquals("3 batches", Units.counted(3, "batch", "batches"));
+  }
+
+  @Test
+  void changes_ofStats_haveOneUnitForValueChangeAndRate() {
+    Map<String, Long> before = Map.of("host_bytes_used", 0L, "leases", 4000L, "put_blocks", 10L);
+    Map<String, Long> now =
+        new TreeMap<>(Map.of("host_bytes_used", 3L << 20, "leases", 1000L, "put_blocks", 2010L));
+    List<String> lines = StatsCommand.changes(before, now, Set.of("leases"), 2).lines();
+    assertEquals(
+        List.of(
+            "@|bold COUNTER            VALUE    CHANGE       RATE|@",
+            "host_bytes_used  3.0 MiB  +3.0 MiB  1.5 MiB/s",
+            "leases             1,000    -3,000",
+            "put_blocks         2,010    +2,000  1,000.0/s"),
+        lines);
+  }
+
+  @Test
+  void object_daemonWithoutAStore_isRefused() {
+    Failure failure =
+        assertThrows(
+            Failure.class,
+            () -> {
+              var _ = ObjectCommand.requireStore(new Report(Json.parse("{}").asObject()));
+            });
+    assertTrue(String.valueOf(failure.getMessage()).contains("object.store is none"));
   }
 
   @Test

@@ -23,7 +23,7 @@ import picocli.CommandLine.Spec;
 @Command(
     name = "config",
     mixinStandardHelpOptions = true,
-    description = "Checks or shows a configuration, and starts nothing.",
+    description = "Checks or shows a configuration without starting the daemon.",
     subcommands = {
       ConfigCommand.CheckCommand.class,
       ConfigCommand.ShowCommand.class,
@@ -42,7 +42,8 @@ final class ConfigCommand implements Runnable {
 
   @Override
   public void run() {
-    throw new ParameterException(spec.commandLine(), "say check, show or diff");
+    throw new ParameterException(
+        spec.commandLine(), "'kvtierd config' needs a subcommand: check, show or diff");
   }
 
   /** What they have in common: a configuration is read. */
@@ -54,24 +55,24 @@ final class ConfigCommand implements Runnable {
         paramLabel = "FILE",
         arity = "0..1",
         description =
-            "The configuration file. Default: /etc/kvtier/kvtier.yaml where there is one, else the"
-                + " defaults alone.")
+            "The configuration file. Default: /etc/kvtier/kvtier.yaml where it exists, else the"
+                + " defaults.")
     private @Nullable Path file;
 
     @Option(
         names = "--set",
         paramLabel = "KEY=VALUE",
-        description = "One setting, over file and environment. May be repeated.")
+        description = "A setting that overrides file and environment. May be repeated.")
     private List<String> settings = new ArrayList<>();
 
     @Option(
         names = "--elsewhere",
         description =
-            "The file is for another machine: this one's memory, disks and users don't"
-                + " matter.")
+            "The file is for another machine: memory, disks and users of this machine are not"
+                + " checked.")
     private boolean elsewhere;
 
-    @Option(names = "--json", description = "Answers in JSON.")
+    @Option(names = "--json", description = "Prints JSON.")
     boolean json;
 
     abstract void show(String name, LoadedConfig loaded);
@@ -105,8 +106,8 @@ final class ConfigCommand implements Runnable {
   @Command(
       name = "check",
       description = {
-        "Says all that is wrong with a configuration, with file, line, key and what was expected.",
-        "Ends with 0 when nothing is, else with 2."
+        "Lists every mistake of a configuration: file, line, key, and what was expected.",
+        "Exit code: 0 without mistakes, else 2."
       })
   static final class CheckCommand extends Reading {
     @Override
@@ -116,7 +117,7 @@ final class ConfigCommand implements Runnable {
           json
               ? new JsonObject().put("right", true).put("differ", differ).encode()
               : name
-                  + " is right; "
+                  + " has no mistake; "
                   + (differ == 1
                       ? "1 key differs from its default"
                       : differ + " keys differ from their defaults"));
@@ -151,8 +152,8 @@ final class ConfigCommand implements Runnable {
         print(
             entries.isEmpty()
                 ? name
-                    + " has every key at its default; what a running daemon was started with, or"
-                    + " told since, is in 'kvtier config running'"
+                    + " has every key at its default; 'kvtier config running' shows what a running"
+                    + " daemon uses"
                 : ConfigText.lines(entries, true));
       }
     }

@@ -15,6 +15,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.Callable;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
@@ -26,25 +27,28 @@ import picocli.CommandLine.Spec;
     name = "doctor",
     mixinStandardHelpOptions = true,
     description =
-        "Looks for what is wrong with the machine, the configuration and the object store. 'kvtier"
-            + " doctor' looks at the daemon, too.")
+        "Checks the machine, the configuration and the object store. 'kvtier doctor' also checks the"
+            + " running daemon.")
 final class DoctorCommand implements Callable<Integer> {
   @Spec private CommandSpec spec;
 
-  @Option(names = "--config", paramLabel = "FILE", description = "The configuration.")
+  @Option(names = "--config", paramLabel = "FILE", description = "Configuration file.")
   private @Nullable Path file;
 
-  @Option(names = "--set", paramLabel = "KEY=VALUE", description = "One setting, over the file.")
+  @Option(
+      names = "--set",
+      paramLabel = "KEY=VALUE",
+      description = "A setting that overrides the file.")
   private List<String> settings = new ArrayList<>();
 
   @Option(
       names = "--daemon",
       paramLabel = "PID",
       defaultValue = "0",
-      description = "The running daemon whose configuration it is.")
+      description = "Process of the running daemon that has this configuration.")
   private long daemonPid;
 
-  @Option(names = "--json", description = "Answers in JSON.")
+  @Option(names = "--json", description = "Prints JSON.")
   private boolean json;
 
   @Override
@@ -78,7 +82,8 @@ final class DoctorCommand implements Callable<Integer> {
       LoadedConfig loaded = ConfigSource.of(path, settings).load();
       try {
         StartCheck.require(loaded, true);
-        findings.add(new Finding("configuration", Finding.Level.PASS, name + " is right", ""));
+        findings.add(
+            new Finding("configuration", Finding.Level.PASS, right(name, loaded.entries()), ""));
       } catch (ConfigException e) {
         findings.add(wrong(e));
       }
@@ -93,12 +98,24 @@ final class DoctorCommand implements Callable<Integer> {
     }
   }
 
+  /** That it has no mistake, and which of its settings stand elsewhere than in the file. */
+  static String right(String name, List<LoadedConfig.Entry> entries) {
+    String overrides =
+        entries.stream()
+            .filter(LoadedConfig.Entry::isOverride)
+            .map(entry -> entry.key() + "=" + entry.value() + " (" + entry.from() + ")")
+            .collect(Collectors.joining(", "));
+    return name
+        + " has no mistake"
+        + (overrides.isEmpty() ? "" : "; it is overridden by " + overrides);
+  }
+
   private static Finding wrong(ConfigException e) {
     return new Finding(
         "configuration",
         Finding.Level.FAIL,
         String.valueOf(e.getMessage()),
-        "mend it, and look again: kvtier config check");
+        "correct it, and check again: kvtier config check");
   }
 
   private static JsonObject json(Finding finding) {

@@ -4,12 +4,16 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.daemon.config.ConfigSource;
+import io.kvtier.daemon.config.LoadedConfig;
 import io.kvtier.tiers.gpu.GpuProbe;
 import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import picocli.CommandLine;
@@ -44,6 +48,23 @@ final class ConfigCommandTest {
   }
 
   @Test
+  void doctor_settingsOverTheFile_areNamedWithTheirSource() throws Exception {
+    Path file = Files.writeString(folder.resolve("k.yaml"), "ssd:\n  bytes: 0\n");
+    LoadedConfig loaded =
+        new ConfigSource(
+                file,
+                Map.of("KVTIERD_LOG_LEVEL", "warn", "HOME", "/root"),
+                List.of("host.bytes=64MiB"))
+            .load();
+    assertEquals(
+        "k.yaml has no mistake; it is overridden by host.bytes=64MiB (--set), log.level=warn"
+            + " (environment KVTIERD_LOG_LEVEL)",
+        DoctorCommand.right("k.yaml", loaded.entries()));
+    LoadedConfig plain = new ConfigSource(file, Map.of(), List.of()).load();
+    assertEquals("k.yaml has no mistake", DoctorCommand.right("k.yaml", plain.entries()));
+  }
+
+  @Test
   void check_largerThanTheMachine_isRefusedButNotElsewhere() throws IOException {
     Path file = Files.writeString(folder.resolve("k.yaml"), "host:\n  bytes: 512TiB\n");
     Ran here = run("config", "check", file.toString());
@@ -52,7 +73,8 @@ final class ConfigCommandTest {
     Ran elsewhere = run("config", "check", "--elsewhere", file.toString());
     assertEquals(0, elsewhere.exitCode(), elsewhere.err());
     assertTrue(
-        elsewhere.out().contains("is right; 1 key differs from its default"), elsewhere.out());
+        elsewhere.out().contains("has no mistake; 1 key differs from its default"),
+        elsewhere.out());
   }
 
   @Test

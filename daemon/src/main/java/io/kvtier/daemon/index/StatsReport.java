@@ -100,6 +100,7 @@ final class StatsReport {
     }
     gpus(out);
     events(out);
+    troubles(out);
     list(out, "namespaces", bytesMax * 3 / 4, namespaceIds(isSeen), this::namespace);
     if (namespaces.tenants().count() > 1) {
       int[] tenants = IntStream.range(0, namespaces.tenants().count()).filter(isSeen).toArray();
@@ -177,6 +178,35 @@ final class StatsReport {
         comma = ",";
       }
       out.append("},\"fence\":").append(fence == null ? "null" : quote(fence)).append('}');
+      separator = ",";
+    }
+    out.append(']');
+  }
+
+  private void troubles(StringBuilder out) {
+    Troubles troubles = new Troubles();
+    troubles.drain(index.drains());
+    troubles.hostLedger(index.store().hostTrouble());
+    if (index.store().ssd().isConfigured()) {
+      SsdLanes lanes = index.store().mover().lanes();
+      for (int i = 0; i < lanes.count(); i++) {
+        troubles.device(i, lanes.at(i).state(), lanes.at(i).cause());
+      }
+    }
+    troubles.keeper(context.counters().get(Counter.GAUGE_KEEPER_MISSING) != 0);
+    troubles.object(index.store().objects().report());
+    for (DevicePipeline pipeline : index.devices().pipelines()) {
+      GpuReport gpu = pipeline.report(index.devices().regionsOf(pipeline));
+      String fence = gpu.fence();
+      if (fence != null) {
+        troubles.gpu(gpu.device().ordinal(), fence);
+      }
+    }
+    out.append(",\"troubles\":[");
+    String separator = "";
+    for (Troubles.Trouble trouble : troubles.all()) {
+      out.append(separator).append("{\"part\":").append(quote(trouble.part()));
+      out.append(",\"reason\":").append(quote(trouble.reason())).append('}');
       separator = ",";
     }
     out.append(']');

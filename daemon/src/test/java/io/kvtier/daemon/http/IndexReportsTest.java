@@ -122,12 +122,8 @@ final class IndexReportsTest {
       question()
           .accept(
               """
-              {"draining": true,
-               "tiers": [{"tier": "ssd", "devices": [{"device": 0, "state": "open"},
-                                                     {"device": 1, "state": "fenced"}]}],
-               "object": {"takes_loads": false, "load_trouble": "connection refused",
-                          "probe_trouble": "", "takes_stores": true, "store_trouble": ""},
-               "gpus": [{"gpu": 2, "fence": "a copy failed"}]}
+              {"troubles": [{"part": "ssd/1", "reason": "the device is fenced"},
+                            {"part": "object/load", "reason": "connection refused"}]}
               """);
       Answer answer = asked.toCompletionStage().toCompletableFuture().get(30, TimeUnit.SECONDS);
       assertEquals(200, answer.status());
@@ -140,10 +136,8 @@ final class IndexReportsTest {
     assertEquals(
         """
         {"ready":true,"degraded":true,"troubles":[\
-        {"part":"puts/drain","reason":"new blocks are refused until 'kvtier drain --off'"},\
-        {"part":"ssd/1","reason":"the device is fenced after errors, and tried again soon"},\
-        {"part":"object/load","reason":"the object store does not answer: connection refused"},\
-        {"part":"gpu/2","reason":"a copy failed"}]}\
+        {"part":"ssd/1","reason":"the device is fenced"},\
+        {"part":"object/load","reason":"connection refused"}]}\
         """,
         readyInTrouble(true));
   }
@@ -153,7 +147,7 @@ final class IndexReportsTest {
     assertEquals(
         """
         {"ready":true,"degraded":true,"troubles":[\
-        {"part":"puts/drain"},{"part":"ssd/1"},{"part":"object/load"},{"part":"gpu/2"}]}\
+        {"part":"ssd/1"},{"part":"object/load"}]}\
         """,
         readyInTrouble(false));
   }

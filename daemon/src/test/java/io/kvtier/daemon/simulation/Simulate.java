@@ -31,7 +31,9 @@ final class Simulate {
                     arguments[i + 1].toUpperCase(Locale.ROOT).replace('-', '_'));
         default -> {
           System.err.println(
-              "unknown option " + arguments[i] + "; expected --seed, --seeds, --from or --plant");
+              "simulate: unknown option '"
+                  + arguments[i]
+                  + "'; there are --seed --seeds --from --plant");
           System.exit(2);
         }
       }

@@ -1,0 +1,109 @@
+package io.kvtier.daemon.index;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * The parts of the daemon that do not do what they are there for, with the reason of each. Health
+ * checks, metrics and the command line all show this list.
+ */
+final class Troubles {
+  /**
+   * One part.
+   *
+   * @param part ssd/DEVICE, host/keep, host/ledger, object/load, object/store, object/probe,
+   *     object/ledger or gpu/NUMBER, and puts/drain where an operator wants it so
+   */
+  record Trouble(String part, String reason) {}
+
+  private final List<Trouble> all = new ArrayList<>();
+
+  List<Trouble> all() {
+    return all;
+  }
+
+  void drain(boolean drains) {
+    if (drains) {
+      add("puts/drain", "new blocks are refused until 'kvtier drain --off'");
+    }
+  }
+
+  /**
+   * Of the host tier's ledger.
+   *
+   * @param cause empty while it can be written
+   */
+  void hostLedger(String cause) {
+    if (!cause.isEmpty()) {
+      add(
+          "host/ledger",
+          "the next start will not find blocks of new namespaces in memory: " + cause);
+    }
+  }
+
+  /**
+   * Of a device of the SSD tier.
+   *
+   * @param state open, fenced or given_up
+   * @param cause empty where none is known
+   */
+  void device(int device, String state, String cause) {
+    if (!state.equals("open")) {
+      add(
+          "ssd/" + device,
+          (state.equals("given_up")
+                  ? "the device was given up, as it failed again and again: blocks leave memory"
+                      + " without it, and it is tried again every few seconds"
+                  : "the device is fenced after errors, and tried again soon")
+              + because(cause));
+    }
+  }
+
+  void keeper(boolean isMissing) {
+    if (isMissing) {
+      add(
+          "host/keep",
+          "no process keeps the memory (host.keep): the blocks in it are lost when the daemon ends;"
+              + " the log says why");
+    }
+  }
+
+  /**
+   * Of the object tier.
+   *
+   * @param report its fields; empty where there is no such tier
+   */
+  void object(Map<String, Object> report) {
+    way(report, "load", Boolean.FALSE.equals(report.get("takes_loads")));
+    way(report, "store", Boolean.FALSE.equals(report.get("takes_stores")));
+    way(report, "probe", false);
+    String ledger = text(report, "ledger_trouble");
+    if (!ledger.isEmpty()) {
+      add("object/ledger", "what is in the store is found out by asking it: " + ledger);
+    }
+  }
+
+  private void way(Map<String, Object> report, String way, boolean isClosed) {
+    String cause = text(report, way + "_trouble");
+    if (isClosed || !cause.isEmpty()) {
+      add("object/" + way, "the object store does not answer" + because(cause));
+    }
+  }
+
+  void gpu(int gpu, String fence) {
+    add("gpu/" + gpu, fence);
+  }
+
+  private void add(String part, String reason) {
+    all.add(new Trouble(part, reason));
+  }
+
+  private static String because(String cause) {
+    return cause.isEmpty() ? "" : ": " + cause;
+  }
+
+  private static String text(Map<String, Object> report, String field) {
+    return report.get(field) instanceof String text ? text : "";
+  }
+}
