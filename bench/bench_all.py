@@ -21,7 +21,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 import figures
-from command_line import file, folder, some_of, whole
+from command_line import Arguments, file, folder, run_tool, some_of, whole
 from figures import Row
 
 from checks import benchmarks
@@ -147,7 +147,7 @@ class Run:
 
 def arguments_of(argv: list[str] | None) -> argparse.Namespace:
     """The command line, checked: a run takes hours, and what is wrong shows before."""
-    parser = argparse.ArgumentParser(prog="scripts/bench all", description="Measures everything, writes a result file and makes the page of all benchmarks.")
+    parser = Arguments(prog="scripts/bench all", description="Measures everything, writes a result file and makes the page of all benchmarks.")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: a trial, not a result")
     parser.add_argument("--turns", type=whole, default=3, help="how often all parts are measured (default: 3)")
     parser.add_argument("--only", type=some_of(PARTS), default=list(PARTS), help="only these parts, with commas between: this is a trial, too")
@@ -237,4 +237,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_tool(main)

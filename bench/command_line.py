@@ -1,15 +1,44 @@
 """What the programs of this folder take from a command line, and how they tell their figures."""
 
 import argparse
+import difflib
 import json
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 _SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB|TiB)?", re.IGNORECASE)
 _UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+
+
+class Arguments(argparse.ArgumentParser):
+    """A parser that says what a mistyped option may mean."""
+
+    def error(self, message: str) -> NoReturn:
+        prefix = "unrecognized arguments: "
+        if message.startswith(prefix):
+            word = message.removeprefix(prefix).split(" ", 1)[0].split("=", 1)[0]
+            known = [option for option in self._option_string_actions if option.startswith("--")]
+            close = difflib.get_close_matches(word, known, 1)
+            kind = "option" if word.startswith("-") else "argument"
+            hint = f"did you mean {close[0]}?" if close else f"there are {' '.join(known)}"
+            message = f"unknown {kind} '{word}'; {hint}"
+        self.exit(2, f"{self.prog}: error: {message}\n")
+
+
+def run_tool(main: Callable[[], int | None]) -> NoReturn:
+    """Ends the process as main says; a program that is missing and Ctrl-C end it in one line."""
+    try:
+        sys.exit(main())
+    except FileNotFoundError as error:
+        if not traceback.extract_tb(error.__traceback__)[-1].filename.endswith("subprocess.py"):
+            raise
+        sys.exit(f"error: the program '{error.filename}' is missing: install it, or add its folder to PATH")
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def whole(text: str) -> int:

@@ -3,7 +3,6 @@
 Started by scripts/bench engine-cpu, in a Python with torch. A request has 2,048 tokens: 128 blocks of 2 MiB, of 32 layers.
 """
 
-import argparse
 import contextlib
 import ctypes
 import hashlib
@@ -21,6 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from command_line import Arguments, run_tool
 from kvtier import Client, Status
 from kvtier import torch as kvtier_torch
 from kvtier._connection import namespace_properties
@@ -272,7 +272,7 @@ def start_daemon(root: Path, folder: Path) -> tuple[subprocess.Popen, Path]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="scripts/bench engine-cpu")
+    parser = Arguments(prog="scripts/bench engine-cpu")
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--lmcache", default="", help="LMCache's command; empty: without it")
     parser.add_argument("--json", type=Path)
@@ -329,4 +329,4 @@ def _row(name: str, seconds: float, limit_name: str, limit: float | None) -> dic
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_tool(main)

@@ -6,16 +6,14 @@ The daemon is one that is already running, with nobody else at it; SSD tier and 
 than the working set. Each operation is repeated; what the daemon's threads used meanwhile is divided by the number of blocks.
 """
 
-import argparse
 import hashlib
 import json
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import kvtier
-from command_line import whole
+from command_line import Arguments, run_tool, whole
 
 BLOCK_BYTES = 256 * 1024
 BLOCKS = 512
@@ -77,7 +75,7 @@ class Profile:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = Arguments(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("socket")
     parser.add_argument("pid", type=whole)
     parser.add_argument("--json", action="store_true")
@@ -130,4 +128,4 @@ def acquire(namespace: kvtier.Namespace, names: list[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_tool(main)

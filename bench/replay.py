@@ -8,7 +8,6 @@ torn block cannot pass.
 Exit codes: 0 every byte was right, 1 wrong bytes, 2 wrong usage or trace, 3 the daemon is not there or went away.
 """
 
-import argparse
 import hashlib
 import logging
 import os
@@ -22,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from command_line import number, size, tell, whole
+from command_line import Arguments, number, run_tool, size, tell, whole
 from request_trace import TraceError, read_trace
 
 from kvtier import Client, KvtierError, Namespace, Status
@@ -460,7 +459,7 @@ def replay(
 
 def main(arguments: Iterable[str] | None = None) -> int:
     """The program; returns its exit code."""
-    parser = argparse.ArgumentParser(
+    parser = Arguments(
         prog="replay",
         description="Replays a trace of LLM requests against a kvtier daemon, and checks every byte.",
         epilog="Exit codes: 0 every byte was right, 1 wrong bytes, 2 wrong usage or trace, 3 no daemon, or it went "
@@ -494,7 +493,4 @@ def main(arguments: Iterable[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run_tool(main)

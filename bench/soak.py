@@ -27,7 +27,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from command_line import number, table, tell
+from command_line import Arguments, number, run_tool, table, tell
 from soak_clients import BATCH, HANG_S, Work
 from soak_excuses import STORE_AWAY, drops_findings, silence_findings
 from soak_faults import FAULTS, Fault, missing_faults
@@ -367,7 +367,7 @@ def _fault(text: str) -> str:
 
 def main(arguments: Iterable[str] | None = None) -> int:
     """The program; returns its exit code."""
-    parser = argparse.ArgumentParser(
+    parser = Arguments(
         prog="soak",
         description="Runs a daemon with all its tiers and clients, breaks something every few seconds, and holds it to its promises.",
         epilog="Exit codes: 0 every promise was kept, 1 one was broken, 2 wrong usage, 3 it could not be run. The folder of a run "
@@ -434,4 +434,4 @@ def _write(soak: Soak, options: argparse.Namespace, figures: dict[str, Any]) -> 
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_tool(main)

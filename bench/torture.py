@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from command_line import number, size, table, tell, whole
+from command_line import Arguments, number, run_tool, size, table, tell, whole
 from torture_clients import CALL_TIMEOUT_S, Blocks, Broken, State, Worker
 from torture_daemon import Daemon
 from torture_promises import Promises, Tally
@@ -175,7 +175,7 @@ def report(tally: Tally, seed: int, seconds: float) -> dict[str, Any]:
 
 def main(arguments: Iterable[str] | None = None) -> int:
     """The program; returns its exit code."""
-    parser = argparse.ArgumentParser(
+    parser = Arguments(
         prog="torture",
         description="Kills a daemon again and again, and holds it to what it had acknowledged.",
         epilog="Exit codes: 0 every promise was kept, 1 something was lost, wrong or back, 2 wrong usage, 3 the daemon "
@@ -250,4 +250,4 @@ def _torture(options: argparse.Namespace, folder: Path, seed: int) -> tuple[int,
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_tool(main)

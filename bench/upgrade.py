@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from command_line import folder, number, table, tell
+from command_line import Arguments, folder, number, run_tool, table, tell
 from pulse import Pulse
 from s3_server import java_home
 from soak_clients import CALL_TIMEOUT_S, Hand, Work
@@ -227,7 +227,7 @@ def other(text: str) -> Path:
 
 def main(arguments: Iterable[str] | None = None) -> int:
     """The program; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="upgrade-check", description=__doc__.split("\n", 1)[0], epilog=__doc__.rsplit("\n\n", 1)[1])
+    parser = Arguments(prog="upgrade-check", description=__doc__.split("\n", 1)[0], epilog=__doc__.rsplit("\n\n", 1)[1])
     parser.add_argument("other", metavar="REVISION", type=other, help="the other release: a revision of this repository, or a folder with a checkout")
     parser.add_argument("--seconds", metavar="S", type=number, default=15.0, help="of load before and after each change (default: 15)")
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object, the last line of standard output")
@@ -265,4 +265,4 @@ def main(arguments: Iterable[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_tool(main)

@@ -6,7 +6,6 @@ them the daemon must live, keep its memory below a bound, and answer honest clie
 Exit codes: 0 all of it was so, 1 something was not, 2 wrong usage.
 """
 
-import argparse
 import contextlib
 import multiprocessing
 import resource
@@ -41,7 +40,7 @@ from hostile_daemon import (
 )
 
 # hostile_daemon has made its folder known.
-from command_line import number  # noqa: E402, I001
+from command_line import Arguments, number, run_tool  # noqa: E402, I001
 
 CONTINUATION = 9
 LOOPBACK = "127.0.0.1"
@@ -302,7 +301,7 @@ def check_all(chosen: list[Attack], seconds: float, heap_bound_mib: int) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Arguments(description=__doc__)
     parser.add_argument("--seconds", type=number, default=120, help="how long each attack lasts")
     parser.add_argument("--only", default="", help="attacks that have this in their names, or in their listener's")
     parser.add_argument("--list", action="store_true", help="names the attacks and ends")
@@ -319,4 +318,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_tool(main)

@@ -42,7 +42,7 @@ from hostile_daemon import (
 from kvtier import Client, Status
 
 # hostile_daemon has made its folder known.
-from command_line import number  # noqa: E402, I001
+from command_line import Arguments, number, run_tool  # noqa: E402, I001
 
 DRIP_S = 0.5
 
@@ -291,7 +291,7 @@ def check(daemon: Daemon, beside: Beside, party: Party, options: argparse.Namesp
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Arguments(description=__doc__)
     parser.add_argument("--connections", type=int, default=10_000, help="to each listener, in each manner")
     parser.add_argument("--hold", type=number, default=15, help="seconds for which they stay")
     parser.add_argument("--calm", type=number, default=5, help="seconds before, to compare with")
@@ -324,4 +324,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_tool(main)

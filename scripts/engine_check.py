@@ -3,7 +3,6 @@
 Started by scripts/engine-check, which has installed what is needed.
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -24,7 +23,7 @@ from engine_switch import share
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "bench"))
 
-from command_line import some_of  # noqa: E402
+from command_line import Arguments, run_tool, some_of  # noqa: E402
 
 START_TIMEOUT_S = 900
 PASS_TIMEOUT_S = 600
@@ -447,7 +446,7 @@ def _free_port() -> int:
 
 def main() -> int:
     cases = ("identity", "ranks", "lmcache", "absent", "zero")
-    parser = argparse.ArgumentParser(prog="scripts/engine-check vllm")
+    parser = Arguments(prog="scripts/engine-check vllm")
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--json", type=Path, help="writes the rows to this file")
     parser.add_argument("--only", type=some_of(cases), default=list(cases), help=f"of {', '.join(cases)}")
@@ -472,4 +471,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_tool(main)

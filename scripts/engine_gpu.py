@@ -22,7 +22,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "bench"))  # in a packed folder all lies in one
 
-from command_line import some_of, whole  # noqa: E402
+from command_line import Arguments, run_tool, some_of, whole  # noqa: E402
 from engine_switch import share  # noqa: E402
 
 OFFLOADING = {
@@ -364,7 +364,7 @@ PARTS = ("link", "none", "offloading", "lmcache", "kvtier", "pairs", "batches", 
 
 def main(words: list[str] | None = None) -> int:
     """The program; returns its exit code: 1 where a part or an engine failed, 2 for wrong usage."""
-    parser = argparse.ArgumentParser()
+    parser = Arguments()
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--lens", default="8192,32768")
     parser.add_argument("--only", type=some_of(PARTS, again=True), default=list(PARTS), help="in this order; one may come again")
@@ -380,4 +380,4 @@ def main(words: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_tool(main)

@@ -26,7 +26,7 @@ from kvtier.hashing import block_hash, none_hash
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "bench"))
 
-from command_line import whole  # noqa: E402
+from command_line import Arguments, whole  # noqa: E402
 
 BLOCK_TOKENS = 16
 BLOCK_BYTES = 64 << 10
@@ -457,7 +457,7 @@ class Check:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Arguments(description=__doc__)
     parser.add_argument("--daemon", required=True)
     parser.add_argument("--vllm-events", required=True)
     parser.add_argument("--operations", type=whole, default=10_000)

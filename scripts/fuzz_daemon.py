@@ -3,7 +3,6 @@
 Exit codes: 0 nothing was found, 1 something was (its inputs are kept), 2 wrong usage.
 """
 
-import argparse
 import collections
 import contextlib
 import random
@@ -18,7 +17,7 @@ from fuzz_targets import CORPORA, TARGETS, Target
 from hostile_daemon import Bystander, Daemon, GrpcCaller, LocalCaller, Wrong
 
 # hostile_daemon has made its folder known.
-from command_line import number  # noqa: E402, I001
+from command_line import Arguments, number, run_tool  # noqa: E402, I001
 
 SECONDS_MIN = 10.0
 WARM_UP_S_MAX = 60.0
@@ -126,7 +125,7 @@ def write_seeds() -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Arguments(description=__doc__)
     parser.add_argument("target", choices=[*TARGETS, "seeds"], help="what to throw at; seeds: write the inputs to begin with")
     parser.add_argument("--seconds", type=number, default=300)
     parser.add_argument("--seed", type=int, default=1)
@@ -146,4 +145,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_tool(main)

@@ -29,7 +29,7 @@ except ImportError as e:
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "bench"))  # in a packed folder all lies in one
 
-from command_line import some_of  # noqa: E402
+from command_line import Arguments, run_tool, some_of  # noqa: E402
 
 PARTS = ("footprint", "refusals", "correctness", "ordering", "engines", "speed", "interference", "faults")
 try:
@@ -626,7 +626,7 @@ def own() -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Arguments(description=__doc__)
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: a trial, not a result")
     parser.add_argument("--tuning", action="store_true", help="interference: other options of the engine than the usual")
@@ -646,4 +646,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_tool(main)

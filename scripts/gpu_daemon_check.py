@@ -34,7 +34,7 @@ from kvtier.device import Copying, DeviceRegion, Part, RegionSpec
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "bench"))  # in a packed folder all lies in one
 
-from command_line import some_of  # noqa: E402
+from command_line import Arguments, run_tool, some_of  # noqa: E402
 
 FILE_GPUS = ("GPU-f11e0000-0000-0000-0000-000000000001", "GPU-f11e0000-0000-0000-0000-000000000002")
 OK = Status.OK
@@ -1653,7 +1653,7 @@ def be_dying(arguments: argparse.Namespace) -> None:
 
 
 def arguments_of(words: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Arguments(description=__doc__)
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--quick", action="store_true", help="little of everything, and of the lengths of runs the first: a trial, not a result")
     parser.add_argument("--only", type=some_of(PARTS), default=[], help=f"of {','.join(PARTS)}")
@@ -1690,4 +1690,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_tool(main)

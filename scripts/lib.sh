@@ -13,6 +13,43 @@ die() {
   exit 1
 }
 
+# That one of the words $2... which $1 was probably meant to be; nothing where none is close.
+closest() {
+  local word=$1
+  shift
+  printf '%s\n' "$@" | awk -v word="$word" '
+    function smallest(a, b, c) { a = a < b ? a : b; return a < c ? a : c }
+    function distance(one, other, i, j, above, row) {
+      for (j = 0; j <= length(other); j++) above[j] = j
+      for (i = 1; i <= length(one); i++) {
+        row[0] = i
+        for (j = 1; j <= length(other); j++)
+          row[j] = smallest(above[j] + 1, row[j - 1] + 1, above[j - 1] + (substr(one, i, 1) != substr(other, j, 1)))
+        for (j = 0; j <= length(other); j++) above[j] = row[j]
+      }
+      return above[length(other)]
+    }
+    BEGIN { bare = word; sub(/^-+/, "", bare) }
+    {
+      known = $0
+      sub(/^-+/, "", known)
+      far = distance(bare, known)
+      if (bare != "" && (index(known, bare) == 1 || index(bare, known) == 1)) far = 0
+      if (best == "" || far < least) { best = $0; least = far }
+    }
+    END { if (best != "" && least <= 1 + int(length(bare) / 4)) print best }'
+}
+
+# Ends script $1 as used wrongly: it does not know the word $2, and knows the words $3...
+unknown_word() {
+  local script=$1 word=$2 kind=argument hint
+  shift 2
+  case $word in -*) kind=option ;; esac
+  hint=$(closest "$word" "$@")
+  printf "%s: unknown %s '%s'%s; there are %s\n" "$script" "$kind" "$word" "${hint:+; did you mean $hint?}" "$*" >&2
+  exit 2
+}
+
 # The feature version (25, 21, ...) of the JDK in folder $1; nothing where there is no JDK.
 jdk_feature_version() {
   local home=$1 version=
@@ -217,7 +254,7 @@ train_once() (
   # A service manager that waits for this start hears of the daemon, not of its rehearsal.
   env -u NOTIFY_SOCKET "$JAVA_HOME/bin/java" "${DAEMON_FLAGS[@]}" "$@" -cp "$(class_path daemon)" io.kvtier.daemon.Kvtierd \
     --socket "$folder/sock" --set host.bytes=64MiB --set host.keep=0 --set ssd.bytes=256MiB --set "ssd.directory=$folder/ssd" \
-    --set ssd.admission=all --set grpc.port=0 --set http.port=0 >"$folder/log" 2>&1 </dev/null &
+    --set ssd.admission=all --set grpc.port=0 --set http.port=0 --set log.format=human >"$folder/log" 2>&1 </dev/null &
   daemon=$!
   wait_ready "$folder/log" "$daemon" 20 || exit 1
   "$JAVA_HOME/bin/java" --enable-native-access=ALL-UNNAMED -XX:TieredStopAtLevel=1 -cp "$(class_path cli)" \

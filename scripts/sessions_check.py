@@ -15,7 +15,6 @@ import select
 import signal
 import socket
 import struct
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +27,7 @@ from kvtier import Client, KvtierError
 from kvtier import _protocol as protocol
 
 # hostile_daemon has made these folders known.
-from command_line import number  # noqa: E402, I001
+from command_line import Arguments, number, run_tool  # noqa: E402, I001
 from raw_session import connect, hello  # noqa: E402
 
 READER = 4242
@@ -254,7 +253,7 @@ def run(attack: Attack, seconds: float) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="sessions-check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Arguments(prog="sessions-check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=number, default=120.0, help="how long each attack lasts (default: 120)")
     parser.add_argument("--only", default="", help="the attacks that have these words in their names")
     asked = parser.parse_args()
@@ -274,4 +273,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_tool(main)

@@ -27,6 +27,10 @@ from urllib.parse import urljoin
 
 from daemon_ready import wait_ready
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "bench"))
+
+from command_line import Arguments, run_tool  # noqa: E402
+
 LIST = Path(__file__).with_name("vllm_tests_expected.json")
 INDEX = "https://pypi.org/simple"
 DOWNLOAD_TIMEOUT_S = 300
@@ -252,7 +256,7 @@ def check(arguments: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="scripts/engine-check vllm-tests")
+    parser = Arguments(prog="scripts/engine-check vllm-tests")
     parser.add_argument("--root", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--version", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--sha256", required=True, help=argparse.SUPPRESS)
@@ -268,4 +272,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_tool(main)

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "bench"))
+
+from command_line import Arguments, run_tool  # noqa: E402
+
 WOUNDS = "io.kvtier.bench.WoundsTest"
 DEVICE = "io.kvtier.daemon.DeviceRegionEndToEndTest"
 INDEX = "daemon/src/main/java/io/kvtier/daemon/index/"
@@ -242,7 +246,7 @@ def wound(text: str) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="scripts/wounds-check")
+    parser = Arguments(prog="scripts/wounds-check")
     parser.add_argument("java_home", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("numbers", nargs="*", type=wound, help="of wounds; all without any")
     asked = parser.parse_args()
@@ -269,4 +273,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_tool(main)

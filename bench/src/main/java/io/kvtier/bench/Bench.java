@@ -11,6 +11,7 @@ import picocli.CommandLine.Option;
 import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Parameters;
 import picocli.CommandLine.Spec;
+import picocli.CommandLine.UnmatchedArgumentException;
 
 /** The benchmarks' command line. */
 @Command(
@@ -39,13 +40,35 @@ public final class Bench implements Runnable {
   private Bench() {}
 
   public static void main(String[] arguments) {
-    System.exit(
-        new CommandLine(new Bench()).setCaseInsensitiveEnumValuesAllowed(true).execute(arguments));
+    System.exit(commandLine().execute(arguments));
+  }
+
+  /** The command with all its parts. */
+  static CommandLine commandLine() {
+    CommandLine commandLine = new CommandLine(new Bench());
+    commandLine.setCaseInsensitiveEnumValuesAllowed(true);
+    commandLine.setExecutionExceptionHandler((e, failed, parsed) -> {
+      MissingProgram missing = MissingProgram.in(e);
+      if (missing == null) {
+        throw e;
+      }
+      failed.getErr().println("bench: " + missing.getMessage());
+      return failed.getCommandSpec().exitCodeOnExecutionException();
+    });
+    commandLine.setParameterExceptionHandler((e, arguments) -> {
+      CommandLine failed = e.getCommandLine();
+      // The whole usage would bury the reason.
+      failed.getErr().println("bench: " + e.getMessage());
+      UnmatchedArgumentException.printSuggestions(e, failed.getErr());
+      failed.getErr().println("see 'scripts/bench " + failed.getCommandName() + " --help'");
+      return failed.getCommandSpec().exitCodeOnInvalidInput();
+    });
+    return commandLine;
   }
 
   @Override
   public void run() {
-    throw new ParameterException(spec.commandLine(), "say what to measure");
+    throw new ParameterException(spec.commandLine(), "the part to measure is missing");
   }
 
   /** Options of every benchmark. */

@@ -26,9 +26,8 @@ final class Fio {
   /** One that works here, on a file that it makes. */
   Fio(Path file, long fileBytes) throws IOException, InterruptedException {
     if (!isOnPath()) {
-      throw new IOException(
-          "fio is not on the PATH; install it (Debian and Ubuntu: apt-get install fio,"
-              + " Fedora: dnf install fio)");
+      throw new MissingProgram(
+          "fio", "Debian and Ubuntu: apt-get install fio; Fedora: dnf install fio");
     }
     this.file = file;
     this.fileBytes = fileBytes;
