@@ -6,7 +6,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
-import picocli.AutoComplete;
+import java.util.concurrent.Callable;
 import picocli.CommandLine;
 import picocli.CommandLine.Model.ArgSpec;
 import picocli.CommandLine.Model.CommandSpec;
@@ -14,9 +14,10 @@ import picocli.CommandLine.Model.OptionSpec;
 import picocli.CommandLine.Model.PositionalParamSpec;
 
 /**
- * Writes the manual pages and the shell completion of a command, from what picocli knows of it: a
- * page for the command and one for each of its subcommands. Takes the class, the section of the
- * manual, and the folders for pages and completions.
+ * Writes the manual pages of a command, from what picocli knows of it: a page for the command and
+ * one for each of its subcommands. The page of the command itself also gets the sections of the
+ * file packaging/man/NAME.SECTION. Takes the class, the section of the manual, and the folder for
+ * pages.
  */
 final class ManPages {
   private final String section;
@@ -33,13 +34,6 @@ final class ManPages {
     CommandLine command =
         new CommandLine(constructor.newInstance(new Object[constructor.getParameterCount()]));
     new ManPages(arguments[1], Path.of(arguments[2])).write(command.getCommandSpec());
-    String name = command.getCommandName();
-    Files.writeString(Path.of(arguments[3], name), withoutDate(AutoComplete.bash(name, command)));
-  }
-
-  /** The same input gives the same bytes. */
-  private static String withoutDate(String script) {
-    return script.replaceAll("(?m)^# (Date|Generated).*\n", "");
   }
 
   private void write(CommandSpec command) throws Exception {
@@ -57,7 +51,7 @@ final class ManPages {
     return command.qualifiedName("-");
   }
 
-  private void page(CommandSpec command, PrintWriter out) {
+  private void page(CommandSpec command, PrintWriter out) throws Exception {
     String name = pageName(command);
     String purpose = String.join(" ", texts(command.usageMessage().description()));
     out.printf(
@@ -109,8 +103,12 @@ final class ManPages {
         first = false;
       }
     }
+    Path more = Path.of("packaging", "man", name + "." + section);
+    if (Files.exists(more)) {
+      out.print(Files.readString(more));
+    }
     out.println(".SH SEE ALSO");
-    out.println("\\fBkvtierd\\fR(8), \\fBkvtier\\fR(1)");
+    out.println("\\fBkvtierd\\fR(8), \\fBkvtier\\fR(1), \\fBkvtier.yaml\\fR(5)");
   }
 
   private static String synopsis(CommandSpec command) {
@@ -126,7 +124,8 @@ final class ManPages {
       }
     }
     if (!command.subcommands().isEmpty()) {
-      words.append(" \\fICOMMAND\\fR");
+      boolean isNeeded = !(command.userObject() instanceof Callable);
+      words.append(isNeeded ? " \\fICOMMAND\\fR" : " [\\fICOMMAND\\fR]");
     }
     return words.toString();
   }
