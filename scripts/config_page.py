@@ -64,6 +64,8 @@ def page(text: str) -> str:
         if key.default is None:
             if "." not in key.name:
                 lines.append(f'.SH "{key.name.upper()}"')
+            else:
+                lines.append(f'.SS "{key.name}"')
             if key.comment:
                 lines += [".PP", roff(" ".join(key.comment))]
             continue

@@ -23,11 +23,14 @@ final class ProcessMetrics implements MultiCollector {
           "process_cpu_seconds",
           "Processor time that the process used",
           system.getProcessCpuTime() / 1e9);
-      out.gauge("process_open_fds", "Open file descriptors", system.getOpenFileDescriptorCount());
+      out.gauge(
+          "process_open_fds",
+          "Open file descriptors",
+          (double) system.getOpenFileDescriptorCount());
       out.gauge(
           "process_max_fds",
           "Highest number of file descriptors that may be open",
-          system.getMaxFileDescriptorCount());
+          (double) system.getMaxFileDescriptorCount());
     }
     try {
       for (String line : Files.readAllLines(STATUS)) {
