@@ -272,19 +272,19 @@ def table(figures: dict[str, Any]) -> str:
         ("block hits", f"{figures['block_hits']:,} = {per('block_hit_ratio')}"),
         (
             "prefix hits",
-            f"{figures['prefix_hits']:,} = {per('prefix_hit_ratio')}, with nothing missing before them: what an engine can use",
+            f"{figures['prefix_hits']:,} = {per('prefix_hit_ratio')}, with no missing block before them: an engine can use these",
         ),
-        ("hits at best", f"{figures['possible_hits']:,} = {per('possible_hit_ratio')}, with memory without end"),
+        ("hits at best", f"{figures['possible_hits']:,} = {per('possible_hit_ratio')}, with unlimited memory"),
         ("hits by tier", ", ".join(f"{tier} {hits:,}" for tier, hits in _hits_by_tier(figures).items())),
         ("lookup", calls("lookup", "")),
-        ("get", calls("get", f"{figures['get_gbps']:.2f} GB/s")),
-        ("put", calls("put", f"{figures['put_gbps']:.2f} GB/s")),
-        ("blocks put", f"{figures['puts']:,}, {figures['puts_refused']:,} refused for want of room"),
+        ("get", calls("get", _rate_text(figures["get_gbps"]))),
+        ("put", calls("put", _rate_text(figures["put_gbps"]))),
+        ("blocks put", f"{figures['puts']:,}, {figures['puts_refused']:,} refused, as there was no space"),
         *([("demotions to SSD", f"{figures['demotions']:,}")] if "ssd" in figures["tiers"] else []),
         ("promotions", f"{figures['promotions']:,}"),
         *_object_rows(figures),
-        ("evictions", f"{figures['evictions']:,} copies left host memory, {figures['dropped']:,} blocks left the last tier"),
-        ("lost after lookup", f"{figures['lost_after_lookup']:,} found by a lookup and gone when they were got"),
+        ("evictions", f"{figures['evictions']:,} from host memory; {figures['dropped']:,} blocks dropped from the last tier"),
+        ("lost after lookup", f"{figures['lost_after_lookup']:,} found by a lookup and missing at the get"),
         ("wrong bytes", f"{figures['wrong_bytes']:,}"),
     ]
     width = max(len(name) for name, _ in rows)
@@ -342,9 +342,9 @@ def _object_rows(figures: dict[str, Any]) -> list[tuple[str, str]]:
     if "object" not in figures["tiers"]:
         return []
     if not figures["object_stored"]:
-        return [("objects stored", "0: nothing fell out of the tiers above; replay more requests, or make those smaller")]
+        return [("objects stored", "0: no block was evicted from the other tiers; replay more requests, or make these tiers smaller")]
     return [
-        ("objects stored", f"{figures['object_stored']:,}, {figures['spilled']:,} of them as they fell out of SSD"),
+        ("objects stored", f"{figures['object_stored']:,}, {figures['spilled']:,} of them when they were evicted from SSD"),
         ("objects fetched", f"{figures['object_fetched']:,}, {figures['object_errors']:,} errors"),
     ]
 
@@ -353,18 +353,18 @@ def interpretation(figures: dict[str, Any]) -> str:
     """What an operator should read from the figures, in one sentence."""
     if figures["wrong_bytes"]:
         return (
-            f"WRONG BYTES: {figures['wrong_blocks']:,} blocks did not hold what was put; "
-            "do not serve from this daemon, and report it with its log."
+            f"WRONG BYTES in {figures['wrong_blocks']:,} block{'s' * (figures['wrong_blocks'] != 1)}: "
+            "do not use this daemon, and report the defect with the daemon's log."
         )
     hits = figures["block_hits"]
     if not hits:
-        return "Nothing was found again: this trace repeats too little, or the tiers are far too small for it."
+        return "No block was found again: this trace repeats too little, or the tiers are much too small for it."
     by_tier = _hits_by_tier(figures)
     served = max(1, sum(by_tier.values()))
     shares = " and ".join(f"{100 * by_tier[tier] / served:.1f} % from {tier}" for tier in list(by_tier)[1:])
     below = f"; of the hits {shares}" if shares else ""
     possible = figures["prefix_hits"] / max(1, figures["possible_hits"])
-    advice = "more room would gain little" if possible >= 0.95 else "more room could gain the rest"
+    advice = "larger tiers would save little more" if possible >= 0.95 else "larger tiers could save the rest"
     return (
         f"{100 * figures['prefix_hit_ratio']:.1f} % of the prompts' blocks need no prefill, {100 * possible:.1f} % of "
         f"what any cache could save ({advice}){below}, and every byte was right."
@@ -373,6 +373,11 @@ def interpretation(figures: dict[str, Any]) -> str:
 
 def _time_text(us: float) -> str:
     return f"{us:.0f} us" if us < 1000 else f"{us / 1000:.1f} ms"
+
+
+def _rate_text(gbps: float) -> str:
+    """A rate in the unit of the command line and the dashboard."""
+    return f"{gbps * 1e9 / (1 << 30):.2f} GiB/s"
 
 
 def _bytes_text(size: int) -> str:

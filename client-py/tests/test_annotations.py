@@ -80,7 +80,7 @@ def test_annotate_daemonOfAnEarlierVersion_isNotAsked(driven: Driven) -> None:  
 def test_put_annotationsOfWrongNumberOrLength_refused(client: Client) -> None:
     namespace = client.namespace("refused", block_bytes=BLOCK_BYTES)
     keys = blocks.keys("refused", 2)
-    with pytest.raises(InvalidArgument, match="1 annotations for 2 keys"):
+    with pytest.raises(InvalidArgument, match="1 annotation for 2 keys"):
         namespace.put(keys, bytes(2 * BLOCK_BYTES), annotations=[b"a"])
     with pytest.raises(InvalidArgument, match="annotation 1 has 2049 bytes, at most 2048"):
         namespace.put(keys, bytes(2 * BLOCK_BYTES), annotations=[b"a", bytes(2049)])

@@ -41,7 +41,7 @@ def demo(*arguments: str) -> tuple[int, str]:
         ("--host-bytes 0", "--host-bytes is '0', expected 64 MiB or more"),
         ("--ssd-bytes 300MiB", "--ssd-bytes is '300MiB', expected a multiple of 256MiB, such as 256MiB"),
         ("--ssd-bytes 9000000TiB", "--ssd-bytes is '9000000TiB', expected at most 1024TiB"),
-        ("--socket /tmp/x.sock --host-bytes 1GiB", "are for a daemon of the demo's own"),
+        ("--socket /tmp/x.sock --host-bytes 1GiB", "need a daemon that the demo starts"),
         ("--trace /nosuch/file", "--trace: cannot read the trace /nosuch/file: No such file"),
         (f"--trace {REPOSITORY}/README.md", "README.md, line 1: expected a JSON object"),
     ],

@@ -313,5 +313,5 @@ def test_sessions_that_ask_for_nothing_keep_nobody_out(stopped_daemon: Daemon) -
         # They are all of use now: the next one is refused, and nobody leaves for it.
         with Client(path, timeout=1) as late:
             assert late.ping().status is Status.UNAVAILABLE
-            assert "there are 8 sessions already" in late._connection.reason
+            assert "the limit of 8 sessions is reached" in late._connection.reason
         assert all(one.ping().status is Status.OK for one in [used, *newcomers])

@@ -270,7 +270,7 @@ def test_replay_tells_of_the_tiers_that_there_are(
     assert code == 0
     told = replay.table(figures)
     assert "SSD" not in told
-    assert re.search(r"^objects stored +0: nothing fell out of the tiers above", told, re.MULTILINE)
+    assert re.search(r"^objects stored +0: no block was evicted from the other tiers", told, re.MULTILINE)
     assert "0.0 % from object" in told
 
 

@@ -187,7 +187,7 @@ def check_annotations(annotations: Sequence[bytes | None], count: int) -> None:
         InvalidArgument: their number is not that of the keys, or one of them is too long.
     """
     if len(annotations) != count:
-        raise InvalidArgument(f"{len(annotations)} annotations for {count} keys")
+        raise InvalidArgument(f"{len(annotations)} annotation{'s' * (len(annotations) != 1)} for {count} key{'s' * (count != 1)}")
     for index, annotation in enumerate(annotations):
         if annotation is not None and len(annotation) > protocol.ANNOTATION_ANNOTATION_BYTES_MAX:
             raise InvalidArgument(

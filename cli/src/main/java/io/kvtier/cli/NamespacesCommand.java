@@ -2,6 +2,8 @@ package io.kvtier.cli;
 
 import com.eclipsesource.json.JsonArray;
 import io.kvtier.client.KvtierClient;
+import java.util.ArrayList;
+import java.util.List;
 import picocli.CommandLine.Command;
 
 /** Which cache layouts the daemon knows. */
@@ -26,8 +28,14 @@ final class NamespacesCommand extends DaemonCommand {
   }
 
   static Table table(Report report) {
-    Table table =
-        new Table("NAMESPACE", "FINGERPRINT", ">BLOCK", ">IN MEMORY", ">ON SSD", "PROPERTIES");
+    boolean hasSsd = Places.of(report).has("ssd");
+    List<String> heading =
+        new ArrayList<>(List.of("NAMESPACE", "FINGERPRINT", ">BLOCK", ">IN MEMORY"));
+    if (hasSsd) {
+      heading.add(">ON SSD");
+    }
+    heading.add("PROPERTIES");
+    Table table = new Table(heading.toArray(String[]::new));
     for (Report.Namespace namespace : report.namespaces()) {
       StringBuilder properties = new StringBuilder();
       namespace
@@ -38,13 +46,18 @@ final class NamespacesCommand extends DaemonCommand {
               properties.append(value);
             }
           });
-      table.row(
-          namespace.fullName(),
-          namespace.fingerprint(),
-          Units.bytes(namespace.blockBytes()),
-          Units.count(namespace.hostBlocks()),
-          Units.count(namespace.ssdBlocks()),
-          properties.toString());
+      List<String> row =
+          new ArrayList<>(
+              List.of(
+                  namespace.fullName(),
+                  namespace.fingerprint(),
+                  Units.bytes(namespace.blockBytes()),
+                  Units.count(namespace.hostBlocks())));
+      if (hasSsd) {
+        row.add(Units.count(namespace.ssdBlocks()));
+      }
+      row.add(properties.toString());
+      table.row(row.toArray(String[]::new));
     }
     return table;
   }

@@ -2,6 +2,7 @@ package io.kvtier.cli;
 
 import static io.kvtier.cli.Ran.run;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -155,6 +156,19 @@ final class KvtierTest {
               var _ = ObjectCommand.requireStore(new Report(Json.parse("{}").asObject()));
             });
     assertTrue(String.valueOf(failure.getMessage()).contains("object.store is none"));
+  }
+
+  @Test
+  void namespaces_daemonWithoutSsd_haveNoColumnForIt() {
+    String namespace = "\"namespaces\":[{\"name\":\"n\",\"host_blocks\":1,\"ssd_blocks\":0}]";
+    String memory = "{\"tiers\":[{\"tier\":\"host\"}]," + namespace + "}";
+    String both = "{\"tiers\":[{\"tier\":\"host\"},{\"tier\":\"ssd\"}]," + namespace + "}";
+    assertFalse(headingOfNamespaces(memory).contains("ON SSD"));
+    assertTrue(headingOfNamespaces(both).contains("ON SSD"));
+  }
+
+  private static String headingOfNamespaces(String report) {
+    return NamespacesCommand.table(new Report(Json.parse(report).asObject())).lines().getFirst();
   }
 
   @Test

@@ -19,6 +19,7 @@ import io.kvtier.daemon.session.PeerPolicy;
 import io.kvtier.daemon.session.SessionConductor;
 import io.kvtier.daemon.tracing.RequestTeller;
 import io.kvtier.daemon.tracing.SpanSender;
+import io.kvtier.protocol.Counted;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.Protocol;
@@ -257,8 +258,8 @@ public final class Daemon implements AutoCloseable {
     // Counts of stores go on from start to start.
     index.recover(ssdTier.ledgers(), System.currentTimeMillis() << 20);
     LOG.info(
-        "found {} blocks in memory{} in {} ms",
-        counters.get(Counter.FOUND_HOST),
+        "found {} in memory{} in {} ms",
+        Counted.of(counters.get(Counter.FOUND_HOST), "block"),
         ssd.bytes() == 0 ? "" : " and " + counters.get(Counter.FOUND_SSD) + " on SSD",
         (System.nanoTime() - start) / 1_000_000);
     index.extend("threads", ThreadDump::run);
@@ -398,7 +399,7 @@ public final class Daemon implements AutoCloseable {
 
   /** Less memory than was promised would be found out by a client, which the kernel would kill. */
   private static void stopWithoutMemory(Throwable cause) {
-    LOG.error("the host tier's memory is not to be had; the daemon stops", cause);
+    LOG.error("the memory of the host tier can't be had; the daemon stops", cause);
     Runtime.getRuntime().halt(70);
   }
 
@@ -479,8 +480,8 @@ public final class Daemon implements AutoCloseable {
     } else if (keeper != 0) {
       Instant until = Instant.now().plusNanos(keepNs).truncatedTo(ChronoUnit.SECONDS);
       kept =
-          counters.get(Counter.GAUGE_HOST_SLOTS_RESIDENT)
-              + " blocks are kept in memory until "
+          keptBlocks(counters.get(Counter.GAUGE_HOST_SLOTS_RESIDENT))
+              + " kept in memory until "
               + until
               + " for the next start, by process "
               + keeper
@@ -488,6 +489,10 @@ public final class Daemon implements AutoCloseable {
               + memory.directory()
               + "): end that to have the memory back now";
     }
+  }
+
+  private static String keptBlocks(long blocks) {
+    return Counted.of(blocks, "block") + (blocks == 1 ? " is" : " are");
   }
 
   /** A count that goes up while the index does anything at all, be it only to look for work. */

@@ -84,7 +84,7 @@ final class Hangup {
               .invoke(null, signal.getConstructor(String.class).newInstance("HUP"), ours);
     } catch (IOException | ReflectiveOperationException | IllegalArgumentException e) {
       Throwable cause = e instanceof InvocationTargetException wrapped ? wrapped.getCause() : e;
-      LOG.warn("SIGHUP is not heard ({}): use kvtier reload", String.valueOf(cause));
+      LOG.warn("SIGHUP can't be handled ({}): use kvtier reload", String.valueOf(cause));
     }
   }
 }

@@ -48,7 +48,7 @@ public final class ServiceManager {
         return new ServiceManager(
             NotifySocket.to(address)::send, watchdogUs(environment, processId));
       } catch (IOException e) {
-        LOG.warn("the service manager is told nothing: NOTIFY_SOCKET: {}", e.getMessage());
+        LOG.warn("the service manager gets no messages: NOTIFY_SOCKET: {}", e.getMessage());
       }
     }
     return new ServiceManager(_ -> {}, 0);
@@ -133,7 +133,8 @@ public final class ServiceManager {
     void look() {
       long now = progress.getAsLong();
       if (now == before) {
-        LOG.warn("the index makes no progress; the service manager hears of it by silence");
+        LOG.warn(
+            "the index makes no progress: the service manager gets no sign of life from now on");
         return;
       }
       before = now;

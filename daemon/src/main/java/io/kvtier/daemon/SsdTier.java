@@ -119,7 +119,7 @@ final class SsdTier implements AutoCloseable {
     if (!ledger.layout().equals(layout)) {
       if (!ledger.layout().isEmpty()) {
         LOG.warn(
-            "the SSD tier in {} was made with '{}', now it is '{}': its blocks are dropped",
+            "the SSD tier in {} was written as '{}', and is now configured as '{}': its blocks are dropped",
             directory,
             ledger.layout(),
             layout);

@@ -14,7 +14,7 @@ public enum Counter {
   JOINED("joined", "gets that joined a transfer already under way"),
   PUT_BLOCKS("put_blocks", "blocks committed and made resident"),
   PUT_EXISTS("put_exists", "puts of a block already here"),
-  PUT_BUSY("put_busy", "puts refused for want of room or queue space"),
+  PUT_BUSY("put_busy", "puts refused, as there was no space or the queue was full"),
   EVICTIONS("evictions", "blocks that left the host tier"),
   DEMOTIONS("demotions", "blocks written from host to SSD"),
   PROMOTIONS("promotions", "blocks read from SSD to host"),
@@ -56,8 +56,7 @@ public enum Counter {
       "gauge: bytes that directory and policies have for blocks; the system gives them as blocks come"),
   GAUGE_RESERVATIONS("reservations", "gauge: slots reserved by clients and not yet committed"),
   NOT_ADMITTED(
-      "not_admitted",
-      "blocks that fell out of the host tier and that the SSD tier's admission refused"),
+      "not_admitted", "blocks evicted from the host tier that the SSD tier's admission refused"),
   SSD_EVICTIONS("ssd_evictions", "copies that left the SSD tier to make room"),
   FOUND_HOST("found_host", "blocks that the start found in memory, from before"),
   FOUND_SSD("found_ssd", "blocks that the start found on SSD, from before"),
@@ -68,7 +67,7 @@ public enum Counter {
   HITS_OBJECT("hits_object", "blocks asked for by gets and served from the object tier"),
   OBJECT_FETCHED("object_fetched", "blocks read from the object tier to host"),
   OBJECT_STORED("object_stored", "blocks written to the object tier, or found there when written"),
-  SPILLED("spilled", "of these, blocks that fell out of the SSD tier"),
+  SPILLED("spilled", "of these, blocks evicted from the SSD tier"),
   OBJECT_ERRORS("object_errors", "reads and writes of objects that failed, or took too long"),
   OBJECT_READ_BYTES("object_read_bytes", "bytes of blocks read from the object tier"),
   OBJECT_WRITTEN_BYTES("object_written_bytes", "bytes of blocks written to the object tier"),
@@ -77,7 +76,7 @@ public enum Counter {
   GPU_ERRORS("gpu_errors", "copies to and from GPUs that failed"),
   GAUGE_REGIONS("regions", "gauge: regions of engines' GPU memory that are open"),
   ANNOTATIONS_DROPPED(
-      "annotations_dropped", "annotations for which there was no room (limits.annotation_bytes)"),
+      "annotations_dropped", "annotations for which there was no space (limits.annotation_bytes)"),
   GAUGE_ANNOTATION_BYTES("annotation_bytes", "gauge: memory that annotations take"),
   SPANS_DROPPED(
       "spans_dropped",

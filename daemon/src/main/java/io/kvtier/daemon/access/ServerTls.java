@@ -127,7 +127,7 @@ public final class ServerTls {
       stamps = now;
     } catch (IOException e) {
       // Looked at again: somebody may be writing one file after the other.
-      LOG.error("the certificate before stays: {}", e.getMessage());
+      LOG.error("the new certificate can't be used and the old one stays: {}", e.getMessage());
     }
   }
 

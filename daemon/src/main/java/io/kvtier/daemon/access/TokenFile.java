@@ -1,5 +1,6 @@
 package io.kvtier.daemon.access;
 
+import io.kvtier.protocol.Counted;
 import io.kvtier.protocol.access.Token;
 import io.kvtier.protocol.access.TokenLine;
 import java.io.IOException;
@@ -144,13 +145,14 @@ final class TokenFile {
       byId = read();
       stamp = now;
       problem = "";
-      LOG.info("{} tokens in '{}'", byId.size(), file);
+      LOG.info("{} in '{}'", Counted.of(byId.size(), "token"), file);
     } catch (IOException e) {
       // Looked at again: what is mended by other permissions alone has the same stamp.
       String found = String.valueOf(e.getMessage());
       if (!found.equals(problem)) {
         problem = found;
-        LOG.error("the tokens before stay valid: {}", found);
+        LOG.error(
+            "the file of tokens can't be used and the tokens read before stay valid: {}", found);
       }
     }
   }

@@ -3,6 +3,7 @@ package io.kvtier.daemon.grpc;
 import com.google.protobuf.ByteString;
 import io.kvtier.protocol.AnnotationBody;
 import io.kvtier.protocol.AnnotationDescriptor;
+import io.kvtier.protocol.Counted;
 import io.kvtier.protocol.Status;
 import java.util.ArrayList;
 import java.util.List;
@@ -16,7 +17,8 @@ final class AnnotationEntries {
   static List<ByteString> of(List<ByteString> wire, int keys) throws RefusedException {
     if (!wire.isEmpty() && wire.size() != keys) {
       throw new RefusedException(
-          Status.INVALID_ARGUMENT, wire.size() + " annotations for " + keys + " keys");
+          Status.INVALID_ARGUMENT,
+          Counted.of(wire.size(), "annotation") + " for " + Counted.of(keys, "key"));
     }
     for (ByteString annotation : wire) {
       if (annotation.size() > AnnotationDescriptor.ANNOTATION_BYTES_MAX) {

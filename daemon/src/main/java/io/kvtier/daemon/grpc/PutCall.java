@@ -3,6 +3,7 @@ package io.kvtier.daemon.grpc;
 import com.google.protobuf.ByteString;
 import com.google.protobuf.InvalidProtocolBufferException;
 import io.kvtier.daemon.grpc.IndexAnswer.Grant;
+import io.kvtier.protocol.Counted;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
@@ -409,10 +410,14 @@ final class PutCall extends Call<PutResponse> {
     early.clear();
     abortWindow();
     if (incomplete > 0) {
-      tellRefusal(false, incomplete + " blocks of a Put: INVALID_ARGUMENT: not all bytes came");
+      tellRefusal(
+          false,
+          Counted.of(incomplete, "block") + " of a Put: INVALID_ARGUMENT: not all bytes came");
     }
     if (corrupt > 0) {
-      tellRefusal(true, corrupt + " blocks of a Put: CORRUPT: not the bytes of their checksums");
+      tellRefusal(
+          true,
+          Counted.of(corrupt, "block") + " of a Put: CORRUPT: bytes do not match the checksum");
     }
   }
 }

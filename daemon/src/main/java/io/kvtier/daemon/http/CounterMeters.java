@@ -44,7 +44,7 @@ final class CounterMeters {
     names.put(Counter.PUT_EXISTS, name("kvtier.put.existing", "Puts of a block already here"));
     names.put(
         Counter.PUT_BUSY,
-        name("kvtier.put.refused", "Puts refused for want of room or queue space"));
+        name("kvtier.put.refused", "Puts refused, as there was no space or the queue was full"));
     evictions(names, Counter.EVICTIONS, "host");
     evictions(names, Counter.SSD_EVICTIONS, "ssd");
     moves(names, Counter.DEMOTIONS, "host", "ssd");
@@ -64,7 +64,7 @@ final class CounterMeters {
         Counter.NOT_ADMITTED,
         name(
             "kvtier.not.admitted.blocks",
-            "Blocks that fell out of memory and were not let to SSD"));
+            "Blocks evicted from memory that the SSD tier's admission refused"));
     names.put(
         Counter.CORRUPT, name("kvtier.corrupt.blocks", "Reads whose bytes or key did not verify"));
     names.put(
@@ -130,11 +130,7 @@ final class CounterMeters {
   private static void evictions(Map<Counter, Name> names, Counter counter, String tier) {
     names.put(
         counter,
-        new Name(
-            "kvtier.evicted.blocks",
-            "",
-            "Blocks that left a tier to make room",
-            Tags.of("tier", tier)));
+        new Name("kvtier.evicted.blocks", "", "Blocks evicted from a tier", Tags.of("tier", tier)));
   }
 
   private static void moves(Map<Counter, Name> names, Counter counter, String from, String to) {

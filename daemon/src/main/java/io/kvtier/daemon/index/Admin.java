@@ -2,6 +2,7 @@ package io.kvtier.daemon.index;
 
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.trace.TraceRecorder;
+import io.kvtier.protocol.Counted;
 import io.kvtier.protocol.Status;
 import java.nio.file.AccessDeniedException;
 import java.nio.file.FileAlreadyExistsException;
@@ -263,10 +264,10 @@ final class Admin {
 
   private static String came(TraceRecorder recording) {
     TraceRecorder.Summary summary = recording.summary();
-    return summary.requests()
-        + " lookups of "
-        + summary.blocks()
-        + " blocks in '"
+    return Counted.of(summary.requests(), "lookup")
+        + " of "
+        + Counted.of(summary.blocks(), "block")
+        + " in '"
         + recording.file()
         + "', "
         + summary.lost()
@@ -349,7 +350,7 @@ final class Admin {
             + " -> "
             + line.policyName()
             + ", "
-            + line.resident()
-            + " blocks taken over");
+            + Counted.of(line.resident(), "block")
+            + " taken over");
   }
 }

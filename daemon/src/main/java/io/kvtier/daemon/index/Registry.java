@@ -1,6 +1,7 @@
 package io.kvtier.daemon.index;
 
 import io.kvtier.daemon.access.Grant;
+import io.kvtier.protocol.Counted;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.BitSet;
 import java.util.List;
@@ -69,13 +70,11 @@ final class Registry {
     }
     return hasHalf(tenant, blockBytes)
         ? null
-        : "there are "
-            + namespaces.size(tenant)
-            + " namespaces of "
-            + store.host().slots().classesInUse(tenant)
-            + " sizes of blocks already, and what there can be beyond that is kept for those who"
-            + " may write: register a namespace that is there, or have a writer register this one"
-            + " first";
+        : Counted.of(namespaces.size(tenant), "namespace")
+            + " with "
+            + Counted.of(store.host().slots().classesInUse(tenant), "block size")
+            + " exist already, and the rest of the limit is reserved for clients with the role"
+            + " write: use an existing namespace, or let such a client register this one first";
   }
 
   private boolean hasHalf(int tenant, long blockBytes) {
@@ -91,9 +90,9 @@ final class Registry {
       forgetUnused();
     }
     if (namespaces.size(tenant) >= namespaces.max(tenant)) {
-      return "there are "
-          + namespaces.size(tenant)
-          + " namespaces already, which is the limit, and all of them are in use";
+      return "the limit of "
+          + Counted.of(namespaces.size(tenant), "namespace")
+          + " is reached, and all of them are in use";
     }
     SlotAllocator slots = store.host().slots();
     if (slots.regionsOfPart(tenant) == 0) {
@@ -150,7 +149,8 @@ final class Registry {
     StringBuilder text = new StringBuilder("namespace '").append(known.name());
     text.append("' is registered with other properties: ").append(difference);
     text.append("; it is free when no session has it and it has no block: now ");
-    text.append(blocks).append(" blocks, ").append(sessions.size()).append(" sessions");
+    text.append(Counted.of(blocks, "block")).append(", ");
+    text.append(Counted.of(sessions.size(), "session"));
     for (int i = 0; i < Math.min(SESSIONS_NAMED, sessions.size()); i++) {
       text.append(i == 0 ? " (" : "; ").append(sessions.get(i));
     }
@@ -207,8 +207,8 @@ final class Registry {
     if (records < slots && !warned.get(tenant)) {
       warned.set(tenant);
       LOG.warn(
-          "there is room for {} blocks of namespace '{}', and limits.blocks lets {} have {} of"
-              + " them: raise it, or some of the space stays empty",
+          "the tiers have space for {} blocks of namespace '{}', but limits.blocks allows {} only"
+              + " {}: raise it, or some of the space stays unused",
           slots,
           added.name(),
           tenant == Grant.NO_TENANT

@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.protocol.Counted;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
@@ -198,7 +199,9 @@ public final class RequestTap {
       line(
           request.origin,
           true,
-          request.verb + ": " + request.count + " blocks were read that do not match");
+          request.verb
+              + ": bytes that do not match the checksum, in "
+              + Counted.of(request.count, "block"));
     }
   }
 
@@ -256,7 +259,7 @@ public final class RequestTap {
       }
     }
     if (operation.count > 0) {
-      text.append(" of ").append(operation.count).append(" blocks");
+      text.append(" of ").append(Counted.of(operation.count, "block"));
     }
     String separator = ": ";
     for (Status status : TOLD) {

@@ -80,7 +80,9 @@ final class Troubles {
     way(report, "probe", false);
     String ledger = text(report, "ledger_trouble");
     if (!ledger.isEmpty()) {
-      add("object/ledger", "what is in the store is found out by asking it: " + ledger);
+      add(
+          "object/ledger",
+          "the presence ledger can't be used, and the store is asked for each block: " + ledger);
     }
   }
 

@@ -42,9 +42,9 @@ final class Closer {
       return true;
     } catch (RejectedExecutionException e) {
       LOG.warn(
-          "what process {} (user {}) passed stays open: {} descriptors that do not close are before"
-              + " it; end the processes that passed them, or take the right to connect from their"
-              + " users (socket.users, socket.groups)",
+          "a descriptor of process {} (user {}) stays open, as {} others before it do not close: end"
+              + " the processes that passed those, or take the right to connect from their users"
+              + " (socket.users, socket.groups)",
           process,
           Integer.toUnsignedString(user),
           THREADS_MAX + WAITING_MAX);

@@ -5,6 +5,7 @@ import io.kvtier.daemon.index.Counters;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.Session;
 import io.kvtier.daemon.index.Tenants;
+import io.kvtier.protocol.Counted;
 import io.kvtier.protocol.HandshakeDescriptor;
 import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.Protocol;
@@ -277,7 +278,8 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       if (silent.size() >= SILENT_MAX) {
         Connection oldest = silent.values().iterator().next();
         environment.counters.countRefusal();
-        LOG.info("process {} said nothing, and others wait", oldest.peer.pid());
+        LOG.info(
+            "connection of process {} closed: it sent nothing, and others wait", oldest.peer.pid());
         disconnect(oldest);
       }
       silent.put(connection.tag, connection);
@@ -383,7 +385,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       refuse(
           connection,
           Status.BUSY,
-          "there are " + count + " sessions already (limits.sessions)" + hint);
+          "the limit of " + Counted.of(count, "session") + " is reached (limits.sessions)" + hint);
       return;
     }
     if (unread.isAtLimit(connection.peer.uid())) {
@@ -403,7 +405,10 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       refuse(
           connection,
           Status.BUSY,
-          "this tenant has " + ofTenant + " sessions already, its share of limits.sessions" + hint);
+          "this tenant has "
+              + Counted.of(ofTenant, "session")
+              + ", its share of limits.sessions"
+              + hint);
       return;
     }
     if (RingBudget.isReader(grant)) {
@@ -419,9 +424,8 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
         refuse(
             connection,
             Status.BUSY,
-            "there are "
-                + readers
-                + " sessions already that may only read, their share of limits.sessions"
+            Counted.of(readers, "session")
+                + " with the role read exist already, the share of this role in limits.sessions"
                 + hint);
         return;
       }
@@ -509,7 +513,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
           && now - each.acceptedNs > UNUSED_NS
           && isOne.test(each)) {
         LOG.info(
-            "session {} of process {} has asked for nothing, and others wait",
+            "session {} of process {} closed: it sent no request, and others wait",
             session.id(),
             each.peer.pid());
         disconnect(each);
@@ -880,7 +884,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       if (now - oldest.acceptedNs <= HELLO_TIMEOUT_NS) {
         return;
       }
-      LOG.info("process {} connected and said nothing", oldest.peer.pid());
+      LOG.info("connection of process {} closed: it sent nothing in time", oldest.peer.pid());
       disconnect(oldest);
     }
   }

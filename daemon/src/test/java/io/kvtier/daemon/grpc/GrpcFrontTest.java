@@ -312,7 +312,7 @@ final class GrpcFrontTest {
         PutHeader.newBuilder().setKeys(keys(namespace, 0, 2)).addAnnotations(ByteString.EMPTY);
     PutResponse few = put(List.of(PutRequest.newBuilder().setHeader(header).build()));
     assertEquals(StatusCode.STATUS_INVALID_ARGUMENT, few.getOutcome().getStatus());
-    assertEquals("1 annotations for 2 keys", few.getOutcome().getText());
+    assertEquals("1 annotation for 2 keys", few.getOutcome().getText());
     header.addAnnotations(ByteString.copyFrom(new byte[2049]));
     PutResponse large = put(List.of(PutRequest.newBuilder().setHeader(header).build()));
     assertEquals(StatusCode.STATUS_TOO_LARGE, large.getOutcome().getStatus());

@@ -208,9 +208,9 @@ final class GrpcRefusalTest {
     var _ = call("Put", writes, header(namespace), of(chunk(4096).setBlock(1)));
     assertTold(Level.INFO, "refused: INVALID_ARGUMENT: a chunk of block 1, expected 0 to 0");
     var _ = call("Put", writes, header(namespace), of(chunk(4095)));
-    assertTold(Level.INFO, "refused: 1 blocks of a Put: INVALID_ARGUMENT: not all bytes came");
+    assertTold(Level.INFO, "refused: 1 block of a Put: INVALID_ARGUMENT: not all bytes came");
     var _ = call("Put", writes, header(namespace), of(chunk(4096).setCrc32C(1)));
-    assertTold(Level.WARN, "refused: 1 blocks of a Put: CORRUPT: not the bytes of their checksums");
+    assertTold(Level.WARN, "refused: 1 block of a Put: CORRUPT: bytes do not match the checksum");
     // By the index, which tells of it itself.
     var _ = call("Register", writes, model.toBuilder().setBlockBytes(0).build());
     ILoggingEvent byIndex = lines.poll(60, TimeUnit.SECONDS);

@@ -69,7 +69,7 @@ class AdminTest {
       var _ = client.lookup(1, 2, 3);
       OperatorAnswer stopped = await(harness, "trace stop");
       assertEquals(Status.OK, stopped.status(), stopped.text());
-      assertTrue(stopped.text().startsWith("1 lookups of 3 blocks"), stopped.text());
+      assertTrue(stopped.text().startsWith("1 lookup of 3 blocks"), stopped.text());
       assertEquals(Status.MISS, ask(harness, "trace stop").status(), "it is told once");
 
       var _ = ask(harness, "trace record 100 " + file);

@@ -129,8 +129,9 @@ public final class Calibration {
     }
     if (table == null) {
       LOG.warn(
-          "GPU {} has less than {} left to measure copies in: they go the plain way, which is slow"
-              + " where the pieces of a block are small; leave it that much, and start again",
+          "GPU {} has less than {} of free memory, so its copies are not calibrated and use the"
+              + " plain strategy, which is slow for small pieces of blocks: leave that much memory"
+              + " free, and restart the daemon",
           gpu.device().ordinal(),
           ByteSize.words(deviceBytes(1)));
       table = StrategyTable.only(CopyStrategy.PLAIN);

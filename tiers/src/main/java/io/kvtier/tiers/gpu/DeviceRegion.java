@@ -275,7 +275,7 @@ public final class DeviceRegion implements AutoCloseable {
     try {
       if (!other.reaches(gpu)) {
         LOG.info(
-            "GPU {} does not reach GPU {}: blocks go by the host",
+            "GPU {} can't access GPU {}: blocks between them are copied through host memory",
             other.device().ordinal(),
             gpu.device().ordinal());
         return;
@@ -290,7 +290,7 @@ public final class DeviceRegion implements AutoCloseable {
     } catch (GpuException e) {
       mapped.forEach(memory -> quietly(() -> other.close(memory)));
       LOG.warn(
-          "GPU {} can't see a region of GPU {}: {}; blocks go by the host",
+          "GPU {} can't access a region of GPU {}: {}; blocks are copied through host memory",
           other.device().ordinal(),
           gpu.device().ordinal(),
           e.reason());

@@ -277,7 +277,7 @@ public final class GpuTier implements AutoCloseable {
       }
       LOG.info("all memory of the host tier is registered with the driver");
     } catch (GpuException e) {
-      LOG.warn("the host tier can't be registered with the driver ahead of need: {}", e.reason());
+      LOG.warn("the host tier can't be registered with the driver in advance: {}", e.reason());
     }
     pinsAhead = false;
     hasPinned = true;

@@ -481,8 +481,8 @@ public final class PresenceLedger implements AutoCloseable {
     String reason = FileErrors.withCure(String.valueOf(error));
     if (trouble.isEmpty()) {
       LOG.warn(
-          "the presence ledger in '{}' can't be used: what is in the store is found out by asking"
-              + " it, until this works again: {}",
+          "the presence ledger in '{}' can't be used, and the store is asked for each block until"
+              + " the ledger works again: {}",
           database.directory(),
           reason);
     }

@@ -709,7 +709,7 @@ public final class ObjectPipeline extends QueuedPipeline {
         LOG.warn(
             operation.isLoad()
                 ? "{} does not answer: {}; until it does, blocks that are only there are misses"
-                : "{} takes no blocks: {}; until it does, those that no other tier has room for are"
+                : "{} takes no blocks: {}; until it does, blocks that no other tier has space for are"
                     + " dropped",
             store.describe(),
             cause);

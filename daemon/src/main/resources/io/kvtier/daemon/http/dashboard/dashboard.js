@@ -540,13 +540,14 @@ function showNamespaces({stats}) {
   setText(byId('namespaces-count'), number(stats.namespaces_total));
   const inTier = (blocks, each) => blocks === 0 ? '0' : `${number(blocks)} · ${bytes(blocks * each)}`;
   const tenants = stats.tenants ? [{title: 'Tenant'}] : [];
+  const ssd = tiersOf(stats).includes('ssd') ? [{title: 'On SSD', kind: 'number'}] : [];
   // The first have most bytes.
   const rows = stats.namespaces.slice(0, ROWS_MAX).map((one) => [
-    one.name, ...tenants.map(() => one.tenant || NONE), bytes(one.block_bytes), inTier(one.host_blocks, one.block_bytes), inTier(one.ssd_blocks, one.block_bytes),
+    one.name, ...tenants.map(() => one.tenant || NONE), bytes(one.block_bytes), inTier(one.host_blocks, one.block_bytes), ...ssd.map(() => inTier(one.ssd_blocks, one.block_bytes)),
     Object.entries(one.properties).filter(([key]) => key !== 'name').map(([key, value]) => `${key}=${value}`).join(', ') || NONE,
   ]);
   renew(byId('namespaces'), rows.length === 0 ? none('No client has registered one.') : scrolling(rows, table('Namespaces', [
-    {title: 'Name'}, ...tenants, {title: 'Block', kind: 'number'}, {title: 'In memory', kind: 'number'}, {title: 'On SSD', kind: 'number'},
+    {title: 'Name'}, ...tenants, {title: 'Block', kind: 'number'}, {title: 'In memory', kind: 'number'}, ...ssd,
     {title: 'Properties', kind: 'text'},
   ], rows, true)));
 }
@@ -557,9 +558,10 @@ function showTenants({stats}) {
   byId('tenants-panel').hidden = tenants.length === 0;
   setText(byId('tenants-count'), number(stats.tenants_total || 0));
   const part = (one, tier) => one[`${tier}_bytes_capacity`] === 0 ? NONE : `${bytes(one[`${tier}_bytes_used`])} of ${bytes(one[`${tier}_bytes_capacity`])}`;
-  const rows = tenants.slice(0, ROWS_MAX).map((one) => [one.name || '(of no tenant)', part(one, 'host'), part(one, 'ssd'), number(one.blocks)]);
+  const ssd = tiersOf(stats).includes('ssd') ? [{title: 'On SSD', kind: 'number'}] : [];
+  const rows = tenants.slice(0, ROWS_MAX).map((one) => [one.name || '(of no tenant)', part(one, 'host'), ...ssd.map(() => part(one, 'ssd')), number(one.blocks)]);
   renew(byId('tenants'), scrolling(rows, table('Tenants', [
-    {title: 'Name'}, {title: 'In memory', kind: 'number'}, {title: 'On SSD', kind: 'number'}, {title: 'Blocks', kind: 'number'},
+    {title: 'Name'}, {title: 'In memory', kind: 'number'}, ...ssd, {title: 'Blocks', kind: 'number'},
   ], rows, true)));
 }
 

@@ -137,7 +137,7 @@ public final class UseLog implements AutoCloseable {
       while (!closed) {
         TimeUnit.NANOSECONDS.sleep(options.periodNs());
         if (!tell()) {
-          LOG.warn("the objects used lately could not be told to {}", store.describe());
+          LOG.warn("the log of used objects could not be written to {}", store.describe());
         }
       }
     } catch (InterruptedException e) {
