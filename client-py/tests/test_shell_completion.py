@@ -72,6 +72,7 @@ def test_fish_completesCommandsAndOptions(generated: Path) -> None:
     assert completed("kvtier tra") == ["trace"]
     assert completed("kvtier trace ") == ["record", "stop"]
     assert completed("kvtier lookup --name") == ["--namespace"]
+    assert "remove-namespace" in completed("kvtier object ")
     assert completed("kvtierd --print") == ["--print-config"]
     assert "/etc/hosts" in completed("kvtierd --config /etc/hos")
 

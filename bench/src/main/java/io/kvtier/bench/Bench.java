@@ -17,7 +17,7 @@ import picocli.CommandLine.UnmatchedArgumentException;
 @Command(
     name = "bench",
     mixinStandardHelpOptions = true,
-    description = "Measures kvtier against the limits of the machine, in the same run.",
+    description = "Measures kvtier and, in the same run, the limits of the machine.",
     subcommands = {
       Bench.LocalCommand.class,
       Bench.GrpcCommand.class,
@@ -76,7 +76,7 @@ public final class Bench implements Runnable {
     @Option(
         names = "--json",
         paramLabel = "FILE",
-        description = "Also write the rows there, as one JSON array.")
+        description = "Also writes the rows to FILE, as one JSON array.")
     private @Nullable Path json;
 
     @Option(names = "--quick", description = "Fewer and shorter rounds: a trial, not a result.")
@@ -103,7 +103,8 @@ public final class Bench implements Runnable {
         names = "--directory",
         paramLabel = "DIR",
         description =
-            "On the disk to measure; default: target/ of the checkout. Takes up to 10 GiB.")
+            "Folder on the disk to measure, with up to 10 GiB free. Default: target/ of the"
+                + " checkout.")
     private @Nullable Path directory;
 
     Path parent(Setup setup) {
@@ -125,7 +126,7 @@ public final class Bench implements Runnable {
         names = "--policy",
         split = ",",
         paramLabel = "NAME",
-        description = "Not all, but these; any specification will do.")
+        description = "Measures only these policies; any specification is allowed.")
     private List<String> policies = List.of();
 
     @Override

@@ -7,6 +7,7 @@ import com.eclipsesource.json.JsonValue;
 import io.kvtier.client.KvtierClient;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -37,6 +38,15 @@ import picocli.CommandLine.Parameters;
 final class ObjectCommand extends DaemonCommand {
   private static final List<String> TASKS =
       List.of("gc", "du", "verify", "remove-namespace", "status", "cancel");
+
+  /** For the completions of shells. */
+  static final class Tasks implements Iterable<String> {
+    @Override
+    public Iterator<String> iterator() {
+      return TASKS.iterator();
+    }
+  }
+
   private static final long LOOK_NS = TimeUnit.MILLISECONDS.toNanos(250);
 
   @Mixin private Confirmation confirmation;
@@ -45,6 +55,7 @@ final class ObjectCommand extends DaemonCommand {
       index = "0",
       arity = "0..1",
       paramLabel = "TASK",
+      completionCandidates = Tasks.class,
       description = "gc, du, verify, remove-namespace, status or cancel.")
   private String task = "";
 
