@@ -51,10 +51,10 @@ final class MooncakeTrace {
         if (!line.isBlank()) {
           try {
             JsonObject request = request(line);
-            long bytes = request.getLong("block_bytes", 0);
-            isOneSize &= requests == 0 || bytes == blockBytes;
+            long size = blockBytes(request);
+            isOneSize &= requests == 0 || size == blockBytes;
             requests++;
-            blockBytes = bytes;
+            blockBytes = size;
             builder.add(ids(request));
           } catch (IllegalArgumentException e) {
             throw new Failure(
@@ -110,6 +110,16 @@ final class MooncakeTrace {
       throw new IllegalArgumentException("not a JSON object");
     }
     return request;
+  }
+
+  private static long blockBytes(JsonObject request) {
+    JsonValue value = request.get("block_bytes");
+    try {
+      return value == null ? 0 : value.asLong();
+    } catch (NumberFormatException | UnsupportedOperationException e) {
+      throw new IllegalArgumentException(
+          "block_bytes is " + value + ", which is not a whole number", e);
+    }
   }
 
   private static long[] ids(JsonObject request) {

@@ -217,6 +217,7 @@ final class SimulateCommandTest {
         "[1]|not a JSON object",
         "{}|no list hash_ids",
         "{\"hash_ids\": [1, \"a\"]}|hash_ids has \"a\", which is not a whole number",
+        "{\"block_bytes\": \"1KiB\", \"hash_ids\": [1]}|block_bytes is \"1KiB\", which is not a",
         "{\"hash_ids\": [1, 1]}|a block is twice in one request",
       })
   void malformedLine_isNamed(String line, String message) throws IOException {

@@ -141,7 +141,7 @@ final class ApiContractTest {
     assertEquals(200, response.statusCode(), response.body());
     String type = response.headers().firstValue("content-type").orElse("").replaceAll(";.*", "");
     JsonObject content = DESCRIPTION.content(path, "200");
-    assertEquals(Set.of(type), content.fieldNames());
+    assertTrue(content.containsKey(type), content::encode);
     if (type.equals("application/json")) {
       JsonObject schema = content.getJsonObject(type).getJsonObject("schema");
       OutputUnit result = DESCRIPTION.validate(schema, Json.decodeValue(response.body()));

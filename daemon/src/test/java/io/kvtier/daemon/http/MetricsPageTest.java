@@ -156,7 +156,7 @@ final class MetricsPageTest {
 
   @Test
   void readyAndStats_thatAreDefects_failAndAreNoSilentIndex() {
-    JsonObject nonsense = report(List.of()).put("tiers", "none");
+    JsonObject nonsense = report(List.of()).put("tiers", "none").put("troubles", "none");
 
     assertThrows(
         ExecutionException.class,
