@@ -8,7 +8,7 @@ import org.jspecify.annotations.Nullable;
 /** A benchmark needs a program that is not installed. */
 final class MissingProgram extends IOException {
   private static final Pattern NOT_FOUND =
-      Pattern.compile("Cannot run program \"([^\"]+)\".*error=2, .*", Pattern.DOTALL);
+      Pattern.compile("Cannot run program \"([^\"]+)\".*error[=:] ?2\\b.*", Pattern.DOTALL);
 
   private static final long serialVersionUID = 1L;
 

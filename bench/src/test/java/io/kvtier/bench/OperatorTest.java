@@ -173,7 +173,7 @@ final class OperatorTest {
       assertEquals(0, run("unpin", "--namespace", "pinned", hex(1)).exitCode());
       Ran unconfirmed = run("delete", "--namespace", "pinned", hex(1));
       assertEquals(2, unconfirmed.exitCode());
-      assertTrue(unconfirmed.err().contains("Add --yes"), unconfirmed.err());
+      assertTrue(unconfirmed.err().contains("add --yes"), unconfirmed.err());
       assertEquals(0, run("pin", "--namespace", "pinned", hex(1)).exitCode());
       assertEquals(0, run("delete", "--yes", "--namespace", "pinned", hex(1)).exitCode());
       assertEquals(1, run("inspect", "--namespace", "pinned", hex(1)).exitCode(), "deleted");
@@ -193,6 +193,10 @@ final class OperatorTest {
         assertEquals("resident", inspect("drained", 1).getString("ssd", ""));
         assertTrue(run("doctor").out().contains("the daemon is drained"), "it may be forgotten");
         assertTrue(isDraining());
+        JsonObject status = Json.parse(run("status", "--json").out()).asObject();
+        assertTrue(status.get("degraded").asBoolean(), status.toString());
+        assertTrue(status.get("troubles").toString().contains("puts/drain"), status.toString());
+        assertTrue(run("status").out().contains("trouble     puts/drain: "), "in words, too");
         assertEquals(Status.NOT_ADMITTED, putOne(client, "drained", 2));
         assertEquals(Status.EXISTS, putOne(client, "drained", 1));
       } finally {

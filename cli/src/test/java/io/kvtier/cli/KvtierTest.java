@@ -20,6 +20,7 @@ import java.util.TreeMap;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import picocli.CommandLine;
 
 /** The command without a daemon: usage, refusals, and how numbers look. */
 final class KvtierTest {
@@ -109,6 +110,17 @@ final class KvtierTest {
     assertEquals(0, help.exitCode());
     assertTrue(help.out().contains("Exit codes"), help.out());
     assertTrue(run("--version").out().startsWith("kvtier "));
+  }
+
+  @Test
+  void help_ofEveryCommand_isWritten() {
+    assertHelps(Kvtier.commandLine());
+  }
+
+  private static void assertHelps(CommandLine command) {
+    String name = command.getCommandSpec().qualifiedName();
+    assertTrue(command.getUsageMessage().contains(name), name);
+    command.getSubcommands().values().forEach(KvtierTest::assertHelps);
   }
 
   @Test

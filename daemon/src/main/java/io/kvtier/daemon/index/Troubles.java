@@ -25,7 +25,7 @@ final class Troubles {
 
   void drain(boolean drains) {
     if (drains) {
-      add("puts/drain", "new blocks are refused until 'kvtier drain --off'");
+      add("puts/drain", "the daemon is drained: it refuses new blocks until 'kvtier drain --off'");
     }
   }
 

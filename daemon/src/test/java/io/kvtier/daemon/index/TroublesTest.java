@@ -45,7 +45,9 @@ final class TroublesTest {
     troubles.gpu(3, "a copy failed");
     assertEquals(
         List.of(
-            new Trouble("puts/drain", "new blocks are refused until 'kvtier drain --off'"),
+            new Trouble(
+                "puts/drain",
+                "the daemon is drained: it refuses new blocks until 'kvtier drain --off'"),
             new Trouble(
                 "host/ledger",
                 "the next start will not find blocks of new namespaces in memory: no space left on"
