@@ -24,7 +24,7 @@ def demo(*arguments: str) -> tuple[int, str]:
         ("--nonsense", "unknown option '--nonsense'; there are --trace --requests"),
         ("--request 5", "unknown option '--request'; did you mean --requests?"),
         ("--request=5", "unknown option '--request'; did you mean --requests?"),
-        ("requests 5", "unknown option 'requests'; did you mean --requests?"),
+        ("requests 5", "unknown argument 'requests'; did you mean --requests?"),
         ("--json=yes", "--json takes no value"),
         ("--requests", "--requests needs a value"),
         ("--socket=", "--socket needs a value"),

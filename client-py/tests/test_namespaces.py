@@ -30,7 +30,7 @@ def test_otherProperties_ofANameWithBlocks_areRefusedWithTheCure(stopped_daemon:
                 registered(new, "fp8")
     text = str(refused.value)
     assert "dtype is 'fp16' there, 'fp8' here" in text
-    assert "4 blocks, 1 sessions (" in text and " old engine, pid " in text
+    assert "4 blocks, 1 session (" in text and " old engine, pid " in text
     assert text.endswith("kvtier clear --namespace=model")
 
 

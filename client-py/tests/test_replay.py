@@ -1,5 +1,6 @@
 """The replay of bench/replay.py: its blocks' contents, its figures, and that wrong bytes do not pass."""
 
+import argparse
 import gzip
 import importlib.util
 import io
@@ -166,7 +167,7 @@ def test_size(text: str) -> None:
     if text:
         assert replay.size(text) == {"64": 64, "64KiB": 65536, "1 MiB": 1 << 20}[text]
     else:
-        with pytest.raises(replay.argparse.ArgumentTypeError):
+        with pytest.raises(argparse.ArgumentTypeError):
             replay.size(text)
 
 
