@@ -178,7 +178,7 @@ final class OperatorTest {
       assertEquals(0, run("delete", "--yes", "--namespace", "pinned", hex(1)).exitCode());
       assertEquals(1, run("inspect", "--namespace", "pinned", hex(1)).exitCode(), "deleted");
       Ran cleared = run("clear", "--yes", "--namespace", "pinned");
-      assertTrue(cleared.out().contains("1 blocks deleted"), cleared.toString());
+      assertTrue(cleared.out().contains("1 block deleted"), cleared.toString());
       assertEquals(1, run("clear", "--yes", "--namespace", "nobody's").exitCode());
     }
   }
