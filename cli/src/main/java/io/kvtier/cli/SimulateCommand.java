@@ -121,7 +121,7 @@ final class SimulateCommand implements Callable<Integer> {
       names = "--plot",
       paramLabel = "FILE.svg",
       description =
-          "Draws hit ratios over the size of the cache, from 0.5 %% to 50 %% of the trace's distinct"
+          "Draws hit ratios over the size of the cache, from half a percent to half of the trace's distinct"
               + " blocks.")
   private @Nullable Path plot;
 
