@@ -533,7 +533,7 @@ def test_verify_findsTheDamagedObject(nodes: list[Node], server: AnyS3) -> None:
     content_of_it[100_000] ^= 1
     damaged.write_bytes(content_of_it)
     asked = a.kvtier("object", "verify", "--delete")
-    assert asked.returncode == 2 and "Add --yes" in asked.stderr
+    assert asked.returncode == 2 and "add --yes" in asked.stderr
     found = a.kvtier("object", "verify", "--json")
     assert found.returncode == 1
     report = json.loads(found.stdout)
@@ -552,7 +552,9 @@ def test_objectCommand_wrongWords_areExplained(nodes: list[Node]) -> None:
         ("verify", "most"): "no fraction",
         ("verify", "2"): "not 2.0",
         ("gc", "now"): "expected gc, du",
-        ("remove-namespace",): "expected gc, du",
+        ("remove-namespace",): "remove-namespace needs --namespace NAME",
+        ("remove-namespace", "objects"): "remove-namespace needs --namespace NAME",
+        ("du", "--namespace", "objects"): "--namespace is for remove-namespace only",
     }.items():
         wrong = a.kvtier("object", *words)
         assert wrong.returncode == 2 and expected in wrong.stderr
@@ -566,15 +568,15 @@ def test_removeNamespace_byItsName_othersStay(nodes: list[Node]) -> None:
     a.put(range(10))
     assert other.put([key(0)], [content(0)]) == [Status.OK]
     a.await_stored(11)
-    unknown = a.kvtier("object", "remove-namespace", "nobodys", "--yes")
+    unknown = a.kvtier("object", "remove-namespace", "--namespace", "nobodys", "--yes")
     assert unknown.returncode == 1 and "knows no namespace 'nobodys'" in unknown.stderr
-    assert a.kvtier("object", "remove-namespace", "the others", "--yes").returncode == 0
+    assert a.kvtier("object", "remove-namespace", "--namespace", "the others", "--yes").returncode == 0
     counted = json.loads(a.kvtier("object", "du", "--json").stdout)["namespaces"]
     assert [(one["name"], one["objects"]) for one in counted] == [("objects", 10)]
     shown = json.loads(a.kvtier("tiers", "--json").stdout)
     assert counted[0]["namespace"] in [one["fingerprint"] for one in shown["namespaces"]]
     assert shown["object"]["store"].startswith("s3://")
-    assert a.kvtier("object", "remove-namespace", counted[0]["namespace"], "--yes").returncode == 0
+    assert a.kvtier("object", "remove-namespace", "--namespace", counted[0]["namespace"], "--yes").returncode == 0
     assert "objects" not in a.kvtier("object", "du").stdout
 
 

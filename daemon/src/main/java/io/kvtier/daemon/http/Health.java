@@ -38,7 +38,7 @@ final class Health {
         new JsonObject().put("live", isLive).put("heartbeat_age_ms", ageNs / 1_000_000);
     if (!isLive) {
       body.put(
-          "reason", "the index last looked round " + ageNs / 1_000_000_000 + " s ago: it hangs");
+          "reason", "no sign of life from the index for " + ageNs / 1_000_000_000 + " s: it hangs");
     }
     return Answer.json(isLive ? 200 : 503, body);
   }

@@ -53,7 +53,7 @@ final class ReportMetrics implements MultiCollector {
         String.valueOf(Runtime.version().feature()));
     out.gauge(
         "kvtier_index_heartbeat_age_seconds",
-        "How long ago the index last looked round",
+        "Time since the last sign of life of the index",
         health.heartbeatAgeNs() / 1e9);
     JsonObject shown = report;
     out.gauge("kvtier_index_answering", "Whether the index answers: 0 or 1", shown == null ? 0 : 1);

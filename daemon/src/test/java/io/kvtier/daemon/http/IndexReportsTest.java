@@ -161,7 +161,7 @@ final class IndexReportsTest {
 
       assertEquals(503, answer.status());
       assertTrue(
-          answer.body().toString().contains("the index last looked round 6"),
+          answer.body().toString().contains("no sign of life from the index for 6"),
           answer.body()::toString);
     }
   }
