@@ -827,7 +827,7 @@ def check_tenants(page: Page, look: Look, daemon: Daemon) -> None:
     rows = {row[0]: row for row in rows_of(page, "#tenants")}
     require(rows.keys() == {"(of no tenant)", "blue", "green"}, f"these tenants are shown: {rows}")
     require("of 16.0 MiB" in rows["blue"][1] and "of 64.0 MiB" in rows["green"][2], f"their parts are shown as {rows}")
-    require("Not kept where there are tenants" in text_of(page, "#whatif"), f"what-if says '{text_of(page, '#whatif')}'")
+    require("Not available with tenants" in text_of(page, "#whatif"), f"what-if says '{text_of(page, '#whatif')}'")
     look.everywhere("tenants")
 
 
