@@ -1797,6 +1797,25 @@ def test_resetBeforeALoadBegins_whatItWouldHaveLoadedIsComputed(engines: Make, d
         assert eventually(lambda: client.counters()["leases"] == 0)
 
 
+# ---- what is computed, though it could be loaded ----
+
+
+@pytest.mark.parametrize(("load_s", "is_computed"), [(0.9, False), (1.1, True), (2.9, True)])
+@pytest.mark.parametrize(("load_s_max", "load_timeout_s"), [(3.0, 1.0), (1.0, 3.0)])
+def test_loadThatIsEstimatedToTakeLongerThanItMay_isComputed(
+    load_s: float, is_computed: bool, load_s_max: float, load_timeout_s: float
+) -> None:
+    scheduler = Scheduler.__new__(Scheduler)
+    scheduler._settings = Settings.of(
+        {"kvtier.load_if_faster": False, "kvtier.load_s_max": load_s_max, "kvtier.load_timeout_s": load_timeout_s}
+    )
+    assert scheduler._is_sooner_computed(1, load_s) is is_computed
+
+
+def test_byDefault_noLoadBeginsThatItsTimeoutWouldEnd() -> None:
+    assert Settings().load_s_max <= Settings().load_timeout_s
+
+
 # ---- what is told ----
 
 

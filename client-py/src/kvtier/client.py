@@ -309,14 +309,14 @@ class Namespace:
         return self._for_keys(Verb.UNPIN, keys, options)
 
     def delete(self, keys: Iterable[bytes], **options: Unpack[Options]) -> list[Status]:
-        """Removes blocks from all tiers, the shared objects too; leases on them stay readable.
+        """Removes blocks from all tiers of this node, and the objects that nodes share; leases on them stay readable.
 
         OK, MISS, or BUSY where too many deletions wait.
         """
         return self._for_keys(Verb.DELETE, keys, options)
 
     def clear(self, **options: Unpack[Options]) -> Count:
-        """Removes all blocks of the namespace."""
+        """Removes all blocks of the namespace, as `delete` does: copies in the memory and on the disks of other nodes stay."""
         return self._counted(Verb.CLEAR, options)
 
     def flush(self, **options: Unpack[Options]) -> Count:

@@ -449,7 +449,8 @@ class Scheduler:
         return True
 
     def _is_sooner_computed(self, run: int, load_s: float) -> bool:
-        if load_s > self._settings.load_s_max:
+        if load_s > min(self._settings.load_s_max, self._settings.load_timeout_s):
+            # A load that is estimated to take longer than its timeout would fail.
             return True
         return self._settings.load_if_faster and load_s > self._speed.seconds(run * self._block_tokens)
 

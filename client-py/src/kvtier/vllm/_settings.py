@@ -25,8 +25,8 @@ class Settings:
     """whether blocks are loaded at all"""
     load_blocks_min: int = 1
     """a shorter run of blocks is computed and not loaded"""
-    load_s_max: float = 30.0
-    """a run is computed if the daemon estimates that bringing it to host memory takes longer"""
+    load_s_max: float = 10.0
+    """a run is computed if the daemon estimates that bringing it to host memory takes longer, or longer than `load_timeout_s`"""
     load_if_faster: bool = True
     """whether a run is computed if the engine, at its measured speed, is faster than the daemon brings it to host memory"""
     lookup_wait_s: float = 0.0005

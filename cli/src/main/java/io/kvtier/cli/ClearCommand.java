@@ -13,9 +13,9 @@ import picocli.CommandLine.Option;
 @Command(
     name = "clear",
     description = {
-      "Deletes all blocks of a namespace from all tiers of this node, and the objects that this"
-          + " node stored.",
-      "'kvtier object remove-namespace' deletes the objects of all nodes."
+      "Deletes all blocks of a namespace from all tiers of this node, and from the object store"
+          + " that nodes share.",
+      "Copies in the memory and on the SSDs of other nodes stay."
     })
 final class ClearCommand extends DaemonCommand {
   @Mixin private Confirmation confirmation;

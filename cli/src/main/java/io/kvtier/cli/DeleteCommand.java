@@ -12,7 +12,8 @@ import picocli.CommandLine.Mixin;
 /** Deletes single blocks. */
 @Command(
     name = "delete",
-    description = "Deletes blocks from all tiers, and the objects that this node stored of them.",
+    description =
+        "Deletes blocks from all tiers of this node, and from the object store that nodes share.",
     footer = {"", "Exit code: 0 when every block was there, else 1."})
 final class DeleteCommand extends KeyedCommand {
   @Mixin private Confirmation confirmation;

@@ -259,7 +259,10 @@ public final class Namespace {
     return blocks(Verb.UNPIN, keys, options);
   }
 
-  /** Deletes blocks; what is leased stays readable until it is released. */
+  /**
+   * Deletes blocks from all tiers of this node, and the objects that nodes share. What is leased
+   * stays readable until it is released.
+   */
   public CompletableFuture<BatchResult> delete(Keys keys, Options options) {
     return blocks(Verb.DELETE, keys, options);
   }
@@ -269,7 +272,7 @@ public final class Namespace {
         listener -> start(verb, keys, options, listener), Operations::batchResult);
   }
 
-  /** Deletes all blocks; the value is how many. */
+  /** Deletes all blocks, as {@link #delete} does; the value is how many. */
   public CompletableFuture<ValueResult> clear(Options options) {
     return operations.async(
         listener -> operations.plain(Verb.CLEAR, this, options, listener), Operations::valueResult);
