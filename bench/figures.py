@@ -59,7 +59,7 @@ SHOWN: dict[str, tuple[str, str]] = {
         for verb in ("get", "put")
         for language in ("Java", "Python")
     },
-    "idle_daemon_cpu_percent": ("Idle daemon, share of a core", "goal, not measured"),
+    "idle_daemon_cpu_percent": ("Idle daemon, share of a core", ""),
     **{f"ssd_{verb}_{size}_gbps": (f"{verb.capitalize()} blocks of {size[:-3]} {size[-3:]} {way} SSD, with checksums", _FIO) for size in ("256KiB", "1MiB", "4MiB") for verb, way in (("write", "to"), ("read", "from"))},
     "host_put_during_ssd_writes_gbps": ("Puts into host memory while the SSD tier writes", "the same puts alone"),
     "demotion_evicted_stored_gbps": ("Puts of three times the host memory until all are on SSD, `ssd.admission=evicted`", _FIO),
@@ -69,14 +69,14 @@ SHOWN: dict[str, tuple[str, str]] = {
     "grpc_get_1MiB_gbps": ("Get blocks of 1 MiB over gRPC", "bare TCP of the same bytes"),
     "grpc_put_1MiB_gbps": ("Put blocks of 1 MiB over gRPC", "bare TCP of the same bytes"),
     "grpc_lookup_256_p50_us": ("Look up a prompt of 256 blocks over gRPC, median", "a bare TCP round trip of the same bytes"),
-    "modest_with_greedy_in_the_same_daemon_p99_us": ("Local get of one tenant beside a greedy tenant, p99", "the greedy tenant in another daemon"),
+    "modest_with_greedy_in_the_same_daemon_p99_us": ("Local get of one tenant while a greedy tenant uses this daemon, p99", "while the greedy tenant uses another daemon"),
     "client_kill_to_released_ms": ("Time from SIGKILL of a client until all that it held is free", ""),
     "daemon_start_to_ready_ms": ("Start of the daemon until it is ready", ""),
     "engine_cpu_store_ms": ("Store 2,048 tokens of an 8B Llama from CPU tensors, vLLM connector", "LMCache"),
     "engine_cpu_retrieve_ms": ("Retrieve 2,048 tokens of an 8B Llama into CPU tensors, vLLM connector", "LMCache"),
     "engine_cpu_lookup_ms": ("The scheduler's lookup of 2,048 tokens, vLLM connector", "LMCache"),
 }
-"""Rows in words, and what they are compared with."""
+"""Rows in words, and what they are compared with; nothing where no other value was measured."""
 
 HIDDEN = tuple(f"{part}_{size}_gbps" for part in ("java_get_copy", "java_put_copy", "python_get_copy", "python_put_copy", "ssd_write", "ssd_read") for size in ("256KiB", "4MiB"))
 """Rows of SHOWN that the page shows only where their goal is missed."""
@@ -104,6 +104,9 @@ def result_rows(rows: list[Row]) -> list[Row]:
             ratio = value / compared if value is not None and compared else None
         if compared is None:
             compared_with = row.get("limit_name") or ""
+        if name in SHOWN and not SHOWN[name][1]:
+            # Its limit is no measured value.
+            compared_with, compared, ratio = "", None, None
         goal = dict(goals.get(name, {}))
         goal.pop("row", None)
         note = goal.pop("note", "")
@@ -114,7 +117,7 @@ def result_rows(rows: list[Row]) -> list[Row]:
         }  # fmt: skip
         if goal:
             one["goal"] = goal
-        if name in HIDDEN or (name not in SHOWN and name not in AGAINST):
+        if (name in HIDDEN and not is_missed(goal, value, ratio)) or (name not in SHOWN and name not in AGAINST):
             one["shown"] = False
         found.append(one)
     return found
@@ -142,5 +145,12 @@ def summarized(result: dict[str, Any]) -> dict[str, Any]:
     return result | {
         "revision": f"{', '.join(others)} and {last}" if others else last,
         "command": "scripts/bench all",
-        "summary": [f"Median of {' to '.join(map(str, spans))} {'turn' if spans == [1] else 'turns'}."] if spans else [],
+        "summary": [measured_words(spans)] if spans else [],
     }
+
+
+def measured_words(spans: list[int]) -> str:
+    """How often each value was measured, between the fewest turns and the most, as a sentence."""
+    if spans == [1]:
+        return "Each value was measured once."
+    return f"Each value is the median of {' to '.join(map(str, spans))} turns."

@@ -39,18 +39,23 @@ COMPUTED = "computed on the GPU"
 OFFLOADING = "vLLM's own offloading"
 PEERS = {
     OFFLOADING: "The vLLM connector `OffloadingConnector`, which keeps blocks in the memory of the engine's own process.",
-    "LMCache": "On one H200: LMCache 0.5.1 as vLLM's connector. On two cores: the benchmark program of LMCache itself, `lmcache bench server --mode cpu`, with the same tensors.",
+    "LMCache": "On one H200: LMCache 0.5.1 as vLLM's connector. On two cores: LMCache's own benchmark program, `lmcache bench server --mode cpu`, with equal tensors.",
     "Mooncake": "Mooncake 0.3.13 with a master and a client process on the same machine, called from Python.",
 }
 """What kvtier is compared with by name in `compared_with`, and what exactly was run."""
 
 SECTIONS = {
     "restore": "",
-    "hardware": "Ratios to the limits of the hardware",
+    "hardware": "Compared with simple programs",
     "cost": "What the vLLM connector costs",
     "policy": "Eviction policies",
     "reliability": "Reliability runs",
 }
+WORDS = {
+    "hardware": "A *simple program* does the work on the same machine without kvtier: for example a copy of memory, `fio`, or a bare S3 client. "
+    "It is not a limit of the hardware: a rate with a ratio above 1 means that kvtier was faster than the simple program.",
+}
+"""What the page says at the beginning of a section."""
 TESTS: dict[str, tuple[str, str, Callable[[float, float], bool]]] = {
     "at_most": ("value", "at most", lambda have, want: have <= want),
     "at_least": ("value", "at least", lambda have, want: have >= want),
@@ -63,16 +68,17 @@ HEAD = """# Benchmarks
 <!-- Generated from docs/benchmarks/results by python3 -m checks.benchmarks --write: do not edit. -->
 """
 INTRODUCTION = """
-This page says how fast kvtier is, against whom, and on which machine. All figures come from the result files in [`results`](results). [Benchmarking](../develop/benchmarking.md) tells how to run each benchmark, and what its rows mean.
+This page shows how fast kvtier is, what it is compared with, and on which machine. All figures come from the result files in [`results`](results). [Benchmarking](../develop/benchmarking.md) describes how to run each benchmark, and what its rows mean.
 
-- A *ratio* is kvtier's value divided by the value that it is compared with. Both come from the same run. For rates a high ratio is good, for times a low one.
+- A *ratio* is kvtier's value divided by the value that it is compared with. Both come from one run. For rates a high ratio is good, for times a low one.
 - The machines are virtual. Machines of one kind differ, and runs on one machine differ, too. Compare values within a run only.
-- A goal is what the project wants to reach. [Where kvtier is slower](#where-kvtier-is-slower) lists the goals that are missed.
+- A goal is what the project wants to reach. It is judged by the value in its row, which one machine measured. Notes name other machines with other values. [Where kvtier is slower](#where-kvtier-is-slower) lists the goals that are missed.
+- *PACK* in a command is the folder with the benchmarks for a machine with a GPU.
 """
 
 SLOWER = """## Where kvtier is slower
 
-The rows in which a peer was faster, and the goals that are missed. Runs of older revisions are included.
+This section lists the rows in which a peer was faster, and the goals that are missed. It includes runs of older revisions.
 """
 
 
@@ -209,6 +215,7 @@ def page(results: list[Result]) -> str:
             lines += slower(current)
         if title and of[section]:
             lines += [f"## {title}", ""]
+            lines += [WORDS[section], ""] if section in WORDS else []
             for result in of[section]:
                 lines += one(result)
     return "\n".join(lines).rstrip() + "\n"
@@ -242,7 +249,7 @@ def restores(results: list[Result]) -> list[str]:
         ["time to the first token", "ms"],
         [*([words, number(value)] for words, value in times), *([f"**{row['what']}**", f"**{number(row['value'])}**"] for row in own)],
     )
-    lines += ["", where(last), "", "### All runs", "", "Each line is one run on one machine; medians, time to the first token. *Second process*: another engine process that never computed the prompt.", ""]
+    lines += ["", where(last), "", "### All runs", "", "Each line is one run on one machine. All times are medians of the time to the first token. *Second process* is another engine process, which never computed the prompt.", ""]
     lines += table(
         ["date", "machine", "computed, ms", f"{OFFLOADING}, ms", "LMCache, ms", "kvtier, ms", "kvtier, second process, ms"],
         (
@@ -269,9 +276,12 @@ def peers(results: list[Result]) -> list[str]:
             continue
         lines += [f"### {peer}", "", words, ""]
         lines += table(
-            ["what", "kvtier", "peer", "times as fast", "run"],
+            ["what", "kvtier", "peer", "times as fast", "goal", "run"],
             (
-                [row["what"], with_unit(row["value"], row["unit"]), with_unit(row["compared_value"], row["unit"]), number(speedup(row)), f"{result['date']}, {short(result)}"]
+                [
+                    row["what"], with_unit(row["value"], row["unit"]), with_unit(row["compared_value"], row["unit"]), number(speedup(row)), verdict(row),
+                    f"{result['date']}, {short(result)}",
+                ]  # fmt: skip
                 for result, row in found
             ),
         )
@@ -298,26 +308,27 @@ def one(result: Result) -> list[str]:
 
 def slower(results: list[Result]) -> list[str]:
     """What a peer was faster in, and missed goals."""
-    behind = []
+    slow = []
     missed = []
-    goals = 0
+    goals = hidden = 0
     for result in reversed(results):
         run = f"{result['date']}, {short(result)}"
         for row in result["rows"]:
             times = speedup(row)
             if row["compared_with"] in PEERS and times is not None and times < 1:
                 what = f"{row['what']}, against {row['compared_with']}"
-                behind.append([what, with_unit(row["value"], row["unit"]), with_unit(row["compared_value"], row["unit"]), number(times), row["note"] or "", run])
+                slow.append([what, with_unit(row["value"], row["unit"]), with_unit(row["compared_value"], row["unit"]), number(times), row["note"] or "", run])
             goals += bool(row.get("goal"))
+            hidden += bool(row.get("goal")) and not row.get("shown", True)
             if "missed" in verdict(row):
                 have = ratio_words(row["ratio"]) if "ratio" in next(iter(row["goal"])) else with_unit(row["value"], row["unit"])
                 missed.append([row["what"], have, verdict(row).split(":")[0], row["note"] or "", run])
     lines = [SLOWER]
-    if behind:
-        lines += table(["what", "kvtier", "peer", "times as fast", "note", "run"], behind)
+    if slow:
+        lines += table(["what", "kvtier", "peer", "times as fast", "note", "run"], slow)
         lines.append("")
     if missed:
-        lines += [f"{len(missed)} of {goals} goals are missed:", ""]
+        lines += [f"{len(missed)} of {goals} goals are missed." + (f" Rows that the tables leave out have {hidden} of these goals: see [the result files](results)." if hidden else ""), ""]
         lines += table(["what", "value", "goal", "note", "run"], missed)
         lines.append("")
     return lines

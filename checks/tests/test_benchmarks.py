@@ -74,6 +74,13 @@ def test_goalThatIsMissed_isListed_alsoOfARowThatIsDataOnly() -> None:
     behind = page.split("## Where kvtier is slower")[1]
     assert "1 of 3 goals are missed" in behind and "| x | 3 ms | at most 2 |" in behind and "| y |" not in behind
     assert "at most 2: met" in page and "at most 2: not measured" in page
+    assert "Rows that the tables leave out have 1 of these goals" in behind
+    assert "leave out" not in benchmarks.page([result("2020-01-01-a", *rows[1:], row("w", 3.0, goal={"at_most": 2}))])
+
+
+def test_goalOfARowUnderAPeer_isShownThere() -> None:
+    page = benchmarks.page([result("2020-01-01-a", row("x", 1.0, "LMCache", 2.0, goal={"at_most": 2}))])
+    assert "| x | 1 ms | 2 ms | 2 | at most 2: met |" in page
 
 
 def test_headline_isOfTheNewestRun_andAllRunsAreListed() -> None:

@@ -75,6 +75,18 @@ def test_rowOfAResult_saysInWordsWhatItIs_andWhatIsBetter() -> None:
     assert "shown" not in one
 
 
+def test_rowOfAHiddenSize_isShownWhereItsGoalIsMissed() -> None:
+    name = "python_put_copy_4MiB_gbps"
+    (met,) = figures.result_rows(figures.median_rows([[row(name, 9.0, 10.0, "GB/s")]]))
+    (missed,) = figures.result_rows(figures.median_rows([[row(name, 8.0, 10.0, "GB/s")]]))
+    assert met["shown"] is False and "shown" not in missed
+
+
+def test_goalInPlaceOfALimit_isNoMeasuredValue() -> None:
+    (one,) = figures.result_rows(figures.median_rows([[row("idle_daemon_cpu_percent", 0.2, 1.0, "%")]]))
+    assert (one["compared_with"], one["compared_value"], one["ratio"], one["goal"]) == ("", None, None, {"at_most": 1})
+
+
 def test_rowThatNobodyNamed_isDataOnly_andATimeIsBetterLow() -> None:
     (one,) = figures.result_rows(figures.median_rows([[row("a", 1.0)]]))
     assert (one["what"], one["better"], one["shown"]) == ("a", "lower", False)
@@ -129,10 +141,11 @@ def test_everyRevision_isNamed_alsoThatOfAPartInTheMiddle(revisions: tuple[str, 
 
 
 def test_turns_areTold_alsoWhereTheyDiffer() -> None:
-    assert several("a", "b")["summary"] == ["Median of 2 turns."]
+    assert several("a", "b")["summary"] == ["Each value is the median of 2 turns."]
     kept = several("a", "b")
     kept["parts"]["grpc"] = kept["parts"]["grpc"] | {"turns": 1}
-    assert figures.summarized(kept)["summary"] == ["Median of 1 to 2 turns."]
+    assert figures.summarized(kept)["summary"] == ["Each value is the median of 1 to 2 turns."]
+    assert several("a")["summary"] == ["Each value was measured once."]
 
 
 def test_resultsOfThisProgram_keepTheSchema_andNoReasonWasTypedByHand() -> None:
