@@ -105,7 +105,7 @@ def only(turns: int, words: Callable[[int], bytes]) -> Callable[[int], bytes]:
 
 
 _NO_WINDOW = PREFACE + frame(SETTINGS, 0, 0, b"\0\4\0\0\0\0")
-_LARGE_TABLE = PREFACE + frame(SETTINGS, 0, 0, b"\0\1\x7f\xff\xff\xff")
+LARGE_TABLE = PREFACE + frame(SETTINGS, 0, 0, b"\0\1\x7f\xff\xff\xff")
 _STRANGE = header_block([(b":method", b"GET"), (b":scheme", b"http"), (b":path", b"/"), (b":authority", b"x")])
 
 
@@ -132,7 +132,7 @@ GRPC = [
     Attack("SETTINGS, never read", "gRPC", 1500, lambda: _OPENED, lambda turn: frame(SETTINGS, 0, 0, b"\0\4\0\1\0\0") * 1000),
     Attack("rapid reset", "gRPC", 300, lambda: _OPENED, lambda turn: calls(turn, 50, call_of("Lookup", TOKEN), then=lambda stream: frame(RST_STREAM, 0, stream, b"\0\0\0\x08"))),
     Attack("CONTINUATIONs without an end", "gRPC", 1500, lambda: _OPENED + frame(HEADERS, 0, 1, call_of("Lookup", TOKEN)), lambda turn: frame(CONTINUATION, 0, 1, header_block([(b"x-%d" % turn, b"y" * 500)]))),
-    Attack("a large table of headers", "gRPC", 300, lambda: _LARGE_TABLE, _unknown_method),
+    Attack("a large table of headers", "gRPC", 300, lambda: LARGE_TABLE, _unknown_method),
     Attack("halves of messages", "gRPC", 900, lambda: _OPENED, only(1, lambda turn: calls(turn, 60, call_of("Lookup", TOKEN), then=lambda stream: frame(DATA, 0, stream, message(b"x" * 16_000, length=100_000))))),
     Attack("halves of Puts", "gRPC", 300, lambda: _OPENED, only(1, lambda turn: calls(turn, 4, call_of("Put", TOKEN), then=lambda stream: frame(DATA, 0, stream, message(b"\x12" + b"x" * 16_000, length=1_000_000)) + frame(DATA, 0, stream, bytes(16_000)) * 60))),
     Attack("a message byte by byte", "gRPC", 900, lambda: _OPENED + frame(HEADERS, END_HEADERS, 1, call_of("Lookup", TOKEN)), _one_byte_frames),

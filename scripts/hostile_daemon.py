@@ -33,6 +33,11 @@ BLOCK_BYTES = 4096
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
+REFUSED_STREAM = struct.pack(">I", 7)
+# The daemon sends all headers as text then.
+NO_HEADER_TABLE = b"\0\1\0\0\0\0"
+# The end of the message of an answer RESOURCE_EXHAUSTED.
+TRY_AGAIN = b"try%20again"
 
 
 class Wrong(Exception):
@@ -89,12 +94,20 @@ class GrpcCaller:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=CALL_TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         window = struct.pack(">I", (1 << 31) - 1 - 65535)
-        self._socket.sendall(PREFACE + frame(SETTINGS, 0, 0) + frame(WINDOW_UPDATE, 0, 0, window))
+        self._socket.sendall(PREFACE + frame(SETTINGS, 0, 0, NO_HEADER_TABLE) + frame(WINDOW_UPDATE, 0, 0, window))
         self._stream = -1
         self._rest = b""
 
     def ping(self) -> None:
-        """Has a Ping answered; raises what goes wrong."""
+        """Has a Ping answered; raises what goes wrong. A call that the daemon refuses for now comes again, as honest clients do."""
+        until = time.monotonic() + CALL_TIMEOUT_S
+        while not self._ping_once():
+            if time.monotonic() > until:
+                raise Wrong(f"the honest caller was told to try again for {CALL_TIMEOUT_S:.0f} s")
+            time.sleep(0.01)
+
+    def _ping_once(self) -> bool:
+        """Whether it was answered; false where it shall come again."""
         self._stream += 2
         headers = call_headers(b"/kvtier.v1.Kvtier/Ping", self._more)
         self._socket.sendall(frame(HEADERS, END_HEADERS, self._stream, headers) + frame(DATA, END_STREAM, self._stream, message(b"")))
@@ -114,9 +127,11 @@ class GrpcCaller:
             elif stream == self._stream and kind == DATA:
                 has_answer = True
             if stream == self._stream and (kind == RST_STREAM or (kind in (HEADERS, DATA) and flags & END_STREAM)):
-                if not has_answer:
-                    raise Wrong(f"the honest caller got no answer: frame {kind}, {payload!r}")
-                return
+                if has_answer:
+                    return True
+                if (kind == RST_STREAM and payload == REFUSED_STREAM) or (kind == HEADERS and TRY_AGAIN in payload):
+                    return False
+                raise Wrong(f"the honest caller got no answer: frame {kind}, {payload!r}")
 
     def _next(self) -> tuple[int, int, int, bytes]:
         header = self._take(9)

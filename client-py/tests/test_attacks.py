@@ -1,14 +1,15 @@
 """Strangers who have a daemon hold bytes: some of scripts/attacks-check, for a few seconds each."""
 
+import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from attacks_check import ATTACKS, HEAP_BOUND_MIB, check
+from attacks_check import ATTACKS, HEAP_BOUND_MIB, LARGE_TABLE, call_of, check
 from conftest import in_a_folder
-from connections_check import Beside, write_token
-from hostile_daemon import Daemon
+from connections_check import TOKEN, Beside, write_token
+from hostile_daemon import DATA, END_HEADERS, END_STREAM, HEADERS, Daemon, frame, message
 
 SECONDS = 8.0
 
@@ -30,6 +31,7 @@ def guarded() -> Iterator[Daemon]:
     [
         "pipelined GETs, never read",
         "HEADERS of no call",
+        "answers without a window",
         "halves of messages",
     ],
 )
@@ -38,3 +40,16 @@ def test_attack_daemonHoldsLittleAndHonestClientsAreAnswered(guarded: Daemon, na
     with ExitStack() as stack:
         check(attack, guarded, Beside(guarded, stack), SECONDS, HEAP_BOUND_MIB)
     guarded.require_well()
+
+
+def test_callerAllowsALargeTableOfHeaders_theDaemonKeepsToTheSmallOne(guarded: Daemon) -> None:
+    """What the daemon remembers of headers for a peer, it says with the first of them (RFC 7541, 6.3): 4,096 bytes."""
+    with closing(socket.create_connection(("127.0.0.1", guarded.grpc_port), timeout=60)) as channel:
+        channel.sendall(LARGE_TABLE)
+        channel.sendall(frame(HEADERS, END_HEADERS, 1, call_of("Ping", TOKEN)) + frame(DATA, END_STREAM, 1, message(b"")))
+        received = b""
+        while b"application/grpc" not in received:
+            some = channel.recv(65536)
+            assert some, received
+            received += some
+    assert b"\x3f\xe1\x1f" in received

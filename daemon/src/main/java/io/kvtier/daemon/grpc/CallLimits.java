@@ -11,6 +11,12 @@ import java.util.concurrent.atomic.AtomicIntegerArray;
 final class CallLimits {
   private static final int CALLS_MAX = 1024;
 
+  /** More calls, each the only one of its connection: busy connections keep no others out. */
+  private static final int ONLY_CALLS_MAX = 128;
+
+  /** Minimum of {@link #ONLY_CALLS_MAX} for a tenant with a small share. */
+  private static final int ONLY_CALLS_MIN = 4;
+
   /** Get and Put: a Put may have a stream's window and a message in the heap. */
   private static final int BYTE_CALLS_MAX = 64;
 
@@ -42,9 +48,17 @@ final class CallLimits {
     this.byteCalls = new int[tenants.count()];
   }
 
-  /** Counts a call, which must {@link #end}; false, and nothing is counted, when it is too many. */
-  boolean begin(int tenant, boolean carriesBytes) {
-    if (!take(calls, tenant, tenants.shareOf(CALLS_MAX, tenant))) {
+  /**
+   * Counts a call, which must {@link #end}; false, and nothing is counted, when it is too many.
+   *
+   * @param isOnly whether its connection has no other call, and has taken all earlier answers
+   */
+  boolean begin(int tenant, boolean carriesBytes, boolean isOnly) {
+    int max = tenants.shareOf(CALLS_MAX, tenant);
+    if (isOnly) {
+      max += Math.max(ONLY_CALLS_MIN, tenants.shareOf(ONLY_CALLS_MAX, tenant));
+    }
+    if (!take(calls, tenant, max)) {
       return false;
     }
     if (carriesBytes && !takeBytes(tenant)) {

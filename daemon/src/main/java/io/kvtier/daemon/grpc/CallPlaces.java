@@ -87,12 +87,13 @@ final class CallPlaces {
    *
    * @param carriesBytes takes a place of those alone that carry bytes
    * @param isKnown whether its connection has had a call with a message
+   * @param isOnly whether its connection has no other call, and has taken all earlier answers
    */
-  @Nullable Place begin(int tenant, boolean carriesBytes, boolean isKnown) {
+  @Nullable Place begin(int tenant, boolean carriesBytes, boolean isKnown, boolean isOnly) {
     Set<Place> silent = (isKnown ? others : strangers).get(tenant);
     Place place = new Place(tenant, carriesBytes, silent);
     Runnable onTaken = null;
-    boolean isFree = limits.begin(tenant, carriesBytes);
+    boolean isFree = limits.begin(tenant, carriesBytes, isOnly);
     boolean givesBytes = false;
     synchronized (this) {
       if (!isFree) {

@@ -48,6 +48,12 @@ final class FrontLoop extends VerticleBase {
   /** Of so many such connections of an event loop: a stream takes some 30 KiB. */
   private static final int HOLDING_UNKNOWN_MAX = 32;
 
+  /** A call's first message comes with it or right behind it, and its client takes the answer. */
+  private static final long NEW_NS = 100_000_000;
+
+  /** Streams by which a connection without a call that had a message seems larger than it is. */
+  private static final int UNPROVEN_EXTRA = 16;
+
   private static final int WRITE_BYTES_MAX = 512 << 10;
 
   /** Of a path, so much is told to who asked for it: it may have kilobytes. */
@@ -77,6 +83,15 @@ final class FrontLoop extends VerticleBase {
 
     /** Whether it is being ended; what it has sent before is still read. */
     boolean isCut;
+
+    /**
+     * Streams that no call needs. A connection that has proven nothing counts as one with some
+     * more, but not before one whose peer leaves many answers where they are.
+     */
+    int uselessStreams() {
+      int count = streams.count();
+      return isProven ? count - calls : count == 0 ? 0 : count + UNPROVEN_EXTRA;
+    }
 
     boolean hasCalled() {
       return tenant != HeldAnswers.NOBODY;
@@ -146,11 +161,8 @@ final class FrontLoop extends VerticleBase {
             call -> held(tenant, call));
     return new TenantFront(
         environment,
-        new KvtierService(
-            daemon.version(),
-            daemon.counters(),
-            environment,
-            namespace -> shared.forget(tenant, namespace)));
+        new KvtierService(daemon.version(), daemon.counters(), environment),
+        namespace -> shared.forget(tenant, namespace));
   }
 
   /** The port that was had. */
@@ -188,7 +200,7 @@ final class FrontLoop extends VerticleBase {
     GrpcStream stream = new GrpcStream(request, shared.messageBytesMax(), headSpace);
     Peer peer = peers.get(request.connection());
     if (peer == null || peer.isCut) {
-      stream.reset(); // of a connection that has gone
+      stream.refuseUnread(); // its connection is being ended
       return;
     }
     if (!shared.peers().mayCall(peer.address)) {
@@ -243,7 +255,9 @@ final class FrontLoop extends VerticleBase {
   private void begin(
       Peer peer, GrpcStream stream, Grant grant, TenantFront front, TenantFront.Method method) {
     CallPlaces.Place place =
-        shared.places().begin(grant.tenant(), method.carriesBytes(), peer.isProven);
+        shared
+            .places()
+            .begin(grant.tenant(), method.carriesBytes(), peer.isProven, peer.streams.count() <= 1);
     if (place == null) {
       shared.daemon().counters().countRefusal();
       answer(
@@ -390,6 +404,8 @@ final class FrontLoop extends VerticleBase {
     Peer peer =
         new Peer(address == null ? "" : address, PeerStreams.of(handler, streams), shared.calls());
     handler.setCumulator(ByteToMessageDecoder.COMPOSITE_CUMULATOR);
+    // The peer's first settings have been applied, and no handler is told of them.
+    PeerStreams.boundHeaderTable(handler);
     connection.remoteSettingsHandler(settings -> PeerStreams.boundHeaderTable(handler));
     peers.put(connection, peer);
     connection.closeHandler(v -> {
@@ -420,21 +436,25 @@ final class FrontLoop extends VerticleBase {
   }
 
   /**
-   * There are as many streams as there may be: the connection with the most that no call needs is
-   * ended, one without a call that had a message before all others.
+   * Ends the connection with the most streams that no call needs: there is no space for more. A
+   * newcomer with a few streams is spared while there is another one, so that it gets its answers.
    */
   private void cutOneWithManyStreams() {
+    long now = System.nanoTime();
     HttpConnection found = null;
+    boolean isFoundNew = true;
     int most = 0;
     for (Map.Entry<HttpConnection, Peer> each : peers.entrySet()) {
       Peer peer = each.getValue();
-      if (!peer.isCut) {
-        int useless =
-            peer.streams.count() - (peer.isProven ? peer.calls : -PeerStreams.STREAMS_MAX);
-        if (useless > most) {
-          most = useless;
-          found = each.getKey();
-        }
+      int useless = peer.isCut ? 0 : peer.uselessStreams();
+      if (useless == 0) {
+        continue;
+      }
+      boolean isNew = now - peer.usedNs < NEW_NS && peer.streams.count() <= PeerStreams.FEW;
+      if (isNew == isFoundNew ? useless > most : isFoundNew) {
+        most = useless;
+        isFoundNew = isNew;
+        found = each.getKey();
       }
     }
     if (found != null) {

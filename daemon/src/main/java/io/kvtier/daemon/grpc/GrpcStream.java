@@ -49,6 +49,9 @@ final class GrpcStream {
   /** With any other code, 200 of them in 30 s would have Netty end the connection. */
   private static final long CANCEL = 8;
 
+  /** Nothing of the call was looked at: clients send it again by themselves. */
+  private static final long REFUSED_STREAM = 7;
+
   /** Takes what comes. */
   interface Receiver {
     /** A whole message. */
@@ -398,6 +401,11 @@ final class GrpcStream {
       over();
       reset();
     }
+  }
+
+  /** Refuses a call of which nothing was looked at, in the way that has clients send it again. */
+  void refuseUnread() {
+    var _ = response.reset(REFUSED_STREAM);
   }
 
   /** Breaks the stream off. */

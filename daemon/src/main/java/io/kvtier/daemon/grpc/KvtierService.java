@@ -30,7 +30,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
-import java.util.function.Consumer;
 
 /**
  * The methods that carry no bytes of blocks: a message in, a request to the index, a message out.
@@ -39,22 +38,12 @@ final class KvtierService {
   private final String version;
   private final Counters counters;
   private final Call.Environment environment;
-  private final Consumer<Namespaces.Namespace> forget;
 
-  /**
-   * The methods for the calls of one event loop.
-   *
-   * @param forget has every event loop forget a namespace that nobody uses
-   */
-  KvtierService(
-      String version,
-      Counters counters,
-      Call.Environment environment,
-      Consumer<Namespaces.Namespace> forget) {
+  /** The methods for the calls of one event loop. */
+  KvtierService(String version, Counters counters, Call.Environment environment) {
     this.version = version;
     this.counters = counters;
     this.environment = environment;
-    this.forget = forget;
   }
 
   void ping(UnaryCall<PingRequest, PingResponse> call, PingRequest message) {
@@ -90,11 +79,12 @@ final class KvtierService {
           if (answer.status() == Status.OK) {
             int id = (int) answer.value();
             environment.gateway().knows(id);
-            long number = namespaces.add(id, (int) message.getBlockBytes(), registration).number();
-            call.connection.uses(number);
-            response.setNamespaceId(number);
+            response.setNamespaceId(
+                namespaces.add(id, (int) message.getBlockBytes(), registration).number());
+            call.connection.uses(response.getNamespaceId());
           }
           namespaces.registered();
+          call.connection.forgetIfEnded(response.getNamespaceId());
           call.respond(response.build());
         });
   }
@@ -134,11 +124,8 @@ final class KvtierService {
   void unregister(UnaryCall<NamespaceRequest, OutcomeResponse> call, NamespaceRequest message)
       throws RefusedException {
     long number = message.getNamespaceId();
-    Namespaces.Namespace namespace = environment.namespaces().get(number);
+    Namespaces.Namespace _ = environment.namespaces().get(number);
     call.connection.usesNoMore(number);
-    if (environment.namespaces().forget(number)) {
-      forget.accept(namespace);
-    }
     call.respond(OutcomeResponse.newBuilder().setOutcome(Wire.ok()).build());
   }
 

@@ -6,6 +6,7 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.LongSupplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The namespaces that a tenant's remote callers registered, and how many connections use each.
@@ -97,13 +98,13 @@ final class Namespaces {
     users.computeIfPresent(number, (key, count) -> count > 1 ? count - 1 : null);
   }
 
-  /** Forgets a namespace that nobody uses; false when somebody does, or is about to. */
-  synchronized boolean forget(long number) {
+  /** Forgets a namespace that no connection uses; null when one does, or is about to. */
+  synchronized @Nullable Namespace forget(long number) {
     if (registering > 0 || users.containsKey(number)) {
-      return false;
+      return null;
     }
     Namespace forgotten = known.remove(number);
-    return forgotten != null && byId.remove(forgotten.id(), forgotten);
+    return forgotten != null && byId.remove(forgotten.id(), forgotten) ? forgotten : null;
   }
 
   /** Whether a namespace is forgotten still: nobody registered it again, or is about to. */

@@ -22,7 +22,7 @@ final class PeerStreams extends Http2ConnectionAdapter {
   static final int UNPROVEN_MAX = 64;
 
   /** The same while there are as many as there may be, of one by which somebody called. */
-  private static final int WHEN_FULL = 4;
+  static final int FEW = 4;
 
   /** A peer may have the server remember headers that it sent: what HTTP/2 has by default. */
   private static final long HEADER_TABLE_BYTES_MAX = 4096;
@@ -53,6 +53,11 @@ final class PeerStreams extends Http2ConnectionAdapter {
     /** Whether ends were not enough yet, as many connections opened some each. */
     private boolean isOver() {
       return count >= max + max / 2;
+    }
+
+    /** Whether not even a newcomer's first stream fits. */
+    private boolean isFarOver() {
+      return count >= 2 * max;
     }
   }
 
@@ -156,9 +161,9 @@ final class PeerStreams extends Http2ConnectionAdapter {
     if (isLeaving) {
       max = 0;
     } else if (isProven) {
-      max = total.isOver() ? 1 : total.isFull() ? WHEN_FULL : STREAMS_MAX;
+      max = total.isOver() ? 1 : total.isFull() ? FEW : STREAMS_MAX;
     } else {
-      max = total.isOver() ? 0 : total.isFull() ? 1 : UNPROVEN_MAX;
+      max = total.isFarOver() ? 0 : total.isFull() ? 1 : UNPROVEN_MAX;
     }
     connection.remote().maxActiveStreams(max);
   }

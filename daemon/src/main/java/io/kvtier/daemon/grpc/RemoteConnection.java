@@ -10,6 +10,7 @@ import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /** What a connection holds or has going on, so that its end can end that too. */
@@ -18,6 +19,7 @@ final class RemoteConnection {
 
   private final IndexGateway gateway;
   private final Namespaces namespaces;
+  private final Consumer<Namespaces.Namespace> forget;
   private final Map<Long, Call<?>> operations = new HashMap<>();
   private final Set<Call<?>> calls = Collections.newSetFromMap(new IdentityHashMap<>());
   private final Map<PinKey, Integer> pins = new HashMap<>();
@@ -27,9 +29,16 @@ final class RemoteConnection {
 
   private boolean closed;
 
-  RemoteConnection(IndexGateway gateway, Namespaces namespaces) {
+  /**
+   * A new connection.
+   *
+   * @param forget has every event loop forget a namespace that no connection uses
+   */
+  RemoteConnection(
+      IndexGateway gateway, Namespaces namespaces, Consumer<Namespaces.Namespace> forget) {
     this.gateway = gateway;
     this.namespaces = namespaces;
+    this.forget = forget;
   }
 
   /** The connection registered a namespace. */
@@ -39,10 +48,21 @@ final class RemoteConnection {
     }
   }
 
-  /** The connection needs a namespace no more. */
+  /** Has a namespace forgotten whose registration was answered after the connection's end. */
+  void forgetIfEnded(long number) {
+    if (closed) {
+      usesNoMore(number);
+    }
+  }
+
+  /** The connection needs a namespace no more, which is forgotten when no other one uses it. */
   void usesNoMore(long number) {
     if (used.remove(number)) {
       namespaces.unused(number);
+    }
+    Namespaces.Namespace forgotten = namespaces.forget(number);
+    if (forgotten != null) {
+      forget.accept(forgotten);
     }
   }
 
@@ -123,7 +143,6 @@ final class RemoteConnection {
       }
     });
     pins.clear();
-    used.forEach(namespaces::unused);
-    used.clear();
+    List.copyOf(used).forEach(this::usesNoMore);
   }
 }

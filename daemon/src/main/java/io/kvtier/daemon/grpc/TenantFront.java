@@ -23,6 +23,7 @@ import io.vertx.core.http.HttpConnection;
 import io.vertx.grpc.common.ServiceMethod;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.function.Consumer;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
@@ -47,10 +48,18 @@ final class TenantFront implements AutoCloseable {
   private final IndexGateway gateway;
   private final Namespaces namespaces;
   private final Call.Environment environment;
+  private final Consumer<Namespaces.Namespace> forget;
   private final Map<String, Method> methods = new HashMap<>();
   private final Map<HttpConnection, RemoteConnection> connections = new HashMap<>();
 
-  TenantFront(Call.Environment environment, KvtierService service) {
+  /**
+   * The front of one tenant on one event loop.
+   *
+   * @param forget has every event loop forget a namespace that no connection uses
+   */
+  TenantFront(
+      Call.Environment environment, KvtierService service, Consumer<Namespaces.Namespace> forget) {
+    this.forget = forget;
     this.gateway = environment.gateway();
     this.namespaces = environment.namespaces();
     this.environment = environment;
@@ -70,7 +79,7 @@ final class TenantFront implements AutoCloseable {
   Call<?> begin(Method method, GrpcStream stream, Role caller) {
     RemoteConnection connection =
         connections.computeIfAbsent(
-            stream.connection(), c -> new RemoteConnection(gateway, namespaces));
+            stream.connection(), c -> new RemoteConnection(gateway, namespaces, forget));
     return method.maker.begin(connection, stream, caller);
   }
 

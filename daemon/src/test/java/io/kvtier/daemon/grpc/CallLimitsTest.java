@@ -25,7 +25,7 @@ class CallLimitsTest {
 
   private static int taken(CallLimits limits, int tenant, boolean carriesBytes) {
     int taken = 0;
-    while (limits.begin(tenant, carriesBytes)) {
+    while (limits.begin(tenant, carriesBytes, false)) {
       taken++;
     }
     return taken;
@@ -37,10 +37,10 @@ class CallLimitsTest {
     assertTrue(taken(limits, 1, true) < 64 / 3);
     assertTrue(taken(limits, 2, true) >= 64 / 2);
     assertTrue(taken(limits, 0, true) >= 64 / 5);
-    assertTrue(limits.begin(1, false), "calls without bytes go on");
-    assertFalse(limits.begin(1, true));
+    assertTrue(limits.begin(1, false, false), "calls without bytes go on");
+    assertFalse(limits.begin(1, true, false));
     limits.end(1, true);
-    assertTrue(limits.begin(1, true));
+    assertTrue(limits.begin(1, true, false));
   }
 
   @Test
@@ -53,7 +53,7 @@ class CallLimitsTest {
     CallLimits limits = new CallLimits(Tenants.NONE);
     assertEquals(64, taken(limits, 0, true));
     for (int i = 0; i < 5000; i++) {
-      assertFalse(limits.begin(0, true));
+      assertFalse(limits.begin(0, true, false));
     }
     assertEquals(1024 - 64, taken(limits, 0, false));
   }
@@ -63,6 +63,20 @@ class CallLimitsTest {
     CallLimits limits = new CallLimits(Tenants.NONE);
     assertTrue(taken(limits, 0, true) == 64);
     assertTrue(taken(limits, 0, false) == 1024 - 64);
+  }
+
+  @Test
+  void begin_onlyCallOfItsConnection_findsAPlaceBesideBusyConnections() {
+    CallLimits limits = new CallLimits(THREE);
+    int busy = taken(limits, 1, false);
+    assertFalse(limits.begin(1, false, false));
+    int spare = 0;
+    while (limits.begin(1, false, true)) {
+      spare++;
+    }
+    assertEquals(busy / 8, spare);
+    assertFalse(limits.begin(1, false, false));
+    assertTrue(limits.begin(2, false, false), "other tenants lose nothing");
   }
 
   /** Two megabytes of the heap each: 8 for all of them would be a gigabyte. */

@@ -21,7 +21,7 @@ final class CallPlacesTest {
   private final List<Integer> taken = new ArrayList<>();
 
   private Place begin(int number, boolean carriesBytes, boolean isKnown) {
-    Place place = places.begin(0, carriesBytes, isKnown);
+    Place place = places.begin(0, carriesBytes, isKnown, false);
     assertNotNull(place, "no place for " + number);
     place.whenTaken(() -> taken.add(number));
     return place;
@@ -29,7 +29,7 @@ final class CallPlacesTest {
 
   private int free() {
     List<Boolean> all = new ArrayList<>();
-    while (limits.begin(0, false)) {
+    while (limits.begin(0, false, false)) {
       all.add(true);
     }
     all.forEach(_ -> limits.end(0, false));
@@ -58,9 +58,9 @@ final class CallPlacesTest {
       all.add(begin(i, false, false));
       all.get(i).heard();
     }
-    assertNull(places.begin(0, false, true));
+    assertNull(places.begin(0, false, true, false));
     all.getFirst().end();
-    assertNotNull(places.begin(0, false, true));
+    assertNotNull(places.begin(0, false, true, false));
   }
 
   @Test
@@ -74,7 +74,7 @@ final class CallPlacesTest {
     long end = System.nanoTime() + 10_000_000_000L;
     Place late = null;
     while (late == null && System.nanoTime() < end) {
-      late = places.begin(0, false, true);
+      late = places.begin(0, false, true, false);
     }
     assertNotNull(late);
     assertEquals(List.of(CALLS - 1, 0), taken, "the oldest, when it had had its time");
@@ -97,12 +97,12 @@ final class CallPlacesTest {
     Place heard = begin(CALLS + 3, true, false);
     assertEquals(List.of(0, 1, 2, 3), taken);
     heard.end();
-    assertTrue(limits.begin(0, true));
+    assertTrue(limits.begin(0, true, false));
   }
 
   @Test
   void whenTaken_afterItWas_isToldAtOnce() {
-    Place first = places.begin(0, false, false);
+    Place first = places.begin(0, false, false, false);
     assertNotNull(first);
     for (int i = 1; i <= CALLS; i++) {
       begin(i, false, false);
@@ -123,7 +123,9 @@ final class CallPlacesTest {
                 List<Place> mine = new ArrayList<>();
                 for (int i = 0; i < 20_000; i++) {
                   if (mine.isEmpty() || random.nextInt(3) > 0) {
-                    Place place = places.begin(0, random.nextInt(20) == 0, random.nextBoolean());
+                    Place place =
+                        places.begin(
+                            0, random.nextInt(20) == 0, random.nextBoolean(), random.nextBoolean());
                     if (place != null) {
                       mine.add(place);
                     }
@@ -145,7 +147,7 @@ final class CallPlacesTest {
     }
     assertEquals(CALLS, free());
     int bytes = 0;
-    while (limits.begin(0, true)) {
+    while (limits.begin(0, true, false)) {
       bytes++;
     }
     assertEquals(BYTE_CALLS, bytes);

@@ -108,7 +108,7 @@ final class CallTest {
             call -> {},
             call -> ended.incrementAndGet(),
             call -> {});
-    RemoteConnection connection = new RemoteConnection(gateway, namespaces);
+    RemoteConnection connection = new RemoteConnection(gateway, namespaces, namespace -> {});
     Future<HttpServer> server =
         vertx
             .createHttpServer()

@@ -915,6 +915,30 @@ final class GrpcFrontTest {
   }
 
   @Test
+  void lastConnectionOfANamespaceEnds_otherPropertiesMayHaveItsName() {
+    GrpcClient leaving = newClient();
+    KvtierGrpcClient leavingClient = KvtierGrpcClient.create(leaving, address);
+    RegisterRequest first =
+        RegisterRequest.newBuilder()
+            .setName("left")
+            .setBlockBytes(1000)
+            .putProperties("model", "m")
+            .build();
+    RegisterRequest second = first.toBuilder().putProperties("model", "other").build();
+    await(leavingClient.register(first));
+    assertEquals(
+        StatusCode.STATUS_NAMESPACE_MISMATCH,
+        await(client.register(second)).getOutcome().getStatus());
+    await(leaving.close());
+    StatusCode last = StatusCode.STATUS_NAMESPACE_MISMATCH;
+    long end = System.nanoTime() + 10_000_000_000L;
+    while (last != StatusCode.STATUS_OK && System.nanoTime() < end) {
+      last = await(client.register(second)).getOutcome().getStatus();
+    }
+    assertEquals(StatusCode.STATUS_OK, last);
+  }
+
+  @Test
   void namespaceOfBeforeARestart_namesNothing() throws Exception {
     long before = register("a", 1000);
     put(before, 0, 1, 1000);

@@ -3,6 +3,8 @@ package io.kvtier.daemon.grpc;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -41,7 +43,7 @@ final class NamespacesTest {
   @Test
   void number_ofAForgottenNamespace_namesNothingAlsoWhenItIsRegisteredAgain() {
     long number = add(1);
-    assertTrue(namespaces.forget(number));
+    assertNotNull(namespaces.forget(number));
     assertNotEquals(number, add(1));
     assertThrows(RefusedException.class, () -> namespaces.get(number));
   }
@@ -61,12 +63,12 @@ final class NamespacesTest {
     long number = add(1);
     Namespaces.Namespace namespace = namespaces.get(number);
     namespaces.used(number);
-    assertFalse(namespaces.forget(number));
+    assertNull(namespaces.forget(number));
     namespaces.unused(number);
     namespaces.registering();
-    assertFalse(namespaces.forget(number));
+    assertNull(namespaces.forget(number));
     namespaces.registered();
-    assertTrue(namespaces.forget(number));
+    assertNotNull(namespaces.forget(number));
     assertTrue(namespaces.isForgotten(namespace));
     assertThrows(RefusedException.class, () -> namespaces.get(number));
     add(1);
