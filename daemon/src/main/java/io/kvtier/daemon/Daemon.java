@@ -262,6 +262,7 @@ public final class Daemon implements AutoCloseable {
         Counted.of(counters.get(Counter.FOUND_HOST), "block"),
         ssd.bytes() == 0 ? "" : " and " + counters.get(Counter.FOUND_SSD) + " on SSD",
         (System.nanoTime() - start) / 1_000_000);
+    index.makeReportsWith(keep(new ReportThread(doorbell, Daemon::stopBroken)));
     index.extend("threads", ThreadDump::run);
     if (reloaders != null) {
       Reloader made = keep(reloaders.apply(new LiveParts(index, doorbell, peers, objectTier)));

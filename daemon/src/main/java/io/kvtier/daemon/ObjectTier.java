@@ -304,7 +304,7 @@ final class ObjectTier implements AutoCloseable {
     for (ObjectCounter counter : ObjectCounter.values()) {
       report.put(counter.name().toLowerCase(Locale.ROOT), pipeline.count(counter));
     }
-    report.put("task", new ObjectParts.RawJson(janitor.report().json()));
+    report.put("task", janitor.report());
     return report;
   }
 

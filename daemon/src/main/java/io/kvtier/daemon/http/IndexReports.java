@@ -8,6 +8,7 @@ import io.vertx.core.json.JsonObject;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.function.Consumer;
 import java.util.function.Predicate;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -30,7 +31,7 @@ final class IndexReports {
    */
   record Report(JsonObject json, long roundTripNs, long atNs) {}
 
-  private final Predicate<Consumer<String>> index;
+  private final Predicate<Consumer<Supplier<String>>> index;
   private final Runnable indexBell;
   private final Context loop;
   private final long freshNs;
@@ -42,11 +43,11 @@ final class IndexReports {
   /**
    * None yet.
    *
-   * @param index has a report made, and gives it to its argument on a thread of its own; false when
-   *     it takes no question now
+   * @param index copies the state, and gives its argument a maker of the JSON on a thread of its
+   *     own; false when it takes no question now
    * @param indexBell wakes it
    */
-  IndexReports(Predicate<Consumer<String>> index, Runnable indexBell, Context loop) {
+  IndexReports(Predicate<Consumer<Supplier<String>>> index, Runnable indexBell, Context loop) {
     this(index, indexBell, loop, FRESH_NS, TIMEOUT_MS);
   }
 
@@ -57,7 +58,7 @@ final class IndexReports {
    * @param timeoutMs how long the index may take
    */
   IndexReports(
-      Predicate<Consumer<String>> index,
+      Predicate<Consumer<Supplier<String>>> index,
       Runnable indexBell,
       Context loop,
       long freshNs,
@@ -93,26 +94,26 @@ final class IndexReports {
       return;
     }
     long beganNs = System.nanoTime();
-    isAsked = index.test(json -> told(json, beganNs));
+    isAsked = index.test(maker -> told(maker, beganNs));
     indexBell.run();
   }
 
   /** On the index's thread. */
-  private void told(String json, long beganNs) {
+  private void told(Supplier<String> maker, long beganNs) {
     long nowNs = System.nanoTime();
     try {
-      loop.runOnContext(v -> take(json, beganNs, nowNs));
+      loop.runOnContext(v -> take(maker, beganNs, nowNs));
     } catch (RejectedExecutionException e) {
       LOG.debug("the event loop has stopped");
     }
   }
 
-  private void take(String json, long beganNs, long nowNs) {
+  private void take(Supplier<String> maker, long beganNs, long nowNs) {
     isAsked = false;
     Promise<Report> promise = awaited;
     awaited = null;
     try {
-      Report report = new Report(new JsonObject(json), nowNs - beganNs, nowNs);
+      Report report = new Report(new JsonObject(maker.get()), nowNs - beganNs, nowNs);
       last = report;
       if (promise != null) {
         promise.tryComplete(report);

@@ -1,7 +1,9 @@
 package io.kvtier.daemon.index;
 
 import io.kvtier.protocol.Counter;
+import java.util.LinkedHashMap;
 import java.util.Locale;
+import java.util.Map;
 
 /**
  * Blocks that left the last tier of this node without being objects: how many, and why. Confined to
@@ -44,16 +46,13 @@ final class Drops {
     }
   }
 
-  /** The counts as a JSON object. */
+  /** The counts, by the names of their reasons in JSON. */
   @SuppressWarnings("EnumOrdinal") // a place in an array of this class
-  String json() {
-    StringBuilder out = new StringBuilder("{");
+  Map<String, Long> counts() {
+    Map<String, Long> all = new LinkedHashMap<>();
     for (Reason reason : REASONS) {
-      out.append(reason.ordinal() == 0 ? "\"" : ",\"")
-          .append(reason.name().toLowerCase(Locale.ROOT))
-          .append("\":")
-          .append(counts[reason.ordinal()]);
+      all.put(reason.name().toLowerCase(Locale.ROOT), counts[reason.ordinal()]);
     }
-    return out.append('}').toString();
+    return all;
   }
 }

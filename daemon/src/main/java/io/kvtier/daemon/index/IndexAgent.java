@@ -1,6 +1,8 @@
 package io.kvtier.daemon.index;
 
 import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.index.report.Report;
+import io.kvtier.daemon.index.report.ReportJson;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.ProtocolViolation;
@@ -15,10 +17,13 @@ import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
 import java.util.function.IntConsumer;
 import java.util.function.IntFunction;
 import java.util.function.LongSupplier;
+import java.util.function.Supplier;
 import org.jctools.queues.atomic.MpscAtomicArrayQueue;
 import org.jspecify.annotations.Nullable;
 
@@ -111,12 +116,17 @@ public final class IndexAgent {
   private static final long TIME_CHECK_NS = 1_000_000;
   private static final long GAUGES_NS = 100_000_000;
 
+  /** How long a thread waits while the inbox is full. */
+  private static final long FULL_INBOX_NS = 1_000_000;
+
   private sealed interface Message {
     record Open(Session session) implements Message {}
 
     record Close(Session session, boolean hasHungUp) implements Message {}
 
-    record Report(Consumer<String> answer) implements Message {}
+    record Report(Consumer<Supplier<String>> answer) implements Message {}
+
+    record Stats(StatsAnswers.Made answer) implements Message {}
 
     record Command(String command, CompletableFuture<OperatorAnswer> answer) implements Message {}
   }
@@ -125,6 +135,7 @@ public final class IndexAgent {
   private final Index index;
   private final RequestAdapter adapter;
   private final StatsReport stats;
+  private final StatsAnswers statsAnswers;
   private final Counters counters;
   private final MpscAtomicArrayQueue<Message> inbox = new MpscAtomicArrayQueue<>(1 << 16);
   private long nextTimeCheckNs;
@@ -149,7 +160,8 @@ public final class IndexAgent {
             index,
             context,
             namespaces);
-    adapter = new RequestAdapter(index, limits, stats, context.requests);
+    statsAnswers = new StatsAnswers(stats::take, this::offerStats);
+    adapter = new RequestAdapter(index, limits, statsAnswers, context.requests);
     counters.set(Counter.GAUGE_HOST_BYTES_CAPACITY, context.hostSlots.bytesCapacity());
     counters.set(Counter.GAUGE_SSD_BYTES_CAPACITY, context.ssdSlots.bytesCapacity());
   }
@@ -187,13 +199,26 @@ public final class IndexAgent {
   }
 
   /**
-   * Has the daemon's state told as STATS tells it; from any thread. False when too many are
-   * waiting.
+   * Asks for the daemon's state, as STATS reports it; from any thread. False when too many messages
+   * wait for the index.
    *
-   * @param answer gets the JSON on the index's thread, which it must neither hold up nor fail
+   * @param answer gets a maker of the JSON, on the index's thread, which it must neither hold up
+   *     nor fail. The maker may be called on any thread.
    */
-  public boolean offerReport(Consumer<String> answer) {
+  public boolean offerReport(Consumer<Supplier<String>> answer) {
     return inbox.offer(new Message.Report(answer));
+  }
+
+  /** Makes the JSON of STATS on other threads; before the first {@link #doWork}. */
+  public void makeReportsWith(Executor executor) {
+    statsAnswers.makeWith(executor);
+  }
+
+  private void offerStats(StatsAnswers.Made answer) {
+    Message message = new Message.Stats(answer);
+    while (!inbox.offer(message) && !Thread.currentThread().isInterrupted()) {
+      LockSupport.parkNanos(FULL_INBOX_NS);
+    }
   }
 
   /**
@@ -255,13 +280,24 @@ public final class IndexAgent {
           index.close(session, hasHungUp);
           session.owner().released(session);
         }
-        case Message.Report(Consumer<String> answer) ->
-            answer.accept(stats.json(null, REPORT_BYTES_MAX));
+        case Message.Report(Consumer<Supplier<String>> answer) -> {
+          Report report = stats.take(null);
+          answer.accept(() -> ReportJson.of(report, REPORT_BYTES_MAX));
+        }
+        case Message.Stats(StatsAnswers.Made answer) -> writeStats(answer);
         case Message.Command(String command, var answer) ->
             answer.complete(index.admin().run(command, Grant.NO_TENANT));
       }
     }
     return work;
+  }
+
+  private void writeStats(StatsAnswers.Made answer) {
+    try {
+      statsAnswers.write(answer);
+    } catch (ProtocolViolation violation) {
+      end(answer.session(), violation);
+    }
   }
 
   private int takeRequests(long now) {
@@ -301,11 +337,13 @@ public final class IndexAgent {
         session.publish();
       }
     } catch (ProtocolViolation violation) {
-      index
-          .sessions()
-          .end(session, Status.INVALID_ARGUMENT, String.valueOf(violation.getMessage()));
+      end(session, violation);
     }
     return taken;
+  }
+
+  private void end(Session session, ProtocolViolation violation) {
+    index.sessions().end(session, Status.INVALID_ARGUMENT, String.valueOf(violation.getMessage()));
   }
 
   private void publishCompletions() {

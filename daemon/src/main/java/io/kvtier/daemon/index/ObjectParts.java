@@ -28,7 +28,7 @@ import org.jspecify.annotations.Nullable;
  * @param uses told what is used; null for nobody
  * @param operator does what an operator wants done with the store
  * @param bell wakes the index
- * @param report the tier for people: names with texts, numbers, truths and {@link RawJson}
+ * @param report the tier for people: names with texts, numbers, truths and a janitor's report
  */
 public record ObjectParts(
     Pipeline pipeline,
@@ -44,14 +44,6 @@ public record ObjectParts(
     Operator operator,
     Runnable bell,
     Supplier<Map<String, Object>> report) {
-  /** A value of the report that is JSON already. */
-  public record RawJson(String json) {
-    @Override
-    public String toString() {
-      return json;
-    }
-  }
-
   /** Does what an operator wants done with the store. */
   @FunctionalInterface
   public interface Operator {

@@ -26,15 +26,13 @@ final class RequestAdapter {
   /** An operator's answer may be a list. */
   static final int ADMIN_BYTES_MAX = 64 * 1024;
 
-  static final int STATS_BYTES_MAX = 128 * 1024;
-
   private final Index index;
   private final IndexAgent.Limits limits;
-  private final StatsReport stats;
+  private final StatsAnswers stats;
   private final RequestTap requests;
   private final Request request = new Request();
 
-  RequestAdapter(Index index, IndexAgent.Limits limits, StatsReport stats, RequestTap requests) {
+  RequestAdapter(Index index, IndexAgent.Limits limits, StatsAnswers stats, RequestTap requests) {
     this.index = index;
     this.limits = limits;
     this.stats = stats;
@@ -96,7 +94,7 @@ final class RequestAdapter {
     }
     int completionBytes =
         switch (verb) {
-          case STATS -> STATS_BYTES_MAX;
+          case STATS -> StatsAnswers.BYTES_MAX;
           case ADMIN -> ADMIN_BYTES_MAX;
           default ->
               Math.max(
@@ -164,12 +162,7 @@ final class RequestAdapter {
               Status.DENIED,
               VerbRoles.refusal(verb.toString(), session.role(), verb));
     } else if (verb == Verb.STATS) {
-      session.completeText(
-          verb.code(),
-          Status.OK,
-          request.correlationId,
-          stats.json(asker(session), STATS_BYTES_MAX - 64),
-          STATS_BYTES_MAX);
+      stats.answer(session, request.correlationId, asker(session));
     } else if (isOfAll) {
       flushAll(session);
     } else if (needsNamespace(verb) && !index.isRegistered(session, request)) {

@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index;
 
+import com.eclipsesource.json.JsonObject;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
 import java.lang.foreign.Arena;
@@ -103,7 +104,10 @@ final class Upkeep {
     }
     int left = store.evict(most);
     return OperatorAnswer.done(
-        "{\"evicted\":" + left + ",\"host_blocks\":" + store.host().resident() + "}");
+        new JsonObject()
+            .add("evicted", left)
+            .add("host_blocks", store.host().resident())
+            .toString());
   }
 
   private OperatorAnswer drain(String how) {
@@ -176,23 +180,20 @@ final class Upkeep {
   }
 
   private String describe(int block, Namespaces.Namespace namespace) {
-    StringBuilder out = new StringBuilder();
-    out.append("{\"namespace_id\":").append(namespace.number());
-    out.append(",\"bytes\":").append(namespace.blockBytes());
-    out.append(",\"host\":\"").append(state(store.host(), block));
-    out.append("\",\"ssd\":\"").append(state(store.ssd(), block));
-    out.append("\",\"object\":").append(directory.has(Directory.FLAG_OBJECT, block));
-    out.append(",\"uploading\":").append(directory.has(Directory.FLAG_UPLOADING, block));
-    out.append(",\"checksum\":\"")
-        .append(String.format(Locale.ROOT, "%08x", directory.checksum(block)));
-    out.append("\",\"hits\":").append(directory.hits(block));
-    out.append(",\"depth\":").append(directory.depth(block));
-    out.append(",\"held_by_clients\":")
-        .append(directory.holds(block) - pins.getOrDefault(block, 0));
-    out.append(",\"operator_pins\":").append(pins.getOrDefault(block, 0));
-    return out.append(",\"in_use_by_daemon\":")
-        .append(directory.uses(block))
-        .append('}')
+    int pinned = pins.getOrDefault(block, 0);
+    return new JsonObject()
+        .add("namespace_id", namespace.number())
+        .add("bytes", namespace.blockBytes())
+        .add("host", state(store.host(), block))
+        .add("ssd", state(store.ssd(), block))
+        .add("object", directory.has(Directory.FLAG_OBJECT, block))
+        .add("uploading", directory.has(Directory.FLAG_UPLOADING, block))
+        .add("checksum", String.format(Locale.ROOT, "%08x", directory.checksum(block)))
+        .add("hits", directory.hits(block))
+        .add("depth", directory.depth(block))
+        .add("held_by_clients", directory.holds(block) - pinned)
+        .add("operator_pins", pinned)
+        .add("in_use_by_daemon", directory.uses(block))
         .toString();
   }
 

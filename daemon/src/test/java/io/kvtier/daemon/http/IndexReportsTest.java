@@ -29,7 +29,7 @@ import org.junit.jupiter.api.Timeout;
 final class IndexReportsTest {
   private final Vertx vertx = Vertx.vertx();
   private final Context loop = vertx.getOrCreateContext();
-  private final BlockingQueue<Consumer<String>> questions = new LinkedBlockingQueue<>();
+  private final BlockingQueue<Consumer<Supplier<String>>> questions = new LinkedBlockingQueue<>();
   private final IndexReports reports = new IndexReports(questions::add, () -> {}, loop);
 
   /** The same, where a slow machine must not make a difference. */
@@ -51,7 +51,7 @@ final class IndexReportsTest {
         .compose(future -> future);
   }
 
-  private Consumer<String> question() throws InterruptedException {
+  private Consumer<Supplier<String>> question() throws InterruptedException {
     return Objects.requireNonNull(questions.poll(30, TimeUnit.SECONDS), "the index was not asked");
   }
 
@@ -80,7 +80,7 @@ final class IndexReportsTest {
   void fresh_afterALateAnswer_isAnsweredAgain() throws Exception {
     IndexReports late = new IndexReports(questions::add, () -> {}, loop, 600_000_000_000L, 50);
     String ignored = failureOf(begin(late::fresh));
-    question().accept("{\"n\":1}");
+    question().accept(() -> "{\"n\":1}");
 
     JsonObject report = onLoop(late::fresh).json();
 
@@ -90,13 +90,13 @@ final class IndexReportsTest {
   @Test
   void fresh_reportThatIsNoJson_failsAtOnceAndTheNextIsAsked() throws Exception {
     Future<?> asked = begin(patient::fresh);
-    question().accept("{\"n\":");
+    question().accept(() -> "{\"n\":");
 
     String failure = failureOf(asked);
 
     assertTrue(failure.contains("is no JSON"), failure);
     Future<IndexReports.Report> again = begin(patient::fresh);
-    question().accept("{\"n\":2}");
+    question().accept(() -> "{\"n\":2}");
     again.toCompletionStage().toCompletableFuture().get(30, TimeUnit.SECONDS);
   }
 
@@ -120,7 +120,7 @@ final class IndexReportsTest {
       Health health = new Health(region(arena, System.nanoTime()), patient);
       Future<Answer> asked = begin(() -> health.ready(withReasons));
       question()
-          .accept(
+          .accept(() ->
               """
               {"troubles": [{"part": "ssd/1", "reason": "the device is fenced"},
                             {"part": "object/load", "reason": "connection refused"}]}

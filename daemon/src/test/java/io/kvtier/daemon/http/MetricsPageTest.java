@@ -66,7 +66,7 @@ final class MetricsPageTest {
     IndexReports reports =
         new IndexReports(
             answer -> {
-              answer.accept(report.encode());
+              answer.accept(report::encode);
               return true;
             },
             () -> {},

@@ -1,6 +1,7 @@
 package io.kvtier.daemon.index;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.access.Grant;
@@ -46,7 +47,7 @@ final class StatsReportTest {
     try (IndexHarness harness = new IndexHarness(8, IndexHarness.SLOT_BYTES)) {
       IndexHarness.Client client = filled(harness);
       List<String> told = new ArrayList<>();
-      assertTrue(harness.agent.offerReport(told::add));
+      assertTrue(harness.agent.offerReport(made -> told.add(made.get())));
       int ignored = harness.agent.doWork();
       JsonObject report = new JsonObject(told.getFirst());
 
@@ -67,7 +68,7 @@ final class StatsReportTest {
         assertEquals(Status.OK, client.registerAs("model-" + i, IndexHarness.SLOT_BYTES).status());
       }
       List<String> told = new ArrayList<>();
-      assertTrue(harness.agent.offerReport(told::add));
+      assertTrue(harness.agent.offerReport(made -> told.add(made.get())));
       int ignored = harness.agent.doWork();
       JsonObject report = new JsonObject(told.getFirst());
 
@@ -102,7 +103,7 @@ final class StatsReportTest {
       JsonObject report = new JsonObject(text);
       JsonArray namespaces = report.getJsonArray("namespaces");
 
-      assertTrue(text.length() <= RequestAdapter.STATS_BYTES_MAX, text.length() + " characters");
+      assertTrue(text.length() <= StatsAnswers.BYTES_MAX, text.length() + " characters");
       assertTrue(namespaces.size() < NAMESPACES, namespaces.size() + " namespaces");
       assertEquals(NAMESPACES, report.getInteger("namespaces_total"));
       assertEquals("model-" + (NAMESPACES - 1), first(report).getString("name"));
@@ -114,6 +115,42 @@ final class StatsReportTest {
               .count());
       assertEquals(1, report.getJsonArray("sessions").size());
       harness.close(client);
+    }
+  }
+
+  @Test
+  void stats_madeByAnExecutor_isAnsweredWhenItIsMade() throws Exception {
+    try (IndexHarness harness = new IndexHarness(8, IndexHarness.SLOT_BYTES)) {
+      List<Runnable> tasks = new ArrayList<>();
+      harness.agent.makeReportsWith(tasks::add);
+      IndexHarness.Client client = harness.open(1 << 20);
+      client.sendFlags(Verb.STATS, 0, 0);
+      int ignored = harness.agent.doWork();
+      assertFalse(client.hasAnswer());
+      client.sendFlags(Verb.PING, 0, 0);
+      assertEquals(Verb.PING, client.work().verb());
+      tasks.removeFirst().run();
+      IndexHarness.Answer answer = client.work();
+      assertEquals(Verb.STATS, answer.verb());
+      assertEquals(Status.OK, answer.status());
+      assertEquals(0, client.session.reservedCompletionBytes);
+      harness.close(client);
+    }
+  }
+
+  @Test
+  void stats_sessionEndsBeforeItIsMade_isDropped() throws Exception {
+    try (IndexHarness harness = new IndexHarness(8, IndexHarness.SLOT_BYTES)) {
+      List<Runnable> tasks = new ArrayList<>();
+      harness.agent.makeReportsWith(tasks::add);
+      IndexHarness.Client client = harness.open(1 << 20);
+      client.sendFlags(Verb.STATS, 0, 0);
+      int ignored = harness.agent.doWork();
+      harness.close(client);
+      tasks.removeFirst().run();
+      assertTrue(harness.agent.hasWork());
+      assertTrue(harness.agent.doWork() > 0);
+      harness.agent.checkInvariants();
     }
   }
 
@@ -147,7 +184,7 @@ final class StatsReportTest {
 
       IndexHarness.Client operator = harness.open(1 << 20);
       String all = operator.stats();
-      assertTrue(all.length() <= RequestAdapter.STATS_BYTES_MAX, all.length() + " characters");
+      assertTrue(all.length() <= StatsAnswers.BYTES_MAX, all.length() + " characters");
       assertEquals(tenants * sizes, host(all).getInteger("size_classes_total"));
       assertTrue(host(all).getJsonArray("size_classes").size() > sizes);
     }

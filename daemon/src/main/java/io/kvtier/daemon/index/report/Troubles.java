@@ -1,5 +1,7 @@
-package io.kvtier.daemon.index;
+package io.kvtier.daemon.index.report;
 
+import io.kvtier.protocol.Counter;
+import io.kvtier.tiers.gpu.GpuReport;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -18,6 +20,33 @@ final class Troubles {
   record Trouble(String part, String reason) {}
 
   private final List<Trouble> all = new ArrayList<>();
+
+  /** The troubles that a report shows. */
+  static List<Trouble> of(Report report) {
+    Troubles troubles = new Troubles();
+    troubles.drain(report.identity().drains());
+    for (Report.Tier tier : report.storage().tiers()) {
+      if (tier.trouble() != null) {
+        troubles.hostLedger(tier.trouble());
+      }
+      if (tier.ssd() != null) {
+        List<Report.Device> devices = tier.ssd().devices();
+        for (int i = 0; i < devices.size(); i++) {
+          troubles.device(i, devices.get(i).state(), devices.get(i).cause());
+        }
+      }
+    }
+    troubles.keeper(report.work().counters().getOrDefault(Counter.GAUGE_KEEPER_MISSING, 0L) != 0);
+    if (report.storage().object() != null) {
+      troubles.object(report.storage().object().fields());
+    }
+    for (GpuReport gpu : report.storage().gpus()) {
+      if (gpu.fence() != null) {
+        troubles.gpu(gpu.device().ordinal(), gpu.fence());
+      }
+    }
+    return troubles.all;
+  }
 
   List<Trouble> all() {
     return all;

@@ -1,8 +1,8 @@
-package io.kvtier.daemon.index;
+package io.kvtier.daemon.index.report;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
-import io.kvtier.daemon.index.Troubles.Trouble;
+import io.kvtier.daemon.index.report.Troubles.Trouble;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;

@@ -1,0 +1,194 @@
+package io.kvtier.daemon.index.report;
+
+import io.kvtier.policies.WhatIf;
+import io.kvtier.protocol.Counter;
+import io.kvtier.tiers.gpu.GpuReport;
+import java.util.List;
+import java.util.Map;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The daemon's state at one moment, as far as the asker may see it. The index's thread makes a
+ * report; any thread may read it.
+ *
+ * @param work what the daemon has done since its start
+ * @param clients whose blocks the daemon keeps, and who is connected
+ */
+public record Report(Identity identity, Work work, Storage storage, Clients clients) {
+  /**
+   * The daemon itself.
+   *
+   * @param drains whether new blocks are refused
+   */
+  public record Identity(String version, long generation, long uptimeS, boolean drains) {}
+
+  /**
+   * What the daemon has done since its start.
+   *
+   * @param drops blocks that left the last tier, by reason
+   */
+  public record Work(
+      Map<Counter, Long> counters, Map<String, Long> drops, List<Latency> latencies) {
+    public Work {
+      latencies = List.copyOf(latencies);
+    }
+  }
+
+  /**
+   * How long operations or transfers of one kind took.
+   *
+   * @param quantilesNs the quantiles of {@link Quantile}, by their names; -1 where nothing was
+   *     counted
+   */
+  public record Latency(String kind, long count, long sumNs, Map<Quantile, Long> quantilesNs) {}
+
+  /** A quantile of latencies. */
+  public enum Quantile {
+    P50("p50_ns", 0.5),
+    P90("p90_ns", 0.9),
+    P99("p99_ns", 0.99),
+    P999("p999_ns", 0.999),
+    MAX("max_ns", 1);
+
+    private final String key;
+    private final double share;
+
+    Quantile(String key, double share) {
+      this.key = key;
+      this.share = share;
+    }
+
+    /** The name in JSON. */
+    String key() {
+      return key;
+    }
+
+    /** The share of values that are at most the quantile. */
+    public double share() {
+      return share;
+    }
+  }
+
+  /**
+   * Where blocks are kept.
+   *
+   * @param object null where the daemon has no object tier
+   * @param events the fields of the event publisher; null where events are not published
+   */
+  public record Storage(
+      List<Tier> tiers,
+      @Nullable ObjectTier object,
+      List<GpuReport> gpus,
+      @Nullable Map<String, Object> events) {
+    public Storage {
+      tiers = List.copyOf(tiers);
+      gpus = List.copyOf(gpus);
+    }
+  }
+
+  /**
+   * Host memory or SSD.
+   *
+   * @param sizeClasses of the asker's tenant, those with most regions first
+   * @param trouble why the tier's ledger cannot be written; empty while it can; null where the tier
+   *     does not report that
+   * @param ssd null for host memory
+   */
+  public record Tier(
+      String name,
+      Space space,
+      String policy,
+      List<WhatIf> whatIf,
+      List<SizeClass> sizeClasses,
+      @Nullable String trouble,
+      @Nullable Ssd ssd) {
+    public Tier {
+      whatIf = List.copyOf(whatIf);
+      sizeClasses = List.copyOf(sizeClasses);
+    }
+  }
+
+  /** The bytes and slots of a tier. */
+  public record Space(
+      long bytesCapacity,
+      long bytesUsed,
+      long slotsTotal,
+      long slotsFree,
+      long slotsResident,
+      long slotsInFlight) {}
+
+  /** The slots of one size. */
+  public record SizeClass(long slotBytes, int regions, long slotsFree) {}
+
+  /** What only the SSD tier has. */
+  public record Ssd(
+      String admission,
+      String directory,
+      String engine,
+      boolean directIo,
+      long scrubBytesPerSecond,
+      List<Device> devices) {
+    public Ssd {
+      devices = List.copyOf(devices);
+    }
+  }
+
+  /**
+   * A device of the SSD tier.
+   *
+   * @param state open, fenced or given_up
+   * @param cause why the device is not open; empty where no cause is known
+   */
+  public record Device(String state, String cause, int inFlight) {}
+
+  /**
+   * The object tier.
+   *
+   * @param fields texts, numbers, truths and the report of the janitor, by their names in JSON
+   */
+  public record ObjectTier(String admission, Map<String, Object> fields) {}
+
+  /**
+   * Whose blocks the daemon keeps, and who is connected.
+   *
+   * @param namespaces those with most bytes first
+   * @param tenants null where the daemon has no tenants
+   */
+  public record Clients(
+      List<Namespace> namespaces, @Nullable List<Tenant> tenants, List<SessionRow> sessions) {
+    public Clients {
+      namespaces = List.copyOf(namespaces);
+      sessions = List.copyOf(sessions);
+    }
+  }
+
+  /**
+   * A namespace.
+   *
+   * @param tenant null for a namespace of no tenant
+   */
+  public record Namespace(
+      int id,
+      String name,
+      @Nullable String tenant,
+      String fingerprint,
+      long blockBytes,
+      Blocks blocks,
+      Map<String, String> properties) {}
+
+  /** How many blocks of a namespace are in each tier. */
+  public record Blocks(long host, long ssd) {}
+
+  /** What a tenant uses. */
+  public record Tenant(String name, Share host, Share ssd, long blocks) {}
+
+  /** A tenant's part of a tier. */
+  public record Share(long bytesUsed, long bytesCapacity) {}
+
+  /** A connected client. */
+  public record SessionRow(
+      long id, int pid, int uid, String name, Holds holds, long operations, long requests) {}
+
+  /** What a client holds. */
+  public record Holds(long leases, long reservations, long pins) {}
+}
