@@ -90,7 +90,7 @@ GUARDS = [
     Guard(
         4,
         "the end of a session gives back what it holds",
-        INDEX + "Index.java",
+        INDEX + "verbs/Holdings.java",
         "while (session.firstHold != HoldTable.NONE) {",
         'while (Boolean.getBoolean("never") && session.firstHold != HoldTable.NONE) {',
         "wound04_leaksOfTheDead",
@@ -108,7 +108,7 @@ GUARDS = [
     Guard(
         6,
         "a lookup is no use of a block",
-        INDEX + "Lookups.java",
+        INDEX + "verbs/Lookups.java",
         "store.hasArrived(block)) {\n        writer.add(Status.OK, TierId.HOST);",
         "store.hasArrived(block)) {\n        store.host().hit(block);\n        writer.add(Status.OK, TierId.HOST);",
         "wound06_evictionThatFreesNothingOrEverything",
@@ -126,7 +126,7 @@ GUARDS = [
     Guard(
         8,
         "a get of what is under way joins it",
-        INDEX + "Index.java",
+        INDEX + "verbs/Acquires.java",
         "      case STAGING -> {\n",
         '      case STAGING -> {\n        if (!Boolean.getBoolean("never")) return false;\n',
         "wound08_convoys",
@@ -135,7 +135,7 @@ GUARDS = [
     Guard(
         9,
         "a namespace's properties are held against those of its first registration",
-        INDEX + "Index.java",
+        INDEX + "verbs/Registrations.java",
         "if (known != null && difference != null) {",
         'if (Boolean.getBoolean("never") && known != null && difference != null) {',
         "wound09_keyConfusion",
@@ -163,7 +163,7 @@ GUARDS = [
     Guard(
         12,
         "a lookup estimates loads",
-        INDEX + "Lookups.java",
+        INDEX + "verbs/Lookups.java",
         "store.estimatedSsdReadNs(onSsd * namespace.blockBytes())",
         "0L * onSsd",
         "wound12_slowTiersSlowerThanRecompute",

@@ -1,6 +1,6 @@
 package io.kvtier.bench;
 
-import io.kvtier.daemon.index.Directory;
+import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.policies.eviction.LruPolicy;
 import io.kvtier.protocol.linux.PrivateMemory;
 import java.io.IOException;

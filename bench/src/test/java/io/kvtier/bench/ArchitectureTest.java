@@ -5,23 +5,34 @@ import static com.tngtech.archunit.core.domain.JavaClass.Predicates.resideInAPac
 import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.noClasses;
 import static com.tngtech.archunit.library.dependencies.SlicesRuleDefinition.slices;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.tngtech.archunit.base.DescribedPredicate;
+import com.tngtech.archunit.core.domain.Dependency;
 import com.tngtech.archunit.core.domain.JavaClass;
 import com.tngtech.archunit.core.domain.JavaClasses;
 import com.tngtech.archunit.core.importer.ClassFileImporter;
 import com.tngtech.archunit.core.importer.ImportOption;
 import com.tngtech.archunit.library.dependencies.SliceAssignment;
 import com.tngtech.archunit.library.dependencies.SliceIdentifier;
+import java.util.ArrayDeque;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.TreeSet;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** The arrows between the modules, which point one way only. */
 final class ArchitectureTest {
   private static final String OURS = "io.kvtier..";
+  private static final String INDEX = "io.kvtier.daemon.index";
+  private static final int INDEX_CLASSES_MAX = 25;
+  private static final int INDEX_PAIRS_MAX = 3;
 
   private static final JavaClasses CLASSES =
       new ClassFileImporter()
@@ -99,6 +110,94 @@ final class ArchitectureTest {
             .or(in("io.kvtier.client.."))
             .or(in("io.kvtier.protocol.."))
             .or(in("io.kvtier.policies..")));
+  }
+
+  /** The packages of the index, each with those that it may use. */
+  @ParameterizedTest
+  @CsvSource({
+    "core, ''",
+    "space, core",
+    "session, space core",
+    "move, space core",
+    "device, session move space core",
+    "verbs, device session move space core",
+    "report, verbs device session move space core"
+  })
+  void packagesOfTheIndexUseThoseBelow(String from, String below) {
+    DescribedPredicate<JavaClass> allowed = in(INDEX + "." + from);
+    for (String one : below.split(" ", -1)) {
+      allowed = one.isEmpty() ? allowed : allowed.or(in(INDEX + "." + one));
+    }
+    noClasses()
+        .that()
+        .resideInAPackage(INDEX + "." + from)
+        .should()
+        .dependOnClassesThat(in(INDEX + "..").and(DescribedPredicate.not(allowed)))
+        .check(CLASSES);
+  }
+
+  @Test
+  void packagesOfTheIndexAreSmall() {
+    Map<String, Set<String>> packages = new TreeMap<>();
+    for (JavaClass type : indexClasses()) {
+      packages.computeIfAbsent(type.getPackageName(), _ -> new TreeSet<>()).add(outermost(type));
+    }
+    packages.forEach((name, types) ->
+        assertTrue(
+            types.size() <= INDEX_CLASSES_MAX,
+            () -> name + " has " + types.size() + " classes: " + types));
+  }
+
+  /** Two classes that own each other may form a circle; nested classes count as their owners. */
+  @Test
+  void classesOfTheIndexFormPairsAtMost() {
+    Map<String, Set<String>> uses = new TreeMap<>();
+    for (JavaClass type : indexClasses()) {
+      Set<String> used = uses.computeIfAbsent(outermost(type), _ -> new TreeSet<>());
+      for (Dependency each : type.getDirectDependenciesFromSelf()) {
+        JavaClass target = each.getTargetClass().getBaseComponentType();
+        if (in(INDEX + "..").test(target)) {
+          used.add(outermost(target));
+        }
+      }
+    }
+    Set<Set<String>> circles = new LinkedHashSet<>();
+    for (String one : uses.keySet()) {
+      Set<String> circle = new TreeSet<>(reached(one, uses));
+      circle.removeIf(other -> !reached(other, uses).contains(one));
+      if (circle.size() > 1) {
+        circles.add(circle);
+      }
+    }
+    assertTrue(circles.stream().allMatch(circle -> circle.size() == 2), circles::toString);
+    assertTrue(circles.size() <= INDEX_PAIRS_MAX, circles::toString);
+  }
+
+  private static List<JavaClass> indexClasses() {
+    return CLASSES.stream()
+        .filter(in(INDEX + ".."))
+        .filter(type -> !type.getSimpleName().equals("package-info"))
+        .toList();
+  }
+
+  /** The top-level class of a class. */
+  private static String outermost(JavaClass type) {
+    String name = type.getName();
+    int nested = name.indexOf('$');
+    return nested < 0 ? name : name.substring(0, nested);
+  }
+
+  /** What a class uses, directly or by others. */
+  private static Set<String> reached(String from, Map<String, Set<String>> uses) {
+    Set<String> reached = new TreeSet<>();
+    ArrayDeque<String> open = new ArrayDeque<>(uses.getOrDefault(from, Set.of()));
+    while (!open.isEmpty()) {
+      String next = open.remove();
+      if (reached.add(next)) {
+        open.addAll(uses.getOrDefault(next, Set.of()));
+      }
+    }
+    return reached;
   }
 
   @Test

@@ -7,14 +7,16 @@ import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.events.EventPublisher;
 import io.kvtier.daemon.grpc.GrpcFront;
 import io.kvtier.daemon.http.HttpFront;
-import io.kvtier.daemon.index.Counters;
-import io.kvtier.daemon.index.Directory;
-import io.kvtier.daemon.index.EventRing;
 import io.kvtier.daemon.index.IndexAgent;
-import io.kvtier.daemon.index.Latencies;
-import io.kvtier.daemon.index.OperatorAnswer;
-import io.kvtier.daemon.index.RequestTap;
-import io.kvtier.daemon.index.Tenants;
+import io.kvtier.daemon.index.IndexContext;
+import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.Latencies;
+import io.kvtier.daemon.index.core.Limits;
+import io.kvtier.daemon.index.core.OperatorAnswer;
+import io.kvtier.daemon.index.core.Tenants;
+import io.kvtier.daemon.index.report.EventRing;
+import io.kvtier.daemon.index.report.RequestTap;
 import io.kvtier.daemon.session.PeerPolicy;
 import io.kvtier.daemon.session.SessionConductor;
 import io.kvtier.daemon.tracing.RequestTeller;
@@ -209,7 +211,7 @@ public final class Daemon implements AutoCloseable {
             Daemon::stopBroken));
     IndexAgent index =
         new IndexAgent(
-            new IndexAgent.Context(
+            new IndexContext(
                 VERSION,
                 generation,
                 System::nanoTime,
@@ -235,7 +237,7 @@ public final class Daemon implements AutoCloseable {
                 requests,
                 tenants,
                 hostTier.lateWriters()),
-            new IndexAgent.Limits(
+            new Limits(
                 limits.sessionsMax()
                     + (config.grpc().enabled() ? config.grpc().threads() * tenants.count() : 0),
                 limits.operationsMax(),
@@ -253,7 +255,7 @@ public final class Daemon implements AutoCloseable {
                 limits.reservationNs(),
                 limits.deadlineNs(),
                 limits.deadlineNsMax(),
-                IndexAgent.Limits.STANDSTILL_NS));
+                Limits.STANDSTILL_NS));
     long start = System.nanoTime();
     // Counts of stores go on from start to start.
     index.recover(ssdTier.ledgers(), System.currentTimeMillis() << 20);

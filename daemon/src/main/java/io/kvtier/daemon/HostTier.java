@@ -2,8 +2,8 @@ package io.kvtier.daemon;
 
 import io.kvtier.daemon.config.KvtierdConfig.HostConfig;
 import io.kvtier.daemon.config.KvtierdConfig.HostLedger;
-import io.kvtier.daemon.index.Tenants;
-import io.kvtier.daemon.index.WriterParts;
+import io.kvtier.daemon.index.core.Tenants;
+import io.kvtier.daemon.index.session.WriterParts;
 import io.kvtier.protocol.SocketPaths;
 import io.kvtier.protocol.linux.ProcessId;
 import io.kvtier.protocol.linux.SharedMemory;

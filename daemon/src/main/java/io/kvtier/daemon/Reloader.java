@@ -5,7 +5,7 @@ import io.kvtier.daemon.config.ConfigSource;
 import io.kvtier.daemon.config.ConfigText;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.config.LoadedConfig;
-import io.kvtier.daemon.index.OperatorAnswer;
+import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.daemon.log.DaemonLog;
 import io.kvtier.protocol.Status;
 import io.vertx.core.json.JsonArray;

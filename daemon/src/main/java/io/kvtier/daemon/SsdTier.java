@@ -1,7 +1,7 @@
 package io.kvtier.daemon;
 
 import io.kvtier.daemon.config.KvtierdConfig.SsdConfig;
-import io.kvtier.daemon.index.Tenants;
+import io.kvtier.daemon.index.core.Tenants;
 import io.kvtier.tiers.ledger.Ledger;
 import io.kvtier.tiers.ledger.LedgerLeg;
 import io.kvtier.tiers.ledger.LedgerThread;

@@ -7,7 +7,7 @@ import io.kvtier.daemon.config.ConfigSource;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.config.LoadedConfig;
 import io.kvtier.daemon.config.MachineCheck;
-import io.kvtier.daemon.index.Directory;
+import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.session.PeerPolicy;
 import io.kvtier.protocol.SocketPaths;
 import java.io.IOException;

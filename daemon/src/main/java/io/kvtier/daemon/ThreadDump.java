@@ -1,6 +1,6 @@
 package io.kvtier.daemon;
 
-import io.kvtier.daemon.index.OperatorAnswer;
+import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.protocol.Status;
 import java.util.Comparator;
 import java.util.List;

@@ -7,7 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.config.KvtierdConfig.HostConfig;
 import io.kvtier.daemon.config.KvtierdConfig.HostLedger;
-import io.kvtier.daemon.index.Tenants;
+import io.kvtier.daemon.index.core.Tenants;
 import io.kvtier.protocol.linux.ProcessId;
 import io.kvtier.tiers.slots.Claim;
 import io.kvtier.tiers.slots.ClaimNote;

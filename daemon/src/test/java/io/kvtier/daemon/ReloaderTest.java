@@ -10,7 +10,7 @@ import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.read.ListAppender;
 import io.kvtier.daemon.config.ConfigException;
 import io.kvtier.daemon.config.ConfigSource;
-import io.kvtier.daemon.index.OperatorAnswer;
+import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.protocol.Status;
 import io.vertx.core.json.JsonObject;
 import java.io.IOException;

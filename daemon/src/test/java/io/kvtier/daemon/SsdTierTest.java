@@ -8,7 +8,7 @@ import ch.qos.logback.classic.Logger;
 import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.read.ListAppender;
 import io.kvtier.daemon.config.KvtierdConfig.SsdConfig;
-import io.kvtier.daemon.index.Tenants;
+import io.kvtier.daemon.index.core.Tenants;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.ssd.SsdEngine;

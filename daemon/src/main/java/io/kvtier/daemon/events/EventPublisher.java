@@ -1,8 +1,8 @@
 package io.kvtier.daemon.events;
 
 import io.kvtier.daemon.config.KvtierdConfig.EventsConfig;
-import io.kvtier.daemon.index.EventRecordDescriptor;
-import io.kvtier.daemon.index.EventRing;
+import io.kvtier.daemon.index.report.EventRecordDescriptor;
+import io.kvtier.daemon.index.report.EventRing;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RingConsumer;
 import java.io.IOException;

@@ -1,6 +1,6 @@
 package io.kvtier.daemon.events;
 
-import io.kvtier.daemon.index.EventRecordDescriptor;
+import io.kvtier.daemon.index.report.EventRecordDescriptor;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;

@@ -2,7 +2,7 @@ package io.kvtier.daemon.grpc;
 
 import com.google.protobuf.InvalidProtocolBufferException;
 import com.google.protobuf.MessageLite;
-import io.kvtier.daemon.index.RequestTap;
+import io.kvtier.daemon.index.report.RequestTap;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TraceContext;
 import io.vertx.core.Future;

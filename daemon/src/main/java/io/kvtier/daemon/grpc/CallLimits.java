@@ -1,6 +1,6 @@
 package io.kvtier.daemon.grpc;
 
-import io.kvtier.daemon.index.Tenants;
+import io.kvtier.daemon.index.core.Tenants;
 import java.util.concurrent.atomic.AtomicIntegerArray;
 
 /**

@@ -2,8 +2,8 @@ package io.kvtier.daemon.grpc;
 
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.IndexAgent;
-import io.kvtier.daemon.index.RequestTap;
-import io.kvtier.daemon.index.Session;
+import io.kvtier.daemon.index.report.RequestTap;
+import io.kvtier.daemon.index.session.Session;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RingConsumer;

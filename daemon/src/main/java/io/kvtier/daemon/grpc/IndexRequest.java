@@ -1,7 +1,7 @@
 package io.kvtier.daemon.grpc;
 
 import com.google.protobuf.ByteString;
-import io.kvtier.daemon.index.IndexAgent;
+import io.kvtier.daemon.index.session.Request;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
@@ -160,7 +160,7 @@ final class IndexRequest {
         RequestDescriptor.PRIORITY_NORMAL,
         0,
         0,
-        isReader ? IndexAgent.REGISTER_FOR_READER : 0,
+        isReader ? Request.REGISTER_FOR_READER : 0,
         0,
         blockBytes,
         null,

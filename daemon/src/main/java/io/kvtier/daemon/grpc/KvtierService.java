@@ -1,8 +1,8 @@
 package io.kvtier.daemon.grpc;
 
 import com.google.protobuf.ByteString;
-import io.kvtier.daemon.index.Counters;
-import io.kvtier.daemon.index.IndexAgent;
+import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.session.Request;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.RequestDescriptor;
@@ -256,7 +256,7 @@ final class KvtierService {
   }
 
   private static long administers(UnaryCall<?, ?> call) {
-    return call.role() == Role.ADMIN ? IndexAgent.STATS_FOR_ADMIN : 0;
+    return call.role() == Role.ADMIN ? Request.STATS_FOR_ADMIN : 0;
   }
 
   void stats(UnaryCall<StatsRequest, StatsResponse> call, StatsRequest message) {

@@ -1,6 +1,6 @@
 package io.kvtier.daemon.http;
 
-import io.kvtier.daemon.index.Counters;
+import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.protocol.Counter;
 import io.micrometer.core.instrument.FunctionCounter;
 import io.micrometer.core.instrument.Gauge;

@@ -1,6 +1,6 @@
 package io.kvtier.daemon.http;
 
-import io.kvtier.daemon.index.Latencies;
+import io.kvtier.daemon.index.core.Latencies;
 import io.prometheus.metrics.model.registry.MultiCollector;
 import io.prometheus.metrics.model.snapshots.ClassicHistogramBuckets;
 import io.prometheus.metrics.model.snapshots.HistogramSnapshot;

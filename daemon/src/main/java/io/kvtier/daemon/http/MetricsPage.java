@@ -1,7 +1,7 @@
 package io.kvtier.daemon.http;
 
-import io.kvtier.daemon.index.Counters;
-import io.kvtier.daemon.index.Latencies;
+import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.Latencies;
 import io.micrometer.core.instrument.binder.jvm.JvmGcMetrics;
 import io.micrometer.core.instrument.binder.jvm.JvmMemoryMetrics;
 import io.micrometer.core.instrument.binder.jvm.JvmThreadMetrics;

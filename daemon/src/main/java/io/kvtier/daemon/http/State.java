@@ -2,7 +2,7 @@ package io.kvtier.daemon.http;
 
 import io.kvtier.daemon.config.ConfigText;
 import io.kvtier.daemon.config.LoadedConfig;
-import io.kvtier.daemon.index.Counters;
+import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.protocol.Counter;
 import io.vertx.core.Future;
 import io.vertx.core.json.JsonArray;

@@ -1,28 +1,38 @@
 package io.kvtier.daemon.index;
 
 import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.Limits;
+import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.core.OperatorAnswer;
+import io.kvtier.daemon.index.device.DeviceLine;
+import io.kvtier.daemon.index.move.BlockStore;
+import io.kvtier.daemon.index.move.ObjectParts;
+import io.kvtier.daemon.index.report.EventRing;
+import io.kvtier.daemon.index.report.EventTap;
 import io.kvtier.daemon.index.report.Report;
 import io.kvtier.daemon.index.report.ReportJson;
+import io.kvtier.daemon.index.report.StatsAnswers;
+import io.kvtier.daemon.index.report.StatsReport;
+import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.daemon.index.verbs.RequestAdapter;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RingConsumer;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.Words;
-import io.kvtier.tiers.gpu.GpuTier;
 import io.kvtier.tiers.ledger.Ledger;
-import io.kvtier.tiers.slots.SlotAllocator;
-import io.kvtier.tiers.transfer.Pipeline;
 import java.io.IOException;
-import java.lang.foreign.MemorySegment;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
 import java.util.function.IntConsumer;
-import java.util.function.IntFunction;
-import java.util.function.LongSupplier;
+import java.util.function.IntUnaryOperator;
 import java.util.function.Supplier;
 import org.jctools.queues.atomic.MpscAtomicArrayQueue;
 import org.jspecify.annotations.Nullable;
@@ -33,60 +43,6 @@ import org.jspecify.annotations.Nullable;
  * sleeps between, is not its concern.
  */
 public final class IndexAgent {
-  /** Everything the index is made of that is not its own. */
-  public record Context(
-      String version,
-      long generation,
-      LongSupplier clock,
-      MemorySegment daemonRegion,
-      Directory directory,
-      SlotAllocator hostSlots,
-      SlotAllocator ssdSlots,
-      String hostPolicy,
-      String ssdPolicy,
-      String ssdAdmission,
-      IntFunction<MemorySegment> slabs,
-      Pipeline copies,
-      Ledger hostLedger,
-      List<Pipeline> ssdPipelines,
-      String ssdDirectory,
-      String ssdEngine,
-      boolean directIo,
-      @Nullable ObjectParts objects,
-      @Nullable GpuTier gpus,
-      Counters counters,
-      Latencies latencies,
-      @Nullable EventRing events,
-      RequestTap requests,
-      Tenants tenants,
-      WriterParts writers) {}
-
-  /** The limits that configuration sets. */
-  public record Limits(
-      int sessionsMax,
-      int operationsMax,
-      int operationsPerSessionMax,
-      int holdsMax,
-      int holdsPerSessionMax,
-      int copyDepth,
-      int ssdDepth,
-      int inlineChecksumBytes,
-      double freeTarget,
-      long scrubBytesPerSecond,
-      long ssdWriteBytesPerDay,
-      long leaseNs,
-      long leaseNsMax,
-      long reservationNs,
-      long deadlineNs,
-      long deadlineNsMax,
-      long standstillNs) {
-    /**
-     * For so long nothing moves before those who wait for a slot hear that there is no room.
-     * Readers that copy what they have leased give it back much sooner.
-     */
-    public static final long STANDSTILL_NS = 250_000_000L;
-  }
-
   /** So many transfers can be on their way to and from a GPU. */
   public static final int DEVICE_TRANSFERS = DeviceLine.TRANSFERS;
 
@@ -95,18 +51,6 @@ public final class IndexAgent {
    * index's thread, several times a second while somebody watches.
    */
   static final int REPORT_BYTES_MAX = 512 << 10;
-
-  /**
-   * The argument of a STATS that a session of the daemon's own sends for a caller with the role
-   * admin. In a client's it means nothing.
-   */
-  public static final long STATS_FOR_ADMIN = 1;
-
-  /**
-   * The group of a REGISTER that a session of the daemon's own sends for a caller who may only
-   * read. In a client's it means nothing.
-   */
-  public static final int REGISTER_FOR_READER = 1;
 
   private static final int REQUESTS_PER_ROUND = 64;
 
@@ -131,8 +75,10 @@ public final class IndexAgent {
     record Command(String command, CompletableFuture<OperatorAnswer> answer) implements Message {}
   }
 
-  private final Context context;
+  private final IndexContext context;
   private final Index index;
+  private final @Nullable EventTap events;
+  private final IntUnaryOperator tiersOf;
   private final RequestAdapter adapter;
   private final StatsReport stats;
   private final StatsAnswers statsAnswers;
@@ -143,27 +89,41 @@ public final class IndexAgent {
   private boolean waitsForClient;
 
   /** An index with no sessions. */
-  public IndexAgent(Context context, Limits limits) {
+  public IndexAgent(IndexContext context, Limits limits) {
     this.context = context;
-    this.counters = context.counters;
+    this.counters = context.counters();
     Namespaces namespaces = new Namespaces(context.tenants());
-    index = new Index(context, limits, namespaces);
+    EventRing ring = context.events();
+    events = ring == null ? null : new EventTap(ring, context.directory());
+    index = new Index(context, limits, namespaces, events);
+    tiersOf = index.store()::tiersOf;
     stats =
         new StatsReport(
             new StatsReport.Identity(
-                context.version,
-                context.generation,
-                context.clock.getAsLong(),
-                context.ssdDirectory,
-                context.ssdEngine,
-                context.directIo),
-            index,
-            context,
-            namespaces);
+                context.version(),
+                context.generation(),
+                context.clock().getAsLong(),
+                context.ssdDirectory(),
+                context.ssdEngine(),
+                context.directIo()),
+            new StatsReport.Parts(
+                context.clock(),
+                context.directory(),
+                namespaces,
+                counters,
+                context.latencies(),
+                index.store(),
+                index.devices(),
+                index.sessions(),
+                index::drains,
+                index::publishGauges,
+                events));
     statsAnswers = new StatsAnswers(stats::take, this::offerStats);
-    adapter = new RequestAdapter(index, limits, statsAnswers, context.requests);
-    counters.set(Counter.GAUGE_HOST_BYTES_CAPACITY, context.hostSlots.bytesCapacity());
-    counters.set(Counter.GAUGE_SSD_BYTES_CAPACITY, context.ssdSlots.bytesCapacity());
+    adapter =
+        new RequestAdapter(
+            index.requests(), index.writer(), limits, statsAnswers, context.requests());
+    counters.set(Counter.GAUGE_HOST_BYTES_CAPACITY, context.hostSlots().bytesCapacity());
+    counters.set(Counter.GAUGE_SSD_BYTES_CAPACITY, context.ssdSlots().bytesCapacity());
   }
 
   /**
@@ -173,7 +133,7 @@ public final class IndexAgent {
    * @param storesBegin no store from now on is to have a lower count
    */
   public void recover(List<Ledger> ssdLedgers, long storesBegin) throws IOException {
-    index.recover(context.hostLedger, ssdLedgers, storesBegin);
+    index.recover(context.hostLedger(), ssdLedgers, storesBegin);
   }
 
   /** Hands a new session over; from any thread. False when too many are waiting. */
@@ -243,17 +203,20 @@ public final class IndexAgent {
 
   /** One round; returns how much was done. */
   public int doWork() {
-    long now = context.clock.getAsLong();
-    context.latencies.roundBegins(now);
+    long now = context.clock().getAsLong();
+    context.latencies().roundBegins(now);
     int work = index.store().collect() + index.devices().collect();
     work += takeMessages();
     work += takeRequests(now);
     index.store().maintain(now);
+    if (events != null) {
+      events.walk(tiersOf);
+    }
     index.maintain();
     if (now >= nextTimeCheckNs) {
       nextTimeCheckNs = now + TIME_CHECK_NS;
       index.checkTime(now);
-      Words.putLongRelease(context.daemonRegion, DaemonRegionDescriptor.HEARTBEAT_OFFSET, now);
+      Words.putLongRelease(context.daemonRegion(), DaemonRegionDescriptor.HEARTBEAT_OFFSET, now);
     }
     if (now >= nextGaugesNs) {
       nextGaugesNs = now + GAUGES_NS;
@@ -365,7 +328,7 @@ public final class IndexAgent {
         || index.hasBackgroundWork()
         || index.store().hasFinished()
         || index.devices().hasFinished()
-        || index.store().isToWalk()) {
+        || (events != null && events.isToWalk())) {
       return true;
     }
     int end = index.sessions().end();
@@ -426,7 +389,7 @@ public final class IndexAgent {
 
   /** For tests: the blocks that can be named and stand in a tier that outlives the daemon. */
   public void forEachDurable(boolean memoryStays, IntConsumer visitor) {
-    Directory directory = context.directory;
+    Directory directory = context.directory();
     BlockStore store = index.store();
     for (int block = 0; block < directory.highWater(); block++) {
       if (directory.isUsed(block)
@@ -444,9 +407,9 @@ public final class IndexAgent {
 
   /** For tests: the slab that a block lies in, or -1. */
   public int slabOf(int block) {
-    return context.directory.slot(TierLine.HOST, block) == Directory.NONE
+    return context.directory().slot(TierLine.HOST, block) == Directory.NONE
         ? -1
-        : context.hostSlots.regionOf(context.directory.slot(TierLine.HOST, block));
+        : context.hostSlots().regionOf(context.directory().slot(TierLine.HOST, block));
   }
 
   /** For tests: how many transfers to and from GPUs are under way. */

@@ -1,5 +1,13 @@
 package io.kvtier.daemon.index;
 
+import io.kvtier.daemon.index.core.CopyState;
+import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.LongQueue;
+import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.move.BlockStore;
+import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.daemon.index.verbs.Registry;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.tiers.ledger.Ledger;

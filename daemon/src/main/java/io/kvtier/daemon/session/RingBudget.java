@@ -1,7 +1,7 @@
 package io.kvtier.daemon.session;
 
 import io.kvtier.daemon.access.Grant;
-import io.kvtier.daemon.index.Tenants;
+import io.kvtier.daemon.index.core.Tenants;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.access.Role;

@@ -1,10 +1,10 @@
 package io.kvtier.daemon.session;
 
 import io.kvtier.daemon.access.Grant;
-import io.kvtier.daemon.index.Counters;
 import io.kvtier.daemon.index.IndexAgent;
-import io.kvtier.daemon.index.Session;
-import io.kvtier.daemon.index.Tenants;
+import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.Tenants;
+import io.kvtier.daemon.index.session.Session;
 import io.kvtier.protocol.Counted;
 import io.kvtier.protocol.HandshakeDescriptor;
 import io.kvtier.protocol.Printable;

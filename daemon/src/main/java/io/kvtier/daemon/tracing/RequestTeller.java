@@ -1,6 +1,6 @@
 package io.kvtier.daemon.tracing;
 
-import io.kvtier.daemon.index.RequestTold;
+import io.kvtier.daemon.index.report.RequestTold;
 import io.kvtier.protocol.TraceContext;
 import io.kvtier.tiers.transfer.Inbox;
 import java.util.ArrayList;

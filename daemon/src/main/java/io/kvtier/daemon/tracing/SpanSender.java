@@ -1,6 +1,6 @@
 package io.kvtier.daemon.tracing;
 
-import io.kvtier.daemon.index.RequestTold;
+import io.kvtier.daemon.index.report.RequestTold;
 import io.kvtier.protocol.Status;
 import io.opentelemetry.api.common.AttributeKey;
 import io.opentelemetry.api.common.Attributes;

@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.config.LoadedConfig.Entry;
-import io.kvtier.daemon.index.Directory;
+import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.policies.EvictionPolicies;
 import java.io.IOException;
 import java.nio.file.Files;

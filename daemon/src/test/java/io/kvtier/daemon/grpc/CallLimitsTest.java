@@ -5,7 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
-import io.kvtier.daemon.index.Tenants;
+import io.kvtier.daemon.index.core.Tenants;
 import java.util.List;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;

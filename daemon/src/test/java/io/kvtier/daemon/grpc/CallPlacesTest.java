@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.grpc.CallPlaces.Place;
-import io.kvtier.daemon.index.Tenants;
+import io.kvtier.daemon.index.core.Tenants;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.SplittableRandom;

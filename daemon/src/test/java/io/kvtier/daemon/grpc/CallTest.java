@@ -7,7 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.IndexHarness;
-import io.kvtier.daemon.index.RequestTold;
+import io.kvtier.daemon.index.report.RequestTold;
 import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.access.Role;

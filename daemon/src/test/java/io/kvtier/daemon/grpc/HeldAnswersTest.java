@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 
 import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
-import io.kvtier.daemon.index.Tenants;
+import io.kvtier.daemon.index.core.Tenants;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.IntStream;

@@ -3,8 +3,8 @@ package io.kvtier.daemon.http;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.kvtier.daemon.index.Counters;
-import io.kvtier.daemon.index.Latencies;
+import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.linux.Words;

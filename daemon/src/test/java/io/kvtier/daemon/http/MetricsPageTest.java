@@ -5,8 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.kvtier.daemon.index.Counters;
-import io.kvtier.daemon.index.Latencies;
+import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.linux.Words;

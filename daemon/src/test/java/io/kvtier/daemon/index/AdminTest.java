@@ -3,6 +3,7 @@ package io.kvtier.daemon.index;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Status;
 import java.io.IOException;

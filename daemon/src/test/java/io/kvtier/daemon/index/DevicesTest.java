@@ -6,6 +6,10 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.gpu.FileGpu;
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.device.DeviceLine;
+import io.kvtier.daemon.index.session.ProgressWord;
+import io.kvtier.daemon.index.verbs.Puts;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;

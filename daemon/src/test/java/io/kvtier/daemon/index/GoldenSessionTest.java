@@ -4,6 +4,14 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 
 import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.Latencies;
+import io.kvtier.daemon.index.core.Limits;
+import io.kvtier.daemon.index.core.Tenants;
+import io.kvtier.daemon.index.report.RequestTap;
+import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.session.WriterParts;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;
@@ -58,7 +66,7 @@ class GoldenSessionTest {
       MemorySegment daemonRegion = arena.allocate(DaemonRegionDescriptor.REGION_BYTES, 4096);
       IndexAgent agent =
           new IndexAgent(
-              new IndexAgent.Context(
+              new IndexContext(
                   "golden",
                   1,
                   () -> NOW_NS,
@@ -84,7 +92,7 @@ class GoldenSessionTest {
                   new RequestTap(false, 0, () -> NOW_NS, new Counters(daemonRegion)),
                   Tenants.NONE,
                   WriterParts.ofNewMemory(64, 64)),
-              new IndexAgent.Limits(
+              new Limits(
                   4,
                   16,
                   16,
@@ -101,7 +109,7 @@ class GoldenSessionTest {
                   30_000_000_000L,
                   5_000_000_000L,
                   60_000_000_000L,
-                  IndexAgent.Limits.STANDSTILL_NS));
+                  Limits.STANDSTILL_NS));
       long ring = Protocol.RING_BYTES_MIN;
       SessionRegion region;
       try (Descriptor memory =

@@ -5,6 +5,16 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
+import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.Latencies;
+import io.kvtier.daemon.index.core.Limits;
+import io.kvtier.daemon.index.core.Tenants;
+import io.kvtier.daemon.index.move.ObjectParts;
+import io.kvtier.daemon.index.report.EventRing;
+import io.kvtier.daemon.index.report.RequestTap;
+import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.session.WriterParts;
 import io.kvtier.protocol.AnnotationBody;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.DaemonRegionDescriptor;
@@ -303,7 +313,7 @@ public final class IndexHarness implements AutoCloseable {
                     }));
     agent =
         new IndexAgent(
-            new IndexAgent.Context(
+            new IndexContext(
                 "harness",
                 1,
                 () -> nowNs,
@@ -355,7 +365,7 @@ public final class IndexHarness implements AutoCloseable {
                     settings.late,
                     new BitSet(),
                     gone::contains)),
-            new IndexAgent.Limits(
+            new Limits(
                 4,
                 256,
                 256,
@@ -372,7 +382,7 @@ public final class IndexHarness implements AutoCloseable {
                 RESERVATION_NS,
                 5_000_000_000L,
                 60_000_000_000L,
-                IndexAgent.Limits.STANDSTILL_NS));
+                Limits.STANDSTILL_NS));
   }
 
   /** As if an index did not know which host copies an earlier one has left. */

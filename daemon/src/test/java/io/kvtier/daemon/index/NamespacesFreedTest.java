@@ -5,6 +5,10 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.core.Tenants;
+import io.kvtier.daemon.index.session.CompletionWriter;
+import io.kvtier.daemon.index.verbs.Registry;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
@@ -111,7 +115,7 @@ class NamespacesFreedTest {
     assertTrue(text.contains("xx8' here"), text);
     assertTrue(text.contains("12 blocks, 2 sessions (a, pid 1; b, pid 2)"), text);
     assertTrue(text.endsWith("kvtier clear --namespace=model"), text);
-    assertTrue(text.length() < RequestAdapter.REFUSAL_BYTES_MAX - 64, text);
+    assertTrue(text.length() < CompletionWriter.REFUSAL_BYTES_MAX - 64, text);
   }
 
   @Test

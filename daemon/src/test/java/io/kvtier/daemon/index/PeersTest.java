@@ -9,6 +9,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
 import io.kvtier.daemon.gpu.FileGpu;
+import io.kvtier.daemon.index.device.Advertisements;
+import io.kvtier.daemon.index.device.DeviceLine;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.SessionRegionDescriptor;

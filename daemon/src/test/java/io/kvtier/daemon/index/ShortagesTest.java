@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
+import io.kvtier.daemon.index.core.Limits;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
@@ -46,7 +47,7 @@ class ShortagesTest {
 
   /** Nothing moves for as long as it takes until that is noticed. */
   private static void standStill(IndexHarness harness) {
-    harness.nowNs += IndexAgent.Limits.STANDSTILL_NS;
+    harness.nowNs += Limits.STANDSTILL_NS;
     rounds(harness);
   }
 
@@ -141,7 +142,7 @@ class ShortagesTest {
       List<Long> leases = first.await().ids();
       second.sendKeys(Verb.ACQUIRE, SLOTS, 4);
       for (int i = 0; i < 4; i++) {
-        harness.nowNs += IndexAgent.Limits.STANDSTILL_NS - 2_000_000;
+        harness.nowNs += Limits.STANDSTILL_NS - 2_000_000;
         rounds(harness);
         assertFalse(second.hasAnswer());
         assertEquals(Status.OK, release(first, List.of(leases.get(i))).first());
@@ -194,10 +195,10 @@ class ShortagesTest {
       second.register();
       first.sendKeys(Verb.ACQUIRE, 0, 12);
       rounds(harness);
-      harness.nowNs += IndexAgent.Limits.STANDSTILL_NS / 2;
+      harness.nowNs += Limits.STANDSTILL_NS / 2;
       second.sendKeys(Verb.ACQUIRE, SLOTS, 4);
       rounds(harness);
-      harness.nowNs += IndexAgent.Limits.STANDSTILL_NS / 2;
+      harness.nowNs += Limits.STANDSTILL_NS / 2;
       rounds(harness);
       assertEquals(SLOTS, taken(first).run());
       assertFalse(second.hasAnswer());

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
+import io.kvtier.daemon.index.session.CompletionWriter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
@@ -103,7 +104,7 @@ final class StatsReportTest {
       JsonObject report = new JsonObject(text);
       JsonArray namespaces = report.getJsonArray("namespaces");
 
-      assertTrue(text.length() <= StatsAnswers.BYTES_MAX, text.length() + " characters");
+      assertTrue(text.length() <= CompletionWriter.STATS_BYTES_MAX, text.length() + " characters");
       assertTrue(namespaces.size() < NAMESPACES, namespaces.size() + " namespaces");
       assertEquals(NAMESPACES, report.getInteger("namespaces_total"));
       assertEquals("model-" + (NAMESPACES - 1), first(report).getString("name"));
@@ -184,7 +185,7 @@ final class StatsReportTest {
 
       IndexHarness.Client operator = harness.open(1 << 20);
       String all = operator.stats();
-      assertTrue(all.length() <= StatsAnswers.BYTES_MAX, all.length() + " characters");
+      assertTrue(all.length() <= CompletionWriter.STATS_BYTES_MAX, all.length() + " characters");
       assertEquals(tenants * sizes, host(all).getInteger("size_classes_total"));
       assertTrue(host(all).getJsonArray("size_classes").size() > sizes);
     }

@@ -1,7 +1,7 @@
 package io.kvtier.daemon.simulation;
 
-import io.kvtier.daemon.index.EventRecordDescriptor;
-import io.kvtier.daemon.index.EventRing;
+import io.kvtier.daemon.index.report.EventRecordDescriptor;
+import io.kvtier.daemon.index.report.EventRing;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RingConsumer;
 import io.kvtier.protocol.linux.Words;

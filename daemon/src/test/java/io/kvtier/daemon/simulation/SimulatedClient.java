@@ -1,7 +1,7 @@
 package io.kvtier.daemon.simulation;
 
 import io.kvtier.daemon.access.Grant;
-import io.kvtier.daemon.index.Session;
+import io.kvtier.daemon.index.session.Session;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;

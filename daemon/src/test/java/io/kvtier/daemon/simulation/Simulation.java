@@ -2,17 +2,19 @@ package io.kvtier.daemon.simulation;
 
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
-import io.kvtier.daemon.index.Counters;
-import io.kvtier.daemon.index.Directory;
 import io.kvtier.daemon.index.IndexAgent;
+import io.kvtier.daemon.index.IndexContext;
 import io.kvtier.daemon.index.IndexHarness;
-import io.kvtier.daemon.index.Latencies;
-import io.kvtier.daemon.index.ObjectParts;
-import io.kvtier.daemon.index.OperatorAnswer;
-import io.kvtier.daemon.index.RequestTap;
-import io.kvtier.daemon.index.Session;
-import io.kvtier.daemon.index.Tenants;
-import io.kvtier.daemon.index.WriterParts;
+import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.Latencies;
+import io.kvtier.daemon.index.core.Limits;
+import io.kvtier.daemon.index.core.OperatorAnswer;
+import io.kvtier.daemon.index.core.Tenants;
+import io.kvtier.daemon.index.move.ObjectParts;
+import io.kvtier.daemon.index.report.RequestTap;
+import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.session.WriterParts;
 import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
@@ -128,7 +130,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   static final long RESERVATION_NS = 30_000_000_000L;
 
   /** Four times what the index takes to see that nothing moves. */
-  private static final int QUIET_MS_MAX = (int) (4 * IndexAgent.Limits.STANDSTILL_NS / 1_000_000);
+  private static final int QUIET_MS_MAX = (int) (4 * Limits.STANDSTILL_NS / 1_000_000);
 
   private final long seed;
   private final SplittableRandom random;
@@ -401,7 +403,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     hostSlots.onFirstWriter(writable::set);
     agent =
         new IndexAgent(
-            new IndexAgent.Context(
+            new IndexContext(
                 "sim",
                 generation,
                 this::nowNs,
@@ -432,7 +434,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 new RequestTap(false, 0, this::nowNs, counters),
                 tenants,
                 writerParts()),
-            new IndexAgent.Limits(
+            new Limits(
                 8,
                 16 + random.nextInt(64),
                 4 + random.nextInt(60),
@@ -449,9 +451,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 RESERVATION_NS,
                 1_000_000_000L,
                 60_000_000_000L,
-                planted == Planted.WAITS_IN_VAIN
-                    ? Long.MAX_VALUE
-                    : IndexAgent.Limits.STANDSTILL_NS));
+                planted == Planted.WAITS_IN_VAIN ? Long.MAX_VALUE : Limits.STANDSTILL_NS));
     agent.recover(ledgers, nowNs);
     if (planted == Planted.ADOPT_WITHOUT_VERIFYING) {
       IndexHarness.forgetTakenOver(directory, blocks);

@@ -4,7 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.sun.net.httpserver.HttpServer;
-import io.kvtier.daemon.index.RequestTold;
+import io.kvtier.daemon.index.report.RequestTold;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.transfer.Inbox;
 import java.net.InetAddress;

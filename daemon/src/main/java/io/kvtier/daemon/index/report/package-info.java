@@ -1,7 +1,6 @@
 /**
- * The daemon's state for operators. The index's thread copies numbers into a {@link
- * io.kvtier.daemon.index.report.Report}. Other threads make JSON of it with {@link
- * io.kvtier.daemon.index.report.ReportJson}.
+ * What the index tells others of itself: statistics, events of blocks, lines and spans of requests.
+ * Reads the other packages of the index; none of them uses this one.
  */
 @org.jspecify.annotations.NullMarked
 package io.kvtier.daemon.index.report;

@@ -1,0 +1,403 @@
+package io.kvtier.daemon.index.device;
+
+import io.kvtier.daemon.index.move.BlockStore;
+import io.kvtier.daemon.index.session.Operation;
+import io.kvtier.daemon.index.session.Operations;
+import io.kvtier.layout.IndexRange;
+import io.kvtier.layout.KvLayout;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.Verb;
+import io.kvtier.tiers.gpu.CopyDirection;
+import io.kvtier.tiers.gpu.DevicePipeline;
+import io.kvtier.tiers.gpu.DeviceTransfer;
+import io.kvtier.tiers.slots.SlotAllocator;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Hands blocks to the GPUs' pipelines and takes them back: fills pooled transfers with blocks of
+ * one operation, layer group by layer group, and tells when the last copy of a place is over.
+ * Operations of a GPU take their turns in the order in which they have something to copy ({@link
+ * DeviceLine}). Confined to the index.
+ */
+public final class DeviceMoves {
+  /** Hears how copies ended. */
+  interface Listener {
+    /** No copy of a place is under way any more, and none will be. */
+    void onCopied(Operation operation, DeviceJob job, int place);
+  }
+
+  /** A transfer of fewer bytes costs more than it is worth, one of more takes long to come back. */
+  private static final int TRANSFER_BYTES = 4 << 20;
+
+  /** The same of the layers that are counted: with fewer blocks, several are counted at once. */
+  private static final int LAYERS_BYTES = 2 << 20;
+
+  /** And of more runs it takes more memory than it should. */
+  private static final int TRANSFER_RUNS = 1 << 16;
+
+  /** And of each block's: its layers are one piece on the host, and the link is slow with less. */
+  private static final int LAYERS_BLOCK_BYTES = 64 << 10;
+
+  private final BlockStore store;
+  private final Operations operations;
+  private final DeviceJobs jobs;
+  private final Advertisements advertised;
+  private final Listener listener;
+
+  /** One for each GPU to which, or from which, anything was ever copied. */
+  private final List<DeviceLine> lines = new ArrayList<>();
+
+  private final Consumer<DeviceTransfer> onTransfer = this::settle;
+
+  /** Of the transfer that was filled last, those of each block. */
+  private long runsOfBlock;
+
+  DeviceMoves(
+      BlockStore store,
+      Operations operations,
+      DeviceJobs jobs,
+      Advertisements advertised,
+      Listener listener) {
+    this.store = store;
+    this.operations = operations;
+    this.jobs = jobs;
+    this.advertised = advertised;
+    this.listener = listener;
+  }
+
+  /** Cuts an operation into transfers: by layers, too, where somebody waits for each of them. */
+  static void cut(DeviceJob job, int count, KvLayout layout) {
+    int blockBytes = layout.blockBytes();
+    int regionLayers = layout.layers();
+    int layers = job.layers();
+    if (job.progress.isWanted()) {
+      long layerBytes = Math.max(1, (long) blockBytes / regionLayers);
+      long atLeast =
+          Math.max(
+              Math.ceilDiv(LAYERS_BYTES, layerBytes * Math.max(1, count)),
+              Math.ceilDiv(LAYERS_BLOCK_BYTES, layerBytes));
+      layers = Math.clamp(atLeast, 1, layers);
+    }
+    long bytes = Math.max(1, (long) blockBytes * layers / regionLayers);
+    long blocks =
+        Math.min(TRANSFER_BYTES / bytes, TRANSFER_RUNS / (layers * layout.runsPerLayer()));
+    job.cutLayers(layers, Math.clamp(blocks, 1, DeviceTransfer.BLOCKS_MAX));
+  }
+
+  /** A place's bytes can be copied, from where they are or to where they shall be. */
+  void ready(Operation operation, DeviceJob job, int place) {
+    job.readyPlace[job.ready++] = place;
+    job.due[place] = job.groups();
+    job.handed[place] = 0;
+    job.failure[place] = 0;
+    lineOf(job).add(operation, job);
+  }
+
+  private DeviceLine lineOf(DeviceJob job) {
+    Region region = job.region;
+    DevicePipeline pipeline = region == null ? null : region.pipeline;
+    if (pipeline == null) {
+      throw new IllegalStateException("copies to a region that is not open");
+    }
+    for (int i = 0; i < lines.size(); i++) {
+      if (lines.get(i).isOf(pipeline)) {
+        return lines.get(i);
+      }
+    }
+    DeviceLine made = new DeviceLine(pipeline, operations.max(), onTransfer);
+    lines.add(made);
+    return made;
+  }
+
+  /** What came of handing an operation's blocks over. */
+  private enum Handed {
+    ALL,
+    /** There is no room for the rest. */
+    FULL,
+    /** There is none for the rest, which waits for an event; there may be for others. */
+    FULL_OF_EVENTS
+  }
+
+  /** Hands over what there is room for. */
+  void advance() {
+    for (int i = 0; i < lines.size(); i++) {
+      advance(lines.get(i));
+    }
+  }
+
+  private void advance(DeviceLine line) {
+    line.begin();
+    for (int first = line.first(); first >= 0; first = line.first()) {
+      Operation operation = operations.at(first);
+      DeviceJob job = jobs.of(operation);
+      switch (line.isFirst(job) ? handOver(line, operation, job) : Handed.ALL) {
+        case ALL -> line.removeFirst();
+        case FULL_OF_EVENTS -> line.leaveEventsOut();
+        case FULL -> {
+          return;
+        }
+      }
+    }
+  }
+
+  private Handed handOver(DeviceLine line, Operation operation, DeviceJob job) {
+    while (!job.isHandedOver()) {
+      if (job.waveLayer >= job.endLayer) {
+        job.waveFrom = job.waveEnd;
+        job.waveNext = job.waveFrom;
+        job.waveEnd = job.ready;
+        job.waveLayer = job.firstLayer;
+      }
+      Region region = job.region;
+      if (region == null) {
+        throw new IllegalStateException("copies to a region that is not open");
+      }
+      DeviceTransfer transfer = line.spare();
+      if (transfer == null) {
+        return Handed.FULL;
+      }
+      int taken = fill(transfer, operation, job, region);
+      if (transfer.count > 0) {
+        long runs = transfer.count * runsOfBlock;
+        if (job.event != 0 && line.isFullOfEvents(runs)) {
+          return Handed.FULL_OF_EVENTS;
+        }
+        if (line.isFull(runs) || !line.offer(transfer, runs)) {
+          return Handed.FULL;
+        }
+        for (int i = 0; i < transfer.count; i++) {
+          job.handed[transfer.places[i]]++;
+        }
+      }
+      job.waveNext += taken;
+      if (job.waveNext == job.waveEnd) {
+        job.waveNext = job.waveFrom;
+        job.waveLayer += job.layersEach;
+      }
+    }
+    return Handed.ALL;
+  }
+
+  /**
+   * Fills a transfer with places whose blocks come from, or go to, the same region or the host.
+   *
+   * @return how many entries of those that are ready it has passed, those without a place among
+   *     them
+   */
+  private int fill(DeviceTransfer transfer, Operation operation, DeviceJob job, Region region) {
+    SlotAllocator slots = store.host().slots();
+    transfer.begin();
+    int at = job.waveNext;
+    while (at < job.waveEnd && job.readyPlace[at] == DeviceJob.NO_PLACE) {
+      at++;
+    }
+    Region source = at < job.waveEnd ? sourceOf(job, job.readyPlace[at]) : null;
+    transfer.direction =
+        source != null
+            ? CopyDirection.PEER
+            : operation.verb == Verb.OFFLOAD ? CopyDirection.OFFLOAD : CopyDirection.ONBOARD;
+    transfer.region = region.opened;
+    transfer.source = source == null ? null : source.opened;
+    transfer.layers =
+        new IndexRange(job.waveLayer, Math.min(job.waveLayer + job.layersEach, job.endLayer));
+    transfer.event = job.event;
+    transfer.operation = operation.poolIndex;
+    runsOfBlock = transfer.layers.count() * region.runsOfLayer;
+    int most = job.blocksEach;
+    if (source != null) {
+      // The other's blocks may be cut in more places.
+      runsOfBlock += transfer.layers.count() * source.runsOfLayer;
+      most = Math.clamp(TRANSFER_RUNS / runsOfBlock, 1, most);
+    }
+    int count = 0;
+    for (; at < job.waveEnd && count < most; at++) {
+      int place = job.readyPlace[at];
+      if (place == DeviceJob.NO_PLACE) {
+        continue;
+      }
+      if (sourceOf(job, place) != source) {
+        break;
+      }
+      transfer.targets[count] = job.target[place];
+      transfer.places[count] = place;
+      if (source == null) {
+        int slot = store.host().slot(operation.block[place]);
+        transfer.slabs[count] = slots.regionOf(slot);
+        transfer.offsets[count] = slots.offsetOf(slot);
+      } else {
+        transfer.sources[count] = advertised.block(job.lent[place]);
+      }
+      count++;
+    }
+    transfer.count = count;
+    return at - job.waveNext;
+  }
+
+  /** Which region a place's block comes from; null: from the host, or goes there. */
+  private @Nullable Region sourceOf(DeviceJob job, int place) {
+    int one = job.lent[place];
+    return one == Advertisements.NONE ? null : advertised.owner(one);
+  }
+
+  /** Settles what has come back. */
+  int collect() {
+    int count = 0;
+    for (int i = 0; i < lines.size(); i++) {
+      count += lines.get(i).collect();
+    }
+    return count;
+  }
+
+  private void settle(DeviceTransfer transfer) {
+    Operation operation = operations.at(transfer.operation);
+    DeviceJob job = jobs.of(operation);
+    int group = (transfer.layers.from() - job.firstLayer) / job.layersEach;
+    int count = transfer.count;
+    Status status =
+        transfer.status == Status.CANCELLED && job.cut != Status.OK ? job.cut : transfer.status;
+    if (transfer.source != null && (status != Status.OK || hasLostItsOwner(transfer, job))) {
+      // These blocks will come from elsewhere: until all have, no layer is done that was not.
+      job.progress.holdBack();
+    }
+    job.layerDone[group] += count;
+    showProgress(operation, job);
+    // The operation may end with its last place, and be another's then: the transfer tells what
+    // there is to do, which nobody fills again before this is over.
+    for (int i = 0; i < count; i++) {
+      int place = transfer.places[i];
+      if (status != Status.OK && job.failure[place] == 0) {
+        job.failure[place] = (byte) status.code();
+      }
+      if (--job.due[place] == 0) {
+        job.finished++;
+        listener.onCopied(operation, job, place);
+      }
+    }
+  }
+
+  /** Whether the region has gone whose blocks it copied: all of them are of one. */
+  private boolean hasLostItsOwner(DeviceTransfer transfer, DeviceJob job) {
+    int one = job.lent[transfer.places[0]];
+    return one != Advertisements.NONE && advertised.owner(one).isLeft();
+  }
+
+  /** Counts the leading layers that are done, for whoever waits for each. */
+  private void showProgress(Operation operation, DeviceJob job) {
+    boolean allReady = operation.open == job.ready - job.finished;
+    if (!job.progress.isWanted() || !allReady || operation.departed != null) {
+      return;
+    }
+    int done = 0;
+    while (done < job.groups() && job.layerDone[done] == job.ready) {
+      done++;
+    }
+    job.progress.show(operations.sessionOf(operation), done * job.layersEach);
+  }
+
+  /**
+   * What was not handed over is left out, and what waits for an event is given up. Places of which
+   * nothing is under way then are told of at once.
+   */
+  void giveUp(Operation operation, DeviceJob job, Status status) {
+    int ready = job.ready;
+    job.waveEnd = ready;
+    job.waveLayer = job.endLayer;
+    for (DeviceLine line : lines) {
+      line.forEach(transfer -> {
+        if (transfer.operation == operation.poolIndex) {
+          // One that is in the pool is made ready anew before it is offered.
+          transfer.giveUp();
+        }
+      });
+    }
+    for (int i = 0; i < ready; i++) {
+      leaveOut(operation, job, i, status);
+    }
+  }
+
+  /** What was not handed over of a place is left out; false when all of it was. */
+  private boolean leaveOut(Operation operation, DeviceJob job, int at, Status status) {
+    int place = job.readyPlace[at];
+    int left = place == DeviceJob.NO_PLACE ? 0 : job.groups() - job.handed[place];
+    if (left == 0) {
+      return false;
+    }
+    job.readyPlace[at] = DeviceJob.NO_PLACE;
+    job.handed[place] += left;
+    job.failure[place] = (byte) status.code();
+    job.due[place] -= left;
+    if (job.due[place] == 0) {
+      job.finished++;
+      listener.onCopied(operation, job, place);
+    }
+    return true;
+  }
+
+  /**
+   * Of blocks that their owner wants back, what has not begun is left out: it is not handed over
+   * any more, and does not wait for an event any more.
+   */
+  void giveUpRevoked() {
+    for (DeviceLine line : lines) {
+      line.forEach(transfer -> {
+        if (transfer.source != null && transfer.event != 0 && hasRevoked(transfer)) {
+          transfer.giveUp();
+        }
+      });
+    }
+    for (int i = 0; i < operations.max(); i++) {
+      Operation operation = operations.at(i);
+      if (operation.active && operation.verb == Verb.ONBOARD && jobs.of(operation).lentPlaces > 0) {
+        leaveOutRevoked(operation, jobs.of(operation));
+      }
+    }
+  }
+
+  private boolean hasRevoked(DeviceTransfer transfer) {
+    // One that is in the pool is made ready anew before it is offered.
+    DeviceJob job = jobs.of(operations.at(transfer.operation));
+    for (int i = 0; i < transfer.count; i++) {
+      int one = job.lent[transfer.places[i]];
+      if (one != Advertisements.NONE && advertised.isRevoked(one)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private void leaveOutRevoked(Operation operation, DeviceJob job) {
+    // Not those that become ready by this.
+    int ready = job.ready;
+    for (int i = 0; i < ready; i++) {
+      int place = job.readyPlace[i];
+      int one = place == DeviceJob.NO_PLACE ? Advertisements.NONE : job.lent[place];
+      if (one != Advertisements.NONE
+          && advertised.isRevoked(one)
+          && leaveOut(operation, job, i, Status.CANCELLED)) {
+        job.progress.holdBack();
+      }
+    }
+  }
+
+  /** Transfers that are under way. */
+  public int inFlight() {
+    int count = 0;
+    for (int i = 0; i < lines.size(); i++) {
+      count += lines.get(i).inFlight();
+    }
+    return count;
+  }
+
+  /** Whether all that could be copied was handed over. */
+  public boolean isIdle() {
+    for (int i = 0; i < lines.size(); i++) {
+      if (!lines.get(i).isIdle()) {
+        return false;
+      }
+    }
+    return true;
+  }
+}

@@ -1,0 +1,700 @@
+package io.kvtier.daemon.index.device;
+
+import io.kvtier.daemon.index.core.CopyState;
+import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.Limits;
+import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.move.BlockStore;
+import io.kvtier.daemon.index.session.CompletionWriter;
+import io.kvtier.daemon.index.session.Operation;
+import io.kvtier.daemon.index.session.Operations;
+import io.kvtier.daemon.index.session.Request;
+import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.session.SessionTable;
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.SessionRegionDescriptor;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TierId;
+import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.gpu.DevicePipeline;
+import io.kvtier.tiers.gpu.DeviceRegion;
+import io.kvtier.tiers.gpu.DeviceRegionSpec;
+import io.kvtier.tiers.gpu.GpuTier;
+import io.kvtier.tiers.gpu.RegionOrder;
+import io.kvtier.tiers.gpu.RegionText;
+import java.util.BitSet;
+import java.util.List;
+import java.util.function.Consumer;
+import java.util.function.LongSupplier;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * REGISTER_REGION and UNREGISTER_REGION, and what OFFLOAD and ONBOARD have of their own: regions of
+ * engines' GPU memory, and blocks that are put together from copies of their layers. Confined to
+ * the index.
+ *
+ * <p>An operation is answered when no copy of it is under way any more, whatever happened to it:
+ * the engine may use its memory again then. A region is closed when its last operation has ended.
+ */
+public final class Devices implements DeviceMoves.Listener, Operations.DeviceOperations {
+  /** The most regions of a session. */
+  static final int REGIONS_MAX = 64;
+
+  private static final long LOOK_EVERY_NS = 100_000_000;
+
+  /** An engine that has leased blocks has made room for them by then, and asks for their copies. */
+  private static final long LOAD_FOLLOWS_NS = 2_000_000;
+
+  /** About what is copied to a GPU: nobody stays awake for longer than the copies will take. */
+  private static final long LOADED_BYTES_PER_NS = 50;
+
+  /** What eight GPUs hold of blocks of 2 MiB; its memory, 40 MB, is taken with the first one. */
+  private static final int ADVERTISED_MAX = 1 << 19;
+
+  private final @Nullable GpuTier gpus;
+  private final BlockStore store;
+  private final Operations operations;
+  private final CompletionWriter writer;
+  private final Namespaces namespaces;
+  private final SessionTable sessions;
+  private final Counters counters;
+  private final LongSupplier clock;
+  private final long layersWithinNs;
+  private final Assemblies assemblies;
+  private final int assembliesPerSessionMax;
+  private final Peers peers;
+  private final DeviceMoves moves;
+  private final RegionTable regions;
+  private final DeviceJobs jobs;
+  private final Consumer<RegionOrder> onOrder = this::ordered;
+  private int nextRegion = 1;
+  private long nextLookNs;
+  private long loadExpectedUntilNs;
+
+  /**
+   * Without a region yet.
+   *
+   * @param gpus null where the daemon is started without GPUs
+   */
+  public Devices(
+      @Nullable GpuTier gpus,
+      Directory directory,
+      Counters counters,
+      LongSupplier clock,
+      Limits limits,
+      BlockStore store,
+      Operations operations,
+      CompletionWriter writer,
+      Namespaces namespaces,
+      SessionTable sessions) {
+    this.gpus = gpus;
+    this.store = store;
+    this.operations = operations;
+    this.writer = writer;
+    this.namespaces = namespaces;
+    this.sessions = sessions;
+    this.counters = counters;
+    this.clock = clock;
+    loadExpectedUntilNs = clock.getAsLong();
+    this.layersWithinNs = limits.leaseNs();
+    this.assembliesPerSessionMax = limits.holdsPerSessionMax();
+    this.assemblies = new Assemblies(gpus == null ? 0 : limits.holdsMax(), limits.sessionsMax());
+    this.regions = new RegionTable(limits.sessionsMax());
+    this.jobs = new DeviceJobs(operations.max());
+    this.peers =
+        new Peers(
+            directory,
+            operations,
+            jobs,
+            writer,
+            counters,
+            gpus == null ? 0 : Math.min(limits.holdsMax(), ADVERTISED_MAX),
+            this::share,
+            this::closeUnused);
+    this.moves = new DeviceMoves(store, operations, jobs, peers.advertised(), this);
+    operations.connect(this);
+  }
+
+  /** Sets where gets go that no region could serve. */
+  public void connect(Peers.Tiers tiers) {
+    peers.connect(moves, tiers);
+  }
+
+  public DeviceMoves moves() {
+    return moves;
+  }
+
+  public Peers peers() {
+    return peers;
+  }
+
+  // ---- regions
+
+  /** Has a region opened; answered when it is, or with the reason why it can't be. */
+  public void register(Session session, Request request, String text) throws ProtocolViolation {
+    Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
+    GpuTier opener = gpus;
+    if (opener == null || namespace == null) {
+      refuse(session, request, "this daemon is started without GPUs");
+      return;
+    }
+    DeviceRegionSpec spec;
+    try {
+      spec = RegionText.parse(text, session.passedMemory()::take);
+    } catch (IllegalArgumentException e) {
+      refuse(session, request, String.valueOf(e.getMessage()));
+      return;
+    }
+    if (!order(session, request, namespace, spec, opener)) {
+      spec.close();
+    }
+  }
+
+  /** Has a region opened; false when it was refused. */
+  private boolean order(
+      Session session,
+      Request request,
+      Namespaces.Namespace namespace,
+      DeviceRegionSpec spec,
+      GpuTier opener)
+      throws ProtocolViolation {
+    if (spec.layout().blockBytes() != namespace.blockBytes()) {
+      refuse(
+          session,
+          request,
+          "a block of the region has "
+              + spec.layout().blockBytes()
+              + " bytes, one of namespace '"
+              + namespace.name()
+              + "' "
+              + namespace.blockBytes());
+      return false;
+    }
+    if (regions.of(session).size() == REGIONS_MAX) {
+      refuse(
+          session,
+          request,
+          "the session has " + REGIONS_MAX + " regions, which is the limit: unregister one first");
+      return false;
+    }
+    Operation operation = operations.begin(session, request, 0);
+    if (operation == null) {
+      return false;
+    }
+    Region region =
+        new Region(nextRegion++, namespace.id(), spec.layout(), session.share, operation);
+    regions.add(session, region);
+    operation.open = 1;
+    operations.promise(session, operation, request);
+    opener.order(RegionOrder.open(region.id, spec));
+    return true;
+  }
+
+  /** Has a region closed; answered when it is. */
+  public void unregister(Session session, Request request) throws ProtocolViolation {
+    Region region = regions.of(session, (int) request.argument);
+    if (region == null || region.waiting != null) {
+      refuse(session, request, "the session has no region " + request.argument);
+      return;
+    }
+    Operation operation = operations.begin(session, request, 0);
+    if (operation == null) {
+      return;
+    }
+    regions.leave(session, region);
+    region.isClosing = true;
+    region.waiting = operation;
+    operation.open = 1;
+    operations.promise(session, operation, request);
+    peers.withdraw(region);
+    closeUnused(region);
+  }
+
+  /** Has other GPUs see a region. */
+  private void share(Region region) {
+    DeviceRegion opened = region.opened;
+    if (gpus != null && opened != null) {
+      gpus.order(RegionOrder.share(region.id, opened));
+    }
+  }
+
+  /** ADVERTISE and REVOKE. */
+  public void advertise(Session session, Request request) throws ProtocolViolation {
+    boolean isRevoke = request.verb == Verb.REVOKE;
+    int id = isRevoke ? (int) request.argument : request.region;
+    Region region = regions.of(session, id);
+    if (region == null) {
+      refuse(session, request, "the session has no region " + id);
+    } else if (isRevoke) {
+      peers.revoke(session, request, region);
+    } else if (region.opened == null) {
+      refuse(session, request, "region " + id + " is not open yet");
+    } else {
+      peers.advertise(session, request, region);
+    }
+  }
+
+  /** An ADVERTISE or a REVOKE ends before its time. */
+  public void forget(Operation operation) {
+    peers.forget(operation, regions.all());
+  }
+
+  private void ordered(RegionOrder order) {
+    Region region = regions.byId(order.region);
+    if (region == null) {
+      throw new IllegalStateException("region " + order.region + " was forgotten too early");
+    }
+    if (order.isShare) {
+      peers.shared(region);
+      return;
+    }
+    Operation waiting = region.waiting;
+    region.waiting = null;
+    if (order.isOpen() && order.refusal == null) {
+      region.opened = order.opened;
+      region.pipeline = order.pipeline;
+      if (waiting != null) {
+        waiting.value = region.id;
+      }
+      closeUnused(region);
+    } else {
+      regions.remove(region);
+      region.forget();
+      if (waiting != null && order.isOpen()) {
+        regions.leave(operations.sessionOf(waiting), region);
+        waiting.outcome = Status.INVALID_ARGUMENT;
+        waiting.refusal = order.refusal;
+      }
+    }
+    if (waiting != null) {
+      operations.closePlace(waiting);
+    }
+  }
+
+  /** Closes a region that nobody can name any more, and that no operation copies to or from. */
+  private void closeUnused(Region region) {
+    DeviceRegion opened = region.opened;
+    boolean isUnused = region.jobs == 0 && region.lent == 0;
+    if (region.isClosing && isUnused && opened != null && gpus != null) {
+      if (!region.isOrdered) {
+        region.isOrdered = true;
+        gpus.order(RegionOrder.close(region.id, opened));
+      }
+    }
+  }
+
+  private void refuse(Session session, Request request, String why) throws ProtocolViolation {
+    writer.refuse(session, request, Status.INVALID_ARGUMENT, why);
+  }
+
+  // ---- OFFLOAD and ONBOARD
+
+  /**
+   * Begins an operation on blocks of a region, of which everything was checked.
+   *
+   * @return null when it was refused, in words
+   */
+  @Nullable
+  public Operation begin(Session session, Request request) throws ProtocolViolation {
+    Region region = regions.of(session, request.region);
+    String why = region == null ? "the session has no region " + request.region : null;
+    if (region != null) {
+      DeviceRegion opened = region.opened;
+      why =
+          opened == null
+              ? "region " + request.region + " is not open yet"
+              : problem(request, region, opened);
+    }
+    if (region == null || why != null) {
+      refuse(session, request, String.valueOf(why));
+      return null;
+    }
+    Operation operation = operations.begin(session, request, request.count);
+    if (operation == null) {
+      return null;
+    }
+    DeviceJob job = jobs.of(operation);
+    job.begin(region, request.count);
+    job.firstLayer = request.firstLayer;
+    job.endLayer = request.endLayer == 0 ? region.layout.layers() : request.endLayer;
+    job.event = request.event;
+    job.priority = request.priority;
+    job.noWait = request.has(RequestDescriptor.FLAG_NO_WAIT);
+    job.progress.begin(session, request.progress, job.layers());
+    job.waveLayer = job.endLayer;
+    DeviceMoves.cut(job, request.count, region.layout);
+    String wrong = null;
+    for (int i = 0; i < request.count && wrong == null; i++) {
+      // The client can still write here: read once, checked, then used.
+      int target = Words.getInt(request.segment, request.target(i));
+      job.target[i] = target;
+      if (target < 0 || target >= region.layout.blocks()) {
+        wrong = region.noBlock(target);
+      }
+    }
+    region.jobs++;
+    if (wrong != null) {
+      operation.outcome = Status.INVALID_ARGUMENT;
+      operation.refusal = wrong;
+      operations.endOrWait(session, operation, request);
+      return null;
+    }
+    return operation;
+  }
+
+  private static @Nullable String problem(Request request, Region region, DeviceRegion opened) {
+    int layers = region.layout.layers();
+    int end = request.endLayer == 0 ? layers : request.endLayer;
+    if (request.namespaceId != region.namespaceId) {
+      return region.otherNamespace();
+    }
+    if (request.firstLayer >= end || end > layers) {
+      return "layers "
+          + request.firstLayer
+          + " to "
+          + end
+          + " are not all in region "
+          + region.id
+          + ": it has "
+          + layers;
+    }
+    if (request.event < 0 || request.event > opened.events()) {
+      return "event " + request.event + " is none of the region's " + opened.events();
+    }
+    if (request.progress < 0 || request.progress > SessionRegionDescriptor.PROGRESS_WORDS) {
+      return "progress word "
+          + request.progress
+          + ": expected 1 to "
+          + SessionRegionDescriptor.PROGRESS_WORDS
+          + ", or 0 for none";
+    }
+    if (request.verb == Verb.OFFLOAD && !region.layout.hasWholeBlocks()) {
+      return "region "
+          + region.id
+          + " has only some heads of its blocks: a block that several ranks put together can be"
+          + " loaded, but not stored";
+    }
+    return null;
+  }
+
+  @Override
+  public void beforeAnswer(Session session, Operation operation) {
+    if (operation.departed == null) {
+      jobs.of(operation).progress.end(session);
+    }
+  }
+
+  @Override
+  public void ended(Operation operation) {
+    DeviceJob job = jobs.of(operation);
+    Region region = job.region;
+    if (region != null) {
+      job.end();
+      region.jobs--;
+      closeUnused(region);
+    }
+  }
+
+  /**
+   * A session has leased blocks that are in memory. Where their namespace has regions, it is an
+   * engine's that makes room for them now and will have them copied there in a moment: neither the
+   * index nor the GPU's thread should have to be woken then.
+   */
+  public void leased(Namespaces.Namespace namespace, int blocks) {
+    if (regions.isEmpty()) {
+      return;
+    }
+    long copiesNs = blocks * namespace.blockBytes() / LOADED_BYTES_PER_NS;
+    long withinNs = Math.min(LOAD_FOLLOWS_NS, copiesNs);
+    for (Region region : regions.all()) {
+      DevicePipeline pipeline = region.pipeline;
+      if (region.namespaceId == namespace.id() && pipeline != null) {
+        pipeline.expectOnboards(withinNs);
+        loadExpectedUntilNs = clock.getAsLong() + withinNs;
+      }
+    }
+  }
+
+  /** Whether an engine is about to have leased blocks copied to its GPU. */
+  public boolean isLoadExpected(long nowNs) {
+    return nowNs - loadExpectedUntilNs < 0;
+  }
+
+  /** Whether the slot of a place's block is there: its copies are due, or were handed over. */
+  public boolean hasSlot(Operation operation, int place) {
+    return jobs.of(operation).hasSlot(place);
+  }
+
+  /** A block that is leased can be copied to its place in the region. */
+  public void onboard(Operation operation, int place, int block) {
+    operation.block[place] = block;
+    moves.ready(operation, jobs.of(operation), place);
+  }
+
+  /**
+   * Begins to put a fresh block together, for a place.
+   *
+   * @return false when there are as many as there can be
+   */
+  public boolean assemble(Session session, Operation operation, int place, int block) {
+    Region region = jobs.of(operation).region;
+    int assembly =
+        region == null || assemblies.size(session) >= assembliesPerSessionMax
+            ? Assemblies.NONE
+            : assemblies.begin(block, session, region.layout.layers());
+    if (assembly != Assemblies.NONE) {
+      attach(operation, place, assembly);
+    }
+    return assembly != Assemblies.NONE;
+  }
+
+  /**
+   * Brings further layers of a block that the session has begun to put together.
+   *
+   * @return false when it has not
+   */
+  public boolean join(Session session, Operation operation, int place, int block) {
+    int assembly = assemblies.find(block, session);
+    if (assembly == Assemblies.NONE || assemblies.isFailed(assembly)) {
+      return false;
+    }
+    attach(operation, place, assembly);
+    return true;
+  }
+
+  private void attach(Operation operation, int place, int assembly) {
+    jobs.of(operation).assembly[place] = assembly;
+    assemblies.addUsers(assembly, 1);
+    assemblies.setEnd(assembly, clock.getAsLong() + layersWithinNs);
+  }
+
+  /** A place's layers will not come: the block can't be whole. */
+  public void leave(Operation operation, int place) {
+    int assembly = jobs.of(operation).assembly[place];
+    assemblies.addUsers(assembly, -1);
+    assemblies.fail(assembly);
+    settle(assembly, operations.sessionOf(operation));
+  }
+
+  /** A block's slot is there: it can be copied from its place in the region. */
+  public void offload(Operation operation, int place, int block) {
+    operation.block[place] = block;
+    moves.ready(operation, jobs.of(operation), place);
+  }
+
+  @Override
+  public void onCopied(Operation operation, DeviceJob job, int place) {
+    Status status = Status.of(job.failure[place]);
+    if (job.lent[place] != Advertisements.NONE) {
+      peers.onCopied(operation, job, place, status);
+      return;
+    }
+    int block = operation.block[place];
+    if (operation.verb == Verb.ONBOARD) {
+      store.release(block);
+      Operations.decide(operation, place, status, TierId.of(operation.tier[place]));
+    } else {
+      int assembly = job.assembly[place];
+      assemblies.addUsers(assembly, -1);
+      if (status == Status.OK) {
+        assemblies.arrived(assembly, job.firstLayer, job.endLayer);
+      } else {
+        assemblies.fail(assembly);
+      }
+      boolean isWhole = assemblies.isWhole(assembly) && assemblies.isUnused(assembly);
+      Operations.decide(operation, place, status, isWhole ? TierId.HOST : TierId.NONE);
+      settle(assembly, operations.sessionOf(operation));
+    }
+    operations.closePlace(operation);
+  }
+
+  /** A block is whole, or will not be: nothing copies to it any more. */
+  private void settle(int assembly, Session session) {
+    if (!assemblies.isUnused(assembly)) {
+      return;
+    }
+    int block = assemblies.block(assembly);
+    if (assemblies.isWhole(assembly)) {
+      assemblies.end(assembly, session);
+      store.arrived(block);
+    } else if (assemblies.isFailed(assembly)) {
+      assemblies.end(assembly, session);
+      if (store.host().state(block) == CopyState.RESERVED) {
+        store.abandon(block);
+      }
+    }
+  }
+
+  /**
+   * Ends an operation before its time: at once, or when the copies that are under way have ended.
+   *
+   * @param decided how many open places were decided a moment ago: they did not copy
+   */
+  public void cutShort(Operation operation, Status status, int decided) {
+    DeviceJob job = jobs.of(operation);
+    operation.deadlineNs = Long.MAX_VALUE;
+    if (status == Status.SESSION_ENDED) {
+      operation.departed = operations.sessionOf(operation);
+    }
+    // One more, so that the operation does not end in the middle of this.
+    operation.open += 1 - decided;
+    if (job.cut == Status.OK) {
+      job.cut = status;
+      moves.giveUp(operation, job, status);
+    }
+    operations.closePlace(operation);
+  }
+
+  /** Ends the request to open or close a region before its time. */
+  public void cutShort(Operation operation, Status status) {
+    for (Region region : regions.all()) {
+      if (region.waiting == operation) {
+        region.waiting = null;
+        if (region.opened == null) {
+          regions.leave(operations.sessionOf(operation), region);
+          region.isClosing = true;
+        }
+      }
+    }
+    operation.outcome = status;
+  }
+
+  /** A session ends: its regions are closed, and what it has begun to put together is dropped. */
+  public void close(Session session) {
+    for (Region region : regions.of(session)) {
+      region.isClosing = true;
+      peers.withdraw(region);
+      closeUnused(region);
+    }
+    regions.leaveAll(session);
+    for (int one = 0; one < assemblies.highWater() && assemblies.size(session) > 0; one++) {
+      if (assemblies.isOf(one, session)) {
+        assemblies.fail(one);
+        settle(one, session);
+      }
+    }
+  }
+
+  /** Drops blocks of which no further layers come. */
+  public void checkTime(long nowNs) {
+    if (nowNs < nextLookNs) {
+      return;
+    }
+    nextLookNs = nowNs + LOOK_EVERY_NS;
+    for (int one = 0; one < assemblies.highWater() && assemblies.size() > 0; one++) {
+      if (assemblies.isOverdue(one, nowNs)) {
+        assemblies.fail(one);
+        settle(one, sessions.owner(assemblies.sessionIndex(one)));
+      }
+    }
+  }
+
+  // ---- each round
+
+  /** Settles copies and orders that have come back. */
+  public int collect() {
+    if (gpus == null) {
+      return 0;
+    }
+    return gpus.collect(onOrder) + moves.collect();
+  }
+
+  /** Hands over what there is room for. */
+  public void advance() {
+    moves.advance();
+  }
+
+  /** Whether anything has come back that was not settled. */
+  public boolean hasFinished() {
+    if (gpus == null) {
+      return false;
+    }
+    for (DevicePipeline pipeline : gpus.pipelines()) {
+      if (pipeline.hasFinished()) {
+        return true;
+      }
+    }
+    return gpus.hasAnswers();
+  }
+
+  /** Whether blocks are being put together, of which some could come too late. */
+  public boolean hasDeadlines() {
+    return assemblies.size() > 0;
+  }
+
+  /** The GPUs in use, with how many regions each has; empty where there are none. */
+  public Iterable<DevicePipeline> pipelines() {
+    return gpus == null ? List.of() : gpus.pipelines();
+  }
+
+  /** Notes the namespaces that regions are of. */
+  public void noteInUse(BitSet ids) {
+    for (Region region : regions.all()) {
+      ids.set(region.namespaceId);
+    }
+  }
+
+  /** How many regions are open on a GPU. */
+  public int regionsOf(DevicePipeline pipeline) {
+    int count = 0;
+    for (Region region : regions.all()) {
+      count += region.pipeline == pipeline ? 1 : 0;
+    }
+    return count;
+  }
+
+  /** Bytes and errors, for the counters. */
+  public void publishGauges() {
+    long out = 0;
+    long in = 0;
+    long between = 0;
+    long errors = 0;
+    for (DevicePipeline pipeline : pipelines()) {
+      var report = pipeline.report(0);
+      out += report.offloadedBytes();
+      in += report.onboardedBytes();
+      between += report.peerBytes();
+      errors += report.errors();
+    }
+    counters.set(Counter.GPU_OFFLOADED_BYTES, out);
+    counters.set(Counter.GPU_ONBOARDED_BYTES, in);
+    counters.set(Counter.GPU_PEER_BYTES, between);
+    counters.set(Counter.GAUGE_ADVERTISED, peers.advertised().size());
+    counters.set(Counter.GPU_ERRORS, errors);
+    counters.set(Counter.GAUGE_REGIONS, regions.size());
+  }
+
+  /** ONBOARD's leases, which are no session's holds; for tests. */
+  public int leases() {
+    int count = 0;
+    for (int i = 0; i < operations.max(); i++) {
+      Operation operation = operations.at(i);
+      if (operation.active && operation.verb == Verb.ONBOARD) {
+        DeviceJob job = jobs.of(operation);
+        count += job.ready - job.finished - job.lentPlaces;
+      }
+    }
+    return count;
+  }
+
+  /** Checks that what is lent is what is being copied; for tests. */
+  public void checkInvariants() {
+    int copying = 0;
+    for (int i = 0; i < operations.max(); i++) {
+      Operation operation = operations.at(i);
+      copying +=
+          operation.active && operation.verb == Verb.ONBOARD ? jobs.of(operation).lentPlaces : 0;
+    }
+    int lent = 0;
+    for (Region region : regions.all()) {
+      lent += region.lent;
+    }
+    if (copying != peers.advertised().copies() || copying != lent) {
+      throw new IllegalStateException("what regions have lent does not add up");
+    }
+  }
+}

@@ -1,0 +1,343 @@
+package io.kvtier.daemon.index.device;
+
+import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.session.CompletionWriter;
+import io.kvtier.daemon.index.session.Operation;
+import io.kvtier.daemon.index.session.Operations;
+import io.kvtier.daemon.index.session.Request;
+import io.kvtier.daemon.index.session.Session;
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TierId;
+import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.linux.Words;
+import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * ADVERTISE and REVOKE, and what gets and lookups have of them: blocks that stand in engines'
+ * regions, and are copied from one to another without the host. Confined to the index.
+ *
+ * <p>A get that took one counts it as lent until its copy is over, and a REVOKE is answered when
+ * nothing is lent any more: its owner may use the memory again then. A get whose copy failed, or
+ * was given up for a REVOKE before it began, goes on as if nobody had advertised the block.
+ */
+public final class Peers {
+  /** What a get does that is not served by a region after all. */
+  public interface Tiers {
+    /**
+     * Gets a block from the tiers whose key the directory sought last.
+     *
+     * @param job the operation's
+     * @param block its record, or {@link Directory#NONE}
+     */
+    void getInstead(
+        Operation operation, DeviceJob job, int place, int block, int group, int keyBytes);
+  }
+
+  private final Directory directory;
+  private final Operations operations;
+  private final DeviceJobs jobs;
+  private final CompletionWriter writer;
+  private final Counters counters;
+  private final Advertisements advertised;
+  private final Consumer<Region> share;
+  private final Consumer<Region> closeUnused;
+  private @Nullable DeviceMoves moves;
+  private @Nullable Tiers tiers;
+
+  /**
+   * Nothing is advertised yet.
+   *
+   * @param share has other GPUs see a region; {@link #shared} is told when they do
+   * @param closeUnused looks whether a region can be closed that nothing is lent of any more
+   */
+  Peers(
+      Directory directory,
+      Operations operations,
+      DeviceJobs jobs,
+      CompletionWriter writer,
+      Counters counters,
+      int most,
+      Consumer<Region> share,
+      Consumer<Region> closeUnused) {
+    this.directory = directory;
+    this.operations = operations;
+    this.jobs = jobs;
+    this.writer = writer;
+    this.counters = counters;
+    this.share = share;
+    this.closeUnused = closeUnused;
+    advertised = new Advertisements(directory, most);
+  }
+
+  public Advertisements advertised() {
+    return advertised;
+  }
+
+  /** Sets who copies, and who gets what no region gives. */
+  void connect(DeviceMoves copies, Tiers instead) {
+    moves = copies;
+    tiers = instead;
+  }
+
+  /** Whether nothing is advertised: then there is nothing else to ask. */
+  public boolean isEmpty() {
+    return advertised.isEmpty();
+  }
+
+  // ---- the owner's side
+
+  /** Advertises blocks of a region that is open; answered when other GPUs see it. */
+  void advertise(Session session, Request request, Region region) throws ProtocolViolation {
+    String why = problem(request, region);
+    if (why != null) {
+      writer.refuse(session, request, Status.INVALID_ARGUMENT, why);
+      return;
+    }
+    Operation operation = operations.begin(session, request, request.count);
+    if (operation == null) {
+      return;
+    }
+    for (int i = 0; i < request.count; i++) {
+      // The client can still write here: read once, checked, then used.
+      int block = Words.getInt(request.segment, request.target(i));
+      if (block < 0 || block >= region.layout.blocks()) {
+        operation.outcome = Status.INVALID_ARGUMENT;
+        operation.refusal = region.noBlock(block);
+        operations.endOrWait(session, operation, request);
+        return;
+      }
+      operation.block[i] = block;
+    }
+    region.rank = (int) request.argument;
+    for (int i = 0; i < request.count; i++) {
+      Status status = advertiseOne(request, region, i, operation.block[i]);
+      boolean stands = status == Status.OK || status == Status.EXISTS;
+      Operations.decide(operation, i, status, stands ? TierId.GPU : TierId.NONE);
+    }
+    if (!region.isSeen) {
+      region.sharing.add(operation);
+      operation.open = 1;
+    }
+    if (!region.isShared) {
+      region.isShared = true;
+      share.accept(region);
+    }
+    operations.endOrWait(session, operation, request);
+  }
+
+  private static @Nullable String problem(Request request, Region region) {
+    if (request.namespaceId != region.namespaceId) {
+      return region.otherNamespace();
+    }
+    return region.layout.hasWholeBlocks()
+        ? null
+        : "region "
+            + region.id
+            + " has only some heads of its blocks: others can't be given what is not all there";
+  }
+
+  private Status advertiseOne(Request request, Region region, int i, int block) {
+    if (region.share.advertised >= region.share.holdsMax) {
+      return Status.BUSY;
+    }
+    var _ = directory.find(request, i);
+    Status status =
+        advertised.add(region, block, request.namespaceId, request.group, request.keyBytes);
+    region.share.advertised += status == Status.OK ? 1 : 0;
+    return status;
+  }
+
+  /** Other GPUs see a region, those that can. */
+  void shared(Region region) {
+    region.isSeen = true;
+    for (Operation operation : region.sharing) {
+      operations.closePlace(operation);
+    }
+    region.sharing.clear();
+  }
+
+  /** Takes back what a region advertises; answered when no copy of it is under way. */
+  void revoke(Session session, Request request, Region region) throws ProtocolViolation {
+    if (request.namespaceId != region.namespaceId) {
+      writer.refuse(session, request, Status.INVALID_ARGUMENT, region.otherNamespace());
+      return;
+    }
+    Operation operation = operations.begin(session, request, request.count);
+    if (operation == null) {
+      return;
+    }
+    // Whoever is answered uses the memory again: there is no answer before the copies are over.
+    operation.deadlineNs = Long.MAX_VALUE;
+    for (int i = 0; i < request.count; i++) {
+      var _ = directory.find(request, i);
+      int one = advertised.findOf(region, request.namespaceId, request.group, request.keyBytes);
+      Operations.decide(operation, i, revokeOne(operation, i, one), TierId.NONE);
+    }
+    if (operation.open > 0) {
+      // One more, so that the operation does not end in the middle of this.
+      operation.open++;
+      giveUpRevoked();
+      operation.open--;
+    }
+    operations.endOrWait(session, operation, request);
+  }
+
+  private Status revokeOne(Operation operation, int place, int one) {
+    if (one == Advertisements.NONE) {
+      return Status.MISS;
+    }
+    if (advertised.waiter(one) != Advertisements.NONE) {
+      return Status.BUSY;
+    }
+    if (advertised.revoke(one)) {
+      free(one);
+    } else {
+      advertised.setWaiter(one, operation.poolIndex);
+      operation.block[place] = one;
+      operation.open++;
+    }
+    return Status.OK;
+  }
+
+  private void giveUpRevoked() {
+    DeviceMoves copies = moves;
+    if (copies != null) {
+      copies.giveUpRevoked();
+    }
+  }
+
+  private void free(int one) {
+    advertised.owner(one).share.advertised--;
+    advertised.free(one);
+  }
+
+  /** Takes back all that a region advertises: it is about to be closed. */
+  void withdraw(Region region) {
+    int one = region.firstAdvertised;
+    while (one != Advertisements.NONE) {
+      int next = advertised.nextOfRegion(one);
+      if (advertised.revoke(one)) {
+        free(one);
+      }
+      one = next;
+    }
+    if (region.lent > 0) {
+      giveUpRevoked();
+    }
+  }
+
+  /** An ADVERTISE or a REVOKE ends before its time. */
+  void forget(Operation operation, Iterable<Region> regions) {
+    if (operation.verb == Verb.ADVERTISE) {
+      for (Region region : regions) {
+        boolean _ = region.sharing.remove(operation);
+      }
+      return;
+    }
+    for (int i = 0; i < operation.count && operation.open > 0; i++) {
+      int one = operation.block[i];
+      // It may be another's by now.
+      if (one != Advertisements.NONE && advertised.waiter(one) == operation.poolIndex) {
+        advertised.setWaiter(one, Advertisements.NONE);
+      }
+    }
+  }
+
+  // ---- the others' side
+
+  /**
+   * Gets the block whose key was sought last from another region, if one has it that can be
+   * reached.
+   *
+   * @return false when none does
+   */
+  public boolean get(Operation operation, int place, Request request) {
+    DeviceJob job = jobs.of(operation);
+    Region getter = job.region;
+    DeviceMoves copies = moves;
+    if (getter == null || copies == null) {
+      return false;
+    }
+    int one = advertised.findFor(getter, request.namespaceId, request.group, request.keyBytes);
+    if (one == Advertisements.NONE) {
+      return false;
+    }
+    advertised.lend(one);
+    job.lent[place] = one;
+    job.lentPlaces++;
+    operation.tier[place] = (byte) TierId.GPU.code();
+    operation.open++;
+    copies.ready(operation, job, place);
+    return true;
+  }
+
+  /** No copy of a place is under way any more whose block was to come from another region. */
+  void onCopied(Operation operation, DeviceJob job, int place, Status status) {
+    int one = job.lent[place];
+    job.lent[place] = Advertisements.NONE;
+    job.lentPlaces--;
+    Tiers instead = tiers;
+    // Once its owner has gone, nobody promises what it read.
+    if (status == Status.OK && !advertised.owner(one).isLeft()) {
+      counters.add(Counter.HITS_GPU, 1);
+      Operations.decide(operation, place, Status.OK, TierId.GPU);
+    } else if (job.cut == Status.OK && instead != null) {
+      operation.tier[place] = (byte) TierId.NONE.code();
+      instead.getInstead(
+          operation,
+          job,
+          place,
+          advertised.find(one),
+          advertised.group(one),
+          advertised.keyBytes(one));
+    } else {
+      Status failure = status != Status.OK ? status : Status.UNAVAILABLE;
+      Operations.decide(operation, place, job.cut != Status.OK ? job.cut : failure, TierId.NONE);
+      counters.add(Counter.MISSES, job.cut == Status.DEADLINE ? 1 : 0);
+    }
+    Region owner = advertised.owner(one);
+    if (advertised.giveBack(one)) {
+      int waiter = advertised.waiter(one);
+      free(one);
+      if (waiter != Advertisements.NONE) {
+        operations.closePlace(operations.at(waiter));
+      }
+    }
+    closeUnused.accept(owner);
+    operations.closePlace(operation);
+  }
+
+  /** The block whose key was sought last is deleted. Whether it was advertised. */
+  public boolean delete(Request request) {
+    return advertised.delete(request.namespaceId, request.group, request.keyBytes);
+  }
+
+  /** All blocks of a namespace are. */
+  public void deleteAll(int namespaceId) {
+    if (!advertised.isEmpty()) {
+      advertised.deleteAll(namespaceId);
+    }
+  }
+
+  /**
+   * The region that has the longest prefix of a request's keys; null: none has the first. {@link
+   * Advertisements#prefix} says how long it is.
+   */
+  @Nullable
+  public Region longest(Request request) {
+    if (advertised.isEmpty()) {
+      return null;
+    }
+    advertised.beginPrefix();
+    boolean goesOn = true;
+    for (int i = 0; i < request.count && goesOn; i++) {
+      var _ = directory.find(request, i);
+      goesOn = advertised.goesOn(request.namespaceId, request.group, request.keyBytes);
+    }
+    return advertised.takeLongest();
+  }
+}

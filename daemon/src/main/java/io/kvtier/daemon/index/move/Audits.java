@@ -1,0 +1,108 @@
+package io.kvtier.daemon.index.move;
+
+import io.kvtier.daemon.index.core.ClassQueues;
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.protocol.Status;
+
+/**
+ * Checks whether the bytes of host copies are still those that were accepted. Confined to the
+ * index.
+ */
+final class Audits {
+  private final Directory directory;
+  private final Copies copies;
+  private final TierLine host;
+  private final Mover mover;
+  private final BlockListener listener;
+  private final ClassQueues backlog;
+  private final ClassQueues.Server serve = this::serve;
+
+  /**
+   * Without a block to check yet.
+   *
+   * @param waitingMax the most blocks that wait for the pipeline of checksums
+   */
+  Audits(
+      Directory directory,
+      Copies copies,
+      TierLine host,
+      Mover mover,
+      BlockListener listener,
+      int waitingMax) {
+    this.directory = directory;
+    this.copies = copies;
+    this.host = host;
+    this.mover = mover;
+    this.listener = listener;
+    backlog = new ClassQueues(host.slots().classesMax(), 1, waitingMax);
+  }
+
+  /** A reader says that the bytes of a host copy are not those that were accepted. */
+  void doubt(int block) {
+    // One audit at a time is enough. Where the pipeline is full, the next reader says it again.
+    if (host.isResident(block)
+        && !directory.has(Directory.FLAG_AUDITED, block)
+        && mover.audit(block)) {
+      directory.set(Directory.FLAG_AUDITED, block, true);
+    }
+  }
+
+  /**
+   * Checks a resident block, then tells the requests that wait for it.
+   *
+   * @return false when too many blocks wait to be checked
+   */
+  boolean verify(int block) {
+    if (directory.has(Directory.FLAG_AUDITED, block)) {
+      // Also when the request that asked for it has ended: a block is checked once at a time.
+      return true;
+    }
+    if (!mover.audit(block)) {
+      if (!backlog.offer(copies.hostClass(block), 0, block)) {
+        return false;
+      }
+      directory.addUses(block, 1);
+    }
+    directory.set(Directory.FLAG_AUDITED, block, true);
+    return true;
+  }
+
+  /** The checksum of a block was made again. */
+  void finish(int block, int checksum) {
+    directory.set(Directory.FLAG_AUDITED, block, false);
+    if (host.isResident(block) && checksum != directory.checksum(block)) {
+      copies.dropDamaged(block);
+      listener.onHostSettled(block, Status.MISS);
+    } else {
+      if (host.isResident(block)) {
+        directory.set(Directory.FLAG_TAKEN_OVER, block, false);
+        listener.onHostSettled(block, Status.OK);
+      }
+      copies.settle(block);
+    }
+  }
+
+  /** Hands blocks that wait to the pipeline of checksums. */
+  void advance() {
+    if (backlog.size() > 0) {
+      backlog.serve(host.slots().classes(), serve);
+    }
+  }
+
+  private boolean serve(long item) {
+    int block = (int) item;
+    if (!host.isResident(block)) {
+      directory.set(Directory.FLAG_AUDITED, block, false);
+    } else if (!mover.audit(block)) {
+      return false;
+    }
+    copies.endUse(block);
+    return true;
+  }
+
+  /** How many blocks wait for the pipeline. */
+  int waiting() {
+    return backlog.size();
+  }
+}

@@ -1,0 +1,21 @@
+package io.kvtier.daemon.index.move;
+
+import io.kvtier.protocol.Status;
+
+/** Hears what becomes of blocks, on behalf of the requests that wait for them. */
+public interface BlockListener {
+  /** The host copy became resident, or failed to: requests that wait for the block are answered. */
+  void onHostSettled(int block, Status status);
+
+  /** A write to the tier below memory ended, well or not. */
+  void onStoreSettled(int block, Status status);
+
+  /** A block has left the directory: nobody can name it any more to end the pins on it. */
+  void onForgotten(int block);
+
+  /** A block's record has come to its end: its number may become another block's. */
+  void onFreed(int block);
+
+  /** Whether a request waits for the host copy. */
+  boolean isAwaited(int block);
+}

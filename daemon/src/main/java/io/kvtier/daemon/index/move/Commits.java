@@ -1,0 +1,117 @@
+package io.kvtier.daemon.index.move;
+
+import io.kvtier.daemon.index.core.ClassQueues;
+import io.kvtier.daemon.index.core.CopyState;
+import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.protocol.Counter;
+import io.kvtier.tiers.transfer.Checksums;
+import java.lang.foreign.MemorySegment;
+import java.util.function.IntFunction;
+
+/**
+ * How a block that was written to its host slot gets its checksum, and becomes resident then.
+ * Confined to the index.
+ */
+final class Commits {
+  private final Directory directory;
+  private final Copies copies;
+  private final Arrivals arrivals;
+  private final TierLine host;
+  private final Mover mover;
+  private final IntFunction<MemorySegment> slabs;
+  private final Counters counters;
+  private final int inlineChecksumBytes;
+  private final ClassQueues backlog;
+  private final ClassQueues.Server serve = this::serve;
+
+  /**
+   * Without a block to commit yet.
+   *
+   * @param inlineChecksumBytes the checksums of blocks up to this length are made at once
+   * @param waitingMax the most blocks that wait for the pipeline of checksums
+   */
+  Commits(
+      Directory directory,
+      Copies copies,
+      Arrivals arrivals,
+      TierLine host,
+      Mover mover,
+      IntFunction<MemorySegment> slabs,
+      Counters counters,
+      int inlineChecksumBytes,
+      int waitingMax) {
+    this.directory = directory;
+    this.copies = copies;
+    this.arrivals = arrivals;
+    this.host = host;
+    this.mover = mover;
+    this.slabs = slabs;
+    this.counters = counters;
+    this.inlineChecksumBytes = inlineChecksumBytes;
+    backlog = new ClassQueues(host.slots().classesMax(), 1, waitingMax);
+  }
+
+  /** The client has written the block: its checksum is made, then the block becomes resident. */
+  void commit(int block) {
+    begin(block);
+    int length = copies.blockBytes(block);
+    // A commit gives its hold back: only the slots bound how many blocks wait for their checksums.
+    // The checksum of a block that finds no place to wait is made at once; clients wait meanwhile.
+    if (length <= inlineChecksumBytes
+        || (!mover.checksum(block) && !backlog.offer(copies.hostClass(block), 0, block))) {
+      int slot = host.slot(block);
+      MemorySegment slab = slabs.apply(host.slots().regionOf(slot));
+      finish(block, Checksums.of(slab.asSlice(host.slots().offsetOf(slot), length)));
+    }
+  }
+
+  /**
+   * The client has made the checksum while it wrote the block. Every reader, and every transfer,
+   * verifies the block with that checksum.
+   */
+  void commitChecksummed(int block, int checksum) {
+    begin(block);
+    finish(block, checksum);
+  }
+
+  private void begin(int block) {
+    host.setState(block, CopyState.STAGING);
+    directory.addUses(block, 1);
+  }
+
+  /** The checksum of a block that was committed is made. */
+  void finish(int block, int checksum) {
+    directory.set(Directory.FLAG_ARRIVED, block, false);
+    directory.addUses(block, -1);
+    if (host.state(block) == CopyState.LEAVING) {
+      copies.settle(block);
+      return;
+    }
+    directory.setChecksum(block, checksum);
+    counters.add(Counter.PUT_BLOCKS, 1);
+    arrivals.becomeResident(block);
+  }
+
+  /** Hands blocks that wait to the pipeline of checksums. */
+  void advance() {
+    if (backlog.size() > 0) {
+      backlog.serve(host.slots().classes(), serve);
+    }
+  }
+
+  private boolean serve(long item) {
+    int block = (int) item;
+    if (host.state(block) == CopyState.LEAVING) {
+      copies.endUse(block);
+      return true;
+    }
+    return mover.checksum(block);
+  }
+
+  /** How many blocks wait for the pipeline. */
+  int waiting() {
+    return backlog.size();
+  }
+}

@@ -1,0 +1,136 @@
+package io.kvtier.daemon.index.move;
+
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.LongQueue;
+import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.policies.AdmissionPolicies;
+import io.kvtier.policies.AdmissionPolicy;
+import io.kvtier.policies.AdmissionPolicy.Occasion;
+
+/**
+ * When blocks of the host tier are copied to a lower tier. The admission policy decides when a
+ * block is inserted, when it is used, and when it is evicted. Blocks that are admitted before their
+ * eviction are written as soon as the pipeline has room.
+ */
+public final class Ingestion {
+  /** The lower tier. */
+  interface Target {
+    /** Whether there is such a tier at all. */
+    boolean isConfigured();
+
+    /** The most blocks that it holds. */
+    int blocksMax();
+
+    /** Whether a block could be in the tier, and is not. */
+    boolean lacks(int block);
+
+    /** Whether another block would have to be evicted for a block. */
+    boolean isFull(int block);
+
+    /** Begins to copy a block of the host tier; false when that can't be now. */
+    boolean start(int block);
+
+    /** Whether a copy that could not be begun may be, soon. */
+    boolean mayStartSoon();
+  }
+
+  private static final int BACKLOG_MAX = 1 << 16;
+
+  private final Target target;
+  private final Directory directory;
+  private final TierLine host;
+  private final LongQueue backlog = new LongQueue(BACKLOG_MAX);
+  private AdmissionPolicy admission;
+  private String admissionName;
+  private boolean hearsInsertions;
+  private boolean hearsUses;
+
+  Ingestion(Target target, Directory directory, TierLine host, String admissionName) {
+    this.target = target;
+    this.directory = directory;
+    this.host = host;
+    this.admissionName = admissionName;
+    admission = newAdmission(admissionName);
+    listen();
+  }
+
+  private AdmissionPolicy newAdmission(String name) {
+    return AdmissionPolicies.create(name, target.blocksMax());
+  }
+
+  private void listen() {
+    hearsInsertions = target.isConfigured() && admission.listensTo(Occasion.INSERTED);
+    hearsUses = target.isConfigured() && admission.listensTo(Occasion.USED);
+  }
+
+  public String admissionName() {
+    return admissionName;
+  }
+
+  long policyBytes() {
+    return admission.metadataBytes();
+  }
+
+  /**
+   * Another admission policy takes over, which has seen nothing yet.
+   *
+   * @throws IllegalArgumentException when there is no such policy
+   */
+  public void swapAdmission(String name) {
+    admission = newAdmission(name);
+    admissionName = name;
+    listen();
+  }
+
+  /** A block came into the host tier. */
+  void inserted(int block) {
+    if (hearsInsertions) {
+      consider(block, Occasion.INSERTED, 0);
+    }
+  }
+
+  /** A block in the host tier was used, so often. */
+  void used(int block, int hits) {
+    if (hearsUses) {
+      consider(block, Occasion.USED, hits);
+    }
+  }
+
+  private void consider(int block, Occasion occasion, int hits) {
+    if (target.lacks(block)
+        && admission.admits(occasion, directory.fingerprint(block), hits, target.isFull(block))) {
+      // Without a place in the backlog it is asked again at its next use, or when it falls out.
+      boolean ignored = backlog.offer(block);
+    }
+  }
+
+  /** Whether a block that falls out of the tiers above goes to the target. */
+  boolean admitsEvicted(int block) {
+    return admission.admits(
+        Occasion.EVICTED,
+        directory.fingerprint(block),
+        directory.hits(block),
+        target.isFull(block));
+  }
+
+  /** Writes what was admitted early, as far as the pipeline takes it. */
+  void advance() {
+    while (backlog.size() > 0) {
+      int block = (int) backlog.peek();
+      // The block may have gone meanwhile, or its number be another's: that one is written for
+      // nothing then.
+      if (directory.isUsed(block)
+          && host.isResident(block)
+          && target.lacks(block)
+          && !target.start(block)
+          && target.mayStartSoon()) {
+        return;
+      }
+      var _ = backlog.poll();
+    }
+  }
+
+  int waiting() {
+    return backlog.size();
+  }
+}

@@ -1,0 +1,58 @@
+package io.kvtier.daemon.index.move;
+
+import io.kvtier.daemon.index.core.OperatorAnswer;
+import io.kvtier.tiers.object.Deletions;
+import io.kvtier.tiers.object.ObjectKey;
+import io.kvtier.tiers.object.PresenceCache;
+import io.kvtier.tiers.transfer.Pipeline;
+import java.util.List;
+import java.util.Map;
+import java.util.function.BooleanSupplier;
+import java.util.function.Consumer;
+import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The parts of the object tier that the index uses.
+ *
+ * @param pipeline loads and stores objects
+ * @param depth the most transfers that it takes
+ * @param isOpen whether a load would be tried now, or the store is given a rest
+ * @param takesStores whether a store would be tried now
+ * @param presence the objects that are known to exist
+ * @param deletions the queue of deletions
+ * @param admission which blocks are stored, and when
+ * @param spillBytes memory for blocks on their way from SSD
+ * @param collected names of objects that this node deletes and that the index did not name: those
+ *     that are collected, a page at a time, before they are and after, and those that the deletion
+ *     of a whole namespace found; null when there are none for now
+ * @param uses told what is used; null for nobody
+ * @param operator does what an operator wants done with the store
+ * @param bell wakes the index
+ * @param report the tier for people: names with texts, numbers, truths and a janitor's report
+ */
+public record ObjectParts(
+    Pipeline pipeline,
+    int depth,
+    BooleanSupplier isOpen,
+    BooleanSupplier takesStores,
+    PresenceCache presence,
+    Deletions deletions,
+    String admission,
+    long spillBytes,
+    Supplier<@Nullable List<String>> collected,
+    @Nullable Consumer<ObjectKey> uses,
+    Operator operator,
+    Runnable bell,
+    Supplier<Map<String, Object>> report) {
+  /** Does what an operator wants done with the store. */
+  @FunctionalInterface
+  public interface Operator {
+    /**
+     * Begins something; at once.
+     *
+     * @throws IllegalArgumentException saying what is wrong with the words
+     */
+    OperatorAnswer run(List<String> words);
+  }
+}

@@ -1,0 +1,349 @@
+package io.kvtier.daemon.index.move;
+
+import io.kvtier.daemon.index.core.ClassQueues;
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.protocol.Protocol;
+import io.kvtier.tiers.object.ObjectKey;
+import io.kvtier.tiers.object.ObjectNames;
+import io.kvtier.tiers.object.PresenceCache.Presence;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.LinkedHashSet;
+import java.util.Objects;
+import java.util.Queue;
+import java.util.Set;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Questions to the object store about what is there: for gets, which wait for the answer, and for
+ * lookups, which never do and come again. Confined to the index, but for the answers' arrival.
+ *
+ * <p>What a lookup does not know is looked for as one prefix, in order: a few blocks at first,
+ * twice as many in each turn in which all are there. The first that is not there ends the search,
+ * for what stands behind it is of no use. So a prefix of any length that is there is known within
+ * some turns, and one that nobody has stored costs a few questions.
+ *
+ * <p>Bounded, and shared among tenants by their weight: the questions under way, and the keys that
+ * wait in searches. Gets have their turn first, then searches in the order in which they began.
+ */
+public final class ObjectProbes {
+  /** Hears what became of a get's question. */
+  interface Finder {
+    void found(int block, int priority, boolean prefetch, Presence presence);
+  }
+
+  /**
+   * A question that is over.
+   *
+   * @param search whose it was; null: a get's
+   * @param place in the search, or the get's item
+   * @param tenant {@link #NOBODY} where the store was not asked
+   */
+  private record Answer(@Nullable Search search, long place, int tenant, Presence presence) {}
+
+  private static final int NOBODY = -1;
+
+  /** So many blocks of a prefix are asked for before any is known to be there. */
+  public static final int ASKED_FIRST = 16;
+
+  /** The most keys that wait in searches. */
+  public static final int SOUGHT_MAX = 1 << 16;
+
+  private static final long PREFETCHED = 1L << 48;
+
+  private final ObjectLine objects;
+  private final @Nullable ObjectParts parts;
+  private final Directory directory;
+  private final Namespaces namespaces;
+  private final BlockListener listener;
+  private final ClassQueues gets;
+  private final ClassQueues.Server askForGet = this::askForGet;
+  private final Queue<Answer> answers = new ConcurrentLinkedQueue<>();
+  private final Set<Search> searches = new LinkedHashSet<>();
+  private final Set<ObjectKey> sought = new HashSet<>();
+  private final int[] soughtOf;
+  private final int[] underWayOf;
+  private final byte[] key = new byte[Protocol.KEY_BYTES_MAX];
+  private int underWay;
+
+  /** What the lookup of the moment does not know. */
+  private @Nullable Search begun;
+
+  ObjectProbes(
+      ObjectLine objects,
+      @Nullable ObjectParts parts,
+      Directory directory,
+      Namespaces namespaces,
+      BlockListener listener,
+      int waitingMax) {
+    this.objects = objects;
+    this.parts = parts;
+    this.directory = directory;
+    this.namespaces = namespaces;
+    this.listener = listener;
+    int tenants = namespaces.tenants().count();
+    gets = new ClassQueues(tenants, 1, waitingMax);
+    soughtOf = new int[tenants];
+    underWayOf = new int[tenants];
+  }
+
+  /** The unknown blocks of one lookup, in order. */
+  private static final class Search {
+    private final Namespaces.Namespace namespace;
+    private final int group;
+    private final int keyBytes;
+    private byte[] keys;
+    private ObjectKey[] objectKeys;
+    private int count;
+
+    /** The next to be asked for; all before {@code end} are. */
+    private int next;
+
+    private int end;
+    private int underWay;
+    private int present;
+
+    Search(Namespaces.Namespace namespace, int group, int keyBytes) {
+      this.namespace = namespace;
+      this.group = group;
+      this.keyBytes = keyBytes;
+      keys = new byte[16 * keyBytes];
+      objectKeys = new ObjectKey[16];
+    }
+
+    void add(byte[] key, ObjectKey objectKey) {
+      if (count == objectKeys.length) {
+        keys = Arrays.copyOf(keys, 2 * keys.length);
+        objectKeys = Arrays.copyOf(objectKeys, 2 * count);
+      }
+      System.arraycopy(key, 0, keys, count * keyBytes, keyBytes);
+      objectKeys[count++] = objectKey;
+      end = count;
+    }
+
+    boolean isOver() {
+      return underWay == 0 && next >= end;
+    }
+
+    /** Whether the next is to be asked for now. */
+    boolean mayAsk() {
+      return next < end && underWay < ASKED_FIRST + present;
+    }
+
+    ObjectKey objectKey(int at) {
+      return Objects.requireNonNull(objectKeys[at]);
+    }
+
+    void copyKey(int at, byte[] into) {
+      System.arraycopy(keys, at * keyBytes, into, 0, keyBytes);
+    }
+  }
+
+  // ---- lookups
+
+  /**
+   * Has it found out whether the block whose key was sought last is there, as one more of the
+   * lookup under way, unless it is being found out.
+   *
+   * @return whether it will be known soon; not where too much is being found out for the tenant, or
+   *     where the store has not answered for a while, though it is asked
+   */
+  public boolean seek(Namespaces.Namespace namespace, int group, int keyBytes) {
+    if (parts == null || !objects.isOpen()) {
+      return false;
+    }
+    directory.copySought(key);
+    ObjectKey objectKey = ObjectKey.of(namespace.high(), namespace.low(), key, keyBytes, group);
+    if (!sought.contains(objectKey)) {
+      int tenant = namespace.tenant();
+      if (soughtOf[tenant] >= namespaces.tenants().shareOf(SOUGHT_MAX, tenant)) {
+        return false;
+      }
+      if (begun == null) {
+        begun = new Search(namespace, group, keyBytes);
+      }
+      sought.add(objectKey);
+      soughtOf[tenant]++;
+      begun.add(key, objectKey);
+    }
+    return !parts.presence().isSilent();
+  }
+
+  /** The lookup under way has named all that it does not know. */
+  public void endLookup() {
+    if (begun != null) {
+      searches.add(begun);
+      begun = null;
+    }
+  }
+
+  // ---- gets
+
+  /**
+   * Has it found out whether a block is there; {@link #collect} tells.
+   *
+   * @return false when too much is being found out already
+   */
+  boolean probe(int block, int priority, boolean prefetch) {
+    return parts != null
+        && objects.isOpen()
+        && gets.offer(
+            namespaces.of(directory, block).tenant(),
+            0,
+            (prefetch ? PREFETCHED : 0) | (long) priority << 32 | block);
+  }
+
+  private boolean askForGet(long item) {
+    int block = (int) item;
+    ObjectParts present = Objects.requireNonNull(parts);
+    boolean isWanted = (item & PREFETCHED) != 0 || listener.isAwaited(block);
+    if (!isWanted || !objects.isOpen()) {
+      answers.add(new Answer(null, item, NOBODY, Presence.UNKNOWN));
+      return true;
+    }
+    Namespaces.Namespace namespace = namespaces.of(directory, block);
+    if (!mayAsk(namespace.tenant())) {
+      return false;
+    }
+    directory.copyKey(block, key);
+    int keyBytes = directory.keyBytes(block);
+    int group = directory.group(block);
+    return ask(present, namespace, group, keyBytes, null, item);
+  }
+
+  // ---- asking
+
+  private boolean mayAsk(int tenant) {
+    int most = parts == null ? 0 : parts.presence().probesMax();
+    return underWay < most && underWayOf[tenant] < namespaces.tenants().shareOf(most, tenant);
+  }
+
+  /** Asks for the block whose key was copied last. */
+  private boolean ask(
+      ObjectParts present,
+      Namespaces.Namespace namespace,
+      int group,
+      int keyBytes,
+      @Nullable Search search,
+      long place) {
+    int tenant = namespace.tenant();
+    boolean isTaken =
+        present
+            .presence()
+            .probe(
+                ObjectKey.of(namespace.high(), namespace.low(), key, keyBytes, group),
+                ObjectNames.ofBlock(namespace.high(), namespace.low(), key, keyBytes, group),
+                presence -> {
+                  answers.add(new Answer(search, place, tenant, presence));
+                  present.bell().run();
+                });
+    underWay += isTaken ? 1 : 0;
+    underWayOf[tenant] += isTaken ? 1 : 0;
+    return isTaken;
+  }
+
+  /** Asks as much as may be under way. */
+  void advance() {
+    if (parts == null) {
+      return;
+    }
+    if (gets.size() > 0) {
+      gets.serve(underWayOf.length, askForGet);
+    }
+    if (searches.isEmpty()) {
+      return;
+    }
+    boolean isOpen = objects.isOpen();
+    for (Iterator<Search> each = searches.iterator();
+        each.hasNext() && underWay < parts.presence().probesMax(); ) {
+      Search search = each.next();
+      if (!isOpen) {
+        cut(search, search.next);
+      }
+      while (search.mayAsk() && mayAsk(search.namespace.tenant())) {
+        search.copyKey(search.next, key);
+        if (!ask(parts, search.namespace, search.group, search.keyBytes, search, search.next)) {
+          break;
+        }
+        search.next++;
+        search.underWay++;
+      }
+      if (search.isOver()) {
+        each.remove();
+      }
+    }
+  }
+
+  // ---- answers
+
+  /** Tells gets what was found out, and goes on with searches; returns how much that was. */
+  int collect(ObjectProbes.Finder finder) {
+    int count = 0;
+    for (Answer one = answers.poll(); one != null; one = answers.poll()) {
+      count++;
+      if (one.tenant != NOBODY) {
+        underWay--;
+        underWayOf[one.tenant]--;
+      }
+      Search search = one.search;
+      if (search != null) {
+        on(search, (int) one.place, one.presence);
+        continue;
+      }
+      int block = (int) one.place;
+      finder.found(
+          block, (int) (one.place >>> 32) & 0xff, (one.place & PREFETCHED) != 0, one.presence);
+    }
+    return count;
+  }
+
+  private void on(Search search, int at, Presence presence) {
+    search.underWay--;
+    forget(search, at);
+    if (presence == Presence.PRESENT) {
+      search.present++;
+    } else {
+      cut(search, at);
+    }
+    if (search.isOver()) {
+      searches.remove(search);
+    }
+  }
+
+  /** Nothing from a place on is asked for any more. */
+  private void cut(Search search, int end) {
+    for (int at = Math.max(search.next, end); at < search.end; at++) {
+      forget(search, at);
+    }
+    search.end = Math.min(search.end, end);
+  }
+
+  private void forget(Search search, int at) {
+    sought.remove(search.objectKey(at));
+    soughtOf[search.namespace.tenant()]--;
+  }
+
+  /** Checks that what is counted adds up; for tests. */
+  void checkInvariants() {
+    int keys = Arrays.stream(soughtOf).sum();
+    if (underWay < 0
+        || underWay != Arrays.stream(underWayOf).sum()
+        || keys != sought.size()
+        || (searches.isEmpty() && keys > 0)) {
+      throw new IllegalStateException(
+          underWay + " questions and " + keys + " keys of " + searches.size() + " searches");
+    }
+  }
+
+  boolean hasFound() {
+    return !answers.isEmpty();
+  }
+
+  /** How much is being found out, or is to be. */
+  int waiting() {
+    return underWay + gets.size() + searches.size() + (answers.isEmpty() ? 0 : 1);
+  }
+}

@@ -1,0 +1,161 @@
+package io.kvtier.daemon.index.move;
+
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.core.Tenants;
+import io.kvtier.daemon.index.space.Drops;
+import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.policies.EvictionPolicy;
+import io.kvtier.policies.EvictionPolicy.VictimFilter;
+import java.util.Arrays;
+import java.util.stream.IntStream;
+
+/**
+ * The directory's records, of which each tenant has its share: one that has used up its own forgets
+ * the coldest of its blocks, and nobody else's. Confined to the index.
+ */
+public final class Records {
+  /** How many blocks a tenant with more than its share forgets at a time. */
+  private static final int TRIMMED_AT_ONCE = 16;
+
+  /** How long a tenant is left alone after nothing of it could be forgotten. */
+  private static final long TRIM_AGAIN_NS = 100_000_000;
+
+  private final Directory directory;
+  private final Copies copies;
+  private final Evictions evictions;
+  private final Uploads uploads;
+  private final Mover mover;
+  private final TierLine host;
+  private final TierLine ssd;
+  private final Drops drops;
+  private final int[] max;
+  private final long[] notBeforeNs;
+  private final VictimFilter anyOnHost;
+  private boolean isTrimming;
+
+  /**
+   * The records of a directory.
+   *
+   * @param max the most that each tenant may have
+   */
+  Records(
+      Directory directory,
+      Copies copies,
+      Evictions evictions,
+      Uploads uploads,
+      Mover mover,
+      TierLine host,
+      TierLine ssd,
+      Drops drops,
+      int[] max) {
+    this.directory = directory;
+    this.copies = copies;
+    this.evictions = evictions;
+    this.uploads = uploads;
+    this.mover = mover;
+    this.host = host;
+    this.ssd = ssd;
+    this.drops = drops;
+    this.max = max;
+    notBeforeNs = new long[max.length];
+    Arrays.fill(notBeforeNs, Long.MIN_VALUE);
+    anyOnHost = host::isEvictable;
+  }
+
+  /** The most that each tenant may have. */
+  static int[] shares(Directory directory, Tenants tenants) {
+    return IntStream.range(0, tenants.count())
+        .map(tenant -> tenants.shareOf(directory.blocksMax(), tenant))
+        .toArray();
+  }
+
+  /** The most that a tenant may have. */
+  public int max(int tenant) {
+    return max[tenant];
+  }
+
+  /**
+   * Adds a record for the block whose key was sought last, and not found. Where there can be no
+   * more, of all or of its tenant, one of the tenant's own goes.
+   *
+   * @param isWanted whether another may go for it
+   * @return its id, or {@link Directory#NONE}
+   */
+  public int insertSought(
+      Namespaces.Namespace namespace, int group, int keyBytes, boolean isWanted) {
+    int tenant = namespace.tenant();
+    boolean isFull = directory.recordsOfTenant(tenant) >= max[tenant];
+    int block = isFull ? Directory.NONE : directory.insertSought(namespace.id(), group, keyBytes);
+    if (block == Directory.NONE && isWanted && forgetOne(tenant)) {
+      block = directory.insertSought(namespace.id(), group, keyBytes);
+    }
+    return block;
+  }
+
+  /**
+   * Takes back some of what tenants have beyond their shares, as they may after a change of those:
+   * others could have no records for it.
+   */
+  public void trim(long nowNs) {
+    isTrimming = false;
+    for (int tenant = 0; max.length > 1 && tenant < max.length; tenant++) {
+      // What becomes an object first takes its record with it when it has.
+      int over = directory.recordsOfTenant(tenant) - max[tenant] - mover.departing(tenant);
+      if (over > 0 && nowNs >= notBeforeNs[tenant]) {
+        int left = Math.min(over, TRIMMED_AT_ONCE);
+        while (left > 0 && forgetsOne(tenant)) {
+          left--;
+        }
+        if (left == 0) {
+          isTrimming |= over > TRIMMED_AT_ONCE;
+        } else if (mover.departing(tenant) == 0) {
+          notBeforeNs[tenant] = nowNs + TRIM_AGAIN_NS;
+        }
+      }
+    }
+  }
+
+  /** Forgets a block, or has it written to an object, so that it can be forgotten. */
+  private boolean forgetsOne(int tenant) {
+    int before = mover.departing(tenant);
+    return forgetOne(tenant) || mover.departing(tenant) > before;
+  }
+
+  /** Whether tenants have more records than their shares, which can be taken back at once. */
+  public boolean isTrimming() {
+    return isTrimming;
+  }
+
+  /**
+   * Makes room in the directory by forgetting the block of a tenant that would leave the lowest
+   * tier next. Where the lowest is empty, as there are fewer records than slots, it is the host
+   * tier's: written to SSD first, it would need its record all the same.
+   *
+   * @return false when nothing can go, or not yet
+   */
+  private boolean forgetOne(int tenant) {
+    int onSsd = copies.hasSsd(tenant) ? ssd.victimOnlyHere(tenant) : EvictionPolicy.NONE;
+    if (onSsd != EvictionPolicy.NONE) {
+      return evictions.evictFromSsd(onSsd);
+    }
+    int victim = host.victim(tenant, anyOnHost);
+    return victim != EvictionPolicy.NONE && forgetOnHost(victim);
+  }
+
+  private boolean forgetOnHost(int block) {
+    if (!ssd.isResident(block)) {
+      return evictions.evictLastCopy(block);
+    }
+    Drops.Reason reason = uploads.reasonAgainst(block);
+    if (reason == null) {
+      // Started, or to be started when another is done, or what stands in the way has gone.
+      boolean ignored = uploads.startUpload(block, true);
+      return false;
+    }
+    drops.count(block, reason);
+    copies.dropHostCopy(block);
+    copies.dropSsdCopy(block);
+    return true;
+  }
+}

@@ -1,0 +1,100 @@
+package io.kvtier.daemon.index.move;
+
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.space.TierLine;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * Reads what is on SSD in the background, block after block, at a bounded rate, so that damage is
+ * found before somebody needs the bytes. One block at a time, into memory of its own.
+ */
+final class Scrubber {
+  /** What was not used of the rate for so long is lost. */
+  private static final long BURST_NS = 250_000_000;
+
+  private static final int LOOKS_MAX = 1024;
+
+  /** What a look at a record costs of the rate: a directory with little on SSD is long. */
+  private static final int LOOK_BYTES = 64;
+
+  private static final int PAGE = 4096;
+
+  private final Directory directory;
+  private final TierLine ssd;
+  private final Mover mover;
+  private long bytesPerSecond;
+  private double bytesPerNs;
+  private MemorySegment memory = MemorySegment.NULL;
+  private int cursor;
+  private boolean isReading;
+  private double bytes;
+  private long lastNs = Long.MIN_VALUE;
+
+  /**
+   * A scrubber at the beginning.
+   *
+   * @param bytesPerSecond 0: none is done
+   */
+  Scrubber(Directory directory, TierLine ssd, Mover mover, long bytesPerSecond) {
+    this.directory = directory;
+    this.ssd = ssd;
+    this.mover = mover;
+    change(bytesPerSecond);
+  }
+
+  /** Another rate from now on. */
+  final void change(long bytesPerSecond) {
+    this.bytesPerSecond = bytesPerSecond;
+    bytesPerNs = bytesPerSecond / 1e9;
+  }
+
+  /** The rate. */
+  long bytesPerSecond() {
+    return bytesPerSecond;
+  }
+
+  /** Whether it would go on by itself. */
+  boolean isActive() {
+    return bytesPerNs > 0 && ssd.resident() > 0;
+  }
+
+  /** Begins to read the next block, when it is time. */
+  void advance(long nowNs) {
+    if (!isActive()) {
+      return;
+    }
+    double elapsed = lastNs == Long.MIN_VALUE ? 0 : Math.max(0, nowNs - lastNs);
+    bytes = Math.min(BURST_NS * bytesPerNs, bytes + elapsed * bytesPerNs);
+    lastNs = nowNs;
+    if (isReading || bytes <= 0) {
+      return;
+    }
+    for (int i = 0; i < LOOKS_MAX && bytes > 0; i++) {
+      bytes -= LOOK_BYTES;
+      int block = cursor;
+      cursor = cursor + 1 >= directory.highWater() ? 0 : cursor + 1;
+      if (block < directory.highWater()
+          && directory.isUsed(block)
+          && ssd.isResident(block)
+          && directory.uses(block) == 0) {
+        int length = mover.ssdBytes(block);
+        isReading = mover.scrub(block, memory(length));
+        bytes -= isReading ? length : 0;
+        return;
+      }
+    }
+  }
+
+  private MemorySegment memory(int length) {
+    if (memory.byteSize() < length) {
+      memory = Arena.ofAuto().allocate(length, PAGE);
+    }
+    return memory;
+  }
+
+  /** The block is read. */
+  void finished() {
+    isReading = false;
+  }
+}

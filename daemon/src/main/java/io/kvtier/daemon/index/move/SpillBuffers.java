@@ -1,0 +1,57 @@
+package io.kvtier.daemon.index.move;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayDeque;
+import java.util.Iterator;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Memory for blocks that go from SSD to the object tier: they take no slot of the host tier, which
+ * may be full of blocks that wait for their place on SSD. Confined to the index.
+ */
+final class SpillBuffers {
+  private static final int PAGE = 4096;
+
+  private final long bytesMax;
+  private final ArrayDeque<MemorySegment> free = new ArrayDeque<>();
+  private long bytes;
+  private int taken;
+
+  /**
+   * No memory yet: it is taken as it is needed.
+   *
+   * @param bytesMax the most, but for a single block that is larger
+   */
+  SpillBuffers(long bytesMax) {
+    this.bytesMax = bytesMax;
+  }
+
+  /** Memory of at least that many bytes, for direct IO; null when there is none. */
+  @Nullable MemorySegment take(long size) {
+    for (Iterator<MemorySegment> each = free.iterator(); each.hasNext(); ) {
+      MemorySegment buffer = each.next();
+      if (buffer.byteSize() >= size) {
+        each.remove();
+        taken++;
+        return buffer;
+      }
+    }
+    while (bytes + size > bytesMax && !free.isEmpty()) {
+      // Of another size: the collector takes it.
+      bytes -= free.remove().byteSize();
+    }
+    if (bytes + size > bytesMax && taken > 0) {
+      return null;
+    }
+    taken++;
+    bytes += size;
+    return Arena.ofAuto().allocate(size, PAGE);
+  }
+
+  /** Gives memory back. */
+  void give(MemorySegment buffer) {
+    taken--;
+    free.add(buffer);
+  }
+}

@@ -1,0 +1,297 @@
+package io.kvtier.daemon.index.move;
+
+import io.kvtier.daemon.index.core.LongQueue;
+import io.kvtier.daemon.index.core.Tenants;
+import io.kvtier.protocol.Status;
+import io.kvtier.tiers.transfer.Pipeline;
+import io.kvtier.tiers.transfer.Transfer;
+import java.util.ArrayDeque;
+import java.util.function.Consumer;
+import java.util.function.LongSupplier;
+
+/**
+ * One device of the SSD tier as the index uses it: its pipeline, how much of that stores may take,
+ * its fences, and the rows that must go from its directory before anything new is stored there.
+ * Confined to the index.
+ *
+ * <p>Reads and writes have a fence each: a device that is full, or was mounted read-only, still has
+ * what stands there. Its ledger is a part of the device: rows that can't be written close the fence
+ * of writes.
+ */
+public final class SsdLane {
+  // Stores leave room for loads: somebody waits for those.
+  private static final double STORES_SHARE = 0.75;
+  private static final int FORGETS_MAX = 16;
+  private static final int PLACES_PER_FORGET = 256;
+
+  private final int number;
+  private final Pipeline pipeline;
+  private final int depth;
+  private final Fence reads = new Fence();
+  private final Fence writes = new Fence();
+  private final LongSupplier clock;
+  private final Consumer<Transfer> settle;
+  private final Consumer<Transfer> onFinished = this::finished;
+  private final LongQueue rowsToForget;
+  private final ArrayDeque<Transfer> spareForgets = new ArrayDeque<>(FORGETS_MAX);
+
+  /** Whose rows the ledger did not take: they are handed over again. */
+  private final ArrayDeque<Transfer> failedForgets = new ArrayDeque<>(FORGETS_MAX);
+
+  private final Tenants tenants;
+  private final int[] inFlightOf;
+  private final int[] storesOf;
+  private int stores;
+  private long rowsQueued;
+  private long rowsForgotten;
+
+  /**
+   * An idle device.
+   *
+   * @param depth the most loads and stores in flight
+   * @param slotsMax the most slots it has: no more rows can be waiting to go
+   * @param settle takes finished loads and stores
+   */
+  SsdLane(
+      int number,
+      Pipeline pipeline,
+      Tenants tenants,
+      int depth,
+      int slotsMax,
+      LongSupplier clock,
+      Consumer<Transfer> settle) {
+    this.clock = clock;
+    this.settle = settle;
+    this.tenants = tenants;
+    this.inFlightOf = new int[tenants.count()];
+    this.storesOf = new int[tenants.count()];
+    this.number = number;
+    this.pipeline = pipeline;
+    this.depth = depth;
+    rowsToForget = new LongQueue(slotsMax);
+    for (int i = 0; i < FORGETS_MAX; i++) {
+      spareForgets.add(Transfer.forget(PLACES_PER_FORGET));
+    }
+  }
+
+  int number() {
+    return number;
+  }
+
+  /** Whether loads may be started. */
+  boolean isReadable() {
+    return reads.isOpen();
+  }
+
+  /** Whether nothing may be stored for a while. */
+  boolean isFenced() {
+    return !reads.isOpen() || !writes.isOpen();
+  }
+
+  /** Whether it works, as far as is known. */
+  boolean isWell() {
+    return reads.isWell() && writes.isWell();
+  }
+
+  /** Whether it counts as gone: what can't be written there has no lower tier. */
+  boolean isGivenUp() {
+    return reads.isGivenUp() || writes.isGivenUp();
+  }
+
+  /** Whether a single store is to show whether it works again, and none is under way. */
+  boolean isToTry() {
+    return !isWell() && canStore();
+  }
+
+  /** In a word: open, fenced or given_up. */
+  public String state() {
+    return isGivenUp() ? "given_up" : isWell() ? "open" : "fenced";
+  }
+
+  /** Why it is fenced; empty while it works. */
+  public String cause() {
+    return writes.isWell() ? reads.cause() : writes.cause();
+  }
+
+  /** Opens the fences whose time is over. */
+  void checkFences(long nowNs) {
+    reads.check(nowNs);
+    writes.check(nowNs);
+  }
+
+  /** Learns from a load or a store that somebody asked for how the device does. */
+  void learn(Transfer transfer) {
+    boolean isLoad = transfer.kind == Transfer.Kind.LOAD;
+    switch (transfer.status) {
+      case OK -> {
+        reads.succeeded();
+        if (!isLoad) {
+          writes.succeeded();
+        }
+      }
+      // The device is not to blame for what others wrote in a slab, and bytes that rot are no
+      // reason to leave all others where they are.
+      case CORRUPT -> {}
+      default -> (isLoad ? reads : writes).failed(clock.getAsLong(), transfer.cause);
+    }
+  }
+
+  /** Loads and stores under way. */
+  public int inFlight() {
+    return pipeline.inFlight();
+  }
+
+  /** Whether a load of a tenant's could be handed over now. */
+  boolean canLoad(int tenant) {
+    return pipeline.inFlight() < depth && inFlightOf[tenant] < tenants.shareOf(depth, tenant);
+  }
+
+  /** Whether a store of somebody's could be handed over now. */
+  boolean canStore() {
+    return !isFenced()
+        && stores < (isWell() ? storesMax() : 1)
+        && pipeline.inFlight() < depth
+        && isForgotten();
+  }
+
+  /** Whether a store of a tenant's could be handed over now. */
+  boolean canStore(int tenant) {
+    return canStore() && canLoad(tenant) && storesOf[tenant] < tenants.shareOf(storesMax(), tenant);
+  }
+
+  private int storesMax() {
+    return Math.max(1, (int) (depth * STORES_SHARE));
+  }
+
+  /**
+   * Hands a load or a store over. A store comes when all rows that were to go have gone for good: a
+   * row that stood while other bytes came into its slot would be taken for true after a kill.
+   *
+   * @return false when it can't be taken now
+   */
+  boolean offer(Transfer transfer) {
+    boolean isStore = transfer.kind == Transfer.Kind.STORE;
+    int tenant = transfer.owner;
+    if (isStore ? !canStore(tenant) : !canLoad(tenant)) {
+      return false;
+    }
+    transfer.device = number;
+    if (!pipeline.offer(transfer)) {
+      return false;
+    }
+    inFlightOf[tenant]++;
+    stores += isStore ? 1 : 0;
+    storesOf[tenant] += isStore ? 1 : 0;
+    return true;
+  }
+
+  /** Settles what is finished; returns how many transfers that were. */
+  int collect() {
+    return pipeline.collect(onFinished);
+  }
+
+  private void finished(Transfer transfer) {
+    if (transfer.kind == Transfer.Kind.FORGET) {
+      forgotten(transfer);
+      return;
+    }
+    int store = transfer.kind == Transfer.Kind.STORE ? 1 : 0;
+    stores -= store;
+    storesOf[transfer.owner] -= store;
+    inFlightOf[transfer.owner]--;
+    settle.accept(transfer);
+  }
+
+  private void forgotten(Transfer transfer) {
+    if (transfer.status == Status.OK) {
+      rowsForgotten += transfer.placeCount;
+      spareForgets.add(transfer);
+    } else {
+      writes.failed(clock.getAsLong(), transfer.cause);
+      failedForgets.add(transfer);
+    }
+  }
+
+  boolean hasFinished() {
+    return pipeline.hasFinished();
+  }
+
+  // ---- rows
+
+  /** The row of a place must go, before anything else is stored there. */
+  void forget(long place) {
+    if (!rowsToForget.offer(place)) {
+      throw new IllegalStateException("more rows to forget than the device has slots");
+    }
+    rowsQueued++;
+  }
+
+  /** Hands the rows that are to go over; those of a fenced device when they may be tried again. */
+  void forgetRows() {
+    if (!writes.isOpen()) {
+      return;
+    }
+    while (!failedForgets.isEmpty()) {
+      failedForgets.element().status = Status.OK;
+      if (!pipeline.offer(failedForgets.element())) {
+        return;
+      }
+      var _ = failedForgets.remove();
+    }
+    while (rowsToForget.size() > 0 && !spareForgets.isEmpty()) {
+      Transfer transfer = spareForgets.element();
+      transfer.device = number;
+      transfer.status = Status.OK;
+      int count = Math.min(rowsToForget.size(), PLACES_PER_FORGET);
+      for (int i = 0; i < count; i++) {
+        transfer.places[i] = rowsToForget.at(i);
+      }
+      transfer.placeCount = count;
+      if (!pipeline.offer(transfer)) {
+        return;
+      }
+      for (int i = 0; i < count; i++) {
+        var _ = rowsToForget.poll();
+      }
+      var _ = spareForgets.remove();
+    }
+  }
+
+  /** How many rows were ever to go. */
+  long rowsQueued() {
+    return rowsQueued;
+  }
+
+  /** How many of them have gone for good. */
+  long rowsForgotten() {
+    return rowsForgotten;
+  }
+
+  /** Whether all rows that were to go have gone. */
+  boolean isForgotten() {
+    return rowsForgotten == rowsQueued;
+  }
+
+  /** Whether anything is under way, after which it may take more. */
+  boolean isBusy() {
+    return inFlight() > 0 || isForgetting();
+  }
+
+  /** Whether rows are to go, and may be tried. */
+  boolean isForgetting() {
+    return !isForgotten() && writes.isOpen();
+  }
+
+  @Override
+  public String toString() {
+    return inFlight()
+        + " in flight, "
+        + stores
+        + " of them stores, "
+        + rowsToForget.size()
+        + " rows to forget, "
+        + (rowsQueued - rowsForgotten - rowsToForget.size())
+        + " being forgotten"
+        + (isWell() ? "" : ", " + state() + ": " + cause());
+  }
+}

@@ -1,0 +1,294 @@
+package io.kvtier.daemon.index.move;
+
+import io.kvtier.daemon.index.core.CopyState;
+import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.LongQueue;
+import io.kvtier.daemon.index.space.Drops;
+import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.Status;
+import io.kvtier.tiers.object.PresenceCache.Presence;
+import java.util.function.LongSupplier;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * How blocks get to the object tier: from the host tier as the admission policy says, and from SSD
+ * when they are evicted there. Confined to the index.
+ */
+public final class Uploads implements Ingestion.Target {
+  /** How long after its refusal a block is not offered again. */
+  private static final long REFUSAL_MS = 10_000;
+
+  /** The most refused blocks that are remembered; beyond it, the oldest is offered again sooner. */
+  private static final int REFUSALS_MAX = 1 << 16;
+
+  private final Copies copies;
+  private final ObjectLine objects;
+  private final Mover mover;
+  private final Directory directory;
+  private final TierLine host;
+  private final TierLine ssd;
+  private final Counters counters;
+  private final BlockListener listener;
+  private final Ingestion ingestion;
+  private final ObjectLine.Confirmations confirmations = this::confirmed;
+  private final LongSupplier clock;
+
+  /** The refused blocks in the order of their refusals, each with its time in ms. */
+  private final LongQueue refusals = new LongQueue(REFUSALS_MAX);
+
+  Uploads(
+      StoreParts parts,
+      Copies copies,
+      ObjectLine objects,
+      Mover mover,
+      TierLine host,
+      TierLine ssd,
+      BlockListener listener) {
+    this.copies = copies;
+    this.objects = objects;
+    this.mover = mover;
+    this.host = host;
+    this.ssd = ssd;
+    this.listener = listener;
+    directory = parts.directory();
+    counters = parts.counters();
+    clock = parts.clock();
+    ObjectParts tier = parts.objects();
+    ingestion = new Ingestion(this, directory, host, tier == null ? "all" : tier.admission());
+  }
+
+  Ingestion ingestion() {
+    return ingestion;
+  }
+
+  /** Settles questions about objects that are answered; returns how many. */
+  int collect() {
+    return objects.collectConfirmed(confirmations);
+  }
+
+  @Override
+  public boolean isConfigured() {
+    return objects.isConfigured();
+  }
+
+  @Override
+  public int blocksMax() {
+    return directory.blocksMax();
+  }
+
+  @Override
+  public boolean lacks(int block) {
+    return !directory.has(
+        Directory.FLAG_OBJECT | Directory.FLAG_UPLOADING | Directory.FLAG_REFUSED, block);
+  }
+
+  /**
+   * The store refused a block. Offered again at every eviction, it would stand in the way of
+   * others; never offered again, it would be lost when a store refuses only for a time, as one does
+   * whose credentials have expired.
+   */
+  private void refused(int block) {
+    if (refusals.isFull()) {
+      endRefusal();
+    }
+    directory.set(Directory.FLAG_REFUSED, block, true);
+    var _ = refusals.offer(nowMs() << Integer.SIZE | block);
+  }
+
+  /** The number may be another block's meanwhile: that one is offered sooner, at worst. */
+  private void endRefusal() {
+    directory.set(Directory.FLAG_REFUSED, (int) refusals.poll(), false);
+  }
+
+  /** Milliseconds in 32 bits: far more than a refusal lasts. */
+  private long nowMs() {
+    return clock.getAsLong() / 1_000_000 & 0xffff_ffffL;
+  }
+
+  /** Uploads blocks that were admitted early, and ends refusals whose time is over. */
+  void advance() {
+    while (refusals.size() > 0
+        && (int) nowMs() - (int) (refusals.peek() >>> Integer.SIZE) >= REFUSAL_MS) {
+      endRefusal();
+    }
+    ingestion.advance();
+  }
+
+  @Override
+  public boolean isFull(int block) {
+    return false;
+  }
+
+  @Override
+  public boolean start(int block) {
+    return startUpload(block, false);
+  }
+
+  @Override
+  public boolean mayStartSoon() {
+    return objects.takesStores();
+  }
+
+  /**
+   * Why a block that is evicted from the last tier of this node is dropped; null when the block has
+   * to become an object before, or has to be confirmed to be one still.
+   */
+  Drops.@Nullable Reason reasonAgainst(int block) {
+    if (!isConfigured()) {
+      return Drops.Reason.NO_ROOM;
+    }
+    if (directory.has(Directory.FLAG_OBJECT, block) && objects.canConfirm()) {
+      return null;
+    }
+    if (!lacks(block)) {
+      return directory.has(Directory.FLAG_REFUSED, block)
+          ? Drops.Reason.REFUSED
+          : Drops.Reason.NO_ROOM;
+    }
+    if (!objects.takesStores()) {
+      return Drops.Reason.STORE_AWAY;
+    }
+    if (!ingestion.admitsEvicted(block)) {
+      return Drops.Reason.NO_ROOM;
+    }
+    // Nobody knows for how long: what stands in the way of others can't wait for that.
+    return objects.isGoing(block) ? Drops.Reason.BEING_DELETED : null;
+  }
+
+  /**
+   * Writes a resident block to an object, or has it seen that it is one still.
+   *
+   * @param evict whether that is to free the host slot
+   * @return false when that can't be started now
+   */
+  boolean startUpload(int block, boolean evict) {
+    if (evict && directory.has(Directory.FLAG_OBJECT, block)) {
+      return startConfirmation(block, true);
+    }
+    return mayStore(block) && begun(block, mover.upload(block, evict));
+  }
+
+  /** As {@link #startUpload}, for a block that is only on SSD. */
+  boolean startSpill(int block) {
+    if (directory.has(Directory.FLAG_OBJECT, block)) {
+      return startConfirmation(block, false);
+    }
+    return mayStore(block) && begun(block, mover.spill(block));
+  }
+
+  private boolean startConfirmation(int block, boolean isOnHost) {
+    if (!objects.confirm(block, isOnHost)) {
+      return false;
+    }
+    directory.addUses(block, 1);
+    mover.confirming(block, isOnHost, 1);
+    return true;
+  }
+
+  /** A question is answered. Where the store did not answer, what was known before still counts. */
+  private void confirmed(int block, boolean isOnHost, Presence presence) {
+    mover.confirming(block, isOnHost, -1);
+    directory.addUses(block, -1);
+    if (presence == Presence.ABSENT) {
+      // Whoever wants its slot asks again: then it is stored, or dropped as one that is nowhere.
+      objects.know(block, false);
+    } else if (directory.has(Directory.FLAG_OBJECT, block)) {
+      boolean leavesHost = host.isEvictable(block);
+      boolean leavesSsd = ssd.isEvictable(block) && (leavesHost || !host.isResident(block));
+      if (leavesHost && leavesSsd && isOnHost) {
+        copies.dropHostCopy(block);
+        copies.dropSsdCopy(block);
+        return;
+      }
+      if (leavesHost && isOnHost) {
+        copies.dropHostCopy(block);
+        return;
+      }
+      if (leavesSsd && !isOnHost) {
+        copies.dropSsdCopy(block);
+        return;
+      }
+    }
+    copies.settle(block);
+  }
+
+  private boolean mayStore(int block) {
+    return objects.takesStores() && !objects.isGoing(block);
+  }
+
+  private boolean begun(int block, boolean isBegun) {
+    if (isBegun) {
+      directory.set(Directory.FLAG_UPLOADING, block, true);
+    }
+    return isBegun;
+  }
+
+  /**
+   * A write of a host copy to an object is over, well or not.
+   *
+   * @param evict whether it was made to free the host slot
+   */
+  void onUploaded(int block, Status status, boolean evict) {
+    objects.uploadEnded(block);
+    boolean isLeaving = host.state(block) == CopyState.LEAVING;
+    stored(block, status);
+    if (!copies.hasSsdClass(block)) {
+      listener.onStoreSettled(block, isLeaving ? Status.MISS : status);
+    }
+    if (status == Status.CORRUPT && host.isResident(block)) {
+      copies.dropDamaged(block);
+    } else if (status == Status.OK && evict && host.isEvictable(block)) {
+      copies.dropHostCopy(block);
+    } else {
+      copies.settle(block);
+    }
+  }
+
+  /**
+   * A write of an SSD copy to an object is over, well or not.
+   *
+   * @param isRead whether the copy could be read
+   */
+  void onSpilled(int block, Status status, boolean isRead) {
+    objects.uploadEnded(block);
+    if (isRead) {
+      stored(block, status);
+    } else if (status == Status.CORRUPT) {
+      counters.add(Counter.CORRUPT, 1);
+    } else {
+      counters.add(Counter.IO_ERRORS, 1);
+    }
+    if (status == Status.CORRUPT) {
+      copies.dropDamagedOnSsd(block);
+    } else if (status == Status.OK
+        && host.state(block) == CopyState.NONE
+        && ssd.isEvictable(block)) {
+      counters.add(Counter.SPILLED, 1);
+      copies.dropSsdCopy(block);
+    } else {
+      copies.settle(block);
+    }
+  }
+
+  private void stored(int block, Status status) {
+    if (status == Status.DENIED) {
+      refused(block);
+    } else {
+      directory.set(Directory.FLAG_REFUSED, block, false);
+    }
+    if (status == Status.OK) {
+      counters.add(Counter.OBJECT_STORED, 1);
+      counters.add(Counter.OBJECT_WRITTEN_BYTES, copies.blockBytes(block));
+      objects.know(block, directory.isLinked(block));
+    } else if (status != Status.CORRUPT) {
+      counters.add(Counter.OBJECT_ERRORS, 1);
+    }
+  }
+
+  /** How many blocks wait to be uploaded, or to be confirmed to be objects. */
+  int waiting() {
+    return ingestion.waiting() + objects.confirming();
+  }
+}

@@ -1,0 +1,292 @@
+package io.kvtier.daemon.index.report;
+
+import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.Latencies;
+import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.device.Devices;
+import io.kvtier.daemon.index.move.BlockStore;
+import io.kvtier.daemon.index.move.SsdLane;
+import io.kvtier.daemon.index.move.SsdLanes;
+import io.kvtier.daemon.index.session.HoldTable;
+import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.session.SessionTable;
+import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.access.Role;
+import io.kvtier.tiers.gpu.DevicePipeline;
+import io.kvtier.tiers.gpu.GpuReport;
+import io.kvtier.tiers.slots.SlotAllocator;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.EnumMap;
+import java.util.List;
+import java.util.Map;
+import java.util.function.BooleanSupplier;
+import java.util.function.IntPredicate;
+import java.util.function.LongSupplier;
+import java.util.stream.IntStream;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Copies the daemon's state into a {@link Report}, for STATS and for operators. Confined to the
+ * index's thread.
+ */
+public final class StatsReport {
+  /** What does not change while the daemon runs. */
+  public record Identity(
+      String version,
+      long generation,
+      long startNs,
+      String ssdDirectory,
+      String ssdEngine,
+      boolean directIo) {}
+
+  /**
+   * The parts of the index that the report reads.
+   *
+   * @param drains whether no new blocks are taken
+   * @param gauges brings the gauges among the counters up to date
+   * @param events null where nobody is told of blocks
+   */
+  public record Parts(
+      LongSupplier clock,
+      Directory directory,
+      Namespaces namespaces,
+      Counters counters,
+      Latencies latencies,
+      BlockStore store,
+      Devices devices,
+      SessionTable sessions,
+      BooleanSupplier drains,
+      Runnable gauges,
+      @Nullable EventTap events) {}
+
+  private final Identity identity;
+  private final LongSupplier clock;
+  private final Directory directory;
+  private final Namespaces namespaces;
+  private final Counters counters;
+  private final Latencies latencies;
+  private final BlockStore store;
+  private final Devices devices;
+  private final SessionTable sessions;
+  private final BooleanSupplier drains;
+  private final Runnable gauges;
+  private final @Nullable EventTap events;
+
+  public StatsReport(Identity identity, Parts parts) {
+    this.identity = identity;
+    clock = parts.clock();
+    directory = parts.directory();
+    namespaces = parts.namespaces();
+    counters = parts.counters();
+    latencies = parts.latencies();
+    store = parts.store();
+    devices = parts.devices();
+    sessions = parts.sessions();
+    drains = parts.drains();
+    gauges = parts.gauges();
+    events = parts.events();
+  }
+
+  /**
+   * Copies the state. A caller of a tenant sees only the namespaces, size classes and sessions of
+   * that tenant, unless the caller may administer the daemon.
+   *
+   * @param asker null for the daemon itself, which sees everything
+   */
+  public Report take(@Nullable Grant asker) {
+    gauges.run();
+    IntPredicate isSeen = tenant -> maySee(asker, tenant);
+    long uptimeNs = clock.getAsLong() - identity.startNs;
+    return new Report(
+        new Report.Identity(
+            identity.version,
+            identity.generation,
+            uptimeNs / 1_000_000_000L,
+            drains.getAsBoolean()),
+        new Report.Work(counters(), store.drops().counts(), latencies()),
+        new Report.Storage(tiers(isSeen), object(), gpus(), events()),
+        new Report.Clients(namespaces(isSeen), tenants(isSeen), sessions(isSeen)));
+  }
+
+  private boolean maySee(@Nullable Grant asker, int tenant) {
+    return asker == null
+        || asker.tenant() == tenant
+        || (asker.role() == Role.ADMIN && asker.tenant() == Grant.NO_TENANT);
+  }
+
+  private Map<Counter, Long> counters() {
+    Map<Counter, Long> all = new EnumMap<>(Counter.class);
+    for (Counter counter : Counter.values()) {
+      all.put(counter, counters.get(counter));
+    }
+    return all;
+  }
+
+  private List<Report.Latency> latencies() {
+    List<Report.Latency> all = new ArrayList<>();
+    for (Latencies.Kind kind : Latencies.Kind.values()) {
+      long[] counts = latencies.counts(kind);
+      Map<Report.Quantile, Long> quantiles = new EnumMap<>(Report.Quantile.class);
+      for (Report.Quantile quantile : Report.Quantile.values()) {
+        quantiles.put(quantile, Latencies.quantile(counts, quantile.share()));
+      }
+      all.add(
+          new Report.Latency(
+              kind.key(), Latencies.total(counts), latencies.sumNs(kind), quantiles));
+    }
+    return all;
+  }
+
+  private List<Report.Tier> tiers(IntPredicate isSeen) {
+    List<Report.Tier> tiers = new ArrayList<>();
+    tiers.add(tier("host", store.host(), isSeen, store.hostTrouble(), null));
+    if (store.ssd().isConfigured()) {
+      tiers.add(tier("ssd", store.ssd(), isSeen, null, ssd()));
+    }
+    return tiers;
+  }
+
+  private static Report.Tier tier(
+      String name,
+      TierLine line,
+      IntPredicate isSeen,
+      @Nullable String trouble,
+      Report.@Nullable Ssd ssd) {
+    SlotAllocator slots = line.slots();
+    Report.Space space =
+        new Report.Space(
+            slots.bytesCapacity(),
+            slots.bytesUsed(),
+            slots.slotsTotal(),
+            slots.slotsFree(),
+            line.resident(),
+            line.inFlight());
+    List<Report.SizeClass> classes =
+        IntStream.range(0, slots.classes())
+            .filter(sizeClass -> isSeen.test(slots.partOfClass(sizeClass)))
+            .mapToObj(sizeClass ->
+                new Report.SizeClass(
+                    slots.slotBytes(sizeClass),
+                    slots.regionsOfClass(sizeClass),
+                    slots.freeOfClass(sizeClass)))
+            .sorted(Comparator.comparingInt(Report.SizeClass::regions).reversed())
+            .toList();
+    return new Report.Tier(name, space, line.policyName(), line.whatIf(), classes, trouble, ssd);
+  }
+
+  private Report.Ssd ssd() {
+    SsdLanes lanes = store.lanes();
+    List<Report.Device> devices = new ArrayList<>();
+    for (int i = 0; i < lanes.count(); i++) {
+      SsdLane lane = lanes.at(i);
+      devices.add(new Report.Device(lane.state(), lane.cause(), lane.inFlight()));
+    }
+    return new Report.Ssd(
+        store.ssdIngestion().admissionName(),
+        identity.ssdDirectory,
+        identity.ssdEngine,
+        identity.directIo,
+        store.scrubBytesPerSecond(),
+        devices);
+  }
+
+  private Report.@Nullable ObjectTier object() {
+    return store.objects().isConfigured()
+        ? new Report.ObjectTier(store.objectIngestion().admissionName(), store.objects().report())
+        : null;
+  }
+
+  private List<GpuReport> gpus() {
+    List<GpuReport> gpus = new ArrayList<>();
+    for (DevicePipeline pipeline : devices.pipelines()) {
+      gpus.add(pipeline.report(devices.regionsOf(pipeline)));
+    }
+    return gpus;
+  }
+
+  private @Nullable Map<String, Object> events() {
+    EventTap tap = events;
+    return tap == null ? null : tap.report();
+  }
+
+  private List<Report.Namespace> namespaces(IntPredicate isSeen) {
+    List<Report.Namespace> seen = new ArrayList<>();
+    for (int id = 0; id < namespaces.end(); id++) {
+      Namespaces.Namespace namespace = namespaces.byId(id);
+      if (namespace != null && isSeen.test(namespace.tenant())) {
+        seen.add(namespace(namespace));
+      }
+    }
+    seen.sort(Comparator.comparingLong(StatsReport::bytes).reversed());
+    return seen;
+  }
+
+  private static long bytes(Report.Namespace namespace) {
+    return namespace.blockBytes() * (namespace.blocks().host() + namespace.blocks().ssd());
+  }
+
+  private Report.Namespace namespace(Namespaces.Namespace namespace) {
+    int id = namespace.id();
+    return new Report.Namespace(
+        namespace.number(),
+        namespace.name(),
+        namespace.tenant() == Grant.NO_TENANT
+            ? null
+            : namespaces.tenants().name(namespace.tenant()),
+        namespace.fingerprint().inHex(),
+        namespace.blockBytes(),
+        new Report.Blocks(store.host().residentOf(id), store.ssd().residentOf(id)),
+        namespace.properties());
+  }
+
+  private @Nullable List<Report.Tenant> tenants(IntPredicate isSeen) {
+    return namespaces.tenants().count() > 1
+        ? IntStream.range(0, namespaces.tenants().count())
+            .filter(isSeen)
+            .mapToObj(this::tenant)
+            .toList()
+        : null;
+  }
+
+  private Report.Tenant tenant(int tenant) {
+    return new Report.Tenant(
+        namespaces.tenants().name(tenant),
+        share(store.host().slots(), tenant),
+        share(store.ssd().slots(), tenant),
+        directory.recordsOfTenant(tenant));
+  }
+
+  private static Report.Share share(SlotAllocator slots, int tenant) {
+    return new Report.Share(
+        slots.bytesUsed(tenant), slots.regionsOfPart(tenant) * slots.regionBytes());
+  }
+
+  private List<Report.SessionRow> sessions(IntPredicate isSeen) {
+    List<Report.SessionRow> seen = new ArrayList<>();
+    for (int place = 0; place < sessions.end(); place++) {
+      Session session = sessions.at(place);
+      if (session != null && isSeen.test(session.tenant())) {
+        seen.add(session(session));
+      }
+    }
+    return seen;
+  }
+
+  private static Report.SessionRow session(Session session) {
+    return new Report.SessionRow(
+        session.id(),
+        session.peerProcess(),
+        session.peerUser(),
+        session.name(),
+        new Report.Holds(
+            session.times(HoldTable.LEASE),
+            session.times(HoldTable.RESERVATION),
+            session.times(HoldTable.PIN)),
+        session.operations,
+        session.requestCount);
+  }
+}

@@ -1,0 +1,217 @@
+package io.kvtier.daemon.index.session;
+
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.protocol.CompletionDescriptor;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TierId;
+import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.slots.SlotAllocator;
+import java.lang.foreign.MemorySegment;
+
+/** Writes completions into the space that was promised for them. */
+public final class CompletionWriter {
+  /** The most bytes of a completion that refuses a request in words. */
+  public static final int REFUSAL_BYTES_MAX = 512;
+
+  /** The most bytes of the completion of ADMIN, whose answer may be a list. */
+  public static final int ADMIN_BYTES_MAX = 64 * 1024;
+
+  /** The most bytes of the completion of STATS. */
+  public static final int STATS_BYTES_MAX = 128 * 1024;
+
+  private final Directory directory;
+  private final TierLine host;
+  private final Namespaces namespaces;
+  private final RequestWatch requests;
+
+  // The completion whose results are being written one by one.
+  private MemorySegment out = MemorySegment.NULL;
+  private long at;
+  private long next;
+  private int written;
+  private int run;
+  private boolean silent;
+  private int done;
+
+  public CompletionWriter(
+      Directory directory, TierLine host, Namespaces namespaces, RequestWatch requests) {
+    this.directory = directory;
+    this.host = host;
+    this.namespaces = namespaces;
+    this.requests = requests;
+  }
+
+  /** A completion without results. */
+  public void completeShort(Session session, Request request, Status status, long value)
+      throws ProtocolViolation {
+    request.outcome = status;
+    if (!request.has(RequestDescriptor.FLAG_SILENT)) {
+      var _ =
+          session.beginCompletion(
+              CompletionDescriptor.HEADER_BYTES,
+              request.verb.code(),
+              0,
+              status,
+              request.correlationId,
+              0,
+              0,
+              value);
+    }
+  }
+
+  /** Refuses a request as a whole, with the reason in words. */
+  public void refuse(Session session, Request request, Status status, String why)
+      throws ProtocolViolation {
+    request.outcome = status;
+    requests.refused(request, status, why);
+    ProgressWord.refuse(session, request);
+    if (!request.has(RequestDescriptor.FLAG_SILENT)) {
+      session.completeText(
+          request.verb.code(), status, request.correlationId, why, REFUSAL_BYTES_MAX);
+    }
+  }
+
+  /**
+   * Begins a completion with one short result a block: {@link #add} for each, then {@link #end}.
+   */
+  public void begin(Session session, Request request) throws ProtocolViolation {
+    begin(session, request, 0, 0);
+  }
+
+  /** The same, with so many bytes more behind the results, which the flags tell of. */
+  private void begin(Session session, Request request, int flags, int bytesMore)
+      throws ProtocolViolation {
+    silent = request.has(RequestDescriptor.FLAG_SILENT);
+    written = 0;
+    run = 0;
+    done = 0;
+    if (!silent) {
+      at =
+          session.beginCompletion(
+              CompletionDescriptor.recordBytes(request.verb, request.count) + bytesMore,
+              request.verb.code(),
+              flags,
+              Status.OK,
+              request.correlationId,
+              request.count,
+              0,
+              0);
+      out = session.segment();
+      next = at + CompletionDescriptor.HEADER_BYTES;
+    }
+  }
+
+  /**
+   * As {@link #begin}, for a LOOKUP whose longest prefix an engine's region has.
+   *
+   * @param prefix the length of the prefix, in blocks
+   * @param gpu the number of the region's GPU
+   * @param rank what the owner of the region calls itself
+   */
+  public void beginWithRegion(
+      Session session, Request request, int prefix, int region, int gpu, int rank)
+      throws ProtocolViolation {
+    begin(session, request, CompletionDescriptor.FLAG_PEERS, CompletionDescriptor.PEERS_BYTES);
+    long peers = at + CompletionDescriptor.recordBytes(request.verb, request.count);
+    Words.putInt(out, peers + CompletionDescriptor.PEERS_RUN_OFFSET, prefix);
+    Words.putInt(out, peers + CompletionDescriptor.PEERS_REGION_OFFSET, region);
+    Words.putInt(out, peers + CompletionDescriptor.PEERS_GPU_OFFSET, gpu);
+    Words.putInt(out, peers + CompletionDescriptor.PEERS_RANK_OFFSET, rank);
+  }
+
+  public void add(Status status, TierId tier) {
+    run += run == written && status == Status.OK ? 1 : 0;
+    done += status == Status.OK ? 1 : 0;
+    written++;
+    if (!silent) {
+      Words.putInt(out, next, status.code() | tier.code() << 16);
+      next += CompletionDescriptor.SHORT_RESULT_BYTES;
+    }
+  }
+
+  /** How many results from the first on are OK. */
+  public int run() {
+    return run;
+  }
+
+  public void end(Request request, long value) {
+    request.done = done;
+    if (!silent) {
+      Words.putInt(out, at + CompletionDescriptor.RUN_OFFSET, run);
+      Words.putLong(out, at + CompletionDescriptor.VALUE_OFFSET, value);
+    }
+  }
+
+  /** Answers an operation whose places are all decided. */
+  void write(Session session, Operation operation) throws ProtocolViolation {
+    Verb verb = operation.verb;
+    String refusal = operation.refusal;
+    if (refusal != null) {
+      session.completeText(
+          verb.code(), operation.outcome, operation.correlationId, refusal, REFUSAL_BYTES_MAX);
+      return;
+    }
+    int count = operation.count;
+    int leading = 0;
+    while (leading < count && operation.status[leading] == 0) {
+      leading++;
+    }
+    MemorySegment segment = session.segment();
+    long completion =
+        session.beginCompletion(
+            CompletionDescriptor.recordBytes(verb, count),
+            verb.code(),
+            0,
+            operation.outcome,
+            operation.correlationId,
+            count,
+            leading,
+            operation.value);
+    long result = completion + CompletionDescriptor.HEADER_BYTES;
+    int resultBytes = CompletionDescriptor.resultBytes(verb);
+    boolean isLong = resultBytes == CompletionDescriptor.LONG_RESULT_BYTES;
+    Namespaces.Namespace namespace = isLong ? namespaces.byId(operation.namespaceId) : null;
+    int blockBytes = namespace == null ? 0 : (int) namespace.blockBytes();
+    for (int i = 0; i < count; i++, result += resultBytes) {
+      int packed = operation.status[i] | operation.tier[i] << 16;
+      if (!isLong) {
+        Words.putInt(segment, result, packed);
+      } else if (operation.hold[i] == HoldTable.NONE) {
+        Words.putInt(segment, result, packed);
+        Words.putInt(segment, result + CompletionDescriptor.BLOCK_CHECKSUM_OFFSET, 0);
+        Words.putLong(segment, result + CompletionDescriptor.BLOCK_ID_OFFSET, 0);
+        Words.putLong(segment, result + CompletionDescriptor.BLOCK_SLAB_OFFSET, 0);
+        Words.putLong(segment, result + CompletionDescriptor.BLOCK_OFFSET_OFFSET, 0);
+      } else {
+        writeHold(session, operation, i, packed, blockBytes, segment, result);
+      }
+    }
+  }
+
+  private void writeHold(
+      Session session,
+      Operation operation,
+      int place,
+      int packed,
+      int blockBytes,
+      MemorySegment segment,
+      long result) {
+    int block = operation.block[place];
+    SlotAllocator slots = host.slots();
+    int slot = host.slot(block);
+    boolean verify = operation.verb == Verb.ACQUIRE && host.mustVerify(block, session.id());
+    Words.putInt(
+        segment, result, packed | (verify ? CompletionDescriptor.BLOCK_FLAG_VERIFY << 24 : 0));
+    Words.putInt(
+        segment, result + CompletionDescriptor.BLOCK_CHECKSUM_OFFSET, directory.checksum(block));
+    Words.putLong(segment, result + CompletionDescriptor.BLOCK_ID_OFFSET, operation.holdId[place]);
+    Words.putInt(segment, result + CompletionDescriptor.BLOCK_SLAB_OFFSET, slots.regionOf(slot));
+    Words.putInt(segment, result + CompletionDescriptor.BLOCK_LENGTH_OFFSET, blockBytes);
+    Words.putLong(segment, result + CompletionDescriptor.BLOCK_OFFSET_OFFSET, slots.offsetOf(slot));
+  }
+}

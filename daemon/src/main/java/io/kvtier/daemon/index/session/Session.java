@@ -1,0 +1,277 @@
+package io.kvtier.daemon.index.session;
+
+import io.kvtier.daemon.access.Grant;
+import io.kvtier.protocol.CompletionDescriptor;
+import io.kvtier.protocol.Printable;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RingConsumer;
+import io.kvtier.protocol.RingProducer;
+import io.kvtier.protocol.SessionRegion;
+import io.kvtier.protocol.SessionRegionDescriptor;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.access.Role;
+import io.kvtier.protocol.linux.Futex;
+import io.kvtier.protocol.linux.ProcessId;
+import io.kvtier.protocol.linux.Words;
+import java.lang.foreign.MemorySegment;
+import java.nio.charset.StandardCharsets;
+import java.util.BitSet;
+import java.util.concurrent.atomic.AtomicIntegerArray;
+
+/**
+ * One client as the index sees it: its rings, what it holds, what it may use. Confined to the
+ * index, but for {@link #mayWrite}, {@link #isUsed} and {@link #passedMemory}. The memory behind it
+ * lives until the index calls {@link Owner#released}.
+ */
+public final class Session extends HoldTable.Holder {
+  /** Who made the session and keeps its socket and memory. */
+  public interface Owner {
+    /**
+     * The index ends the session for a reason; the peer shall be cut off. Called once, on the
+     * index's thread.
+     */
+    void end(Session session, Status reason, String why);
+
+    /** The index has let go of the session: its memory may be unmapped. */
+    void released(Session session);
+
+    /**
+     * There are completions, or the session has ended, and the client had said that it sleeps.
+     * Called on the index's thread.
+     */
+    default void wake(Session session) {
+      Futex.wake(session.segment, SessionRegionDescriptor.CLIENT_WAITING_OFFSET, Integer.MAX_VALUE);
+    }
+  }
+
+  private final long id;
+  private final String name;
+  private final ProcessId process;
+  private final int peerProcess;
+  private final int peerUser;
+  private final Grant grant;
+  private final SessionRegion region;
+  private final MemorySegment segment;
+  private final RingConsumer requests;
+  private final RingProducer completions;
+  private final Owner owner;
+  private final AtomicIntegerArray writableSlabs;
+  private final PassedDescriptors passedMemory = new PassedDescriptors();
+
+  /** The ids of those that it has registered. */
+  public final BitSet namespaces = new BitSet();
+
+  public int reservedCompletionBytes;
+  public int operations;
+  public long requestCount;
+  private volatile boolean isUsed;
+  public boolean ended;
+
+  /** The next request waits until the client makes room for its completion. */
+  public boolean waitsForRoom;
+
+  /**
+   * A session over fresh memory.
+   *
+   * @param grant what it may, and whose blocks it sees
+   * @param slabs how many slabs the host tier has
+   */
+  public Session(
+      long id,
+      String name,
+      int peerProcess,
+      int peerUser,
+      Grant grant,
+      SessionRegion region,
+      int slabs,
+      Owner owner) {
+    this(id, name, ProcessId.of(peerProcess), peerProcess, peerUser, grant, region, slabs, owner);
+  }
+
+  /**
+   * A session over fresh memory.
+   *
+   * @param process the client's, as far as it is known
+   * @param grant what it may, and whose blocks it sees
+   * @param slabs how many slabs the host tier has
+   */
+  public Session(
+      long id,
+      String name,
+      ProcessId process,
+      int peerProcess,
+      int peerUser,
+      Grant grant,
+      SessionRegion region,
+      int slabs,
+      Owner owner) {
+    this.id = id;
+    this.name = name;
+    this.process = process;
+    this.peerProcess = peerProcess;
+    this.peerUser = peerUser;
+    this.grant = grant;
+    this.region = region;
+    this.segment = region.segment();
+    this.requests = region.requestConsumer();
+    this.completions = region.completionProducer();
+    this.owner = owner;
+    this.writableSlabs = new AtomicIntegerArray(slabs);
+  }
+
+  public long id() {
+    return id;
+  }
+
+  public String name() {
+    return name;
+  }
+
+  public int peerProcess() {
+    return peerProcess;
+  }
+
+  public int peerUser() {
+    return peerUser;
+  }
+
+  public Grant grant() {
+    return grant;
+  }
+
+  public Role role() {
+    return grant.role();
+  }
+
+  /** The number of the tenant whose blocks it sees. */
+  public int tenant() {
+    return grant.tenant();
+  }
+
+  public SessionRegion region() {
+    return region;
+  }
+
+  public Owner owner() {
+    return owner;
+  }
+
+  public RingConsumer requests() {
+    return requests;
+  }
+
+  /** The client's process. */
+  ProcessId process() {
+    return process;
+  }
+
+  /** Whether the session has been granted slots in a slab; from any thread. */
+  public boolean mayWrite(int slab) {
+    return slab >= 0 && slab < writableSlabs.length() && writableSlabs.get(slab) != 0;
+  }
+
+  /** A request has come. */
+  public void countRequest() {
+    requestCount++;
+    if (!isUsed) {
+      isUsed = true;
+    }
+  }
+
+  /** Whether a request has ever come; from any thread. */
+  public boolean isUsed() {
+    return isUsed;
+  }
+
+  /** What the client has passed of a device's memory; from any thread. */
+  public PassedDescriptors passedMemory() {
+    return passedMemory;
+  }
+
+  public void allowWrite(int slab) {
+    writableSlabs.set(slab, 1);
+  }
+
+  /** Whether a completion of that size can be promised on top of those promised already. */
+  public boolean canPromise(int bytes) throws ProtocolViolation {
+    return completions.hasRoom((long) reservedCompletionBytes + bytes);
+  }
+
+  /**
+   * Begins a completion whose space was promised.
+   *
+   * @return its offset in {@link #segment}
+   */
+  long beginCompletion(
+      int bytes,
+      int verb,
+      int flags,
+      Status status,
+      long correlationId,
+      int count,
+      int run,
+      long value)
+      throws ProtocolViolation {
+    long at = completions.tryClaim(bytes);
+    if (at < 0) {
+      throw new IllegalStateException(
+          "no room for a completion of " + bytes + " bytes that was promised");
+    }
+    Words.putInt(segment, at + CompletionDescriptor.RECORD_BYTES_OFFSET, bytes);
+    Words.putByte(segment, at + CompletionDescriptor.VERB_OFFSET, verb);
+    Words.putByte(segment, at + CompletionDescriptor.FLAGS_OFFSET, flags);
+    Words.putShort(segment, at + CompletionDescriptor.STATUS_OFFSET, status.code());
+    Words.putLong(segment, at + CompletionDescriptor.CORRELATION_OFFSET, correlationId);
+    Words.putInt(segment, at + CompletionDescriptor.COUNT_OFFSET, count);
+    Words.putInt(segment, at + CompletionDescriptor.RUN_OFFSET, run);
+    Words.putLong(segment, at + CompletionDescriptor.VALUE_OFFSET, value);
+    return at;
+  }
+
+  /** Completes with a text, cut to fit. */
+  public void completeText(int verb, Status status, long correlationId, String text, int bytesMax)
+      throws ProtocolViolation {
+    byte[] utf8 = Printable.linesOf(text).getBytes(StandardCharsets.UTF_8);
+    int length = Math.min(utf8.length, bytesMax - CompletionDescriptor.HEADER_BYTES);
+    long at =
+        beginCompletion(
+            CompletionDescriptor.textRecordBytes(length),
+            verb,
+            CompletionDescriptor.FLAG_TEXT,
+            status,
+            correlationId,
+            length,
+            0,
+            0);
+    MemorySegment.copy(
+        MemorySegment.ofArray(utf8), 0, segment, at + CompletionDescriptor.HEADER_BYTES, length);
+  }
+
+  MemorySegment segment() {
+    return segment;
+  }
+
+  /** Makes new completions visible and wakes the client if it sleeps. */
+  public void publish() {
+    if (completions.hasUnpublished()) {
+      completions.publish();
+      wake();
+    }
+  }
+
+  private void wake() {
+    Words.fullFence();
+    if (Words.getIntVolatile(segment, SessionRegionDescriptor.CLIENT_WAITING_OFFSET) != 0) {
+      Words.putIntVolatile(segment, SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 0);
+      owner.wake(this);
+    }
+  }
+
+  /** Leaves the reason where the client finds it. */
+  void markEnded(Status reason) {
+    ended = true;
+    Words.putIntVolatile(segment, SessionRegionDescriptor.END_REASON_OFFSET, reason.code() + 1);
+    Words.putIntVolatile(segment, SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 0);
+    owner.wake(this);
+  }
+}

@@ -1,0 +1,128 @@
+package io.kvtier.daemon.index.space;
+
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.tiers.files.FileErrors;
+import io.kvtier.tiers.ledger.Ledger;
+import io.kvtier.tiers.ledger.LedgerEntry;
+import io.kvtier.tiers.ledger.LedgerLeg;
+import io.kvtier.tiers.slots.SlotAllocator;
+import io.kvtier.tiers.transfer.Transfer;
+import java.io.IOException;
+import java.util.function.LongSupplier;
+import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * The rows of the host tier: written at once, into memory that outlives the process. The namespaces
+ * that they name may stand in a file beside: where that can't be written, as on a full file system,
+ * the tier goes on, and the blocks of new namespaces are not found by a later start.
+ */
+public final class HostRows implements TierLine.Rows {
+  private static final Logger LOG = LoggerFactory.getLogger(HostRows.class);
+  private static final long RETRY_NS = 1_000_000_000L;
+
+  private final Directory directory;
+  private final Namespaces namespaces;
+  private final SlotAllocator slots;
+  private final Ledger ledger;
+  private final LedgerEntry entry = new LedgerEntry();
+
+  /** The texts by id, which may come to stand for another namespace. */
+  private final @Nullable String[] recorded = new String[Namespaces.NAMESPACES_MAX];
+
+  private final LongSupplier clock;
+  private long generation;
+  private String trouble = "";
+  private long retryNs;
+
+  public HostRows(
+      Directory directory,
+      Namespaces namespaces,
+      SlotAllocator slots,
+      Ledger ledger,
+      LongSupplier clock) {
+    this.clock = clock;
+    this.directory = directory;
+    this.namespaces = namespaces;
+    this.slots = slots;
+    this.ledger = ledger;
+  }
+
+  /** No row so far had a higher count. */
+  public void continueAfter(long lastRow) {
+    generation = lastRow;
+  }
+
+  @Override
+  public void added(int block) {
+    Namespaces.Namespace namespace = namespaces.of(directory, block);
+    if (!namespace.text().equals(recorded[namespace.id()])) {
+      ledger.recordNamespace(
+          namespace.id(),
+          LedgerLeg.fingerprint(namespace.high(), namespace.low()),
+          namespace.text());
+      recorded[namespace.id()] = namespace.text();
+    }
+    entry.namespaceHigh = namespace.high();
+    entry.namespaceLow = namespace.low();
+    directory.copyKey(block, entry.key);
+    entry.keyBytes = directory.keyBytes(block);
+    entry.group = directory.group(block);
+    entry.length = (int) namespace.blockBytes();
+    entry.checksum = directory.checksum(block);
+    entry.generation = ++generation;
+    entry.parent = directory.parent(block);
+    entry.depth = directory.depth(block);
+    entry.annotate(directory.annotations().bytes(block));
+    directory.annotations().copy(block, entry.annotation);
+    ledger.record(placeOf(block), entry);
+    commit();
+  }
+
+  @Override
+  public void removed(int block) {
+    ledger.forget(placeOf(block));
+    commit();
+  }
+
+  /** Why what a later start needs can't be written; empty while it can. */
+  public String trouble() {
+    return trouble;
+  }
+
+  /** Tries again what could not be written, when it is time. */
+  public void advance() {
+    if (!trouble.isEmpty()) {
+      commit();
+    }
+  }
+
+  private void commit() {
+    if (!trouble.isEmpty() && clock.getAsLong() - retryNs < 0) {
+      return;
+    }
+    try {
+      ledger.commit(false);
+      if (!trouble.isEmpty()) {
+        LOG.info("the host tier's ledger is written again");
+        trouble = "";
+      }
+    } catch (IOException e) {
+      if (trouble.isEmpty()) {
+        LOG.warn(
+            "the host tier's ledger can't be written: {}; blocks of new namespaces in memory are"
+                + " not found by the next start",
+            FileErrors.withCure(FileErrors.words(e)));
+      }
+      trouble = FileErrors.withCure(FileErrors.words(e));
+      retryNs = clock.getAsLong() + RETRY_NS;
+    }
+  }
+
+  private long placeOf(int block) {
+    int slot = directory.slot(TierLine.HOST, block);
+    return Transfer.place(slots.regionOf(slot), slots.offsetOf(slot));
+  }
+}

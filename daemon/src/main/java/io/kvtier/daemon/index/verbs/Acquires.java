@@ -1,0 +1,311 @@
+package io.kvtier.daemon.index.verbs;
+
+import io.kvtier.daemon.index.core.CopyState;
+import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.Limits;
+import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.device.DeviceJob;
+import io.kvtier.daemon.index.device.Devices;
+import io.kvtier.daemon.index.device.Peers;
+import io.kvtier.daemon.index.move.BlockStore;
+import io.kvtier.daemon.index.session.HoldTable;
+import io.kvtier.daemon.index.session.Operation;
+import io.kvtier.daemon.index.session.Operations;
+import io.kvtier.daemon.index.session.Request;
+import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.session.WaiterTable;
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TierId;
+import io.kvtier.protocol.Verb;
+import io.kvtier.tiers.slots.SlotAllocator;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * ACQUIRE and ONBOARD: leases blocks in memory, and has others loaded. A request with blocks that
+ * have to be loaded is an operation, which waits for them. Confined to the index.
+ */
+public final class Acquires implements Peers.Tiers {
+  private final Directory directory;
+  private final Namespaces namespaces;
+  private final BlockStore store;
+  private final HoldTable holds;
+  private final Operations operations;
+  private final WaiterTable hostWaiters;
+  private final Devices devices;
+  private final Counters counters;
+  private final Limits limits;
+
+  /** Blocks of the request under way that were leased at once: they are counted together. */
+  private int hitsInMemory;
+
+  public Acquires(
+      Directory directory,
+      Namespaces namespaces,
+      BlockStore store,
+      HoldTable holds,
+      Operations operations,
+      WaiterTable hostWaiters,
+      Devices devices,
+      Counters counters,
+      Limits limits) {
+    this.directory = directory;
+    this.namespaces = namespaces;
+    this.store = store;
+    this.holds = holds;
+    this.operations = operations;
+    this.hostWaiters = hostWaiters;
+    this.devices = devices;
+    this.counters = counters;
+    this.limits = limits;
+  }
+
+  /** ACQUIRE, or ONBOARD, which leases blocks only until they are copied. */
+  void acquire(Session session, Request request) throws ProtocolViolation {
+    Operation operation =
+        request.verb == Verb.ONBOARD
+            ? devices.begin(session, request)
+            : operations.begin(session, request, request.count);
+    if (operation == null) {
+      return;
+    }
+    long leaseNs =
+        request.argument <= 0 ? limits.leaseNs() : Math.min(request.argument, limits.leaseNsMax());
+    operation.value = operation.beganNs + leaseNs;
+    boolean leadingRun = request.has(RequestDescriptor.FLAG_LEADING_RUN);
+    boolean noWait = request.has(RequestDescriptor.FLAG_NO_WAIT);
+    Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
+    int count = request.count;
+    int misses = 0;
+    hitsInMemory = 0;
+    boolean hasPeers = operation.isDevice() && !devices.peers().isEmpty();
+    int i = 0;
+    for (; i < count; i++) {
+      int block = directory.findInOrder(request, i);
+      if (hasPeers && devices.peers().get(operation, i, request)) {
+        continue;
+      }
+      boolean isFresh = block == Directory.NONE;
+      if (isFresh && namespace != null) {
+        block =
+            store
+                .fetches()
+                .fetchSought(namespace, request.group, request.keyBytes, request.priority, noWait);
+      }
+      if (block == Directory.NONE
+          || !acquireOne(session, request.priority, noWait, operation, i, block, isFresh)) {
+        Operations.decide(operation, i, Status.MISS, TierId.NONE);
+        misses++;
+        if (leadingRun) {
+          break;
+        }
+      }
+    }
+    for (int rest = i; rest < count; rest++) {
+      Operations.decide(operation, rest, Status.MISS, TierId.NONE);
+    }
+    counters.add(Counter.ACQUIRE_BLOCKS, Math.min(count, i + 1));
+    counters.add(Counter.MISSES, misses);
+    countHitsInMemory(namespace);
+    if (namespace != null && !operation.isDevice() && hitsInMemory > 0) {
+      devices.leased(namespace, hitsInMemory);
+    }
+    operations.endOrWait(session, operation, request);
+  }
+
+  private void countHitsInMemory(Namespaces.@Nullable Namespace namespace) {
+    if (namespace != null) {
+      counters.add(Counter.HITS_HOST, hitsInMemory);
+      counters.add(Counter.HOST_READ_BYTES, hitsInMemory * namespace.blockBytes());
+    }
+  }
+
+  @Override
+  public void getInstead(
+      Operation operation, DeviceJob job, int place, int known, int group, int keyBytes) {
+    Namespaces.Namespace namespace = namespaces.byId(operation.namespaceId);
+    int block = known;
+    boolean isFresh = block == Directory.NONE;
+    if (isFresh && namespace != null) {
+      block = store.fetches().fetchSought(namespace, group, keyBytes, job.priority, job.noWait);
+    }
+    Session session = operations.sessionOf(operation);
+    hitsInMemory = 0;
+    if (block == Directory.NONE
+        || !acquireOne(session, job.priority, job.noWait, operation, place, block, isFresh)) {
+      Operations.decide(operation, place, Status.MISS, TierId.NONE);
+      counters.add(Counter.MISSES, 1);
+    }
+    countHitsInMemory(namespace);
+  }
+
+  /** Leases a block, or waits for it; false when it is a miss. */
+  private boolean acquireOne(
+      Session session,
+      int priority,
+      boolean noWait,
+      Operation operation,
+      int place,
+      int block,
+      boolean isFresh) {
+    CopyState inMemory = store.host().state(block);
+    if (inMemory == CopyState.RESIDENT) {
+      if (operation.isDevice() && store.isDoubtful(block)) {
+        return false;
+      }
+      if (operation.isDevice() && store.mustVerify(block, SlotAllocator.DAEMON)) {
+        verifyFirst(operation, place, block);
+      } else {
+        leaseInMemory(session, operation, place, block);
+      }
+      return true;
+    }
+    boolean onSsd = store.ssd().isResident(block);
+    boolean isFetching = directory.has(Directory.FLAG_FETCHING, block);
+    TierId from = isFetching ? TierId.OBJECT : onSsd ? TierId.SSD : TierId.HOST;
+    switch (inMemory) {
+      case STAGING -> {
+        if (operation.isDevice()
+            && store.hasArrived(block)
+            && !store.mustVerify(block, SlotAllocator.DAEMON)) {
+          // What came from a device and goes to one never left this process.
+          leaseInMemory(session, operation, place, block);
+        } else if (noWait) {
+          Operations.decide(operation, place, Status.PENDING, from);
+        } else if (await(operation, place, block, from)) {
+          counters.add(Counter.JOINED, isFresh ? 0 : 1);
+        }
+        return true;
+      }
+      case RESERVED, LEAVING -> {
+        return false;
+      }
+      case NONE -> {
+        if (!onSsd) {
+          return false;
+        }
+      }
+      case RESIDENT -> throw new IllegalStateException("a resident block is leased at once");
+    }
+    // First in line, then the load: one that nobody waits for may be given up.
+    if (noWait) {
+      boolean coming = store.promote(block, priority, true);
+      Operations.decide(operation, place, coming ? Status.PENDING : Status.BUSY, from);
+    } else if (await(operation, place, block, from) && !store.promote(block, priority, false)) {
+      boolean waited = hostWaiters.remove(operation, place);
+      operation.open -= waited ? 1 : 0;
+      Operations.decide(operation, place, Status.BUSY, from);
+    }
+    return true;
+  }
+
+  private boolean await(Operation operation, int place, int block, TierId from) {
+    if (!hostWaiters.add(operation, place, block)) {
+      Operations.decide(operation, place, Status.BUSY, TierId.NONE);
+      return false;
+    }
+    operation.tier[place] = (byte) from.code();
+    return true;
+  }
+
+  /** Others could have written to a block's slot: it is looked at before a device gets it. */
+  private void verifyFirst(Operation operation, int place, int block) {
+    if (await(operation, place, block, TierId.HOST) && !store.verify(block)) {
+      boolean waited = hostWaiters.remove(operation, place);
+      operation.open -= waited ? 1 : 0;
+      Operations.decide(operation, place, Status.BUSY, TierId.HOST);
+    }
+  }
+
+  private void leaseInMemory(Session session, Operation operation, int place, int block) {
+    hitsInMemory += lease(session, operation, place, block, TierId.HOST) ? 1 : 0;
+    operation.open += operation.isDevice() ? 1 : 0;
+  }
+
+  /**
+   * Gives a place its block, or begins to copy it to the device that it is for: then the place
+   * stays open.
+   *
+   * @return false when there can be no more leases
+   */
+  private boolean lease(Session session, Operation operation, int place, int block, TierId from) {
+    if (operation.isDevice()) {
+      operation.tier[place] = (byte) from.code();
+      store.lease(block);
+      devices.onboard(operation, place, block);
+      return true;
+    }
+    int hold =
+        !session.mayHold(limits.holdsPerSessionMax())
+            ? HoldTable.NONE
+            : holds.take(HoldTable.LEASE, block, session, operation.value, operation.correlationId);
+    if (hold == HoldTable.NONE) {
+      Operations.decide(operation, place, Status.BUSY, from);
+      return false;
+    }
+    store.lease(block);
+    operation.block[place] = block;
+    operation.hold[place] = hold;
+    operation.holdId[place] = holds.id(hold);
+    Operations.decide(operation, place, Status.OK, from);
+    return true;
+  }
+
+  private void countHit(int block, TierId from) {
+    counters.add(
+        switch (from) {
+          case SSD -> Counter.HITS_SSD;
+          case OBJECT -> Counter.HITS_OBJECT;
+          default -> Counter.HITS_HOST;
+        },
+        1);
+    counters.add(Counter.HOST_READ_BYTES, namespaces.of(directory, block).blockBytes());
+  }
+
+  /** The host copy of a block became resident, or failed to: waiting requests get their answer. */
+  public void onHostSettled(int block, Status status) {
+    for (int waiter = hostWaiters.take(block);
+        waiter != WaiterTable.NONE;
+        waiter = hostWaiters.take(block)) {
+      Operation operation = operations.at(hostWaiters.operation(waiter));
+      int place = hostWaiters.place(waiter);
+      hostWaiters.free(waiter);
+      boolean isAcquire = operation.verb == Verb.ACQUIRE || operation.verb == Verb.ONBOARD;
+      boolean isDecided = true;
+      boolean isOutOfReach =
+          status == Status.OK && operation.verb == Verb.ONBOARD && store.isDoubtful(block);
+      if (status != Status.OK || isOutOfReach) {
+        Operations.decide(operation, place, isAcquire ? Status.MISS : Status.STALE, TierId.NONE);
+        counters.add(Counter.MISSES, isAcquire ? 1 : 0);
+      } else if (isAcquire) {
+        TierId from = TierId.of(operation.tier[place]);
+        if (lease(operations.sessionOf(operation), operation, place, block, from)) {
+          countHit(block, from);
+        }
+        isDecided = !operation.isDevice();
+      } else {
+        Operations.decide(operation, place, Status.OK, TierId.HOST);
+      }
+      if (isDecided) {
+        operations.closePlace(operation);
+      }
+    }
+  }
+
+  /** Decides the places that wait for blocks; returns how many there were. */
+  int endWaiting(Operation operation, Status status) {
+    int ended = 0;
+    for (int i = 0; i < operation.count && ended < operation.open; i++) {
+      if (hostWaiters.remove(operation, i)) {
+        Operations.decide(operation, i, status, TierId.NONE);
+        ended++;
+      }
+    }
+    boolean isAcquire = operation.verb == Verb.ACQUIRE || operation.verb == Verb.ONBOARD;
+    counters.add(Counter.MISSES, isAcquire && status == Status.DEADLINE ? ended : 0);
+    return ended;
+  }
+}

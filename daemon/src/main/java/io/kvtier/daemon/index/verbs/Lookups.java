@@ -1,0 +1,123 @@
+package io.kvtier.daemon.index.verbs;
+
+import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.device.Peers;
+import io.kvtier.daemon.index.device.Region;
+import io.kvtier.daemon.index.move.BlockStore;
+import io.kvtier.daemon.index.session.CompletionWriter;
+import io.kvtier.daemon.index.session.Request;
+import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.trace.TraceRecorder;
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TierId;
+import io.kvtier.tiers.object.PresenceCache.Presence;
+import java.util.function.LongSupplier;
+import org.jspecify.annotations.Nullable;
+
+/** LOOKUP: answered at once, with what is known. Confined to the index. */
+public final class Lookups {
+  private static final long[] NOTHING = {};
+
+  private final Directory directory;
+  private final BlockStore store;
+  private final Namespaces namespaces;
+  private final Peers peers;
+  private final Admin admin;
+  private final CompletionWriter writer;
+  private final Counters counters;
+  private final LongSupplier clock;
+
+  public Lookups(
+      Directory directory,
+      BlockStore store,
+      Namespaces namespaces,
+      Peers peers,
+      Admin admin,
+      CompletionWriter writer,
+      Counters counters,
+      LongSupplier clock) {
+    this.directory = directory;
+    this.store = store;
+    this.namespaces = namespaces;
+    this.peers = peers;
+    this.admin = admin;
+    this.writer = writer;
+    this.counters = counters;
+    this.clock = clock;
+  }
+
+  /** Answers a request. What is not known of the object tier is asked of it, for the next one. */
+  void lookup(Session session, Request request) throws ProtocolViolation {
+    Region holder = peers.longest(request);
+    if (holder == null) {
+      writer.begin(session, request);
+    } else {
+      int prefix = peers.advertised().prefix();
+      writer.beginWithRegion(session, request, prefix, holder.id, holder.gpuOrdinal(), holder.rank);
+    }
+    Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
+    int hits = 0;
+    int onSsd = 0;
+    int objects = 0;
+    boolean mayBeFound = true;
+    TraceRecorder recording = admin.recording();
+    long[] recorded = recording == null ? NOTHING : new long[request.count + TraceRecorder.HEADER];
+    for (int i = 0; i < request.count; i++) {
+      int block = directory.findInOrder(request, i);
+      if (recording != null) {
+        recorded[i + TraceRecorder.HEADER] =
+            directory.soughtFingerprint(request.namespaceId, request.group);
+      }
+      if (block == Directory.NONE) {
+        Presence presence = presence(namespace, request);
+        if (presence == Presence.PRESENT) {
+          objects += writer.run() == i ? 1 : 0;
+          writer.add(Status.OK, TierId.OBJECT);
+          hits++;
+        } else if (mayBeFound && presence == Presence.UNKNOWN && seek(namespace, request)) {
+          writer.add(Status.PENDING, TierId.OBJECT);
+        } else {
+          writer.add(Status.MISS, TierId.NONE);
+          mayBeFound = false;
+        }
+      } else if (store.host().isResident(block) || store.hasArrived(block)) {
+        writer.add(Status.OK, TierId.HOST);
+        hits++;
+      } else if (store.ssd().isResident(block)) {
+        onSsd += writer.run() == i ? 1 : 0;
+        writer.add(Status.OK, TierId.SSD);
+        hits++;
+      } else {
+        boolean isFetching = directory.has(Directory.FLAG_FETCHING, block);
+        writer.add(Status.PENDING, isFetching ? TierId.OBJECT : TierId.NONE);
+      }
+    }
+    store.probes().endLookup();
+    if (recording != null) {
+      recording.record(clock.getAsLong(), namespace == null ? 0 : namespace.blockBytes(), recorded);
+    }
+    writer.end(
+        request,
+        namespace == null
+            ? 0
+            : store.estimatedSsdReadNs(onSsd * namespace.blockBytes())
+                + store.estimatedFetchNs(objects));
+    counters.add(Counter.LOOKUP_BLOCKS, request.count);
+    counters.add(Counter.LOOKUP_HITS, hits);
+  }
+
+  /** What is known of the block whose key was sought last, and of which there is no record. */
+  private Presence presence(Namespaces.@Nullable Namespace namespace, Request request) {
+    return namespace == null
+        ? Presence.ABSENT
+        : store.objects().presenceOfSought(namespace, request.keyBytes, request.group);
+  }
+
+  private boolean seek(Namespaces.@Nullable Namespace namespace, Request request) {
+    return namespace != null && store.probes().seek(namespace, request.group, request.keyBytes);
+  }
+}

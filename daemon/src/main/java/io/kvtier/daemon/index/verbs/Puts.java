@@ -1,0 +1,400 @@
+package io.kvtier.daemon.index.verbs;
+
+import io.kvtier.daemon.index.core.ClassQueues;
+import io.kvtier.daemon.index.core.CopyState;
+import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.Limits;
+import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.device.Devices;
+import io.kvtier.daemon.index.move.BlockStore;
+import io.kvtier.daemon.index.session.HoldTable;
+import io.kvtier.daemon.index.session.Operation;
+import io.kvtier.daemon.index.session.Operations;
+import io.kvtier.daemon.index.session.Request;
+import io.kvtier.daemon.index.session.RequestWatch;
+import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.session.SlotClaims;
+import io.kvtier.daemon.index.session.WaiterTable;
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TierId;
+import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.slots.SlotAllocator;
+import java.util.function.BooleanSupplier;
+import java.util.function.LongSupplier;
+
+/** RESERVE, COMMIT and OFFLOAD: how blocks come in, and how they wait for a slot. */
+public final class Puts {
+  /** The outcome of an attempt to get a slot. */
+  private enum Slot {
+    /** There is none. */
+    NONE,
+    /** The place is decided. */
+    DECIDED,
+    /** The block is on its way to it: the place stays open. */
+    BEGUN
+  }
+
+  /**
+   * The most places that may wait for the slot of one block. A block has fewer layers than that.
+   */
+  public static final int WAITING_MAX = 4096;
+
+  private final Directory directory;
+  private final BlockStore store;
+  private final HoldTable holds;
+  private final SlotClaims claims;
+  private final Namespaces namespaces;
+  private final Operations operations;
+  private final Devices devices;
+  private final WaiterTable hostWaiters;
+  private final Counters counters;
+  private final int holdsPerSessionMax;
+  private final long reservationNs;
+  private final LongSupplier clock;
+  private final RequestWatch requests;
+  private final BooleanSupplier drains;
+  private final ClassQueues queue;
+  private final ClassQueues.Server serve = this::serve;
+
+  public Puts(
+      Directory directory,
+      BlockStore store,
+      HoldTable holds,
+      SlotClaims claims,
+      Namespaces namespaces,
+      Operations operations,
+      Devices devices,
+      WaiterTable hostWaiters,
+      Counters counters,
+      Limits limits,
+      LongSupplier clock,
+      RequestWatch requests,
+      BooleanSupplier drains) {
+    this.requests = requests;
+    this.drains = drains;
+    this.directory = directory;
+    this.store = store;
+    this.holds = holds;
+    this.claims = claims;
+    this.namespaces = namespaces;
+    this.operations = operations;
+    this.devices = devices;
+    this.hostWaiters = hostWaiters;
+    this.counters = counters;
+    this.holdsPerSessionMax = limits.holdsPerSessionMax();
+    this.reservationNs = limits.reservationNs();
+    this.clock = clock;
+    this.queue = store.fresh();
+  }
+
+  /** RESERVE, or OFFLOAD, which writes the slots itself. */
+  void reserve(Session session, Request request) throws ProtocolViolation {
+    Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
+    boolean isDevice = request.verb == Verb.OFFLOAD;
+    Operation operation =
+        namespace == null
+            ? null
+            : isDevice
+                ? devices.begin(session, request)
+                : operations.begin(session, request, request.count);
+    if (operation == null || namespace == null) {
+      return;
+    }
+    int parentBlock = findParent(request);
+    long parent = parentBlock == Directory.UNSEEN ? 0 : soughtFingerprint(request);
+    for (int i = 0; i < request.count; i++) {
+      int block = directory.findInOrder(request, i);
+      long fingerprint = soughtFingerprint(request);
+      if (block == Directory.NONE && drains.getAsBoolean()) {
+        Operations.decide(operation, i, Status.NOT_ADMITTED, TierId.NONE);
+      } else if (block == Directory.NONE) {
+        block = reserveFresh(session, request, operation, i, namespace, parent, parentBlock);
+      } else if (isDevice && directory.uses(block) >= WAITING_MAX) {
+        busy(operation, i);
+      } else if (isDevice && devices.join(session, operation, i, block)) {
+        // Further layers of what this session has begun to put.
+        store.use(block);
+        takeSlot(session, operation, i, block, namespace);
+      } else {
+        boolean visible = store.isVisible(block) || store.hasArrived(block);
+        Operations.decide(operation, i, visible ? Status.EXISTS : Status.PENDING, TierId.NONE);
+        counters.add(Counter.PUT_EXISTS, 1);
+      }
+      parent = fingerprint;
+      parentBlock = block;
+    }
+    operations.endOrWait(session, operation, request);
+  }
+
+  /** The block before the first of a request; {@link Directory#UNSEEN}: the request names none. */
+  private int findParent(Request request) {
+    return request.parent == Request.NO_PARENT
+        ? Directory.UNSEEN
+        : directory.find(
+            request.namespaceId, request.group, request.keyBytes, request.segment, request.parent);
+  }
+
+  private long soughtFingerprint(Request request) {
+    return directory.soughtFingerprint(request.namespaceId, request.group);
+  }
+
+  /**
+   * The key was sought a moment ago, and not found.
+   *
+   * @return the block, or {@link Directory#NONE} where there is no record for it
+   */
+  private int reserveFresh(
+      Session session,
+      Request request,
+      Operation operation,
+      int place,
+      Namespaces.Namespace namespace,
+      long parent,
+      int parentBlock) {
+    int block = store.records().insertSought(namespace, request.group, request.keyBytes, true);
+    if (block == Directory.NONE) {
+      busy(operation, place);
+      return block;
+    }
+    directory.setLineage(
+        block, request.depth + place, parent, Math.max(parentBlock, Directory.NONE));
+    // In use: the record stays until the slot is there.
+    store.use(block);
+    if (operation.isDevice() && !devices.assemble(session, operation, place, block)) {
+      store.endUse(block);
+      busy(operation, place);
+      return Directory.NONE;
+    }
+    takeSlot(session, operation, place, block, namespace);
+    return block;
+  }
+
+  /** Gives a block that is in use its slot, or has it wait for one. */
+  private void takeSlot(
+      Session session, Operation operation, int place, int block, Namespaces.Namespace namespace) {
+    int sizeClass = namespace.hostClass();
+    // Further layers go where the first ones went, whoever waits for other slots.
+    boolean mustWait =
+        queue.waiting(sizeClass) > 0 && store.host().state(block) != CopyState.RESERVED;
+    Slot slot = mustWait ? Slot.NONE : reserveOne(session, operation, place, block, namespace);
+    if (slot == Slot.BEGUN) {
+      operation.open++;
+    } else if (slot == Slot.NONE) {
+      if (!isStuck(operation, sizeClass)
+          && queue.offer(sizeClass, 0, (long) operation.poolIndex << 32 | place)) {
+        operation.block[place] = block;
+        operation.open++;
+      } else {
+        giveUp(operation, place, block);
+        busy(operation, place);
+      }
+    }
+  }
+
+  /** A place does not wait for its slot any more. */
+  private void giveUp(Operation operation, int place, int block) {
+    if (operation.isDevice()) {
+      devices.leave(operation, place);
+    }
+    store.endUse(block);
+  }
+
+  private void busy(Operation operation, int place) {
+    Operations.decide(operation, place, Status.BUSY, TierId.NONE);
+    counters.add(Counter.PUT_BUSY, 1);
+  }
+
+  /** Gives a fresh block its slot and its reservation. */
+  private Slot reserveOne(
+      Session session, Operation operation, int place, int block, Namespaces.Namespace namespace) {
+    if (operation.isDevice()) {
+      return offloadOne(operation, place, block, namespace);
+    }
+    int hold =
+        !session.mayHold(holdsPerSessionMax)
+            ? HoldTable.NONE
+            : holds.take(
+                HoldTable.RESERVATION, block, session, endFor(session), operation.correlationId);
+    if (hold == HoldTable.NONE) {
+      store.endUse(block);
+      busy(operation, place);
+      return Slot.DECIDED;
+    }
+    if (!store.reserve(block, namespace.hostClass(), session.id(), operation.isCopied)) {
+      holds.free(hold, session);
+      return Slot.NONE;
+    }
+    directory.addUses(block, -1);
+    SlotAllocator slots = store.host().slots();
+    int slot = store.host().slot(block);
+    if (session.id() != SlotAllocator.DAEMON) {
+      if (!claims.begin(hold, slot, session)) {
+        holds.free(hold, session);
+        store.abandon(block);
+        busy(operation, place);
+        return Slot.DECIDED;
+      }
+      int slab = slots.regionOf(slot);
+      if (!session.mayWrite(slab)) {
+        session.allowWrite(slab);
+        slots.addWriter(slab, session.id());
+      }
+    }
+    operation.block[place] = block;
+    operation.hold[place] = hold;
+    operation.holdId[place] = holds.id(hold);
+    Operations.decide(operation, place, Status.OK, TierId.HOST);
+    return Slot.DECIDED;
+  }
+
+  /** The daemon's own sessions write in this process, and have deadlines of their own. */
+  private long endFor(Session session) {
+    return session.id() == SlotAllocator.DAEMON ? 0 : clock.getAsLong() + reservationNs;
+  }
+
+  /** Gives a block its slot, unless it has one, and has it copied there. */
+  private Slot offloadOne(
+      Operation operation, int place, int block, Namespaces.Namespace namespace) {
+    boolean isFirst = store.host().state(block) == CopyState.NONE;
+    if (isFirst && !store.reserve(block, namespace.hostClass(), SlotAllocator.DAEMON, false)) {
+      return Slot.NONE;
+    }
+    directory.addUses(block, -1);
+    requests.wrote(block, operation.origin);
+    devices.offload(operation, place, block);
+    return Slot.BEGUN;
+  }
+
+  /**
+   * Whether an operation waits for itself: it holds slots already, and nothing but their commit
+   * would free one. It gets what it has, and BUSY for the rest.
+   */
+  private boolean isStuck(Operation operation, int sizeClass) {
+    if (store.isRoomComing(sizeClass) || !devices.moves().isIdle()) {
+      return false;
+    }
+    boolean isDevice = operation.isDevice();
+    for (int i = 0; i < operation.count; i++) {
+      if (isDevice ? devices.hasSlot(operation, i) : operation.hold[i] != HoldTable.NONE) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Gives slots to who waits for them, as far as there are any. */
+  public void serveQueue() {
+    if (queue.size() > 0) {
+      queue.serve(store.host().slots().classes(), serve);
+    }
+  }
+
+  private boolean serve(long item) {
+    Operation operation = operations.at((int) (item >>> 32));
+    int place = (int) item;
+    int block = operation.block[place];
+    Namespaces.Namespace namespace = namespaces.of(directory, block);
+    Session session = operations.sessionOf(operation);
+    Slot slot = reserveOne(session, operation, place, block, namespace);
+    if (slot == Slot.NONE && isStuck(operation, namespace.hostClass())) {
+      giveUp(operation, place, block);
+      busy(operation, place);
+      slot = Slot.DECIDED;
+    }
+    if (slot == Slot.DECIDED) {
+      operations.closePlace(operation);
+    }
+    return slot != Slot.NONE;
+  }
+
+  /** Decides what still waits for a slot; returns how many places that were. */
+  int cutShort(Operation operation, Status status) {
+    Namespaces.Namespace namespace = namespaces.byId(operation.namespaceId);
+    if (namespace == null) {
+      return 0;
+    }
+    int sizeClass = namespace.hostClass();
+    int waiting = queue.waiting(sizeClass);
+    queue.removeIf(
+        sizeClass,
+        item -> {
+          if ((int) (item >>> 32) != operation.poolIndex) {
+            return false;
+          }
+          int place = (int) item;
+          Operations.decide(operation, place, status, TierId.NONE);
+          giveUp(operation, place, operation.block[place]);
+          // Who cancels or dies was not refused.
+          counters.add(Counter.PUT_BUSY, status == Status.DEADLINE ? 1 : 0);
+          return true;
+        });
+    return waiting - queue.waiting(sizeClass);
+  }
+
+  /** The client of a reservation that has ended says that it writes no more. */
+  public void endLate(long id, Session session) {
+    int hold = holds.find(id, HoldTable.LATE, session);
+    if (hold != HoldTable.NONE) {
+      claims.end(hold);
+      holds.free(hold, session);
+    }
+  }
+
+  /**
+   * A reservation's time is over: its slot is another's from now on, and a commit that comes later
+   * is STALE.
+   */
+  void expire(int hold, Session session) {
+    int block = holds.block(hold);
+    claims.lose(hold);
+    holds.becomeLate(hold, session);
+    store.abandon(block);
+    counters.add(Counter.RESERVATIONS_EXPIRED, 1);
+  }
+
+  void commit(Session session, Request request) throws ProtocolViolation {
+    Operation operation = operations.begin(session, request, request.count);
+    if (operation == null) {
+      return;
+    }
+    boolean hasChecksums = request.has(RequestDescriptor.FLAG_CHECKSUMS);
+    int stride = RequestDescriptor.idStride(request.flags);
+    for (int i = 0; i < request.count; i++) {
+      long at = request.body + (long) stride * i;
+      long id = Words.getLong(request.segment, at);
+      int hold = holds.find(id, HoldTable.RESERVATION, session);
+      if (hold == HoldTable.NONE) {
+        endLate(id, session);
+        Operations.decide(operation, i, Status.STALE, TierId.NONE);
+        continue;
+      }
+      int block = holds.block(hold);
+      claims.end(hold);
+      holds.free(hold, session);
+      if (!hasChecksums && store.isDoubtful(block)) {
+        // It was to be committed with its checksum: what is in the slot may be another's.
+        store.abandon(block);
+        Operations.decide(operation, i, Status.STALE, TierId.NONE);
+        continue;
+      }
+      requests.wrote(block, operation.origin);
+      if (hasChecksums) {
+        store.commitChecksummed(block, Words.getInt(request.segment, at + 8));
+      } else {
+        store.commit(block);
+      }
+      if (store.host().isResident(block)) {
+        Operations.decide(operation, i, Status.OK, TierId.HOST);
+      } else if (!hostWaiters.add(operation, i, block)) {
+        // It will be visible, but there is no place to remember who wants to know.
+        Operations.decide(operation, i, Status.PENDING, TierId.HOST);
+      }
+    }
+    operations.endOrWait(session, operation, request);
+  }
+}

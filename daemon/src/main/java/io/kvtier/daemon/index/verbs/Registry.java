@@ -1,0 +1,252 @@
+package io.kvtier.daemon.index.verbs;
+
+import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.index.core.BlockEvents;
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.move.BlockStore;
+import io.kvtier.protocol.Counted;
+import io.kvtier.tiers.slots.SlotAllocator;
+import java.util.BitSet;
+import java.util.List;
+import java.util.Map;
+import java.util.function.Consumer;
+import java.util.function.LongSupplier;
+import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Which namespaces there can be, and their size classes in the tiers. A namespace is free when no
+ * session has registered it, and no block and no operation belongs to it. A free namespace is
+ * forgotten in two cases: there are too many namespaces, or its name is registered with other
+ * properties, as an upgraded engine does.
+ */
+public final class Registry {
+  private static final Logger LOG = LoggerFactory.getLogger(Registry.class);
+  private static final long LOOK_EVERY_NS = 100_000_000;
+  private static final int SESSIONS_NAMED = 3;
+
+  private final Directory directory;
+  private final Namespaces namespaces;
+  private final BlockStore store;
+  private final @Nullable BlockEvents events;
+  private final LongSupplier clock;
+  private final Consumer<BitSet> users;
+  private final BitSet warned = new BitSet();
+  private long lookAgainNs;
+
+  /**
+   * Knows nothing yet.
+   *
+   * @param events hears of new namespaces; null for nobody
+   * @param users notes the namespaces that sessions have registered, or operations are about
+   */
+  public Registry(
+      Directory directory,
+      Namespaces namespaces,
+      BlockStore store,
+      @Nullable BlockEvents events,
+      LongSupplier clock,
+      Consumer<BitSet> users) {
+    this.directory = directory;
+    this.namespaces = namespaces;
+    this.store = store;
+    this.events = events;
+    this.clock = clock;
+    this.users = users;
+    lookAgainNs = clock.getAsLong();
+  }
+
+  public Namespaces.@Nullable Namespace byName(int tenant, String name) {
+    return namespaces.byName(tenant, name);
+  }
+
+  /** A tenant's number, or -1 for one that there is no more. */
+  public int tenant(String name) {
+    return namespaces.tenants().number(name);
+  }
+
+  /**
+   * Why one who may only read can't bring another namespace; null when it can. Half of a tenant's
+   * names, and of its sizes of blocks, are kept for those who write: a reader registers what they
+   * have, as a rule.
+   */
+  @Nullable String whyNoReader(int tenant, long blockBytes) {
+    if (!hasHalf(tenant, blockBytes)) {
+      forgetUnused();
+    }
+    return hasHalf(tenant, blockBytes)
+        ? null
+        : Counted.of(namespaces.size(tenant), "namespace")
+            + " with "
+            + Counted.of(store.host().slots().classesInUse(tenant), "block size")
+            + " exist already, and the rest of the limit is reserved for clients with the role"
+            + " write: use an existing namespace, or let such a client register this one first";
+  }
+
+  private boolean hasHalf(int tenant, long blockBytes) {
+    SlotAllocator slots = store.host().slots();
+    return namespaces.size(tenant) < Math.max(1, namespaces.max(tenant) / 2)
+        && (slots.hasClass(tenant, blockBytes)
+            || slots.classesInUse(tenant) < SlotAllocator.CLASSES_MAX / 2);
+  }
+
+  /** Why a tenant can have no namespace of blocks of that size; null when it can. */
+  @Nullable
+  public String whyNot(int tenant, long blockBytes) {
+    if (namespaces.size(tenant) >= namespaces.max(tenant)) {
+      forgetUnused();
+    }
+    if (namespaces.size(tenant) >= namespaces.max(tenant)) {
+      return "the limit of "
+          + Counted.of(namespaces.size(tenant), "namespace")
+          + " is reached, and all of them are in use";
+    }
+    SlotAllocator slots = store.host().slots();
+    if (slots.regionsOfPart(tenant) == 0) {
+      return tenant == Grant.NO_TENANT
+          ? "no memory of this daemon is left for those who are of no tenant (tenants, host.bytes)"
+          : "tenant "
+              + namespaces.tenants().name(tenant)
+              + " has no memory (host_bytes of tenants)";
+    }
+    if (blockBytes <= 0 || blockBytes > slots.regionBytes() || blockBytes > Integer.MAX_VALUE) {
+      return "block_bytes is "
+          + blockBytes
+          + ", expected 1 to the slab size (host.slab_bytes), "
+          + slots.regionBytes();
+    }
+    long blockBytesMax = store.storedBlockBytesMax();
+    if (blockBytes > blockBytesMax) {
+      return "block_bytes is "
+          + blockBytes
+          + ", expected at most "
+          + blockBytesMax
+          + ", which is what fits into a file of the SSD tier (ssd.file_bytes) with its header";
+    }
+    if (!hasClasses(tenant, blockBytes)) {
+      forgetUnused();
+    }
+    if (!hasClasses(tenant, blockBytes)) {
+      return "block_bytes is "
+          + blockBytes
+          + ", but there are "
+          + SlotAllocator.CLASSES_MAX
+          + " different sizes already, which is the limit, and all of them are in use";
+    }
+    return null;
+  }
+
+  private boolean hasClasses(int tenant, long blockBytes) {
+    return store.host().slots().sizeClass(tenant, blockBytes) != SlotAllocator.NONE
+        && (!store.hasSsd(tenant) || store.ssdClassFor(tenant, blockBytes) != SlotAllocator.NONE);
+  }
+
+  /** Forgets a namespace if it is free; false when it is not. */
+  boolean forgetFree(Namespaces.Namespace namespace) {
+    if (directory.recordsOf(namespace.id()) > 0 || inUse().get(namespace.id())) {
+      return false;
+    }
+    namespaces.forget(namespace);
+    return true;
+  }
+
+  /** Why a name can't be had with other properties, and what makes it free. */
+  public static String taken(
+      Namespaces.Namespace known, String difference, int blocks, List<String> sessions) {
+    StringBuilder text = new StringBuilder("namespace '").append(known.name());
+    text.append("' is registered with other properties: ").append(difference);
+    text.append("; it is free when no session has it and it has no block: now ");
+    text.append(Counted.of(blocks, "block")).append(", ");
+    text.append(Counted.of(sessions.size(), "session"));
+    for (int i = 0; i < Math.min(SESSIONS_NAMED, sessions.size()); i++) {
+      text.append(i == 0 ? " (" : "; ").append(sessions.get(i));
+    }
+    text.append(sessions.size() > SESSIONS_NAMED ? "; ...)" : sessions.isEmpty() ? "" : ")");
+    return text.append(sessions.isEmpty() ? "; to free it" : "; to free it, end the sessions, then")
+        .append(": kvtier clear --namespace=")
+        .append(known.name())
+        .toString();
+  }
+
+  private BitSet inUse() {
+    BitSet inUse = new BitSet();
+    users.accept(inUse);
+    store.objects().noteInUse(inUse);
+    return inUse;
+  }
+
+  /** Who is refused and asks again at once does not have all looked through each time. */
+  private void forgetUnused() {
+    long now = clock.getAsLong();
+    if (now - lookAgainNs < 0) {
+      return;
+    }
+    lookAgainNs = now + LOOK_EVERY_NS;
+    BitSet inUse = inUse();
+    BitSet hostClasses = new BitSet();
+    BitSet ssdClasses = new BitSet();
+    for (int id = 0; id < namespaces.end(); id++) {
+      Namespaces.Namespace namespace = namespaces.byId(id);
+      if (namespace == null) {
+        continue;
+      }
+      if (!inUse.get(id) && directory.recordsOf(id) == 0) {
+        namespaces.forget(namespace);
+        continue;
+      }
+      hostClasses.set(namespace.hostClass());
+      if (namespace.ssdClass() != SlotAllocator.NONE) {
+        ssdClasses.set(namespace.ssdClass());
+      }
+    }
+    store.host().slots().forgetClasses(hostClasses);
+    store.ssd().slots().forgetClasses(ssdClasses);
+  }
+
+  /** Slots without records for what could be in them stay empty; who pays for them may ask why. */
+  private void warnOfFewRecords(Namespaces.Namespace added) {
+    int tenant = added.tenant();
+    int records = store.records().max(tenant);
+    long slots = slotsFor(store.host().slots(), tenant, added.hostClass());
+    if (added.ssdClass() != SlotAllocator.NONE) {
+      slots += slotsFor(store.ssd().slots(), tenant, added.ssdClass());
+    }
+    if (records < slots && !warned.get(tenant)) {
+      warned.set(tenant);
+      LOG.warn(
+          "the tiers have space for {} blocks of namespace '{}', but limits.blocks allows {} only"
+              + " {}: raise it, or some of the space stays unused",
+          slots,
+          added.name(),
+          tenant == Grant.NO_TENANT
+              ? "those of no tenant"
+              : "tenant " + namespaces.tenants().name(tenant),
+          records);
+    }
+  }
+
+  private static long slotsFor(SlotAllocator slots, int tenant, int sizeClass) {
+    return (long) slots.regionsOfPart(tenant) * slots.slotsPerRegion(sizeClass);
+  }
+
+  /** Adds a namespace that there can be. */
+  public Namespaces.Namespace add(
+      int tenant, String name, long blockBytes, Map<String, String> properties) {
+    Namespaces.Namespace added =
+        namespaces.add(
+            tenant,
+            name,
+            blockBytes,
+            properties,
+            store.host().slots().sizeClass(tenant, blockBytes),
+            store.ssdClassFor(tenant, blockBytes));
+    directory.setNamespace(added.id(), added.high(), tenant);
+    warnOfFewRecords(added);
+    if (events != null) {
+      events.name(added.id(), namespaces.fullName(added), added.properties());
+    }
+    return added;
+  }
+}
