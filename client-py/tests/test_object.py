@@ -590,7 +590,7 @@ def test_folderGone_isSaidOnce_andDuFails_andItComesBack(folder: Path, nodes: li
     gone = f"the folder {shared} takes no blocks: the folder {shared} is gone"
     assert eventually(lambda: gone in a.log())
     status = a.kvtier("status").stdout
-    assert f"takes nothing (the folder {shared} is gone)" in status
+    assert f"the object store does not answer: the folder {shared} is gone" in status
     counted = a.kvtier("object", "du")
     assert counted.returncode == 1 and f"the folder {shared} is gone" in counted.stdout
     (folder / "elsewhere").rename(shared)
@@ -602,7 +602,7 @@ def test_folderGone_isSaidOnce_andDuFails_andItComesBack(folder: Path, nodes: li
 
     assert eventually(comes_back, 30)
     assert a.log().count(gone) == 1
-    assert "takes nothing" not in a.kvtier("status").stdout
+    assert "does not answer" not in a.kvtier("status").stdout
     assert a.kvtier("object", "du").returncode == 0
 
 
