@@ -180,12 +180,12 @@ def test_readerBringsNamesAndSizesWithoutEnd_halfIsLeftForWriters(daemon: Daemon
             for sizes in range(64):
                 client.namespace(f"size-{sizes}", block_bytes=4096 * (sizes + 1))
         except InvalidArgument as error:
-            assert "kept for those who may write" in str(error)
+            assert "reserved for clients with the role write" in str(error)
         try:
             for names in range(sizes, 5000):
                 client.namespace(f"name-{names}", block_bytes=4096)
         except InvalidArgument as error:
-            assert "kept for those who may write" in str(error)
+            assert "reserved for clients with the role write" in str(error)
         return (sizes, names), client
 
     with as_reader(fill) as (sizes, names), Client(daemon.socket_path, timeout=60) as writer:
