@@ -14,6 +14,8 @@ import pytest
 
 from kvtier import Client, InvalidArgument, Status, Unavailable, VersionMismatch, aio
 from kvtier import _protocol as protocol
+from kvtier._connection import _connect
+from kvtier._core import monotonic_ns
 
 KEYS = [b"a" * 32, b"b" * 32]
 
@@ -249,3 +251,27 @@ def test_defaultSocketPath_followsTheProtocol(monkeypatch: pytest.MonkeyPatch) -
     assert default_socket_path() == "/run/user/7/kvtier.sock"
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     assert default_socket_path() == f"/tmp/kvtier-{os.getuid()}/kvtier.sock"
+
+
+@pytest.mark.parametrize("has_space_later", [True, False])
+def test_queueOfNewConnectionsIsFull_connectWaitsUntilItsDeadline(tmp_path: Path, has_space_later: bool) -> None:
+    path = str(tmp_path / "s")
+    kind = socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK
+    waiting = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener, socket.socket(socket.AF_UNIX, kind) as late:
+        listener.bind(path)
+        listener.listen(0)
+        with pytest.raises(BlockingIOError):
+            while True:
+                waiting.append(socket.socket(socket.AF_UNIX, kind))
+                waiting[-1].connect(path)
+        if has_space_later:
+            accepting = threading.Timer(0.2, lambda: waiting.append(listener.accept()[0]))
+            accepting.start()
+            _connect(late, path, monotonic_ns() + 30_000_000_000)
+            accepting.join()
+        else:
+            with pytest.raises(TimeoutError):
+                _connect(late, path, monotonic_ns() + 100_000_000)
+    for channel in waiting:
+        channel.close()

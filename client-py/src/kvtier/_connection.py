@@ -9,6 +9,7 @@ import socket
 import stat
 import struct
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -37,6 +38,7 @@ _PASSED_MEMORY_SINCE = 1 << 16 | 4
 _COPIES_SINCE = 1 << 16 | 5
 """and hear with the reservation that the commit brings checksums"""
 
+_CONNECT_AGAIN_NS = 5_000_000
 _HANDSHAKE_TIMEOUT_NS = 1_000_000_000
 _BACKOFF_FIRST_NS = 10_000_000
 _BACKOFF_LAST_NS = 500_000_000
@@ -389,6 +391,18 @@ def _is_other_file(path: str) -> bool:
         return False
 
 
+def _connect(channel: socket.socket, path: str, deadline_ns: int) -> None:
+    """Connects; while the daemon's queue of new connections is full, it tries again until the deadline (TimeoutError)."""
+    while True:
+        try:
+            channel.connect(path)
+            return
+        except BlockingIOError:
+            if monotonic_ns() + _CONNECT_AGAIN_NS > deadline_ns:
+                raise TimeoutError from None
+            time.sleep(_CONNECT_AGAIN_NS / 1e9)
+
+
 def _open_link(
     path: str, name: str, ring_bytes: int, deadline_ns: int, expected: frozenset[int] | None
 ) -> Link:
@@ -397,7 +411,7 @@ def _open_link(
     try:
         channel.settimeout(_seconds_until(deadline_ns))
         try:
-            channel.connect(path)
+            _connect(channel, path, deadline_ns)
             stranger = why_not(channel, path, expected)
             if stranger is not None:
                 raise Unavailable(stranger)
