@@ -46,10 +46,7 @@ public final class IndexAgent {
   /** So many transfers can be on their way to and from a GPU. */
   public static final int DEVICE_TRANSFERS = DeviceLine.TRANSFERS;
 
-  /**
-   * What the daemon tells itself of its state need not fit into a ring; but it is made on the
-   * index's thread, several times a second while somebody watches.
-   */
+  /** Maximum size of a report for the daemon itself, which need not fit into a ring. */
   static final int REPORT_BYTES_MAX = 512 << 10;
 
   private static final int REQUESTS_PER_ROUND = 64;

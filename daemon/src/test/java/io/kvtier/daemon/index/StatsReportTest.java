@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
+import io.kvtier.daemon.index.report.StatsAnswers;
 import io.kvtier.daemon.index.session.CompletionWriter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
@@ -136,6 +137,40 @@ final class StatsReportTest {
       assertEquals(Status.OK, answer.status());
       assertEquals(0, client.session.reservedCompletionBytes);
       harness.close(client);
+    }
+  }
+
+  @Test
+  void stats_moreThanTheExecutorMayHold_areAnsweredAtOnce() throws Exception {
+    try (IndexHarness harness = new IndexHarness(8, IndexHarness.SLOT_BYTES)) {
+      List<Runnable> tasks = new ArrayList<>();
+      harness.agent.makeReportsWith(tasks::add);
+      IndexHarness.Client ended = harness.open(1 << 20);
+      ended.sendFlags(Verb.STATS, 0, 0);
+      assertTrue(harness.agent.doWork() > 0);
+      IndexHarness.Client waiting = harness.open(1 << 20);
+      for (int i = 1; i < StatsAnswers.WAITING_MAX; i++) {
+        waiting.sendFlags(Verb.STATS, 0, 0);
+      }
+      assertTrue(harness.agent.doWork() > 0);
+      IndexHarness.Client late = harness.open(1 << 20);
+      late.sendFlags(Verb.STATS, 0, 0);
+      assertEquals(Verb.STATS, late.work().verb());
+      assertEquals(StatsAnswers.WAITING_MAX, tasks.size());
+
+      harness.close(ended);
+      tasks.removeFirst().run();
+      assertTrue(harness.agent.doWork() > 0);
+      late.sendFlags(Verb.STATS, 0, 0);
+      assertTrue(harness.agent.doWork() > 0);
+      assertFalse(late.hasAnswer(), "an answer to an ended session leaves its place");
+      tasks.forEach(Runnable::run);
+      for (int i = 1; i < StatsAnswers.WAITING_MAX; i++) {
+        assertEquals(Verb.STATS, waiting.work().verb());
+      }
+      assertEquals(Verb.STATS, late.work().verb());
+      harness.close(waiting);
+      harness.close(late);
     }
   }
 

@@ -20,6 +20,12 @@ public final class StatsAnswers implements RequestAdapter.State {
   /** The largest completion of STATS. */
   private static final int BYTES_MAX = CompletionWriter.STATS_BYTES_MAX;
 
+  /**
+   * Maximum answers that wait for the executor; bounds the memory of their reports. Beyond it, the
+   * index's thread makes the JSON.
+   */
+  public static final int WAITING_MAX = 4;
+
   /** Room for the header of a completion. */
   private static final int HEADER_BYTES_MAX = 64;
 
@@ -29,6 +35,9 @@ public final class StatsAnswers implements RequestAdapter.State {
   private final Function<Grant, Report> state;
   private final Consumer<Made> finished;
   private @Nullable Executor maker;
+
+  /** Answers that were given to the executor and are not written yet. */
+  private int waiting;
 
   /**
    * @param state copies the state that a caller may see; called by the index's thread
@@ -49,9 +58,10 @@ public final class StatsAnswers implements RequestAdapter.State {
     Report report = state.apply(asker);
     session.reservedCompletionBytes += BYTES_MAX;
     Executor executor = maker;
-    if (executor == null) {
-      write(made(session, correlationId, report));
+    if (executor == null || waiting == WAITING_MAX) {
+      complete(made(session, correlationId, report));
     } else {
+      waiting++;
       executor.execute(() -> finished.accept(made(session, correlationId, report)));
     }
   }
@@ -60,8 +70,13 @@ public final class StatsAnswers implements RequestAdapter.State {
     return new Made(session, correlationId, ReportJson.of(report, BYTES_MAX - HEADER_BYTES_MAX));
   }
 
-  /** Writes an answer, unless its session has ended meanwhile. */
+  /** Writes an answer of the executor, unless its session has ended meanwhile. */
   public void write(Made made) throws ProtocolViolation {
+    waiting--;
+    complete(made);
+  }
+
+  private static void complete(Made made) throws ProtocolViolation {
     Session session = made.session();
     if (!session.ended) {
       session.reservedCompletionBytes -= BYTES_MAX;
