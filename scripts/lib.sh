@@ -269,6 +269,25 @@ class_path() {
   printf '%s' "$KVTIER_ROOT/$1/target/kvtier-$1-$KVTIER_VERSION.jar:$KVTIER_ROOT/$1/target/lib/*"
 }
 
+# The class path of the generator of the reference pages.
+reference_class_path() {
+  printf '%s' "$KVTIER_ROOT/reference/target/kvtier-reference-$KVTIER_VERSION.jar:$(class_path daemon):$(class_path cli)"
+}
+
+# Prints the comment at the head of script $1 and ends, where one of the words $2... asks for help.
+help_of_head() {
+  local script=$1 word
+  shift
+  for word in "$@"; do
+    case $word in
+      --help | -h)
+        sed -n '2,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$script"
+        exit 0
+        ;;
+    esac
+  done
+}
+
 # A virtual environment at $1, made again where it was moved or its Python is gone.  After find_python3.
 ensure_venv() {
   if ! "$1/bin/python" -c 'import pip' 2>/dev/null; then

@@ -54,8 +54,8 @@ final class ConfigurationPage {
     return page.toString();
   }
 
-  /** What the file says of itself. */
-  private static String head(String yaml) {
+  /** The comment at the head of the file. */
+  static String head(String yaml) {
     List<String> lines = new ArrayList<>();
     yaml.lines()
         .takeWhile(line -> line.startsWith("#"))

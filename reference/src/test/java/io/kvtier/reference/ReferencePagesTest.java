@@ -50,6 +50,22 @@ final class ReferencePagesTest {
   }
 
   @Test
+  void manualPage_hasEveryKeyWithItsDefault() {
+    String manual = ConfigurationManual.text();
+    assertTrue(manual.contains("\\fBhost.bytes\\fR (default: 1GiB)\n"), manual);
+    assertTrue(manual.contains("\\fBobject.s3.bucket\\fR (default: empty)\n"), manual);
+    for (ConfigurationPage.Key key : ConfigurationPage.keys(ConfigLoader.defaults())) {
+      String name = ConfigurationManual.roff(key.name());
+      assertTrue(
+          manual.contains(
+              key.section()
+                  ? (key.name().contains(".") ? ".SS \"" + key.name() : ".SH \"")
+                  : "\\fB" + name + "\\fR (default: "),
+          key.name());
+    }
+  }
+
+  @Test
   void configuration_hasEveryKeyThatTheDaemonTakes() throws Exception {
     KvtierdConfig config = ConfigLoader.load(null, List.of());
     Set<String> taken =
