@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from checks import benchmarks
+
 GOALS = Path(__file__).with_name("goals.json")
 
 Row = dict[str, Any]
@@ -110,26 +112,18 @@ def result_rows(rows: list[Row]) -> list[Row]:
         goal = dict(goals.get(name, {}))
         goal.pop("row", None)
         note = goal.pop("note", "")
+        missed = benchmarks.is_missed({"goal": goal, "value": value, "ratio": ratio})
         one = {
             "part": row["part"], "name": name, "what": words, "value": value, "unit": row["unit"], "compared_with": compared_with,
-            "compared_value": compared, "ratio": ratio, "better": "higher" if row["unit"] in HIGHER else "lower", "note": note if is_missed(goal, value, ratio) else "",
+            "compared_value": compared, "ratio": ratio, "better": "higher" if row["unit"] in HIGHER else "lower", "note": note if missed else "",
             "turns": row["turns"],
         }  # fmt: skip
         if goal:
             one["goal"] = goal
-        if (name in HIDDEN and not is_missed(goal, value, ratio)) or (name not in SHOWN and name not in AGAINST):
+        if (name in HIDDEN and not missed) or (name not in SHOWN and name not in AGAINST):
             one["shown"] = False
         found.append(one)
     return found
-
-
-def is_missed(goal: Row, value: float | None, ratio: float | None) -> bool:
-    """Whether a goal was measured, and is not met."""
-    for kind, wanted in goal.items():
-        have = ratio if kind.startswith("ratio") else value
-        if have is not None and (have > wanted if kind.endswith("at_most") else have < wanted):
-            return True
-    return False
 
 
 # ---- a result file

@@ -116,7 +116,7 @@ def test_noteOfAGoal_isKeptWhereItIsMissed_andNowhereElse() -> None:
     ],
 )  # fmt: skip
 def test_goal_isMissed_asThePageSays(goal: dict[str, float], value: float | None, ratio: float | None, is_missed: bool) -> None:
-    assert figures.is_missed(goal, value, ratio) == is_missed
+    assert benchmarks.is_missed({"goal": goal, "value": value, "ratio": ratio}) == is_missed
     assert ("missed" in benchmarks.verdict({"goal": goal, "value": value, "ratio": ratio})) == is_missed
 
 
