@@ -1,6 +1,6 @@
 """What scripts/package does with files: jars without other platforms' libraries, the list of what is packed, archives.
 
-The same input gives the same bytes: entries are sorted, and all of them are as old as SOURCE_DATE_EPOCH says.
+Equal input gives equal bytes: entries are sorted, and all of them are as old as SOURCE_DATE_EPOCH says.
 """
 
 import argparse

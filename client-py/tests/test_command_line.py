@@ -41,6 +41,13 @@ def test_script_mistypedWord_isSuggestedAtOnce(command: str, meant: str) -> None
     assert ran.stderr.count("\n") == 1, ran.stderr
 
 
+@pytest.mark.parametrize("script", ["demo", "docs", "engine-check", "fuzz", "fuzz-http", "generate", "gpu-check", "mutate", "package", "release", "simulate", "test", "wounds-check"])
+def test_script_askedForHelp_tellsItsUsageAndDoesNothingElse(script: str) -> None:
+    ran = subprocess.run([str(REPOSITORY / "scripts" / script), "--help"], capture_output=True, text=True, timeout=20, check=False)
+    assert (ran.returncode, ran.stderr) == (0, ""), ran
+    assert f"scripts/{script}" in ran.stdout and "set -euo" not in ran.stdout, ran.stdout
+
+
 def test_tool_mistypedOption_isSuggested(capsys: pytest.CaptureFixture[str]) -> None:
     parser = Arguments(prog="tool")
     parser.add_argument("--seconds")
