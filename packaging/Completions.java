@@ -31,7 +31,7 @@ final class Completions {
     CommandLine command =
         new CommandLine(constructor.newInstance(new Object[constructor.getParameterCount()]));
     String name = command.getCommandName();
-    // The same input gives the same bytes.
+    // Packages must have equal bytes in each build: dates are left out.
     String bash = AutoComplete.bash(name, command).replaceAll("(?m)^# (Date|Generated).*\n", "");
     Files.writeString(Path.of(arguments[1], name), bash);
     CommandSpec spec = command.getCommandSpec();

@@ -28,7 +28,7 @@ final class MooncakeTrace {
   private static final int GZIP_MAGIC = 0x8b1f;
 
   /**
-   * What was read.
+   * Requests of a trace.
    *
    * @param blockBytes the size of all blocks; 0 where the trace does not tell it, or tells several
    */

@@ -48,7 +48,7 @@ final class Units {
     return counted(count, noun, noun + "s");
   }
 
-  /** The same of a noun whose plural is more than an s. */
+  /** A count with a noun whose plural is not the singular with an s. */
   static String counted(long count, String singular, String plural) {
     return count(count) + " " + (count == 1 ? singular : plural);
   }

@@ -9,7 +9,7 @@ import java.nio.charset.StandardCharsets;
 
 /** A stream that makes a JSON object of each line, whoever prints it. */
 final class JsonLines extends OutputStream {
-  /** A line without an end is not kept beyond that. */
+  /** Maximum bytes of a line; a longer line is split. */
   static final int LINE_BYTES_MAX = 64 << 10;
 
   private final OutputStream out;
@@ -28,7 +28,7 @@ final class JsonLines extends OutputStream {
     this.source = source;
   }
 
-  /** The same as a stream that is flushed after each line. */
+  /** This stream as a print stream that flushes after each line. */
   PrintStream stream() {
     return new PrintStream(this, true, StandardCharsets.UTF_8);
   }

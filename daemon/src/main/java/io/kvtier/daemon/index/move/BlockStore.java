@@ -187,12 +187,12 @@ public final class BlockStore implements Mover.Listener {
     return lanes;
   }
 
-  /** What was dropped, and why. */
+  /** Counts of dropped blocks, by reason. */
   public Drops drops() {
     return drops;
   }
 
-  /** What is known of the object tier. */
+  /** The index's knowledge of the object tier. */
   public ObjectLine objects() {
     return objects;
   }

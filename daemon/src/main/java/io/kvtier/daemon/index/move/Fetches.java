@@ -138,7 +138,7 @@ public final class Fetches {
     } else {
       directory.set(Directory.FLAG_OBJECT, block, false);
     }
-    // What was deleted meanwhile was not dropped, though both its copies leave.
+    // A block that was deleted meanwhile is no drop: both its copies leave.
     if (ssd.state(block) == CopyState.LEAVING && host.state(block) != CopyState.LEAVING) {
       boolean isDamaged = directory.has(Directory.FLAG_DAMAGED, block);
       drops.count(block, isDamaged ? Drops.Reason.DAMAGED : Drops.Reason.UNREADABLE);

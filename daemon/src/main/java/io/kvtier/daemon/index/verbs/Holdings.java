@@ -122,8 +122,8 @@ public final class Holdings {
   }
 
   /**
-   * A request is cancelled that was answered a moment ago: who cancels does not use the answer.
-   * What it granted would stay until the client looks for answers, which may be never.
+   * Takes back the leases and reservations of an answered request that its client cancels. The
+   * client does not use the answer, and may never look for answers again.
    */
   Status giveBackUnheard(Session session, long correlationId) {
     Status found = Status.MISS;
