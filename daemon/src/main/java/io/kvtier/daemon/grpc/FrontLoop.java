@@ -48,10 +48,10 @@ final class FrontLoop extends VerticleBase {
   /** Of so many such connections of an event loop: a stream takes some 30 KiB. */
   private static final int HOLDING_UNKNOWN_MAX = 32;
 
-  /** A call's first message comes with it or right behind it, and its client takes the answer. */
+  /** Time after a call in which its connection counts as new: enough for message and answer. */
   private static final long NEW_NS = 100_000_000;
 
-  /** Streams by which a connection without a call that had a message seems larger than it is. */
+  /** Streams added to the count of a connection on which no call has had a message. */
   private static final int UNPROVEN_EXTRA = 16;
 
   private static final int WRITE_BYTES_MAX = 512 << 10;
@@ -85,12 +85,16 @@ final class FrontLoop extends VerticleBase {
     boolean isCut;
 
     /**
-     * Streams that no call needs. A connection that has proven nothing counts as one with some
-     * more, but not before one whose peer leaves many answers where they are.
+     * Streams that no call needs. A connection without a message counts with {@link
+     * #UNPROVEN_EXTRA} more, so that it goes before others, except those with many answers that
+     * their peers do not take.
      */
     int uselessStreams() {
       int count = streams.count();
-      return isProven ? count - calls : count == 0 ? 0 : count + UNPROVEN_EXTRA;
+      if (isProven) {
+        return count - calls;
+      }
+      return count == 0 ? 0 : count + UNPROVEN_EXTRA;
     }
 
     boolean hasCalled() {

@@ -7,27 +7,27 @@ import io.netty.handler.codec.http2.Http2Exception;
 import io.netty.handler.codec.http2.Http2Stream;
 
 /**
- * The HTTP/2 streams of one connection, from the moment that they are opened until they have ended
- * at both sides. A stream takes kilobytes of the heap, and its peer a dozen bytes. Netty has a
- * limit only once the peer has acknowledged it; this one counts from the first stream on. What is
- * beyond it is refused before anything is made for it, in the way that has clients try again.
+ * The HTTP/2 streams of one connection, from their opening until both sides have ended them. A
+ * stream takes kilobytes of the heap, and costs the peer a dozen bytes. Netty's limit holds only
+ * once the peer has acknowledged it. This limit holds from the first stream on: a stream beyond it
+ * is refused before anything is allocated, as REFUSED_STREAM, which clients send again.
  *
  * <p>Confined to an event loop.
  */
 final class PeerStreams extends Http2ConnectionAdapter {
-  /** The most of a connection. */
+  /** Maximum streams of a connection. */
   static final int STREAMS_MAX = 256;
 
-  /** The same before a message has come on one. */
+  /** Maximum streams of a connection on which no message has come yet. */
   static final int UNPROVEN_MAX = 64;
 
-  /** The same while there are as many as there may be, of one by which somebody called. */
+  /** Maximum streams of a connection with messages, while the event loop has its maximum. */
   static final int FEW = 4;
 
-  /** A peer may have the server remember headers that it sent: what HTTP/2 has by default. */
+  /** Maximum size of the header table of answers, bytes: the default of HTTP/2. */
   private static final long HEADER_TABLE_BYTES_MAX = 4096;
 
-  /** Of all connections of an event loop. */
+  /** The streams of all connections of an event loop. */
   static final class Total {
     private final int max;
     private final Runnable onFull;
