@@ -337,8 +337,8 @@ def test_storeWatch_hearsWhenTheDaemonGivesTheStoreARest(tmp_path: Path) -> None
     spells = Spells()
     watch = StoreWatch(tmp_path / "log", spells)
     pipeline = (REPOSITORY / "tiers/src/main/java/io/kvtier/tiers/object/ObjectPipeline.java").read_text()
-    assert '"{} takes no blocks: {}; ' in pipeline and '"{} takes blocks again"' in pipeline, "the daemon has other words now"
-    watch.hear("06:54:51 WARN  ObjectPipeline: s3://b takes no blocks: no answer in time; until it does, blocks that no other tier has space for are dropped")
+    assert '"{} takes no blocks: {}. ' in pipeline and '"{} takes blocks again"' in pipeline, "the daemon has other words now"
+    watch.hear("06:54:51 WARN  ObjectPipeline: s3://b takes no blocks: no answer in time. Until it takes blocks, those that no other tier has space for are dropped")
     assert spells.is_on(Spell.STORE_SILENT)
     watch.hear("06:54:52 INFO  ObjectPipeline: s3://b takes blocks again")
     assert spells.is_on(Spell.STORE_SILENT)

@@ -10,12 +10,13 @@ import java.io.PrintWriter;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Callable;
+import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
 import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Parameters;
 import picocli.CommandLine.Spec;
-import picocli.CommandLine.Unmatched;
 
 /** The configuration: of files, judged by the daemon's own program, and of a running daemon. */
 @Command(
@@ -42,21 +43,42 @@ final class ConfigCommand implements Runnable {
     @Spec private CommandSpec spec;
 
     @Parameters(
-        arity = "0..*",
+        arity = "0..1",
         paramLabel = "FILE",
         description =
             "The configuration file. Default: /etc/kvtier/kvtier.yaml where it exists, else the"
-                + " defaults. Options are those of 'kvtierd config': --set KEY=VALUE, --elsewhere"
-                + " (the file is for another machine) and --json.")
-    private List<String> files = new ArrayList<>();
+                + " defaults.")
+    private @Nullable String file;
 
-    @Unmatched private List<String> options = new ArrayList<>();
+    @Option(
+        names = "--set",
+        paramLabel = "KEY=VALUE",
+        description = "A setting that overrides file and environment. May be repeated.")
+    private List<String> settings = new ArrayList<>();
+
+    @Option(
+        names = "--elsewhere",
+        description =
+            "The file is for another machine: memory, disks and users of this machine are not"
+                + " checked.")
+    private boolean elsewhere;
+
+    @Option(names = "--json", description = "Prints JSON.")
+    private boolean json;
 
     @Override
     public final Integer call() {
       List<String> words = new ArrayList<>(List.of("config", spec.name()));
-      words.addAll(options);
-      words.addAll(files);
+      settings.forEach(setting -> words.add("--set=" + setting));
+      if (elsewhere) {
+        words.add("--elsewhere");
+      }
+      if (json) {
+        words.add("--json");
+      }
+      if (file != null) {
+        words.add(file);
+      }
       Program.Ran ran = KvtierdProcess.run(words);
       PrintWriter out = spec.commandLine().getOut();
       out.print(Printable.linesOf(ran.out()));

@@ -13,7 +13,7 @@ import picocli.CommandLine.Option;
     description = {
       "Evicts blocks from host memory, in the order of the eviction policy. The tier below gets"
           + " the blocks that it admits.",
-      "Blocks that clients hold stay. Needs the role admin."
+      "Blocks that are leased or pinned stay. Needs the role admin."
     })
 final class EvictCommand extends DaemonCommand {
   private static final int AT_ONCE = 1024;
@@ -24,7 +24,7 @@ final class EvictCommand extends DaemonCommand {
   @Option(names = "--blocks", paramLabel = "N", description = "Evicts N blocks.")
   private long blocks;
 
-  @Option(names = "--all", description = "Evicts all blocks that are not held.")
+  @Option(names = "--all", description = "Evicts all blocks that are neither leased nor pinned.")
   private boolean all;
 
   @Option(

@@ -28,7 +28,9 @@ abstract class KeyedCommand extends DaemonCommand {
       names = "--group",
       paramLabel = "N",
       defaultValue = "0",
-      description = "Cache group of the blocks. Default: ${DEFAULT-VALUE}.")
+      description =
+          "Number of the blocks' KV cache group, for models with several kinds of KV cache. Models"
+              + " with one kind have only group 0. Default: ${DEFAULT-VALUE}.")
   private int group;
 
   @Parameters(

@@ -22,8 +22,8 @@ import picocli.CommandLine.Parameters;
     name = "object",
     description = {
       "Maintains the object store through the daemon.",
-      "gc: deletes the objects that were unused for longest until the store is within object.bytes,"
-          + " and what dead nodes left.",
+      "gc: deletes the objects that were unused for longest, until the store holds at most"
+          + " object.bytes. It also deletes uploads that never ended, and old records of uses.",
       "du: counts objects and bytes of each namespace.",
       "verify: reads all blocks, or a fraction of them, and checks their bytes.",
       "remove-namespace: deletes all objects of the namespace that --namespace names, of all nodes"
@@ -150,7 +150,7 @@ final class ObjectCommand extends DaemonCommand {
       confirmation.require("Delete all objects of namespace '" + namespaceName + "', of all nodes");
     } else if (task.equals("gc") && what.isEmpty()) {
       confirmation.require(
-          "Delete the objects beyond object.bytes, and the objects that dead nodes left");
+          "Delete the objects beyond object.bytes, uploads that never ended, and old records of uses");
     } else if (task.equals("verify") && delete) {
       confirmation.require("Delete every object that is found damaged");
     }

@@ -61,7 +61,8 @@ final class SessionsCommand extends DaemonCommand {
   @Command(
       name = "end",
       description = {
-        "Ends a session and frees what its client holds: leases, reservations, pins and regions.",
+        "Ends a session and frees what its client holds: leases, reservations, pins, and the memory"
+            + " that it registered.",
         "Use it for a client that hangs. A client that runs connects again. Needs the role admin."
       })
   static final class EndCommand extends DaemonCommand {

@@ -42,8 +42,8 @@ import picocli.CommandLine.Spec;
           + " at once.",
       "prefix_hits counts the blocks at the start of each request that are in the cache without a"
           + " gap.",
-      "Two yardsticks can stand among the policies: opt, the best possible block hits; infinite, a"
-          + " cache that keeps every block.",
+      "Two upper bounds can be named like policies: opt, the most block hits that are possible;"
+          + " infinite, a cache that keeps every block.",
       "A policy can have options: s3fifo:small=0.2:ghost=0.5. Some wrap another: lineage/lru."
     })
 final class SimulateCommand implements Callable<Integer> {
@@ -110,8 +110,9 @@ final class SimulateCommand implements Callable<Integer> {
       paramLabel = "SIZE",
       defaultValue = "",
       description =
-          "Size of a block, such as 64KiB: sizes are then also shown in bytes, and those of the plot"
-              + " in GiB. Default: what the trace tells, as those of 'kvtier trace record' do.")
+          "Size of a block, such as 64KiB. With a size, --json also prints capacities in bytes, and"
+              + " --plot shows capacities in GiB. Default: the size that the trace contains, if it"
+              + " contains one; traces of 'kvtier trace record' do.")
   private String blockBytesText;
 
   @Option(names = "--json", description = "Prints JSON.")

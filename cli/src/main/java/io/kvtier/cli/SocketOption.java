@@ -12,8 +12,9 @@ final class SocketOption {
       names = "--socket",
       paramLabel = "PATH",
       description =
-          "Path of the daemon's socket. Default: $KVTIER_SOCKET, else $XDG_RUNTIME_DIR/kvtier.sock, else"
-              + " /tmp/kvtier-UID/kvtier.sock.")
+          "Path of the daemon's socket. Default: $KVTIER_SOCKET, else /run/kvtier/kvtier.sock if this"
+              + " command is from a .deb or .tar.gz and the socket exists, else"
+              + " $XDG_RUNTIME_DIR/kvtier.sock, else /tmp/kvtier-UID/kvtier.sock.")
   private @Nullable Path path;
 
   /**

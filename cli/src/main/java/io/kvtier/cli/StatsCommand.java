@@ -20,7 +20,14 @@ import picocli.CommandLine.Option;
  * The daemon's counters. They are read from its memory where it does not answer, so that a daemon
  * that hangs can be looked into.
  */
-@Command(name = "stats", description = "Shows the daemon's counters, once or repeatedly.")
+@Command(
+    name = "stats",
+    description = {
+      "Shows the daemon's counters, once or repeatedly.",
+      "Table of GPUs: REGIONS are pieces of GPU memory that engines have registered. STAGING and"
+          + " CONTEXT are GPU memory that the daemon itself uses. OUT are bytes copied from the GPU"
+          + " to host memory, IN from host memory to the GPU, PEERS from GPU memory to GPU memory."
+    })
 final class StatsCommand extends DaemonCommand {
   @Option(
       names = {"--watch", "--every"},
@@ -33,7 +40,7 @@ final class StatsCommand extends DaemonCommand {
   @Option(
       names = "--count",
       paramLabel = "N",
-      description = "Ends after N rounds. Without --watch a round takes a second.")
+      description = "Ends after printing N times. Without --watch, it prints every second.")
   private int rounds = Integer.MAX_VALUE;
 
   @Override

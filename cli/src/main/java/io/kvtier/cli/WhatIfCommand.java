@@ -13,10 +13,11 @@ import picocli.CommandLine.Command;
     description = {
       "Shows which share of requests the tiers would have served with half, double or ten times"
           + " their size, and under other policies.",
-      "Only a tier with the policy 'auto' keeps these figures: kvtier policy host auto. OF is the"
-          + " number of references, which are blocks that were put or got; lookups do not count."
-          + " Counting starts anew when another policy takes over. SAMPLED is how many references the"
-          + " figures are based on. As long as the tier has not been full, all sizes show the same."
+      "Only a tier with the policy 'auto' keeps these figures. To set it: kvtier policy host auto.",
+      "OF counts every put and every get of a block; lookups do not count. SAMPLED tells how many"
+          + " of these puts and gets the figures are based on. Counting starts again when 'auto'"
+          + " changes to another policy. All sizes show the same figures until the tier is full for"
+          + " the first time."
     })
 final class WhatIfCommand extends DaemonCommand {
   @Override

@@ -278,7 +278,7 @@ final class ObjectTier implements AutoCloseable {
             LOG.info("the object tier is {}", store.describe());
           } else {
             LOG.warn(
-                "the object tier, {}, does not answer as it should: {}; it is tried again when it"
+                "the object tier, {}, does not answer as it should: {}. It is tried again when it"
                     + " is needed",
                 store.describe(),
                 result.words());

@@ -290,7 +290,7 @@ public final class DeviceRegion implements AutoCloseable {
     } catch (GpuException e) {
       mapped.forEach(memory -> quietly(() -> other.close(memory)));
       LOG.warn(
-          "GPU {} can't access a region of GPU {}: {}; blocks are copied through host memory",
+          "GPU {} can't access a region of GPU {}: {}. Blocks are copied through host memory",
           other.device().ordinal(),
           gpu.device().ordinal(),
           e.reason());

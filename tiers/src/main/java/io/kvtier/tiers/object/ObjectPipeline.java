@@ -708,9 +708,9 @@ public final class ObjectPipeline extends QueuedPipeline {
       if (!wasOpen) {
         LOG.warn(
             operation.isLoad()
-                ? "{} does not answer: {}; until it does, blocks that are only there are misses"
-                : "{} takes no blocks: {}; until it does, blocks that no other tier has space for are"
-                    + " dropped",
+                ? "{} does not answer: {}. Until it answers, blocks that are only there are misses"
+                : "{} takes no blocks: {}. Until it takes blocks, those that no other tier has space"
+                    + " for are dropped",
             store.describe(),
             cause);
       }

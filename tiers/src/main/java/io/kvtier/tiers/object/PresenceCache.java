@@ -378,7 +378,7 @@ public final class PresenceCache {
         failedNs = ticker.read();
         if (++failures == FAILURES_TOLD) {
           LOG.warn(
-              "{} does not answer: {}; until it does, blocks that are only there are not found",
+              "{} does not answer: {}. Until it answers, blocks that are only there are not found",
               store.describe(),
               trouble);
         }

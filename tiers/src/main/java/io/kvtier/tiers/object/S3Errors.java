@@ -133,16 +133,23 @@ final class S3Errors {
       return "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or"
           + " object.s3.profile, or give this machine a role";
     }
-    String words = SDK_NOISE.matcher(wordsWithCause(thrown)).replaceAll("");
+    String words = withoutStop(SDK_NOISE.matcher(wordsWithCause(thrown)).replaceAll(""));
     return words.length() <= WORDS_MAX ? words : words.substring(0, WORDS_MAX) + "...";
   }
 
   private static String wordsWithCause(Throwable thrown) {
-    StringBuilder words = new StringBuilder(String.valueOf(thrown.getMessage()));
+    StringBuilder words = new StringBuilder(withoutStop(String.valueOf(thrown.getMessage())));
     Throwable cause = thrown.getCause();
     if (cause != null && cause.getMessage() != null && words.indexOf(cause.getMessage()) < 0) {
       words.append(": ").append(cause.getMessage());
     }
     return words.toString();
+  }
+
+  /** The SDK ends some reasons with a full stop; here they stand within a sentence. */
+  private static String withoutStop(String words) {
+    String stripped = words.stripTrailing();
+    boolean isStop = stripped.endsWith(".") && !stripped.endsWith("..");
+    return isStop ? stripped.substring(0, stripped.length() - 1) : stripped;
   }
 }

@@ -70,7 +70,14 @@ final class S3ErrorsTest {
         words(
             "Unable to execute HTTP request: software.amazon.awssdk.crt.http.HttpException:"
                 + " socket connection refused. (SDK Attempt Count: 1)");
-    assertEquals("socket connection refused.", words);
+    assertEquals("socket connection refused", words);
+  }
+
+  @Test
+  void outcome_sentenceWithACause_isOneSentence() {
+    Throwable cause = new IllegalStateException("the host is unknown.");
+    StoreResult result = S3Errors.outcome(SdkClientException.create("No connection. ", cause));
+    assertEquals("No connection: the host is unknown", result.words());
   }
 
   @Test

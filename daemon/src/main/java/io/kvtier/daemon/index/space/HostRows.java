@@ -112,8 +112,8 @@ public final class HostRows implements TierLine.Rows {
     } catch (IOException e) {
       if (trouble.isEmpty()) {
         LOG.warn(
-            "the host tier's ledger can't be written: {}; blocks of new namespaces in memory are"
-                + " not found by the next start",
+            "the host tier's ledger can't be written: {}. Until it can, the next start does not find"
+                + " the blocks of new namespaces in memory",
             FileErrors.withCure(FileErrors.words(e)));
       }
       trouble = FileErrors.withCure(FileErrors.words(e));

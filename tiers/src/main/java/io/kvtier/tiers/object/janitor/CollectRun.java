@@ -60,8 +60,8 @@ final class CollectRun implements JanitorRun {
       tally.note(
           left
               - options.capBytes()
-              + " bytes above the cap are left: what is younger than the grace time stays, or"
-              + " writers are faster than this run");
+              + " bytes above object.bytes are left: blocks within object.gc_grace stay, or writers are"
+              + " faster than this run");
     }
   }
 

@@ -4,14 +4,14 @@ import java.util.Locale;
 
 /** What a {@link JanitorReport} counts objects and bytes of. */
 public enum JanitorCount {
-  SEEN("blocks that the last look over the store found"),
-  LEFT("blocks there after it"),
-  YOUNG("of those, blocks that were written or used within the grace time"),
+  SEEN("blocks that the last pass over the store found"),
+  LEFT("blocks that are in the store after this run"),
+  YOUNG("blocks that were written or used within object.gc_grace, and stay"),
   DELETED("blocks deleted by this run"),
   VERIFIED("blocks that were read and checked"),
   CORRUPT("blocks that are damaged"),
   UNREADABLE("blocks that this node cannot read, such as those of another version"),
-  RESERVED("objects by which nodes tell each other things"),
+  RESERVED("objects that are kvtier's own records"),
   FOREIGN("objects that are not kvtier's, and are left alone");
 
   private final String meaning;
