@@ -597,7 +597,7 @@ def check_values(page: Page, daemon: Daemon) -> None:
     stats = daemon.api("stats")
     status = daemon.api("status")
     page.until(
-        f"document.querySelector('[data-tile=\"Blocks held\"] p').textContent === '{stats['counters']['blocks']:,}'",
+        f"document.querySelector('[data-tile=\"Blocks stored\"] p').textContent === '{stats['counters']['blocks']:,}'",
         "the page does not show how many blocks there are",
     )
     identity = text_of(page, "#identity")
@@ -782,6 +782,9 @@ def check_degraded(page: Page, look: Look, daemon: Daemon, seconds: float) -> No
             ages = [row[1] for row in rows_of(page, "#errors")]
             old = [one for one in ages if "h " in one.partition(", ")[2]]
             require(ages and not old, f"warnings of the last minute are said to be from {old or 'never'}")
+            hours = {re.sub(r".*?([0-9]{2}):[0-9]{2}(:[0-9]{2})?$", r"\1", text_of(page, "#freshness"))}
+            hours |= set(re.findall(r"([0-9]{2}):[0-9]{2}:[0-9]{2}", text_of(page, "#hits-chart")))
+            require(len(hours) == 1 or time.gmtime().tm_min in (59, 0, 1), f"the page shows the hours {hours}")
     finally:
         engines.close()
 

@@ -167,8 +167,8 @@ export const none = (text) => element('p', {class: 'none'}, text);
  * by the arrow keys, under the cursor.
  *
  * What it shows: {x, xKind: 'time' | 'log', xText, series: [{name, tone, values, dashed, dots}], stacked, sumName (of what is
- * stacked), yKind: 'linear' | 'log', yMax, yText, tipText, mark (an x), nothing (why there is none)}; a value that is null is a
- * gap.
+ * stacked), newest (the time of the newest values, in words), yKind: 'linear' | 'log', yMax, yText, tipText, mark (an x), nothing
+ * (why there is none)}; a value that is null is a gap.
  */
 export class Chart {
   constructor(place, label) {
@@ -418,6 +418,9 @@ export class Chart {
     this.legend.replaceChildren(...series.map((one) => element(
       'li', {class: `c-${one.tone}`}, this.swatch(one), one.name,
       ...(this.what.xKind === 'log' ? [] : [element('b', {}, this.valueText(one, x.length - 1))]))));
+    if (this.what.newest) {
+      this.legend.prepend(element('li', {class: 'muted'}, this.what.newest));
+    }
     if (this.what.sumName) {
       this.legend.append(element('li', {}, this.what.sumName, element('b', {}, this.sumText(x.length - 1))));
     }

@@ -14,6 +14,9 @@ function configuredBytes(text) {
   return match ? Number(match[1]) * 1024 ** ' KMGT'.indexOf(match[2] || ' ') : 0;
 }
 
+/** The time of the figures of this moment, in words. */
+const RECENT = `last 10${SPACE}s`;
+
 /** The mean of the newest points of a series, of about ten seconds. */
 function recent(history, series) {
   const points = Math.min(series.length, Math.max(1, Math.round(10 / history.step_s)));
@@ -199,10 +202,10 @@ function showTiles({stats, recentHistory}) {
   renew(
     byId('tiles'),
     asked >= 1 ? tileOf('Hit ratio', percent(hits / asked), `of ${counted(asked, 'block')} in ${span}`) : tile('Hit ratio', NONE, '', `nothing asked for in ${span}`),
-    tileOf('Loaded by engines', byteRate(servedBytes), blockRate(served)),
-    tileOf('Stored by engines', byteRate(putBytes(recentHistory)), blockRate(recent(recentHistory, rates.put_blocks))),
-    tileOf('Get, 99th percentile', p99.length > 0 ? latency(Math.max(...p99)) : NONE, p50.length > 0 ? `median ${latency(Math.max(...p50))}` : 'no gets in the last 10 s'),
-    tile('Blocks held', number(counters.blocks), '', `${counted(counters.leases, 'lease')}, ${counted(counters.operations, 'operation')} in flight`),
+    tileOf('Loaded by engines', byteRate(servedBytes), `${blockRate(served)}, ${RECENT}`),
+    tileOf('Stored by engines', byteRate(putBytes(recentHistory)), `${blockRate(recent(recentHistory, rates.put_blocks))}, ${RECENT}`),
+    tileOf('Get, 99th percentile', p99.length > 0 ? latency(Math.max(...p99)) : NONE, p50.length > 0 ? `median ${latency(Math.max(...p50))}, ${RECENT}` : `no gets, ${RECENT}`),
+    tile('Blocks stored', number(counters.blocks), '', `${counted(counters.leases, 'lease')}, ${counted(counters.operations, 'operation')} in flight`),
     tile('Errors', number(errors), '', `in ${span}`, errors > 0));
 }
 
@@ -270,7 +273,7 @@ function showStack({stats, status, recentHistory}) {
   for (const gpu of stats.gpus || []) {
     rows.push(tierBox(
       'gpu', `GPU ${gpu.gpu}: ${gpu.name}`, null,
-      [`${counted(gpu.regions, 'open region')} of engines`, `${bytes(gpu.staging_bytes)} staging`, gpu.errors > 0 ? counted(gpu.errors, 'error') : ''],
+      [`${counted(gpu.regions, 'memory region')} of engines`, `${bytes(gpu.staging_bytes)} staging`, gpu.errors > 0 ? counted(gpu.errors, 'error') : ''],
       gpu.fence || ''));
   }
   if ((stats.gpus || []).length > 0) {
@@ -316,7 +319,8 @@ function missRate(history) {
 
 function timeSeries(history, more) {
   return {
-    x: history.times_ms, xKind: 'time', xText: (ms, isWhole) => clock(ms, isWhole || history.step_s * history.times_ms.length <= 900), ...more,
+    x: history.times_ms, xKind: 'time', xText: (ms, isWhole) => clock(ms, isWhole || history.step_s * history.times_ms.length <= 900),
+    newest: `last ${duration(history.step_s)}:`, ...more,
   };
 }
 
@@ -431,7 +435,7 @@ function showLatency(data) {
 const REASONS = [
   ['evictions', 'evicted from memory', 'host', 'the copy in host memory was removed; most blocks are in a lower tier'],
   ['ssd_evictions', 'evicted from SSD', 'ssd', 'the copy on SSD was removed'],
-  ['spilled', 'spilled to objects', 'object', 'of these, uploaded before'],
+  ['spilled', 'uploaded from SSD', 'object', 'evicted from SSD after an upload to the object store'],
   ['not_admitted', 'not admitted to SSD', 'other', 'refused by the admission policy'],
   ['deleted', 'deleted by clients', 'gpu', 'deleted or cleared'],
   ['dropped', 'dropped', 'bad', 'removed from the last tier that held them'],
@@ -448,7 +452,7 @@ function showEvictions({stats, history}) {
     nothing: moving.length === 0 ? 'No block left in this time.' : '',
   }));
   renew(byId('evictions-table'), table('Blocks that left, by reason', [
-    {title: 'Reason'}, {title: 'What it means', kind: 'text', extra: true}, {title: 'In this time', kind: 'number'},
+    {title: 'Reason'}, {title: 'What it means', kind: 'text', extra: true}, {title: spanText(history).replace('in the last', 'In'), kind: 'number'},
     {title: 'Since the start', kind: 'number'},
   ], reasons.map(([key, name, , meaning]) => [name, meaning, number(total(history, key)), number(history.since_start[key])])));
 }
@@ -509,7 +513,7 @@ function showWhatIf({stats, whatIf}) {
       // One that began later has seen other times, and fewer hits as long as it was empty.
       text = twice.offered < 0.9 * now.offered
         ? `The simulation of twice the size started later: it has seen ${number(twice.offered)} references, that of this size ${number(now.offered)}. They can't be compared yet.`
-        : `Twice as large, it would hit ${percent(ratio(twice))} (${sampled(twice)}) instead of ${percent(ratio(now))} (${sampled(now)}).`;
+        : `Twice as large, it would hit ${percent(ratio(twice))} instead of ${percent(ratio(now))}. Sampled: ${sampled(now) === sampled(twice) ? sampled(now) : `${sampled(now)}; twice as large: ${sampled(twice)}`}.`;
     }
     setText(byId('whatif').querySelector(`[data-whatif="${tier.tier}"]`), text);
   }
@@ -660,7 +664,7 @@ async function gather() {
   const {config, whatIf} = await slowParts(status.generation);
   // How long ago something was is a matter of the daemon's clock: that of this machine may be another.
   const daemonMs = recentHistory.times_ms.at(-1) ?? Date.now();
-  return {status, stats, recentHistory, history, errors, config, whatIf, daemonMs, nowMs: Date.now()};
+  return {status, stats, recentHistory, history, errors, config, whatIf, daemonMs};
 }
 
 /** Asks for a token, and then the daemon no more until there is one: it counts calls without a right. */
@@ -690,7 +694,7 @@ async function silent(error) {
     title = 'This page can’t show what the daemon answers';
     lines.push(String(error));
   } else {
-    lines.push(`No answer from ${location.host} since ${clock(state.silentSinceMs)}: check whether kvtierd runs, and read the end of its log. Engines go on without it: every get is a miss.`);
+    lines.push(`No answer from ${location.host} since ${clock(state.lastMs || state.silentSinceMs)}: check whether kvtierd runs, and read the end of its log. Engines go on without it: every get is a miss.`);
   }
   const shown = state.lastMs > 0 ? `The figures below are from ${clock(state.lastMs)}.` : '';
   lines.push(`Trying again every ${EVERY_MS / 1000} s. ${shown}`.trim());
@@ -711,7 +715,8 @@ async function round() {
   clearTimeout(state.timer);
   try {
     const data = await gather();
-    state.lastMs = data.nowMs;
+    // All times on the page are of the daemon's clock.
+    state.lastMs = data.daemonMs;
     state.silentSinceMs = 0;
     state.shown = data;
     showAll(data);
