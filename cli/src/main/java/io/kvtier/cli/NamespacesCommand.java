@@ -9,10 +9,12 @@ import picocli.CommandLine.Command;
 /** Which cache layouts the daemon knows. */
 @Command(
     name = "namespaces",
-    description =
-        "Lists the namespaces that the daemon knows, with their blocks in memory and on SSD. A"
-            + " namespace is one layout of one model's cache. FINGERPRINT is what its blocks are"
-            + " stored under.")
+    description = {
+      "Lists the namespaces that the daemon knows, with their blocks in memory and on SSD.",
+      "A namespace is a named set of blocks that are interchangeable: their model, weights and"
+          + " layout are equal. The column FINGERPRINT shows the name under which the blocks of a"
+          + " namespace are stored on SSD and in the object store."
+    })
 final class NamespacesCommand extends DaemonCommand {
   @Override
   int run(KvtierClient client) {

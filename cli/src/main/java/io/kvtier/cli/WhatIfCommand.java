@@ -14,10 +14,10 @@ import picocli.CommandLine.Command;
       "Shows which share of requests the tiers would have served with half, double or ten times"
           + " their size, and under other policies.",
       "Only a tier with the policy 'auto' keeps these figures. To set it: kvtier policy host auto.",
-      "OF counts every put and every get of a block; lookups do not count. SAMPLED tells how many"
-          + " of these puts and gets the figures are based on. Counting starts again when 'auto'"
-          + " changes to another policy. All sizes show the same figures until the tier is full for"
-          + " the first time."
+      "The column OF counts every put and every get of a block; lookups do not count. The column"
+          + " SAMPLED counts those puts and gets that the figures are based on. Counting starts"
+          + " again when 'auto' changes to another policy. All sizes show the same figures until"
+          + " the tier is full for the first time."
     })
 final class WhatIfCommand extends DaemonCommand {
   @Override
