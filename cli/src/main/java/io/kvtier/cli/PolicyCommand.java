@@ -26,7 +26,12 @@ final class PolicyCommand extends DaemonCommand {
       index = "1",
       arity = "0..1",
       paramLabel = "POLICY",
-      description = "lru, fifo, s3fifo, ...: NAME[:OPTION=VALUE]...[/WRAPPED].")
+      description = {
+        "lru, fifo, s3fifo, sieve, arc, tinylfu, lfu, forecast or auto.",
+        "lineage/ before a policy wraps it: lineage/lru. The end of a sequence of blocks is then"
+            + " evicted before its beginning.",
+        "Options follow the name of the policy: s3fifo:small=0.2:ghost=0.5."
+      })
   private @Nullable String second;
 
   @Parameters(index = "2", arity = "0..1", hidden = true, description = "The policy, after set.")

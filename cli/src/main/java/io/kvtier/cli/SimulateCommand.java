@@ -44,7 +44,8 @@ import picocli.CommandLine.Spec;
           + " gap.",
       "Two upper bounds can be named like policies: opt, the most block hits that are possible;"
           + " infinite, a cache that keeps every block.",
-      "A policy can have options: s3fifo:small=0.2:ghost=0.5. Some wrap another: lineage/lru."
+      "A policy can have options: s3fifo:small=0.2:ghost=0.5. lineage/ before a policy wraps it:"
+          + " lineage/lru."
     })
 final class SimulateCommand implements Callable<Integer> {
   private static final double[] PLOT_FRACTIONS = {0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5};

@@ -14,17 +14,19 @@ import picocli.CommandLine.Command;
       "Shows which share of requests the tiers would have served with half, double or ten times"
           + " their size, and under other policies.",
       "Only a tier with the policy 'auto' keeps these figures. To set it: kvtier policy host auto.",
-      "The column OF counts every put and every get of a block; lookups do not count. The column"
-          + " SAMPLED counts those puts and gets that the figures are based on. Counting starts"
-          + " again when 'auto' changes to another policy. All sizes show the same figures until"
-          + " the tier is full for the first time."
+      "TOTAL is the number of all puts and gets of blocks; lookups are not counted. SAMPLED is the"
+          + " number of puts and gets that were simulated. PREFIX HITS and BLOCK HITS are shares of"
+          + " SAMPLED.",
+      "'auto' chooses between several policies, and can switch by itself from one to another. Each"
+          + " switch sets all figures back to 0. All sizes show the same figures until the tier is"
+          + " full for the first time."
     })
 final class WhatIfCommand extends DaemonCommand {
   @Override
   int run(KvtierClient client) {
     JsonArray all = new JsonArray();
     Table table =
-        new Table("TIER", ">SIZE", "POLICY", ">PREFIX HITS", ">BLOCK HITS", ">SAMPLED", ">OF");
+        new Table("TIER", ">SIZE", "POLICY", ">PREFIX HITS", ">BLOCK HITS", ">SAMPLED", ">TOTAL");
     StringBuilder policies = new StringBuilder();
     boolean isUncounted = true;
     for (Report.Tier tier : report(client).tiers()) {
