@@ -28,8 +28,8 @@ final class PolicyCommand extends DaemonCommand {
       paramLabel = "POLICY",
       description = {
         "lru, fifo, s3fifo, sieve, arc, tinylfu, lfu, forecast or auto.",
-        "lineage/ before a policy wraps it: lineage/lru. The end of a sequence of blocks is then"
-            + " evicted before its beginning.",
+        "The prefix lineage/ in front of a policy's name wraps that policy: lineage/lru. The"
+            + " wrapped policy evicts the end of a sequence of blocks before its beginning.",
         "Options follow the name of the policy: s3fifo:small=0.2:ghost=0.5."
       })
   private @Nullable String second;

@@ -44,8 +44,9 @@ import picocli.CommandLine.Spec;
           + " gap.",
       "Two upper bounds can be named like policies: opt, the most block hits that are possible;"
           + " infinite, a cache that keeps every block.",
-      "A policy can have options: s3fifo:small=0.2:ghost=0.5. lineage/ before a policy wraps it:"
-          + " lineage/lru."
+      "A policy can have options: s3fifo:small=0.2:ghost=0.5.",
+      "The prefix lineage/ in front of a policy's name wraps that policy: lineage/lru. The wrapped"
+          + " policy evicts the end of a sequence of blocks before its beginning."
     })
 final class SimulateCommand implements Callable<Integer> {
   private static final double[] PLOT_FRACTIONS = {0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5};
@@ -76,8 +77,8 @@ final class SimulateCommand implements Callable<Integer> {
       names = "--trace",
       paramLabel = "FILE",
       description =
-          "A trace in Mooncake's format, plain or gzip; 'kvtier trace record' writes one. An example"
-              + " is in bench/traces.")
+          "A trace in Mooncake's format, plain or gzip; 'kvtier trace record' writes one. An"
+              + " example is in bench/traces.")
   private @Nullable Path traceFile;
 
   @Option(
@@ -123,8 +124,8 @@ final class SimulateCommand implements Callable<Integer> {
       names = "--plot",
       paramLabel = "FILE.svg",
       description =
-          "Draws hit ratios over the size of the cache, from half a percent to half of the trace's distinct"
-              + " blocks.")
+          "Draws hit ratios over the size of the cache, from half a percent to half of the trace's"
+              + " distinct blocks.")
   private @Nullable Path plot;
 
   @Override
@@ -197,8 +198,8 @@ final class SimulateCommand implements Callable<Integer> {
           Failure.USAGE,
           "missing: "
               + String.join(", ", missing)
-              + "; for example: kvtier simulate --trace FILE --policy lru,s3fifo --capacity-fraction"
-              + " 0.1");
+              + "; for example: kvtier simulate --trace FILE --policy lru,s3fifo"
+              + " --capacity-fraction 0.1");
     }
     return traceFile;
   }

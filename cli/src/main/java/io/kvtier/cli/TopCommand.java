@@ -15,8 +15,9 @@ import picocli.CommandLine.Option;
     name = "top",
     description = {
       "Shows live what the daemon does: tiers, hits, throughput and errors.",
-      "The figures are read from the daemon's memory, so it works for a daemon that hangs. Ctrl-C"
-          + " ends it."
+      "The figures are read from memory that the daemon shares. So top works when only the index"
+          + " thread of the daemon hangs, but not when the whole process is suspended. Ctrl-C ends"
+          + " it."
     })
 final class TopCommand extends DaemonCommand {
   @Option(

@@ -11,12 +11,15 @@ import picocli.CommandLine.Command;
 @Command(
     name = "whatif",
     description = {
-      "Shows which share of requests the tiers would have served with half, double or ten times"
-          + " their size, and under other policies.",
+      "Shows the hit ratios that the tiers would have had with half, double or ten times their"
+          + " size, and under other policies.",
       "Only a tier with the policy 'auto' keeps these figures. To set it: kvtier policy host auto.",
-      "TOTAL is the number of all puts and gets of blocks; lookups are not counted. SAMPLED is the"
-          + " number of puts and gets that were simulated. PREFIX HITS and BLOCK HITS are shares of"
-          + " SAMPLED.",
+      "Each put and each get of a block is one access; lookups are not counted. TOTAL is the number"
+          + " of all accesses, SAMPLED the number of accesses that were simulated.",
+      "An access is a hit if the simulated tier holds the block at that moment. This can also be a"
+          + " put: the real tier has evicted the block, but a larger tier would still hold it.",
+      "BLOCK HITS is the share of SAMPLED that are hits. PREFIX HITS counts only the hits before"
+          + " the first missing block of a request.",
       "'auto' chooses between several policies, and can switch by itself from one to another. Each"
           + " switch sets all figures back to 0. All sizes show the same figures until the tier is"
           + " full for the first time."
