@@ -23,10 +23,10 @@ COUNTERS = {
     "known_blocks": "Blocks that were offered and that the daemon had already.",
     "refused_blocks": "Blocks that were not stored: no space, no daemon, a drained daemon, or an error.",
     "flushes": "Stores that the engine waited for before it reused their blocks.",
-    "flush_us": "Time that the engine waited for such stores, microseconds.",
+    "flush_us": "Time that the engine waited for stores before it reused their blocks, microseconds.",
     "epochs": "Times that the weights of the engine were found to be changed.",
     "weighings": "Times that a worker read its weights after a reset.",
-    "weighing_us": "Time that the engine waited for workers to read their weights, microseconds.",
+    "weighing_us": "Time that the engine waited while workers read their weights after resets, microseconds; the start is not included.",
 }
 
 

@@ -29,8 +29,9 @@ abstract class KeyedCommand extends DaemonCommand {
       paramLabel = "N",
       defaultValue = "0",
       description =
-          "Number of the blocks' KV cache group, for models with several kinds of KV cache. Models"
-              + " with one kind have only group 0. Default: ${DEFAULT-VALUE}.")
+          "Number of the blocks' KV cache group. vLLM's connector KvtierConnector uses only group"
+              + " 0. Clients that store several kinds of KV cache of one model, such as KvtierTier,"
+              + " can use others. Default: ${DEFAULT-VALUE}.")
   private int group;
 
   @Parameters(

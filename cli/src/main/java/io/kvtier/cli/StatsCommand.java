@@ -40,7 +40,9 @@ final class StatsCommand extends DaemonCommand {
   @Option(
       names = "--count",
       paramLabel = "N",
-      description = "Ends after printing N times. Without --watch, it prints every second.")
+      description =
+          "Ends after printing N times. With --count and without --watch, the command prints every"
+              + " second, as with --watch=1.")
   private int rounds = Integer.MAX_VALUE;
 
   @Override

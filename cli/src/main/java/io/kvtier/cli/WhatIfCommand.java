@@ -16,8 +16,9 @@ import picocli.CommandLine.Command;
       "Only a tier with the policy 'auto' keeps these figures. To set it: kvtier policy host auto.",
       "Each put and each get of a block is one access; lookups are not counted. TOTAL is the number"
           + " of all accesses, SAMPLED the number of accesses that were simulated.",
-      "An access is a hit if the simulated tier holds the block at that moment. This can also be a"
-          + " put: the real tier has evicted the block, but a larger tier would still hold it.",
+      "An access is a hit if the simulated tier holds the block at that moment. A put can be a hit,"
+          + " too: the real tier has evicted the block, so the client puts it again, but the"
+          + " simulated tier would still hold it.",
       "BLOCK HITS is the share of SAMPLED that are hits. PREFIX HITS counts only the hits before"
           + " the first missing block of a request.",
       "'auto' chooses between several policies, and can switch by itself from one to another. Each"
