@@ -24,6 +24,15 @@ public enum CopyState {
 
   private static final CopyState[] BY_CODE = values();
 
+  /** The states that may follow each, a bit for each code. A table: the index asks for each block. */
+  private static final int[] FOLLOWERS = {
+    mask(RESERVED, STAGING),
+    mask(STAGING, NONE),
+    mask(RESIDENT, LEAVING, NONE),
+    mask(LEAVING, NONE),
+    mask(NONE)
+  };
+
   private final int code;
 
   CopyState(int code) {
@@ -40,12 +49,14 @@ public enum CopyState {
   }
 
   boolean canBecome(CopyState next) {
-    return switch (this) {
-      case NONE -> next == RESERVED || next == STAGING;
-      case RESERVED -> next == STAGING || next == NONE;
-      case STAGING -> next == RESIDENT || next == LEAVING || next == NONE;
-      case RESIDENT -> next == LEAVING || next == NONE;
-      case LEAVING -> next == NONE;
-    };
+    return (FOLLOWERS[code] & 1 << next.code) != 0;
+  }
+
+  private static int mask(CopyState... states) {
+    int mask = 0;
+    for (CopyState state : states) {
+      mask |= 1 << state.code;
+    }
+    return mask;
   }
 }

@@ -83,7 +83,7 @@ public final class Directory implements AutoCloseable {
   /** Hears of everything that decides whether a copy could leave its tier. */
   @FunctionalInterface
   public interface Watcher {
-    /** A block's state in a tier, its uses, or whether it is held, has changed. */
+    /** A block's state in a tier, or whether it is used or held, has changed. */
     void changed(int block);
   }
 
@@ -651,7 +651,9 @@ public final class Directory implements AutoCloseable {
       throw new IllegalStateException("block " + block + " would have " + uses + " uses");
     }
     records.set(SHORT, at(block) + USES, (short) uses);
-    watcher.changed(block);
+    if (uses == 0 || uses == delta) {
+      watcher.changed(block);
+    }
   }
 
   /** How many leases and pins clients hold on the block. */

@@ -56,6 +56,10 @@ public final class Puts {
   private final int holdsPerSessionMax;
   private final long reservationNs;
   private final LongSupplier clock;
+
+  /** When the reservations end that are made now; read from the clock once for many blocks. */
+  private long reservationsEndNs;
+
   private final RequestWatch requests;
   private final BooleanSupplier drains;
   private final ClassQueues queue;
@@ -105,6 +109,7 @@ public final class Puts {
     if (operation == null || namespace == null) {
       return;
     }
+    reservationsEndNs = clock.getAsLong() + reservationNs;
     int parentBlock = findParent(request);
     long parent = parentBlock == Directory.UNSEEN ? 0 : soughtFingerprint(request);
     for (int i = 0; i < request.count; i++) {
@@ -254,7 +259,7 @@ public final class Puts {
 
   /** The daemon's own sessions write in this process, and have deadlines of their own. */
   private long endFor(Session session) {
-    return session.id() == SlotAllocator.DAEMON ? 0 : clock.getAsLong() + reservationNs;
+    return session.id() == SlotAllocator.DAEMON ? 0 : reservationsEndNs;
   }
 
   /** Gives a block its slot, unless it has one, and has it copied there. */
@@ -290,6 +295,7 @@ public final class Puts {
   /** Gives slots to who waits for them, as far as there are any. */
   public void serveQueue() {
     if (queue.size() > 0) {
+      reservationsEndNs = clock.getAsLong() + reservationNs;
       queue.serve(store.host().slots().classes(), serve);
     }
   }
