@@ -155,7 +155,7 @@ public final class Daemon implements AutoCloseable {
     MemorySegment region = daemonRegion(daemonMemory, arena, generation, slabs);
     // Clients read the generation: who knows the seed can choose keys that all collide.
     Directory directory =
-        keep(new Directory(limits.blocksMax(), random.nextLong(), limits.annotationBytes()));
+        keep(new Directory(limits.blocksMax(), random.nextLong(), limits.annotationBytes(), 2));
     Epoll epoll = keep(Epoll.create());
     EventFd bell = keep(EventFd.create());
     epoll.add(bell.descriptor(), Epoll.IN | Epoll.EDGE, 0);

@@ -123,7 +123,9 @@ final class StartCheck {
 
   private static List<String> machineProblems(LoadedConfig loaded) {
     List<String> problems =
-        new ArrayList<>(MachineCheck.ofThisMachine(Directory::metadataBytesFor).problems(loaded));
+        new ArrayList<>(
+            MachineCheck.ofThisMachine(blocks -> Directory.metadataBytesFor(blocks, 2))
+                .problems(loaded));
     KvtierdConfig config = loaded.config();
     try {
       var _ = new PeerPolicy(SocketPaths.uid(), config.socket(), config.tenants());

@@ -1,6 +1,7 @@
 package io.kvtier.daemon.index;
 
 import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.index.core.CopyTable;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Limits;
@@ -404,9 +405,9 @@ public final class IndexAgent {
 
   /** For tests: the slab that a block lies in, or -1. */
   public int slabOf(int block) {
-    return context.directory().slot(TierLine.HOST, block) == Directory.NONE
+    return context.directory().copies().slot(TierLine.HOST, block) == CopyTable.NO_SLOT
         ? -1
-        : context.hostSlots().regionOf(context.directory().slot(TierLine.HOST, block));
+        : context.hostSlots().regionOf(context.directory().copies().slot(TierLine.HOST, block));
   }
 
   /** For tests: how many transfers to and from GPUs are under way. */

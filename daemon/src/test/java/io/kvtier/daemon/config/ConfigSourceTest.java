@@ -109,7 +109,8 @@ final class ConfigSourceTest {
   }
 
   private static MachineCheck check(long memoryBytes, String memoryName, long heapBytes) {
-    return new MachineCheck(memoryBytes, memoryName, heapBytes, Directory::metadataBytesFor);
+    return new MachineCheck(
+        memoryBytes, memoryName, heapBytes, blocks -> Directory.metadataBytesFor(blocks, 2));
   }
 
   @Test
@@ -196,7 +197,7 @@ final class ConfigSourceTest {
     // The measured policies, and not another 16 bytes a block for them.
     long rest =
         1024 * GIB
-            + Directory.metadataBytesFor(8388608)
+            + Directory.metadataBytesFor(8388608, 2)
             + needed
             + 2 * loaded.config().limits().annotationBytes();
     assertEquals(List.of(), check(rest, "memory", heap).problems(loaded));

@@ -6,9 +6,10 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.gpu.FileGpu;
-import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.CopyTable;
 import io.kvtier.daemon.index.device.DeviceLine;
 import io.kvtier.daemon.index.session.ProgressWord;
+import io.kvtier.daemon.index.space.TierLine;
 import io.kvtier.daemon.index.verbs.Puts;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Protocol;
@@ -381,7 +382,7 @@ class DevicesTest {
       assertEquals(Status.OK, client.await().first());
       workUntil(harness, () -> harness.counters.get(Counter.PUT_BLOCKS) == 1);
       checksums.isOpen = false;
-      harness.directory().set(Directory.FLAG_TAKEN_OVER, 0, true);
+      harness.directory().copies().set(CopyTable.TAKEN_OVER, TierLine.HOST, 0, true);
       client.sendBlock(Verb.ONBOARD, region, 0, 0, 7, 5);
       work(harness, 3);
       assertFalse(client.hasAnswer());
@@ -406,7 +407,7 @@ class DevicesTest {
       client.sendBlock(Verb.OFFLOAD, region, 0, 0, 7, 2);
       assertEquals(Status.OK, client.await().first());
       workUntil(harness, () -> harness.counters.get(Counter.PUT_BLOCKS) == 1);
-      harness.directory().set(Directory.FLAG_TAKEN_OVER, 0, true);
+      harness.directory().copies().set(CopyTable.TAKEN_OVER, TierLine.HOST, 0, true);
       harness.directory().setChecksum(0, ~harness.directory().checksum(0));
       client.sendBlock(Verb.ONBOARD, region, 0, 0, 7, 5);
       assertEquals(Status.MISS, client.await().first());

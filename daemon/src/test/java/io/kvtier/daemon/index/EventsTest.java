@@ -108,7 +108,7 @@ class EventsTest {
     for (int block = 0; block < directory.highWater(); block++) {
       if (directory.isUsed(block)
           && directory.isLinked(block)
-          && directory.state(tier, block) == CopyState.RESIDENT) {
+          && directory.copies().state(tier, block) == CopyState.RESIDENT) {
         directory.copyKey(block, key);
         keys.add(ByteBuffer.wrap(key).order(ByteOrder.LITTLE_ENDIAN).getLong());
       }

@@ -61,7 +61,7 @@ class GoldenSessionTest {
   @Test
   void session_answersByteForByte() throws IOException, ProtocolViolation {
     try (Arena arena = Arena.ofShared();
-        Directory directory = new Directory(64, 1, 4096)) {
+        Directory directory = new Directory(64, 1, 4096, 2)) {
       MemorySegment slab = arena.allocate(SLAB_BYTES, 4096);
       MemorySegment daemonRegion = arena.allocate(DaemonRegionDescriptor.REGION_BYTES, 4096);
       IndexAgent agent =

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
+import io.kvtier.daemon.index.core.CopyTable;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Latencies;
@@ -15,6 +16,7 @@ import io.kvtier.daemon.index.report.EventRing;
 import io.kvtier.daemon.index.report.RequestTap;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.WriterParts;
+import io.kvtier.daemon.index.space.TierLine;
 import io.kvtier.protocol.AnnotationBody;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.DaemonRegionDescriptor;
@@ -289,7 +291,7 @@ public final class IndexHarness implements AutoCloseable {
     List<TenantConfig> tenantConfigs = settings.tenants;
     GpuDriver gpu = settings.gpu;
     Tenants tenants = Tenants.of(tenantConfigs);
-    directory = new Directory(blocks, 1, 1 << 20);
+    directory = new Directory(blocks, 1, 1 << 20, 2);
     long slabBytes = (long) settings.slots * SLOT_BYTES;
     try (Descriptor memory = SharedMemory.create("harness-slabs", slabCount * slabBytes)) {
       slabs = SharedMemory.map(memory, slabCount * slabBytes, true, arena);
@@ -388,7 +390,7 @@ public final class IndexHarness implements AutoCloseable {
   /** As if an index did not know which host copies an earlier one has left. */
   public static void forgetTakenOver(Directory directory, int blocks) {
     for (int block = 0; block < blocks; block++) {
-      directory.set(Directory.FLAG_TAKEN_OVER, block, false);
+      directory.copies().set(CopyTable.TAKEN_OVER, TierLine.HOST, block, false);
     }
   }
 

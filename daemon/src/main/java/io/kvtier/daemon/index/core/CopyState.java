@@ -24,7 +24,9 @@ public enum CopyState {
 
   private static final CopyState[] BY_CODE = values();
 
-  /** The states that may follow each, a bit for each code. A table: the index asks for each block. */
+  /**
+   * The states that may follow each, a bit for each code. A table: the index asks for each block.
+   */
   private static final int[] FOLLOWERS = {
     mask(RESERVED, STAGING),
     mask(STAGING, NONE),

@@ -16,21 +16,16 @@ import java.util.Arrays;
  *
  * <pre>
  *    0  key, 32 bytes, zero-padded
- *   32  u32 namespace id  36  u16 group  38  u8 key bytes  39  u8 states, four bits a tier
- *   40  i32 host slot     44  i32 SSD slot (one a tier)
- *   48  u32 CRC32C        52  u16 uses   54  u16 flags
+ *   32  u16 namespace id  34  u16 group   36  u8 key bytes, one byte unused
+ *   38  u16 hits since the block came into the first tier
+ *   40  i32 depth         44  i32 record of the block before it, plus one; 0: none is known
+ *   48  u32 CRC32C        52  u16 uses    54  u16 flags
  *   56  i32 holds         60  i32 next in chain, or next free record
  * </pre>
  *
- * <p>Beside them stands what policies know of a block: 16 bytes.
- *
- * <pre>
- *    0  u64 fingerprint of the block before it, 0 when unknown   8  i32 depth
- *   12  i32 hits since it came into the host tier
- * </pre>
- *
- * <p>And four bytes that say which record was the block before it, when that was known: a hint, as
- * records are used again.
+ * <p>Beside them stand the fingerprint of the block before it (8 bytes, 0 when unknown) and the
+ * block's copies ({@link CopyTable}). The record of the block before it is a hint, as records are
+ * used again.
  */
 public final class Directory implements AutoCloseable {
   /** No block. */
@@ -42,50 +37,29 @@ public final class Directory implements AutoCloseable {
   static final int FLAG_LINKED = 1;
   static final int FLAG_USED = 2;
 
-  /**
-   * One flag a tier from here on: the tier counts the block's copy among those that could leave.
-   */
-  static final int FLAG_EVICTABLE = 4;
-
   /** The block is an object, too, as far as is known. */
-  public static final int FLAG_OBJECT = 16;
+  public static final int FLAG_OBJECT = 4;
 
   /** The block is on its way to an object. */
-  public static final int FLAG_UPLOADING = 32;
+  public static final int FLAG_UPLOADING = 8;
 
   /** The block is on its way from an object, or looked for there. */
-  public static final int FLAG_FETCHING = 64;
+  public static final int FLAG_FETCHING = 16;
 
   /** The block was deleted while it was on its way to an object, which is to go, too. */
-  public static final int FLAG_DELETED = 128;
+  public static final int FLAG_DELETED = 32;
 
   /** The object store would not have the block a short while ago, and is not asked again yet. */
-  public static final int FLAG_REFUSED = 256;
+  public static final int FLAG_REFUSED = 64;
 
-  /** All bytes of the host copy are in its slot; its checksum is still to be made. */
-  public static final int FLAG_ARRIVED = 512;
+  /** All bytes of the first tier's copy are in its slot; its checksum is still to be made. */
+  public static final int FLAG_ARRIVED = 128;
 
-  /** The block's copy on SSD is counted among those that could leave, and stand nowhere else. */
-  public static final int FLAG_SSD_ONLY = 1024;
+  /** The block's last stored copy was found damaged, and its object is read instead. */
+  public static final int FLAG_DAMAGED = 256;
 
-  /** The block's copy on SSD was found damaged, and its object is read instead. */
-  public static final int FLAG_DAMAGED = 2048;
-
-  /** The checksum of the host copy is being made again, or is to be. */
-  public static final int FLAG_AUDITED = 4096;
-
-  /** An earlier daemon left the host copy, and nobody has made its checksum since. */
-  public static final int FLAG_TAKEN_OVER = 8192;
-
-  /** The copy on SSD stands outside of the order in which copies leave, as its device is fenced. */
-  public static final int FLAG_ASIDE = 16384;
-
-  /** Hears of everything that decides whether a copy could leave its tier. */
-  @FunctionalInterface
-  public interface Watcher {
-    /** A block's state in a tier, or whether it is used or held, has changed. */
-    void changed(int block);
-  }
+  /** The checksum of the first tier's copy is being made again, or is to be. */
+  public static final int FLAG_AUDITED = 512;
 
   /** How many keys {@link #approach} takes at most. */
   public static final int APPROACHED_MAX = 32;
@@ -95,21 +69,20 @@ public final class Directory implements AutoCloseable {
 
   private static final int KEY_WORDS = Protocol.KEY_BYTES_MAX / Long.BYTES;
   private static final int NAMESPACE = 32;
-  private static final int GROUP = 36;
-  private static final int KEY_BYTES = 38;
-  private static final int STATES = 39;
-  private static final int HOST_SLOT = 40;
-  private static final int SSD_SLOT = 44;
+  private static final int GROUP = 34;
+  private static final int KEY_BYTES = 36;
+  private static final int NAME_END = 37;
+  private static final int HITS = 38;
+  private static final int DEPTH = 40;
+  private static final int PARENT_RECORD = 44;
   private static final int CHECKSUM = 48;
   private static final int USES = 52;
   private static final int FLAGS = 54;
   private static final int HOLDS = 56;
   private static final int NEXT = 60;
 
-  private static final int LINEAGE_BYTES = 16;
-  private static final int PARENT_BYTES = 4;
-  private static final int DEPTH = 8;
-  private static final int HITS = 12;
+  private static final int PARENT_BYTES = 8;
+  private static final int HITS_MAX = 0xffff;
 
   private static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG;
   private static final ValueLayout.OfLong UNALIGNED = ValueLayout.JAVA_LONG_UNALIGNED;
@@ -119,14 +92,14 @@ public final class Directory implements AutoCloseable {
 
   private final Arena arena = Arena.ofShared();
   private final MemorySegment records;
-  private final MemorySegment lineage;
   private final MemorySegment parents;
+  private final CopyTable copies;
   private final MemorySegment buckets;
   private final AnnotationTable annotations;
+  private final long copyBytes;
   private final int bucketMask;
   private final int blocksMax;
   private final long seed;
-  private Watcher watcher = block -> {};
   private long[] fingerprints = {};
   private byte[] tenants = {};
   private final int[] recordsOfTenant = new int[Byte.MAX_VALUE];
@@ -146,9 +119,9 @@ public final class Directory implements AutoCloseable {
   private long key2;
   private long key3;
 
-  /** An empty directory whose blocks have no annotations. */
+  /** An empty directory for two tiers, whose blocks have no annotations. */
   public Directory(int blocksMax, long seed) throws IOException {
-    this(blocksMax, seed, 0);
+    this(blocksMax, seed, 0, 2);
   }
 
   /**
@@ -158,15 +131,17 @@ public final class Directory implements AutoCloseable {
    * @param seed a secret that the hash is mixed with, so that nobody outside can choose keys that
    *     collide
    * @param annotationBytes the most memory for annotations
+   * @param tiers how many resident tiers there are
    */
-  public Directory(int blocksMax, long seed, long annotationBytes) throws IOException {
+  public Directory(int blocksMax, long seed, long annotationBytes, int tiers) throws IOException {
     this.blocksMax = blocksMax;
     this.seed = seed;
     int bucketCount = bucketsFor(blocksMax);
     bucketMask = bucketCount - 1;
     records = PrivateMemory.map((long) blocksMax * RECORD_BYTES, arena);
-    lineage = PrivateMemory.map((long) blocksMax * LINEAGE_BYTES, arena);
     parents = PrivateMemory.map((long) blocksMax * PARENT_BYTES, arena);
+    copyBytes = CopyTable.bytesFor(blocksMax, tiers);
+    copies = new CopyTable(PrivateMemory.map(copyBytes, arena), tiers);
     buckets = PrivateMemory.map(bucketCount * 4L, arena);
     annotations =
         new AnnotationTable(
@@ -179,8 +154,9 @@ public final class Directory implements AutoCloseable {
   }
 
   /** What {@link #metadataBytes} of one for that many blocks is, but for annotations. */
-  public static long metadataBytesFor(int blocksMax) {
-    return (long) blocksMax * (RECORD_BYTES + LINEAGE_BYTES + PARENT_BYTES)
+  public static long metadataBytesFor(int blocksMax, int tiers) {
+    return (long) blocksMax * (RECORD_BYTES + PARENT_BYTES)
+        + CopyTable.bytesFor(blocksMax, tiers)
         + bucketsFor(blocksMax) * 4L
         + AnnotationTable.headBytes(blocksMax);
   }
@@ -188,14 +164,19 @@ public final class Directory implements AutoCloseable {
   /** Memory of the directory when it is full, in bytes. */
   public long metadataBytes() {
     return records.byteSize()
-        + lineage.byteSize()
         + parents.byteSize()
+        + copyBytes
         + buckets.byteSize()
         + annotations.metadataBytes();
   }
 
   public int size() {
     return size;
+  }
+
+  /** The copies of the blocks. */
+  public CopyTable copies() {
+    return copies;
   }
 
   /** What is kept with the blocks. */
@@ -258,7 +239,8 @@ public final class Directory implements AutoCloseable {
     for (int i = 0; i < count; i++) {
       if (approached[i] != NONE) {
         // Written down, so that the compiler does not leave the reading out.
-        approached[i] = records.get(INT, at(approached[i]) + NEXT);
+        int block = approached[i];
+        approached[i] = records.get(INT, at(block) + NEXT) + copies.touch(block);
       }
     }
   }
@@ -319,16 +301,15 @@ public final class Directory implements AutoCloseable {
     records.set(LONG, at + 8, key1);
     records.set(LONG, at + 16, key2);
     records.set(LONG, at + 24, key3);
-    records.set(INT, at + NAMESPACE, namespaceId);
+    records.set(SHORT, at + NAMESPACE, (short) namespaceId);
     records.set(SHORT, at + GROUP, (short) group);
     records.set(BYTE, at + KEY_BYTES, (byte) keyBytes);
-    records.set(BYTE, at + STATES, (byte) 0);
-    records.set(INT, at + HOST_SLOT, NONE);
-    records.set(INT, at + SSD_SLOT, NONE);
+    records.set(SHORT, at + HITS, (short) 0);
     records.set(INT, at + CHECKSUM, 0);
     records.set(SHORT, at + USES, (short) 0);
     records.set(SHORT, at + FLAGS, (short) (FLAG_LINKED | FLAG_USED));
     records.set(INT, at + HOLDS, 0);
+    copies.clear(block);
     long bucket = 4L * (hashSought(namespaceId, group, keyBytes) & bucketMask);
     records.set(INT, at + NEXT, buckets.get(INT, bucket));
     buckets.set(INT, bucket, block + 1);
@@ -473,7 +454,7 @@ public final class Directory implements AutoCloseable {
         && records.get(LONG, at + 8) == key1
         && records.get(LONG, at + 16) == key2
         && records.get(LONG, at + 24) == key3
-        && records.get(INT, at + NAMESPACE) == namespaceId
+        && records.get(SHORT, at + NAMESPACE) == (short) namespaceId
         && records.get(SHORT, at + GROUP) == (short) group
         && records.get(BYTE, at + KEY_BYTES) == keyBytes;
   }
@@ -535,9 +516,9 @@ public final class Directory implements AutoCloseable {
 
   /** The same, behind a block of which there is one; {@link #NONE}: there is none. */
   public void setLineage(int block, int depth, long parent, int parentBlock) {
-    lineage.set(LONG, (long) block * LINEAGE_BYTES, parent);
-    lineage.set(INT, (long) block * LINEAGE_BYTES + DEPTH, depth);
-    parents.set(INT, (long) block * PARENT_BYTES, parentBlock + 1);
+    parents.set(LONG, (long) block * PARENT_BYTES, parent);
+    records.set(INT, at(block) + DEPTH, depth);
+    records.set(INT, at(block) + PARENT_RECORD, parentBlock + 1);
   }
 
   /**
@@ -547,41 +528,41 @@ public final class Directory implements AutoCloseable {
    * this.
    */
   public int parentBlock(int block) {
-    int hint = parents.get(INT, (long) block * PARENT_BYTES) - 1;
+    int hint = records.get(INT, at(block) + PARENT_RECORD) - 1;
     if (hint == NONE) {
       return UNSEEN;
     }
     return isLinked(hint) && fingerprint(hint) == parent(block) ? hint : NONE;
   }
 
-  /** How often the block was used since it came into the host tier. */
+  /** How often the block was used since it came into the first tier, at most 65,535. */
   public int hits(int block) {
-    return lineage.get(INT, (long) block * LINEAGE_BYTES + HITS);
+    return Short.toUnsignedInt(records.get(SHORT, at(block) + HITS));
   }
 
   public void clearHits(int block) {
-    lineage.set(INT, (long) block * LINEAGE_BYTES + HITS, 0);
+    records.set(SHORT, at(block) + HITS, (short) 0);
   }
 
   /** Counts a use; returns the new count. */
   public int addHit(int block) {
-    int hits = Math.min(hits(block), Integer.MAX_VALUE - 1) + 1;
-    lineage.set(INT, (long) block * LINEAGE_BYTES + HITS, hits);
+    int hits = Math.min(hits(block) + 1, HITS_MAX);
+    records.set(SHORT, at(block) + HITS, (short) hits);
     return hits;
   }
 
   /** The place of a block in its sequence, from 0. */
   public int depth(int block) {
-    return lineage.get(INT, (long) block * LINEAGE_BYTES + DEPTH);
+    return records.get(INT, at(block) + DEPTH);
   }
 
   /** The fingerprint of the block before it in its sequence, 0 when unknown. */
   public long parent(int block) {
-    return lineage.get(LONG, (long) block * LINEAGE_BYTES);
+    return parents.get(LONG, (long) block * PARENT_BYTES);
   }
 
   public int namespaceId(int block) {
-    return records.get(INT, at(block) + NAMESPACE);
+    return Short.toUnsignedInt(records.get(SHORT, at(block) + NAMESPACE));
   }
 
   public int group(int block) {
@@ -590,46 +571,6 @@ public final class Directory implements AutoCloseable {
 
   public int keyBytes(int block) {
     return records.get(BYTE, at(block) + KEY_BYTES);
-  }
-
-  public CopyState state(int tier, int block) {
-    return CopyState.of(records.get(BYTE, at(block) + STATES) >>> (4 * tier) & 15);
-  }
-
-  /** Whether the block is resident in the host tier, and there is nothing of it in the other. */
-  public boolean isOnHostAlone(int block) {
-    return records.get(BYTE, at(block) + STATES) == CopyState.RESIDENT.code();
-  }
-
-  /** Whether there is nothing of the block in any tier. */
-  public boolean isNowhere(int block) {
-    return records.get(BYTE, at(block) + STATES) == CopyState.NONE.code();
-  }
-
-  public void setState(int tier, int block, CopyState next) {
-    CopyState now = state(tier, block);
-    if (!now.canBecome(next)) {
-      throw new IllegalStateException(
-          "the copy of block "
-              + block
-              + " in tier "
-              + tier
-              + " can't go from "
-              + now
-              + " to "
-              + next);
-    }
-    int others = records.get(BYTE, at(block) + STATES) & ~(15 << (4 * tier));
-    records.set(BYTE, at(block) + STATES, (byte) (others | next.code() << (4 * tier)));
-    watcher.changed(block);
-  }
-
-  public int slot(int tier, int block) {
-    return records.get(INT, at(block) + HOST_SLOT + 4L * tier);
-  }
-
-  public void setSlot(int tier, int block, int slot) {
-    records.set(INT, at(block) + HOST_SLOT + 4L * tier, slot);
   }
 
   public int checksum(int block) {
@@ -652,7 +593,7 @@ public final class Directory implements AutoCloseable {
     }
     records.set(SHORT, at(block) + USES, (short) uses);
     if (uses == 0 || uses == delta) {
-      watcher.changed(block);
+      copies.changed(block);
     }
   }
 
@@ -668,23 +609,8 @@ public final class Directory implements AutoCloseable {
     }
     records.set(INT, at(block) + HOLDS, holds);
     if (holds == 0 || holds == delta) {
-      watcher.changed(block);
+      copies.changed(block);
     }
-  }
-
-  /** Sets who is told of changes. */
-  public void watch(Watcher told) {
-    watcher = told;
-  }
-
-  public boolean isCountedEvictable(int tier, int block) {
-    return (records.get(SHORT, at(block) + FLAGS) & FLAG_EVICTABLE << tier) != 0;
-  }
-
-  public void countEvictable(int tier, int block, boolean evictable) {
-    int flag = FLAG_EVICTABLE << tier;
-    int flags = records.get(SHORT, at(block) + FLAGS);
-    records.set(SHORT, at(block) + FLAGS, (short) (evictable ? flags | flag : flags & ~flag));
   }
 
   /** Whether a flag is set. */
@@ -742,7 +668,7 @@ public final class Directory implements AutoCloseable {
 
   private boolean hasSameKey(int block, int other) {
     return MemorySegment.mismatch(
-            records, at(block), at(block) + STATES, records, at(other), at(other) + STATES)
+            records, at(block), at(block) + NAME_END, records, at(other), at(other) + NAME_END)
         < 0;
   }
 

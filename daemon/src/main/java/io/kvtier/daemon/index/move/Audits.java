@@ -76,7 +76,7 @@ final class Audits {
       listener.onHostSettled(block, Status.MISS);
     } else {
       if (host.isResident(block)) {
-        directory.set(Directory.FLAG_TAKEN_OVER, block, false);
+        host.trust(block);
         listener.onHostSettled(block, Status.OK);
       }
       copies.settle(block);

@@ -79,7 +79,7 @@ public final class BlockStore implements Mover.Listener {
         new TierLine(
             TierLine.SSD, common, parts.ssd().slots(), parts.ssd().policy(), new SsdRows());
     // A tier without space never has a copy.
-    directory.watch(ssd.isConfigured() ? this::recount : host::recount);
+    directory.copies().watch(ssd.isConfigured() ? this::recount : host::recount);
     objects = new ObjectLine(parts.objects(), directory, namespaces, parts.events());
     int holdsMax = limits.holdsMax();
     probes = new ObjectProbes(objects, parts.objects(), directory, namespaces, listener, holdsMax);

@@ -86,7 +86,7 @@ final class Copies {
 
   /** Gives slots and the record of a block back that nothing needs any more. */
   void settle(int block) {
-    if (directory.isOnHostAlone(block) || directory.uses(block) > 0) {
+    if (directory.copies().isInFirstAlone(block) || directory.uses(block) > 0) {
       return;
     }
     boolean isHeld = directory.holds(block) > 0;
@@ -100,7 +100,7 @@ final class Copies {
       // Also where clients hold the block: what they read is in memory.
       ssd.free(block);
     }
-    if (directory.isNowhere(block)) {
+    if (directory.copies().isNowhere(block)) {
       if (directory.isLinked(block)) {
         directory.unlink(block);
       }

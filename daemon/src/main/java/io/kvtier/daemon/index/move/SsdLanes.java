@@ -65,7 +65,7 @@ public final class SsdLanes {
   }
 
   private int region(int block) {
-    return slots.regionOf(directory.slot(TierLine.SSD, block));
+    return slots.regionOf(directory.copies().slot(TierLine.SSD, block));
   }
 
   /** Which of its device's regions a block's slot lies in. */
@@ -75,7 +75,7 @@ public final class SsdLanes {
 
   /** The row of a block must go, before anything else is stored in its slot. */
   void forgetRow(int block) {
-    long offset = slots.offsetOf(directory.slot(TierLine.SSD, block));
+    long offset = slots.offsetOf(directory.copies().slot(TierLine.SSD, block));
     of(block).forget(Transfer.place(regionOnDevice(block), offset));
   }
 

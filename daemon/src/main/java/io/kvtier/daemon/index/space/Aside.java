@@ -1,6 +1,6 @@
 package io.kvtier.daemon.index.space;
 
-import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.CopyTable;
 import io.kvtier.daemon.index.core.LongQueue;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.Arrays;
@@ -28,7 +28,7 @@ final class Aside {
   }
 
   private final int tier;
-  private final Directory directory;
+  private final CopyTable copies;
   private final SlotAllocator slots;
   private final Order order;
   private final int[] barred = new int[BARRED_MAX];
@@ -41,23 +41,22 @@ final class Aside {
   private int size;
 
   /** There are none, and no device is fenced. */
-  Aside(int tier, Directory directory, SlotAllocator slots, Order order) {
+  Aside(int tier, CopyTable copies, SlotAllocator slots, Order order) {
     this.tier = tier;
-    this.directory = directory;
+    this.copies = copies;
     this.slots = slots;
     this.order = order;
     ofLane = new LongQueue[slots.lanes()];
     Arrays.setAll(ofLane, lane -> new LongQueue(Integer.MAX_VALUE));
   }
 
-  /** Asks from now on which lanes are fenced; of one tier only, as a block has one flag for it. */
+  /** Asks from now on which lanes are fenced. */
   void setOn(IntPredicate fenced) {
     isFenced = fenced;
   }
 
   boolean has(int block) {
-    // The flag may speak of another tier, unless there are some in this one.
-    return size > 0 && directory.has(Directory.FLAG_ASIDE, block);
+    return size > 0 && copies.has(CopyTable.ASIDE, tier, block);
   }
 
   int size() {
@@ -126,11 +125,11 @@ final class Aside {
   }
 
   private void mark(int block, boolean isAside) {
-    directory.set(Directory.FLAG_ASIDE, block, isAside);
+    copies.set(CopyTable.ASIDE, tier, block, isAside);
     size += isAside ? 1 : -1;
   }
 
   private int laneOf(int block) {
-    return slots.laneOf(slots.regionOf(directory.slot(tier, block)));
+    return slots.laneOf(slots.regionOf(copies.slot(tier, block)));
   }
 }

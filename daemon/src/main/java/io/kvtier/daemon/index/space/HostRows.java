@@ -122,7 +122,7 @@ public final class HostRows implements TierLine.Rows {
   }
 
   private long placeOf(int block) {
-    int slot = directory.slot(TierLine.HOST, block);
+    int slot = directory.copies().slot(TierLine.HOST, block);
     return Transfer.place(slots.regionOf(slot), slots.offsetOf(slot));
   }
 }

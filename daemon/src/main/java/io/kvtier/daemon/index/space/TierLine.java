@@ -2,6 +2,7 @@ package io.kvtier.daemon.index.space;
 
 import io.kvtier.daemon.index.core.BlockEvents;
 import io.kvtier.daemon.index.core.CopyState;
+import io.kvtier.daemon.index.core.CopyTable;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.policies.EvictionPolicy;
@@ -54,6 +55,7 @@ public final class TierLine {
 
   private final int tier;
   private final Directory directory;
+  private final CopyTable copies;
   private final SlotAllocator slots;
   private final IntUnaryOperator bytesOf;
   private final Rows rows;
@@ -136,6 +138,7 @@ public final class TierLine {
   public TierLine(int tier, Common common, SlotAllocator slots, String policyName, Rows rows) {
     this.tier = tier;
     this.directory = common.directory();
+    copies = directory.copies();
     this.slots = slots;
     this.policyName = policyName;
     this.bytesOf = common.bytesOf();
@@ -150,7 +153,7 @@ public final class TierLine {
     isSaving = new boolean[slots.parts()];
     Arrays.fill(looksOfPart, LOOKS_MAX);
     drainMayGoOn = new boolean[slots.parts()];
-    aside = new Aside(tier, directory, slots, new AsideOrder());
+    aside = new Aside(tier, copies, slots, new AsideOrder());
     policies = newPolicies(policyName);
   }
 
@@ -289,11 +292,11 @@ public final class TierLine {
   // ---- copies
 
   public CopyState state(int block) {
-    return directory.state(tier, block);
+    return copies.state(tier, block);
   }
 
   public void setState(int block, CopyState next) {
-    directory.setState(tier, block, next);
+    copies.setState(tier, block, next);
   }
 
   public boolean isResident(int block) {
@@ -301,7 +304,7 @@ public final class TierLine {
   }
 
   public int slot(int block) {
-    return directory.slot(tier, block);
+    return copies.slot(tier, block);
   }
 
   /**
@@ -318,22 +321,25 @@ public final class TierLine {
     if (slot == SlotAllocator.NONE) {
       return false;
     }
-    directory.setSlot(tier, block, slot);
+    copies.setSlot(tier, block, slot);
     return true;
   }
 
   /** Gives a copy's slot back; the copy is no more. */
   public void free(int block) {
-    setTakenOver(block, false);
+    trust(block);
     setState(block, CopyState.NONE);
     takeBack(block);
   }
 
-  /** Only the host tier needs the flag: what is read from SSD is always verified. */
-  private void setTakenOver(int block, boolean is) {
-    if (tier == HOST) {
-      directory.set(Directory.FLAG_TAKEN_OVER, block, is);
-    }
+  /** The checksum of a copy is that of its bytes. */
+  public void trust(int block) {
+    copies.set(CopyTable.TAKEN_OVER, tier, block, false);
+  }
+
+  /** Nobody has made the checksum of a copy that an earlier daemon left. */
+  public void distrust(int block) {
+    copies.set(CopyTable.TAKEN_OVER, tier, block, true);
   }
 
   /** Gives a slot back that was taken a moment ago; the copy's state is left as it is. */
@@ -341,7 +347,7 @@ public final class TierLine {
     int slot = slot(block);
     if (slot != Directory.NONE) {
       slots.free(slot);
-      directory.setSlot(tier, block, Directory.NONE);
+      copies.setSlot(tier, block, Directory.NONE);
     }
   }
 
@@ -366,9 +372,7 @@ public final class TierLine {
   private boolean lacksParent(int block) {
     int parent = directory.parentBlock(block);
     return parent == Directory.NONE
-        || (parent != Directory.UNSEEN
-            && directory.state(HOST, parent) == CopyState.NONE
-            && (tier == HOST || directory.state(SSD, parent) == CopyState.NONE));
+        || (parent != Directory.UNSEEN && !copies.isDownTo(tier, parent));
   }
 
   private void tellStored(int block) {
@@ -398,7 +402,7 @@ public final class TierLine {
     if (slot == SlotAllocator.NONE) {
       return false;
     }
-    directory.setSlot(tier, block, slot);
+    copies.setSlot(tier, block, slot);
     setState(block, CopyState.STAGING);
     return true;
   }
@@ -413,7 +417,7 @@ public final class TierLine {
 
   /** An adopted copy is there for everybody; its row is written already. */
   public void showAdopted(int block) {
-    setTakenOver(block, true);
+    distrust(block);
     setState(block, CopyState.RESIDENT);
     insert(policyOf(block), block);
     countResident(block, 1);
@@ -496,7 +500,7 @@ public final class TierLine {
         && !aside.has(block)
         && directory.uses(block) == 0
         && (directory.holds(block) == 0
-            || (tier != HOST && directory.state(HOST, block) == CopyState.RESIDENT));
+            || (tier != HOST && copies.state(HOST, block) == CopyState.RESIDENT));
   }
 
   private boolean isOfClass(int block) {
@@ -546,15 +550,15 @@ public final class TierLine {
       int part = slot == Directory.NONE ? 0 : slots.partOf(slots.regionOf(slot));
       drainMayGoOn[part] |= slot != Directory.NONE && slots.regionOf(slot) == slots.draining(part);
     }
-    if (could != directory.isCountedEvictable(tier, block)) {
-      directory.countEvictable(tier, block, could);
+    if (could != copies.has(CopyTable.EVICTABLE, tier, block)) {
+      copies.set(CopyTable.EVICTABLE, tier, block, could);
       int sizeClass = slots.classOf(slot(block));
       evictable[sizeClass] += could ? 1 : -1;
       evictableOfPart[slots.partOfClass(sizeClass)] += could ? 1 : -1;
     }
     boolean isOnlyHere = could && isOnlyHere(block);
     if (isOnlyHere != isCountedOnlyHere(block)) {
-      directory.set(Directory.FLAG_SSD_ONLY, block, isOnlyHere);
+      copies.set(CopyTable.ONLY_HERE, tier, block, isOnlyHere);
       int part = slots.partOfClass(slots.classOf(slot(block)));
       // What the last search was in vain for: there was none.
       isSaving[part] &= onlyHereOfPart[part] > 0;
@@ -563,11 +567,11 @@ public final class TierLine {
   }
 
   private boolean isOnlyHere(int block) {
-    return tier != HOST && directory.state(HOST, block) == CopyState.NONE;
+    return tier != HOST && !copies.isElsewhere(tier, block);
   }
 
   private boolean isCountedOnlyHere(int block) {
-    return tier != HOST && directory.has(Directory.FLAG_SSD_ONLY, block);
+    return tier != HOST && copies.has(CopyTable.ONLY_HERE, tier, block);
   }
 
   /**
@@ -766,7 +770,7 @@ public final class TierLine {
    * since the checksum was made, or the checksum was made before this daemon started.
    */
   public boolean mustVerify(int block, long reader) {
-    return directory.has(Directory.FLAG_TAKEN_OVER, block)
+    return copies.has(CopyTable.TAKEN_OVER, tier, block)
         || slots.isWritableByOthers(slots.regionOf(slot(block)), reader);
   }
 

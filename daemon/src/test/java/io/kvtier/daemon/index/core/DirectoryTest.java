@@ -109,14 +109,14 @@ class DirectoryTest {
       int block = directory.insertSought(0, 0, 8);
       assertThrows(
           IllegalStateException.class,
-          () -> directory.setState(TierLine.HOST, block, CopyState.RESIDENT));
-      directory.setState(TierLine.HOST, block, CopyState.RESERVED);
-      directory.setState(TierLine.HOST, block, CopyState.STAGING);
-      directory.setState(TierLine.HOST, block, CopyState.RESIDENT);
-      assertEquals(CopyState.NONE, directory.state(TierLine.SSD, block));
+          () -> directory.copies().setState(TierLine.HOST, block, CopyState.RESIDENT));
+      directory.copies().setState(TierLine.HOST, block, CopyState.RESERVED);
+      directory.copies().setState(TierLine.HOST, block, CopyState.STAGING);
+      directory.copies().setState(TierLine.HOST, block, CopyState.RESIDENT);
+      assertEquals(CopyState.NONE, directory.copies().state(TierLine.SSD, block));
       assertThrows(
           IllegalStateException.class,
-          () -> directory.setState(TierLine.HOST, block, CopyState.STAGING));
+          () -> directory.copies().setState(TierLine.HOST, block, CopyState.STAGING));
       assertThrows(IllegalStateException.class, () -> directory.addUses(block, -1));
       assertThrows(IllegalStateException.class, () -> directory.addHolds(block, -1));
     }

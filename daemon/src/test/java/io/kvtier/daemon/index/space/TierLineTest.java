@@ -57,10 +57,12 @@ class TierLineTest {
       SlotAllocator slots = new SlotAllocator(new int[1], 1, 4096L * blocks, 4096, 1);
       lines[tier] = new TierLine(tier, common, slots, policy, TierLine.Rows.NONE);
     }
-    directory.watch(block -> {
-      lines[TierLine.HOST].recount(block);
-      lines[TierLine.SSD].recount(block);
-    });
+    directory
+        .copies()
+        .watch(block -> {
+          lines[TierLine.HOST].recount(block);
+          lines[TierLine.SSD].recount(block);
+        });
     MemorySegment key = Arena.ofAuto().allocate(8, 8);
     for (int i = 0; i < blocks; i++) {
       key.set(ValueLayout.JAVA_LONG, 0, i);
@@ -199,7 +201,7 @@ class TierLineTest {
             policy,
             TierLine.Rows.NONE);
     line.setAsideOn(lane -> isFenced[lane]);
-    directory.watch(line::recount);
+    directory.copies().watch(line::recount);
     MemorySegment key = Arena.ofAuto().allocate(8, 8);
     for (int i = 0; i < 2 * blocksOfEach; i++) {
       takes[0] = i < blocksOfEach;
