@@ -167,8 +167,8 @@ final class SsdBlocks implements AutoCloseable {
     transfer.length = blockBytes;
     transfer.slotBytes = blockBytes;
     transfer.checksum = checksums[source];
-    transfer.ssdRegion = 0;
-    transfer.ssdOffset = slot * slotBytes();
+    transfer.region = 0;
+    transfer.offset = slot * slotBytes();
     if (!started.pipeline().offer(transfer)) {
       throw new IllegalStateException("the pipeline took fewer transfers than its depth " + depth);
     }

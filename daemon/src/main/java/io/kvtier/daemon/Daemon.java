@@ -9,12 +9,14 @@ import io.kvtier.daemon.grpc.GrpcFront;
 import io.kvtier.daemon.http.HttpFront;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.IndexContext;
+import io.kvtier.daemon.index.KnownTiers;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.Limits;
 import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.daemon.index.core.Tenants;
+import io.kvtier.daemon.index.move.StoreParts;
 import io.kvtier.daemon.index.report.EventRing;
 import io.kvtier.daemon.index.report.RequestTap;
 import io.kvtier.daemon.session.PeerPolicy;
@@ -39,6 +41,7 @@ import io.kvtier.tiers.gpu.GpuTier;
 import io.kvtier.tiers.host.HugePages;
 import io.kvtier.tiers.host.PageTaker;
 import io.kvtier.tiers.host.SlabStore;
+import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
 import io.kvtier.tiers.ssd.SsdEngine;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.ThreadedPipeline;
@@ -217,18 +220,25 @@ public final class Daemon implements AutoCloseable {
                 System::nanoTime,
                 region,
                 directory,
-                hostTier.slots(),
-                ssdTier.slots(),
-                host.policy(),
-                ssd.policy(),
-                ssd.admission(),
-                slabs::mapping,
-                copies,
-                hostTier.ledger(),
-                ssdTier.pipelines(),
-                directories,
-                ssdTier.engine(),
-                ssdTier.isDirect(),
+                new StoreParts.First(
+                    KnownTiers.HOST,
+                    hostTier.slots(),
+                    host.policy(),
+                    hostTier.ledger(),
+                    slabs::mapping,
+                    copies),
+                List.of(
+                    new StoreParts.Lower(
+                        KnownTiers.SSD,
+                        ssdTier.slots(),
+                        SlotHeaderDescriptor.HEADER_BYTES,
+                        ssd.policy(),
+                        ssd.admission(),
+                        ssdTier.pipelines(),
+                        ssd.queueDepth(),
+                        ssd.scrubBytesPerSecond(),
+                        ssd.writeBytesPerDay(),
+                        new StoreParts.Place(directories, ssdTier.engine(), ssdTier.isDirect()))),
                 objectTier.forIndex(),
                 gpus,
                 counters,
@@ -245,11 +255,8 @@ public final class Daemon implements AutoCloseable {
                 limits.holdsMax(),
                 limits.holdsPerSessionMax(),
                 copy.queueDepth(),
-                ssd.queueDepth(),
                 copy.inlineBytes(),
                 host.freeTarget(),
-                ssd.scrubBytesPerSecond(),
-                ssd.writeBytesPerDay(),
                 limits.leaseNs(),
                 limits.leaseNsMax(),
                 limits.reservationNs(),
@@ -258,7 +265,7 @@ public final class Daemon implements AutoCloseable {
                 Limits.STANDSTILL_NS));
     long start = System.nanoTime();
     // Counts of stores go on from start to start.
-    index.recover(ssdTier.ledgers(), System.currentTimeMillis() << 20);
+    index.recover(List.of(ssdTier.ledgers()), System.currentTimeMillis() << 20);
     LOG.info(
         "found {} in memory{} in {} ms",
         Counted.of(counters.get(Counter.FOUND_HOST), "block"),

@@ -3,7 +3,7 @@ package io.kvtier.daemon;
 import io.kvtier.daemon.config.KvtierdConfig.ObjectConfig;
 import io.kvtier.daemon.config.KvtierdConfig.ObjectEncryption;
 import io.kvtier.daemon.config.KvtierdConfig.ObjectPlace;
-import io.kvtier.daemon.index.move.ObjectParts;
+import io.kvtier.daemon.index.source.ObjectParts;
 import io.kvtier.tiers.files.FileErrors;
 import io.kvtier.tiers.files.OwnFiles;
 import io.kvtier.tiers.ledger.PresenceLedger;

@@ -126,7 +126,7 @@ final class SsdTierTest {
         store.status = Status.BUSY;
         store.key[0] = (byte) block;
         store.keyBytes = store.key.length;
-        store.ssdRegion = block;
+        store.region = block;
         run(tier.pipelines().getFirst(), store);
         assertEquals(Status.OK, store.status, store.cause);
       }

@@ -17,6 +17,7 @@ import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.SessionTable;
 import io.kvtier.daemon.index.session.SlotClaims;
 import io.kvtier.daemon.index.session.WaiterTable;
+import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.index.verbs.Acquires;
 import io.kvtier.daemon.index.verbs.Admin;
 import io.kvtier.daemon.index.verbs.Annotations;
@@ -86,9 +87,9 @@ final class Index implements BlockListener {
         new Registry(
             directory, namespaces, store, events, context.clock(), this::noteNamespacesInUse);
     holds = new HoldTable(holdsMax);
-    SlotClaims claims = new SlotClaims(context.hostSlots(), context.writers(), holdsMax);
+    SlotClaims claims = new SlotClaims(context.first().slots(), context.writers(), holdsMax);
     hostWaiters = new WaiterTable(holdsMax);
-    writer = new CompletionWriter(directory, store.host(), namespaces, watch);
+    writer = new CompletionWriter(directory, store.first(), namespaces, watch);
     OperationPool pool = new OperationPool(limits.operationsMax());
     operations =
         new Operations(
@@ -236,10 +237,9 @@ final class Index implements BlockListener {
   // ---- the beginning and the end
 
   /** Finds what an earlier start of the daemon left; before the first request. */
-  void recover(Ledger hostLedger, List<Ledger> ssdLedgers, long storesBegin) throws IOException {
-    new Recovery(directory, registry, store, counters).run(hostLedger, ssdLedgers, storesBegin);
-    store.host().recovered();
-    store.ssd().recovered();
+  void recover(List<List<Ledger>> ledgers, long storesBegin) throws IOException {
+    new Recovery(directory, registry, store, counters).run(ledgers, storesBegin);
+    store.stack().all().forEach(ResidentTier::recovered);
   }
 
   /**
@@ -253,7 +253,7 @@ final class Index implements BlockListener {
     }
     ends.endAllOf(session);
     holdings.endAllOf(session, hasHungUp);
-    store.host().slots().revoke(session.id());
+    store.first().slots().revoke(session.id());
     devices.close(session);
     sessions.remove(session);
   }
@@ -266,8 +266,8 @@ final class Index implements BlockListener {
   // ---- what becomes of blocks
 
   @Override
-  public void onHostSettled(int block, Status status) {
-    acquires.onHostSettled(block, status);
+  public void onFirstSettled(int block, Status status) {
+    acquires.onFirstSettled(block, status);
   }
 
   @Override

@@ -9,7 +9,6 @@ import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.daemon.index.device.DeviceLine;
 import io.kvtier.daemon.index.move.BlockStore;
-import io.kvtier.daemon.index.move.ObjectParts;
 import io.kvtier.daemon.index.report.EventRing;
 import io.kvtier.daemon.index.report.EventTap;
 import io.kvtier.daemon.index.report.Report;
@@ -17,9 +16,8 @@ import io.kvtier.daemon.index.report.ReportJson;
 import io.kvtier.daemon.index.report.StatsAnswers;
 import io.kvtier.daemon.index.report.StatsReport;
 import io.kvtier.daemon.index.session.Session;
-import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.daemon.index.source.ObjectParts;
 import io.kvtier.daemon.index.verbs.RequestAdapter;
-import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RingConsumer;
@@ -27,6 +25,7 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.ledger.Ledger;
 import java.io.IOException;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
@@ -98,12 +97,7 @@ public final class IndexAgent {
     stats =
         new StatsReport(
             new StatsReport.Identity(
-                context.version(),
-                context.generation(),
-                context.clock().getAsLong(),
-                context.ssdDirectory(),
-                context.ssdEngine(),
-                context.directIo()),
+                context.version(), context.generation(), context.clock().getAsLong()),
             new StatsReport.Parts(
                 context.clock(),
                 context.directory(),
@@ -120,18 +114,19 @@ public final class IndexAgent {
     adapter =
         new RequestAdapter(
             index.requests(), index.writer(), limits, statsAnswers, context.requests());
-    counters.set(Counter.GAUGE_HOST_BYTES_CAPACITY, context.hostSlots().bytesCapacity());
-    counters.set(Counter.GAUGE_SSD_BYTES_CAPACITY, context.ssdSlots().bytesCapacity());
   }
 
   /**
    * Finds again what an earlier start of the daemon left; before the first {@link #doWork}.
    *
-   * @param ssdLedgers one a device, in the order of the pipelines
+   * @param lowerLedgers of each lower tier, one a device, in the order of the pipelines
    * @param storesBegin no store from now on is to have a lower count
    */
-  public void recover(List<Ledger> ssdLedgers, long storesBegin) throws IOException {
-    index.recover(context.hostLedger(), ssdLedgers, storesBegin);
+  public void recover(List<List<Ledger>> lowerLedgers, long storesBegin) throws IOException {
+    List<List<Ledger>> ledgers = new ArrayList<>();
+    ledgers.add(List.of(context.first().ledger()));
+    ledgers.addAll(lowerLedgers);
+    index.recover(ledgers, storesBegin);
   }
 
   /** Hands a new session over; from any thread. False when too many are waiting. */
@@ -381,8 +376,8 @@ public final class IndexAgent {
   }
 
   /** For tests: swaps a tier's policy, as the operator's command does. */
-  public void swapPolicy(boolean ofHost, String policy) {
-    (ofHost ? index.store().host() : index.store().ssd()).swapPolicy(policy);
+  public void swapPolicy(int tier, String policy) {
+    index.store().stack().at(tier).swapPolicy(policy);
   }
 
   /** For tests: the blocks that can be named and stand in a tier that outlives the daemon. */
@@ -392,7 +387,8 @@ public final class IndexAgent {
     for (int block = 0; block < directory.highWater(); block++) {
       if (directory.isUsed(block)
           && directory.isLinked(block)
-          && (store.ssd().isResident(block) || (memoryStays && store.host().isResident(block)))) {
+          && (store.stack().storedIn(block) != null
+              || (memoryStays && store.first().isResident(block)))) {
         visitor.accept(block);
       }
     }
@@ -405,9 +401,9 @@ public final class IndexAgent {
 
   /** For tests: the slab that a block lies in, or -1. */
   public int slabOf(int block) {
-    return context.directory().copies().slot(TierLine.HOST, block) == CopyTable.NO_SLOT
+    return context.directory().copies().slot(0, block) == CopyTable.NO_SLOT
         ? -1
-        : context.hostSlots().regionOf(context.directory().copies().slot(TierLine.HOST, block));
+        : context.first().slots().regionOf(context.directory().copies().slot(0, block));
   }
 
   /** For tests: how many transfers to and from GPUs are under way. */

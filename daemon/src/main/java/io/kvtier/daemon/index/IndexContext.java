@@ -5,40 +5,30 @@ import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.Tenants;
-import io.kvtier.daemon.index.move.ObjectParts;
 import io.kvtier.daemon.index.move.StoreParts;
 import io.kvtier.daemon.index.report.EventRing;
 import io.kvtier.daemon.index.report.RequestTap;
 import io.kvtier.daemon.index.session.WriterParts;
+import io.kvtier.daemon.index.source.ObjectParts;
 import io.kvtier.tiers.gpu.GpuTier;
-import io.kvtier.tiers.ledger.Ledger;
-import io.kvtier.tiers.slots.SlotAllocator;
-import io.kvtier.tiers.transfer.Pipeline;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
-import java.util.function.IntFunction;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
-/** Everything the index is made of that is not its own. */
+/**
+ * Everything the index is made of that is not its own.
+ *
+ * @param lower the tiers below the first, in their order
+ */
 public record IndexContext(
     String version,
     long generation,
     LongSupplier clock,
     MemorySegment daemonRegion,
     Directory directory,
-    SlotAllocator hostSlots,
-    SlotAllocator ssdSlots,
-    String hostPolicy,
-    String ssdPolicy,
-    String ssdAdmission,
-    IntFunction<MemorySegment> slabs,
-    Pipeline copies,
-    Ledger hostLedger,
-    List<Pipeline> ssdPipelines,
-    String ssdDirectory,
-    String ssdEngine,
-    boolean directIo,
+    StoreParts.First first,
+    List<StoreParts.Lower> lower,
     @Nullable ObjectParts objects,
     @Nullable GpuTier gpus,
     Counters counters,
@@ -47,6 +37,10 @@ public record IndexContext(
     RequestTap requests,
     Tenants tenants,
     WriterParts writers) {
+  public IndexContext {
+    lower = List.copyOf(lower);
+  }
+
   /**
    * The parts of the block store.
    *
@@ -54,14 +48,6 @@ public record IndexContext(
    */
   StoreParts storeParts(@Nullable BlockEvents told) {
     return new StoreParts(
-        clock,
-        directory,
-        counters,
-        latencies,
-        told,
-        requests,
-        new StoreParts.Host(hostSlots, hostPolicy, hostLedger, slabs, copies),
-        new StoreParts.Ssd(ssdSlots, ssdPolicy, ssdAdmission, ssdPipelines),
-        objects);
+        clock, directory, counters, latencies, told, requests, first, lower, objects);
   }
 }

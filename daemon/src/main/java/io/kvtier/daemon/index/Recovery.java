@@ -6,7 +6,7 @@ import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.LongQueue;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.move.BlockStore;
-import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.index.verbs.Registry;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Protocol;
@@ -55,7 +55,7 @@ final class Recovery {
     }
 
     /** Shows the blocks in the order in which they came: policies take that for their order. */
-    void show(TierLine tier) {
+    void show(ResidentTier tier) {
       long first = lastGeneration;
       for (int i = 0; i < size; i++) {
         first = Math.min(first, generations[i]);
@@ -95,20 +95,26 @@ final class Recovery {
   /**
    * Adopts the blocks of all tiers.
    *
-   * @param ssdLedgers one a device
+   * @param ledgers of each tier, one a device
    * @param storesBegin no store from now on is to have a lower count
    */
-  void run(Ledger hostLedger, List<Ledger> ssdLedgers, long storesBegin) throws IOException {
-    Adopted host = adopt(store.host(), List.of(hostLedger));
-    Adopted ssd = adopt(store.ssd(), ssdLedgers);
-    store.continueAfter(
-        Math.max(storesBegin, host.lastGeneration), Math.max(storesBegin, ssd.lastGeneration));
-    counters.add(Counter.FOUND_HOST, host.size);
-    counters.add(Counter.FOUND_SSD, ssd.size);
+  void run(List<List<Ledger>> ledgers, long storesBegin) throws IOException {
+    long lastFirstRow = storesBegin;
+    long lastStore = storesBegin;
+    for (ResidentTier tier : store.stack().all()) {
+      Adopted adopted = adopt(tier, ledgers.get(tier.number()));
+      counters.add(tier.traits().counts().found(), adopted.size);
+      if (tier == store.first()) {
+        lastFirstRow = Math.max(lastFirstRow, adopted.lastGeneration);
+      } else {
+        lastStore = Math.max(lastStore, adopted.lastGeneration);
+      }
+    }
+    store.continueAfter(lastFirstRow, lastStore);
     counters.add(Counter.FOUND_UNTRUE, untrueRows);
   }
 
-  private Adopted adopt(TierLine tier, List<Ledger> ledgers) throws IOException {
+  private Adopted adopt(ResidentTier tier, List<Ledger> ledgers) throws IOException {
     Adopted adopted = new Adopted();
     for (int lane = 0; lane < ledgers.size(); lane++) {
       Ledger ledger = ledgers.get(lane);
@@ -140,7 +146,7 @@ final class Recovery {
         LOG.warn(
             "{} rows of the {} tier's ledger {} were damaged: their blocks are forgotten",
             ledger.damagedRows(),
-            tier == store.host() ? "host" : "SSD",
+            tier.traits().title(),
             lane);
       }
       while (untrue.size() > 0) {
@@ -158,12 +164,9 @@ final class Recovery {
     return adopted;
   }
 
-  private int adopt(TierLine tier, LedgerEntry entry, int region, long offset) {
+  private int adopt(ResidentTier tier, LedgerEntry entry, int region, long offset) {
     Namespaces.Namespace namespace = namespace(entry.namespaceHigh, entry.namespaceLow);
-    int sizeClass =
-        namespace == null
-            ? -1
-            : tier == store.host() ? namespace.hostClass() : namespace.ssdClass();
+    int sizeClass = namespace == null ? -1 : tier.classFor(namespace.id());
     if (namespace == null || sizeClass < 0 || entry.length != namespace.blockBytes()) {
       return Directory.NONE;
     }

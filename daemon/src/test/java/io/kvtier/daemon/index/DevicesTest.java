@@ -9,7 +9,6 @@ import io.kvtier.daemon.gpu.FileGpu;
 import io.kvtier.daemon.index.core.CopyTable;
 import io.kvtier.daemon.index.device.DeviceLine;
 import io.kvtier.daemon.index.session.ProgressWord;
-import io.kvtier.daemon.index.space.TierLine;
 import io.kvtier.daemon.index.verbs.Puts;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Protocol;
@@ -39,6 +38,7 @@ import org.junit.jupiter.api.Test;
 
 /** Blocks of regions as the index sees them, round by round. */
 class DevicesTest {
+  private static final int HOST = 0;
   private static final int BLOCKS = 8;
   private static final int SLOTS = 16;
 
@@ -382,7 +382,7 @@ class DevicesTest {
       assertEquals(Status.OK, client.await().first());
       workUntil(harness, () -> harness.counters.get(Counter.PUT_BLOCKS) == 1);
       checksums.isOpen = false;
-      harness.directory().copies().set(CopyTable.TAKEN_OVER, TierLine.HOST, 0, true);
+      harness.directory().copies().set(CopyTable.TAKEN_OVER, HOST, 0, true);
       client.sendBlock(Verb.ONBOARD, region, 0, 0, 7, 5);
       work(harness, 3);
       assertFalse(client.hasAnswer());
@@ -407,7 +407,7 @@ class DevicesTest {
       client.sendBlock(Verb.OFFLOAD, region, 0, 0, 7, 2);
       assertEquals(Status.OK, client.await().first());
       workUntil(harness, () -> harness.counters.get(Counter.PUT_BLOCKS) == 1);
-      harness.directory().copies().set(CopyTable.TAKEN_OVER, TierLine.HOST, 0, true);
+      harness.directory().copies().set(CopyTable.TAKEN_OVER, HOST, 0, true);
       harness.directory().setChecksum(0, ~harness.directory().checksum(0));
       client.sendBlock(Verb.ONBOARD, region, 0, 0, 7, 5);
       assertEquals(Status.MISS, client.await().first());

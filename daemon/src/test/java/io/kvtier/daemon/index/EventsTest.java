@@ -10,7 +10,6 @@ import io.kvtier.daemon.events.EventPublisher;
 import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.report.EventRing;
-import io.kvtier.daemon.index.space.TierLine;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
@@ -36,6 +35,8 @@ import org.zeromq.ZMQ;
 
 /** What consumers believe after all that the index did: what is there. */
 class EventsTest {
+  private static final int HOST = 0;
+  private static final int SSD = 1;
   private static final int SLOTS = 72;
   private static final long PATIENCE_NS = 60_000_000_000L;
 
@@ -120,15 +121,15 @@ class EventsTest {
   private static void assertLearns(IndexHarness harness, EventConsumer consumer)
       throws InterruptedException {
     long end = System.nanoTime() + PATIENCE_NS;
-    while (!(consumer.in("CPU").equals(truth(harness, TierLine.HOST))
-            && consumer.in("DISK").equals(truth(harness, TierLine.SSD)))
+    while (!(consumer.in("CPU").equals(truth(harness, HOST))
+            && consumer.in("DISK").equals(truth(harness, SSD)))
         && System.nanoTime() < end) {
       int _ = harness.agent.doWork();
       Thread.sleep(1);
     }
-    assertEquals(truth(harness, TierLine.HOST), consumer.in("CPU"));
-    assertEquals(truth(harness, TierLine.SSD), consumer.in("DISK"));
-    for (long key : truth(harness, TierLine.SSD)) {
+    assertEquals(truth(harness, HOST), consumer.in("CPU"));
+    assertEquals(truth(harness, SSD), consumer.in("DISK"));
+    for (long key : truth(harness, SSD)) {
       assertEquals(List.of((int) key, (int) (key >> 32)), consumer.tokens(key));
     }
   }

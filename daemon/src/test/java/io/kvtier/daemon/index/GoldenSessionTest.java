@@ -9,6 +9,7 @@ import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.Limits;
 import io.kvtier.daemon.index.core.Tenants;
+import io.kvtier.daemon.index.move.StoreParts;
 import io.kvtier.daemon.index.report.RequestTap;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.WriterParts;
@@ -72,18 +73,25 @@ class GoldenSessionTest {
                   () -> NOW_NS,
                   daemonRegion,
                   directory,
-                  new SlotAllocator(1, SLAB_BYTES, 4096),
-                  new SlotAllocator(0, SLAB_BYTES, 4096),
-                  "lru",
-                  "lru",
-                  "evicted",
-                  i -> slab,
-                  new IndexHarness.NoPipeline(),
-                  new NoLedger(),
-                  List.of(new IndexHarness.NoPipeline()),
-                  "",
-                  "",
-                  false,
+                  new StoreParts.First(
+                      KnownTiers.HOST,
+                      new SlotAllocator(1, SLAB_BYTES, 4096),
+                      "lru",
+                      new NoLedger(),
+                      i -> slab,
+                      new IndexHarness.NoPipeline()),
+                  List.of(
+                      new StoreParts.Lower(
+                          KnownTiers.SSD,
+                          new SlotAllocator(0, SLAB_BYTES, 4096),
+                          4096,
+                          "lru",
+                          "evicted",
+                          List.of(new IndexHarness.NoPipeline()),
+                          1,
+                          0,
+                          0,
+                          new StoreParts.Place("", "", false))),
                   null,
                   null,
                   new Counters(daemonRegion),
@@ -99,10 +107,7 @@ class GoldenSessionTest {
                   64,
                   64,
                   1,
-                  1,
                   4096,
-                  0,
-                  0,
                   0,
                   30_000_000_000L,
                   600_000_000_000L,

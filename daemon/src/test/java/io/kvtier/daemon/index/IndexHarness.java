@@ -11,12 +11,12 @@ import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.Limits;
 import io.kvtier.daemon.index.core.Tenants;
-import io.kvtier.daemon.index.move.ObjectParts;
+import io.kvtier.daemon.index.move.StoreParts;
 import io.kvtier.daemon.index.report.EventRing;
 import io.kvtier.daemon.index.report.RequestTap;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.WriterParts;
-import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.daemon.index.source.ObjectParts;
 import io.kvtier.protocol.AnnotationBody;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.DaemonRegionDescriptor;
@@ -41,6 +41,7 @@ import io.kvtier.tiers.ledger.NoLedger;
 import io.kvtier.tiers.slots.Claim;
 import io.kvtier.tiers.slots.ClaimNote;
 import io.kvtier.tiers.slots.SlotAllocator;
+import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
 import io.kvtier.tiers.transfer.Leg;
 import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
@@ -321,38 +322,24 @@ public final class IndexHarness implements AutoCloseable {
                 () -> nowNs,
                 daemonRegion,
                 directory,
-                new SlotAllocator(
-                    tenants
-                        .regions(
-                            tenantConfigs.stream().map(TenantConfig::hostBytes).toList(),
-                            slabCount,
-                            1)
-                        .toArray(),
-                    tenants.count(),
-                    slabBytes,
-                    SLOT_BYTES,
-                    1),
-                new SlotAllocator(
-                    tenants
-                        .regions(
-                            tenantConfigs.stream().map(TenantConfig::ssdBytes).toList(),
-                            settings.files,
-                            1)
-                        .toArray(),
-                    tenants.count(),
-                    2 * slabBytes,
-                    SLOT_BYTES,
-                    settings.ssd.size()),
-                "lru",
-                "lru",
-                settings.admission,
-                i -> slabs.asSlice(i * slabBytes, slabBytes),
-                settings.checksums,
-                new NoLedger(),
-                settings.ssd,
-                "",
-                "",
-                false,
+                new StoreParts.First(
+                    KnownTiers.HOST,
+                    new SlotAllocator(
+                        tenants
+                            .regions(
+                                tenantConfigs.stream().map(TenantConfig::hostBytes).toList(),
+                                slabCount,
+                                1)
+                            .toArray(),
+                        tenants.count(),
+                        slabBytes,
+                        SLOT_BYTES,
+                        1),
+                    "lru",
+                    new NoLedger(),
+                    i -> slabs.asSlice(i * slabBytes, slabBytes),
+                    settings.checksums),
+                lower(settings, tenants, slabBytes),
                 settings.objects,
                 gpus,
                 counters,
@@ -374,10 +361,7 @@ public final class IndexHarness implements AutoCloseable {
                 blocks,
                 blocks,
                 8,
-                8,
                 settings.inlineChecksumBytes,
-                0,
-                settings.scrubBytesPerSecond,
                 0,
                 30_000_000_000L,
                 600_000_000_000L,
@@ -387,10 +371,37 @@ public final class IndexHarness implements AutoCloseable {
                 Limits.STANDSTILL_NS));
   }
 
+  private static List<StoreParts.Lower> lower(Settings settings, Tenants tenants, long slabBytes) {
+    SlotAllocator slots =
+        new SlotAllocator(
+            tenants
+                .regions(
+                    settings.tenants.stream().map(TenantConfig::ssdBytes).toList(),
+                    settings.files,
+                    1)
+                .toArray(),
+            tenants.count(),
+            2 * slabBytes,
+            SLOT_BYTES,
+            settings.ssd.size());
+    return List.of(
+        new StoreParts.Lower(
+            KnownTiers.SSD,
+            slots,
+            SlotHeaderDescriptor.HEADER_BYTES,
+            "lru",
+            settings.admission,
+            settings.ssd,
+            8,
+            settings.scrubBytesPerSecond,
+            0,
+            new StoreParts.Place("", "", false)));
+  }
+
   /** As if an index did not know which host copies an earlier one has left. */
   public static void forgetTakenOver(Directory directory, int blocks) {
     for (int block = 0; block < blocks; block++) {
-      directory.copies().set(CopyTable.TAKEN_OVER, TierLine.HOST, block, false);
+      directory.copies().set(CopyTable.TAKEN_OVER, 0, block, false);
     }
   }
 

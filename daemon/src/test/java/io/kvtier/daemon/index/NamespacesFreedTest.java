@@ -106,7 +106,7 @@ class NamespacesFreedTest {
     Namespaces namespaces = new Namespaces(Tenants.NONE);
     String shared = "x".repeat(300);
     Namespaces.Namespace known =
-        namespaces.add(0, "model", 8, Map.of("name", "model", "layout", shared + "16"), 0, 0);
+        namespaces.add(0, "model", 8, Map.of("name", "model", "layout", shared + "16"));
     String difference =
         Namespaces.difference(known, 8, Map.of("name", "model", "layout", shared + "8"));
     String text =
@@ -121,10 +121,10 @@ class NamespacesFreedTest {
   @Test
   void number_ofAForgottenNamespace_isNoOthers() {
     Namespaces namespaces = new Namespaces(Tenants.NONE);
-    Namespaces.Namespace first = namespaces.add(0, "a", 8, Map.of("name", "a"), 0, 0);
+    Namespaces.Namespace first = namespaces.add(0, "a", 8, Map.of("name", "a"));
     assertEquals(first.id(), namespaces.idOf(first.number()));
     namespaces.forget(first);
-    Namespaces.Namespace second = namespaces.add(0, "b", 8, Map.of("name", "b"), 0, 0);
+    Namespaces.Namespace second = namespaces.add(0, "b", 8, Map.of("name", "b"));
     assertEquals(first.id(), second.id());
     assertEquals(-1, namespaces.idOf(first.number()));
     assertEquals(second.id(), namespaces.idOf(second.number()));

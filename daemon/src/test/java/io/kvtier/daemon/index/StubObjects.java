@@ -1,7 +1,7 @@
 package io.kvtier.daemon.index;
 
 import io.kvtier.daemon.index.core.OperatorAnswer;
-import io.kvtier.daemon.index.move.ObjectParts;
+import io.kvtier.daemon.index.source.ObjectParts;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.object.Deletions;
 import io.kvtier.tiers.object.ObjectKey;

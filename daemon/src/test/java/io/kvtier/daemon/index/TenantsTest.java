@@ -174,7 +174,7 @@ class TenantsTest {
   private static MemoryLedger rowsOfNobody(int rows) throws IOException {
     Namespaces.Namespace namespace =
         new Namespaces(Tenants.NONE)
-            .add(0, "model", IndexHarness.SLOT_BYTES, Map.of("name", "model"), 0, 0);
+            .add(0, "model", IndexHarness.SLOT_BYTES, Map.of("name", "model"));
     MemoryLedger ledger = new MemoryLedger(new MemoryLedger.Medium());
     ledger.recordNamespace(
         0, LedgerLeg.fingerprint(namespace.high(), namespace.low()), namespace.text());
@@ -197,7 +197,7 @@ class TenantsTest {
     Pipeline ssd = new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
     // Nobody may have 4 records, blue 4, green 8.
     try (IndexHarness harness = new IndexHarness(settings(4, ssd).blocks(16))) {
-      harness.agent.recover(List.of(rowsOfNobody(SLOTS)), 0);
+      harness.agent.recover(List.of(List.of(rowsOfNobody(SLOTS))), 0);
       assertEquals(SLOTS, harness.counters.get(Counter.FOUND_SSD));
       IndexHarness.Client green = harness.open(RING, GREEN);
       int ofGreen = register(green);
@@ -226,7 +226,7 @@ class TenantsTest {
     Pipeline ssd = new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
     // Nobody may have 12 records.
     try (IndexHarness harness = new IndexHarness(settings(64, 4, ssd).blocks(48))) {
-      harness.agent.recover(List.of(rowsOfNobody(48)), 0);
+      harness.agent.recover(List.of(List.of(rowsOfNobody(48))), 0);
       int rounds = 0;
       while (harness.directory().recordsOfTenant(Grant.NO_TENANT) > 12) {
         int ignored = harness.agent.doWork();
@@ -245,7 +245,7 @@ class TenantsTest {
   void trim_nothingCanGo_isTriedAgainOnlyAfterAWhile() throws Exception {
     Pipeline ssd = new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
     try (IndexHarness harness = new IndexHarness(settings(64, 4, ssd).blocks(48))) {
-      harness.agent.recover(List.of(rowsOfNobody(48)), 0);
+      harness.agent.recover(List.of(List.of(rowsOfNobody(48))), 0);
       IndexHarness.Client operator = harness.open(1 << 20);
       int pinned = 0;
       for (int i = 0; i < 48; i++) {
@@ -527,7 +527,7 @@ class TenantsTest {
     Pipeline ssd = new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
     try (IndexHarness harness =
         new IndexHarness(settings(64, 4, ssd).blocks(48).objects(objects.parts("evicted")))) {
-      harness.agent.recover(List.of(rowsOfNobody(48)), 0);
+      harness.agent.recover(List.of(List.of(rowsOfNobody(48))), 0);
       int rounds = 0;
       while (harness.directory().recordsOfTenant(Grant.NO_TENANT) > 12) {
         int ignored = harness.agent.doWork();

@@ -5,16 +5,18 @@ import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.IndexContext;
 import io.kvtier.daemon.index.IndexHarness;
+import io.kvtier.daemon.index.KnownTiers;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.Limits;
 import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.daemon.index.core.Tenants;
-import io.kvtier.daemon.index.move.ObjectParts;
+import io.kvtier.daemon.index.move.StoreParts;
 import io.kvtier.daemon.index.report.RequestTap;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.WriterParts;
+import io.kvtier.daemon.index.source.ObjectParts;
 import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
@@ -31,6 +33,7 @@ import io.kvtier.tiers.slots.Claim;
 import io.kvtier.tiers.slots.ClaimNote;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.ssd.SlotDevice;
+import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
 import io.kvtier.tiers.ssd.SsdLeg;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Leg;
@@ -390,6 +393,23 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
               this::nowNs,
               random.split());
     }
+    StoreParts.Lower lower =
+        new StoreParts.Lower(
+            KnownTiers.SSD,
+            new SlotAllocator(
+                hasTenants ? fileTenants.toArray() : new int[ssdFiles],
+                tenants.count(),
+                FILE_BYTES,
+                PAGE,
+                devices.length),
+            SlotHeaderDescriptor.HEADER_BYTES,
+            anyPolicy(),
+            List.of("all", "hot", "evicted", "frequency").get(random.nextInt(4)),
+            List.of(ssd),
+            ssdDepth,
+            random.nextBoolean() ? 0 : 1 << random.nextInt(28),
+            random.nextInt(4) == 0 ? 1L << (30 + random.nextInt(12)) : 0,
+            new StoreParts.Place("", "", false));
     SlotAllocator hostSlots =
         new SlotAllocator(
             hasTenants ? slabTenants.toArray() : new int[slabs.length],
@@ -409,23 +429,14 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 this::nowNs,
                 region,
                 directory,
-                hostSlots,
-                new SlotAllocator(
-                    hasTenants ? fileTenants.toArray() : new int[ssdFiles],
-                    tenants.count(),
-                    FILE_BYTES,
-                    PAGE,
-                    devices.length),
-                anyPolicy(),
-                anyPolicy(),
-                List.of("all", "hot", "evicted", "frequency").get(random.nextInt(4)),
-                this::slab,
-                copies,
-                new MemoryLedger(hostMedium),
-                List.of(ssd),
-                "",
-                "",
-                false,
+                new StoreParts.First(
+                    KnownTiers.HOST,
+                    hostSlots,
+                    anyPolicy(),
+                    new MemoryLedger(hostMedium),
+                    this::slab,
+                    copies),
+                List.of(lower),
                 objectParts(),
                 null,
                 counters,
@@ -441,18 +452,15 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 64 + random.nextInt(512),
                 32 + random.nextInt(512),
                 copyDepth,
-                ssdDepth,
                 random.nextBoolean() ? PAGE : 0,
                 0.05,
-                random.nextBoolean() ? 0 : 1 << random.nextInt(28),
-                random.nextInt(4) == 0 ? 1L << (30 + random.nextInt(12)) : 0,
                 30_000_000_000L,
                 600_000_000_000L,
                 RESERVATION_NS,
                 1_000_000_000L,
                 60_000_000_000L,
                 planted == Planted.WAITS_IN_VAIN ? Long.MAX_VALUE : Limits.STANDSTILL_NS));
-    agent.recover(ledgers, nowNs);
+    agent.recover(List.of(ledgers), nowNs);
     if (planted == Planted.ADOPT_WITHOUT_VERIFYING) {
       IndexHarness.forgetTakenOver(directory, blocks);
     }
@@ -707,7 +715,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         }
       }
       if (random.nextInt(200) == 0) {
-        agent.swapPolicy(random.nextBoolean(), anyPolicy());
+        agent.swapPolicy(random.nextInt(2), anyPolicy());
       }
       if (objects != null && isStoreAlwaysOpen && later.nextDouble() < vanishings) {
         objects.vanish(later, resident(true));

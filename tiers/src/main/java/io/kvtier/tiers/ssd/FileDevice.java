@@ -97,7 +97,7 @@ public final class FileDevice implements SlotDevice {
 
   /** For people: where in the directory a transfer's block stands. */
   static String place(Transfer transfer) {
-    return nameOf(transfer.ssdRegion) + ", at " + transfer.ssdOffset;
+    return nameOf(transfer.region) + ", at " + transfer.offset;
   }
 
   /**

@@ -66,11 +66,11 @@ public final class SsdLeg implements Leg {
   }
 
   private void load(Transfer transfer, MemorySegment header) throws IOException {
-    device.read(transfer.ssdRegion, transfer.ssdOffset, header, transfer.slot());
+    device.read(transfer.region, transfer.offset, header, transfer.slot());
     transfer.status = StoredBlock.check(transfer, header);
     if (transfer.status == Status.CORRUPT) {
       MemorySegment aside = aside(transfer.slotBytes);
-      device.read(transfer.ssdRegion, transfer.ssdOffset, header, aside);
+      device.read(transfer.region, transfer.offset, header, aside);
       transfer.status = StoredBlock.checkAside(transfer, header, aside);
     }
     if (transfer.status == Status.CORRUPT) {
@@ -98,7 +98,7 @@ public final class SsdLeg implements Leg {
       body = sealed == StoredBlock.Sealed.ENCODED ? buffer.body() : body;
     }
     if (transfer.status == Status.OK) {
-      device.write(transfer.ssdRegion, transfer.ssdOffset, header, body);
+      device.write(transfer.region, transfer.offset, header, body);
     }
   }
 }

@@ -158,9 +158,9 @@ public final class StoredBlock {
     troubles.tell(
         DAMAGED,
         "what stands in region "
-            + transfer.ssdRegion
+            + transfer.region
             + ", at "
-            + transfer.ssdOffset
+            + transfer.offset
             + ", is not what was written there; it is dropped");
   }
 

@@ -112,9 +112,9 @@ final class UringOperation {
       part(parts++, bodyAddress + moved, bodyBytes - moved);
     }
     if (of.kind == Transfer.Kind.STORE) {
-      ring.writeVector(of.ssdRegion, vector, parts, of.ssdOffset + done, tag);
+      ring.writeVector(of.region, vector, parts, of.offset + done, tag);
     } else {
-      ring.readVector(of.ssdRegion, vector, parts, of.ssdOffset + done, tag);
+      ring.readVector(of.region, vector, parts, of.offset + done, tag);
     }
   }
 

@@ -74,8 +74,8 @@ public final class Transfer {
   /** Which device of the SSD tier, and which of its regions. */
   public int device;
 
-  public int ssdRegion;
-  public long ssdOffset;
+  public int region;
+  public long offset;
 
   /** CRC32C of the bytes: a result of CHECKSUM, an expectation of the others. */
   public int checksum;
@@ -133,7 +133,7 @@ public final class Transfer {
 
   /** Where a block stands on its device, as the device's directory names it. */
   public long place() {
-    return place(ssdRegion, ssdOffset);
+    return place(region, offset);
   }
 
   /**

@@ -229,7 +229,7 @@ abstract class SsdPipelineContract {
         Transfer block = block(0, 0, 3);
         fill(block, 1);
         assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.STORE));
-        flip(block.ssdOffset + at);
+        flip(block.offset + at);
         assertEquals(Status.CORRUPT, run(pipeline, block, Transfer.Kind.LOAD), "byte " + at);
       }
     }
@@ -272,7 +272,7 @@ abstract class SsdPipelineContract {
       assertEquals(
           blocks.getFirst().checksum, Checksums.of(blocks.getFirst().bytes()), "and its bytes");
       // A damaged copy is still found, also when it is read the second time.
-      flip(blocks.get(REGIONS).ssdOffset + PAGE);
+      flip(blocks.get(REGIONS).offset + PAGE);
       assertEquals(Status.CORRUPT, run(pipeline, blocks.get(REGIONS), Transfer.Kind.LOAD));
     }
   }
@@ -314,7 +314,7 @@ abstract class SsdPipelineContract {
       // In the header, behind it, in the body: an error each, and never a wait.
       for (long bytes : new long[] {0, PAGE, 2 * PAGE}) {
         try (RandomAccessFile file = regionFile()) {
-          file.setLength(block.ssdOffset + bytes);
+          file.setLength(block.offset + bytes);
         }
         assertEquals(Status.IO_ERROR, run(pipeline, block, Transfer.Kind.LOAD), bytes + " left");
       }
@@ -327,11 +327,11 @@ abstract class SsdPipelineContract {
         Pipeline pipeline = start(device)) {
       Transfer block = block(0, 0, 0);
       fill(block, 1);
-      block.ssdOffset = BEYOND_ANY_FILE;
+      block.offset = BEYOND_ANY_FILE;
       assertEquals(Status.IO_ERROR, run(pipeline, block, Transfer.Kind.STORE));
       assertEquals(Status.IO_ERROR, run(pipeline, block, Transfer.Kind.LOAD));
-      block.ssdOffset = 0;
-      block.ssdRegion = REGIONS - 1;
+      block.offset = 0;
+      block.region = REGIONS - 1;
       assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.STORE));
       assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.LOAD));
     }
@@ -349,7 +349,7 @@ abstract class SsdPipelineContract {
         assertEquals(Status.CORRUPT, run(pipeline, block, Transfer.Kind.LOAD));
       }
       fill(block, 1);
-      block.ssdOffset = BEYOND_ANY_FILE;
+      block.offset = BEYOND_ANY_FILE;
       for (int i = 0; i < 10; i++) {
         assertEquals(Status.IO_ERROR, run(pipeline, block, Transfer.Kind.STORE));
         assertEquals(Status.IO_ERROR, run(pipeline, block, Transfer.Kind.LOAD));
@@ -551,15 +551,15 @@ abstract class SsdPipelineContract {
       for (int i = 0; i < 200; i++) {
         int at = PAGE + (i == 0 ? block.writtenBytes - 1 : random.nextInt(block.writtenBytes));
         int bit = random.nextInt(8);
-        flip(block.ssdOffset + at, bit);
+        flip(block.offset + at, bit);
         assertHarmless(run(pipeline, block, Transfer.Kind.LOAD), block, "byte " + at);
-        flip(block.ssdOffset + at, bit);
+        flip(block.offset + at, bit);
       }
       for (int at :
           new int[] {SlotHeaderDescriptor.CODEC_OFFSET, SlotHeaderDescriptor.STORED_BYTES_OFFSET}) {
-        flip(block.ssdOffset + at, 0);
+        flip(block.offset + at, 0);
         assertEquals(Status.CORRUPT, run(pipeline, block, Transfer.Kind.LOAD), "byte " + at);
-        flip(block.ssdOffset + at, 0);
+        flip(block.offset + at, 0);
       }
       assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.LOAD));
     }
@@ -682,8 +682,8 @@ abstract class SsdPipelineContract {
     transfer.slabOffset = (long) number * SLOT_BYTES % SLAB_BYTES;
     transfer.length = BLOCK_BYTES;
     transfer.slotBytes = SLOT_BYTES;
-    transfer.ssdRegion = region % REGIONS;
-    transfer.ssdOffset = (long) ssdSlot % (SLOTS / REGIONS) * SSD_SLOT_BYTES;
+    transfer.region = region % REGIONS;
+    transfer.offset = (long) ssdSlot % (SLOTS / REGIONS) * SSD_SLOT_BYTES;
     return transfer;
   }
 

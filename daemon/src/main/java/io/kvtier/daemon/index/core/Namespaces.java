@@ -32,7 +32,7 @@ public final class Namespaces {
   private static final int GENERATIONS_MAX = RequestDescriptor.NAMESPACE_ALL / NAMESPACES_MAX;
 
   /**
-   * The properties by which namespaces are told apart, and the sizes that follow from them.
+   * The properties by which namespaces are told apart.
    *
    * @param number what sessions know it by
    * @param tenant whose it is: others can have one of the same name
@@ -47,9 +47,7 @@ public final class Namespaces {
       long blockBytes,
       Map<String, String> properties,
       String text,
-      Fingerprint fingerprint,
-      int hostClass,
-      int ssdClass) {
+      Fingerprint fingerprint) {
     public long high() {
       return fingerprint.high;
     }
@@ -187,13 +185,7 @@ public final class Namespaces {
     byFingerprint.remove(namespace.fingerprint(), namespace);
   }
 
-  public Namespace add(
-      int tenant,
-      String name,
-      long blockBytes,
-      Map<String, String> properties,
-      int hostClass,
-      int ssdClass) {
+  public Namespace add(int tenant, String name, long blockBytes, Map<String, String> properties) {
     String text = textOf(tenants.name(tenant), blockBytes, properties);
     ByteBuffer digest = ByteBuffer.wrap(sha256(text));
     int reused = free.nextSetBit(0);
@@ -207,9 +199,7 @@ public final class Namespaces {
             blockBytes,
             properties,
             text,
-            new Fingerprint(digest.getLong(), digest.getLong()),
-            hostClass,
-            ssdClass);
+            new Fingerprint(digest.getLong(), digest.getLong()));
     if (reused < 0) {
       byId.add(namespace);
     } else {

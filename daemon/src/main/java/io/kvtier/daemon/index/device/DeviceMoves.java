@@ -188,7 +188,7 @@ public final class DeviceMoves {
    *     them
    */
   private int fill(DeviceTransfer transfer, Operation operation, DeviceJob job, Region region) {
-    SlotAllocator slots = store.host().slots();
+    SlotAllocator slots = store.first().slots();
     transfer.begin();
     int at = job.waveNext;
     while (at < job.waveEnd && job.readyPlace[at] == DeviceJob.NO_PLACE) {
@@ -224,7 +224,7 @@ public final class DeviceMoves {
       transfer.targets[count] = job.target[place];
       transfer.places[count] = place;
       if (source == null) {
-        int slot = store.host().slot(operation.block[place]);
+        int slot = store.first().slot(operation.block[place]);
         transfer.slabs[count] = slots.regionOf(slot);
         transfer.offsets[count] = slots.offsetOf(slot);
       } else {

@@ -506,7 +506,8 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
         assemblies.fail(assembly);
       }
       boolean isWhole = assemblies.isWhole(assembly) && assemblies.isUnused(assembly);
-      Operations.decide(operation, place, status, isWhole ? TierId.HOST : TierId.NONE);
+      Operations.decide(
+          operation, place, status, isWhole ? store.first().traits().id() : TierId.NONE);
       settle(assembly, operations.sessionOf(operation));
     }
     operations.closePlace(operation);
@@ -523,7 +524,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
       store.arrived(block);
     } else if (assemblies.isFailed(assembly)) {
       assemblies.end(assembly, session);
-      if (store.host().state(block) == CopyState.RESERVED) {
+      if (store.first().state(block) == CopyState.RESERVED) {
         store.abandon(block);
       }
     }

@@ -2,17 +2,17 @@ package io.kvtier.daemon.index.move;
 
 import io.kvtier.daemon.index.core.ClassQueues;
 import io.kvtier.daemon.index.core.Directory;
-import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.protocol.Status;
 
 /**
- * Checks whether the bytes of host copies are still those that were accepted. Confined to the
+ * Checks whether the bytes of first copies are still those that were accepted. Confined to the
  * index.
  */
 final class Audits {
   private final Directory directory;
   private final Copies copies;
-  private final TierLine host;
+  private final ResidentTier first;
   private final Mover mover;
   private final BlockListener listener;
   private final ClassQueues backlog;
@@ -26,22 +26,22 @@ final class Audits {
   Audits(
       Directory directory,
       Copies copies,
-      TierLine host,
+      ResidentTier first,
       Mover mover,
       BlockListener listener,
       int waitingMax) {
     this.directory = directory;
     this.copies = copies;
-    this.host = host;
+    this.first = first;
     this.mover = mover;
     this.listener = listener;
-    backlog = new ClassQueues(host.slots().classesMax(), 1, waitingMax);
+    backlog = new ClassQueues(first.slots().classesMax(), 1, waitingMax);
   }
 
-  /** A reader says that the bytes of a host copy are not those that were accepted. */
+  /** A reader says that the bytes of a first copy are not those that were accepted. */
   void doubt(int block) {
     // One audit at a time is enough. Where the pipeline is full, the next reader says it again.
-    if (host.isResident(block)
+    if (first.isResident(block)
         && !directory.has(Directory.FLAG_AUDITED, block)
         && mover.audit(block)) {
       directory.set(Directory.FLAG_AUDITED, block, true);
@@ -59,7 +59,7 @@ final class Audits {
       return true;
     }
     if (!mover.audit(block)) {
-      if (!backlog.offer(copies.hostClass(block), 0, block)) {
+      if (!backlog.offer(first.sizeClass(block), 0, block)) {
         return false;
       }
       directory.addUses(block, 1);
@@ -71,13 +71,13 @@ final class Audits {
   /** The checksum of a block was made again. */
   void finish(int block, int checksum) {
     directory.set(Directory.FLAG_AUDITED, block, false);
-    if (host.isResident(block) && checksum != directory.checksum(block)) {
+    if (first.isResident(block) && checksum != directory.checksum(block)) {
       copies.dropDamaged(block);
-      listener.onHostSettled(block, Status.MISS);
+      listener.onFirstSettled(block, Status.MISS);
     } else {
-      if (host.isResident(block)) {
-        host.trust(block);
-        listener.onHostSettled(block, Status.OK);
+      if (first.isResident(block)) {
+        first.trust(block);
+        listener.onFirstSettled(block, Status.OK);
       }
       copies.settle(block);
     }
@@ -86,13 +86,13 @@ final class Audits {
   /** Hands blocks that wait to the pipeline of checksums. */
   void advance() {
     if (backlog.size() > 0) {
-      backlog.serve(host.slots().classes(), serve);
+      backlog.serve(first.slots().classes(), serve);
     }
   }
 
   private boolean serve(long item) {
     int block = (int) item;
-    if (!host.isResident(block)) {
+    if (!first.isResident(block)) {
       directory.set(Directory.FLAG_AUDITED, block, false);
     } else if (!mover.audit(block)) {
       return false;

@@ -5,7 +5,7 @@ import io.kvtier.protocol.Status;
 /** Hears what becomes of blocks, on behalf of the requests that wait for them. */
 public interface BlockListener {
   /** The host copy became resident, or failed to: requests that wait for the block are answered. */
-  void onHostSettled(int block, Status status);
+  void onFirstSettled(int block, Status status);
 
   /** A write to the tier below memory ended, well or not. */
   void onStoreSettled(int block, Status status);

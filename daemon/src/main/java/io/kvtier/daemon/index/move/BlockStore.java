@@ -8,45 +8,54 @@ import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Limits;
 import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.core.TierTraits;
+import io.kvtier.daemon.index.lane.Lanes;
+import io.kvtier.daemon.index.lane.RowMarks;
+import io.kvtier.daemon.index.lane.WriteBudget;
+import io.kvtier.daemon.index.source.ObjectLine;
+import io.kvtier.daemon.index.source.ObjectProbes;
 import io.kvtier.daemon.index.space.Drops;
-import io.kvtier.daemon.index.space.HostRows;
-import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.daemon.index.space.FirstRows;
+import io.kvtier.daemon.index.space.ResidentTier;
+import io.kvtier.daemon.index.space.TierStack;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.tiers.slots.SlotAllocator;
-import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
+import java.util.ArrayList;
 import java.util.EnumSet;
+import java.util.List;
 import java.util.Set;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The blocks of this node and their tiers: what the verbs put, get and delete. How a copy comes and
  * goes is the business of the classes that this one is made of. Confined to the index.
  *
  * <ul>
- *   <li>A block comes by {@link Commits} from a client, by {@link Promotions} from SSD, by {@link
- *       Fetches} from the object tier. Then it becomes resident ({@link Arrivals}).
- *   <li>It goes by {@link Evictions} and {@link Uploads} one tier down, and out of this node.
+ *   <li>A block comes by {@link Commits} from a client, by {@link Promotions} from a lower tier, by
+ *       {@link Fetches} from the object tier. Then it becomes resident ({@link Arrivals}).
+ *   <li>It goes by {@link Evictions} and {@link Uploads} further down, and out of this node.
  *   <li>Its slots and its record are given back by {@link Copies}.
  * </ul>
  *
  * <p>A block that is in use, or that a client holds, is never a victim.
  */
-public final class BlockStore implements Mover.Listener {
+public final class BlockStore {
   private final Directory directory;
-  private final TierLine host;
-  private final TierLine ssd;
+  private final TierStack stack;
+  private final ResidentTier first;
+  private final LowerTiers lower;
   private final Mover mover;
   private final Counters counters;
   private final Drops drops;
   private final Namespaces namespaces;
-  private final SsdLanes lanes;
-  private final HostRows hostRows;
+  private final FirstRows firstRows;
   private final ObjectLine objects;
   private final ObjectProbes probes;
-  private final Scrubber scrubber;
-  private final Trials trials;
+  private final List<Scrubber> scrubbers = new ArrayList<>();
+  private final List<Trials> trials = new ArrayList<>();
   private final Copies copies;
   private final Uploads uploads;
   private final Evictions evictions;
@@ -65,96 +74,132 @@ public final class BlockStore implements Mover.Listener {
     this.namespaces = namespaces;
     drops = new Drops(directory, counters);
     int[] recordsMax = Records.shares(directory, namespaces.tenants());
-    SlotAllocator hostSlots = parts.host().slots();
-    hostRows = new HostRows(directory, namespaces, hostSlots, parts.host().ledger(), parts.clock());
-    TierLine.Common common =
-        new TierLine.Common(
+    StoreParts.First top = parts.first();
+    firstRows = new FirstRows(directory, namespaces, top.slots(), top.ledger(), parts.clock());
+    ResidentTier.Common common =
+        new ResidentTier.Common(
             directory,
             this::blockBytes,
             parts.events(),
             tenant -> recordsMax[tenant],
             HeapRoom::left);
-    host = new TierLine(TierLine.HOST, common, hostSlots, parts.host().policy(), hostRows);
-    ssd =
-        new TierLine(
-            TierLine.SSD, common, parts.ssd().slots(), parts.ssd().policy(), new SsdRows());
-    // A tier without space never has a copy.
-    directory.copies().watch(ssd.isConfigured() ? this::recount : host::recount);
+    List<ResidentTier> tiers = new ArrayList<>();
+    tiers.add(new ResidentTier(0, top.traits(), common, top.slots(), 0, top.policy(), firstRows));
+    List<LowerTier> below = new ArrayList<>();
+    for (StoreParts.Lower one : parts.lower()) {
+      below.add(lowerTier(tiers.size(), one, common, parts));
+      tiers.add(below.getLast().tier());
+    }
+    stack = new TierStack(tiers);
+    stack.watch(directory.copies());
+    first = stack.first();
+    lower = new LowerTiers(below);
     objects = new ObjectLine(parts.objects(), directory, namespaces, parts.events());
     int holdsMax = limits.holdsMax();
-    probes = new ObjectProbes(objects, parts.objects(), directory, namespaces, listener, holdsMax);
-    mover = new Mover(parts, limits, namespaces, host, ssd, this);
-    lanes = mover.lanes();
-    ssd.setAsideOn(lane -> lanes.at(lane).isFenced());
-    int classes = hostSlots.classesMax();
+    probes =
+        new ObjectProbes(
+            objects, parts.objects(), directory, namespaces, listener::isAwaited, holdsMax);
+    mover = new Mover(parts, limits, namespaces, stack, lower);
+    int classes = first.slots().classesMax();
     fresh = new ClassQueues(classes, 1, holdsMax);
     ClassQueues promoted = new ClassQueues(classes, RequestDescriptor.PRIORITY_LOW + 1, holdsMax);
-    copies = new Copies(directory, namespaces, host, ssd, drops, counters, listener);
-    uploads = new Uploads(parts, copies, objects, mover, host, ssd, listener);
+    copies = new Copies(directory, namespaces, stack, drops, counters, listener);
+    uploads = new Uploads(parts, copies, objects, mover, stack, listener);
     evictions =
         new Evictions(
-            parts, limits, copies, host, ssd, mover, objects, uploads, drops, fresh, promoted,
+            parts, limits, copies, stack, lower, mover, objects, uploads, drops, fresh, promoted,
             listener);
     promotions =
         new Promotions(
             directory,
             copies,
             evictions,
-            host,
+            stack,
+            lower,
             mover,
             listener,
             parts.latencies(),
             limits.standstillNs(),
             promoted);
-    records =
-        new Records(directory, copies, evictions, uploads, mover, host, ssd, drops, recordsMax);
-    arrivals =
-        new Arrivals(
-            directory,
-            copies,
-            host,
-            evictions.ingestion(),
-            uploads.ingestion(),
-            counters,
-            listener);
+    records = new Records(directory, copies, evictions, uploads, mover, stack, drops, recordsMax);
+    List<Ingestion> targets = new ArrayList<>(evictions.ingestions());
+    targets.add(uploads.ingestion());
+    arrivals = new Arrivals(directory, copies, first, targets, counters, listener);
     fetches =
-        new Fetches(
-            parts, objects, probes, host, ssd, copies, drops, records, promotions, arrivals);
+        new Fetches(parts, objects, probes, stack, copies, drops, records, promotions, arrivals);
     commits =
         new Commits(
             directory,
             copies,
             arrivals,
-            host,
+            first,
             mover,
-            parts.host().slabs(),
+            top.slabs(),
             counters,
             limits.inlineChecksumBytes(),
             holdsMax);
-    audits = new Audits(directory, copies, host, mover, listener, holdsMax);
-    trials = new Trials(directory, host, evictions.ssdTarget(), lanes);
-    scrubber = new Scrubber(directory, ssd, mover, limits.scrubBytesPerSecond());
+    audits = new Audits(directory, copies, first, mover, listener, holdsMax);
+    for (LowerTier one : lower) {
+      StoreParts.Lower of = parts.lower().get(one.number() - 1);
+      trials.add(
+          new Trials(directory, first, evictions.targets().get(one.number() - 1), one.lanes()));
+      scrubbers.add(new Scrubber(directory, one.tier(), mover, of.scrubBytesPerSecond()));
+    }
   }
 
-  /** The rows of the SSD tier: a store's pipeline writes them, the index has them forgotten. */
-  private final class SsdRows implements TierLine.Rows {
+  private LowerTier lowerTier(
+      int number, StoreParts.Lower parts, ResidentTier.Common common, StoreParts of) {
+    Lanes lanes =
+        new Lanes(
+            number,
+            parts.slots(),
+            of.directory().copies(),
+            parts.pipelines(),
+            namespaces.tenants(),
+            parts.depth(),
+            of.clock());
+    ResidentTier tier =
+        new ResidentTier(
+            number,
+            parts.traits(),
+            common,
+            parts.slots(),
+            parts.headerBytes(),
+            parts.policy(),
+            new LowerRows(number, lanes));
+    tier.setAsideOn(lane -> lanes.at(lane).isFenced());
+    return new LowerTier(tier, lanes, new WriteBudget(parts.writeBytesPerDay()), parts.place());
+  }
+
+  /** The rows of a lower tier: a store's pipeline writes them, the index has them forgotten. */
+  private final class LowerRows implements ResidentTier.Rows {
+    private final int tier;
+    private final Lanes lanes;
+
+    LowerRows(int tier, Lanes lanes) {
+      this.tier = tier;
+      this.lanes = lanes;
+    }
+
     @Override
     public void added(int block) {}
 
     @Override
     public void removed(int block) {
-      if (ssd.state(block) == CopyState.STAGING) {
-        mover.giveUpStore(block);
+      if (directory.copies().state(tier, block) == CopyState.STAGING) {
+        mover.giveUpStore(block, tier);
       }
       lanes.forgetRow(block);
     }
   }
 
-  /** The tiers in which blocks are stored, below the host tier. */
+  /** The tiers in which blocks are stored, below the first. */
   public Set<TierId> storedTiers() {
     Set<TierId> tiers = EnumSet.noneOf(TierId.class);
-    if (ssd.isConfigured()) {
-      tiers.add(TierId.SSD);
+    for (ResidentTier tier : stack.lower()) {
+      if (tier.isConfigured()) {
+        tiers.add(tier.traits().id());
+      }
     }
     if (objects.isConfigured()) {
       tiers.add(TierId.OBJECT);
@@ -164,27 +209,29 @@ public final class BlockStore implements Mover.Listener {
 
   // ---- parts
 
-  public TierLine host() {
-    return host;
+  /** The resident tiers. */
+  public TierStack stack() {
+    return stack;
   }
 
-  public TierLine ssd() {
-    return ssd;
+  /** The tier that clients read and write. */
+  public ResidentTier first() {
+    return first;
   }
 
-  /** Which host copies are written to SSD, and when. */
-  public Ingestion ssdIngestion() {
-    return evictions.ingestion();
+  /** The tiers below the first, with their devices. */
+  public LowerTiers lower() {
+    return lower;
   }
 
-  /** Which host copies are written to the object tier, and when. */
+  /** When blocks of the first tier are written to a lower one. */
+  public Ingestion ingestion(ResidentTier tier) {
+    return evictions.ingestions().get(tier.number() - 1);
+  }
+
+  /** Which first copies are written to the object tier, and when. */
   public Ingestion objectIngestion() {
     return uploads.ingestion();
-  }
-
-  /** The devices of the SSD tier. */
-  public SsdLanes lanes() {
-    return lanes;
   }
 
   /** Counts of dropped blocks, by reason. */
@@ -217,41 +264,38 @@ public final class BlockStore implements Mover.Listener {
     return records;
   }
 
-  /** The blocks of lower tiers that wait for their host slots. */
+  /** The blocks of lower tiers that wait for their first slots. */
   public Promotions promotions() {
     return promotions;
   }
 
-  /** The blocks of puts that wait for a host slot; who fills it serves it. */
+  /** The blocks of puts that wait for a first slot; who fills it serves it. */
   public ClassQueues fresh() {
     return fresh;
   }
 
-  /** Why what a later start needs of the host tier can't be written; empty while it can. */
-  public String hostTrouble() {
-    return hostRows.trouble();
+  /** Why what a later start needs of the first tier can't be written; empty while it can. */
+  public String firstTrouble() {
+    return firstRows.trouble();
   }
 
   // ---- what is there
 
   /** The tiers of a block, as bits of {@link BlockEvents}. */
   public int tiersOf(int block) {
-    return (host.isResident(block) ? BlockEvents.HOST : 0)
-        | (ssd.isResident(block) ? BlockEvents.SSD : 0)
-        | (directory.has(Directory.FLAG_OBJECT, block) ? BlockEvents.OBJECT : 0);
+    int bits = directory.has(Directory.FLAG_OBJECT, block) ? BlockEvents.OBJECT : 0;
+    for (ResidentTier tier : stack.all()) {
+      bits |= tier.isResident(block) ? tier.traits().eventBit() : 0;
+    }
+    return bits;
   }
 
-  private void recount(int block) {
-    host.recount(block);
-    ssd.recount(block);
-  }
-
-  /** Whether a block is resident in memory or on SSD. */
+  /** Whether a block is resident in any tier of this node. */
   public boolean isVisible(int block) {
-    return host.isResident(block) || ssd.isResident(block);
+    return stack.isResident(block);
   }
 
-  /** Whether all bytes of a block are in the host tier, and its checksum is being made. */
+  /** Whether all bytes of a block are in the first tier, and its checksum is being made. */
   public boolean hasArrived(int block) {
     return directory.has(Directory.FLAG_ARRIVED, block);
   }
@@ -261,38 +305,26 @@ public final class BlockStore implements Mover.Listener {
     return isVisible(block) || directory.has(Directory.FLAG_FETCHING, block) || hasArrived(block);
   }
 
-  /** The expected time to read that many bytes from SSD, ns, as measured. */
-  public long estimatedSsdReadNs(long bytes) {
-    return mover.estimatedSsdReadNs(bytes);
-  }
-
   /** The expected time to read that many objects, ns, as measured. */
   public long estimatedFetchNs(int blocks) {
     return mover.estimatedFetchNs(blocks);
   }
 
-  /** Whether a tenant has space on SSD. */
-  public boolean hasSsd(int tenant) {
-    return copies.hasSsd(tenant);
+  /** The lower tier that takes a block first; null when none could. */
+  public @Nullable LowerTier target(int block) {
+    for (LowerTier tier : lower) {
+      if (tier.tier().takes(block)) {
+        return tier;
+      }
+    }
+    return null;
   }
 
-  /** Whether the block can be stored on SSD at all. */
-  public boolean hasSsdClass(int block) {
-    return copies.hasSsdClass(block);
-  }
-
-  /** The SSD size class of a tenant's blocks of that many bytes; NONE when they can't go there. */
-  public int ssdClassFor(int tenant, long blockBytes) {
-    return hasSsd(tenant)
-        ? ssd.slots().sizeClass(tenant, SlotHeaderDescriptor.HEADER_BYTES + blockBytes)
-        : SlotAllocator.NONE;
-  }
-
-  /** The longest block that the SSD tier could take; no bound where there is none. */
-  public long storedBlockBytesMax() {
-    return ssd.isConfigured()
-        ? ssd.slots().regionBytes() - SlotHeaderDescriptor.HEADER_BYTES
-        : Long.MAX_VALUE;
+  /** A namespace has got a number. */
+  public void open(Namespaces.Namespace namespace) {
+    for (ResidentTier tier : stack.all()) {
+      tier.open(namespace);
+    }
   }
 
   private int blockBytes(int block) {
@@ -302,7 +334,7 @@ public final class BlockStore implements Mover.Listener {
   // ---- puts
 
   /**
-   * Gives a fresh block a host slot for a session to write.
+   * Gives a fresh block a first slot for a session to write.
    *
    * @param isCopied whether its bytes come with the checksum of whoever copies them: then a slot
    *     will do that another client may still write. A checksum that the daemon makes would hide
@@ -310,27 +342,27 @@ public final class BlockStore implements Mover.Listener {
    * @return false while there is none: something may have been started that frees one
    */
   public boolean reserve(int block, int sizeClass, long session, boolean isCopied) {
-    if (!host.allocate(block, sizeClass, session, false, isCopied)) {
+    if (!first.allocate(block, sizeClass, session, false, isCopied)) {
       evictions.makeRoomForWaiting(sizeClass, session, isCopied);
-      if (!host.allocate(block, sizeClass, session, true, isCopied)) {
+      if (!first.allocate(block, sizeClass, session, true, isCopied)) {
         return false;
       }
     }
-    host.setState(block, CopyState.RESERVED);
+    first.setState(block, CopyState.RESERVED);
     return true;
   }
 
   /**
-   * Whether a client that has lost a block's host slot may still write there. Readers verify what
+   * Whether a client that has lost a block's first slot may still write there. Readers verify what
    * they have copied from there; a GPU does not, and gets nothing from there.
    */
   public boolean isDoubtful(int block) {
-    return host.slots().isDoubtful(host.slot(block));
+    return first.slots().isDoubtful(first.slot(block));
   }
 
   /** A client gave a reservation back, or died with it. */
   public void abandon(int block) {
-    host.free(block);
+    first.free(block);
     copies.settle(block);
   }
 
@@ -350,27 +382,23 @@ public final class BlockStore implements Mover.Listener {
     commits.commitChecksummed(block, checksum);
   }
 
-  @Override
-  public void onChecksum(int block, int checksum) {
-    commits.finish(block, checksum);
-  }
-
   /** A block has got its annotation. */
   public void annotated(int block) {
-    host.annotated(block);
-    ssd.annotated(block);
+    for (ResidentTier tier : stack.all()) {
+      tier.annotated(block);
+    }
   }
 
   // ---- gets
 
-  /** A client holds a host copy that is resident, or has arrived. */
+  /** A client holds a first copy that is resident, or has arrived. */
   public void lease(int block) {
     directory.addHolds(block, 1);
-    if (!host.isResident(block)) {
+    if (!first.isResident(block)) {
       // The policy meets it when its checksum is made.
       return;
     }
-    host.hit(block);
+    first.hit(block);
     arrivals.used(block, directory.addHit(block));
     // Also while it stands here: it may be dropped for being an object.
     objects.used(block);
@@ -398,56 +426,76 @@ public final class BlockStore implements Mover.Listener {
   }
 
   /**
-   * Brings a block that is only on SSD to the host tier, now or as soon as there is room. Where its
-   * device is fenced, it may come from the object tier.
+   * Brings a block that only lower tiers have to the first tier, now or as soon as there is room.
+   * Where their devices are fenced, it may come from the object tier.
    *
    * @param prefetch whether it is wanted even when nobody waits for it
    * @return false when too many wait already, or there is no way
    */
   public boolean promote(int block, int priority, boolean prefetch) {
-    boolean isOpen = lanes.of(block).isReadable();
+    ResidentTier source = promotions.readable(block);
     boolean isObject = directory.has(Directory.FLAG_OBJECT, block) && objects.isOpen();
-    if (promotions.isFull() || !(isOpen || isObject)) {
+    if (promotions.isFull() || (source == null && !isObject)) {
       return false;
     }
     directory.addUses(block, 1);
-    host.setState(block, CopyState.STAGING);
-    directory.set(Directory.FLAG_FETCHING, block, !isOpen);
-    ssd.hit(block);
+    first.setState(block, CopyState.STAGING);
+    directory.set(Directory.FLAG_FETCHING, block, source == null);
+    ResidentTier hit = source == null ? stack.storedIn(block) : source;
+    if (hit != null) {
+      hit.hit(block);
+    }
     promotions.add(block, priority, prefetch);
     return true;
   }
 
-  @Override
-  public void onLoaded(int block, Status status) {
-    boolean isLeaving = host.state(block) == CopyState.LEAVING;
-    if (status == Status.OK) {
+  private void onLoaded(Settlement load) {
+    int block = load.block;
+    ResidentTier from = stack.at(load.from);
+    boolean isLeaving = first.state(block) == CopyState.LEAVING;
+    if (load.status == Status.OK) {
       counters.add(Counter.PROMOTIONS, 1);
-      counters.add(Counter.SSD_READ_BYTES, blockBytes(block));
+      counters.add(from.traits().counts().readBytes(), blockBytes(block));
       if (!isLeaving) {
         directory.addUses(block, -1);
         arrivals.becomeResident(block);
         return;
       }
     } else {
+      Status status = load.status;
       counters.add(status == Status.CORRUPT ? Counter.CORRUPT : Counter.IO_ERRORS, 1);
-      if (!isLeaving && fetchInstead(block, status)) {
+      if (!isLeaving && (loadInstead(block, from) || fetchInstead(block, from, status))) {
         return;
       }
-      host.free(block);
+      first.free(block);
       if (!isLeaving) {
         // What can't be read is not there: out of sight before those who wait are told.
-        ssd.leave(block);
-        drops.count(
-            block, status == Status.CORRUPT ? Drops.Reason.DAMAGED : Drops.Reason.UNREADABLE);
+        from.leave(block);
+        if (stack.storedIn(block) == null) {
+          drops.count(
+              block, status == Status.CORRUPT ? Drops.Reason.DAMAGED : Drops.Reason.UNREADABLE);
+        }
         copies.missed(block);
       }
     }
     copies.endUse(block);
   }
 
-  /** A block can't be read from SSD: where it is an object, too, that is read. */
-  private boolean fetchInstead(int block, Status why) {
+  /** A block can't be read from a tier: where another one has it, too, that is read. */
+  private boolean loadInstead(int block, ResidentTier from) {
+    for (ResidentTier tier : stack.lower()) {
+      if (tier != from
+          && tier.isResident(block)
+          && mover.load(block, tier.number(), RequestDescriptor.PRIORITY_HIGH)) {
+        from.leave(block);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** A block can't be read from a tier: where it is an object, too, that is read. */
+  private boolean fetchInstead(int block, ResidentTier from, Status why) {
     if (!directory.has(Directory.FLAG_OBJECT, block)
         || !objects.isOpen()
         || !mover.fetch(block, RequestDescriptor.PRIORITY_HIGH)) {
@@ -455,23 +503,13 @@ public final class BlockStore implements Mover.Listener {
     }
     directory.set(Directory.FLAG_FETCHING, block, true);
     directory.set(Directory.FLAG_DAMAGED, block, why == Status.CORRUPT);
-    ssd.leave(block);
+    from.leave(block);
     return true;
-  }
-
-  @Override
-  public void onAnnotation(int block, byte[] annotation, int bytes) {
-    fetches.onAnnotation(block, annotation, bytes);
-  }
-
-  @Override
-  public void onFetched(int block, Status status) {
-    fetches.onFetched(block, status);
   }
 
   // ---- checks of what is there
 
-  /** A reader says that a block's bytes in the host tier are not those that were accepted. */
+  /** A reader says that a block's bytes in the first tier are not those that were accepted. */
   public void doubt(int block) {
     audits.doubt(block);
   }
@@ -485,49 +523,50 @@ public final class BlockStore implements Mover.Listener {
     return audits.verify(block);
   }
 
-  @Override
-  public void onAudit(int block, int checksum) {
-    audits.finish(block, checksum);
-  }
-
   /**
    * A reader must verify: another session could have written to the block's slot since its checksum
    * was made, or that was before this daemon.
    */
   public boolean mustVerify(int block, long reader) {
-    return host.mustVerify(block, reader);
+    return first.mustVerify(block, reader);
   }
 
-  @Override
-  public void onScrubbed(int block, Status status) {
-    scrubber.finished();
+  private void onScrubbed(Settlement scrub) {
+    int block = scrub.block;
+    ResidentTier tier = stack.at(scrub.from);
+    scrubbers.get(tier.number() - 1).finished();
     directory.addUses(block, 1);
-    counters.add(Counter.SCRUBBED, status == Status.IO_ERROR ? 0 : 1);
-    if (status == Status.IO_ERROR) {
+    counters.add(Counter.SCRUBBED, scrub.status == Status.IO_ERROR ? 0 : 1);
+    if (scrub.status == Status.IO_ERROR) {
       // No word to the fence: nobody waits, and places that can't be read, looked at again and
       // again, would keep stores from a device that takes them.
       counters.add(Counter.IO_ERRORS, 1);
-    } else if (status == Status.CORRUPT) {
+    } else if (scrub.status == Status.CORRUPT) {
       counters.add(Counter.CORRUPT, 1);
       counters.add(Counter.SCRUBBED_CORRUPT, 1);
-      copies.loseSsdCopy(block);
+      copies.loseCopy(block, tier);
     }
     copies.endUse(block);
   }
 
-  /** Another rate of reading in the background. */
-  public void changeScrubbing(long bytesPerSecond) {
-    scrubber.change(bytesPerSecond);
+  /** Another rate of reading a tier in the background. */
+  public void changeScrubbing(ResidentTier tier, long bytesPerSecond) {
+    scrubbers.get(tier.number() - 1).change(bytesPerSecond);
   }
 
-  /** The rate of reading in the background, as it is now. */
-  public long scrubBytesPerSecond() {
-    return scrubber.bytesPerSecond();
+  /** The rate of reading a tier in the background, as it is now. */
+  public long scrubBytesPerSecond(ResidentTier tier) {
+    return scrubbers.get(tier.number() - 1).bytesPerSecond();
   }
 
-  /** Whether blocks on SSD are read in the background. */
+  /** Whether blocks of lower tiers are read in the background. */
   public boolean isScrubbing() {
-    return scrubber.isActive();
+    for (Scrubber scrubber : scrubbers) {
+      if (scrubber.isActive()) {
+        return true;
+      }
+    }
+    return false;
   }
 
   // ---- deletion
@@ -540,37 +579,32 @@ public final class BlockStore implements Mover.Listener {
 
   /** When everything that has gone so far has gone for good. */
   public RowMarks rowMarks() {
-    return new RowMarks(lanes);
+    return new RowMarks(lower.lanes());
   }
 
   // ---- writes to lower tiers
 
   /**
-   * Writes a resident block to SSD.
+   * Writes a resident block to a lower tier.
    *
    * @return false when that can't be started now
    */
-  public boolean startStore(int block) {
-    return evictions.startStore(block, false);
+  public boolean startStore(int block, LowerTier target) {
+    return evictions.startStore(block, target, false);
   }
 
-  /** Whether a store that could not be started may be, soon. */
-  public boolean mayStoreSoon() {
-    return evictions.mayStoreSoon();
-  }
-
-  /** Whether no more may be written to SSD for the moment. */
+  /** Whether no more may be written to a lower tier for the moment. */
   public boolean isOutOfBudget() {
-    return evictions.isOutOfBudget();
+    return lower.isAnyOutOfBudget();
   }
 
-  /** Another amount that may be written to SSD in a day. */
-  public void changeBudget(long bytesPerDay) {
-    evictions.changeBudget(bytesPerDay);
+  /** Another amount that may be written to a tier in a day. */
+  public void changeBudget(ResidentTier tier, long bytesPerDay) {
+    lower.at(tier.number()).budget().change(bytesPerDay);
   }
 
   /**
-   * Has the blocks of the host tier leave whose turn it would be.
+   * Has the blocks of the first tier leave whose turn it would be.
    *
    * @return how many are out, or on their way
    */
@@ -578,26 +612,11 @@ public final class BlockStore implements Mover.Listener {
     return evictions.evict(blocksMax);
   }
 
-  @Override
-  public void onStored(int block, Status status, boolean evict, int writtenBytes) {
-    evictions.onStored(block, status, evict, writtenBytes);
-  }
-
-  @Override
-  public void onUploaded(int block, Status status, boolean evict) {
-    uploads.onUploaded(block, status, evict);
-  }
-
-  @Override
-  public void onSpilled(int block, Status status, boolean isRead) {
-    uploads.onSpilled(block, status, isRead);
-  }
-
   // ---- what outlives the daemon
 
-  /** No row of the host tier, and no store, had a higher count so far. */
-  public void continueAfter(long lastHostRow, long lastStore) {
-    hostRows.continueAfter(lastHostRow);
+  /** No row of the first tier, and no store, had a higher count so far. */
+  public void continueAfter(long lastFirstRow, long lastStore) {
+    firstRows.continueAfter(lastFirstRow);
     mover.continueAfter(lastStore);
   }
 
@@ -605,27 +624,47 @@ public final class BlockStore implements Mover.Listener {
 
   /** Settles finished transfers. */
   public int collect() {
-    return mover.collect() + fetches.collect() + uploads.collect();
+    int count = mover.collect();
+    for (Settlement one = mover.poll(); one != null; one = mover.poll()) {
+      settle(one);
+    }
+    return count + fetches.collect() + uploads.collect();
+  }
+
+  private void settle(Settlement one) {
+    switch (one.kind) {
+      case CHECKSUM -> commits.finish(one.block, one.checksum);
+      case AUDIT -> audits.finish(one.block, one.checksum);
+      case LOAD -> onLoaded(one);
+      case SCRUB -> onScrubbed(one);
+      case STORE -> evictions.onStored(one);
+      case FETCH -> fetches.onFetched(one);
+      case UPLOAD -> uploads.onUploaded(one.block, one.status, one.isEviction);
+      case SPILL -> uploads.onSpilled(one.block, stack.at(one.from), one.status, one.isRead);
+    }
   }
 
   /** Starts what waited for room: checksums, promotions, and evictions ahead of need. */
   public void maintain(long nowNs) {
-    lanes.checkFences(nowNs);
-    ssd.returnAside();
-    lanes.forgetRows();
-    trials.advance();
-    hostRows.advance();
+    lower.advance(nowNs);
+    for (Trials one : trials) {
+      one.advance();
+    }
+    firstRows.advance();
     commits.advance();
     audits.advance();
     promotions.advance();
-    evictions.advanceBudget(nowNs);
-    evictions.ingestion().advance();
+    for (Ingestion one : evictions.ingestions()) {
+      one.advance();
+    }
     uploads.advance();
     objects.advance();
     probes.advance();
     evictions.advance();
     // With what others leave of the pipelines.
-    scrubber.advance(nowNs);
+    for (Scrubber one : scrubbers) {
+      one.advance(nowNs);
+    }
   }
 
   /**
@@ -633,7 +672,7 @@ public final class BlockStore implements Mover.Listener {
    * or is on its way out or in.
    */
   public boolean isRoomComing(int sizeClass) {
-    return !isIdle() || host.isRoomComing(sizeClass);
+    return !isIdle() || first.isRoomComing(sizeClass);
   }
 
   /** Whether transfers wait to be settled. */
@@ -647,7 +686,7 @@ public final class BlockStore implements Mover.Listener {
         && commits.waiting() == 0
         && audits.waiting() == 0
         && promotions.size() == 0
-        && evictions.ingestion().waiting() == 0
+        && evictions.waiting() == 0
         && uploads.waiting() == 0
         && probes.waiting() == 0;
   }
@@ -658,31 +697,36 @@ public final class BlockStore implements Mover.Listener {
   public void publishGauges() {
     counters.set(Counter.GAUGE_BLOCKS, directory.size());
     counters.set(Counter.GAUGE_ANNOTATION_BYTES, directory.annotations().bytesUsed());
-    counters.set(Counter.GAUGE_HOST_SLOTS_TOTAL, host.slots().slotsTotal());
-    counters.set(Counter.GAUGE_HOST_SLOTS_FREE, host.slots().slotsFree());
-    counters.set(Counter.GAUGE_HOST_SLOTS_RESIDENT, host.resident());
-    counters.set(Counter.GAUGE_HOST_SLOTS_IN_FLIGHT, host.inFlight());
-    counters.set(Counter.GAUGE_SSD_SLOTS_TOTAL, ssd.slots().slotsTotal());
-    counters.set(Counter.GAUGE_SSD_SLOTS_FREE, ssd.slots().slotsFree());
-    counters.set(Counter.GAUGE_SSD_SLOTS_RESIDENT, ssd.resident());
-    counters.set(Counter.GAUGE_SSD_SLOTS_IN_FLIGHT, ssd.inFlight());
-    counters.set(Counter.GAUGE_HOST_BYTES_USED, host.slots().bytesUsed());
-    counters.set(Counter.GAUGE_SSD_BYTES_USED, ssd.slots().bytesUsed());
+    for (ResidentTier tier : stack.all()) {
+      TierTraits.Gauges gauges = tier.traits().counts().gauges();
+      SlotAllocator slots = tier.slots();
+      counters.set(gauges.slots(), slots.slotsTotal());
+      counters.set(gauges.free(), slots.slotsFree());
+      counters.set(gauges.resident(), tier.resident());
+      counters.set(gauges.inFlight(), tier.inFlight());
+      counters.set(gauges.bytes(), slots.bytesUsed());
+      counters.set(gauges.capacity(), slots.bytesCapacity());
+    }
   }
 
   /** Memory of the policies, in bytes; operators swap policies. */
   public long policyBytes() {
-    return host.policyBytes()
-        + ssd.policyBytes()
-        + evictions.ingestion().policyBytes()
-        + uploads.ingestion().policyBytes();
+    long bytes = uploads.ingestion().policyBytes();
+    for (ResidentTier tier : stack.all()) {
+      bytes += tier.policyBytes();
+    }
+    for (Ingestion one : evictions.ingestions()) {
+      bytes += one.policyBytes();
+    }
+    return bytes;
   }
 
   /** Checks that directory, slots and policies agree; for tests. */
   public void checkInvariants() {
     directory.checkInvariants();
-    host.checkInvariants();
-    ssd.checkInvariants();
+    for (ResidentTier tier : stack.all()) {
+      tier.checkInvariants();
+    }
     probes.checkInvariants();
   }
 
@@ -691,38 +735,37 @@ public final class BlockStore implements Mover.Listener {
   public String toString() {
     StringBuilder out = new StringBuilder(256);
     out.append("checksums ").append(mover.checksumsInFlight());
-    out.append(", ssd ").append(lanes.inFlight());
+    out.append(", below ").append(lower.inFlight());
     out.append(", backlog ").append(commits.waiting());
     out.append(", promotions ").append(promotions.size());
-    out.append(", ingestion ").append(evictions.ingestion().waiting());
+    out.append(", ingestion ").append(evictions.waiting());
     out.append(", objects ").append(mover.objectsInFlight());
     out.append(" and waiting ").append(uploads.waiting() + probes.waiting());
-    out.append(evictions.isOutOfBudget() ? ", no budget" : "");
-    out.append(lanes);
-    SlotAllocator slots = host.slots();
+    out.append(isOutOfBudget() ? ", no budget" : "").append(lower);
+    SlotAllocator slots = first.slots();
     for (int i = 0; i < slots.classes(); i++) {
-      out.append("; host class ").append(i).append(": regions ").append(slots.regionsOfClass(i));
+      out.append("; class ").append(i).append(": regions ").append(slots.regionsOfClass(i));
       out.append(", free ").append(slots.freeOfClass(i));
       out.append(", leaving ").append(mover.evictions(i));
       out.append(", waiting ").append(fresh.waiting(i));
     }
-    for (int i = 0; i < ssd.slots().classes(); i++) {
-      out.append("; SSD class ").append(i).append(": regions ");
-      out.append(ssd.slots().regionsOfClass(i))
-          .append(", free ")
-          .append(ssd.slots().freeOfClass(i));
+    for (ResidentTier tier : stack.all()) {
+      SlotAllocator of = tier.slots();
+      out.append("; ").append(tier.traits().title()).append(": draining ").append(of.isDraining());
+      for (int i = 0; i < of.classes(); i++) {
+        out.append(", class ").append(i).append(": regions ").append(of.regionsOfClass(i));
+        out.append(", free ").append(of.freeOfClass(i));
+      }
     }
-    out.append("; draining ")
-        .append(slots.isDraining())
-        .append(" and ")
-        .append(ssd.slots().isDraining());
     for (int block = 0; block < directory.highWater(); block++) {
       if (directory.isUsed(block) && (directory.uses(block) > 0 || directory.holds(block) > 0)) {
-        out.append("; block ").append(block).append(" is ").append(host.state(block));
-        out.append('/').append(ssd.state(block));
+        out.append("; block ").append(block).append(" is");
+        for (ResidentTier tier : stack.all()) {
+          out.append(' ').append(tier.state(block));
+        }
         out.append(", uses ").append(directory.uses(block));
         out.append(", holds ").append(directory.holds(block));
-        out.append(", class ").append(copies.hostClass(block));
+        out.append(", class ").append(first.sizeClass(block));
       }
     }
     return out.toString();

@@ -4,21 +4,21 @@ import io.kvtier.daemon.index.core.ClassQueues;
 import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
-import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.protocol.Counter;
 import io.kvtier.tiers.transfer.Checksums;
 import java.lang.foreign.MemorySegment;
 import java.util.function.IntFunction;
 
 /**
- * How a block that was written to its host slot gets its checksum, and becomes resident then.
+ * How a block that was written to its first slot gets its checksum, and becomes resident then.
  * Confined to the index.
  */
 final class Commits {
   private final Directory directory;
   private final Copies copies;
   private final Arrivals arrivals;
-  private final TierLine host;
+  private final ResidentTier first;
   private final Mover mover;
   private final IntFunction<MemorySegment> slabs;
   private final Counters counters;
@@ -36,7 +36,7 @@ final class Commits {
       Directory directory,
       Copies copies,
       Arrivals arrivals,
-      TierLine host,
+      ResidentTier first,
       Mover mover,
       IntFunction<MemorySegment> slabs,
       Counters counters,
@@ -45,12 +45,12 @@ final class Commits {
     this.directory = directory;
     this.copies = copies;
     this.arrivals = arrivals;
-    this.host = host;
+    this.first = first;
     this.mover = mover;
     this.slabs = slabs;
     this.counters = counters;
     this.inlineChecksumBytes = inlineChecksumBytes;
-    backlog = new ClassQueues(host.slots().classesMax(), 1, waitingMax);
+    backlog = new ClassQueues(first.slots().classesMax(), 1, waitingMax);
   }
 
   /** The client has written the block: its checksum is made, then the block becomes resident. */
@@ -60,10 +60,10 @@ final class Commits {
     // A commit gives its hold back: only the slots bound how many blocks wait for their checksums.
     // The checksum of a block that finds no place to wait is made at once; clients wait meanwhile.
     if (length <= inlineChecksumBytes
-        || (!mover.checksum(block) && !backlog.offer(copies.hostClass(block), 0, block))) {
-      int slot = host.slot(block);
-      MemorySegment slab = slabs.apply(host.slots().regionOf(slot));
-      finish(block, Checksums.of(slab.asSlice(host.slots().offsetOf(slot), length)));
+        || (!mover.checksum(block) && !backlog.offer(first.sizeClass(block), 0, block))) {
+      int slot = first.slot(block);
+      MemorySegment slab = slabs.apply(first.slots().regionOf(slot));
+      finish(block, Checksums.of(slab.asSlice(first.slots().offsetOf(slot), length)));
     }
   }
 
@@ -77,7 +77,7 @@ final class Commits {
   }
 
   private void begin(int block) {
-    host.setState(block, CopyState.STAGING);
+    first.setState(block, CopyState.STAGING);
     directory.addUses(block, 1);
   }
 
@@ -85,7 +85,7 @@ final class Commits {
   void finish(int block, int checksum) {
     directory.set(Directory.FLAG_ARRIVED, block, false);
     directory.addUses(block, -1);
-    if (host.state(block) == CopyState.LEAVING) {
+    if (first.state(block) == CopyState.LEAVING) {
       copies.settle(block);
       return;
     }
@@ -97,13 +97,13 @@ final class Commits {
   /** Hands blocks that wait to the pipeline of checksums. */
   void advance() {
     if (backlog.size() > 0) {
-      backlog.serve(host.slots().classes(), serve);
+      backlog.serve(first.slots().classes(), serve);
     }
   }
 
   private boolean serve(long item) {
     int block = (int) item;
-    if (host.state(block) == CopyState.LEAVING) {
+    if (first.state(block) == CopyState.LEAVING) {
       copies.endUse(block);
       return true;
     }

@@ -1,14 +1,15 @@
 package io.kvtier.daemon.index.move;
 
 import io.kvtier.daemon.index.core.CopyState;
+import io.kvtier.daemon.index.core.CopyTable;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.space.Drops;
-import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.daemon.index.space.ResidentTier;
+import io.kvtier.daemon.index.space.TierStack;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Status;
-import io.kvtier.tiers.slots.SlotAllocator;
 
 /**
  * The end of copies: how they are dropped, and how slots and records are given back. Confined to
@@ -20,9 +21,10 @@ import io.kvtier.tiers.slots.SlotAllocator;
  */
 final class Copies {
   private final Directory directory;
+  private final CopyTable table;
   private final Namespaces namespaces;
-  private final TierLine host;
-  private final TierLine ssd;
+  private final TierStack stack;
+  private final ResidentTier first;
   private final Drops drops;
   private final Counters counters;
   private final BlockListener listener;
@@ -30,15 +32,15 @@ final class Copies {
   Copies(
       Directory directory,
       Namespaces namespaces,
-      TierLine host,
-      TierLine ssd,
+      TierStack stack,
       Drops drops,
       Counters counters,
       BlockListener listener) {
     this.directory = directory;
+    table = directory.copies();
     this.namespaces = namespaces;
-    this.host = host;
-    this.ssd = ssd;
+    this.stack = stack;
+    first = stack.first();
     this.drops = drops;
     this.counters = counters;
     this.listener = listener;
@@ -51,29 +53,9 @@ final class Copies {
     return namespaces.of(directory, block).tenant();
   }
 
-  /** The host size class of a block. */
-  int hostClass(int block) {
-    return namespaces.of(directory, block).hostClass();
-  }
-
-  /** The SSD size class of a block; NONE when the block can't be stored on SSD. */
-  int ssdClass(int block) {
-    return namespaces.of(directory, block).ssdClass();
-  }
-
-  /** Whether the block can be stored on SSD at all. */
-  boolean hasSsdClass(int block) {
-    return ssdClass(block) != SlotAllocator.NONE;
-  }
-
   /** The length of a block. */
   int blockBytes(int block) {
     return (int) namespaces.of(directory, block).blockBytes();
-  }
-
-  /** Whether a tenant has space on SSD. */
-  boolean hasSsd(int tenant) {
-    return ssd.slots().regionsOfPart(tenant) > 0;
   }
 
   // ---- use
@@ -86,21 +68,20 @@ final class Copies {
 
   /** Gives slots and the record of a block back that nothing needs any more. */
   void settle(int block) {
-    if (directory.copies().isInFirstAlone(block) || directory.uses(block) > 0) {
+    if (table.isInFirstAlone(block) || directory.uses(block) > 0) {
       return;
     }
     boolean isHeld = directory.holds(block) > 0;
-    if (isHeld && !host.isResident(block)) {
+    if (isHeld && !first.isResident(block)) {
       return;
     }
-    if (host.state(block) == CopyState.LEAVING) {
-      host.free(block);
+    // Also where clients hold the block, those of lower tiers: what clients read is in the first.
+    for (int tier = 0; tier < stack.count(); tier++) {
+      if (table.state(tier, block) == CopyState.LEAVING) {
+        stack.at(tier).free(block);
+      }
     }
-    if (ssd.state(block) == CopyState.LEAVING) {
-      // Also where clients hold the block: what they read is in memory.
-      ssd.free(block);
-    }
-    if (directory.copies().isNowhere(block)) {
+    if (table.isNowhere(block)) {
       if (directory.isLinked(block)) {
         directory.unlink(block);
       }
@@ -115,9 +96,10 @@ final class Copies {
   void remove(int block) {
     directory.addUses(block, 1);
     forget(block);
-    host.leave(block);
-    ssd.leave(block);
-    listener.onHostSettled(block, Status.MISS);
+    for (int tier = 0; tier < stack.count(); tier++) {
+      stack.at(tier).leave(block);
+    }
+    listener.onFirstSettled(block, Status.MISS);
     endUse(block);
   }
 
@@ -129,40 +111,47 @@ final class Copies {
   }
 
   /**
-   * A block that was to come to the host tier does not come. Requests that wait for it are
+   * A block that was to come to the first tier does not come. Requests that wait for it are
    * answered. The block leaves the directory, unless it still stands on a device that can't be read
    * now.
    */
   void missed(int block) {
-    if (!ssd.isResident(block)) {
+    if (stack.storedIn(block) == null) {
       forget(block);
     }
-    listener.onHostSettled(block, Status.MISS);
+    listener.onFirstSettled(block, Status.MISS);
   }
 
   // ---- the end of copies
 
-  /** Drops the host copy of a block, which could leave. */
-  void dropHostCopy(int block) {
-    host.evict(block);
-    counters.add(Counter.EVICTIONS, 1);
+  /** Drops a copy of a block, which could leave its tier. */
+  void drop(int block, ResidentTier tier) {
+    tier.evict(block);
+    counters.add(tier.traits().counts().evictions(), 1);
     settle(block);
   }
 
-  /** Drops the SSD copy of a block, which could leave. */
-  void dropSsdCopy(int block) {
-    ssd.evict(block);
-    counters.add(Counter.SSD_EVICTIONS, 1);
-    settle(block);
+  /** Drops the copies of a block in the lower tiers that it could leave. */
+  void dropLower(int block) {
+    for (int tier = 1; tier < stack.count(); tier++) {
+      // The record may have gone with the copy before.
+      if (table.state(tier, block) == CopyState.RESIDENT && stack.at(tier).isEvictable(block)) {
+        boolean isLast = !table.isElsewhere(tier, block);
+        drop(block, stack.at(tier));
+        if (isLast) {
+          return;
+        }
+      }
+    }
   }
 
   /**
-   * The bytes of a host copy are no longer those that were accepted: nobody may read them again.
+   * The bytes of a first copy are no longer those that were accepted: nobody may read them again.
    */
   void dropDamaged(int block) {
     counters.add(Counter.CORRUPT, 1);
-    if (ssd.isResident(block)) {
-      host.leave(block);
+    if (stack.storedIn(block) != null) {
+      first.leave(block);
       settle(block);
     } else {
       drops.count(block, Drops.Reason.DAMAGED);
@@ -170,23 +159,25 @@ final class Copies {
     }
   }
 
-  /** The SSD copy of a block turned out to be damaged, which was counted already. */
-  void dropDamagedOnSsd(int block) {
+  /** A lower tier's copy of a block turned out to be damaged, which was counted already. */
+  void dropDamaged(int block, ResidentTier tier) {
     directory.addUses(block, 1);
-    loseSsdCopy(block);
+    loseCopy(block, tier);
     endUse(block);
   }
 
-  /** As {@link #dropDamagedOnSsd}, for a block in use. */
-  void loseSsdCopy(int block) {
-    switch (host.state(block)) {
+  /** As {@link #dropDamaged(int, ResidentTier)}, for a block in use. */
+  void loseCopy(int block, ResidentTier tier) {
+    switch (first.state(block)) {
       case NONE -> {
-        if (ssd.isResident(block)) {
+        if (stack.isStoredBesides(tier.number(), block)) {
+          tier.leave(block);
+        } else if (tier.isResident(block)) {
           drops.count(block, Drops.Reason.DAMAGED);
           remove(block);
         }
       }
-      case RESIDENT, LEAVING -> ssd.leave(block);
+      case RESIDENT, LEAVING -> tier.leave(block);
       // The copy is being read just now: that read finds the damage, too.
       case RESERVED, STAGING -> {}
     }

@@ -2,58 +2,63 @@ package io.kvtier.daemon.index.move;
 
 import io.kvtier.daemon.index.core.ClassQueues;
 import io.kvtier.daemon.index.core.CopyState;
+import io.kvtier.daemon.index.core.CopyTable;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Limits;
+import io.kvtier.daemon.index.lane.Lanes;
+import io.kvtier.daemon.index.source.ObjectLine;
 import io.kvtier.daemon.index.space.Drops;
-import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.daemon.index.space.ResidentTier;
+import io.kvtier.daemon.index.space.TierStack;
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.slots.SlotAllocator;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.function.IntConsumer;
 
 /**
- * How slots are made free: which blocks leave the host tier and the SSD tier, and what is written
- * one tier down before. Acts as the eviction and admission policies decide. Confined to the index.
+ * How slots are made free: which blocks leave their tiers, and what is written further down before.
+ * Acts as the eviction and admission policies decide. Confined to the index.
  */
 final class Evictions {
   private static final int EVICTIONS_PER_ROUND = 64;
-  private static final int SSD_VICTIMS_MAX = 16;
-  private static final int SSD_VICTIMS_SHARE = 64;
+  private static final int VICTIMS_MAX = 16;
+  private static final int VICTIMS_SHARE = 64;
 
+  private final CopyTable table;
   private final Directory directory;
   private final Copies copies;
-  private final TierLine host;
-  private final TierLine ssd;
+  private final TierStack stack;
+  private final ResidentTier first;
+  private final LowerTiers lower;
   private final Mover mover;
-  private final SsdLanes lanes;
   private final ObjectLine objects;
   private final Uploads uploads;
   private final Drops drops;
   private final Counters counters;
   private final BlockListener listener;
-  private final WriteBudget budget;
   private final double freeTarget;
   private final ClassQueues fresh;
   private final ClassQueues promoted;
-  private final SsdTarget ssdTarget = new SsdTarget();
-  private final Ingestion ingestion;
-  private final IntConsumer evictFromHost = this::evictFromHost;
-  private final IntConsumer evictFromSsd = this::evictFromSsd;
+  private final List<Ingestion.Target> targets = new ArrayList<>();
+  private final List<Ingestion> ingestions = new ArrayList<>();
+  private final IntConsumer[] evictFrom;
 
   /**
    * Nothing is evicted yet.
    *
-   * @param fresh the blocks of puts that wait for a host slot
-   * @param promoted the blocks of lower tiers that wait for a host slot
+   * @param fresh the blocks of puts that wait for a first slot
+   * @param promoted the blocks of lower tiers that wait for a first slot
    */
   Evictions(
       StoreParts parts,
       Limits limits,
       Copies copies,
-      TierLine host,
-      TierLine ssd,
+      TierStack stack,
+      LowerTiers lower,
       Mover mover,
       ObjectLine objects,
       Uploads uploads,
@@ -62,73 +67,95 @@ final class Evictions {
       ClassQueues promoted,
       BlockListener listener) {
     directory = parts.directory();
+    table = directory.copies();
     counters = parts.counters();
     this.copies = copies;
-    this.host = host;
-    this.ssd = ssd;
+    this.stack = stack;
+    first = stack.first();
+    this.lower = lower;
     this.mover = mover;
-    lanes = mover.lanes();
     this.objects = objects;
     this.uploads = uploads;
     this.drops = drops;
     this.fresh = fresh;
     this.promoted = promoted;
     this.listener = listener;
-    budget = new WriteBudget(limits.ssdWriteBytesPerDay());
     freeTarget = limits.freeTarget();
-    ingestion = new Ingestion(ssdTarget, directory, host, parts.ssd().admission());
+    for (LowerTier tier : lower) {
+      String admission = parts.lower().get(tier.number() - 1).admission();
+      targets.add(new Target(tier));
+      ingestions.add(new Ingestion(targets.getLast(), directory, first, admission));
+    }
+    evictFrom = new IntConsumer[stack.count()];
+    for (ResidentTier tier : stack.all()) {
+      evictFrom[tier.number()] = block -> evict(block, tier);
+    }
   }
 
-  /** SSD as the tier that blocks of the host tier are copied to. */
-  private final class SsdTarget implements Ingestion.Target {
+  /** A lower tier that blocks of the first are copied to. */
+  private final class Target implements Ingestion.Target {
+    private final LowerTier lowerTier;
+    private final ResidentTier tier;
+
+    Target(LowerTier lowerTier) {
+      this.lowerTier = lowerTier;
+      tier = lowerTier.tier();
+    }
+
     @Override
     public boolean isConfigured() {
-      return ssd.isConfigured();
+      return tier.isConfigured();
     }
 
     @Override
     public int blocksMax() {
-      return ssd.blocksMax();
+      return tier.blocksMax();
     }
 
     @Override
     public boolean lacks(int block) {
-      return ssd.state(block) == CopyState.NONE && copies.hasSsdClass(block);
+      return tier.state(block) == CopyState.NONE && tier.takes(block);
     }
 
     @Override
     public boolean isFull(int block) {
-      int sizeClass = copies.ssdClass(block);
-      SlotAllocator slots = ssd.slots();
+      int sizeClass = tier.sizeClass(block);
+      SlotAllocator slots = tier.slots();
       return slots.unassignedRegions(slots.partOfClass(sizeClass)) == 0
           && slots.freeOfClass(sizeClass) == 0;
     }
 
     @Override
     public boolean start(int block) {
-      return startStore(block, false);
+      return startStore(block, lowerTier, false);
     }
 
     @Override
     public boolean mayStartSoon() {
-      return mayStoreSoon();
+      return lowerTier.mayStoreSoon();
     }
   }
 
-  /** Which host copies are written to SSD, and when. */
-  Ingestion ingestion() {
-    return ingestion;
+  /** Which first copies are written to the lower tiers, and when: one for each, in their order. */
+  List<Ingestion> ingestions() {
+    return ingestions;
   }
 
-  /** The SSD tier as the target of writes. */
-  Ingestion.Target ssdTarget() {
-    return ssdTarget;
+  /** The lower tiers as targets of writes, in their order. */
+  List<Ingestion.Target> targets() {
+    return targets;
   }
 
-  /** Whether a lower tier takes what leaves the host tier: it may be fenced for the moment. */
-  private boolean hasLowerTier(int block) {
-    return copies.hasSsdClass(block) && !lanes.isAllGivenUp();
+  /** How many blocks wait to be written to lower tiers. */
+  int waiting() {
+    int waiting = 0;
+    for (Ingestion one : ingestions) {
+      waiting += one.waiting();
+    }
+    return waiting;
   }
+
+  // ---- the first tier
 
   /**
    * Makes room for a block that waits. Called every round, while a write to a lower tier takes many
@@ -148,105 +175,24 @@ final class Evictions {
    * @return true when a slot was freed at once
    */
   private boolean makeRoom(int sizeClass, long session, boolean mayWrite, boolean mayDoubt) {
-    int victim = host.victim(sizeClass, session, lanes.inFlight(), mayDoubt);
-    if (host.drain(host.slots().partOfClass(sizeClass), evictFromHost)) {
+    int victim = first.victim(sizeClass, session, lower.inFlight(), mayDoubt);
+    if (first.drain(first.slots().partOfClass(sizeClass), evictFrom[0])) {
       return true;
     }
     return victim != EvictionPolicy.NONE
-        && host.isEvictable(victim)
-        && (mayWrite || ssd.isResident(victim))
-        && evictFromHost(victim);
-  }
-
-  private boolean evictFromHost(int block) {
-    if (!ssd.isResident(block)) {
-      boolean isBelow = hasLowerTier(block);
-      boolean isRefused =
-          isBelow && ssd.state(block) == CopyState.NONE && !ingestion.admitsEvicted(block);
-      if (isBelow && !isRefused) {
-        boolean isRoomBelow =
-            ssd.state(block) != CopyState.NONE
-                || !lanes.isAnyWell()
-                || startStore(block, true)
-                || lanes.isBusy()
-                || mover.spills() > 0
-                || objects.confirming() > 0
-                || !budget.isOpen();
-        if (isRoomBelow) {
-          return false;
-        }
-        // No slot on SSD, and nothing under way that would free one: that tier has no room.
-      }
-      boolean isDropped = evictLastCopy(block);
-      // One that can't go yet is asked about again.
-      boolean isOut = isDropped || directory.has(Directory.FLAG_UPLOADING, block);
-      counters.add(Counter.NOT_ADMITTED, isRefused && isOut ? 1 : 0);
-      return isDropped;
-    }
-    copies.dropHostCopy(block);
-    return true;
+        && first.isEvictable(victim)
+        && (mayWrite || stack.storedIn(victim) != null)
+        && evict(victim, first);
   }
 
   /**
-   * Evicts a host copy that is the last copy on this node, or starts to: where the object tier
-   * wants the block, it goes there first.
-   *
-   * @return true when the copy is dropped
-   */
-  boolean evictLastCopy(int block) {
-    Drops.Reason reason = uploads.reasonAgainst(block);
-    if (reason == null) {
-      // Started, or to be started when another is done, or what stands in the way has gone.
-      boolean ignored = uploads.startUpload(block, true);
-      return false;
-    }
-    drops.count(block, reason);
-    copies.dropHostCopy(block);
-    return true;
-  }
-
-  /**
-   * Writes a resident block to SSD.
-   *
-   * @return false when that can't be started now: the pipeline is full, the device is fenced, or
-   *     every slot there is in use
-   */
-  boolean startStore(int block, boolean evict) {
-    if (!budget.isOpen() || !mover.canStore(copies.tenant(block)) || !allocateSsd(block)) {
-      return false;
-    }
-    if (!mover.store(block, evict)) {
-      ssd.takeBack(block);
-      return false;
-    }
-    budget.spend(copies.blockBytes(block));
-    ssd.setState(block, CopyState.STAGING);
-    return true;
-  }
-
-  /** Whether a store that could not be started may be, soon. */
-  boolean mayStoreSoon() {
-    return lanes.isAnyWell() && (lanes.isBusy() || !budget.isOpen());
-  }
-
-  /** Whether no more may be written to SSD for the moment. */
-  boolean isOutOfBudget() {
-    return !budget.isOpen();
-  }
-
-  /** Another amount that may be written to SSD in a day. */
-  void changeBudget(long bytesPerDay) {
-    budget.change(bytesPerDay);
-  }
-
-  /**
-   * Has the blocks of the host tier leave whose turn it would be.
+   * Has the blocks of the first tier leave whose turn it would be.
    *
    * @return how many are out, or on their way
    */
   int evict(int blocksMax) {
     int left = 0;
-    for (int sizeClass = 0; sizeClass < host.slots().classes(); sizeClass++) {
+    for (int sizeClass = 0; sizeClass < first.slots().classes(); sizeClass++) {
       while (left < blocksMax) {
         int under = mover.evictions(sizeClass);
         if (!makeRoom(sizeClass, SlotAllocator.DAEMON, true, true)
@@ -259,66 +205,184 @@ final class Evictions {
     return left;
   }
 
-  private boolean allocateSsd(int block) {
-    int sizeClass = copies.ssdClass(block);
-    if (ssd.allocate(block, sizeClass, SlotAllocator.DAEMON, true, false)) {
+  // ---- any tier
+
+  /**
+   * Evicts a copy that could leave, or starts to: what stands nowhere else is written further down
+   * first, where a tier takes it.
+   *
+   * @return true when the copy is dropped
+   */
+  private boolean evict(int block, ResidentTier tier) {
+    boolean isKept =
+        tier == first ? stack.storedIn(block) != null : table.isElsewhere(tier.number(), block);
+    if (isKept) {
+      copies.drop(block, tier);
       return true;
     }
-    makeRoomOnSsd(sizeClass);
+    boolean isRefused = false;
+    for (int below = tier.number() + 1; below < stack.count(); below++) {
+      LowerTier target = lower.at(below);
+      if (!target.takes(block)) {
+        continue;
+      }
+      if (target.tier().state(block) == CopyState.NONE
+          && !ingestions.get(below - 1).admitsEvicted(block)) {
+        isRefused = true;
+      } else if (isGoingTo(target, block, tier)) {
+        return false;
+      }
+      // No slot there, and nothing under way that would free one: that tier has no room.
+    }
+    boolean isDropped = evictLastCopy(block, tier);
+    // One that can't go yet is asked about again.
+    boolean isOut = isDropped || directory.has(Directory.FLAG_UPLOADING, block);
+    counters.add(Counter.NOT_ADMITTED, isRefused && isOut ? 1 : 0);
+    return isDropped;
+  }
+
+  /** Whether a block is on its way to a lower tier, or waits for that. */
+  private boolean isGoingTo(LowerTier target, int block, ResidentTier from) {
+    Lanes lanes = target.lanes();
+    return target.tier().state(block) != CopyState.NONE
+        || !lanes.isAnyWell()
+        || (from == first ? startStore(block, target, true) : startRelay(block, from, target))
+        || lanes.isBusy()
+        || mover.relays() > 0
+        || objects.confirming() > 0
+        || !target.budget().isOpen();
+  }
+
+  /**
+   * Evicts a copy that is the last one on this node, or starts to: where the object tier wants the
+   * block, it goes there first.
+   *
+   * @return true when the copy is dropped
+   */
+  boolean evictLastCopy(int block, ResidentTier tier) {
+    Drops.Reason reason = uploads.reasonAgainst(block);
+    if (reason == null) {
+      // Started, or to be started when another is done, or what stands in the way has gone.
+      boolean ignored =
+          tier == first
+              ? uploads.startUpload(block, true)
+              : uploads.startSpill(block, tier.number());
+      return false;
+    }
+    drops.count(block, reason);
+    copies.drop(block, tier);
+    return true;
+  }
+
+  // ---- writes to lower tiers
+
+  /**
+   * Writes a resident block to a lower tier.
+   *
+   * @return false when that can't be started now: the pipeline is full, the device is fenced, or
+   *     every slot there is in use
+   */
+  boolean startStore(int block, LowerTier target, boolean evict) {
+    if (!target.budget().isOpen()
+        || !mover.canStore(copies.tenant(block), target)
+        || !allocate(block, target)) {
+      return false;
+    }
+    if (!mover.store(block, target, evict)) {
+      target.tier().takeBack(block);
+      return false;
+    }
+    begun(block, target);
+    return true;
+  }
+
+  /** As {@link #startStore}, for a block that only another lower tier has. */
+  private boolean startRelay(int block, ResidentTier from, LowerTier target) {
+    if (!target.budget().isOpen()
+        || !mover.canStore(copies.tenant(block), target)
+        || !allocate(block, target)) {
+      return false;
+    }
+    if (!mover.relay(block, from.number(), target.number())) {
+      target.tier().takeBack(block);
+      return false;
+    }
+    begun(block, target);
+    return true;
+  }
+
+  private void begun(int block, LowerTier target) {
+    target.budget().spend(copies.blockBytes(block));
+    target.tier().setState(block, CopyState.STAGING);
+  }
+
+  private boolean allocate(int block, LowerTier target) {
+    ResidentTier tier = target.tier();
+    int sizeClass = tier.sizeClass(block);
+    if (tier.allocate(block, sizeClass, SlotAllocator.DAEMON, true, false)) {
+      return true;
+    }
+    makeRoomIn(target, sizeClass);
     // A store comes when the rows of what was there have gone.
-    lanes.forgetRows();
+    target.lanes().forgetRows();
     return false;
   }
 
   /** Empties a region that drains, or evicts some blocks of a size class, or starts to. */
-  private void makeRoomOnSsd(int sizeClass) {
-    SlotAllocator slots = ssd.slots();
-    int victim = ssd.victim(sizeClass, SlotAllocator.DAEMON, lanes.inFlight(), true);
-    if (ssd.drain(slots.partOfClass(sizeClass), evictFromSsd)) {
+  private void makeRoomIn(LowerTier target, int sizeClass) {
+    ResidentTier tier = target.tier();
+    SlotAllocator slots = tier.slots();
+    int inFlight = target.lanes().inFlight();
+    int victim = tier.victim(sizeClass, SlotAllocator.DAEMON, inFlight, true);
+    if (tier.drain(slots.partOfClass(sizeClass), evictFrom[tier.number()])) {
       return;
     }
     // Several slots are made free for one wait for their rows.
     long slotsOfClass = (long) slots.regionsOfClass(sizeClass) * slots.slotsPerRegion(sizeClass);
-    int count = Math.clamp(slotsOfClass / SSD_VICTIMS_SHARE, 1, SSD_VICTIMS_MAX);
-    for (int i = 0; i < count && victim != EvictionPolicy.NONE && ssd.isEvictable(victim); i++) {
-      int lane = slots.laneOf(slots.regionOf(ssd.slot(victim)));
-      if (!evictFromSsd(victim) && ssd.isEvictable(victim)) {
+    int count = Math.clamp(slotsOfClass / VICTIMS_SHARE, 1, VICTIMS_MAX);
+    for (int i = 0; i < count && victim != EvictionPolicy.NONE && tier.isEvictable(victim); i++) {
+      int lane = slots.laneOf(slots.regionOf(tier.slot(victim)));
+      if (!evict(victim, tier) && tier.isEvictable(victim)) {
         return;
       }
-      victim = ssd.victimBeside(sizeClass, lane, lanes.inFlight());
+      victim = tier.victimBeside(sizeClass, lane, target.lanes().inFlight());
     }
   }
 
-  /**
-   * A write to SSD is over, well or not.
-   *
-   * @param evict whether it was made to free the host slot
-   * @param writtenBytes how many bytes were written for the block's own
-   */
-  void onStored(int block, Status status, boolean evict, int writtenBytes) {
-    if (ssd.state(block) == CopyState.LEAVING) {
+  /** A write to a lower tier is over, well or not. */
+  void onStored(Settlement store) {
+    int block = store.block;
+    ResidentTier from = stack.at(store.from);
+    LowerTier target = lower.at(store.to);
+    ResidentTier tier = target.tier();
+    if (tier.state(block) == CopyState.LEAVING) {
       listener.onStoreSettled(block, Status.MISS);
       copies.settle(block);
       return;
     }
-    if (status == Status.OK) {
-      ssd.becomeResident(block);
-      budget.spend((long) writtenBytes - copies.blockBytes(block));
-      counters.add(Counter.SSD_WRITTEN_BYTES, writtenBytes);
+    if (store.status == Status.OK) {
+      tier.becomeResident(block);
+      target.budget().spend((long) store.writtenBytes - copies.blockBytes(block));
+      counters.add(tier.traits().counts().writtenBytes(), store.writtenBytes);
       counters.add(Counter.DEMOTIONS, 1);
     } else {
-      ssd.discard(block);
+      tier.discard(block);
     }
-    listener.onStoreSettled(block, status);
-    switch (status) {
+    listener.onStoreSettled(block, store.status);
+    switch (store.status) {
       case OK -> {
-        if (evict && host.isEvictable(block)) {
-          copies.dropHostCopy(block);
+        if (store.isEviction && from.isEvictable(block)) {
+          copies.drop(block, from);
           return;
         }
       }
       case CORRUPT -> {
-        if (host.isResident(block)) {
+        if (from != first) {
+          counters.add(Counter.CORRUPT, 1);
+          copies.dropDamaged(block, from);
+          return;
+        }
+        if (first.isResident(block)) {
           copies.dropDamaged(block);
           return;
         }
@@ -328,61 +392,64 @@ final class Evictions {
     copies.settle(block);
   }
 
-  /**
-   * Evicts a block from SSD, or starts to: where the object tier wants it, it goes there first.
-   *
-   * @return true when the copy is dropped
-   */
-  boolean evictFromSsd(int block) {
-    if (host.state(block) == CopyState.NONE) {
-      Drops.Reason reason = uploads.reasonAgainst(block);
-      if (reason == null) {
-        boolean ignored = uploads.startSpill(block);
-        return false;
-      }
-      drops.count(block, reason);
-    }
-    copies.dropSsdCopy(block);
-    return true;
-  }
-
   // ---- each round
-
-  /** Counts the time that the budget of writes to SSD is spread over. */
-  void advanceBudget(long nowNs) {
-    budget.advance(nowNs);
-  }
 
   /** Goes on with regions that drain, and evicts ahead of need. */
   void advance() {
-    host.drain(evictFromHost);
-    ssd.drain(evictFromSsd);
-    boolean ssdTakes = lanes.isAnyWell();
-    boolean objectsTake = objects.takesStores();
-    int classes = host.slots().classes();
+    for (int tier = 0; tier < evictFrom.length; tier++) {
+      stack.at(tier).drain(evictFrom[tier]);
+    }
+    int classes = first.slots().classes();
     for (int sizeClass = 0; sizeClass < classes; sizeClass++) {
-      if (copies.hasSsd(host.slots().partOfClass(sizeClass)) ? ssdTakes : objectsTake) {
+      if (isTakenBelow(first.slots().partOfClass(sizeClass))) {
         evictAhead(sizeClass);
       }
     }
   }
 
+  /** Whether any lower tier, or the object tier where there is none, takes a tenant's blocks. */
+  private boolean isTakenBelow(int tenant) {
+    boolean hasLower = false;
+    for (LowerTier tier : lower) {
+      if (tier.tier().hasSpaceFor(tenant)) {
+        if (tier.lanes().isAnyWell()) {
+          return true;
+        }
+        hasLower = true;
+      }
+    }
+    return !hasLower && objects.takesStores();
+  }
+
+  /** As {@link #isTakenBelow}, whether a write could be handed over now. */
+  private boolean canStart(int tenant) {
+    boolean hasLower = false;
+    for (LowerTier tier : lower) {
+      if (tier.tier().hasSpaceFor(tenant)) {
+        if (mover.canStore(tenant, tier)) {
+          return true;
+        }
+        hasLower = true;
+      }
+    }
+    return !hasLower && mover.canUpload(tenant);
+  }
+
   private void evictAhead(int sizeClass) {
-    SlotAllocator hostSlots = host.slots();
-    int regions = hostSlots.regionsOfClass(sizeClass);
+    SlotAllocator slots = first.slots();
+    int regions = slots.regionsOfClass(sizeClass);
     if (regions == 0) {
       return;
     }
-    long total = (long) regions * hostSlots.slotsPerRegion(sizeClass);
+    long total = (long) regions * slots.slotsPerRegion(sizeClass);
     int target =
         (int) Math.min(total / 4, Math.max(1, (long) (total * freeTarget))) + waiting(sizeClass);
-    int tenant = hostSlots.partOfClass(sizeClass);
+    int tenant = slots.partOfClass(sizeClass);
     for (int i = 0; i < EVICTIONS_PER_ROUND; i++) {
       int under = mover.evictions(sizeClass);
-      boolean canStart = copies.hasSsd(tenant) ? mover.canStore(tenant) : mover.canUpload(tenant);
-      if (hostSlots.unassignedRegions(tenant) > 0
-          || hostSlots.freeOfClass(sizeClass) + under >= target
-          || !canStart) {
+      if (slots.unassignedRegions(tenant) > 0
+          || slots.freeOfClass(sizeClass) + under >= target
+          || !canStart(tenant)) {
         return;
       }
       if (!makeRoom(sizeClass, SlotAllocator.DAEMON, true, true)
@@ -392,15 +459,17 @@ final class Evictions {
     }
   }
 
-  /** How many blocks of a size class wait for a host slot. */
+  /** How many blocks of a size class wait for a first slot. */
   private int waiting(int sizeClass) {
     return fresh.waiting(sizeClass) + promoted.waiting(sizeClass);
   }
 
-  /** Whether the daemon itself is about to free a slot of a size class. */
+  /** Whether the daemon itself is about to free a first slot of a size class. */
   boolean isRoomUnderWay(int sizeClass) {
-    boolean isLowerTierBusy = lanes.isBusy() || mover.spills() > 0 || mover.objectsInFlight() > 0;
-    return mover.stores(sizeClass) > 0
-        || (host.isRoomComing(sizeClass) && isLowerTierBusy && budget.isOpen());
+    if (mover.stores(sizeClass) > 0) {
+      return true;
+    }
+    boolean isBelowBusy = lower.isBusy() || mover.relays() > 0 || mover.objectsInFlight() > 0;
+    return first.isRoomComing(sizeClass) && isBelowBusy && !lower.isAnyOutOfBudget();
   }
 }

@@ -4,21 +4,24 @@ import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.source.ObjectLine;
+import io.kvtier.daemon.index.source.ObjectProbes;
 import io.kvtier.daemon.index.space.Drops;
-import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.daemon.index.space.ResidentTier;
+import io.kvtier.daemon.index.space.TierStack;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.object.PresenceCache.Presence;
 import java.lang.foreign.MemorySegment;
 
-/** How blocks come from the object tier to the host tier. Confined to the index. */
+/** How blocks come from the object tier to the first tier. Confined to the index. */
 public final class Fetches {
   private final Directory directory;
   private final Counters counters;
   private final ObjectLine objects;
   private final ObjectProbes probes;
-  private final TierLine host;
-  private final TierLine ssd;
+  private final TierStack stack;
+  private final ResidentTier first;
   private final Copies copies;
   private final Drops drops;
   private final Records records;
@@ -30,8 +33,7 @@ public final class Fetches {
       StoreParts parts,
       ObjectLine objects,
       ObjectProbes probes,
-      TierLine host,
-      TierLine ssd,
+      TierStack stack,
       Copies copies,
       Drops drops,
       Records records,
@@ -41,8 +43,8 @@ public final class Fetches {
     counters = parts.counters();
     this.objects = objects;
     this.probes = probes;
-    this.host = host;
-    this.ssd = ssd;
+    this.stack = stack;
+    first = stack.first();
     this.copies = copies;
     this.drops = drops;
     this.records = records;
@@ -55,7 +57,7 @@ public final class Fetches {
    * the object tier. Where nothing is known of it, the store is asked first.
    *
    * @param prefetch whether it is wanted even when nobody waits for it
-   * @return the block, on its way to the host tier, or {@link Directory#NONE}
+   * @return the block, on its way to the first tier, or {@link Directory#NONE}
    */
   public int fetchSought(
       Namespaces.Namespace namespace, int group, int keyBytes, int priority, boolean prefetch) {
@@ -70,7 +72,7 @@ public final class Fetches {
     directory.setLineage(block, 0, 0);
     directory.addUses(block, 1);
     directory.set(Directory.FLAG_FETCHING, block, true);
-    host.setState(block, CopyState.STAGING);
+    first.setState(block, CopyState.STAGING);
     if (presence == Presence.PRESENT) {
       promotions.add(block, priority, prefetch);
     } else if (!probes.probe(block, priority, prefetch)) {
@@ -86,7 +88,7 @@ public final class Fetches {
   }
 
   private void found(int block, int priority, boolean prefetch, Presence presence) {
-    if (host.state(block) == CopyState.LEAVING) {
+    if (first.state(block) == CopyState.LEAVING) {
       directory.set(Directory.FLAG_FETCHING, block, false);
       copies.endUse(block);
     } else if (presence == Presence.PRESENT && !promotions.isFull()) {
@@ -99,29 +101,31 @@ public final class Fetches {
   /** A block that was to come does not: out of sight before those who wait are told. */
   private void miss(int block) {
     directory.set(Directory.FLAG_FETCHING, block, false);
-    boolean isLeaving = host.state(block) == CopyState.LEAVING;
-    host.free(block);
+    boolean isLeaving = first.state(block) == CopyState.LEAVING;
+    first.free(block);
     if (!isLeaving) {
       copies.missed(block);
     }
     copies.endUse(block);
   }
 
-  /** The annotation of a fetched block, which comes before {@link #onFetched}. */
-  void onAnnotation(int block, byte[] annotation, int bytes) {
+  private void annotate(int block, byte[] annotation, int bytes) {
     if (directory.annotations().bytes(block) == 0
         && !directory.annotations().set(block, MemorySegment.ofArray(annotation), 0, bytes)) {
       counters.add(Counter.ANNOTATIONS_DROPPED, 1);
     }
   }
 
-  /** A read of an object into the host slot is over, well or not. */
-  void onFetched(int block, Status status) {
+  /** A read of an object into the first slot is over, well or not. */
+  void onFetched(Settlement fetch) {
+    int block = fetch.block;
+    Status status = fetch.status;
     if (status == Status.OK) {
+      annotate(block, fetch.annotation, fetch.annotationBytes);
       counters.add(Counter.OBJECT_FETCHED, 1);
       counters.add(Counter.OBJECT_READ_BYTES, copies.blockBytes(block));
       directory.set(Directory.FLAG_FETCHING, block, false);
-      if (host.state(block) == CopyState.LEAVING) {
+      if (first.state(block) == CopyState.LEAVING) {
         copies.endUse(block);
       } else {
         objects.know(block, true);
@@ -139,10 +143,19 @@ public final class Fetches {
       directory.set(Directory.FLAG_OBJECT, block, false);
     }
     // A block that was deleted meanwhile is no drop: both its copies leave.
-    if (ssd.state(block) == CopyState.LEAVING && host.state(block) != CopyState.LEAVING) {
+    if (isLeavingBelow(block) && first.state(block) != CopyState.LEAVING) {
       boolean isDamaged = directory.has(Directory.FLAG_DAMAGED, block);
       drops.count(block, isDamaged ? Drops.Reason.DAMAGED : Drops.Reason.UNREADABLE);
     }
     miss(block);
+  }
+
+  private boolean isLeavingBelow(int block) {
+    for (ResidentTier tier : stack.lower()) {
+      if (tier.state(block) == CopyState.LEAVING) {
+        return true;
+      }
+    }
+    return false;
   }
 }

@@ -2,13 +2,13 @@ package io.kvtier.daemon.index.move;
 
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.LongQueue;
-import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.policies.AdmissionPolicies;
 import io.kvtier.policies.AdmissionPolicy;
 import io.kvtier.policies.AdmissionPolicy.Occasion;
 
 /**
- * When blocks of the host tier are copied to a lower tier. The admission policy decides when a
+ * When blocks of the first tier are copied to a lower tier. The admission policy decides when a
  * block is inserted, when it is used, and when it is evicted. Blocks that are admitted before their
  * eviction are written as soon as the pipeline has room.
  */
@@ -27,7 +27,7 @@ public final class Ingestion {
     /** Whether another block would have to be evicted for a block. */
     boolean isFull(int block);
 
-    /** Begins to copy a block of the host tier; false when that can't be now. */
+    /** Begins to copy a block of the first tier; false when that can't be now. */
     boolean start(int block);
 
     /** Whether a copy that could not be begun may be, soon. */
@@ -38,17 +38,17 @@ public final class Ingestion {
 
   private final Target target;
   private final Directory directory;
-  private final TierLine host;
+  private final ResidentTier first;
   private final LongQueue backlog = new LongQueue(BACKLOG_MAX);
   private AdmissionPolicy admission;
   private String admissionName;
   private boolean hearsInsertions;
   private boolean hearsUses;
 
-  Ingestion(Target target, Directory directory, TierLine host, String admissionName) {
+  Ingestion(Target target, Directory directory, ResidentTier first, String admissionName) {
     this.target = target;
     this.directory = directory;
-    this.host = host;
+    this.first = first;
     this.admissionName = admissionName;
     admission = newAdmission(admissionName);
     listen();
@@ -82,14 +82,14 @@ public final class Ingestion {
     listen();
   }
 
-  /** A block came into the host tier. */
+  /** A block came into the first tier. */
   void inserted(int block) {
     if (hearsInsertions) {
       consider(block, Occasion.INSERTED, 0);
     }
   }
 
-  /** A block in the host tier was used, so often. */
+  /** A block in the first tier was used, so often. */
   void used(int block, int hits) {
     if (hearsUses) {
       consider(block, Occasion.USED, hits);
@@ -120,7 +120,7 @@ public final class Ingestion {
       // The block may have gone meanwhile, or its number be another's: that one is written for
       // nothing then.
       if (directory.isUsed(block)
-          && host.isResident(block)
+          && first.isResident(block)
           && target.lacks(block)
           && !target.start(block)
           && target.mayStartSoon()) {

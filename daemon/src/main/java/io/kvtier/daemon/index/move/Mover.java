@@ -5,68 +5,35 @@ import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.Limits;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.core.Tenants;
+import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.daemon.index.core.TransferWatch;
-import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.daemon.index.lane.Lane;
+import io.kvtier.daemon.index.source.ObjectParts;
+import io.kvtier.daemon.index.space.ResidentTier;
+import io.kvtier.daemon.index.space.TierStack;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.tiers.slots.SlotAllocator;
-import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
 import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
+import java.util.Iterator;
 import java.util.function.Consumer;
 import java.util.function.IntFunction;
 import org.jspecify.annotations.Nullable;
 
 /**
  * Hands blocks to the pipelines and takes them back: fills pooled transfers, keeps within the
- * pipelines' depths, and tells what came of each. A block with a transfer under way is in use.
- * Confined to the index.
+ * pipelines' depths, and says how each ended. A block with a transfer under way is in use. Confined
+ * to the index.
+ *
+ * <p>What goes from one lower tier to another, or to an object, is a relay: it is read into a
+ * buffer, and written from there.
  */
 final class Mover {
-  /** Hears how transfers ended; the block is no longer in use on their account. */
-  interface Listener {
-    /** The checksum of a block that a client wrote is made. */
-    void onChecksum(int block, int checksum);
-
-    /** The checksum of a resident block was made again. */
-    void onAudit(int block, int checksum);
-
-    /** A read from SSD is over, well or not. */
-    void onLoaded(int block, Status status);
-
-    /** A block on SSD was read by the scrubber. */
-    void onScrubbed(int block, Status status);
-
-    /**
-     * A write to SSD is over, well or not.
-     *
-     * @param evict whether it was made to free the host slot
-     * @param writtenBytes how many bytes were written for the block's own
-     */
-    void onStored(int block, Status status, boolean evict, int writtenBytes);
-
-    /** A read of an object brings the block's annotation, or nothing, before it is over. */
-    void onAnnotation(int block, byte[] annotation, int bytes);
-
-    /** A read of an object into the host slot is over, well or not. */
-    void onFetched(int block, Status status);
-
-    /**
-     * A write of a host copy to an object is over, well or not.
-     *
-     * @param evict whether it was made to free the host slot
-     */
-    void onUploaded(int block, Status status, boolean evict);
-
-    /**
-     * A write of an SSD copy to an object is over, well or not.
-     *
-     * @param isRead whether the copy could be read
-     */
-    void onSpilled(int block, Status status, boolean isRead);
-  }
+  /** In place of a tier's number: the object tier. */
+  static final int OUTSIDE = -1;
 
   private static final int STORE_PRIORITY = 2;
   private static final int CHECKSUM_PRIORITY = 1;
@@ -75,34 +42,40 @@ final class Mover {
   private static final double UPLOADS_SHARE = 0.5;
   private static final int FETCHES_AT_ONCE = 16;
 
-  private static final byte PLAIN = 0;
-  private static final byte EVICT = 1;
-  private static final byte AUDIT = 2;
-  private static final byte SCRUB = 3;
-  private static final byte SPILL = 4;
+  /** Why a transfer is made. */
+  private enum Purpose {
+    PLAIN,
+    EVICT,
+    AUDIT,
+    SCRUB,
+    RELAY
+  }
 
   private final Directory directory;
   private final Namespaces namespaces;
-  private final TierLine host;
-  private final TierLine ssd;
+  private final TierStack stack;
+  private final ResidentTier first;
+  private final LowerTiers lower;
   private final IntFunction<MemorySegment> slabs;
   private final Pipeline checksums;
-  private final SsdLanes lanes;
   private final int checksumDepth;
   private final @Nullable ObjectParts objects;
   private final int objectDepth;
-  private final SpillBuffers spillBuffers;
-  private final Listener listener;
+  private final RelayBuffers buffers;
   private final Latencies latencies;
   private final TransferWatch requests;
-  private final ArrayDeque<Transfer> spillsToWrite = new ArrayDeque<>();
+  private final ArrayDeque<Transfer> finished = new ArrayDeque<>();
+  private final ArrayDeque<Transfer> relaysToWrite = new ArrayDeque<>();
+  private final ArrayDeque<Transfer> relaysToEnd = new ArrayDeque<>();
+  private final Consumer<Transfer> onFinished = finished::add;
+  private final Settlement settlement = new Settlement();
   private final Transfer[] pool;
-  private final byte[] purpose;
-  private final int[] stack;
+  private final Purpose[] purpose;
+  private final int[] from;
+  private final int[] to;
+  private final int[] spare;
   private final int[] evictions;
   private final int[] stores;
-  private final Consumer<Transfer> onChecksum = this::settleChecksum;
-  private final Consumer<Transfer> onObject = this::settleObject;
   private final Tenants tenants;
   private final int[] checksumsOf;
   private final int[] objectsOf;
@@ -111,100 +84,277 @@ final class Mover {
   private int poolFree;
   private long generation;
   private int scrubs;
+  private int relays;
   private int spills;
   private int uploads;
-  private double ssdReadNsPerByte = 1.0 / 2.0;
   private double fetchNs = 10e6;
 
-  Mover(
-      StoreParts parts,
-      Limits limits,
-      Namespaces namespaces,
-      TierLine host,
-      TierLine ssd,
-      Listener listener) {
+  Mover(StoreParts parts, Limits limits, Namespaces namespaces, TierStack stack, LowerTiers lower) {
     this.directory = parts.directory();
-    this.slabs = parts.host().slabs();
-    this.checksums = parts.host().checksums();
+    this.slabs = parts.first().slabs();
+    this.checksums = parts.first().checksums();
     this.checksumDepth = limits.copyDepth();
     this.namespaces = namespaces;
     this.tenants = namespaces.tenants();
-    this.lanes = new SsdLanes(parts, tenants, limits.ssdDepth(), this::settleSsd);
+    this.stack = stack;
+    this.first = stack.first();
+    this.lower = lower;
     this.checksumsOf = new int[tenants.count()];
     this.objectsOf = new int[tenants.count()];
     this.uploadsOf = new int[tenants.count()];
     this.departingOf = new int[tenants.count()];
-    this.host = host;
-    this.ssd = ssd;
-    this.evictions = new int[host.slots().classesMax()];
-    this.stores = new int[host.slots().classesMax()];
-    this.listener = listener;
+    this.evictions = new int[first.slots().classesMax()];
+    this.stores = new int[first.slots().classesMax()];
     this.latencies = parts.latencies();
     this.requests = parts.transfers();
     this.objects = parts.objects();
     this.objectDepth = objects == null ? 0 : objects.depth();
-    this.spillBuffers = new SpillBuffers(objects == null ? 0 : objects.spillBytes());
-    int transfers = checksumDepth + lanes.count() * limits.ssdDepth() + objectDepth;
+    this.buffers = new RelayBuffers(objects == null ? 0 : objects.spillBytes());
+    int transfers = checksumDepth + objectDepth;
+    for (StoreParts.Lower one : parts.lower()) {
+      transfers += one.pipelines().size() * one.depth();
+    }
     pool = new Transfer[transfers];
-    purpose = new byte[transfers];
-    stack = new int[transfers];
+    purpose = new Purpose[transfers];
+    from = new int[transfers];
+    to = new int[transfers];
+    spare = new int[transfers];
     for (int i = 0; i < transfers; i++) {
       pool[i] = new Transfer(i);
-      stack[poolFree++] = i;
+      purpose[i] = Purpose.PLAIN;
+      spare[poolFree++] = i;
     }
   }
 
-  /** Makes the checksum of a block's host copy; false when that can't be started now. */
+  private int tenantOf(int block) {
+    return namespaces.of(directory, block).tenant();
+  }
+
+  // ---- checksums
+
+  /** Makes the checksum of a block's first copy; false when that can't be started now. */
   boolean checksum(int block) {
-    return startChecksum(block, PLAIN);
+    return startChecksum(block, Purpose.PLAIN);
   }
 
   /** Makes the checksum of a resident block again; false when that can't be started now. */
   boolean audit(int block) {
-    return startChecksum(block, AUDIT);
+    return startChecksum(block, Purpose.AUDIT);
   }
 
-  /** Whether a block's load could be handed over now. */
-  boolean canLoad(int block) {
-    return lanes.of(block).canLoad(tenantOf(block)) && poolFree > 0;
+  private boolean startChecksum(int block, Purpose why) {
+    int tenant = tenantOf(block);
+    if (poolFree == 0
+        || checksums.inFlight() >= checksumDepth
+        || checksumsOf[tenant] >= tenants.shareOf(checksumDepth, tenant)) {
+      return false;
+    }
+    Transfer transfer = take(block, Transfer.Kind.CHECKSUM, CHECKSUM_PRIORITY, why);
+    if (!checksums.offer(transfer)) {
+      return takeBack();
+    }
+    checksumsOf[tenant]++;
+    return started(block);
   }
 
-  /** Reads a block from its SSD slot to its host slot; false when that can't be started now. */
-  boolean load(int block, int priority) {
+  // ---- lower tiers
+
+  /** Whether a block's load from a tier could be handed over now. */
+  boolean canLoad(int block, int source) {
+    return lower.at(source).lanes().of(block).canLoad(tenantOf(block)) && poolFree > 0;
+  }
+
+  /** Reads a block from a lower tier to its first slot; false when that can't be started now. */
+  boolean load(int block, int source, int priority) {
     if (poolFree == 0) {
       return false;
     }
-    Transfer transfer = take(block, Transfer.Kind.LOAD, priority, PLAIN);
-    return lanes.of(block).offer(transfer) ? started(block) : takeBack();
+    Transfer transfer = take(block, Transfer.Kind.LOAD, priority, Purpose.PLAIN);
+    return offer(transfer, source) ? started(block) : takeBack();
   }
 
   /**
-   * Reads a block from its SSD slot into other memory, to verify it; false when that can't be
+   * Reads a block from a lower tier into other memory, to verify it; false when that can't be
    * started now.
    */
-  boolean scrub(int block, MemorySegment memory) {
-    boolean isStarted = readSsd(block, memory, SCRUB);
+  boolean scrub(int block, int source, MemorySegment memory) {
+    boolean isStarted = read(block, source, memory, Purpose.SCRUB);
     scrubs += isStarted ? 1 : 0;
     return isStarted;
   }
 
-  /** The bytes of memory that a read of a block from SSD takes. */
-  int ssdBytes(int block) {
-    int slotBytes = ssd.slots().slotBytes(ssd.slots().classOf(ssd.slot(block)));
-    return slotBytes - SlotHeaderDescriptor.HEADER_BYTES;
-  }
-
-  private boolean readSsd(int block, MemorySegment memory, byte why) {
+  private boolean read(int block, int source, MemorySegment memory, Purpose why) {
     if (poolFree == 0) {
       return false;
     }
-    Transfer transfer = pool[stack[--poolFree]];
+    Transfer transfer = pool[spare[--poolFree]];
     purpose[transfer.poolIndex] = why;
     describe(transfer, block, Transfer.Kind.LOAD, STORE_PRIORITY);
     transfer.slab = memory;
     transfer.slabOffset = 0;
-    transfer.slotBytes = ssdBytes(block);
-    return lanes.of(block).offer(transfer) ? started(block) : takeBack();
+    transfer.slotBytes = stack.at(source).payloadBytes(block);
+    return offer(transfer, source) ? started(block) : takeBack();
+  }
+
+  /** Hands a load over to a tier's device. */
+  private boolean offer(Transfer transfer, int source) {
+    from[transfer.poolIndex] = source;
+    place(transfer, source);
+    return lower.at(source).lanes().of(transfer.block).offer(transfer);
+  }
+
+  /** Where the block lies, or is to lie, on its device. */
+  private void place(Transfer transfer, int tier) {
+    transfer.region = lower.at(tier).lanes().regionOnDevice(transfer.block);
+    transfer.offset = stack.at(tier).slots().offsetOf(stack.at(tier).slot(transfer.block));
+  }
+
+  /** Whether a store of a tenant's could be handed over to a tier now, on some device. */
+  boolean canStore(int tenant, LowerTier target) {
+    return poolFree > 0 && target.lanes().canStore(tenant);
+  }
+
+  /** Writes a block from its first slot to a lower one; false when that can't be started now. */
+  boolean store(int block, LowerTier target, boolean evict) {
+    if (poolFree == 0) {
+      return false;
+    }
+    Purpose why = evict ? Purpose.EVICT : Purpose.PLAIN;
+    Transfer transfer = take(block, Transfer.Kind.STORE, STORE_PRIORITY, why);
+    transfer.generation = ++generation;
+    from[transfer.poolIndex] = 0;
+    to[transfer.poolIndex] = target.number();
+    place(transfer, target.number());
+    if (!target.lanes().of(block).offer(transfer)) {
+      return takeBack();
+    }
+    countStore(block, evict, 1);
+    return started(block);
+  }
+
+  private void countStore(int block, boolean evict, int more) {
+    int sizeClass = first.sizeClass(block);
+    stores[sizeClass] += more;
+    evictions[sizeClass] += evict ? more : 0;
+  }
+
+  /**
+   * A block whose store in a tier may be under way is to go from there: no row of it shall be
+   * written any more. One that was written already is the caller's to forget, after this.
+   */
+  void giveUpStore(int block, int tier) {
+    for (Transfer transfer : pool) {
+      boolean writes =
+          transfer.kind == Transfer.Kind.STORE || purpose[transfer.poolIndex] == Purpose.RELAY;
+      if (transfer.block == block && writes && to[transfer.poolIndex] == tier) {
+        transfer.givenUp = true;
+      }
+    }
+  }
+
+  /** No store so far had a higher count. */
+  void continueAfter(long lastStore) {
+    generation = lastStore;
+  }
+
+  // ---- relays
+
+  /**
+   * Writes a lower tier's copy to a tier further down, or to an object; false when that can't be
+   * started now.
+   *
+   * @param target a tier's number, or {@link #OUTSIDE}
+   */
+  boolean relay(int block, int source, int target) {
+    int tenant = tenantOf(block);
+    boolean isTaken = target == OUTSIDE ? canUpload(tenant) : canStore(tenant, lower.at(target));
+    MemorySegment buffer = isTaken ? buffers.take(stack.at(source).payloadBytes(block)) : null;
+    if (buffer == null) {
+      return false;
+    }
+    if (!read(block, source, buffer, Purpose.RELAY)) {
+      buffers.give(buffer);
+      return false;
+    }
+    to[last().poolIndex] = target;
+    countRelay(tenant, target, 1);
+    return true;
+  }
+
+  /** The transfer that was taken from the pool last. */
+  private Transfer last() {
+    return pool[spare[poolFree]];
+  }
+
+  private void countRelay(int tenant, int target, int more) {
+    relays += more;
+    if (target == OUTSIDE) {
+      spills += more;
+      uploadsOf[tenant] += more;
+      departingOf[tenant] += more;
+    }
+  }
+
+  /** Copies of lower tiers on their way further down. */
+  int relays() {
+    return relays;
+  }
+
+  private @Nullable Settlement relayRead(Transfer transfer) {
+    if (transfer.status != Status.OK) {
+      return endRelay(transfer, false);
+    }
+    int target = to[transfer.poolIndex];
+    transfer.kind = Transfer.Kind.STORE;
+    transfer.generation = ++generation;
+    transfer.offeredNs = latencies.roundNs();
+    if (target != OUTSIDE) {
+      place(transfer, target);
+    }
+    relaysToWrite.add(transfer);
+    writeRelays();
+    return null;
+  }
+
+  private void writeRelays() {
+    for (Iterator<Transfer> each = relaysToWrite.iterator(); each.hasNext(); ) {
+      Transfer transfer = each.next();
+      int target = to[transfer.poolIndex];
+      if (target == OUTSIDE ? writeOutside(transfer) : writeBelow(transfer, lower.at(target))) {
+        each.remove();
+      }
+    }
+  }
+
+  private boolean writeOutside(Transfer transfer) {
+    if (objects == null
+        || objects.pipeline().inFlight() >= objectDepth
+        || !objects.pipeline().offer(transfer)) {
+      return false;
+    }
+    objectsOf[transfer.owner]++;
+    return true;
+  }
+
+  private boolean writeBelow(Transfer transfer, LowerTier target) {
+    Lane lane = target.lanes().of(transfer.block);
+    if (lane.isFenced()) {
+      // Nobody knows for how long: the copy stays where it is.
+      transfer.status = Status.IO_ERROR;
+      relaysToEnd.add(transfer);
+      return true;
+    }
+    return lane.offer(transfer);
+  }
+
+  private Settlement endRelay(Transfer transfer, boolean isRead) {
+    int target = to[transfer.poolIndex];
+    countRelay(transfer.owner, target, -1);
+    buffers.give(transfer.slab);
+    settle(transfer, target == OUTSIDE ? Settlement.Kind.SPILL : Settlement.Kind.STORE);
+    settlement.isRead = isRead;
+    settlement.isEviction = true;
+    return settlement;
   }
 
   // ---- the object tier
@@ -225,33 +375,33 @@ final class Mover {
         && uploadsOf[tenant] < tenants.shareOf(uploadsMax, tenant);
   }
 
-  private int tenantOf(int block) {
-    return namespaces.of(directory, block).tenant();
-  }
-
-  /** Reads an object to a block's host slot; false when that can't be started now. */
+  /** Reads an object to a block's first slot; false when that can't be started now. */
   boolean fetch(int block, int priority) {
-    return canMoveObject(tenantOf(block))
-        && startObject(block, take(block, Transfer.Kind.LOAD, priority, PLAIN));
+    if (!canMoveObject(tenantOf(block))) {
+      return false;
+    }
+    Transfer transfer = take(block, Transfer.Kind.LOAD, priority, Purpose.PLAIN);
+    from[transfer.poolIndex] = OUTSIDE;
+    return startObject(block, transfer);
   }
 
-  /** Writes a block's host copy to an object; false when that can't be started now. */
+  /** Writes a block's first copy to an object; false when that can't be started now. */
   boolean upload(int block, boolean evict) {
     if (!canUpload(tenantOf(block))) {
       return false;
     }
-    Transfer transfer = take(block, Transfer.Kind.STORE, STORE_PRIORITY, evict ? EVICT : PLAIN);
+    Purpose why = evict ? Purpose.EVICT : Purpose.PLAIN;
+    Transfer transfer = take(block, Transfer.Kind.STORE, STORE_PRIORITY, why);
     transfer.generation = ++generation;
+    from[transfer.poolIndex] = 0;
+    to[transfer.poolIndex] = OUTSIDE;
     if (!startObject(block, transfer)) {
       return false;
     }
     uploads++;
-    stores[namespaces.of(directory, block).hostClass()]++;
     uploadsOf[transfer.owner]++;
-    if (evict) {
-      departingOf[transfer.owner]++;
-      evictions[namespaces.of(directory, block).hostClass()]++;
-    }
+    departingOf[transfer.owner] += evict ? 1 : 0;
+    countStore(block, evict, 1);
     return true;
   }
 
@@ -263,27 +413,6 @@ final class Mover {
     return started(block);
   }
 
-  /** Writes a block's SSD copy to an object; false when that can't be started now. */
-  boolean spill(int block) {
-    if (!canUpload(tenantOf(block))) {
-      return false;
-    }
-    int slotBytes = ssdBytes(block);
-    MemorySegment buffer = spillBuffers.take(slotBytes);
-    if (buffer == null) {
-      return false;
-    }
-    if (!readSsd(block, buffer, SPILL)) {
-      spillBuffers.give(buffer);
-      return false;
-    }
-    spills++;
-    int tenant = tenantOf(block);
-    uploadsOf[tenant]++;
-    departingOf[tenant]++;
-    return true;
-  }
-
   /** Blocks of a tenant that are being written to objects so that they can leave this node. */
   int departing(int tenant) {
     return departingOf[tenant];
@@ -292,88 +421,13 @@ final class Mover {
   /**
    * A block whose object was asked for, so that it can leave this node, or no longer is.
    *
-   * @param isOnHost whether its host slot will be free then
+   * @param isFirst whether its first slot will be free then
    */
-  void confirming(int block, boolean isOnHost, int more) {
+  void confirming(int block, boolean isFirst, int more) {
     departingOf[tenantOf(block)] += more;
-    if (isOnHost) {
-      evictions[namespaces.of(directory, block).hostClass()] += more;
+    if (isFirst) {
+      evictions[first.sizeClass(block)] += more;
     }
-  }
-
-  /** SSD copies on their way to objects. */
-  int spills() {
-    return spills;
-  }
-
-  /** Uploads and fetches under way. */
-  int objectsInFlight() {
-    return objects == null ? 0 : objects.pipeline().inFlight() + spillsToWrite.size();
-  }
-
-  private void spillRead(Transfer transfer) {
-    if (transfer.status != Status.OK) {
-      endSpill(transfer, false);
-      return;
-    }
-    transfer.kind = Transfer.Kind.STORE;
-    transfer.generation = ++generation;
-    transfer.offeredNs = latencies.roundNs();
-    spillsToWrite.add(transfer);
-    writeSpills();
-  }
-
-  private void writeSpills() {
-    while (objects != null
-        && !spillsToWrite.isEmpty()
-        && objects.pipeline().inFlight() < objectDepth
-        && objects.pipeline().offer(spillsToWrite.element())) {
-      objectsOf[spillsToWrite.remove().owner]++;
-    }
-  }
-
-  private void endSpill(Transfer transfer, boolean isRead) {
-    int block = transfer.block;
-    Status status = transfer.status;
-    spills--;
-    uploadsOf[transfer.owner]--;
-    departingOf[transfer.owner]--;
-    spillBuffers.give(transfer.slab);
-    giveBack(transfer);
-    listener.onSpilled(block, status, isRead);
-  }
-
-  private void settleObject(Transfer transfer) {
-    byte why = purpose[transfer.poolIndex];
-    tell(transfer, TierId.OBJECT);
-    time(transfer, Latencies.Kind.LOAD_OBJECT, Latencies.Kind.STORE_OBJECT);
-    objectsOf[transfer.owner]--;
-    if (why == SPILL) {
-      endSpill(transfer, true);
-      return;
-    }
-    int block = transfer.block;
-    Status status = transfer.status;
-    boolean isLoad = transfer.kind == Transfer.Kind.LOAD;
-    if (isLoad && status == Status.OK) {
-      directory.setChecksum(block, transfer.checksum);
-      directory.setLineage(block, transfer.depth, transfer.parent);
-      listener.onAnnotation(block, transfer.annotation, transfer.annotationBytes);
-      fetchNs += 0.1 * (transfer.elapsedNs - fetchNs);
-    }
-    giveBack(transfer);
-    if (isLoad) {
-      listener.onFetched(block, status);
-      return;
-    }
-    uploads--;
-    stores[namespaces.of(directory, block).hostClass()]--;
-    uploadsOf[transfer.owner]--;
-    if (why == EVICT) {
-      departingOf[transfer.owner]--;
-      evictions[namespaces.of(directory, block).hostClass()]--;
-    }
-    listener.onUploaded(block, status, why == EVICT);
   }
 
   /** The expected time to read that many objects, ns, as measured. */
@@ -381,66 +435,17 @@ final class Mover {
     return blocks == 0 ? 0 : (long) (fetchNs * (1 + blocks / FETCHES_AT_ONCE));
   }
 
-  // ---- stores
+  // ---- the pool of transfers
 
-  /** Whether a store of a tenant's could be handed over now, on some device. */
-  boolean canStore(int tenant) {
-    return poolFree > 0 && lanes.canStore(tenant);
-  }
-
-  /** Writes a block from its host slot to its SSD slot; false when that can't be started now. */
-  boolean store(int block, boolean evict) {
-    if (poolFree == 0) {
-      return false;
-    }
-    Transfer transfer = take(block, Transfer.Kind.STORE, STORE_PRIORITY, evict ? EVICT : PLAIN);
-    transfer.generation = ++generation;
-    if (!lanes.of(block).offer(transfer)) {
-      return takeBack();
-    }
-    stores[namespaces.of(directory, block).hostClass()]++;
-    if (evict) {
-      evictions[namespaces.of(directory, block).hostClass()]++;
-    }
-    return started(block);
-  }
-
-  /**
-   * A block whose store may be under way is to go: no row of it shall be written any more. One that
-   * was written already is the caller's to forget, after this.
-   */
-  void giveUpStore(int block) {
-    for (Transfer transfer : pool) {
-      if (transfer.block == block && transfer.kind == Transfer.Kind.STORE) {
-        transfer.givenUp = true;
-      }
-    }
-  }
-
-  /** No store so far had a higher count. */
-  void continueAfter(long lastStore) {
-    generation = lastStore;
-  }
-
-  private boolean startChecksum(int block, byte why) {
-    int tenant = tenantOf(block);
-    if (poolFree == 0
-        || checksums.inFlight() >= checksumDepth
-        || checksumsOf[tenant] >= tenants.shareOf(checksumDepth, tenant)) {
-      return false;
-    }
-    Transfer transfer = take(block, Transfer.Kind.CHECKSUM, CHECKSUM_PRIORITY, why);
-    if (!checksums.offer(transfer)) {
-      return takeBack();
-    }
-    checksumsOf[tenant]++;
-    return started(block);
-  }
-
-  private Transfer take(int block, Transfer.Kind kind, int priority, byte why) {
-    Transfer transfer = pool[stack[--poolFree]];
-    fill(transfer, block, kind, priority);
+  private Transfer take(int block, Transfer.Kind kind, int priority, Purpose why) {
+    Transfer transfer = pool[spare[--poolFree]];
     purpose[transfer.poolIndex] = why;
+    describe(transfer, block, kind, priority);
+    SlotAllocator slots = first.slots();
+    int slot = first.slot(block);
+    transfer.slab = slabs.apply(slots.regionOf(slot));
+    transfer.slabOffset = slots.offsetOf(slot);
+    transfer.slotBytes = slots.slotBytes(slots.classOf(slot));
     return transfer;
   }
 
@@ -455,16 +460,7 @@ final class Mover {
     return false;
   }
 
-  private void fill(Transfer transfer, int block, Transfer.Kind kind, int priority) {
-    describe(transfer, block, kind, priority);
-    SlotAllocator hostSlots = host.slots();
-    int slot = host.slot(block);
-    transfer.slab = slabs.apply(hostSlots.regionOf(slot));
-    transfer.slabOffset = hostSlots.offsetOf(slot);
-    transfer.slotBytes = hostSlots.slotBytes(hostSlots.classOf(slot));
-  }
-
-  /** Fills in everything but where the bytes are in memory. */
+  /** Fills in everything but where the bytes are, in memory and on a device. */
   private void describe(Transfer transfer, int block, Transfer.Kind kind, int priority) {
     transfer.kind = kind;
     transfer.block = block;
@@ -477,11 +473,6 @@ final class Mover {
     transfer.givenUp = false;
     transfer.offeredNs = latencies.roundNs();
     if (kind != Transfer.Kind.CHECKSUM) {
-      int ssdSlot = ssd.slot(block);
-      if (ssdSlot != Directory.NONE) {
-        transfer.ssdRegion = lanes.regionOnDevice(block);
-        transfer.ssdOffset = ssd.slots().offsetOf(ssdSlot);
-      }
       Namespaces.Namespace namespace = namespaces.of(directory, block);
       transfer.namespaceId = namespace.id();
       transfer.namespaceText = namespace.text();
@@ -497,121 +488,193 @@ final class Mover {
     }
   }
 
-  /** Settles finished transfers. */
+  // ---- settlements
+
+  /** Takes finished transfers from the pipelines, for {@link #poll}; returns how many. */
   int collect() {
-    int count = checksums.collect(onChecksum) + lanes.collect();
+    int count = checksums.collect(onFinished) + lower.collect(onFinished);
     if (objects != null) {
-      count += objects.pipeline().collect(onObject);
-      writeSpills();
+      count += objects.pipeline().collect(onFinished);
     }
     return count;
   }
 
-  private void settleChecksum(Transfer transfer) {
-    int block = transfer.block;
-    int checksum = transfer.checksum;
-    boolean audit = purpose[transfer.poolIndex] == AUDIT;
-    tell(transfer, TierId.HOST);
-    checksumsOf[transfer.owner]--;
-    giveBack(transfer);
-    if (audit) {
-      listener.onAudit(block, checksum);
-    } else {
-      listener.onChecksum(block, checksum);
+  /**
+   * The end of the next finished transfer, whose block is no longer in use on its account; null
+   * when there is none.
+   */
+  @Nullable Settlement poll() {
+    for (Transfer transfer = finished.poll(); transfer != null; transfer = finished.poll()) {
+      Settlement one = settle(transfer);
+      if (one != null) {
+        return one;
+      }
     }
+    if (!relaysToWrite.isEmpty()) {
+      writeRelays();
+    }
+    Transfer fenced = relaysToEnd.poll();
+    return fenced == null ? null : endRelay(fenced, true);
   }
 
-  private void settleSsd(Transfer transfer) {
-    int block = transfer.block;
-    Status status = transfer.status;
-    boolean evict = purpose[transfer.poolIndex] == EVICT;
-    boolean isLoad = transfer.kind == Transfer.Kind.LOAD;
-    time(transfer, Latencies.Kind.LOAD_SSD, Latencies.Kind.STORE_SSD);
-    tell(transfer, TierId.SSD);
-    if (purpose[transfer.poolIndex] == SCRUB) {
-      scrubs--;
-      giveBack(transfer);
-      listener.onScrubbed(block, status);
-      return;
+  private @Nullable Settlement settle(Transfer transfer) {
+    return switch (transfer.kind) {
+      case CHECKSUM -> settleChecksum(transfer);
+      case LOAD ->
+          from[transfer.poolIndex] == OUTSIDE ? settleFetch(transfer) : settleLoad(transfer);
+      case STORE ->
+          to[transfer.poolIndex] == OUTSIDE ? settleUpload(transfer) : settleStore(transfer);
+      case FORGET -> throw new IllegalStateException("a device settles what it forgets");
+    };
+  }
+
+  /** Gives a transfer back, and says how it ended. */
+  private Settlement settle(Transfer transfer, Settlement.Kind kind) {
+    settlement.kind = kind;
+    settlement.block = transfer.block;
+    settlement.status = transfer.status;
+    settlement.from = from[transfer.poolIndex];
+    settlement.to = to[transfer.poolIndex];
+    settlement.isRead = true;
+    settlement.isEviction = purpose[transfer.poolIndex] == Purpose.EVICT;
+    settlement.checksum = transfer.checksum;
+    settlement.writtenBytes = transfer.writtenBytes;
+    settlement.annotation = transfer.annotation;
+    settlement.annotationBytes = transfer.annotationBytes;
+    spare[poolFree++] = transfer.poolIndex;
+    directory.addUses(transfer.block, -1);
+    return settlement;
+  }
+
+  private Settlement settleChecksum(Transfer transfer) {
+    tell(transfer, first.traits().id());
+    checksumsOf[transfer.owner]--;
+    boolean isAudit = purpose[transfer.poolIndex] == Purpose.AUDIT;
+    return settle(transfer, isAudit ? Settlement.Kind.AUDIT : Settlement.Kind.CHECKSUM);
+  }
+
+  private @Nullable Settlement settleLoad(Transfer transfer) {
+    LowerTier source = lower.at(from[transfer.poolIndex]);
+    time(transfer, source.traits());
+    tell(transfer, source.traits().id());
+    return switch (purpose[transfer.poolIndex]) {
+      case SCRUB -> {
+        scrubs--;
+        yield settle(transfer, Settlement.Kind.SCRUB);
+      }
+      case RELAY -> relayRead(transfer);
+      default -> {
+        source.lanes().at(transfer.device).learn(transfer);
+        if (transfer.status == Status.OK) {
+          source.learn(transfer.length, transfer.elapsedNs);
+        }
+        yield settle(transfer, Settlement.Kind.LOAD);
+      }
+    };
+  }
+
+  private Settlement settleStore(Transfer transfer) {
+    LowerTier target = lower.at(to[transfer.poolIndex]);
+    time(transfer, target.traits());
+    tell(transfer, target.traits().id());
+    target.lanes().at(transfer.device).learn(transfer);
+    if (purpose[transfer.poolIndex] == Purpose.RELAY) {
+      return endRelay(transfer, true);
     }
-    if (purpose[transfer.poolIndex] == SPILL) {
-      spillRead(transfer);
-      return;
+    countStore(transfer.block, purpose[transfer.poolIndex] == Purpose.EVICT, -1);
+    return settle(transfer, Settlement.Kind.STORE);
+  }
+
+  private Settlement settleFetch(Transfer transfer) {
+    tell(transfer, TierId.OBJECT);
+    time(transfer, Latencies.Kind.LOAD_OBJECT);
+    objectsOf[transfer.owner]--;
+    if (transfer.status == Status.OK) {
+      int block = transfer.block;
+      directory.setChecksum(block, transfer.checksum);
+      directory.setLineage(block, transfer.depth, transfer.parent);
+      fetchNs += 0.1 * (transfer.elapsedNs - fetchNs);
     }
-    lanes.at(transfer.device).learn(transfer);
-    if (isLoad && status == Status.OK) {
-      ssdReadNsPerByte += 0.1 * ((double) transfer.elapsedNs / transfer.length - ssdReadNsPerByte);
+    return settle(transfer, Settlement.Kind.FETCH);
+  }
+
+  private Settlement settleUpload(Transfer transfer) {
+    tell(transfer, TierId.OBJECT);
+    time(transfer, Latencies.Kind.STORE_OBJECT);
+    objectsOf[transfer.owner]--;
+    if (purpose[transfer.poolIndex] == Purpose.RELAY) {
+      return endRelay(transfer, true);
     }
-    giveBack(transfer);
-    if (isLoad) {
-      listener.onLoaded(block, status);
-      return;
-    }
-    stores[namespaces.of(directory, block).hostClass()]--;
-    if (evict) {
-      evictions[namespaces.of(directory, block).hostClass()]--;
-    }
-    listener.onStored(block, status, evict, transfer.writtenBytes);
+    boolean isEviction = purpose[transfer.poolIndex] == Purpose.EVICT;
+    uploads--;
+    uploadsOf[transfer.owner]--;
+    departingOf[transfer.owner] -= isEviction ? 1 : 0;
+    countStore(transfer.block, isEviction, -1);
+    return settle(transfer, Settlement.Kind.UPLOAD);
   }
 
   private void tell(Transfer transfer, TierId tier) {
     if (requests.isInterested()) {
-      // What is read for a scrub or a spill nobody waits for, nor for what is stored.
+      // What is read for a scrub or a relay nobody waits for, nor for what is stored.
       boolean isAwaited =
           transfer.kind == Transfer.Kind.CHECKSUM
-              || (transfer.kind == Transfer.Kind.LOAD && purpose[transfer.poolIndex] == PLAIN);
+              || (transfer.kind == Transfer.Kind.LOAD
+                  && purpose[transfer.poolIndex] == Purpose.PLAIN);
       requests.settled(transfer, tier, isAwaited);
     }
   }
 
-  /** Failed transfers are not timed. */
-  private void time(Transfer transfer, Latencies.Kind load, Latencies.Kind store) {
-    if (transfer.status == Status.OK) {
-      latencies.took(transfer.kind == Transfer.Kind.LOAD ? load : store, transfer.elapsedNs);
+  private void time(Transfer transfer, TierTraits tier) {
+    TierTraits.Times times = tier.times();
+    if (times != null) {
+      time(transfer, transfer.kind == Transfer.Kind.LOAD ? times.load() : times.store());
     }
   }
 
-  private void giveBack(Transfer transfer) {
-    stack[poolFree++] = transfer.poolIndex;
-    directory.addUses(transfer.block, -1);
+  /** Failed transfers are not timed. */
+  private void time(Transfer transfer, Latencies.Kind kind) {
+    if (transfer.status == Status.OK) {
+      latencies.took(kind, transfer.elapsedNs);
+    }
   }
 
-  /** Host slots of a size class that stores under way will free. */
+  // ---- what is under way
+
+  /** First slots of a size class that stores under way will free. */
   int evictions(int sizeClass) {
     return evictions[sizeClass];
   }
 
-  /** Host copies of a size class that are being stored in a lower tier, whatever for. */
+  /** First copies of a size class that are being stored in a lower tier, whatever for. */
   int stores(int sizeClass) {
     return stores[sizeClass];
-  }
-
-  /** The expected time to read that many bytes from SSD, ns, as measured. */
-  long estimatedSsdReadNs(long bytes) {
-    return (long) (bytes * ssdReadNsPerByte);
   }
 
   int checksumsInFlight() {
     return checksums.inFlight();
   }
 
-  /** The devices of the SSD tier. */
-  SsdLanes lanes() {
-    return lanes;
+  /** Uploads and fetches under way. */
+  int objectsInFlight() {
+    return objects == null ? 0 : objects.pipeline().inFlight();
   }
 
   /** Whether transfers wait to be settled. */
   boolean hasFinished() {
-    return checksums.hasFinished()
-        || lanes.hasFinished()
+    return !finished.isEmpty()
+        || !relaysToEnd.isEmpty()
+        || checksums.hasFinished()
+        || lower.hasFinished()
         || (objects != null && objects.pipeline().hasFinished());
   }
 
   /** Whether nothing is under way that anybody asked for. */
   boolean isIdle() {
-    return !lanes.isForgetting()
-        && lanes.inFlight() == scrubs
+    return !lower.isForgetting()
+        && lower.inFlight() == scrubs
         && checksums.inFlight() == 0
-        && objectsInFlight() == 0;
+        && objectsInFlight() == 0
+        && relays == 0
+        && finished.isEmpty();
   }
 }

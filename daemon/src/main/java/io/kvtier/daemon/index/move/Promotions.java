@@ -4,12 +4,14 @@ import io.kvtier.daemon.index.core.ClassQueues;
 import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Latencies;
-import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.daemon.index.space.ResidentTier;
+import io.kvtier.daemon.index.space.TierStack;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.function.IntConsumer;
+import org.jspecify.annotations.Nullable;
 
 /**
- * Blocks of lower tiers on their way to the host tier that have no slot there yet: first come,
+ * Blocks of lower tiers on their way to the first tier that have no slot there yet: first come,
  * first served within a size class and a priority, so that the places of one request get their
  * slots in order. Confined to the index.
  *
@@ -22,7 +24,9 @@ public final class Promotions {
   private final Directory directory;
   private final Copies copies;
   private final Evictions evictions;
-  private final TierLine host;
+  private final TierStack stack;
+  private final ResidentTier first;
+  private final LowerTiers lower;
   private final Mover mover;
   private final BlockListener listener;
   private final Latencies latencies;
@@ -38,7 +42,8 @@ public final class Promotions {
       Directory directory,
       Copies copies,
       Evictions evictions,
-      TierLine host,
+      TierStack stack,
+      LowerTiers lower,
       Mover mover,
       BlockListener listener,
       Latencies latencies,
@@ -47,13 +52,15 @@ public final class Promotions {
     this.directory = directory;
     this.copies = copies;
     this.evictions = evictions;
-    this.host = host;
+    this.stack = stack;
+    first = stack.first();
+    this.lower = lower;
     this.mover = mover;
     this.listener = listener;
     this.latencies = latencies;
     this.standstillNs = standstillNs;
     this.queues = queues;
-    movedNs = new long[host.slots().classesMax()];
+    movedNs = new long[first.slots().classesMax()];
   }
 
   public int size() {
@@ -71,7 +78,7 @@ public final class Promotions {
    * @param prefetch whether it is wanted even when nobody waits for it
    */
   void add(int block, int priority, boolean prefetch) {
-    int sizeClass = copies.hostClass(block);
+    int sizeClass = first.sizeClass(block);
     if (queues.waiting(sizeClass) == 0) {
       movedNs[sizeClass] = latencies.roundNs();
       if (start(block, priority)) {
@@ -87,7 +94,7 @@ public final class Promotions {
   /** Gives slots to blocks that wait, as far as there are any. */
   void advance() {
     if (queues.size() > 0) {
-      queues.serve(host.slots().classes(), serve);
+      queues.serve(first.slots().classes(), serve);
     }
   }
 
@@ -99,13 +106,13 @@ public final class Promotions {
   /** Gives up a block that was deleted, or for which nobody waits any more; false for others. */
   private boolean dropUnawaited(long item) {
     int block = (int) item;
-    boolean isLeaving = host.state(block) == CopyState.LEAVING;
+    boolean isLeaving = first.state(block) == CopyState.LEAVING;
     if (!isLeaving && ((item & PREFETCHED) != 0 || listener.isAwaited(block))) {
       return false;
     }
     directory.set(Directory.FLAG_FETCHING, block, false);
     if (!isLeaving) {
-      host.setState(block, CopyState.NONE);
+      first.setState(block, CopyState.NONE);
     }
     copies.endUse(block);
     return true;
@@ -113,35 +120,58 @@ public final class Promotions {
 
   private boolean start(int block, int priority) {
     boolean isFetch = directory.has(Directory.FLAG_FETCHING, block);
-    int sizeClass = copies.hostClass(block);
-    if (isFetch ? !mover.canMoveObject(copies.tenant(block)) : !mover.canLoad(block)) {
+    int sizeClass = first.sizeClass(block);
+    int source = isFetch ? Mover.OUTSIDE : sourceOf(block);
+    if (isFetch ? !mover.canMoveObject(copies.tenant(block)) : !mover.canLoad(block, source)) {
       movedNs[sizeClass] = latencies.roundNs();
       return false;
     }
     // From a doubtful slot no GPU would get it: only where nothing else is to be had.
     boolean hasSlot =
         allocate(block, sizeClass, false)
-            || (host.slots().hasDoubts()
+            || (first.slots().hasDoubts()
                 && mover.evictions(sizeClass) == 0
                 && allocate(block, sizeClass, true));
     if (!hasSlot) {
       return false;
     }
     movedNs[sizeClass] = latencies.roundNs();
-    if (!(isFetch ? mover.fetch(block, priority) : mover.load(block, priority))) {
+    if (!(isFetch ? mover.fetch(block, priority) : mover.load(block, source, priority))) {
       // Making room may have filled the queue with stores.
-      host.takeBack(block);
+      first.takeBack(block);
       return false;
     }
     return true;
   }
 
+  /**
+   * The lower tier to read a block from: the highest that can be read now, else the highest that
+   * has it.
+   */
+  private int sourceOf(int block) {
+    ResidentTier readable = readable(block);
+    ResidentTier any = readable == null ? stack.storedIn(block) : readable;
+    if (any == null) {
+      throw new IllegalStateException("block " + block + " is to be read, and no tier has it");
+    }
+    return any.number();
+  }
+
+  /** The highest lower tier that a block can be read from now; null when there is none. */
+  @Nullable ResidentTier readable(int block) {
+    ResidentTier tier = stack.storedIn(block);
+    while (tier != null && !lower.at(tier.number()).lanes().of(block).isReadable()) {
+      tier = stack.storedBelow(tier.number(), block);
+    }
+    return tier;
+  }
+
   private boolean allocate(int block, int sizeClass, boolean mayDoubt) {
-    if (host.allocate(block, sizeClass, SlotAllocator.DAEMON, true, mayDoubt)) {
+    if (first.allocate(block, sizeClass, SlotAllocator.DAEMON, true, mayDoubt)) {
       return true;
     }
     evictions.makeRoomForWaiting(sizeClass, SlotAllocator.DAEMON, mayDoubt);
-    return host.allocate(block, sizeClass, SlotAllocator.DAEMON, true, mayDoubt);
+    return first.allocate(block, sizeClass, SlotAllocator.DAEMON, true, mayDoubt);
   }
 
   /**

@@ -4,7 +4,8 @@ import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.core.Tenants;
 import io.kvtier.daemon.index.space.Drops;
-import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.daemon.index.space.ResidentTier;
+import io.kvtier.daemon.index.space.TierStack;
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.policies.EvictionPolicy.VictimFilter;
 import java.util.Arrays;
@@ -26,12 +27,12 @@ public final class Records {
   private final Evictions evictions;
   private final Uploads uploads;
   private final Mover mover;
-  private final TierLine host;
-  private final TierLine ssd;
+  private final TierStack stack;
+  private final ResidentTier first;
   private final Drops drops;
   private final int[] max;
   private final long[] notBeforeNs;
-  private final VictimFilter anyOnHost;
+  private final VictimFilter anyInFirst;
   private boolean isTrimming;
 
   /**
@@ -45,8 +46,7 @@ public final class Records {
       Evictions evictions,
       Uploads uploads,
       Mover mover,
-      TierLine host,
-      TierLine ssd,
+      TierStack stack,
       Drops drops,
       int[] max) {
     this.directory = directory;
@@ -54,13 +54,13 @@ public final class Records {
     this.evictions = evictions;
     this.uploads = uploads;
     this.mover = mover;
-    this.host = host;
-    this.ssd = ssd;
+    this.stack = stack;
+    first = stack.first();
     this.drops = drops;
     this.max = max;
     notBeforeNs = new long[max.length];
     Arrays.fill(notBeforeNs, Long.MIN_VALUE);
-    anyOnHost = host::isEvictable;
+    anyInFirst = first::isEvictable;
   }
 
   /** The most that each tenant may have. */
@@ -129,23 +129,26 @@ public final class Records {
 
   /**
    * Makes room in the directory by forgetting the block of a tenant that would leave the lowest
-   * tier next. Where the lowest is empty, as there are fewer records than slots, it is the host
-   * tier's: written to SSD first, it would need its record all the same.
+   * tier next. Where that is empty, as there are fewer records than slots, it is the next one's
+   * above: written further down first, the block would need its record all the same.
    *
    * @return false when nothing can go, or not yet
    */
   private boolean forgetOne(int tenant) {
-    int onSsd = copies.hasSsd(tenant) ? ssd.victimOnlyHere(tenant) : EvictionPolicy.NONE;
-    if (onSsd != EvictionPolicy.NONE) {
-      return evictions.evictFromSsd(onSsd);
+    for (int number = stack.count() - 1; number > 0; number--) {
+      ResidentTier tier = stack.at(number);
+      int victim = tier.hasSpaceFor(tenant) ? tier.victimOnlyHere(tenant) : EvictionPolicy.NONE;
+      if (victim != EvictionPolicy.NONE) {
+        return evictions.evictLastCopy(victim, tier);
+      }
     }
-    int victim = host.victim(tenant, anyOnHost);
-    return victim != EvictionPolicy.NONE && forgetOnHost(victim);
+    int victim = first.victim(tenant, anyInFirst);
+    return victim != EvictionPolicy.NONE && forgetFirst(victim);
   }
 
-  private boolean forgetOnHost(int block) {
-    if (!ssd.isResident(block)) {
-      return evictions.evictLastCopy(block);
+  private boolean forgetFirst(int block) {
+    if (stack.storedIn(block) == null) {
+      return evictions.evictLastCopy(block, first);
     }
     Drops.Reason reason = uploads.reasonAgainst(block);
     if (reason == null) {
@@ -154,8 +157,8 @@ public final class Records {
       return false;
     }
     drops.count(block, reason);
-    copies.dropHostCopy(block);
-    copies.dropSsdCopy(block);
+    copies.drop(block, first);
+    copies.dropLower(block);
     return true;
   }
 }

@@ -1,13 +1,13 @@
 package io.kvtier.daemon.index.move;
 
 import io.kvtier.daemon.index.core.Directory;
-import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.daemon.index.space.ResidentTier;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
- * Reads what is on SSD in the background, block after block, at a bounded rate, so that damage is
- * found before somebody needs the bytes. One block at a time, into memory of its own.
+ * Reads what a lower tier has in the background, block after block, at a bounded rate, so that
+ * damage is found before somebody needs the bytes. One block at a time, into memory of its own.
  */
 final class Scrubber {
   /** What was not used of the rate for so long is lost. */
@@ -15,13 +15,13 @@ final class Scrubber {
 
   private static final int LOOKS_MAX = 1024;
 
-  /** What a look at a record costs of the rate: a directory with little on SSD is long. */
+  /** What a look at a record costs of the rate: a directory with little in the tier is long. */
   private static final int LOOK_BYTES = 64;
 
   private static final int PAGE = 4096;
 
   private final Directory directory;
-  private final TierLine ssd;
+  private final ResidentTier tier;
   private final Mover mover;
   private long bytesPerSecond;
   private double bytesPerNs;
@@ -36,9 +36,9 @@ final class Scrubber {
    *
    * @param bytesPerSecond 0: none is done
    */
-  Scrubber(Directory directory, TierLine ssd, Mover mover, long bytesPerSecond) {
+  Scrubber(Directory directory, ResidentTier tier, Mover mover, long bytesPerSecond) {
     this.directory = directory;
-    this.ssd = ssd;
+    this.tier = tier;
     this.mover = mover;
     change(bytesPerSecond);
   }
@@ -56,7 +56,7 @@ final class Scrubber {
 
   /** Whether it would go on by itself. */
   boolean isActive() {
-    return bytesPerNs > 0 && ssd.resident() > 0;
+    return bytesPerNs > 0 && tier.resident() > 0;
   }
 
   /** Begins to read the next block, when it is time. */
@@ -76,10 +76,10 @@ final class Scrubber {
       cursor = cursor + 1 >= directory.highWater() ? 0 : cursor + 1;
       if (block < directory.highWater()
           && directory.isUsed(block)
-          && ssd.isResident(block)
+          && tier.isResident(block)
           && directory.uses(block) == 0) {
-        int length = mover.ssdBytes(block);
-        isReading = mover.scrub(block, memory(length));
+        int length = tier.payloadBytes(block);
+        isReading = mover.scrub(block, tier.number(), memory(length));
         bytes -= isReading ? length : 0;
         return;
       }

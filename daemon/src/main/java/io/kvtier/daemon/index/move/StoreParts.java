@@ -4,7 +4,9 @@ import io.kvtier.daemon.index.core.BlockEvents;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Latencies;
+import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.daemon.index.core.TransferWatch;
+import io.kvtier.daemon.index.source.ObjectParts;
 import io.kvtier.tiers.ledger.Ledger;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.transfer.Pipeline;
@@ -19,6 +21,7 @@ import org.jspecify.annotations.Nullable;
  *
  * @param events hears in which tiers blocks are; null for nobody
  * @param transfers hears how transfers ended
+ * @param lower the tiers below the first, in their order
  * @param objects null when there is no object tier
  */
 public record StoreParts(
@@ -28,18 +31,23 @@ public record StoreParts(
     Latencies latencies,
     @Nullable BlockEvents events,
     TransferWatch transfers,
-    Host host,
-    Ssd ssd,
+    First first,
+    List<Lower> lower,
     @Nullable ObjectParts objects) {
+  public StoreParts {
+    lower = List.copyOf(lower);
+  }
+
   /**
-   * The host tier.
+   * The tier that clients read and write.
    *
    * @param policy the specification of its eviction policy
    * @param ledger the rows of its copies
    * @param slabs the memory of its regions
-   * @param checksums makes the checksums of host copies
+   * @param checksums makes the checksums of its copies
    */
-  public record Host(
+  public record First(
+      TierTraits traits,
       SlotAllocator slots,
       String policy,
       Ledger ledger,
@@ -47,12 +55,39 @@ public record StoreParts(
       Pipeline checksums) {}
 
   /**
-   * The SSD tier; without regions when there is none.
+   * A tier below the first; without regions where it has no space.
    *
+   * @param headerBytes what a slot holds before its block
    * @param policy the specification of its eviction policy
    * @param admission the specification of its admission policy
    * @param pipelines one for each device
+   * @param depth the most loads and stores in flight on each device
+   * @param scrubBytesPerSecond how much is read in the background; 0: nothing
+   * @param writeBytesPerDay how much may be written; 0: no limit
+   * @param place where it is
    */
-  public record Ssd(
-      SlotAllocator slots, String policy, String admission, List<Pipeline> pipelines) {}
+  public record Lower(
+      TierTraits traits,
+      SlotAllocator slots,
+      int headerBytes,
+      String policy,
+      String admission,
+      List<Pipeline> pipelines,
+      int depth,
+      long scrubBytesPerSecond,
+      long writeBytesPerDay,
+      Place place) {
+    public Lower {
+      pipelines = List.copyOf(pipelines);
+    }
+  }
+
+  /**
+   * Where a tier is, for people.
+   *
+   * @param directory its folders
+   * @param engine how its files are read and written
+   * @param isDirect whether past the system's cache
+   */
+  public record Place(String directory, String engine, boolean isDirect) {}
 }

@@ -1,7 +1,9 @@
 package io.kvtier.daemon.index.move;
 
 import io.kvtier.daemon.index.core.Directory;
-import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.daemon.index.lane.Lane;
+import io.kvtier.daemon.index.lane.Lanes;
+import io.kvtier.daemon.index.space.ResidentTier;
 
 /**
  * Shows whether a device that was fenced works again: writes one block there, which nobody waits
@@ -12,19 +14,19 @@ final class Trials {
   private static final int LOOKS_MAX = 64;
 
   private final Directory directory;
-  private final TierLine host;
+  private final ResidentTier first;
   private final Ingestion.Target target;
-  private final SsdLanes lanes;
+  private final Lanes lanes;
   private int cursor;
 
   /**
    * Nothing is tried yet.
    *
-   * @param target the SSD tier
+   * @param target the tier of the devices
    */
-  Trials(Directory directory, TierLine host, Ingestion.Target target, SsdLanes lanes) {
+  Trials(Directory directory, ResidentTier first, Ingestion.Target target, Lanes lanes) {
     this.directory = directory;
-    this.host = host;
+    this.first = first;
     this.target = target;
     this.lanes = lanes;
   }
@@ -32,7 +34,7 @@ final class Trials {
   /** Begins the trials that are due, as far as there is a block for them. */
   void advance() {
     for (int i = 0; i < lanes.count(); i++) {
-      SsdLane lane = lanes.at(i);
+      Lane lane = lanes.at(i);
       if (lane.isToTry()) {
         lanes.onlyOn(lane, this::tryOne);
       }
@@ -45,7 +47,7 @@ final class Trials {
       cursor = cursor + 1 >= directory.highWater() ? 0 : cursor + 1;
       if (block < directory.highWater()
           && directory.isUsed(block)
-          && host.isResident(block)
+          && first.isResident(block)
           && directory.uses(block) == 0
           && target.lacks(block)) {
         return target.start(block);

@@ -4,8 +4,11 @@ import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.LongQueue;
+import io.kvtier.daemon.index.source.ObjectLine;
+import io.kvtier.daemon.index.source.ObjectParts;
 import io.kvtier.daemon.index.space.Drops;
-import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.daemon.index.space.ResidentTier;
+import io.kvtier.daemon.index.space.TierStack;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.object.PresenceCache.Presence;
@@ -13,8 +16,8 @@ import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * How blocks get to the object tier: from the host tier as the admission policy says, and from SSD
- * when they are evicted there. Confined to the index.
+ * How blocks get to the object tier: from the first tier as the admission policy says, and from
+ * lower tiers when they are evicted there. Confined to the index.
  */
 public final class Uploads implements Ingestion.Target {
   /** How long after its refusal a block is not offered again. */
@@ -27,8 +30,8 @@ public final class Uploads implements Ingestion.Target {
   private final ObjectLine objects;
   private final Mover mover;
   private final Directory directory;
-  private final TierLine host;
-  private final TierLine ssd;
+  private final TierStack stack;
+  private final ResidentTier first;
   private final Counters counters;
   private final BlockListener listener;
   private final Ingestion ingestion;
@@ -43,20 +46,19 @@ public final class Uploads implements Ingestion.Target {
       Copies copies,
       ObjectLine objects,
       Mover mover,
-      TierLine host,
-      TierLine ssd,
+      TierStack stack,
       BlockListener listener) {
     this.copies = copies;
     this.objects = objects;
     this.mover = mover;
-    this.host = host;
-    this.ssd = ssd;
+    this.stack = stack;
+    first = stack.first();
     this.listener = listener;
     directory = parts.directory();
     counters = parts.counters();
     clock = parts.clock();
     ObjectParts tier = parts.objects();
-    ingestion = new Ingestion(this, directory, host, tier == null ? "all" : tier.admission());
+    ingestion = new Ingestion(this, directory, first, tier == null ? "all" : tier.admission());
   }
 
   Ingestion ingestion() {
@@ -160,54 +162,54 @@ public final class Uploads implements Ingestion.Target {
   /**
    * Writes a resident block to an object, or has it seen that it is one still.
    *
-   * @param evict whether that is to free the host slot
+   * @param evict whether that is to free the first slot
    * @return false when that can't be started now
    */
   boolean startUpload(int block, boolean evict) {
     if (evict && directory.has(Directory.FLAG_OBJECT, block)) {
-      return startConfirmation(block, true);
+      return startConfirmation(block, 0);
     }
     return mayStore(block) && begun(block, mover.upload(block, evict));
   }
 
-  /** As {@link #startUpload}, for a block that is only on SSD. */
-  boolean startSpill(int block) {
+  /** As {@link #startUpload}, for a block that only a lower tier has. */
+  boolean startSpill(int block, int tier) {
     if (directory.has(Directory.FLAG_OBJECT, block)) {
-      return startConfirmation(block, false);
+      return startConfirmation(block, tier);
     }
-    return mayStore(block) && begun(block, mover.spill(block));
+    return mayStore(block) && begun(block, mover.relay(block, tier, Mover.OUTSIDE));
   }
 
-  private boolean startConfirmation(int block, boolean isOnHost) {
-    if (!objects.confirm(block, isOnHost)) {
+  private boolean startConfirmation(int block, int tier) {
+    if (!objects.confirm(block, tier)) {
       return false;
     }
     directory.addUses(block, 1);
-    mover.confirming(block, isOnHost, 1);
+    mover.confirming(block, tier == 0, 1);
     return true;
   }
 
   /** A question is answered. Where the store did not answer, what was known before still counts. */
-  private void confirmed(int block, boolean isOnHost, Presence presence) {
-    mover.confirming(block, isOnHost, -1);
+  private void confirmed(int block, int tier, Presence presence) {
+    mover.confirming(block, tier == 0, -1);
     directory.addUses(block, -1);
     if (presence == Presence.ABSENT) {
       // Whoever wants its slot asks again: then it is stored, or dropped as one that is nowhere.
       objects.know(block, false);
     } else if (directory.has(Directory.FLAG_OBJECT, block)) {
-      boolean leavesHost = host.isEvictable(block);
-      boolean leavesSsd = ssd.isEvictable(block) && (leavesHost || !host.isResident(block));
-      if (leavesHost && leavesSsd && isOnHost) {
-        copies.dropHostCopy(block);
-        copies.dropSsdCopy(block);
+      boolean leavesFirst = first.isEvictable(block);
+      if (tier == 0 && leavesFirst) {
+        boolean isStored = stack.storedIn(block) != null;
+        copies.drop(block, first);
+        if (isStored) {
+          copies.dropLower(block);
+        }
         return;
       }
-      if (leavesHost && isOnHost) {
-        copies.dropHostCopy(block);
-        return;
-      }
-      if (leavesSsd && !isOnHost) {
-        copies.dropSsdCopy(block);
+      if (tier > 0
+          && stack.at(tier).isEvictable(block)
+          && (leavesFirst || !first.isResident(block))) {
+        copies.drop(block, stack.at(tier));
         return;
       }
     }
@@ -226,32 +228,32 @@ public final class Uploads implements Ingestion.Target {
   }
 
   /**
-   * A write of a host copy to an object is over, well or not.
+   * A write of a first copy to an object is over, well or not.
    *
-   * @param evict whether it was made to free the host slot
+   * @param evict whether it was made to free the first slot
    */
   void onUploaded(int block, Status status, boolean evict) {
     objects.uploadEnded(block);
-    boolean isLeaving = host.state(block) == CopyState.LEAVING;
+    boolean isLeaving = first.state(block) == CopyState.LEAVING;
     stored(block, status);
-    if (!copies.hasSsdClass(block)) {
+    if (!stack.isTakenBelow(block)) {
       listener.onStoreSettled(block, isLeaving ? Status.MISS : status);
     }
-    if (status == Status.CORRUPT && host.isResident(block)) {
+    if (status == Status.CORRUPT && first.isResident(block)) {
       copies.dropDamaged(block);
-    } else if (status == Status.OK && evict && host.isEvictable(block)) {
-      copies.dropHostCopy(block);
+    } else if (status == Status.OK && evict && first.isEvictable(block)) {
+      copies.drop(block, first);
     } else {
       copies.settle(block);
     }
   }
 
   /**
-   * A write of an SSD copy to an object is over, well or not.
+   * A write of a lower tier's copy to an object is over, well or not.
    *
    * @param isRead whether the copy could be read
    */
-  void onSpilled(int block, Status status, boolean isRead) {
+  void onSpilled(int block, ResidentTier from, Status status, boolean isRead) {
     objects.uploadEnded(block);
     if (isRead) {
       stored(block, status);
@@ -261,12 +263,12 @@ public final class Uploads implements Ingestion.Target {
       counters.add(Counter.IO_ERRORS, 1);
     }
     if (status == Status.CORRUPT) {
-      copies.dropDamagedOnSsd(block);
+      copies.dropDamaged(block, from);
     } else if (status == Status.OK
-        && host.state(block) == CopyState.NONE
-        && ssd.isEvictable(block)) {
+        && first.state(block) == CopyState.NONE
+        && from.isEvictable(block)) {
       counters.add(Counter.SPILLED, 1);
-      copies.dropSsdCopy(block);
+      copies.drop(block, from);
     } else {
       copies.settle(block);
     }

@@ -87,12 +87,12 @@ public record Report(Identity identity, Work work, Storage storage, Clients clie
   }
 
   /**
-   * Host memory or SSD.
+   * A resident tier.
    *
    * @param sizeClasses of the asker's tenant, those with most regions first
    * @param trouble why the tier's ledger cannot be written; empty while it can; null where the tier
    *     does not report that
-   * @param ssd null for host memory
+   * @param lower null for the first tier
    */
   public record Tier(
       String name,
@@ -101,7 +101,7 @@ public record Report(Identity identity, Work work, Storage storage, Clients clie
       List<WhatIf> whatIf,
       List<SizeClass> sizeClasses,
       @Nullable String trouble,
-      @Nullable Ssd ssd) {
+      @Nullable Lower lower) {
     public Tier {
       whatIf = List.copyOf(whatIf);
       sizeClasses = List.copyOf(sizeClasses);
@@ -120,21 +120,21 @@ public record Report(Identity identity, Work work, Storage storage, Clients clie
   /** The slots of one size. */
   public record SizeClass(long slotBytes, int regions, long slotsFree) {}
 
-  /** What only the SSD tier has. */
-  public record Ssd(
+  /** What only the tiers below the first have. */
+  public record Lower(
       String admission,
       String directory,
       String engine,
       boolean directIo,
       long scrubBytesPerSecond,
       List<Device> devices) {
-    public Ssd {
+    public Lower {
       devices = List.copyOf(devices);
     }
   }
 
   /**
-   * A device of the SSD tier.
+   * A device of a tier below the first.
    *
    * @param state open, fenced or given_up
    * @param cause why the device is not open; empty where no cause is known
@@ -165,6 +165,7 @@ public record Report(Identity identity, Work work, Storage storage, Clients clie
   /**
    * A namespace.
    *
+   * @param blocks how many blocks are in each tier, by the tier's name
    * @param tenant null for a namespace of no tenant
    */
   public record Namespace(
@@ -173,14 +174,15 @@ public record Report(Identity identity, Work work, Storage storage, Clients clie
       @Nullable String tenant,
       String fingerprint,
       long blockBytes,
-      Blocks blocks,
+      Map<String, Long> blocks,
       Map<String, String> properties) {}
 
-  /** How many blocks of a namespace are in each tier. */
-  public record Blocks(long host, long ssd) {}
-
-  /** What a tenant uses. */
-  public record Tenant(String name, Share host, Share ssd, long blocks) {}
+  /**
+   * What a tenant uses.
+   *
+   * @param tiers its part of each tier, by the tier's name
+   */
+  public record Tenant(String name, Map<String, Share> tiers, long blocks) {}
 
   /** A tenant's part of a tier. */
   public record Share(long bytesUsed, long bytesCapacity) {}

@@ -144,8 +144,8 @@ public final class ReportJson {
     if (tier.trouble() != null) {
       json.add("trouble", tier.trouble());
     }
-    if (tier.ssd() != null) {
-      add(json, tier.ssd());
+    if (tier.lower() != null) {
+      add(json, tier.lower());
     }
     return json;
   }
@@ -157,15 +157,15 @@ public final class ReportJson {
         .add("slots_free", sizeClass.slotsFree());
   }
 
-  private static void add(JsonObject json, Report.Ssd ssd) {
-    json.add("admission", ssd.admission())
-        .add("directory", ssd.directory())
-        .add("engine", ssd.engine())
-        .add("direct_io", ssd.directIo())
-        .add("scrub_bytes_per_second", ssd.scrubBytesPerSecond());
+  private static void add(JsonObject json, Report.Lower lower) {
+    json.add("admission", lower.admission())
+        .add("directory", lower.directory())
+        .add("engine", lower.engine())
+        .add("direct_io", lower.directIo())
+        .add("scrub_bytes_per_second", lower.scrubBytesPerSecond());
     JsonArray devices = new JsonArray();
-    for (int i = 0; i < ssd.devices().size(); i++) {
-      Report.Device device = ssd.devices().get(i);
+    for (int i = 0; i < lower.devices().size(); i++) {
+      Report.Device device = lower.devices().get(i);
       devices.add(
           new JsonObject()
               .add("device", i)
@@ -232,21 +232,19 @@ public final class ReportJson {
     }
     JsonObject properties = new JsonObject();
     namespace.properties().forEach(properties::add);
-    return json.add("fingerprint", namespace.fingerprint())
-        .add("block_bytes", namespace.blockBytes())
-        .add("host_blocks", namespace.blocks().host())
-        .add("ssd_blocks", namespace.blocks().ssd())
-        .add("properties", properties);
+    json.add("fingerprint", namespace.fingerprint()).add("block_bytes", namespace.blockBytes());
+    namespace.blocks().forEach((tier, blocks) -> json.add(tier + "_blocks", blocks));
+    return json.add("properties", properties);
   }
 
   private static JsonObject json(Report.Tenant tenant) {
-    return new JsonObject()
-        .add("name", tenant.name())
-        .add("host_bytes_used", tenant.host().bytesUsed())
-        .add("host_bytes_capacity", tenant.host().bytesCapacity())
-        .add("ssd_bytes_used", tenant.ssd().bytesUsed())
-        .add("ssd_bytes_capacity", tenant.ssd().bytesCapacity())
-        .add("blocks", tenant.blocks());
+    JsonObject json = new JsonObject().add("name", tenant.name());
+    tenant
+        .tiers()
+        .forEach((tier, share) ->
+            json.add(tier + "_bytes_used", share.bytesUsed())
+                .add(tier + "_bytes_capacity", share.bytesCapacity()));
+    return json.add("blocks", tenant.blocks());
   }
 
   private static JsonObject json(Report.SessionRow session) {

@@ -6,13 +6,14 @@ import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.device.Devices;
+import io.kvtier.daemon.index.lane.Lane;
+import io.kvtier.daemon.index.lane.Lanes;
 import io.kvtier.daemon.index.move.BlockStore;
-import io.kvtier.daemon.index.move.SsdLane;
-import io.kvtier.daemon.index.move.SsdLanes;
+import io.kvtier.daemon.index.move.LowerTier;
 import io.kvtier.daemon.index.session.HoldTable;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.SessionTable;
-import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.gpu.DevicePipeline;
@@ -21,9 +22,11 @@ import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.EnumMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.BooleanSupplier;
+import java.util.function.Function;
 import java.util.function.IntPredicate;
 import java.util.function.LongSupplier;
 import java.util.stream.IntStream;
@@ -35,13 +38,7 @@ import org.jspecify.annotations.Nullable;
  */
 public final class StatsReport {
   /** What does not change while the daemon runs. */
-  public record Identity(
-      String version,
-      long generation,
-      long startNs,
-      String ssdDirectory,
-      String ssdEngine,
-      boolean directIo) {}
+  public record Identity(String version, long generation, long startNs) {}
 
   /**
    * The parts of the index that the report reads.
@@ -143,19 +140,20 @@ public final class StatsReport {
 
   private List<Report.Tier> tiers(IntPredicate isSeen) {
     List<Report.Tier> tiers = new ArrayList<>();
-    tiers.add(tier("host", store.host(), isSeen, store.hostTrouble(), null));
-    if (store.ssd().isConfigured()) {
-      tiers.add(tier("ssd", store.ssd(), isSeen, null, ssd()));
+    tiers.add(tier(store.first(), isSeen, store.firstTrouble(), null));
+    for (LowerTier lower : store.lower()) {
+      if (lower.tier().isConfigured()) {
+        tiers.add(tier(lower.tier(), isSeen, null, lower(lower)));
+      }
     }
     return tiers;
   }
 
   private static Report.Tier tier(
-      String name,
-      TierLine line,
+      ResidentTier line,
       IntPredicate isSeen,
       @Nullable String trouble,
-      Report.@Nullable Ssd ssd) {
+      Report.@Nullable Lower lower) {
     SlotAllocator slots = line.slots();
     Report.Space space =
         new Report.Space(
@@ -175,22 +173,23 @@ public final class StatsReport {
                     slots.freeOfClass(sizeClass)))
             .sorted(Comparator.comparingInt(Report.SizeClass::regions).reversed())
             .toList();
-    return new Report.Tier(name, space, line.policyName(), line.whatIf(), classes, trouble, ssd);
+    return new Report.Tier(
+        line.traits().name(), space, line.policyName(), line.whatIf(), classes, trouble, lower);
   }
 
-  private Report.Ssd ssd() {
-    SsdLanes lanes = store.lanes();
+  private Report.Lower lower(LowerTier tier) {
+    Lanes lanes = tier.lanes();
     List<Report.Device> devices = new ArrayList<>();
     for (int i = 0; i < lanes.count(); i++) {
-      SsdLane lane = lanes.at(i);
+      Lane lane = lanes.at(i);
       devices.add(new Report.Device(lane.state(), lane.cause(), lane.inFlight()));
     }
-    return new Report.Ssd(
-        store.ssdIngestion().admissionName(),
-        identity.ssdDirectory,
-        identity.ssdEngine,
-        identity.directIo,
-        store.scrubBytesPerSecond(),
+    return new Report.Lower(
+        store.ingestion(tier.tier()).admissionName(),
+        tier.place().directory(),
+        tier.place().engine(),
+        tier.place().isDirect(),
+        store.scrubBytesPerSecond(tier.tier()),
         devices);
   }
 
@@ -226,7 +225,8 @@ public final class StatsReport {
   }
 
   private static long bytes(Report.Namespace namespace) {
-    return namespace.blockBytes() * (namespace.blocks().host() + namespace.blocks().ssd());
+    long blocks = namespace.blocks().values().stream().mapToLong(Long::longValue).sum();
+    return namespace.blockBytes() * blocks;
   }
 
   private Report.Namespace namespace(Namespaces.Namespace namespace) {
@@ -239,8 +239,15 @@ public final class StatsReport {
             : namespaces.tenants().name(namespace.tenant()),
         namespace.fingerprint().inHex(),
         namespace.blockBytes(),
-        new Report.Blocks(store.host().residentOf(id), store.ssd().residentOf(id)),
+        ofTiers(tier -> (long) tier.residentOf(id)),
         namespace.properties());
+  }
+
+  /** Something of each tier, by the tier's name, in the order of tiers. */
+  private <T> Map<String, T> ofTiers(Function<ResidentTier, T> value) {
+    Map<String, T> all = new LinkedHashMap<>();
+    store.stack().all().forEach(tier -> all.put(tier.traits().name(), value.apply(tier)));
+    return all;
   }
 
   private @Nullable List<Report.Tenant> tenants(IntPredicate isSeen) {
@@ -255,8 +262,7 @@ public final class StatsReport {
   private Report.Tenant tenant(int tenant) {
     return new Report.Tenant(
         namespaces.tenants().name(tenant),
-        share(store.host().slots(), tenant),
-        share(store.ssd().slots(), tenant),
+        ofTiers(tier -> share(tier.slots(), tenant)),
         directory.recordsOfTenant(tenant));
   }
 

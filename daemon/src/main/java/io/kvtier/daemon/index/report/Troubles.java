@@ -27,12 +27,12 @@ final class Troubles {
     troubles.drain(report.identity().drains());
     for (Report.Tier tier : report.storage().tiers()) {
       if (tier.trouble() != null) {
-        troubles.hostLedger(tier.trouble());
+        troubles.ledger(tier.name(), tier.trouble());
       }
-      if (tier.ssd() != null) {
-        List<Report.Device> devices = tier.ssd().devices();
+      if (tier.lower() != null) {
+        List<Report.Device> devices = tier.lower().devices();
         for (int i = 0; i < devices.size(); i++) {
-          troubles.device(i, devices.get(i).state(), devices.get(i).cause());
+          troubles.device(tier.name(), i, devices.get(i).state(), devices.get(i).cause());
         }
       }
     }
@@ -59,28 +59,28 @@ final class Troubles {
   }
 
   /**
-   * Of the host tier's ledger.
+   * Of a tier's ledger.
    *
    * @param cause empty while it can be written
    */
-  void hostLedger(String cause) {
+  void ledger(String tier, String cause) {
     if (!cause.isEmpty()) {
       add(
-          "host/ledger",
+          tier + "/ledger",
           "the next start will not find blocks of new namespaces in memory: " + cause);
     }
   }
 
   /**
-   * Of a device of the SSD tier.
+   * Of a device of a tier.
    *
    * @param state open, fenced or given_up
    * @param cause empty where none is known
    */
-  void device(int device, String state, String cause) {
+  void device(String tier, int device, String state, String cause) {
     if (!state.equals("open")) {
       add(
-          "ssd/" + device,
+          tier + "/" + device,
           (state.equals("given_up")
                   ? "the device was given up, as it failed again and again: blocks leave memory"
                       + " without it, and it is tried again every few seconds"

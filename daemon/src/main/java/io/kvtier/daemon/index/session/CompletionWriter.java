@@ -2,7 +2,7 @@ package io.kvtier.daemon.index.session;
 
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Namespaces;
-import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
@@ -25,7 +25,7 @@ public final class CompletionWriter {
   public static final int STATS_BYTES_MAX = 128 * 1024;
 
   private final Directory directory;
-  private final TierLine host;
+  private final ResidentTier host;
   private final Namespaces namespaces;
   private final RequestWatch requests;
 
@@ -39,7 +39,7 @@ public final class CompletionWriter {
   private int done;
 
   public CompletionWriter(
-      Directory directory, TierLine host, Namespaces namespaces, RequestWatch requests) {
+      Directory directory, ResidentTier host, Namespaces namespaces, RequestWatch requests) {
     this.directory = directory;
     this.host = host;
     this.namespaces = namespaces;

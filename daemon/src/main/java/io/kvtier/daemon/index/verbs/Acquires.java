@@ -5,6 +5,7 @@ import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Limits;
 import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.daemon.index.device.DeviceJob;
 import io.kvtier.daemon.index.device.Devices;
 import io.kvtier.daemon.index.device.Peers;
@@ -15,6 +16,7 @@ import io.kvtier.daemon.index.session.Operations;
 import io.kvtier.daemon.index.session.Request;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.WaiterTable;
+import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
@@ -32,6 +34,8 @@ public final class Acquires implements Peers.Tiers {
   private final Directory directory;
   private final Namespaces namespaces;
   private final BlockStore store;
+  private final TierId firstId;
+  private final TierTraits.Counts ofFirst;
   private final HoldTable holds;
   private final Operations operations;
   private final WaiterTable hostWaiters;
@@ -55,6 +59,8 @@ public final class Acquires implements Peers.Tiers {
     this.directory = directory;
     this.namespaces = namespaces;
     this.store = store;
+    firstId = store.first().traits().id();
+    ofFirst = store.first().traits().counts();
     this.holds = holds;
     this.operations = operations;
     this.hostWaiters = hostWaiters;
@@ -118,8 +124,8 @@ public final class Acquires implements Peers.Tiers {
 
   private void countHitsInMemory(Namespaces.@Nullable Namespace namespace) {
     if (namespace != null) {
-      counters.add(Counter.HITS_HOST, hitsInMemory);
-      counters.add(Counter.HOST_READ_BYTES, hitsInMemory * namespace.blockBytes());
+      counters.add(ofFirst.hits(), hitsInMemory);
+      counters.add(ofFirst.readBytes(), hitsInMemory * namespace.blockBytes());
     }
   }
 
@@ -151,7 +157,7 @@ public final class Acquires implements Peers.Tiers {
       int place,
       int block,
       boolean isFresh) {
-    CopyState inMemory = store.host().state(block);
+    CopyState inMemory = store.first().state(block);
     if (inMemory == CopyState.RESIDENT) {
       if (operation.isDevice() && store.isDoubtful(block)) {
         return false;
@@ -163,9 +169,9 @@ public final class Acquires implements Peers.Tiers {
       }
       return true;
     }
-    boolean onSsd = store.ssd().isResident(block);
+    ResidentTier stored = store.stack().storedIn(block);
     boolean isFetching = directory.has(Directory.FLAG_FETCHING, block);
-    TierId from = isFetching ? TierId.OBJECT : onSsd ? TierId.SSD : TierId.HOST;
+    TierId from = isFetching ? TierId.OBJECT : stored != null ? stored.traits().id() : firstId;
     switch (inMemory) {
       case STAGING -> {
         if (operation.isDevice()
@@ -184,7 +190,7 @@ public final class Acquires implements Peers.Tiers {
         return false;
       }
       case NONE -> {
-        if (!onSsd) {
+        if (stored == null) {
           return false;
         }
       }
@@ -213,15 +219,15 @@ public final class Acquires implements Peers.Tiers {
 
   /** Others could have written to a block's slot: it is looked at before a device gets it. */
   private void verifyFirst(Operation operation, int place, int block) {
-    if (await(operation, place, block, TierId.HOST) && !store.verify(block)) {
+    if (await(operation, place, block, firstId) && !store.verify(block)) {
       boolean waited = hostWaiters.remove(operation, place);
       operation.open -= waited ? 1 : 0;
-      Operations.decide(operation, place, Status.BUSY, TierId.HOST);
+      Operations.decide(operation, place, Status.BUSY, firstId);
     }
   }
 
   private void leaseInMemory(Session session, Operation operation, int place, int block) {
-    hitsInMemory += lease(session, operation, place, block, TierId.HOST) ? 1 : 0;
+    hitsInMemory += lease(session, operation, place, block, firstId) ? 1 : 0;
     operation.open += operation.isDevice() ? 1 : 0;
   }
 
@@ -256,17 +262,15 @@ public final class Acquires implements Peers.Tiers {
 
   private void countHit(int block, TierId from) {
     counters.add(
-        switch (from) {
-          case SSD -> Counter.HITS_SSD;
-          case OBJECT -> Counter.HITS_OBJECT;
-          default -> Counter.HITS_HOST;
-        },
+        from == TierId.OBJECT
+            ? Counter.HITS_OBJECT
+            : store.stack().withId(from).traits().counts().hits(),
         1);
-    counters.add(Counter.HOST_READ_BYTES, namespaces.of(directory, block).blockBytes());
+    counters.add(ofFirst.readBytes(), namespaces.of(directory, block).blockBytes());
   }
 
-  /** The host copy of a block became resident, or failed to: waiting requests get their answer. */
-  public void onHostSettled(int block, Status status) {
+  /** The first copy of a block became resident, or failed to: waiting requests get their answer. */
+  public void onFirstSettled(int block, Status status) {
     for (int waiter = hostWaiters.take(block);
         waiter != WaiterTable.NONE;
         waiter = hostWaiters.take(block)) {
@@ -287,7 +291,7 @@ public final class Acquires implements Peers.Tiers {
         }
         isDecided = !operation.isDevice();
       } else {
-        Operations.decide(operation, place, Status.OK, TierId.HOST);
+        Operations.decide(operation, place, Status.OK, firstId);
       }
       if (isDecided) {
         operations.closePlace(operation);

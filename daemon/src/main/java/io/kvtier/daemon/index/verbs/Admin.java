@@ -5,10 +5,10 @@ import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.daemon.index.move.BlockStore;
 import io.kvtier.daemon.index.move.Ingestion;
-import io.kvtier.daemon.index.move.ObjectParts;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.SessionTable;
-import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.daemon.index.source.ObjectParts;
+import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.trace.TraceRecorder;
 import io.kvtier.protocol.Counted;
 import io.kvtier.protocol.Status;
@@ -23,6 +23,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.regex.Pattern;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /** What an operator may ask of a running daemon: one line of words, answered in words. */
@@ -307,14 +308,17 @@ public final class Admin {
   }
 
   private OperatorAnswer setAdmission(String tier, String specification) {
+    ResidentTier resident = store.stack().named(tier);
     Ingestion ingestion =
-        switch (tier) {
-          case "ssd" -> store.ssdIngestion();
-          case "object" -> store.objectIngestion();
-          default -> null;
-        };
+        tier.equals("object")
+            ? store.objectIngestion()
+            : resident == null || resident == store.first() ? null : store.ingestion(resident);
     if (ingestion == null) {
-      return OperatorAnswer.wrong("there is no tier '" + tier + "': ssd or object");
+      String lower =
+          store.stack().lower().stream()
+              .map(one -> one.traits().name())
+              .collect(Collectors.joining(", "));
+      return OperatorAnswer.wrong("there is no tier '" + tier + "': " + lower + " or object");
     }
     String before = ingestion.admissionName();
     try {
@@ -326,21 +330,22 @@ public final class Admin {
   }
 
   private OperatorAnswer setPolicy(String tier, String specification) {
-    TierLine line =
-        switch (tier) {
-          case "host" -> store.host();
-          case "ssd" -> store.ssd();
-          default -> null;
-        };
+    ResidentTier line = store.stack().named(tier);
     if (line == null) {
       return OperatorAnswer.wrong(
           tier.equals("object")
               ? "the object tier has no policy to choose: beyond object.bytes, what was not used"
                   + " for longest goes"
-              : "there is no tier '" + tier + "': host or ssd");
+              : "there is no tier '"
+                  + tier
+                  + "': "
+                  + store.stack().all().stream()
+                      .map(one -> one.traits().name())
+                      .collect(Collectors.joining(" or ")));
     }
     if (!line.isConfigured()) {
-      return new OperatorAnswer(Status.MISS, "there is no SSD tier: ssd.bytes is 0");
+      return new OperatorAnswer(
+          Status.MISS, "there is no " + line.traits().title() + " tier: " + tier + ".bytes is 0");
     }
     if (specification.isEmpty()) {
       return OperatorAnswer.wrong("say which policy tier '" + tier + "' shall have");

@@ -9,6 +9,7 @@ import io.kvtier.daemon.index.move.BlockStore;
 import io.kvtier.daemon.index.session.CompletionWriter;
 import io.kvtier.daemon.index.session.Request;
 import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.trace.TraceRecorder;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
@@ -24,6 +25,7 @@ public final class Lookups {
 
   private final Directory directory;
   private final BlockStore store;
+  private final ResidentTier first;
   private final Namespaces namespaces;
   private final Peers peers;
   private final Admin admin;
@@ -42,6 +44,7 @@ public final class Lookups {
       LongSupplier clock) {
     this.directory = directory;
     this.store = store;
+    first = store.first();
     this.namespaces = namespaces;
     this.peers = peers;
     this.admin = admin;
@@ -61,7 +64,7 @@ public final class Lookups {
     }
     Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
     int hits = 0;
-    int onSsd = 0;
+    long readNs = 0;
     int objects = 0;
     boolean mayBeFound = true;
     TraceRecorder recording = admin.recording();
@@ -84,28 +87,23 @@ public final class Lookups {
           writer.add(Status.MISS, TierId.NONE);
           mayBeFound = false;
         }
-      } else if (store.host().isResident(block) || store.hasArrived(block)) {
-        writer.add(Status.OK, TierId.HOST);
-        hits++;
-      } else if (store.ssd().isResident(block)) {
-        onSsd += writer.run() == i ? 1 : 0;
-        writer.add(Status.OK, TierId.SSD);
-        hits++;
       } else {
-        boolean isFetching = directory.has(Directory.FLAG_FETCHING, block);
-        writer.add(Status.PENDING, isFetching ? TierId.OBJECT : TierId.NONE);
+        ResidentTier tier = tierOf(block);
+        if (tier != null) {
+          readNs += tier != first && writer.run() == i ? readNs(tier, namespace) : 0;
+          writer.add(Status.OK, tier.traits().id());
+          hits++;
+        } else {
+          boolean isFetching = directory.has(Directory.FLAG_FETCHING, block);
+          writer.add(Status.PENDING, isFetching ? TierId.OBJECT : TierId.NONE);
+        }
       }
     }
     store.probes().endLookup();
     if (recording != null) {
       recording.record(clock.getAsLong(), namespace == null ? 0 : namespace.blockBytes(), recorded);
     }
-    writer.end(
-        request,
-        namespace == null
-            ? 0
-            : store.estimatedSsdReadNs(onSsd * namespace.blockBytes())
-                + store.estimatedFetchNs(objects));
+    writer.end(request, namespace == null ? 0 : readNs + store.estimatedFetchNs(objects));
     counters.add(Counter.LOOKUP_BLOCKS, request.count);
     counters.add(Counter.LOOKUP_HITS, hits);
   }
@@ -115,6 +113,19 @@ public final class Lookups {
     return namespace == null
         ? Presence.ABSENT
         : store.objects().presenceOfSought(namespace, request.keyBytes, request.group);
+  }
+
+  /** The tier that a block would be read from; null when it is in none yet. */
+  private @Nullable ResidentTier tierOf(int block) {
+    return first.isResident(block) || store.hasArrived(block)
+        ? first
+        : store.stack().storedIn(block);
+  }
+
+  private long readNs(ResidentTier tier, Namespaces.@Nullable Namespace namespace) {
+    return namespace == null
+        ? 0
+        : store.lower().at(tier.number()).estimatedReadNs(namespace.blockBytes());
   }
 
   private boolean seek(Namespaces.@Nullable Namespace namespace, Request request) {

@@ -182,10 +182,10 @@ public final class Puts {
   /** Gives a block that is in use its slot, or has it wait for one. */
   private void takeSlot(
       Session session, Operation operation, int place, int block, Namespaces.Namespace namespace) {
-    int sizeClass = namespace.hostClass();
+    int sizeClass = store.first().classFor(namespace.id());
     // Further layers go where the first ones went, whoever waits for other slots.
     boolean mustWait =
-        queue.waiting(sizeClass) > 0 && store.host().state(block) != CopyState.RESERVED;
+        queue.waiting(sizeClass) > 0 && store.first().state(block) != CopyState.RESERVED;
     Slot slot = mustWait ? Slot.NONE : reserveOne(session, operation, place, block, namespace);
     if (slot == Slot.BEGUN) {
       operation.open++;
@@ -230,13 +230,14 @@ public final class Puts {
       busy(operation, place);
       return Slot.DECIDED;
     }
-    if (!store.reserve(block, namespace.hostClass(), session.id(), operation.isCopied)) {
+    if (!store.reserve(
+        block, store.first().classFor(namespace.id()), session.id(), operation.isCopied)) {
       holds.free(hold, session);
       return Slot.NONE;
     }
     directory.addUses(block, -1);
-    SlotAllocator slots = store.host().slots();
-    int slot = store.host().slot(block);
+    SlotAllocator slots = store.first().slots();
+    int slot = store.first().slot(block);
     if (session.id() != SlotAllocator.DAEMON) {
       if (!claims.begin(hold, slot, session)) {
         holds.free(hold, session);
@@ -253,7 +254,7 @@ public final class Puts {
     operation.block[place] = block;
     operation.hold[place] = hold;
     operation.holdId[place] = holds.id(hold);
-    Operations.decide(operation, place, Status.OK, TierId.HOST);
+    Operations.decide(operation, place, Status.OK, store.first().traits().id());
     return Slot.DECIDED;
   }
 
@@ -265,8 +266,10 @@ public final class Puts {
   /** Gives a block its slot, unless it has one, and has it copied there. */
   private Slot offloadOne(
       Operation operation, int place, int block, Namespaces.Namespace namespace) {
-    boolean isFirst = store.host().state(block) == CopyState.NONE;
-    if (isFirst && !store.reserve(block, namespace.hostClass(), SlotAllocator.DAEMON, false)) {
+    boolean isFirst = store.first().state(block) == CopyState.NONE;
+    if (isFirst
+        && !store.reserve(
+            block, store.first().classFor(namespace.id()), SlotAllocator.DAEMON, false)) {
       return Slot.NONE;
     }
     directory.addUses(block, -1);
@@ -296,7 +299,7 @@ public final class Puts {
   public void serveQueue() {
     if (queue.size() > 0) {
       reservationsEndNs = clock.getAsLong() + reservationNs;
-      queue.serve(store.host().slots().classes(), serve);
+      queue.serve(store.first().slots().classes(), serve);
     }
   }
 
@@ -307,7 +310,7 @@ public final class Puts {
     Namespaces.Namespace namespace = namespaces.of(directory, block);
     Session session = operations.sessionOf(operation);
     Slot slot = reserveOne(session, operation, place, block, namespace);
-    if (slot == Slot.NONE && isStuck(operation, namespace.hostClass())) {
+    if (slot == Slot.NONE && isStuck(operation, store.first().classFor(namespace.id()))) {
       giveUp(operation, place, block);
       busy(operation, place);
       slot = Slot.DECIDED;
@@ -324,7 +327,7 @@ public final class Puts {
     if (namespace == null) {
       return 0;
     }
-    int sizeClass = namespace.hostClass();
+    int sizeClass = store.first().classFor(namespace.id());
     int waiting = queue.waiting(sizeClass);
     queue.removeIf(
         sizeClass,
@@ -394,11 +397,11 @@ public final class Puts {
       } else {
         store.commit(block);
       }
-      if (store.host().isResident(block)) {
-        Operations.decide(operation, i, Status.OK, TierId.HOST);
+      if (store.first().isResident(block)) {
+        Operations.decide(operation, i, Status.OK, store.first().traits().id());
       } else if (!hostWaiters.add(operation, i, block)) {
         // It will be visible, but there is no place to remember who wants to know.
-        Operations.decide(operation, i, Status.PENDING, TierId.HOST);
+        Operations.decide(operation, i, Status.PENDING, store.first().traits().id());
       }
     }
     operations.endOrWait(session, operation, request);

@@ -5,6 +5,7 @@ import io.kvtier.daemon.index.core.BlockEvents;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.move.BlockStore;
+import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.protocol.Counted;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.BitSet;
@@ -80,13 +81,13 @@ public final class Registry {
         ? null
         : Counted.of(namespaces.size(tenant), "namespace")
             + " with "
-            + Counted.of(store.host().slots().classesInUse(tenant), "block size")
+            + Counted.of(store.first().slots().classesInUse(tenant), "block size")
             + " exist already, and the rest of the limit is reserved for clients with the role"
             + " write: use an existing namespace, or let such a client register this one first";
   }
 
   private boolean hasHalf(int tenant, long blockBytes) {
-    SlotAllocator slots = store.host().slots();
+    SlotAllocator slots = store.first().slots();
     return namespaces.size(tenant) < Math.max(1, namespaces.max(tenant) / 2)
         && (slots.hasClass(tenant, blockBytes)
             || slots.classesInUse(tenant) < SlotAllocator.CLASSES_MAX / 2);
@@ -103,7 +104,7 @@ public final class Registry {
           + Counted.of(namespaces.size(tenant), "namespace")
           + " is reached, and all of them are in use";
     }
-    SlotAllocator slots = store.host().slots();
+    SlotAllocator slots = store.first().slots();
     if (slots.regionsOfPart(tenant) == 0) {
       return tenant == Grant.NO_TENANT
           ? "no memory of this daemon is left for those who are of no tenant (tenants, host.bytes)"
@@ -117,13 +118,18 @@ public final class Registry {
           + ", expected 1 to the slab size (host.slab_bytes), "
           + slots.regionBytes();
     }
-    long blockBytesMax = store.storedBlockBytesMax();
-    if (blockBytes > blockBytesMax) {
-      return "block_bytes is "
-          + blockBytes
-          + ", expected at most "
-          + blockBytesMax
-          + ", which is what fits into a file of the SSD tier (ssd.file_bytes) with its header";
+    for (ResidentTier tier : store.stack().lower()) {
+      if (blockBytes > tier.blockBytesMax()) {
+        return "block_bytes is "
+            + blockBytes
+            + ", expected at most "
+            + tier.blockBytesMax()
+            + ", which is what fits into a file of the "
+            + tier.traits().title()
+            + " tier ("
+            + tier.traits().name()
+            + ".file_bytes) with its header";
+      }
     }
     if (!hasClasses(tenant, blockBytes)) {
       forgetUnused();
@@ -139,8 +145,12 @@ public final class Registry {
   }
 
   private boolean hasClasses(int tenant, long blockBytes) {
-    return store.host().slots().sizeClass(tenant, blockBytes) != SlotAllocator.NONE
-        && (!store.hasSsd(tenant) || store.ssdClassFor(tenant, blockBytes) != SlotAllocator.NONE);
+    for (ResidentTier tier : store.stack().all()) {
+      if (tier.hasSpaceFor(tenant) && tier.sizeClass(tenant, blockBytes) == SlotAllocator.NONE) {
+        return false;
+      }
+    }
+    return true;
   }
 
   /** Forgets a namespace if it is free; false when it is not. */
@@ -185,8 +195,8 @@ public final class Registry {
     }
     lookAgainNs = now + LOOK_EVERY_NS;
     BitSet inUse = inUse();
-    BitSet hostClasses = new BitSet();
-    BitSet ssdClasses = new BitSet();
+    List<ResidentTier> tiers = store.stack().all();
+    List<BitSet> classes = tiers.stream().map(tier -> new BitSet()).toList();
     for (int id = 0; id < namespaces.end(); id++) {
       Namespaces.Namespace namespace = namespaces.byId(id);
       if (namespace == null) {
@@ -196,22 +206,24 @@ public final class Registry {
         namespaces.forget(namespace);
         continue;
       }
-      hostClasses.set(namespace.hostClass());
-      if (namespace.ssdClass() != SlotAllocator.NONE) {
-        ssdClasses.set(namespace.ssdClass());
+      for (ResidentTier tier : tiers) {
+        int sizeClass = tier.classFor(id);
+        if (sizeClass != SlotAllocator.NONE) {
+          classes.get(tier.number()).set(sizeClass);
+        }
       }
     }
-    store.host().slots().forgetClasses(hostClasses);
-    store.ssd().slots().forgetClasses(ssdClasses);
+    tiers.forEach(tier -> tier.slots().forgetClasses(classes.get(tier.number())));
   }
 
   /** Slots without records for what could be in them stay empty; who pays for them may ask why. */
   private void warnOfFewRecords(Namespaces.Namespace added) {
     int tenant = added.tenant();
     int records = store.records().max(tenant);
-    long slots = slotsFor(store.host().slots(), tenant, added.hostClass());
-    if (added.ssdClass() != SlotAllocator.NONE) {
-      slots += slotsFor(store.ssd().slots(), tenant, added.ssdClass());
+    long slots = 0;
+    for (ResidentTier tier : store.stack().all()) {
+      int sizeClass = tier.classFor(added.id());
+      slots += sizeClass == SlotAllocator.NONE ? 0 : slotsFor(tier.slots(), tenant, sizeClass);
     }
     if (records < slots && !warned.get(tenant)) {
       warned.set(tenant);
@@ -234,14 +246,8 @@ public final class Registry {
   /** Adds a namespace that there can be. */
   public Namespaces.Namespace add(
       int tenant, String name, long blockBytes, Map<String, String> properties) {
-    Namespaces.Namespace added =
-        namespaces.add(
-            tenant,
-            name,
-            blockBytes,
-            properties,
-            store.host().slots().sizeClass(tenant, blockBytes),
-            store.ssdClassFor(tenant, blockBytes));
+    Namespaces.Namespace added = namespaces.add(tenant, name, blockBytes, properties);
+    store.open(added);
     directory.setNamespace(added.id(), added.high(), tenant);
     warnOfFewRecords(added);
     if (events != null) {

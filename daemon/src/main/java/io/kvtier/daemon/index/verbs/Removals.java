@@ -1,10 +1,10 @@
 package io.kvtier.daemon.index.verbs;
 
+import io.kvtier.daemon.index.lane.RowMarks;
 import io.kvtier.daemon.index.move.BlockStore;
-import io.kvtier.daemon.index.move.ObjectLine;
-import io.kvtier.daemon.index.move.RowMarks;
 import io.kvtier.daemon.index.session.Operation;
 import io.kvtier.daemon.index.session.Operations;
+import io.kvtier.daemon.index.source.ObjectLine;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;

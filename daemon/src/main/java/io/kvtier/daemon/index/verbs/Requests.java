@@ -199,11 +199,11 @@ public final class Requests {
   }
 
   private Status prefetch(int block) {
-    return switch (store.host().state(block)) {
+    return switch (store.first().state(block)) {
       case RESIDENT, STAGING -> Status.OK;
       case RESERVED, LEAVING -> Status.MISS;
       case NONE -> {
-        if (!store.ssd().isResident(block)) {
+        if (store.stack().storedIn(block) == null) {
           yield Status.MISS;
         }
         yield store.promote(block, RequestDescriptor.PRIORITY_LOW, true) ? Status.OK : Status.BUSY;

@@ -3,13 +3,15 @@ package io.kvtier.daemon.index.verbs;
 import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.move.BlockStore;
-import io.kvtier.daemon.index.move.ObjectLine;
+import io.kvtier.daemon.index.move.LowerTier;
 import io.kvtier.daemon.index.move.Uploads;
 import io.kvtier.daemon.index.session.Operation;
 import io.kvtier.daemon.index.session.Operations;
 import io.kvtier.daemon.index.session.Request;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.WaiterTable;
+import io.kvtier.daemon.index.source.ObjectLine;
+import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
@@ -123,34 +125,39 @@ public final class Scans {
   }
 
   /**
-   * Sees to it that a block gets to the tier below memory; false while that must wait for others.
+   * Sees to it that a block gets to the tier below the first; false while that must wait for
+   * others.
    */
   private boolean flush(Operation operation, int block) {
     if (store.hasArrived(block)) {
       // Accepted, and to be seen as soon as its checksum is made.
       return false;
     }
-    if (!store.host().isResident(block)) {
+    if (!store.first().isResident(block)) {
       return true;
     }
     if (storeWaiters.isFull()) {
       // Begun now, it could end before this operation waits for it, and would be begun once more.
       return false;
     }
-    if (!store.hasSsdClass(block)) {
-      // Its tenant may have no space on SSD where others have some.
+    LowerTier target = store.target(block);
+    if (target == null) {
+      // Its tenant may have no space below where others have some.
       return !store.objects().isConfigured() || flushToObject(operation, block);
     }
-    CopyState ssd = store.ssd().state(block);
-    if (ssd == CopyState.NONE && !store.startStore(block)) {
-      if (store.mayStoreSoon()) {
+    if (store.stack().storedIn(block) != null) {
+      return true;
+    }
+    ResidentTier tier = target.tier();
+    if (tier.state(block) == CopyState.NONE && !store.startStore(block, target)) {
+      if (target.mayStoreSoon()) {
         return false;
       }
       // The device is fenced, or every slot there is in use: the block stays where it is.
       operation.outcome = Status.IO_ERROR;
       return true;
     }
-    return switch (store.ssd().state(block)) {
+    return switch (tier.state(block)) {
       case STAGING -> storeWaiters.add(operation, block);
       // A damaged copy, which goes as soon as a transfer no longer needs it: then another is made.
       case LEAVING -> false;

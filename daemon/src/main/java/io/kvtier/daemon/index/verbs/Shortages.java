@@ -56,7 +56,7 @@ public final class Shortages {
   /** Looks for size classes in which nothing moves; called every few milliseconds. */
   public void check(long timeNs) {
     Promotions promotions = store.promotions();
-    int classes = promotions.size() == 0 ? 0 : store.host().slots().classes();
+    int classes = promotions.size() == 0 ? 0 : store.first().slots().classes();
     for (int sizeClass = 0; sizeClass < classes; sizeClass++) {
       if (promotions.isStanding(sizeClass, timeNs)) {
         nowNs = timeNs;

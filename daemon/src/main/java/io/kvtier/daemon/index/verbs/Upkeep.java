@@ -6,7 +6,7 @@ import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.daemon.index.move.BlockStore;
-import io.kvtier.daemon.index.space.TierLine;
+import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
 import java.lang.foreign.Arena;
@@ -88,14 +88,18 @@ public final class Upkeep {
     if (value < 0) {
       return OperatorAnswer.wrong(setting + " can't be " + value + ", expected 0 or more");
     }
-    switch (setting) {
-      case "ssd.scrub_bytes_per_second" -> store.changeScrubbing(value);
-      case "ssd.write_bytes_per_day" -> store.changeBudget(value);
-      default -> {
-        return OperatorAnswer.wrong("'" + setting + "' can't be set while the daemon runs");
+    for (ResidentTier tier : store.stack().lower()) {
+      String name = tier.traits().name();
+      if (setting.equals(name + ".scrub_bytes_per_second")) {
+        store.changeScrubbing(tier, value);
+        return OperatorAnswer.done(setting + " is " + value);
+      }
+      if (setting.equals(name + ".write_bytes_per_day")) {
+        store.changeBudget(tier, value);
+        return OperatorAnswer.done(setting + " is " + value);
       }
     }
-    return OperatorAnswer.done(setting + " is " + value);
+    return OperatorAnswer.wrong("'" + setting + "' can't be set while the daemon runs");
   }
 
   private OperatorAnswer evict(String blocks) {
@@ -112,7 +116,7 @@ public final class Upkeep {
     return OperatorAnswer.done(
         new JsonObject()
             .add("evicted", left)
-            .add("host_blocks", store.host().resident())
+            .add(store.first().traits().name() + "_blocks", store.first().resident())
             .toString());
   }
 
@@ -187,12 +191,14 @@ public final class Upkeep {
 
   private String describe(int block, Namespaces.Namespace namespace) {
     int pinned = pins.getOrDefault(block, 0);
-    return new JsonObject()
-        .add("namespace_id", namespace.number())
-        .add("bytes", namespace.blockBytes())
-        .add("host", state(store.host(), block))
-        .add("ssd", state(store.ssd(), block))
-        .add("object", directory.has(Directory.FLAG_OBJECT, block))
+    JsonObject json =
+        new JsonObject()
+            .add("namespace_id", namespace.number())
+            .add("bytes", namespace.blockBytes());
+    for (ResidentTier tier : store.stack().all()) {
+      json.add(tier.traits().name(), state(tier, block));
+    }
+    return json.add("object", directory.has(Directory.FLAG_OBJECT, block))
         .add("uploading", directory.has(Directory.FLAG_UPLOADING, block))
         .add("checksum", String.format(Locale.ROOT, "%08x", directory.checksum(block)))
         .add("hits", directory.hits(block))
@@ -203,7 +209,7 @@ public final class Upkeep {
         .toString();
   }
 
-  private static String state(TierLine line, int block) {
+  private static String state(ResidentTier line, int block) {
     CopyState state = line.state(block);
     return state == CopyState.NONE ? "no" : state.name().toLowerCase(Locale.ROOT);
   }

@@ -4,7 +4,6 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
-import io.kvtier.daemon.index.space.TierLine;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -14,6 +13,8 @@ import java.util.SplittableRandom;
 import org.junit.jupiter.api.Test;
 
 class DirectoryTest {
+  private static final int HOST = 0;
+  private static final int SSD = 1;
   private final MemorySegment key = MemorySegment.ofArray(new long[5]);
 
   private int find(Directory directory, int namespace, int group, int keyBytes, long number) {
@@ -109,14 +110,14 @@ class DirectoryTest {
       int block = directory.insertSought(0, 0, 8);
       assertThrows(
           IllegalStateException.class,
-          () -> directory.copies().setState(TierLine.HOST, block, CopyState.RESIDENT));
-      directory.copies().setState(TierLine.HOST, block, CopyState.RESERVED);
-      directory.copies().setState(TierLine.HOST, block, CopyState.STAGING);
-      directory.copies().setState(TierLine.HOST, block, CopyState.RESIDENT);
-      assertEquals(CopyState.NONE, directory.copies().state(TierLine.SSD, block));
+          () -> directory.copies().setState(HOST, block, CopyState.RESIDENT));
+      directory.copies().setState(HOST, block, CopyState.RESERVED);
+      directory.copies().setState(HOST, block, CopyState.STAGING);
+      directory.copies().setState(HOST, block, CopyState.RESIDENT);
+      assertEquals(CopyState.NONE, directory.copies().state(SSD, block));
       assertThrows(
           IllegalStateException.class,
-          () -> directory.copies().setState(TierLine.HOST, block, CopyState.STAGING));
+          () -> directory.copies().setState(HOST, block, CopyState.STAGING));
       assertThrows(IllegalStateException.class, () -> directory.addUses(block, -1));
       assertThrows(IllegalStateException.class, () -> directory.addHolds(block, -1));
     }

@@ -14,8 +14,8 @@ final class TroublesTest {
   @Test
   void all_everyPartIsWell_isEmpty() {
     troubles.drain(false);
-    troubles.hostLedger("");
-    troubles.device(0, "open", "");
+    troubles.ledger("host", "");
+    troubles.device("ssd", 0, "open", "");
     troubles.keeper(false);
     troubles.object(Map.of());
     troubles.object(
@@ -38,9 +38,9 @@ final class TroublesTest {
   @Test
   void all_aPartOfEachKindFails_namesPartAndReason() {
     troubles.drain(true);
-    troubles.hostLedger("no space left on device");
-    troubles.device(1, "fenced", "");
-    troubles.device(2, "given_up", "input/output error");
+    troubles.ledger("host", "no space left on device");
+    troubles.device("ssd", 1, "fenced", "");
+    troubles.device("ssd", 2, "given_up", "input/output error");
     troubles.object(Map.of("takes_loads", false, "load_trouble", "connection refused"));
     troubles.gpu(3, "a copy failed");
     assertEquals(

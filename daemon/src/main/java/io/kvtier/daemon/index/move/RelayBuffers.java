@@ -7,10 +7,10 @@ import java.util.Iterator;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Memory for blocks that go from SSD to the object tier: they take no slot of the host tier, which
- * may be full of blocks that wait for their place on SSD. Confined to the index.
+ * Memory for blocks that go from a lower tier further down: they take no slot of the first tier,
+ * which may be full of blocks that wait for their place below. Confined to the index.
  */
-final class SpillBuffers {
+final class RelayBuffers {
   private static final int PAGE = 4096;
 
   private final long bytesMax;
@@ -23,7 +23,7 @@ final class SpillBuffers {
    *
    * @param bytesMax the most, but for a single block that is larger
    */
-  SpillBuffers(long bytesMax) {
+  RelayBuffers(long bytesMax) {
     this.bytesMax = bytesMax;
   }
 

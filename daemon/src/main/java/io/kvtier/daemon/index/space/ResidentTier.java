@@ -4,6 +4,8 @@ import io.kvtier.daemon.index.core.BlockEvents;
 import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.CopyTable;
 import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.policies.EvictionPolicy.Removal;
@@ -22,19 +24,14 @@ import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
- * One tier as the index sees it: its slots, the copies in them, the order in which they leave, and
- * which of them could leave now. The policy names victims; this class knows which it may name.
- * Confined to the index.
+ * One tier whose space this daemon owns: its slots, the copies in them, the order in which they
+ * leave, and which of them could leave now. The policy names victims; this class knows which it may
+ * name. Confined to the index.
  *
  * <p>A copy can leave when it is resident and nobody uses it: no transfer of the daemon's, no lease
- * and no pin of a client's (unless the block stands in the tier above as well).
+ * and no pin of a client's (unless the block stands in the first tier as well).
  */
-public final class TierLine {
-  /** The numbers of the tiers in the directory. */
-  public static final int HOST = 0;
-
-  public static final int SSD = 1;
-
+public final class ResidentTier {
   // How many blocks of a policy's order a search looks at for a block of the right size or place.
   private static final int WINDOW = 64;
 
@@ -53,7 +50,9 @@ public final class TierLine {
   /** Looks that each such search adds to the budget. */
   private static final int LOOKS_EARNED = 64;
 
-  private final int tier;
+  private final int number;
+  private final TierTraits traits;
+  private final int headerBytes;
   private final Directory directory;
   private final CopyTable copies;
   private final SlotAllocator slots;
@@ -84,6 +83,7 @@ public final class TierLine {
 
   private String policyName;
   private int[] residentOf = new int[64];
+  private int[] classOf = new int[64];
   private int leftSinceLook;
   private int heldCount;
   private int refusals;
@@ -133,10 +133,21 @@ public final class TierLine {
   /**
    * An empty tier.
    *
+   * @param number its place in the order of tiers; the first is 0
+   * @param headerBytes what a slot holds before the block
    * @param policyName an eviction policy's specification
    */
-  public TierLine(int tier, Common common, SlotAllocator slots, String policyName, Rows rows) {
-    this.tier = tier;
+  public ResidentTier(
+      int number,
+      TierTraits traits,
+      Common common,
+      SlotAllocator slots,
+      int headerBytes,
+      String policyName,
+      Rows rows) {
+    this.number = number;
+    this.traits = traits;
+    this.headerBytes = headerBytes;
     this.directory = common.directory();
     copies = directory.copies();
     this.slots = slots;
@@ -153,7 +164,7 @@ public final class TierLine {
     isSaving = new boolean[slots.parts()];
     Arrays.fill(looksOfPart, LOOKS_MAX);
     drainMayGoOn = new boolean[slots.parts()];
-    aside = new Aside(tier, copies, slots, new AsideOrder());
+    aside = new Aside(number, copies, slots, new AsideOrder());
     policies = newPolicies(policyName);
   }
 
@@ -204,6 +215,63 @@ public final class TierLine {
 
   public SlotAllocator slots() {
     return slots;
+  }
+
+  /** The tier's place in the order of tiers; the first is 0. */
+  public int number() {
+    return number;
+  }
+
+  /** How the tier is called outside. */
+  public TierTraits traits() {
+    return traits;
+  }
+
+  // ---- what follows from a block's namespace
+
+  /** Whether a tenant has space in the tier. */
+  public boolean hasSpaceFor(int tenant) {
+    return slots.regionsOfPart(tenant) > 0;
+  }
+
+  /** The size class of a tenant's blocks of that many bytes; NONE when they can't be here. */
+  public int sizeClass(int tenant, long blockBytes) {
+    return hasSpaceFor(tenant)
+        ? slots.sizeClass(tenant, headerBytes + blockBytes)
+        : SlotAllocator.NONE;
+  }
+
+  /** The longest block that the tier could take; no bound where it has no space. */
+  public long blockBytesMax() {
+    return isConfigured() ? slots.regionBytes() - headerBytes : Long.MAX_VALUE;
+  }
+
+  /** The bytes for a block in the slot of one. */
+  public int payloadBytes(int block) {
+    return slots.slotBytes(slots.classOf(slot(block))) - headerBytes;
+  }
+
+  /** A namespace has got a number. */
+  public void open(Namespaces.Namespace namespace) {
+    if (namespace.id() >= classOf.length) {
+      classOf = Arrays.copyOf(classOf, Math.max(2 * classOf.length, namespace.id() + 1));
+    }
+    classOf[namespace.id()] = sizeClass(namespace.tenant(), namespace.blockBytes());
+  }
+
+  /** The size class of a namespace's blocks; NONE when they can't be here. */
+  public int classFor(int namespaceId) {
+    return classOf[namespaceId];
+  }
+
+  /** Whether a block can be here at all. */
+  public boolean takes(int block) {
+    return classOf[directory.namespaceId(block)] != SlotAllocator.NONE;
+  }
+
+  /** The size class of a block; NONE when it can't be here. */
+  public int sizeClass(int block) {
+    return classOf[directory.namespaceId(block)];
   }
 
   public String policyName() {
@@ -292,11 +360,11 @@ public final class TierLine {
   // ---- copies
 
   public CopyState state(int block) {
-    return copies.state(tier, block);
+    return copies.state(number, block);
   }
 
   public void setState(int block, CopyState next) {
-    copies.setState(tier, block, next);
+    copies.setState(number, block, next);
   }
 
   public boolean isResident(int block) {
@@ -304,7 +372,7 @@ public final class TierLine {
   }
 
   public int slot(int block) {
-    return copies.slot(tier, block);
+    return copies.slot(number, block);
   }
 
   /**
@@ -321,7 +389,7 @@ public final class TierLine {
     if (slot == SlotAllocator.NONE) {
       return false;
     }
-    copies.setSlot(tier, block, slot);
+    copies.setSlot(number, block, slot);
     return true;
   }
 
@@ -334,12 +402,12 @@ public final class TierLine {
 
   /** The checksum of a copy is that of its bytes. */
   public void trust(int block) {
-    copies.set(CopyTable.TAKEN_OVER, tier, block, false);
+    copies.set(CopyTable.TAKEN_OVER, number, block, false);
   }
 
   /** Nobody has made the checksum of a copy that an earlier daemon left. */
   public void distrust(int block) {
-    copies.set(CopyTable.TAKEN_OVER, tier, block, true);
+    copies.set(CopyTable.TAKEN_OVER, number, block, true);
   }
 
   /** Gives a slot back that was taken a moment ago; the copy's state is left as it is. */
@@ -347,7 +415,7 @@ public final class TierLine {
     int slot = slot(block);
     if (slot != Directory.NONE) {
       slots.free(slot);
-      copies.setSlot(tier, block, Directory.NONE);
+      copies.setSlot(number, block, Directory.NONE);
     }
   }
 
@@ -372,24 +440,19 @@ public final class TierLine {
   private boolean lacksParent(int block) {
     int parent = directory.parentBlock(block);
     return parent == Directory.NONE
-        || (parent != Directory.UNSEEN && !copies.isDownTo(tier, parent));
+        || (parent != Directory.UNSEEN && !copies.isDownTo(number, parent));
   }
 
   private void tellStored(int block) {
     if (events != null) {
-      events.stored(bit(), block);
+      events.stored(traits.eventBit(), block);
     }
   }
 
   private void tellRemoved(int block) {
     if (events != null) {
-      events.removed(bit(), block);
+      events.removed(traits.eventBit(), block);
     }
-  }
-
-  /** The tier's bit in events. */
-  private int bit() {
-    return 1 << tier;
   }
 
   /**
@@ -402,7 +465,7 @@ public final class TierLine {
     if (slot == SlotAllocator.NONE) {
       return false;
     }
-    copies.setSlot(tier, block, slot);
+    copies.setSlot(number, block, slot);
     setState(block, CopyState.STAGING);
     return true;
   }
@@ -500,7 +563,7 @@ public final class TierLine {
         && !aside.has(block)
         && directory.uses(block) == 0
         && (directory.holds(block) == 0
-            || (tier != HOST && copies.state(HOST, block) == CopyState.RESIDENT));
+            || (number > 0 && copies.state(0, block) == CopyState.RESIDENT));
   }
 
   private boolean isOfClass(int block) {
@@ -550,15 +613,15 @@ public final class TierLine {
       int part = slot == Directory.NONE ? 0 : slots.partOf(slots.regionOf(slot));
       drainMayGoOn[part] |= slot != Directory.NONE && slots.regionOf(slot) == slots.draining(part);
     }
-    if (could != copies.has(CopyTable.EVICTABLE, tier, block)) {
-      copies.set(CopyTable.EVICTABLE, tier, block, could);
+    if (could != copies.has(CopyTable.EVICTABLE, number, block)) {
+      copies.set(CopyTable.EVICTABLE, number, block, could);
       int sizeClass = slots.classOf(slot(block));
       evictable[sizeClass] += could ? 1 : -1;
       evictableOfPart[slots.partOfClass(sizeClass)] += could ? 1 : -1;
     }
     boolean isOnlyHere = could && isOnlyHere(block);
     if (isOnlyHere != isCountedOnlyHere(block)) {
-      copies.set(CopyTable.ONLY_HERE, tier, block, isOnlyHere);
+      copies.set(CopyTable.ONLY_HERE, number, block, isOnlyHere);
       int part = slots.partOfClass(slots.classOf(slot(block)));
       // What the last search was in vain for: there was none.
       isSaving[part] &= onlyHereOfPart[part] > 0;
@@ -567,11 +630,11 @@ public final class TierLine {
   }
 
   private boolean isOnlyHere(int block) {
-    return tier != HOST && !copies.isElsewhere(tier, block);
+    return number > 0 && !copies.isElsewhere(number, block);
   }
 
   private boolean isCountedOnlyHere(int block) {
-    return tier != HOST && copies.has(CopyTable.ONLY_HERE, tier, block);
+    return number > 0 && copies.has(CopyTable.ONLY_HERE, number, block);
   }
 
   /**
@@ -770,7 +833,7 @@ public final class TierLine {
    * since the checksum was made, or the checksum was made before this daemon started.
    */
   public boolean mustVerify(int block, long reader) {
-    return copies.has(CopyTable.TAKEN_OVER, tier, block)
+    return copies.has(CopyTable.TAKEN_OVER, number, block)
         || slots.isWritableByOthers(slots.regionOf(slot(block)), reader);
   }
 
@@ -832,7 +895,7 @@ public final class TierLine {
         used++;
         if (slots.blockInSlot(slot) != block) {
           throw new IllegalStateException(
-              "slot " + slot + " of block " + block + " in tier " + tier + " is not its own");
+              "slot " + slot + " of block " + block + " in tier " + number + " is not its own");
         }
         couldLeave[slots.classOf(slot)] += isEvictable(block) ? 1 : 0;
         onlyHere[slots.partOf(slots.regionOf(slot))] +=
@@ -842,7 +905,7 @@ public final class TierLine {
     if (counts[CopyState.RESIDENT.code()] != resident()) {
       throw new IllegalStateException(
           "tier "
-              + tier
+              + number
               + ": the policy tracks "
               + resident()
               + " blocks, states are "
@@ -850,13 +913,13 @@ public final class TierLine {
     }
     if (used != slots.slotsTotal() - slots.slotsFree()) {
       throw new IllegalStateException(
-          "tier " + tier + ": slots in use are not those of the blocks");
+          "tier " + number + ": slots in use are not those of the blocks");
     }
     if (!Arrays.equals(residents, residentOf)) {
-      throw new IllegalStateException("tier " + tier + " miscounts the blocks of namespaces");
+      throw new IllegalStateException("tier " + number + " miscounts the blocks of namespaces");
     }
     if (!Arrays.equals(couldLeave, evictable) || !Arrays.equals(onlyHere, onlyHereOfPart)) {
-      throw new IllegalStateException("tier " + tier + " miscounts the blocks that could leave");
+      throw new IllegalStateException("tier " + number + " miscounts the blocks that could leave");
     }
   }
 }

@@ -1,4 +1,4 @@
-package io.kvtier.daemon.index.move;
+package io.kvtier.daemon.index.source;
 
 import io.kvtier.daemon.index.core.ClassQueues;
 import io.kvtier.daemon.index.core.Directory;
@@ -15,6 +15,7 @@ import java.util.Objects;
 import java.util.Queue;
 import java.util.Set;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.function.IntPredicate;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -31,7 +32,7 @@ import org.jspecify.annotations.Nullable;
  */
 public final class ObjectProbes {
   /** Hears what became of a get's question. */
-  interface Finder {
+  public interface Finder {
     void found(int block, int priority, boolean prefetch, Presence presence);
   }
 
@@ -58,7 +59,7 @@ public final class ObjectProbes {
   private final @Nullable ObjectParts parts;
   private final Directory directory;
   private final Namespaces namespaces;
-  private final BlockListener listener;
+  private final IntPredicate isAwaited;
   private final ClassQueues gets;
   private final ClassQueues.Server askForGet = this::askForGet;
   private final Queue<Answer> answers = new ConcurrentLinkedQueue<>();
@@ -72,18 +73,18 @@ public final class ObjectProbes {
   /** What the lookup of the moment does not know. */
   private @Nullable Search begun;
 
-  ObjectProbes(
+  public ObjectProbes(
       ObjectLine objects,
       @Nullable ObjectParts parts,
       Directory directory,
       Namespaces namespaces,
-      BlockListener listener,
+      IntPredicate isAwaited,
       int waitingMax) {
     this.objects = objects;
     this.parts = parts;
     this.directory = directory;
     this.namespaces = namespaces;
-    this.listener = listener;
+    this.isAwaited = isAwaited;
     int tenants = namespaces.tenants().count();
     gets = new ClassQueues(tenants, 1, waitingMax);
     soughtOf = new int[tenants];
@@ -187,7 +188,7 @@ public final class ObjectProbes {
    *
    * @return false when too much is being found out already
    */
-  boolean probe(int block, int priority, boolean prefetch) {
+  public boolean probe(int block, int priority, boolean prefetch) {
     return parts != null
         && objects.isOpen()
         && gets.offer(
@@ -199,7 +200,7 @@ public final class ObjectProbes {
   private boolean askForGet(long item) {
     int block = (int) item;
     ObjectParts present = Objects.requireNonNull(parts);
-    boolean isWanted = (item & PREFETCHED) != 0 || listener.isAwaited(block);
+    boolean isWanted = (item & PREFETCHED) != 0 || isAwaited.test(block);
     if (!isWanted || !objects.isOpen()) {
       answers.add(new Answer(null, item, NOBODY, Presence.UNKNOWN));
       return true;
@@ -246,7 +247,7 @@ public final class ObjectProbes {
   }
 
   /** Asks as much as may be under way. */
-  void advance() {
+  public void advance() {
     if (parts == null) {
       return;
     }
@@ -280,7 +281,7 @@ public final class ObjectProbes {
   // ---- answers
 
   /** Tells gets what was found out, and goes on with searches; returns how much that was. */
-  int collect(ObjectProbes.Finder finder) {
+  public int collect(ObjectProbes.Finder finder) {
     int count = 0;
     for (Answer one = answers.poll(); one != null; one = answers.poll()) {
       count++;
@@ -327,7 +328,7 @@ public final class ObjectProbes {
   }
 
   /** Checks that what is counted adds up; for tests. */
-  void checkInvariants() {
+  public void checkInvariants() {
     int keys = Arrays.stream(soughtOf).sum();
     if (underWay < 0
         || underWay != Arrays.stream(underWayOf).sum()
@@ -338,12 +339,12 @@ public final class ObjectProbes {
     }
   }
 
-  boolean hasFound() {
+  public boolean hasFound() {
     return !answers.isEmpty();
   }
 
   /** How much is being found out, or is to be. */
-  int waiting() {
+  public int waiting() {
     return underWay + gets.size() + searches.size() + (answers.isEmpty() ? 0 : 1);
   }
 }

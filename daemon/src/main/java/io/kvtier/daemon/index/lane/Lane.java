@@ -1,4 +1,4 @@
-package io.kvtier.daemon.index.move;
+package io.kvtier.daemon.index.lane;
 
 import io.kvtier.daemon.index.core.LongQueue;
 import io.kvtier.daemon.index.core.Tenants;
@@ -10,7 +10,7 @@ import java.util.function.Consumer;
 import java.util.function.LongSupplier;
 
 /**
- * One device of the SSD tier as the index uses it: its pipeline, how much of that stores may take,
+ * One device of a lower tier as the index uses it: its pipeline, how much of that stores may take,
  * its fences, and the rows that must go from its directory before anything new is stored there.
  * Confined to the index.
  *
@@ -18,7 +18,7 @@ import java.util.function.LongSupplier;
  * what stands there. Its ledger is a part of the device: rows that can't be written close the fence
  * of writes.
  */
-public final class SsdLane {
+public final class Lane {
   // Stores leave room for loads: somebody waits for those.
   private static final double STORES_SHARE = 0.75;
   private static final int FORGETS_MAX = 16;
@@ -30,8 +30,8 @@ public final class SsdLane {
   private final Fence reads = new Fence();
   private final Fence writes = new Fence();
   private final LongSupplier clock;
-  private final Consumer<Transfer> settle;
   private final Consumer<Transfer> onFinished = this::finished;
+  private Consumer<Transfer> finished = transfer -> {};
   private final LongQueue rowsToForget;
   private final ArrayDeque<Transfer> spareForgets = new ArrayDeque<>(FORGETS_MAX);
 
@@ -50,18 +50,10 @@ public final class SsdLane {
    *
    * @param depth the most loads and stores in flight
    * @param slotsMax the most slots it has: no more rows can be waiting to go
-   * @param settle takes finished loads and stores
    */
-  SsdLane(
-      int number,
-      Pipeline pipeline,
-      Tenants tenants,
-      int depth,
-      int slotsMax,
-      LongSupplier clock,
-      Consumer<Transfer> settle) {
+  public Lane(
+      int number, Pipeline pipeline, Tenants tenants, int depth, int slotsMax, LongSupplier clock) {
     this.clock = clock;
-    this.settle = settle;
     this.tenants = tenants;
     this.inFlightOf = new int[tenants.count()];
     this.storesOf = new int[tenants.count()];
@@ -74,32 +66,32 @@ public final class SsdLane {
     }
   }
 
-  int number() {
+  public int number() {
     return number;
   }
 
   /** Whether loads may be started. */
-  boolean isReadable() {
+  public boolean isReadable() {
     return reads.isOpen();
   }
 
   /** Whether nothing may be stored for a while. */
-  boolean isFenced() {
+  public boolean isFenced() {
     return !reads.isOpen() || !writes.isOpen();
   }
 
   /** Whether it works, as far as is known. */
-  boolean isWell() {
+  public boolean isWell() {
     return reads.isWell() && writes.isWell();
   }
 
   /** Whether it counts as gone: what can't be written there has no lower tier. */
-  boolean isGivenUp() {
+  public boolean isGivenUp() {
     return reads.isGivenUp() || writes.isGivenUp();
   }
 
   /** Whether a single store is to show whether it works again, and none is under way. */
-  boolean isToTry() {
+  public boolean isToTry() {
     return !isWell() && canStore();
   }
 
@@ -114,13 +106,13 @@ public final class SsdLane {
   }
 
   /** Opens the fences whose time is over. */
-  void checkFences(long nowNs) {
+  public void checkFences(long nowNs) {
     reads.check(nowNs);
     writes.check(nowNs);
   }
 
   /** Learns from a load or a store that somebody asked for how the device does. */
-  void learn(Transfer transfer) {
+  public void learn(Transfer transfer) {
     boolean isLoad = transfer.kind == Transfer.Kind.LOAD;
     switch (transfer.status) {
       case OK -> {
@@ -142,12 +134,12 @@ public final class SsdLane {
   }
 
   /** Whether a load of a tenant's could be handed over now. */
-  boolean canLoad(int tenant) {
+  public boolean canLoad(int tenant) {
     return pipeline.inFlight() < depth && inFlightOf[tenant] < tenants.shareOf(depth, tenant);
   }
 
   /** Whether a store of somebody's could be handed over now. */
-  boolean canStore() {
+  public boolean canStore() {
     return !isFenced()
         && stores < (isWell() ? storesMax() : 1)
         && pipeline.inFlight() < depth
@@ -155,7 +147,7 @@ public final class SsdLane {
   }
 
   /** Whether a store of a tenant's could be handed over now. */
-  boolean canStore(int tenant) {
+  public boolean canStore(int tenant) {
     return canStore() && canLoad(tenant) && storesOf[tenant] < tenants.shareOf(storesMax(), tenant);
   }
 
@@ -169,7 +161,7 @@ public final class SsdLane {
    *
    * @return false when it can't be taken now
    */
-  boolean offer(Transfer transfer) {
+  public boolean offer(Transfer transfer) {
     boolean isStore = transfer.kind == Transfer.Kind.STORE;
     int tenant = transfer.owner;
     if (isStore ? !canStore(tenant) : !canLoad(tenant)) {
@@ -185,8 +177,9 @@ public final class SsdLane {
     return true;
   }
 
-  /** Settles what is finished; returns how many transfers that were. */
-  int collect() {
+  /** Hands over loads and stores that are finished; returns how many transfers were. */
+  public int collect(Consumer<Transfer> finished) {
+    this.finished = finished;
     return pipeline.collect(onFinished);
   }
 
@@ -199,7 +192,7 @@ public final class SsdLane {
     stores -= store;
     storesOf[transfer.owner] -= store;
     inFlightOf[transfer.owner]--;
-    settle.accept(transfer);
+    finished.accept(transfer);
   }
 
   private void forgotten(Transfer transfer) {
@@ -212,14 +205,14 @@ public final class SsdLane {
     }
   }
 
-  boolean hasFinished() {
+  public boolean hasFinished() {
     return pipeline.hasFinished();
   }
 
   // ---- rows
 
   /** The row of a place must go, before anything else is stored there. */
-  void forget(long place) {
+  public void forget(long place) {
     if (!rowsToForget.offer(place)) {
       throw new IllegalStateException("more rows to forget than the device has slots");
     }
@@ -227,7 +220,7 @@ public final class SsdLane {
   }
 
   /** Hands the rows that are to go over; those of a fenced device when they may be tried again. */
-  void forgetRows() {
+  public void forgetRows() {
     if (!writes.isOpen()) {
       return;
     }
@@ -258,27 +251,27 @@ public final class SsdLane {
   }
 
   /** How many rows were ever to go. */
-  long rowsQueued() {
+  public long rowsQueued() {
     return rowsQueued;
   }
 
   /** How many of them have gone for good. */
-  long rowsForgotten() {
+  public long rowsForgotten() {
     return rowsForgotten;
   }
 
   /** Whether all rows that were to go have gone. */
-  boolean isForgotten() {
+  public boolean isForgotten() {
     return rowsForgotten == rowsQueued;
   }
 
   /** Whether anything is under way, after which it may take more. */
-  boolean isBusy() {
+  public boolean isBusy() {
     return inFlight() > 0 || isForgetting();
   }
 
   /** Whether rows are to go, and may be tried. */
-  boolean isForgetting() {
+  public boolean isForgetting() {
     return !isForgotten() && writes.isOpen();
   }
 

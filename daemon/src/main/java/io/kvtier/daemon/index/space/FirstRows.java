@@ -15,12 +15,12 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The rows of the host tier: written at once, into memory that outlives the process. The namespaces
- * that they name may stand in a file beside: where that can't be written, as on a full file system,
- * the tier goes on, and the blocks of new namespaces are not found by a later start.
+ * The rows of the first tier: written at once, into memory that outlives the process. The
+ * namespaces that they name may stand in a file beside: where that can't be written, as on a full
+ * file system, the tier goes on, and the blocks of new namespaces are not found by a later start.
  */
-public final class HostRows implements TierLine.Rows {
-  private static final Logger LOG = LoggerFactory.getLogger(HostRows.class);
+public final class FirstRows implements ResidentTier.Rows {
+  private static final Logger LOG = LoggerFactory.getLogger(FirstRows.class);
   private static final long RETRY_NS = 1_000_000_000L;
 
   private final Directory directory;
@@ -37,7 +37,7 @@ public final class HostRows implements TierLine.Rows {
   private String trouble = "";
   private long retryNs;
 
-  public HostRows(
+  public FirstRows(
       Directory directory,
       Namespaces namespaces,
       SlotAllocator slots,
@@ -122,7 +122,7 @@ public final class HostRows implements TierLine.Rows {
   }
 
   private long placeOf(int block) {
-    int slot = directory.copies().slot(TierLine.HOST, block);
+    int slot = directory.copies().slot(0, block);
     return Transfer.place(slots.regionOf(slot), slots.offsetOf(slot));
   }
 }

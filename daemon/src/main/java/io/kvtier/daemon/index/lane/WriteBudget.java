@@ -1,10 +1,10 @@
-package io.kvtier.daemon.index.move;
+package io.kvtier.daemon.index.lane;
 
 /**
- * How much may be written to SSD, so that the devices last: an even rate, and what was not used of
- * the last hour. Who finds nothing left waits; nothing is dropped for it.
+ * How much may be written to a tier in a day, so that its devices last: an even rate, and what was
+ * not used of the last hour. Who finds nothing left waits; nothing is dropped for it.
  */
-final class WriteBudget {
+public final class WriteBudget {
   private static final double DAY_NS = 86_400e9;
   private static final double HOUR_NS = 3_600e9;
 
@@ -18,14 +18,14 @@ final class WriteBudget {
    *
    * @param bytesPerDay 0: no limit
    */
-  WriteBudget(long bytesPerDay) {
+  public WriteBudget(long bytesPerDay) {
     bytesPerNs = bytesPerDay == 0 ? 0 : bytesPerDay / DAY_NS;
     bytesMax = bytesPerNs * HOUR_NS;
     bytes = bytesMax;
   }
 
   /** Another budget from now on; what was spent stays spent. */
-  void change(long bytesPerDay) {
+  public void change(long bytesPerDay) {
     double unspent = bytesMax == 0 ? 1 : Math.clamp(bytes / bytesMax, 0, 1);
     bytesPerNs = bytesPerDay == 0 ? 0 : bytesPerDay / DAY_NS;
     bytesMax = bytesPerNs * HOUR_NS;
@@ -33,7 +33,7 @@ final class WriteBudget {
   }
 
   /** Lets time pass. */
-  void advance(long nowNs) {
+  public void advance(long nowNs) {
     if (lastNs != Long.MIN_VALUE && nowNs > lastNs) {
       bytes = Math.min(bytesMax, bytes + (nowNs - lastNs) * bytesPerNs);
     }
@@ -41,13 +41,13 @@ final class WriteBudget {
   }
 
   /** Whether anything may be written now. */
-  boolean isOpen() {
+  public boolean isOpen() {
     // The last block may go beyond it: the time until the next is as much longer.
     return bytesPerNs == 0 || bytes > 0;
   }
 
   /** Counts what is written. */
-  void spend(long written) {
+  public void spend(long written) {
     bytes -= bytesPerNs == 0 ? 0 : written;
   }
 }

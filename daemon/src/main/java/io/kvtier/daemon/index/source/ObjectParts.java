@@ -1,4 +1,4 @@
-package io.kvtier.daemon.index.move;
+package io.kvtier.daemon.index.source;
 
 import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.tiers.object.Deletions;

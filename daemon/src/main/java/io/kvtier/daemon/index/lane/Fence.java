@@ -1,4 +1,4 @@
-package io.kvtier.daemon.index.move;
+package io.kvtier.daemon.index.lane;
 
 /**
  * Keeps transfers away from a device that fails. After some errors in a row the device is fenced

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.daemon.index.KnownTiers;
 import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.policies.EvictionPolicy;
@@ -14,26 +15,31 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import org.junit.jupiter.api.Test;
 
-class TierLineTest {
+class ResidentTierTest {
+  private static final int HOST = 0;
+  private static final int SSD = 1;
   private static final int BLOCKS = 1 << 16;
 
   private long heapLeft = Long.MAX_VALUE;
 
   /** A tier of three parts, of which the second has no region. */
-  private TierLine line(Directory directory) {
+  private ResidentTier line(Directory directory) {
     SlotAllocator slots = new SlotAllocator(new int[] {0, 2, 2}, 3, 1 << 20, 4096, 1);
-    return new TierLine(
-        TierLine.HOST,
-        new TierLine.Common(directory, block -> 4096, null, part -> BLOCKS / 4, wanted -> heapLeft),
+    return new ResidentTier(
+        HOST,
+        KnownTiers.HOST,
+        new ResidentTier.Common(
+            directory, block -> 4096, null, part -> BLOCKS / 4, wanted -> heapLeft),
         slots,
+        0,
         "lru",
-        TierLine.Rows.NONE);
+        ResidentTier.Rows.NONE);
   }
 
   @Test
   void swapPolicy_noHeapForIt_isRefusedInWordsAndNothingChanges() throws IOException {
     try (Directory directory = new Directory(BLOCKS, 1)) {
-      TierLine line = line(directory);
+      ResidentTier line = line(directory);
       line.swapPolicy("forecast");
       heapLeft = line.policyBytes() - 1;
       line.swapPolicy("fifo");
@@ -45,38 +51,48 @@ class TierLineTest {
   }
 
   /** Blocks on SSD, in the order of their numbers, and the first of them in memory as well. */
-  private static TierLine ssdUnder(Directory directory, String policy, int blocks, int inMemory) {
-    return lines(directory, policy, blocks, inMemory)[TierLine.SSD];
+  private static ResidentTier ssdUnder(
+      Directory directory, String policy, int blocks, int inMemory) {
+    return lines(directory, policy, blocks, inMemory)[SSD];
   }
 
-  private static TierLine[] lines(Directory directory, String policy, int blocks, int inMemory) {
-    TierLine.Common common =
-        new TierLine.Common(directory, block -> 4096, null, part -> BLOCKS, wanted -> 1L << 40);
-    TierLine[] lines = new TierLine[2];
-    for (int tier = TierLine.HOST; tier <= TierLine.SSD; tier++) {
+  private static ResidentTier[] lines(
+      Directory directory, String policy, int blocks, int inMemory) {
+    ResidentTier.Common common =
+        new ResidentTier.Common(directory, block -> 4096, null, part -> BLOCKS, wanted -> 1L << 40);
+    ResidentTier[] lines = new ResidentTier[2];
+    for (int tier = HOST; tier <= SSD; tier++) {
       SlotAllocator slots = new SlotAllocator(new int[1], 1, 4096L * blocks, 4096, 1);
-      lines[tier] = new TierLine(tier, common, slots, policy, TierLine.Rows.NONE);
+      lines[tier] =
+          new ResidentTier(
+              tier,
+              tier == HOST ? KnownTiers.HOST : KnownTiers.SSD,
+              common,
+              slots,
+              0,
+              policy,
+              ResidentTier.Rows.NONE);
     }
     directory
         .copies()
         .watch(block -> {
-          lines[TierLine.HOST].recount(block);
-          lines[TierLine.SSD].recount(block);
+          lines[HOST].recount(block);
+          lines[SSD].recount(block);
         });
     MemorySegment key = Arena.ofAuto().allocate(8, 8);
     for (int i = 0; i < blocks; i++) {
       key.set(ValueLayout.JAVA_LONG, 0, i);
       assertEquals(Directory.NONE, directory.find(0, 0, 8, key, 0));
       int block = directory.insertSought(0, 0, 8);
-      place(lines[TierLine.SSD], block);
+      place(lines[SSD], block);
       if (i < inMemory) {
-        place(lines[TierLine.HOST], block);
+        place(lines[HOST], block);
       }
     }
     return lines;
   }
 
-  private static void place(TierLine line, int block) {
+  private static void place(ResidentTier line, int block) {
     assertTrue(
         line.allocate(block, line.slots().sizeClass(4096), SlotAllocator.DAEMON, true, false));
     line.setState(block, CopyState.STAGING);
@@ -87,7 +103,7 @@ class TierLineTest {
   void victimOnlyHere_manyStandInMemoryToo_isGivenUpUntilManyWereAskedFor() throws IOException {
     try (Directory directory = new Directory(BLOCKS, 1)) {
       int blocks = 3000;
-      TierLine ssd = ssdUnder(directory, "lru", blocks, blocks - 1);
+      ResidentTier ssd = ssdUnder(directory, "lru", blocks, blocks - 1);
       int asked = 1;
       while (ssd.victimOnlyHere(0) == EvictionPolicy.NONE) {
         asked++;
@@ -108,7 +124,7 @@ class TierLineTest {
   void victimOnlyHere_whatStandsInMemoryToo_isNotCountedAsUsed() throws IOException {
     for (int inMemory : new int[] {400, 399}) {
       try (Directory directory = new Directory(BLOCKS, 1)) {
-        TierLine ssd = ssdUnder(directory, "auto:shadow=65536", 400, inMemory);
+        ResidentTier ssd = ssdUnder(directory, "auto:shadow=65536", 400, inMemory);
         String before = ssd.whatIf().toString();
         for (int i = 0; i < 5; i++) {
           int expected = inMemory == 400 ? EvictionPolicy.NONE : 399;
@@ -123,7 +139,7 @@ class TierLineTest {
   @Test
   void policyBytes_partWithoutRegions_takesNextToNothing() throws IOException {
     try (Directory directory = new Directory(BLOCKS, 1)) {
-      TierLine line = line(directory);
+      ResidentTier line = line(directory);
       assertTrue(line.policyBytes() < 2.1 * 8 * BLOCKS, line.policyBytes() + " bytes");
     }
   }
@@ -132,13 +148,13 @@ class TierLineTest {
   void victimOnlyHere_afterASearchInVain_noLongerWaitsWhenThatIsOver() throws IOException {
     try (Directory directory = new Directory(BLOCKS, 1)) {
       int blocks = 3000;
-      TierLine[] lines = lines(directory, "lru", blocks, blocks - 1);
-      TierLine ssd = lines[TierLine.SSD];
+      ResidentTier[] lines = lines(directory, "lru", blocks, blocks - 1);
+      ResidentTier ssd = lines[SSD];
       assertEquals(EvictionPolicy.NONE, ssd.victimOnlyHere(0));
-      place(lines[TierLine.HOST], blocks - 1);
+      place(lines[HOST], blocks - 1);
       assertEquals(EvictionPolicy.NONE, ssd.victimOnlyHere(0), "there is none");
       // Behind the 1,024 that were passed.
-      lines[TierLine.HOST].evict(1030);
+      lines[HOST].evict(1030);
       assertEquals(1030, ssd.victimOnlyHere(0));
       ssd.checkInvariants();
     }
@@ -147,9 +163,9 @@ class TierLineTest {
   @Test
   void victimOnlyHere_afterASearchInVainByAnotherPolicy_searchesAtOnce() throws IOException {
     try (Directory directory = new Directory(BLOCKS, 1)) {
-      TierLine[] lines = lines(directory, "lru", 3000, 3000);
-      TierLine ssd = lines[TierLine.SSD];
-      lines[TierLine.HOST].evict(1030);
+      ResidentTier[] lines = lines(directory, "lru", 3000, 3000);
+      ResidentTier ssd = lines[SSD];
+      lines[HOST].evict(1030);
       assertEquals(EvictionPolicy.NONE, ssd.victimOnlyHere(0));
       ssd.swapPolicy("fifo");
       assertEquals(1030, ssd.victimOnlyHere(0));
@@ -160,7 +176,7 @@ class TierLineTest {
   void victim_whatIsHeld_isNotCountedAsUsed() throws IOException {
     for (String policy : new String[] {"auto:shadow=65536", "lru"}) {
       try (Directory directory = new Directory(BLOCKS, 1)) {
-        TierLine ssd = ssdUnder(directory, policy, 400, 0);
+        ResidentTier ssd = ssdUnder(directory, policy, 400, 0);
         for (int block = 0; block < 100; block++) {
           directory.addHolds(block, 1);
         }
@@ -185,7 +201,7 @@ class TierLineTest {
   /**
    * An SSD tier of two devices, whose older copies lie on the first, the newer ones on the second.
    */
-  private static TierLine onTwoDevices(
+  private static ResidentTier onTwoDevices(
       Directory directory, String policy, int blocksOfEach, boolean[] isFenced, int[] looks) {
     SlotAllocator slots = new SlotAllocator(new int[2], 1, 4096L * blocksOfEach, 4096, 2);
     boolean[] takes = {true, false};
@@ -193,13 +209,16 @@ class TierLineTest {
       looks[0]++;
       return takes[lane] && !isFenced[lane];
     });
-    TierLine line =
-        new TierLine(
-            TierLine.SSD,
-            new TierLine.Common(directory, block -> 4096, null, part -> BLOCKS, wanted -> 1L << 40),
+    ResidentTier line =
+        new ResidentTier(
+            SSD,
+            KnownTiers.SSD,
+            new ResidentTier.Common(
+                directory, block -> 4096, null, part -> BLOCKS, wanted -> 1L << 40),
             slots,
+            0,
             policy,
-            TierLine.Rows.NONE);
+            ResidentTier.Rows.NONE);
     line.setAsideOn(lane -> isFenced[lane]);
     directory.copies().watch(line::recount);
     MemorySegment key = Arena.ofAuto().allocate(8, 8);
@@ -221,7 +240,7 @@ class TierLineTest {
         int each = 5000;
         boolean[] isFenced = new boolean[2];
         int[] looks = new int[1];
-        TierLine line = onTwoDevices(directory, policy, each, isFenced, looks);
+        ResidentTier line = onTwoDevices(directory, policy, each, isFenced, looks);
         int sizeClass = line.slots().sizeClass(4096);
         isFenced[0] = true;
         looks[0] = 0;

@@ -1,22 +1,25 @@
-package io.kvtier.daemon.index.move;
+package io.kvtier.daemon.index.lane;
 
-import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.CopyTable;
 import io.kvtier.daemon.index.core.Tenants;
-import io.kvtier.daemon.index.space.TierLine;
 import io.kvtier.tiers.slots.SlotAllocator;
+import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
+import java.util.List;
 import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
+import java.util.function.LongSupplier;
 
 /**
- * The devices of the SSD tier, each a {@link SsdLane}: which one a block lies on, and what they are
+ * The devices of a lower tier, each a {@link Lane}: which one a block lies on, and what they are
  * all together. Slots are taken only from those that a store could be handed to now. Confined to
  * the index.
  */
-public final class SsdLanes {
+public final class Lanes {
+  private final int tier;
   private final SlotAllocator slots;
-  private final Directory directory;
-  private final SsdLane[] lanes;
+  private final CopyTable copies;
+  private final Lane[] lanes;
 
   /**
    * The only device from which slots are taken now; negative: slots are taken from every device.
@@ -26,25 +29,32 @@ public final class SsdLanes {
   /**
    * Idle devices.
    *
+   * @param tier the number of the tier
+   * @param pipelines one for each device
    * @param depth the most loads and stores in flight on each device
-   * @param settle takes finished loads and stores
    */
-  SsdLanes(StoreParts parts, Tenants tenants, int depth, Consumer<Transfer> settle) {
-    slots = parts.ssd().slots();
-    directory = parts.directory();
+  public Lanes(
+      int tier,
+      SlotAllocator slots,
+      CopyTable copies,
+      List<Pipeline> pipelines,
+      Tenants tenants,
+      int depth,
+      LongSupplier clock) {
+    this.tier = tier;
+    this.slots = slots;
+    this.copies = copies;
     // All numbers of slots are one more than an int counts to.
     int slotsMax = (int) Math.min(Integer.MAX_VALUE, slots.slotsMax());
-    lanes = new SsdLane[parts.ssd().pipelines().size()];
+    lanes = new Lane[pipelines.size()];
     for (int i = 0; i < lanes.length; i++) {
-      lanes[i] =
-          new SsdLane(
-              i, parts.ssd().pipelines().get(i), tenants, depth, slotsMax, parts.clock(), settle);
+      lanes[i] = new Lane(i, pipelines.get(i), tenants, depth, slotsMax, clock);
     }
     slots.openLanes(lane -> (onlyLane < 0 || lane == onlyLane) && lanes[lane].canStore());
   }
 
   /** Has slots taken from one device only, while something runs. */
-  boolean onlyOn(SsdLane lane, BooleanSupplier work) {
+  public boolean onlyOn(Lane lane, BooleanSupplier work) {
     onlyLane = lane.number();
     boolean done = work.getAsBoolean();
     onlyLane = -1;
@@ -55,48 +65,48 @@ public final class SsdLanes {
     return lanes.length;
   }
 
-  public SsdLane at(int lane) {
+  public Lane at(int lane) {
     return lanes[lane];
   }
 
-  /** The device of a block that has a slot on SSD. */
-  SsdLane of(int block) {
+  /** The device of a block that has a slot in the tier. */
+  public Lane of(int block) {
     return lanes[slots.laneOf(region(block))];
   }
 
   private int region(int block) {
-    return slots.regionOf(directory.copies().slot(TierLine.SSD, block));
+    return slots.regionOf(copies.slot(tier, block));
   }
 
   /** Which of its device's regions a block's slot lies in. */
-  int regionOnDevice(int block) {
+  public int regionOnDevice(int block) {
     return region(block) / lanes.length;
   }
 
   /** The row of a block must go, before anything else is stored in its slot. */
-  void forgetRow(int block) {
-    long offset = slots.offsetOf(directory.copies().slot(TierLine.SSD, block));
+  public void forgetRow(int block) {
+    long offset = slots.offsetOf(copies.slot(tier, block));
     of(block).forget(Transfer.place(regionOnDevice(block), offset));
   }
 
   /** Hands the rows that are to go over, on all devices. */
-  void forgetRows() {
-    for (SsdLane lane : lanes) {
+  public void forgetRows() {
+    for (Lane lane : lanes) {
       lane.forgetRows();
     }
   }
 
-  /** Settles what is finished; returns how many transfers that were. */
-  int collect() {
+  /** Hands over loads and stores that are finished; returns how many transfers were. */
+  public int collect(Consumer<Transfer> finished) {
     int count = 0;
-    for (SsdLane lane : lanes) {
-      count += lane.collect();
+    for (Lane lane : lanes) {
+      count += lane.collect(finished);
     }
     return count;
   }
 
-  boolean hasFinished() {
-    for (SsdLane lane : lanes) {
+  public boolean hasFinished() {
+    for (Lane lane : lanes) {
       if (lane.hasFinished()) {
         return true;
       }
@@ -105,15 +115,15 @@ public final class SsdLanes {
   }
 
   /** Opens the fences whose time is over. */
-  void checkFences(long nowNs) {
-    for (SsdLane lane : lanes) {
+  public void checkFences(long nowNs) {
+    for (Lane lane : lanes) {
       lane.checkFences(nowNs);
     }
   }
 
   /** Whether any device works, as far as is known. */
-  boolean isAnyWell() {
-    for (SsdLane lane : lanes) {
+  public boolean isAnyWell() {
+    for (Lane lane : lanes) {
       if (lane.isWell()) {
         return true;
       }
@@ -122,8 +132,8 @@ public final class SsdLanes {
   }
 
   /** Whether every device counts as gone. */
-  boolean isAllGivenUp() {
-    for (SsdLane lane : lanes) {
+  public boolean isAllGivenUp() {
+    for (Lane lane : lanes) {
       if (!lane.isGivenUp()) {
         return false;
       }
@@ -132,8 +142,8 @@ public final class SsdLanes {
   }
 
   /** Whether a store of a tenant's could be handed over now, on some device. */
-  boolean canStore(int tenant) {
-    for (SsdLane lane : lanes) {
+  public boolean canStore(int tenant) {
+    for (Lane lane : lanes) {
       if (lane.canStore(tenant)) {
         return true;
       }
@@ -142,17 +152,17 @@ public final class SsdLanes {
   }
 
   /** Loads and stores under way. */
-  int inFlight() {
+  public int inFlight() {
     int count = 0;
-    for (SsdLane lane : lanes) {
+    for (Lane lane : lanes) {
       count += lane.inFlight();
     }
     return count;
   }
 
   /** Whether rows are to go that can go: those of a fenced device wait until it works again. */
-  boolean isForgetting() {
-    for (SsdLane lane : lanes) {
+  public boolean isForgetting() {
+    for (Lane lane : lanes) {
       if (lane.isForgetting()) {
         return true;
       }
@@ -161,8 +171,8 @@ public final class SsdLanes {
   }
 
   /** Whether anything is under way, after which the tier may take more. */
-  boolean isBusy() {
-    for (SsdLane lane : lanes) {
+  public boolean isBusy() {
+    for (Lane lane : lanes) {
       if (lane.isBusy()) {
         return true;
       }
@@ -173,7 +183,7 @@ public final class SsdLanes {
   @Override
   public String toString() {
     StringBuilder out = new StringBuilder();
-    for (SsdLane lane : lanes) {
+    for (Lane lane : lanes) {
       out.append("; device ").append(lane.number()).append(": ").append(lane);
     }
     return out.toString();

@@ -1,4 +1,4 @@
-package io.kvtier.daemon.index.move;
+package io.kvtier.daemon.index.source;
 
 import io.kvtier.daemon.index.core.BlockEvents;
 import io.kvtier.daemon.index.core.Directory;
@@ -33,12 +33,12 @@ import org.jspecify.annotations.Nullable;
  */
 public final class ObjectLine {
   /** Hears what became of a question about a block that is here, and is to leave as an object. */
-  interface Confirmations {
-    void confirmed(int block, boolean isOnHost, Presence presence);
+  public interface Confirmations {
+    void confirmed(int block, int tier, Presence presence);
   }
 
   /** A question about an object on which a block relies that is to leave; it is over. */
-  private record Confirmed(int block, boolean isOnHost, Presence presence) {}
+  private record Confirmed(int block, int tier, Presence presence) {}
 
   /** The removal of all of a namespace's objects, from before it begins to its end. */
   public static final class Clearing {
@@ -118,7 +118,7 @@ public final class ObjectLine {
    * @param parts null where there is no such tier
    * @param events told of what comes and goes; null for nobody
    */
-  ObjectLine(
+  public ObjectLine(
       @Nullable ObjectParts parts,
       Directory directory,
       Namespaces namespaces,
@@ -134,12 +134,12 @@ public final class ObjectLine {
   }
 
   /** Whether a fetch would be tried now, or the store is given a rest. */
-  boolean isOpen() {
+  public boolean isOpen() {
     return parts != null && parts.isOpen().getAsBoolean();
   }
 
   /** The same of an upload. */
-  boolean takesStores() {
+  public boolean takesStores() {
     return parts != null && parts.takesStores().getAsBoolean();
   }
 
@@ -171,7 +171,7 @@ public final class ObjectLine {
   }
 
   /** The object of a block counts as used: it is not the next that is collected. */
-  void used(int block) {
+  public void used(int block) {
     if (parts != null && parts.uses() != null && directory.has(Directory.FLAG_OBJECT, block)) {
       parts.uses().accept(keyOf(block));
     }
@@ -202,7 +202,7 @@ public final class ObjectLine {
   }
 
   /** Whether the store would answer, as far as is known, whether an object is there. */
-  boolean canConfirm() {
+  public boolean canConfirm() {
     return parts != null && isOpen() && parts.presence().trouble().isEmpty();
   }
 
@@ -212,7 +212,7 @@ public final class ObjectLine {
    *
    * @return false when too much is being found out already
    */
-  boolean confirm(int block, boolean isOnHost) {
+  public boolean confirm(int block, int tier) {
     if (parts == null) {
       return false;
     }
@@ -224,7 +224,7 @@ public final class ObjectLine {
                 keyOf(block),
                 nameOf(block),
                 presence -> {
-                  confirmed.add(new Confirmed(block, isOnHost, presence));
+                  confirmed.add(new Confirmed(block, tier, presence));
                   present.bell().run();
                 });
     confirming += taken ? 1 : 0;
@@ -232,29 +232,29 @@ public final class ObjectLine {
   }
 
   /** How many blocks wait for word of their objects, so that they can leave. */
-  int confirming() {
+  public int confirming() {
     return confirming;
   }
 
   /** Tells of the questions that are over; returns how many. */
-  int collectConfirmed(Confirmations listener) {
+  public int collectConfirmed(Confirmations listener) {
     int count = 0;
     for (Confirmed one = confirmed.poll(); one != null; one = confirmed.poll()) {
       confirming--;
       count++;
-      listener.confirmed(one.block, one.isOnHost, one.presence);
+      listener.confirmed(one.block, one.tier, one.presence);
     }
     return count;
   }
 
-  boolean hasConfirmed() {
+  public boolean hasConfirmed() {
     return !confirmed.isEmpty();
   }
 
   // ---- what comes and goes
 
   /** Whether a block is an object, too, as far as is known, from now on. */
-  void know(int block, boolean isObject) {
+  public void know(int block, boolean isObject) {
     if (directory.has(Directory.FLAG_OBJECT, block) == isObject) {
       return;
     }
@@ -267,7 +267,7 @@ public final class ObjectLine {
   }
 
   /** The object of a block turned out not to be there, or not to be of use. */
-  void gone(int block) {
+  public void gone(int block) {
     directory.set(Directory.FLAG_OBJECT, block, false);
     if (events != null) {
       events.removed(BlockEvents.OBJECT, block);
@@ -344,7 +344,7 @@ public final class ObjectLine {
   }
 
   /** A block is no longer on its way to an object. */
-  void uploadEnded(int block) {
+  public void uploadEnded(int block) {
     directory.set(Directory.FLAG_UPLOADING, block, false);
     if (directory.has(Directory.FLAG_DELETED, block)) {
       directory.set(Directory.FLAG_DELETED, block, false);
@@ -360,7 +360,7 @@ public final class ObjectLine {
   }
 
   /** Whether what is written of a block now could be deleted with what was there before. */
-  boolean isGoing(int block) {
+  public boolean isGoing(int block) {
     if (!isAnyGoing()) {
       return false;
     }
@@ -469,7 +469,7 @@ public final class ObjectLine {
   }
 
   /** Goes on with what is to go, and hears of what has gone. */
-  void advance() {
+  public void advance() {
     if (parts == null) {
       return;
     }

@@ -1,0 +1,70 @@
+package io.kvtier.daemon.index.move;
+
+import io.kvtier.daemon.index.core.TierTraits;
+import io.kvtier.daemon.index.lane.Lanes;
+import io.kvtier.daemon.index.lane.WriteBudget;
+import io.kvtier.daemon.index.space.ResidentTier;
+
+/**
+ * A tier below the first: its space, its devices, how much may be written there, and how fast it is
+ * read. Confined to the index.
+ */
+public final class LowerTier {
+  private final ResidentTier tier;
+  private final Lanes lanes;
+  private final WriteBudget budget;
+  private final StoreParts.Place place;
+  private double readNsPerByte = 1.0 / 2.0;
+
+  LowerTier(ResidentTier tier, Lanes lanes, WriteBudget budget, StoreParts.Place place) {
+    this.place = place;
+    this.tier = tier;
+    this.lanes = lanes;
+    this.budget = budget;
+  }
+
+  public ResidentTier tier() {
+    return tier;
+  }
+
+  int number() {
+    return tier.number();
+  }
+
+  TierTraits traits() {
+    return tier.traits();
+  }
+
+  public Lanes lanes() {
+    return lanes;
+  }
+
+  /** Where it is, for people. */
+  public StoreParts.Place place() {
+    return place;
+  }
+
+  WriteBudget budget() {
+    return budget;
+  }
+
+  /** Whether the tier takes a block, now or when its devices work again. */
+  boolean takes(int block) {
+    return tier.takes(block) && !lanes.isAllGivenUp();
+  }
+
+  /** Whether a store that could not be started may be, soon. */
+  public boolean mayStoreSoon() {
+    return lanes.isAnyWell() && (lanes.isBusy() || !budget.isOpen());
+  }
+
+  /** A block was read. */
+  void learn(long bytes, long elapsedNs) {
+    readNsPerByte += 0.1 * ((double) elapsedNs / bytes - readNsPerByte);
+  }
+
+  /** The expected time to read that many bytes, ns, as measured. */
+  public long estimatedReadNs(long bytes) {
+    return (long) (bytes * readNsPerByte);
+  }
+}

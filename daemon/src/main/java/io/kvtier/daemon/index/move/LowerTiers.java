@@ -1,0 +1,108 @@
+package io.kvtier.daemon.index.move;
+
+import io.kvtier.daemon.index.lane.Lanes;
+import io.kvtier.tiers.transfer.Transfer;
+import java.util.Iterator;
+import java.util.List;
+import java.util.function.Consumer;
+
+/** The tiers below the first, in their order, and what they are all together. */
+public final class LowerTiers implements Iterable<LowerTier> {
+  private final List<LowerTier> tiers;
+  private final LowerTier[] order;
+
+  LowerTiers(List<LowerTier> tiers) {
+    this.tiers = List.copyOf(tiers);
+    order = tiers.toArray(LowerTier[]::new);
+  }
+
+  @Override
+  public Iterator<LowerTier> iterator() {
+    return tiers.iterator();
+  }
+
+  /** The tier with a number, which is not the first's. */
+  public LowerTier at(int number) {
+    return order[number - 1];
+  }
+
+  List<Lanes> lanes() {
+    return tiers.stream().map(LowerTier::lanes).toList();
+  }
+
+  /** Hands over loads and stores that are finished; returns how many transfers were. */
+  int collect(Consumer<Transfer> finished) {
+    int count = 0;
+    for (LowerTier tier : order) {
+      count += tier.lanes().collect(finished);
+    }
+    return count;
+  }
+
+  boolean hasFinished() {
+    for (LowerTier tier : order) {
+      if (tier.lanes().hasFinished()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Loads and stores under way. */
+  int inFlight() {
+    int count = 0;
+    for (LowerTier tier : order) {
+      count += tier.lanes().inFlight();
+    }
+    return count;
+  }
+
+  /** Whether rows are to go that can go. */
+  boolean isForgetting() {
+    for (LowerTier tier : order) {
+      if (tier.lanes().isForgetting()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Whether anything is under way, after which a tier may take more. */
+  boolean isBusy() {
+    for (LowerTier tier : order) {
+      if (tier.lanes().isBusy()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Whether no more may be written to a tier for the moment. */
+  boolean isAnyOutOfBudget() {
+    for (LowerTier tier : order) {
+      if (!tier.budget().isOpen()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** What is due in each round, before new work. */
+  void advance(long nowNs) {
+    for (LowerTier tier : order) {
+      tier.lanes().checkFences(nowNs);
+      tier.tier().returnAside();
+      tier.lanes().forgetRows();
+      tier.budget().advance(nowNs);
+    }
+  }
+
+  @Override
+  public String toString() {
+    StringBuilder out = new StringBuilder();
+    for (LowerTier tier : order) {
+      out.append("; ").append(tier.traits().title()).append(tier.lanes());
+    }
+    return out.toString();
+  }
+}
