@@ -11,6 +11,7 @@ import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.Limits;
 import io.kvtier.daemon.index.core.Tenants;
+import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.daemon.index.move.StoreParts;
 import io.kvtier.daemon.index.report.EventRing;
 import io.kvtier.daemon.index.report.RequestTap;
@@ -189,6 +190,7 @@ public final class IndexHarness implements AutoCloseable {
     private Pipeline checksums = new NoPipeline();
     private int files;
     private List<Pipeline> ssd = List.of(new NoPipeline());
+    private final List<StoreParts.Lower> further = new ArrayList<>();
     private String admission = "evicted";
     private @Nullable GpuDriver gpu;
     private @Nullable EventRing events;
@@ -232,6 +234,27 @@ public final class IndexHarness implements AutoCloseable {
       files = count;
       ssd = List.of(pipelines);
       return this;
+    }
+
+    /** One more tier below the others, of files as {@link #ssd} has them, on one device. */
+    Settings below(TierTraits traits, int count, Pipeline pipeline) {
+      further.add(lower(traits, new int[count], 1, 2L * slots * SLOT_BYTES, List.of(pipeline)));
+      return this;
+    }
+
+    private StoreParts.Lower lower(
+        TierTraits traits, int[] files, int parts, long fileBytes, List<Pipeline> pipelines) {
+      return new StoreParts.Lower(
+          traits,
+          new SlotAllocator(files, parts, fileBytes, SLOT_BYTES, pipelines.size()),
+          SlotHeaderDescriptor.HEADER_BYTES,
+          "lru",
+          admission,
+          pipelines,
+          8,
+          scrubBytesPerSecond,
+          0,
+          new StoreParts.Place("", "", false));
     }
 
     Settings admission(String name) {
@@ -292,7 +315,7 @@ public final class IndexHarness implements AutoCloseable {
     List<TenantConfig> tenantConfigs = settings.tenants;
     GpuDriver gpu = settings.gpu;
     Tenants tenants = Tenants.of(tenantConfigs);
-    directory = new Directory(blocks, 1, 1 << 20, 2);
+    directory = new Directory(blocks, 1, 1 << 20, 2 + settings.further.size());
     long slabBytes = (long) settings.slots * SLOT_BYTES;
     try (Descriptor memory = SharedMemory.create("harness-slabs", slabCount * slabBytes)) {
       slabs = SharedMemory.map(memory, slabCount * slabBytes, true, arena);
@@ -372,30 +395,15 @@ public final class IndexHarness implements AutoCloseable {
   }
 
   private static List<StoreParts.Lower> lower(Settings settings, Tenants tenants, long slabBytes) {
-    SlotAllocator slots =
-        new SlotAllocator(
-            tenants
-                .regions(
-                    settings.tenants.stream().map(TenantConfig::ssdBytes).toList(),
-                    settings.files,
-                    1)
-                .toArray(),
-            tenants.count(),
-            2 * slabBytes,
-            SLOT_BYTES,
-            settings.ssd.size());
-    return List.of(
-        new StoreParts.Lower(
-            KnownTiers.SSD,
-            slots,
-            SlotHeaderDescriptor.HEADER_BYTES,
-            "lru",
-            settings.admission,
-            settings.ssd,
-            8,
-            settings.scrubBytesPerSecond,
-            0,
-            new StoreParts.Place("", "", false)));
+    int[] files =
+        tenants
+            .regions(
+                settings.tenants.stream().map(TenantConfig::ssdBytes).toList(), settings.files, 1)
+            .toArray();
+    List<StoreParts.Lower> lower = new ArrayList<>();
+    lower.add(settings.lower(KnownTiers.SSD, files, tenants.count(), 2 * slabBytes, settings.ssd));
+    lower.addAll(settings.further);
+    return lower;
   }
 
   /** As if an index did not know which host copies an earlier one has left. */

@@ -19,7 +19,7 @@ import org.jspecify.annotations.Nullable;
  */
 final class EventOracle implements AutoCloseable {
   private static final int RING_BYTES = 4 << 20;
-  private static final int NODE = EventRecordDescriptor.HOST | EventRecordDescriptor.SSD;
+  private static final int NODE = ~EventRecordDescriptor.OBJECT;
 
   private final EventRing ring;
   private final RingConsumer records;

@@ -1,5 +1,8 @@
 package io.kvtier.daemon.simulation;
 
+import io.kvtier.daemon.index.KnownTiers;
+import io.kvtier.daemon.index.ThirdTierTest;
+import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.protocol.ProtocolViolation;
 import java.io.IOException;
 import java.util.ArrayList;
@@ -8,7 +11,7 @@ import java.util.Locale;
 
 /**
  * Runs simulations from the command line: {@code [--seed N] [--seeds COUNT] [--from N] [--plant
- * BUG]}.
+ * BUG] [--tiers 2|3]}.
  */
 final class Simulate {
   private Simulate() {}
@@ -17,6 +20,7 @@ final class Simulate {
     long from = 1;
     long count = 1000;
     Simulation.Planted planted = Simulation.Planted.NONE;
+    List<TierTraits> lower = List.of(KnownTiers.SSD);
     for (int i = 0; i + 1 < arguments.length; i += 2) {
       switch (arguments[i]) {
         case "--seed" -> {
@@ -29,11 +33,13 @@ final class Simulate {
             planted =
                 Simulation.Planted.valueOf(
                     arguments[i + 1].toUpperCase(Locale.ROOT).replace('-', '_'));
+        case "--tiers" ->
+            lower = arguments[i + 1].equals("3") ? ThirdTierTest.LOWER : List.of(KnownTiers.SSD);
         default -> {
           System.err.println(
               "simulate: unknown option '"
                   + arguments[i]
-                  + "'; there are --seed --seeds --from --plant");
+                  + "'; there are --seed --seeds --from --plant --tiers");
           System.exit(2);
         }
       }
@@ -47,7 +53,7 @@ final class Simulate {
     long crashes = 0;
     List<String> failures = new ArrayList<>();
     for (long seed = from; seed < from + count; seed++) {
-      try (Simulation simulation = new Simulation(seed, planted)) {
+      try (Simulation simulation = new Simulation(seed, planted, lower)) {
         Simulation.Outcome outcome = simulation.run();
         hits += outcome.hits();
         faults += outcome.faults();
@@ -68,6 +74,7 @@ final class Simulate {
           System.out.println(
               "  again: scripts/simulate --seed "
                   + seed
+                  + (lower.size() == 1 ? "" : " --tiers 3")
                   + (planted == Simulation.Planted.NONE
                       ? ""
                       : " --plant " + planted.name().toLowerCase(Locale.ROOT)));

@@ -12,6 +12,7 @@ import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.Limits;
 import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.daemon.index.core.Tenants;
+import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.daemon.index.move.StoreParts;
 import io.kvtier.daemon.index.report.RequestTap;
 import io.kvtier.daemon.index.session.Session;
@@ -26,15 +27,12 @@ import io.kvtier.protocol.linux.ProcessId;
 import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.ledger.Ledger;
-import io.kvtier.tiers.ledger.LedgerLeg;
 import io.kvtier.tiers.ledger.MemoryLedger;
 import io.kvtier.tiers.object.PresenceCache;
 import io.kvtier.tiers.slots.Claim;
 import io.kvtier.tiers.slots.ClaimNote;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.ssd.SlotDevice;
-import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
-import io.kvtier.tiers.ssd.SsdLeg;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Leg;
 import io.kvtier.tiers.transfer.Transfer;
@@ -127,7 +125,6 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   }
 
   private static final int SLAB_BYTES = 64 * 1024;
-  private static final int FILE_BYTES = 128 * 1024;
   private static final int PAGE = 4096;
   private static final int STEPS = 1200;
   static final long RESERVATION_NS = 30_000_000_000L;
@@ -151,11 +148,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private final BitSet doubted = new BitSet();
 
   private final LateWriters lateWriters;
-  private final SimulatedDevice[] devices;
-  private final int ssdFiles;
+  private final List<SimulatedTier> lower = new ArrayList<>();
   private final @Nullable SimulatedObjects objects;
   private final int blocks;
-  private final MemoryLedger.Medium[] ledgerMedia;
   private final MemoryLedger.Medium hostMedium = new MemoryLedger.Medium();
   private final double commitFailures;
 
@@ -181,14 +176,12 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private final boolean hasTenants;
   private final Tenants tenants;
   private final Tenants.Regions slabTenants;
-  private final Tenants.Regions fileTenants;
   private final Session.Owner owner;
   private Directory directory;
   private @Nullable EventOracle events;
   private IndexAgent agent;
   private Counters counters;
   private SimulatedPipeline copies;
-  private SimulatedSsd[] ssd;
   private @Nullable SimulatedPipeline objectTransfers;
   private long nowNs = 1_000_000_000L;
   private long nextSession = 1;
@@ -198,8 +191,17 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private long promotions;
   private long corrupt;
 
-  @SuppressWarnings("NullAway.Init") // start() makes the daemon's parts, here and after every crash
   Simulation(long seed, Planted planted) throws IOException {
+    this(seed, planted, List.of(KnownTiers.SSD));
+  }
+
+  /**
+   * As a seed has it.
+   *
+   * @param lowerTiers what the tiers below the first are called
+   */
+  @SuppressWarnings("NullAway.Init") // start() makes the daemon's parts, here and after every crash
+  Simulation(long seed, Planted planted, List<TierTraits> lowerTiers) throws IOException {
     this.seed = seed;
     this.planted = planted;
     random = new SplittableRandom(seed);
@@ -215,7 +217,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     }
     lateWriters = new LateWriters(this::slab, random.split());
     blocks = 64 + random.nextInt(512);
-    ssdFiles = random.nextInt(5) == 0 ? 0 : 1 + random.nextInt(8);
+    int files = random.nextInt(5) == 0 ? 0 : 1 + random.nextInt(8);
     faulty = random.nextInt(3) != 0;
     // Half of each tier is the tenant's, and the rest of those who have none.
     tenants =
@@ -224,15 +226,12 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 ? List.of(new TenantConfig("blue", List.of(), List.of(), 0, 0, 1))
                 : List.of());
     slabTenants = tenants.regions(List.of((long) slabs.length / 2), slabs.length, 1);
-    fileTenants = tenants.regions(List.of((long) ssdFiles / 2), ssdFiles, 1);
     SimulatedDevice.Faults faults = faults();
     commitFailures = commitFailures();
-    devices = new SimulatedDevice[ssdFiles == 0 ? 1 : 1 + random.nextInt(Math.min(3, ssdFiles))];
-    ledgerMedia = new MemoryLedger.Medium[devices.length];
-    for (int i = 0; i < devices.length; i++) {
-      int files = (ssdFiles + devices.length - 1 - i) / devices.length;
-      devices[i] = new SimulatedDevice(files, FILE_BYTES, faults, random.split());
-      ledgerMedia[i] = new MemoryLedger.Medium();
+    for (TierTraits traits : lowerTiers) {
+      // Where there is one, there are all.
+      int ofTier = lower.isEmpty() || files == 0 ? files : 1 + random.nextInt(8);
+      lower.add(new SimulatedTier(traits, ofTier, tenants, faults, random));
     }
     objects =
         planted.isOfObjects() || (planted == Planted.NONE && random.nextInt(3) == 0)
@@ -369,47 +368,16 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     long generation = random.nextLong();
     MemorySegment region = arena.allocate(DaemonRegionDescriptor.REGION_BYTES, PAGE);
     counters = new Counters(region);
-    directory = new Directory(blocks, generation);
+    directory = new Directory(blocks, generation, 0, 1 + lower.size());
     Leg checksum = planted == Planted.PUBLISH_BEFORE_CHECKSUM ? transfer -> {} : Checksums::run;
     int copyDepth = 1 + random.nextInt(8);
-    int ssdDepth = 1 + random.nextInt(8);
     copies = new SimulatedPipeline(copyDepth, checksum, this::nowNs, random.split());
-    ssd = new SimulatedSsd[devices.length];
-    List<Ledger> ledgers = new ArrayList<>();
-    for (int i = 0; i < ssd.length; i++) {
-      Ledger ledger =
-          new FailingLedger(
-              new MemoryLedger(ledgerMedia[i]),
-              commitFailures,
-              planted == Planted.FULL_LEDGER_COUNTS_AS_WRITTEN,
-              random.split());
-      ledgers.add(new MemoryLedger(ledgerMedia[i]));
-      ssd[i] =
-          new SimulatedSsd(
-              ssdDepth,
-              deviceLeg(new SsdLeg(device(devices[i]), anyCodec())),
-              new LedgerLeg(ledger, random.nextBoolean(), () -> {}),
-              planted,
-              this::nowNs,
-              random.split());
+    List<StoreParts.Lower> lowerParts = new ArrayList<>();
+    List<List<Ledger>> ledgers = new ArrayList<>();
+    for (SimulatedTier tier : lower) {
+      lowerParts.add(tier.start(this, random));
+      ledgers.add(tier.ledgers());
     }
-    StoreParts.Lower lower =
-        new StoreParts.Lower(
-            KnownTiers.SSD,
-            new SlotAllocator(
-                hasTenants ? fileTenants.toArray() : new int[ssdFiles],
-                tenants.count(),
-                FILE_BYTES,
-                PAGE,
-                devices.length),
-            SlotHeaderDescriptor.HEADER_BYTES,
-            anyPolicy(),
-            List.of("all", "hot", "evicted", "frequency").get(random.nextInt(4)),
-            List.of(ssd),
-            ssdDepth,
-            random.nextBoolean() ? 0 : 1 << random.nextInt(28),
-            random.nextInt(4) == 0 ? 1L << (30 + random.nextInt(12)) : 0,
-            new StoreParts.Place("", "", false));
     SlotAllocator hostSlots =
         new SlotAllocator(
             hasTenants ? slabTenants.toArray() : new int[slabs.length],
@@ -436,7 +404,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                     new MemoryLedger(hostMedium),
                     this::slab,
                     copies),
-                List.of(lower),
+                lowerParts,
                 objectParts(),
                 null,
                 counters,
@@ -460,7 +428,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                 1_000_000_000L,
                 60_000_000_000L,
                 planted == Planted.WAITS_IN_VAIN ? Long.MAX_VALUE : Limits.STANDSTILL_NS));
-    agent.recover(List.of(ledgers), nowNs);
+    agent.recover(ledgers, nowNs);
     if (planted == Planted.ADOPT_WITHOUT_VERIFYING) {
       IndexHarness.forgetTakenOver(directory, blocks);
     }
@@ -582,12 +550,22 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         Map::of);
   }
 
+  /** A ledger that can't be written, now and then. */
+  FailingLedger failing(MemoryLedger ledger) {
+    return new FailingLedger(
+        ledger, commitFailures, planted == Planted.FULL_LEDGER_COUNTS_AS_WRITTEN, random.split());
+  }
+
+  Planted planted() {
+    return planted;
+  }
+
   /** Blocks of one start are there in the next, whatever it writes with. */
-  private BlockCodec anyCodec() {
+  BlockCodec anyCodec() {
     return BlockCodecs.create(List.of("none", "none", "zstd", "planes").get(random.nextInt(4)));
   }
 
-  private SlotDevice device(SimulatedDevice honest) {
+  SlotDevice device(SimulatedDevice honest) {
     return planted == Planted.FULL_DEVICE_COUNTS_AS_STORED
         ? new BoastfulDevice(honest)
         : new ScribbledDevice(honest, this::isScribbledOn, scribbles, later.split());
@@ -603,7 +581,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     return isInSlab || planted == Planted.LOAD_JUDGED_WHERE_OTHERS_WRITE;
   }
 
-  private Leg deviceLeg(Leg honest) {
+  Leg deviceLeg(Leg honest) {
     return switch (planted) {
       case LOAD_WITHOUT_VERIFYING ->
           transfer -> {
@@ -628,7 +606,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     };
   }
 
-  private String anyPolicy() {
+  String anyPolicy() {
     List<String> names = new ArrayList<>();
     EvictionPolicies.names().forEach(names::add);
     return names.get(random.nextInt(names.size()));
@@ -715,7 +693,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         }
       }
       if (random.nextInt(200) == 0) {
-        agent.swapPolicy(random.nextInt(2), anyPolicy());
+        agent.swapPolicy(random.nextInt(1 + lower.size()), anyPolicy());
       }
       if (objects != null && isStoreAlwaysOpen && later.nextDouble() < vanishings) {
         objects.vanish(later, resident(true));
@@ -774,9 +752,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       client.forget();
       client.unmap();
     }
-    for (SimulatedSsd one : ssd) {
-      one.kill();
-    }
+    lower.forEach(SimulatedTier::kill);
     if (objectTransfers != null) {
       objectTransfers.kill();
     }
@@ -785,9 +761,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     if (objects != null && !memoryStays && objects.loseWhatVanished()) {
       lostBefore++;
     }
-    if (ssdFiles == 0 && objects == null) {
+    if (lower.getFirst().files() == 0 && objects == null) {
       oracle.flushed.clear();
-    } else if (hasTenants && ssdFiles == 1 && objects == null) {
+    } else if (hasTenants && lower.getFirst().files() == 1 && objects == null) {
       // The tenant has none of it.
       oracle.flushed.removeIf(key -> key.namespace() != Grant.NO_TENANT);
     }
@@ -906,8 +882,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   /** Whether no transfer is under way. */
   private boolean isQuiet() {
     boolean isBusy = copies.inFlight() > 0;
-    for (SimulatedSsd one : ssd) {
-      isBusy |= one.inFlight() > 0;
+    for (SimulatedTier tier : lower) {
+      isBusy |= tier.inFlight() > 0;
     }
     return !isBusy && (objectTransfers == null || objectTransfers.inFlight() == 0);
   }
@@ -1008,13 +984,12 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
 
   /**
    * Accepted is kept: with no fault and nothing dropped for want of room, every accepted block is
-   * there. What left the SSD tier may have been flushed to it, and be lost with the memory of a
-   * crash; where there was none, it is in the object tier.
+   * there. What left a lower tier may have been flushed to it, stood in memory, and be lost with
+   * that in a crash; where there was none, it is in another tier, or was counted as dropped.
    */
   private void expectAccepted() {
     oracle.accepted.removeAll(oracle.deleted);
-    boolean isSpilled = objects != null && crashes == 0;
-    long left = lost() - (isSpilled ? counters.get(Counter.SSD_EVICTIONS) : 0);
+    long left = lost() - (crashes == 0 ? counters.get(Counter.SSD_EVICTIONS) : 0);
     long there = oracle.accepted.stream().filter(this::isAnywhere).count();
     if (left + lostBefore == 0 && !oracle.somethingDamaged && there < oracle.accepted.size()) {
       violated(
@@ -1027,8 +1002,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
 
   private long faultsInjected(ToLongFunction<SimulatedDevice> kind) {
     long sum = 0;
-    for (SimulatedDevice device : devices) {
-      sum += kind.applyAsLong(device);
+    for (SimulatedTier tier : lower) {
+      sum += tier.sum(kind);
     }
     return sum;
   }

@@ -4,8 +4,12 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assertions.fail;
 
+import io.kvtier.daemon.index.KnownTiers;
+import io.kvtier.daemon.index.ThirdTierTest;
+import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.protocol.ProtocolViolation;
 import java.io.IOException;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
@@ -15,15 +19,25 @@ class SimulationTest {
 
   @Test
   void thousandSeeds_breakNoPromise() throws IOException, ProtocolViolation {
+    run(List.of(KnownTiers.SSD), "");
+  }
+
+  @Test
+  void thousandSeedsOfThreeTiers_breakNoPromise() throws IOException, ProtocolViolation {
+    run(ThirdTierTest.LOWER, " --tiers 3");
+  }
+
+  private static void run(List<TierTraits> lower, String option)
+      throws IOException, ProtocolViolation {
     long hits = 0;
     long caught = 0;
     for (long seed = 1; seed <= SEEDS; seed++) {
-      try (Simulation simulation = new Simulation(seed, Simulation.Planted.NONE)) {
+      try (Simulation simulation = new Simulation(seed, Simulation.Planted.NONE, lower)) {
         Simulation.Outcome outcome = simulation.run();
         hits += outcome.hits();
         caught += outcome.corrupt();
       } catch (RuntimeException e) {
-        fail("seed " + seed + " failed; again by: scripts/simulate --seed " + seed, e);
+        fail("seed " + seed + " failed; again by: scripts/simulate --seed " + seed + option, e);
       }
     }
     // A simulation in which nothing happens proves nothing.

@@ -118,6 +118,10 @@ final class Copies {
   void missed(int block) {
     if (stack.storedIn(block) == null) {
       forget(block);
+      // On its way from one lower tier to another, it would come to be there without a name.
+      for (ResidentTier tier : stack.lower()) {
+        tier.leave(block);
+      }
     }
     listener.onFirstSettled(block, Status.MISS);
   }
