@@ -22,6 +22,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -33,6 +34,16 @@ final class ArchitectureTest {
   private static final String INDEX = "io.kvtier.daemon.index";
   private static final int INDEX_CLASSES_MAX = 25;
   private static final int INDEX_PAIRS_MAX = 3;
+
+  /** The words of host memory and SSD in names of constants and classes. */
+  private static final Pattern TIER = Pattern.compile("HOST|SSD|Host[A-Z]|Ssd[A-Z]");
+
+  /** Where names of tiers are defined for those outside: events, and what is timed. */
+  private static final Set<String> NAMES_OF_TIERS =
+      Set.of(
+          INDEX + ".core.BlockEvents",
+          INDEX + ".core.Latencies",
+          INDEX + ".report.EventRecordDescriptor");
 
   private static final JavaClasses CLASSES =
       new ClassFileImporter()
@@ -117,11 +128,13 @@ final class ArchitectureTest {
   @CsvSource({
     "core, ''",
     "space, core",
+    "lane, core",
+    "source, core",
     "session, space core",
-    "move, space core",
+    "move, lane source space core",
     "device, session move space core",
-    "verbs, device session move space core",
-    "report, verbs device session move space core"
+    "verbs, device session move lane source space core",
+    "report, verbs device session move lane source space core"
   })
   void packagesOfTheIndexUseThoseBelow(String from, String below) {
     DescribedPredicate<JavaClass> allowed = in(INDEX + "." + from);
@@ -134,6 +147,24 @@ final class ArchitectureTest {
         .should()
         .dependOnClassesThat(in(INDEX + "..").and(DescribedPredicate.not(allowed)))
         .check(CLASSES);
+  }
+
+  /** A tier is a row of {@code KnownTiers}: nothing else in the index knows which there are. */
+  @Test
+  void onlyKnownTiersNamesATier() {
+    Set<String> named = new TreeSet<>();
+    for (JavaClass type : indexClasses()) {
+      if (outermost(type).endsWith(".KnownTiers") || NAMES_OF_TIERS.contains(outermost(type))) {
+        continue;
+      }
+      type.getFieldAccessesFromSelf().stream()
+          .filter(access -> TIER.matcher(access.getTarget().getName()).find())
+          .forEach(access -> named.add(access.getDescription()));
+      if (TIER.matcher(type.getSimpleName()).find()) {
+        named.add(type.getName());
+      }
+    }
+    assertEquals(Set.of(), named);
   }
 
   @Test

@@ -54,7 +54,7 @@ final class Index implements BlockListener {
   private final Registry registry;
   private final HoldTable holds;
   private final Operations operations;
-  private final WaiterTable hostWaiters;
+  private final WaiterTable firstWaiters;
   private final Shortages shortages;
   private final Devices devices;
   private final Puts puts;
@@ -88,7 +88,7 @@ final class Index implements BlockListener {
             directory, namespaces, store, events, context.clock(), this::noteNamespacesInUse);
     holds = new HoldTable(holdsMax);
     SlotClaims claims = new SlotClaims(context.first().slots(), context.writers(), holdsMax);
-    hostWaiters = new WaiterTable(holdsMax);
+    firstWaiters = new WaiterTable(holdsMax);
     writer = new CompletionWriter(directory, store.first(), namespaces, watch);
     OperationPool pool = new OperationPool(limits.operationsMax());
     operations =
@@ -100,10 +100,10 @@ final class Index implements BlockListener {
             watch,
             pool,
             limits.operationsPerSessionMax());
-    context.requests().connect(hostWaiters, pool, namespaces, store.storedTiers());
+    context.requests().connect(firstWaiters, pool, namespaces, store.storedTiers());
     shortages =
         new Shortages(
-            directory, store, holds, hostWaiters, operations, counters, limits.standstillNs());
+            directory, store, holds, firstWaiters, operations, counters, limits.standstillNs());
     devices =
         new Devices(
             context.gpus(),
@@ -126,7 +126,7 @@ final class Index implements BlockListener {
             namespaces,
             operations,
             devices,
-            hostWaiters,
+            firstWaiters,
             counters,
             limits,
             context.clock(),
@@ -140,7 +140,7 @@ final class Index implements BlockListener {
             store,
             holds,
             operations,
-            hostWaiters,
+            firstWaiters,
             devices,
             counters,
             limits);
@@ -272,7 +272,7 @@ final class Index implements BlockListener {
 
   @Override
   public boolean isAwaited(int block) {
-    return hostWaiters.hasWaiters(block);
+    return firstWaiters.hasWaiters(block);
   }
 
   @Override

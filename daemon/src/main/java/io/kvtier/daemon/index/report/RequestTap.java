@@ -353,9 +353,9 @@ public final class RequestTap implements RequestWatch, TransferWatch {
     }
     String name =
         switch (transfer.kind) {
-          case CHECKSUM -> "host.checksum";
-          case LOAD -> tier == TierId.SSD ? "ssd.read" : "object.get";
-          case STORE -> tier == TierId.SSD ? "ssd.write" : "object.put";
+          case CHECKSUM -> nameOf(tier) + ".checksum";
+          case LOAD -> tier == TierId.OBJECT ? "object.get" : nameOf(tier) + ".read";
+          case STORE -> tier == TierId.OBJECT ? "object.put" : nameOf(tier) + ".write";
           case FORGET -> throw new IllegalStateException("nobody asks for a row to be forgotten");
         };
     long endNs = clock.getAsLong();
@@ -409,5 +409,9 @@ public final class RequestTap implements RequestWatch, TransferWatch {
             transfer.status,
             Math.min(transfer.offeredNs, endNs),
             endNs));
+  }
+
+  private static String nameOf(TierId tier) {
+    return tier.name().toLowerCase(Locale.ROOT);
   }
 }

@@ -38,7 +38,7 @@ public final class Acquires implements Peers.Tiers {
   private final TierTraits.Counts ofFirst;
   private final HoldTable holds;
   private final Operations operations;
-  private final WaiterTable hostWaiters;
+  private final WaiterTable firstWaiters;
   private final Devices devices;
   private final Counters counters;
   private final Limits limits;
@@ -52,7 +52,7 @@ public final class Acquires implements Peers.Tiers {
       BlockStore store,
       HoldTable holds,
       Operations operations,
-      WaiterTable hostWaiters,
+      WaiterTable firstWaiters,
       Devices devices,
       Counters counters,
       Limits limits) {
@@ -63,7 +63,7 @@ public final class Acquires implements Peers.Tiers {
     ofFirst = store.first().traits().counts();
     this.holds = holds;
     this.operations = operations;
-    this.hostWaiters = hostWaiters;
+    this.firstWaiters = firstWaiters;
     this.devices = devices;
     this.counters = counters;
     this.limits = limits;
@@ -201,7 +201,7 @@ public final class Acquires implements Peers.Tiers {
       boolean coming = store.promote(block, priority, true);
       Operations.decide(operation, place, coming ? Status.PENDING : Status.BUSY, from);
     } else if (await(operation, place, block, from) && !store.promote(block, priority, false)) {
-      boolean waited = hostWaiters.remove(operation, place);
+      boolean waited = firstWaiters.remove(operation, place);
       operation.open -= waited ? 1 : 0;
       Operations.decide(operation, place, Status.BUSY, from);
     }
@@ -209,7 +209,7 @@ public final class Acquires implements Peers.Tiers {
   }
 
   private boolean await(Operation operation, int place, int block, TierId from) {
-    if (!hostWaiters.add(operation, place, block)) {
+    if (!firstWaiters.add(operation, place, block)) {
       Operations.decide(operation, place, Status.BUSY, TierId.NONE);
       return false;
     }
@@ -220,7 +220,7 @@ public final class Acquires implements Peers.Tiers {
   /** Others could have written to a block's slot: it is looked at before a device gets it. */
   private void verifyFirst(Operation operation, int place, int block) {
     if (await(operation, place, block, firstId) && !store.verify(block)) {
-      boolean waited = hostWaiters.remove(operation, place);
+      boolean waited = firstWaiters.remove(operation, place);
       operation.open -= waited ? 1 : 0;
       Operations.decide(operation, place, Status.BUSY, firstId);
     }
@@ -271,12 +271,12 @@ public final class Acquires implements Peers.Tiers {
 
   /** The first copy of a block became resident, or failed to: waiting requests get their answer. */
   public void onFirstSettled(int block, Status status) {
-    for (int waiter = hostWaiters.take(block);
+    for (int waiter = firstWaiters.take(block);
         waiter != WaiterTable.NONE;
-        waiter = hostWaiters.take(block)) {
-      Operation operation = operations.at(hostWaiters.operation(waiter));
-      int place = hostWaiters.place(waiter);
-      hostWaiters.free(waiter);
+        waiter = firstWaiters.take(block)) {
+      Operation operation = operations.at(firstWaiters.operation(waiter));
+      int place = firstWaiters.place(waiter);
+      firstWaiters.free(waiter);
       boolean isAcquire = operation.verb == Verb.ACQUIRE || operation.verb == Verb.ONBOARD;
       boolean isDecided = true;
       boolean isOutOfReach =
@@ -303,7 +303,7 @@ public final class Acquires implements Peers.Tiers {
   int endWaiting(Operation operation, Status status) {
     int ended = 0;
     for (int i = 0; i < operation.count && ended < operation.open; i++) {
-      if (hostWaiters.remove(operation, i)) {
+      if (firstWaiters.remove(operation, i)) {
         Operations.decide(operation, i, status, TierId.NONE);
         ended++;
       }

@@ -29,9 +29,8 @@ import org.jspecify.annotations.Nullable;
 /** What an operator may ask of a running daemon: one line of words, answered in words. */
 public final class Admin {
   private static final String USAGE =
-      "expected 'policy TIER NAME', where TIER is host or ssd and NAME is an eviction policy,"
-          + " 'admission TIER NAME', where TIER is ssd or object, 'trace record REQUESTS FILE',"
-          + " 'trace stop', 'trace status', 'object TASK', 'session end ID', "
+      "expected 'policy TIER NAME', where NAME is an eviction policy, 'admission TIER NAME', where"
+          + " NAME is an admission policy, 'trace record REQUESTS FILE', 'trace stop', 'trace status', 'object TASK', 'session end ID', "
           + Upkeep.USAGE;
 
   /** What names a block, and so can only be of the operator's tenant. */

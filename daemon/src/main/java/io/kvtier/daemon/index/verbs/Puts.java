@@ -51,7 +51,7 @@ public final class Puts {
   private final Namespaces namespaces;
   private final Operations operations;
   private final Devices devices;
-  private final WaiterTable hostWaiters;
+  private final WaiterTable firstWaiters;
   private final Counters counters;
   private final int holdsPerSessionMax;
   private final long reservationNs;
@@ -73,7 +73,7 @@ public final class Puts {
       Namespaces namespaces,
       Operations operations,
       Devices devices,
-      WaiterTable hostWaiters,
+      WaiterTable firstWaiters,
       Counters counters,
       Limits limits,
       LongSupplier clock,
@@ -88,7 +88,7 @@ public final class Puts {
     this.namespaces = namespaces;
     this.operations = operations;
     this.devices = devices;
-    this.hostWaiters = hostWaiters;
+    this.firstWaiters = firstWaiters;
     this.counters = counters;
     this.holdsPerSessionMax = limits.holdsPerSessionMax();
     this.reservationNs = limits.reservationNs();
@@ -399,7 +399,7 @@ public final class Puts {
       }
       if (store.first().isResident(block)) {
         Operations.decide(operation, i, Status.OK, store.first().traits().id());
-      } else if (!hostWaiters.add(operation, i, block)) {
+      } else if (!firstWaiters.add(operation, i, block)) {
         // It will be visible, but there is no place to remember who wants to know.
         Operations.decide(operation, i, Status.PENDING, store.first().traits().id());
       }
