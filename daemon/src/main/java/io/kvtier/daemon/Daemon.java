@@ -239,6 +239,7 @@ public final class Daemon implements AutoCloseable {
                         ssd.scrubBytesPerSecond(),
                         ssd.writeBytesPerDay(),
                         new StoreParts.Place(directories, ssdTier.engine(), ssdTier.isDirect()))),
+                List.of(),
                 objectTier.forIndex(),
                 gpus,
                 counters,

@@ -9,6 +9,7 @@ import io.kvtier.daemon.index.move.StoreParts;
 import io.kvtier.daemon.index.report.EventRing;
 import io.kvtier.daemon.index.report.RequestTap;
 import io.kvtier.daemon.index.session.WriterParts;
+import io.kvtier.daemon.index.source.BlockSource;
 import io.kvtier.daemon.index.source.ObjectParts;
 import io.kvtier.tiers.gpu.GpuTier;
 import java.lang.foreign.MemorySegment;
@@ -20,6 +21,7 @@ import org.jspecify.annotations.Nullable;
  * Everything the index is made of that is not its own.
  *
  * @param lower the tiers below the first, in their order
+ * @param sources further sources of blocks, which are asked before the object store
  */
 public record IndexContext(
     String version,
@@ -29,6 +31,7 @@ public record IndexContext(
     Directory directory,
     StoreParts.First first,
     List<StoreParts.Lower> lower,
+    List<BlockSource.Opener> sources,
     @Nullable ObjectParts objects,
     @Nullable GpuTier gpus,
     Counters counters,
@@ -39,6 +42,7 @@ public record IndexContext(
     WriterParts writers) {
   public IndexContext {
     lower = List.copyOf(lower);
+    sources = List.copyOf(sources);
   }
 
   /**
@@ -48,6 +52,6 @@ public record IndexContext(
    */
   StoreParts storeParts(@Nullable BlockEvents told) {
     return new StoreParts(
-        clock, directory, counters, latencies, told, requests, first, lower, objects);
+        clock, directory, counters, latencies, told, requests, first, lower, sources, objects);
   }
 }

@@ -92,6 +92,7 @@ class GoldenSessionTest {
                           0,
                           0,
                           new StoreParts.Place("", "", false))),
+                  List.of(),
                   null,
                   null,
                   new Counters(daemonRegion),

@@ -17,6 +17,7 @@ import io.kvtier.daemon.index.report.EventRing;
 import io.kvtier.daemon.index.report.RequestTap;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.WriterParts;
+import io.kvtier.daemon.index.source.BlockSource;
 import io.kvtier.daemon.index.source.ObjectParts;
 import io.kvtier.protocol.AnnotationBody;
 import io.kvtier.protocol.CompletionDescriptor;
@@ -198,6 +199,7 @@ public final class IndexHarness implements AutoCloseable {
     private boolean tracing;
     private double sample;
     private @Nullable ObjectParts objects;
+    private final List<BlockSource.Opener> sources = new ArrayList<>();
     private ClaimNote claimNote = ClaimNote.NONE;
     private int lateMax = 64;
     private List<Claim> late = List.of();
@@ -275,6 +277,12 @@ public final class IndexHarness implements AutoCloseable {
     /** Tells what becomes of its blocks. */
     Settings events(EventRing ring) {
       events = ring;
+      return this;
+    }
+
+    /** One more source of blocks. */
+    Settings source(BlockSource.Opener opener) {
+      sources.add(opener);
       return this;
     }
 
@@ -363,6 +371,7 @@ public final class IndexHarness implements AutoCloseable {
                     i -> slabs.asSlice(i * slabBytes, slabBytes),
                     settings.checksums),
                 lower(settings, tenants, slabBytes),
+                settings.sources,
                 settings.objects,
                 gpus,
                 counters,

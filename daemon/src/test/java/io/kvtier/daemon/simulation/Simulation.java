@@ -405,6 +405,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                     this::slab,
                     copies),
                 lowerParts,
+                List.of(),
                 objectParts(),
                 null,
                 counters,

@@ -16,7 +16,7 @@ import java.util.Arrays;
  *
  * <pre>
  *    0  key, 32 bytes, zero-padded
- *   32  u16 namespace id  34  u16 group   36  u8 key bytes, one byte unused
+ *   32  u16 namespace id  34  u16 group   36  u8 key bytes   37  u8 source it is fetched from
  *   38  u16 hits since the block came into the first tier
  *   40  i32 depth         44  i32 record of the block before it, plus one; 0: none is known
  *   48  u32 CRC32C        52  u16 uses    54  u16 flags
@@ -43,7 +43,7 @@ public final class Directory implements AutoCloseable {
   /** The block is on its way to an object. */
   public static final int FLAG_UPLOADING = 8;
 
-  /** The block is on its way from an object, or looked for there. */
+  /** The block is on its way from a source, or looked for there. */
   public static final int FLAG_FETCHING = 16;
 
   /** The block was deleted while it was on its way to an object, which is to go, too. */
@@ -71,7 +71,7 @@ public final class Directory implements AutoCloseable {
   private static final int NAMESPACE = 32;
   private static final int GROUP = 34;
   private static final int KEY_BYTES = 36;
-  private static final int NAME_END = 37;
+  private static final int SOURCE = 37;
   private static final int HITS = 38;
   private static final int DEPTH = 40;
   private static final int PARENT_RECORD = 44;
@@ -573,6 +573,15 @@ public final class Directory implements AutoCloseable {
     return records.get(BYTE, at(block) + KEY_BYTES);
   }
 
+  /** The source that a block is fetched from; of no meaning for others. */
+  public int source(int block) {
+    return records.get(BYTE, at(block) + SOURCE);
+  }
+
+  public void setSource(int block, int source) {
+    records.set(BYTE, at(block) + SOURCE, (byte) source);
+  }
+
   public int checksum(int block) {
     return records.get(INT, at(block) + CHECKSUM);
   }
@@ -668,7 +677,7 @@ public final class Directory implements AutoCloseable {
 
   private boolean hasSameKey(int block, int other) {
     return MemorySegment.mismatch(
-            records, at(block), at(block) + NAME_END, records, at(other), at(other) + NAME_END)
+            records, at(block), at(block) + SOURCE, records, at(other), at(other) + SOURCE)
         < 0;
   }
 

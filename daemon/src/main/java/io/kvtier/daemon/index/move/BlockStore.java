@@ -12,8 +12,12 @@ import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.daemon.index.lane.Lanes;
 import io.kvtier.daemon.index.lane.RowMarks;
 import io.kvtier.daemon.index.lane.WriteBudget;
+import io.kvtier.daemon.index.source.BlockSource;
 import io.kvtier.daemon.index.source.ObjectLine;
+import io.kvtier.daemon.index.source.ObjectParts;
 import io.kvtier.daemon.index.source.ObjectProbes;
+import io.kvtier.daemon.index.source.ObjectSource;
+import io.kvtier.daemon.index.source.Sources;
 import io.kvtier.daemon.index.space.Drops;
 import io.kvtier.daemon.index.space.FirstRows;
 import io.kvtier.daemon.index.space.ResidentTier;
@@ -35,7 +39,7 @@ import org.jspecify.annotations.Nullable;
  *
  * <ul>
  *   <li>A block comes by {@link Commits} from a client, by {@link Promotions} from a lower tier, by
- *       {@link Fetches} from the object tier. Then it becomes resident ({@link Arrivals}).
+ *       {@link Fetches} from a source. Then it becomes resident ({@link Arrivals}).
  *   <li>It goes by {@link Evictions} and {@link Uploads} further down, and out of this node.
  *   <li>Its slots and its record are given back by {@link Copies}.
  * </ul>
@@ -53,7 +57,7 @@ public final class BlockStore {
   private final Namespaces namespaces;
   private final FirstRows firstRows;
   private final ObjectLine objects;
-  private final ObjectProbes probes;
+  private final Sources sources;
   private final List<Scrubber> scrubbers = new ArrayList<>();
   private final List<Trials> trials = new ArrayList<>();
   private final Copies copies;
@@ -96,10 +100,8 @@ public final class BlockStore {
     lower = new LowerTiers(below);
     objects = new ObjectLine(parts.objects(), directory, namespaces, parts.events());
     int holdsMax = limits.holdsMax();
-    probes =
-        new ObjectProbes(
-            objects, parts.objects(), directory, namespaces, listener::isAwaited, holdsMax);
-    mover = new Mover(parts, limits, namespaces, stack, lower);
+    sources = new Sources(sources(parts, listener, holdsMax));
+    mover = new Mover(parts, limits, namespaces, stack, lower, sources);
     int classes = first.slots().classesMax();
     fresh = new ClassQueues(classes, 1, holdsMax);
     ClassQueues promoted = new ClassQueues(classes, RequestDescriptor.PRIORITY_LOW + 1, holdsMax);
@@ -126,7 +128,7 @@ public final class BlockStore {
     targets.add(uploads.ingestion());
     arrivals = new Arrivals(directory, copies, first, targets, counters, listener);
     fetches =
-        new Fetches(parts, objects, probes, stack, copies, drops, records, promotions, arrivals);
+        new Fetches(parts, sources, mover, stack, copies, drops, records, promotions, arrivals);
     commits =
         new Commits(
             directory,
@@ -169,6 +171,21 @@ public final class BlockStore {
             new LowerRows(number, lanes));
     tier.setAsideOn(lane -> lanes.at(lane).isFenced());
     return new LowerTier(tier, lanes, new WriteBudget(parts.writeBytesPerDay()), parts.place());
+  }
+
+  /** The sources, in the order in which they are asked: the object store is the last. */
+  private List<BlockSource> sources(StoreParts parts, BlockListener listener, int waitingMax) {
+    List<BlockSource> opened = new ArrayList<>();
+    for (BlockSource.Opener one : parts.sources()) {
+      opened.add(one.open(directory, namespaces, listener::isAwaited, waitingMax));
+    }
+    ObjectParts store = parts.objects();
+    if (store != null) {
+      ObjectProbes probes =
+          new ObjectProbes(objects, store, directory, namespaces, listener::isAwaited, waitingMax);
+      opened.add(new ObjectSource(objects, probes, store, directory));
+    }
+    return opened;
   }
 
   /** The rows of a lower tier: a store's pipeline writes them, the index has them forgotten. */
@@ -244,9 +261,19 @@ public final class BlockStore {
     return objects;
   }
 
-  /** What the object store is being asked. */
-  public ObjectProbes probes() {
-    return probes;
+  /** Where blocks can be read from that this node does not own. */
+  public Sources sources() {
+    return sources;
+  }
+
+  /** What a get is counted as whose block was in a tier, or came from a source. */
+  public Counter hitsOf(TierId id) {
+    for (int i = 0; i < sources.count(); i++) {
+      if (sources.at(i).traits().id() == id) {
+        return sources.at(i).traits().hits();
+      }
+    }
+    return stack.withId(id).traits().counts().hits();
   }
 
   /** How blocks get to the object tier. */
@@ -305,9 +332,9 @@ public final class BlockStore {
     return isVisible(block) || directory.has(Directory.FLAG_FETCHING, block) || hasArrived(block);
   }
 
-  /** The expected time to read that many objects, ns, as measured. */
-  public long estimatedFetchNs(int blocks) {
-    return mover.estimatedFetchNs(blocks);
+  /** The expected time to read that many blocks from a source, ns, as measured. */
+  public long estimatedFetchNs(int source, int blocks) {
+    return mover.estimatedFetchNs(source, blocks);
   }
 
   /** The lower tier that takes a block first; null when none could. */
@@ -427,20 +454,21 @@ public final class BlockStore {
 
   /**
    * Brings a block that only lower tiers have to the first tier, now or as soon as there is room.
-   * Where their devices are fenced, it may come from the object tier.
+   * Where their devices are fenced, it may come from a source.
    *
    * @param prefetch whether it is wanted even when nobody waits for it
    * @return false when too many wait already, or there is no way
    */
   public boolean promote(int block, int priority, boolean prefetch) {
     ResidentTier source = promotions.readable(block);
-    boolean isObject = directory.has(Directory.FLAG_OBJECT, block) && objects.isOpen();
-    if (promotions.isFull() || (source == null && !isObject)) {
+    int outside = source == null ? sources.after(Sources.NONE, block) : Sources.NONE;
+    if (promotions.isFull() || (source == null && outside == Sources.NONE)) {
       return false;
     }
     directory.addUses(block, 1);
     first.setState(block, CopyState.STAGING);
     directory.set(Directory.FLAG_FETCHING, block, source == null);
+    directory.setSource(block, outside);
     ResidentTier hit = source == null ? stack.storedIn(block) : source;
     if (hit != null) {
       hit.hit(block);
@@ -494,13 +522,13 @@ public final class BlockStore {
     return false;
   }
 
-  /** A block can't be read from a tier: where it is an object, too, that is read. */
+  /** A block can't be read from a tier: where a source has it, too, that is read. */
   private boolean fetchInstead(int block, ResidentTier from, Status why) {
-    if (!directory.has(Directory.FLAG_OBJECT, block)
-        || !objects.isOpen()
-        || !mover.fetch(block, RequestDescriptor.PRIORITY_HIGH)) {
+    int source = sources.after(Sources.NONE, block);
+    if (source == Sources.NONE || !mover.fetch(block, source, RequestDescriptor.PRIORITY_HIGH)) {
       return false;
     }
+    directory.setSource(block, source);
     directory.set(Directory.FLAG_FETCHING, block, true);
     directory.set(Directory.FLAG_DAMAGED, block, why == Status.CORRUPT);
     from.leave(block);
@@ -659,7 +687,7 @@ public final class BlockStore {
     }
     uploads.advance();
     objects.advance();
-    probes.advance();
+    sources.advance();
     evictions.advance();
     // With what others leave of the pipelines.
     for (Scrubber one : scrubbers) {
@@ -677,7 +705,7 @@ public final class BlockStore {
 
   /** Whether transfers wait to be settled. */
   public boolean hasFinished() {
-    return mover.hasFinished() || probes.hasFound() || objects.hasConfirmed();
+    return mover.hasFinished() || sources.hasFound() || objects.hasConfirmed();
   }
 
   /** Whether nothing is under way, and nothing waits to be started. */
@@ -688,7 +716,7 @@ public final class BlockStore {
         && promotions.size() == 0
         && evictions.waiting() == 0
         && uploads.waiting() == 0
-        && probes.waiting() == 0;
+        && sources.waiting() == 0;
   }
 
   // ---- checks
@@ -727,7 +755,7 @@ public final class BlockStore {
     for (ResidentTier tier : stack.all()) {
       tier.checkInvariants();
     }
-    probes.checkInvariants();
+    sources.checkInvariants();
   }
 
   /** The state in words, for whoever looks for a defect. */
@@ -739,8 +767,8 @@ public final class BlockStore {
     out.append(", backlog ").append(commits.waiting());
     out.append(", promotions ").append(promotions.size());
     out.append(", ingestion ").append(evictions.waiting());
-    out.append(", objects ").append(mover.objectsInFlight());
-    out.append(" and waiting ").append(uploads.waiting() + probes.waiting());
+    out.append(", objects ").append(mover.outsideInFlight());
+    out.append(" and waiting ").append(uploads.waiting() + sources.waiting());
     out.append(isOutOfBudget() ? ", no budget" : "").append(lower);
     SlotAllocator slots = first.slots();
     for (int i = 0; i < slots.classes(); i++) {

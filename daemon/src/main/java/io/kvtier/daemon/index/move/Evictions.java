@@ -469,7 +469,7 @@ final class Evictions {
     if (mover.stores(sizeClass) > 0) {
       return true;
     }
-    boolean isBelowBusy = lower.isBusy() || mover.relays() > 0 || mover.objectsInFlight() > 0;
+    boolean isBelowBusy = lower.isBusy() || mover.relays() > 0 || mover.outsideInFlight() > 0;
     return first.isRoomComing(sizeClass) && isBelowBusy && !lower.isAnyOutOfBudget();
   }
 }

@@ -4,22 +4,23 @@ import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Namespaces;
-import io.kvtier.daemon.index.source.ObjectLine;
-import io.kvtier.daemon.index.source.ObjectProbes;
+import io.kvtier.daemon.index.source.BlockSource;
+import io.kvtier.daemon.index.source.Sources;
 import io.kvtier.daemon.index.space.Drops;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.index.space.TierStack;
 import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.object.PresenceCache.Presence;
 import java.lang.foreign.MemorySegment;
 
-/** How blocks come from the object tier to the first tier. Confined to the index. */
+/** How blocks come from the sources to the first tier. Confined to the index. */
 public final class Fetches {
   private final Directory directory;
   private final Counters counters;
-  private final ObjectLine objects;
-  private final ObjectProbes probes;
+  private final Sources sources;
+  private final Mover mover;
   private final TierStack stack;
   private final ResidentTier first;
   private final Copies copies;
@@ -27,12 +28,12 @@ public final class Fetches {
   private final Records records;
   private final Promotions promotions;
   private final Arrivals arrivals;
-  private final ObjectProbes.Finder finder = this::found;
+  private final BlockSource.Finder finder = this::found;
 
   Fetches(
       StoreParts parts,
-      ObjectLine objects,
-      ObjectProbes probes,
+      Sources sources,
+      Mover mover,
       TierStack stack,
       Copies copies,
       Drops drops,
@@ -41,8 +42,8 @@ public final class Fetches {
       Arrivals arrivals) {
     directory = parts.directory();
     counters = parts.counters();
-    this.objects = objects;
-    this.probes = probes;
+    this.sources = sources;
+    this.mover = mover;
     this.stack = stack;
     first = stack.first();
     this.copies = copies;
@@ -53,29 +54,43 @@ public final class Fetches {
   }
 
   /**
-   * Fetches the block whose key the directory sought last, and did not find, if the block may be in
-   * the object tier. Where nothing is known of it, the store is asked first.
+   * Fetches the block whose key the directory sought last, and did not find, if a source may have
+   * it. Where none is known to have it, the first that may have it is asked before.
    *
    * @param prefetch whether it is wanted even when nobody waits for it
    * @return the block, on its way to the first tier, or {@link Directory#NONE}
    */
   public int fetchSought(
       Namespaces.Namespace namespace, int group, int keyBytes, int priority, boolean prefetch) {
-    Presence presence = objects.presenceOfSought(namespace, keyBytes, group);
-    if (presence == Presence.ABSENT || !objects.isOpen() || promotions.isFull()) {
+    if (promotions.isFull()) {
       return Directory.NONE;
     }
-    int block = records.insertSought(namespace, group, keyBytes, presence == Presence.PRESENT);
+    int present = Sources.NONE;
+    int unknown = Sources.NONE;
+    for (int i = 0; i < sources.count() && present == Sources.NONE; i++) {
+      BlockSource source = sources.at(i);
+      Presence presence = source.presenceOfSought(namespace, keyBytes, group);
+      if (presence != Presence.ABSENT && source.isOpen()) {
+        present = presence == Presence.PRESENT ? i : present;
+        unknown = presence == Presence.UNKNOWN && unknown == Sources.NONE ? i : unknown;
+      }
+    }
+    boolean isPresent = present != Sources.NONE;
+    if (!isPresent && unknown == Sources.NONE) {
+      return Directory.NONE;
+    }
+    int block = records.insertSought(namespace, group, keyBytes, isPresent);
     if (block == Directory.NONE) {
       return Directory.NONE;
     }
     directory.setLineage(block, 0, 0);
     directory.addUses(block, 1);
     directory.set(Directory.FLAG_FETCHING, block, true);
+    directory.setSource(block, isPresent ? present : unknown);
     first.setState(block, CopyState.STAGING);
-    if (presence == Presence.PRESENT) {
+    if (isPresent) {
       promotions.add(block, priority, prefetch);
-    } else if (!probes.probe(block, priority, prefetch)) {
+    } else if (!sources.at(unknown).ask(block, priority, prefetch)) {
       miss(block);
       return Directory.NONE;
     }
@@ -84,7 +99,7 @@ public final class Fetches {
 
   /** Settles questions of gets that are answered; returns how many. */
   int collect() {
-    return probes.collect(finder);
+    return sources.collect(finder);
   }
 
   private void found(int block, int priority, boolean prefetch, Presence presence) {
@@ -93,9 +108,26 @@ public final class Fetches {
       copies.endUse(block);
     } else if (presence == Presence.PRESENT && !promotions.isFull()) {
       promotions.add(block, priority, prefetch);
-    } else {
+    } else if (!askNext(block, priority, prefetch)) {
       miss(block);
     }
+  }
+
+  /** A source does not have a block: one behind it may. */
+  private boolean askNext(int block, int priority, boolean prefetch) {
+    for (int next = directory.source(block) + 1; next < sources.count(); next++) {
+      BlockSource source = sources.at(next);
+      Presence presence = source.isOpen() ? source.presenceOf(block) : Presence.ABSENT;
+      directory.setSource(block, next);
+      if (presence == Presence.PRESENT && !promotions.isFull()) {
+        promotions.add(block, priority, prefetch);
+        return true;
+      }
+      if (presence == Presence.UNKNOWN && source.ask(block, priority, prefetch)) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /** A block that was to come does not: out of sight before those who wait are told. */
@@ -116,19 +148,22 @@ public final class Fetches {
     }
   }
 
-  /** A read of an object into the first slot is over, well or not. */
+  /** A read from a source into the first slot is over, well or not. */
   void onFetched(Settlement fetch) {
     int block = fetch.block;
     Status status = fetch.status;
+    BlockSource source = sources.at(fetch.source);
+    BlockSource.Traits traits = source.traits();
+    boolean isLeaving = first.state(block) == CopyState.LEAVING;
     if (status == Status.OK) {
       annotate(block, fetch.annotation, fetch.annotationBytes);
-      counters.add(Counter.OBJECT_FETCHED, 1);
-      counters.add(Counter.OBJECT_READ_BYTES, copies.blockBytes(block));
+      counters.add(traits.fetched(), 1);
+      counters.add(traits.readBytes(), copies.blockBytes(block));
       directory.set(Directory.FLAG_FETCHING, block, false);
-      if (first.state(block) == CopyState.LEAVING) {
+      if (isLeaving) {
         copies.endUse(block);
       } else {
-        objects.know(block, true);
+        source.fetched(block, status);
         directory.addUses(block, -1);
         arrivals.becomeResident(block);
         copies.settle(block);
@@ -136,18 +171,27 @@ public final class Fetches {
       return;
     }
     counters.add(Counter.CORRUPT, status == Status.CORRUPT ? 1 : 0);
-    counters.add(Counter.OBJECT_ERRORS, status == Status.MISS || status == Status.CORRUPT ? 0 : 1);
-    if (status == Status.MISS || status == Status.CORRUPT) {
-      objects.gone(block);
-    } else {
-      directory.set(Directory.FLAG_OBJECT, block, false);
+    counters.add(traits.errors(), status == Status.MISS || status == Status.CORRUPT ? 0 : 1);
+    source.fetched(block, status);
+    if (!isLeaving && fetchInstead(block, fetch.source)) {
+      return;
     }
     // A block that was deleted meanwhile is no drop: both its copies leave.
-    if (isLeavingBelow(block) && first.state(block) != CopyState.LEAVING) {
+    if (isLeavingBelow(block) && !isLeaving) {
       boolean isDamaged = directory.has(Directory.FLAG_DAMAGED, block);
       drops.count(block, isDamaged ? Drops.Reason.DAMAGED : Drops.Reason.UNREADABLE);
     }
     miss(block);
+  }
+
+  /** A block can't be read from one source: the next that has it is read. */
+  private boolean fetchInstead(int block, int source) {
+    int next = sources.after(source, block);
+    if (next == Sources.NONE || !mover.fetch(block, next, RequestDescriptor.PRIORITY_HIGH)) {
+      return false;
+    }
+    directory.setSource(block, next);
+    return true;
   }
 
   private boolean isLeavingBelow(int block) {

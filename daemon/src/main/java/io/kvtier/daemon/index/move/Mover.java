@@ -8,7 +8,9 @@ import io.kvtier.daemon.index.core.Tenants;
 import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.daemon.index.core.TransferWatch;
 import io.kvtier.daemon.index.lane.Lane;
+import io.kvtier.daemon.index.source.BlockSource;
 import io.kvtier.daemon.index.source.ObjectParts;
+import io.kvtier.daemon.index.source.Sources;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.index.space.TierStack;
 import io.kvtier.protocol.Status;
@@ -18,6 +20,7 @@ import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
+import java.util.Arrays;
 import java.util.Iterator;
 import java.util.function.Consumer;
 import java.util.function.IntFunction;
@@ -32,7 +35,7 @@ import org.jspecify.annotations.Nullable;
  * buffer, and written from there.
  */
 final class Mover {
-  /** In place of a tier's number: the object tier. */
+  /** In place of a tier's number: the object tier; the numbers below it are sources to read. */
   static final int OUTSIDE = -1;
 
   private static final int STORE_PRIORITY = 2;
@@ -59,6 +62,7 @@ final class Mover {
   private final IntFunction<MemorySegment> slabs;
   private final Pipeline checksums;
   private final int checksumDepth;
+  private final Sources sources;
   private final @Nullable ObjectParts objects;
   private final int objectDepth;
   private final RelayBuffers buffers;
@@ -78,7 +82,9 @@ final class Mover {
   private final int[] stores;
   private final Tenants tenants;
   private final int[] checksumsOf;
-  private final int[] objectsOf;
+  private final int[][] inFlightOf;
+  private final double[] fetchNs;
+  private final int objectSource;
   private final int[] uploadsOf;
   private final int[] departingOf;
   private int poolFree;
@@ -87,9 +93,14 @@ final class Mover {
   private int relays;
   private int spills;
   private int uploads;
-  private double fetchNs = 10e6;
 
-  Mover(StoreParts parts, Limits limits, Namespaces namespaces, TierStack stack, LowerTiers lower) {
+  Mover(
+      StoreParts parts,
+      Limits limits,
+      Namespaces namespaces,
+      TierStack stack,
+      LowerTiers lower,
+      Sources sources) {
     this.directory = parts.directory();
     this.slabs = parts.first().slabs();
     this.checksums = parts.first().checksums();
@@ -100,7 +111,6 @@ final class Mover {
     this.first = stack.first();
     this.lower = lower;
     this.checksumsOf = new int[tenants.count()];
-    this.objectsOf = new int[tenants.count()];
     this.uploadsOf = new int[tenants.count()];
     this.departingOf = new int[tenants.count()];
     this.evictions = new int[first.slots().classesMax()];
@@ -110,7 +120,15 @@ final class Mover {
     this.objects = parts.objects();
     this.objectDepth = objects == null ? 0 : objects.depth();
     this.buffers = new RelayBuffers(objects == null ? 0 : objects.spillBytes());
-    int transfers = checksumDepth + objectDepth;
+    this.sources = sources;
+    this.inFlightOf = new int[sources.count()][tenants.count()];
+    this.fetchNs = new double[sources.count()];
+    Arrays.fill(fetchNs, 10e6);
+    this.objectSource = sources.count() - 1;
+    int transfers = checksumDepth;
+    for (int i = 0; i < sources.count(); i++) {
+      transfers += sources.at(i).depth();
+    }
     for (StoreParts.Lower one : parts.lower()) {
       transfers += one.pipelines().size() * one.depth();
     }
@@ -332,7 +350,7 @@ final class Mover {
         || !objects.pipeline().offer(transfer)) {
       return false;
     }
-    objectsOf[transfer.owner]++;
+    inFlightOf[objectSource][transfer.owner]++;
     return true;
   }
 
@@ -359,30 +377,31 @@ final class Mover {
 
   // ---- the object tier
 
-  /** Whether a transfer of a tenant's object could be handed over now. */
-  boolean canMoveObject(int tenant) {
-    return objects != null
-        && poolFree > 0
-        && objects.pipeline().inFlight() < objectDepth
-        && objectsOf[tenant] < tenants.shareOf(objectDepth, tenant);
+  /** Whether a read of a tenant's from a source could be handed over now. */
+  boolean canFetch(int tenant, int source) {
+    int depth = sources.at(source).depth();
+    return poolFree > 0
+        && sources.at(source).pipeline().inFlight() < depth
+        && inFlightOf[source][tenant] < tenants.shareOf(depth, tenant);
   }
 
   /** Whether an upload of a tenant's could be handed over now: fetches have their share. */
   boolean canUpload(int tenant) {
     int uploadsMax = Math.max(1, (int) (objectDepth * UPLOADS_SHARE));
-    return canMoveObject(tenant)
+    return objects != null
+        && canFetch(tenant, objectSource)
         && uploads + spills < uploadsMax
         && uploadsOf[tenant] < tenants.shareOf(uploadsMax, tenant);
   }
 
-  /** Reads an object to a block's first slot; false when that can't be started now. */
-  boolean fetch(int block, int priority) {
-    if (!canMoveObject(tenantOf(block))) {
+  /** Reads from a source to a block's first slot; false when that can't be started now. */
+  boolean fetch(int block, int source, int priority) {
+    if (!canFetch(tenantOf(block), source)) {
       return false;
     }
     Transfer transfer = take(block, Transfer.Kind.LOAD, priority, Purpose.PLAIN);
-    from[transfer.poolIndex] = OUTSIDE;
-    return startObject(block, transfer);
+    from[transfer.poolIndex] = OUTSIDE - source;
+    return startOutside(block, transfer, source);
   }
 
   /** Writes a block's first copy to an object; false when that can't be started now. */
@@ -395,7 +414,7 @@ final class Mover {
     transfer.generation = ++generation;
     from[transfer.poolIndex] = 0;
     to[transfer.poolIndex] = OUTSIDE;
-    if (!startObject(block, transfer)) {
+    if (!startOutside(block, transfer, objectSource)) {
       return false;
     }
     uploads++;
@@ -405,11 +424,11 @@ final class Mover {
     return true;
   }
 
-  private boolean startObject(int block, Transfer transfer) {
-    if (objects == null || !objects.pipeline().offer(transfer)) {
+  private boolean startOutside(int block, Transfer transfer, int source) {
+    if (!sources.at(source).pipeline().offer(transfer)) {
       return takeBack();
     }
-    objectsOf[transfer.owner]++;
+    inFlightOf[source][transfer.owner]++;
     return started(block);
   }
 
@@ -430,9 +449,9 @@ final class Mover {
     }
   }
 
-  /** The expected time to read that many objects, ns, as measured. */
-  long estimatedFetchNs(int blocks) {
-    return blocks == 0 ? 0 : (long) (fetchNs * (1 + blocks / FETCHES_AT_ONCE));
+  /** The expected time to read that many blocks from a source, ns, as measured. */
+  long estimatedFetchNs(int source, int blocks) {
+    return blocks == 0 ? 0 : (long) (fetchNs[source] * (1 + blocks / FETCHES_AT_ONCE));
   }
 
   // ---- the pool of transfers
@@ -493,8 +512,8 @@ final class Mover {
   /** Takes finished transfers from the pipelines, for {@link #poll}; returns how many. */
   int collect() {
     int count = checksums.collect(onFinished) + lower.collect(onFinished);
-    if (objects != null) {
-      count += objects.pipeline().collect(onFinished);
+    for (int i = 0; i < sources.count(); i++) {
+      count += sources.at(i).pipeline().collect(onFinished);
     }
     return count;
   }
@@ -521,7 +540,7 @@ final class Mover {
     return switch (transfer.kind) {
       case CHECKSUM -> settleChecksum(transfer);
       case LOAD ->
-          from[transfer.poolIndex] == OUTSIDE ? settleFetch(transfer) : settleLoad(transfer);
+          from[transfer.poolIndex] <= OUTSIDE ? settleFetch(transfer) : settleLoad(transfer);
       case STORE ->
           to[transfer.poolIndex] == OUTSIDE ? settleUpload(transfer) : settleStore(transfer);
       case FORGET -> throw new IllegalStateException("a device settles what it forgets");
@@ -586,14 +605,20 @@ final class Mover {
   }
 
   private Settlement settleFetch(Transfer transfer) {
-    tell(transfer, TierId.OBJECT);
-    time(transfer, Latencies.Kind.LOAD_OBJECT);
-    objectsOf[transfer.owner]--;
+    int source = OUTSIDE - from[transfer.poolIndex];
+    BlockSource.Traits traits = sources.at(source).traits();
+    tell(transfer, traits.id());
+    Latencies.Kind times = traits.times();
+    if (times != null) {
+      time(transfer, times);
+    }
+    inFlightOf[source][transfer.owner]--;
+    settlement.source = source;
     if (transfer.status == Status.OK) {
       int block = transfer.block;
       directory.setChecksum(block, transfer.checksum);
       directory.setLineage(block, transfer.depth, transfer.parent);
-      fetchNs += 0.1 * (transfer.elapsedNs - fetchNs);
+      fetchNs[source] += 0.1 * (transfer.elapsedNs - fetchNs[source]);
     }
     return settle(transfer, Settlement.Kind.FETCH);
   }
@@ -601,7 +626,7 @@ final class Mover {
   private Settlement settleUpload(Transfer transfer) {
     tell(transfer, TierId.OBJECT);
     time(transfer, Latencies.Kind.STORE_OBJECT);
-    objectsOf[transfer.owner]--;
+    inFlightOf[objectSource][transfer.owner]--;
     if (purpose[transfer.poolIndex] == Purpose.RELAY) {
       return endRelay(transfer, true);
     }
@@ -655,8 +680,21 @@ final class Mover {
   }
 
   /** Uploads and fetches under way. */
-  int objectsInFlight() {
-    return objects == null ? 0 : objects.pipeline().inFlight();
+  int outsideInFlight() {
+    int count = 0;
+    for (int i = 0; i < sources.count(); i++) {
+      count += sources.at(i).pipeline().inFlight();
+    }
+    return count;
+  }
+
+  private boolean hasFinishedOutside() {
+    for (int i = 0; i < sources.count(); i++) {
+      if (sources.at(i).pipeline().hasFinished()) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /** Whether transfers wait to be settled. */
@@ -665,7 +703,7 @@ final class Mover {
         || !relaysToEnd.isEmpty()
         || checksums.hasFinished()
         || lower.hasFinished()
-        || (objects != null && objects.pipeline().hasFinished());
+        || hasFinishedOutside();
   }
 
   /** Whether nothing is under way that anybody asked for. */
@@ -673,7 +711,7 @@ final class Mover {
     return !lower.isForgetting()
         && lower.inFlight() == scrubs
         && checksums.inFlight() == 0
-        && objectsInFlight() == 0
+        && outsideInFlight() == 0
         && relays == 0
         && finished.isEmpty();
   }

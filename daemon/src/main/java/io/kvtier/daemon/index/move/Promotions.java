@@ -121,8 +121,8 @@ public final class Promotions {
   private boolean start(int block, int priority) {
     boolean isFetch = directory.has(Directory.FLAG_FETCHING, block);
     int sizeClass = first.sizeClass(block);
-    int source = isFetch ? Mover.OUTSIDE : sourceOf(block);
-    if (isFetch ? !mover.canMoveObject(copies.tenant(block)) : !mover.canLoad(block, source)) {
+    int source = isFetch ? directory.source(block) : tierOf(block);
+    if (isFetch ? !mover.canFetch(copies.tenant(block), source) : !mover.canLoad(block, source)) {
       movedNs[sizeClass] = latencies.roundNs();
       return false;
     }
@@ -136,7 +136,7 @@ public final class Promotions {
       return false;
     }
     movedNs[sizeClass] = latencies.roundNs();
-    if (!(isFetch ? mover.fetch(block, priority) : mover.load(block, source, priority))) {
+    if (!(isFetch ? mover.fetch(block, source, priority) : mover.load(block, source, priority))) {
       // Making room may have filled the queue with stores.
       first.takeBack(block);
       return false;
@@ -148,7 +148,7 @@ public final class Promotions {
    * The lower tier to read a block from: the highest that can be read now, else the highest that
    * has it.
    */
-  private int sourceOf(int block) {
+  private int tierOf(int block) {
     ResidentTier readable = readable(block);
     ResidentTier any = readable == null ? stack.storedIn(block) : readable;
     if (any == null) {

@@ -19,7 +19,7 @@ final class Settlement {
     SCRUB,
     /** A write to a lower tier is over. */
     STORE,
-    /** A read of an object to the first tier is over. */
+    /** A read from a source to the first tier is over. */
     FETCH,
     /** A write of the first tier's copy to an object is over. */
     UPLOAD,
@@ -30,6 +30,9 @@ final class Settlement {
   Kind kind = Kind.CHECKSUM;
   int block;
   Status status = Status.OK;
+
+  /** The source that was read; of no meaning where that was not a source. */
+  int source;
 
   /** The tier that was read; of no meaning where that was not a tier. */
   int from;

@@ -6,6 +6,7 @@ import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.daemon.index.core.TransferWatch;
+import io.kvtier.daemon.index.source.BlockSource;
 import io.kvtier.daemon.index.source.ObjectParts;
 import io.kvtier.tiers.ledger.Ledger;
 import io.kvtier.tiers.slots.SlotAllocator;
@@ -22,6 +23,7 @@ import org.jspecify.annotations.Nullable;
  * @param events hears in which tiers blocks are; null for nobody
  * @param transfers hears how transfers ended
  * @param lower the tiers below the first, in their order
+ * @param sources further sources of blocks, which are asked before the object store
  * @param objects null when there is no object tier
  */
 public record StoreParts(
@@ -33,9 +35,11 @@ public record StoreParts(
     TransferWatch transfers,
     First first,
     List<Lower> lower,
+    List<BlockSource.Opener> sources,
     @Nullable ObjectParts objects) {
   public StoreParts {
     lower = List.copyOf(lower);
+    sources = List.copyOf(sources);
   }
 
   /**

@@ -201,6 +201,20 @@ public final class ObjectLine {
         : parts.presence().lookup(keyOf(namespace, keyBytes, group));
   }
 
+  /** What is known of a block that has a record. What is to go is not there any more. */
+  Presence presenceOf(int block) {
+    if (parts == null) {
+      return Presence.ABSENT;
+    }
+    directory.copyKey(block, key);
+    Namespaces.Namespace namespace = namespaces.of(directory, block);
+    int keyBytes = directory.keyBytes(block);
+    int group = directory.group(block);
+    return isAnyGoing() && isKeyGoing(namespace, keyBytes, group)
+        ? Presence.ABSENT
+        : parts.presence().lookup(keyOf(namespace, keyBytes, group));
+  }
+
   /** Whether the store would answer, as far as is known, whether an object is there. */
   public boolean canConfirm() {
     return parts != null && isOpen() && parts.presence().trouble().isEmpty();

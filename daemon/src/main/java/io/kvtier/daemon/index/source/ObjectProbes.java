@@ -31,11 +31,6 @@ import org.jspecify.annotations.Nullable;
  * wait in searches. Gets have their turn first, then searches in the order in which they began.
  */
 public final class ObjectProbes {
-  /** Hears what became of a get's question. */
-  public interface Finder {
-    void found(int block, int priority, boolean prefetch, Presence presence);
-  }
-
   /**
    * A question that is over.
    *
@@ -281,7 +276,7 @@ public final class ObjectProbes {
   // ---- answers
 
   /** Tells gets what was found out, and goes on with searches; returns how much that was. */
-  public int collect(ObjectProbes.Finder finder) {
+  public int collect(BlockSource.Finder finder) {
     int count = 0;
     for (Answer one = answers.poll(); one != null; one = answers.poll()) {
       count++;

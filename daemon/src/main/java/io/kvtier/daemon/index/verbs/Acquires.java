@@ -171,7 +171,7 @@ public final class Acquires implements Peers.Tiers {
     }
     ResidentTier stored = store.stack().storedIn(block);
     boolean isFetching = directory.has(Directory.FLAG_FETCHING, block);
-    TierId from = isFetching ? TierId.OBJECT : stored != null ? stored.traits().id() : firstId;
+    TierId from = isFetching ? sourceOf(block) : stored != null ? stored.traits().id() : firstId;
     switch (inMemory) {
       case STAGING -> {
         if (operation.isDevice()
@@ -206,6 +206,10 @@ public final class Acquires implements Peers.Tiers {
       Operations.decide(operation, place, Status.BUSY, from);
     }
     return true;
+  }
+
+  private TierId sourceOf(int block) {
+    return store.sources().at(directory.source(block)).traits().id();
   }
 
   private boolean await(Operation operation, int place, int block, TierId from) {
@@ -261,11 +265,7 @@ public final class Acquires implements Peers.Tiers {
   }
 
   private void countHit(int block, TierId from) {
-    counters.add(
-        from == TierId.OBJECT
-            ? Counter.HITS_OBJECT
-            : store.stack().withId(from).traits().counts().hits(),
-        1);
+    counters.add(store.hitsOf(from), 1);
     counters.add(ofFirst.readBytes(), namespaces.of(directory, block).blockBytes());
   }
 

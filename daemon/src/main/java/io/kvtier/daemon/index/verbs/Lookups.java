@@ -9,6 +9,7 @@ import io.kvtier.daemon.index.move.BlockStore;
 import io.kvtier.daemon.index.session.CompletionWriter;
 import io.kvtier.daemon.index.session.Request;
 import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.source.Sources;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.trace.TraceRecorder;
 import io.kvtier.protocol.Counter;
@@ -16,6 +17,7 @@ import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.tiers.object.PresenceCache.Presence;
+import java.util.Arrays;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
@@ -32,6 +34,13 @@ public final class Lookups {
   private final CompletionWriter writer;
   private final Counters counters;
   private final LongSupplier clock;
+  private final Sources sources;
+
+  /** How many blocks of the lookup under way would come from each source. */
+  private final int[] fetches;
+
+  /** The first source that may have the block that was sought last. */
+  private int unknown = Sources.NONE;
 
   public Lookups(
       Directory directory,
@@ -51,9 +60,11 @@ public final class Lookups {
     this.writer = writer;
     this.counters = counters;
     this.clock = clock;
+    sources = store.sources();
+    fetches = new int[sources.count()];
   }
 
-  /** Answers a request. What is not known of the object tier is asked of it, for the next one. */
+  /** Answers a request. What is not known of the sources is asked of them, for the next one. */
   void lookup(Session session, Request request) throws ProtocolViolation {
     Region holder = peers.longest(request);
     if (holder == null) {
@@ -65,7 +76,7 @@ public final class Lookups {
     Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
     int hits = 0;
     long readNs = 0;
-    int objects = 0;
+    Arrays.fill(fetches, 0);
     boolean mayBeFound = true;
     TraceRecorder recording = admin.recording();
     long[] recorded = recording == null ? NOTHING : new long[request.count + TraceRecorder.HEADER];
@@ -76,13 +87,13 @@ public final class Lookups {
             directory.soughtFingerprint(request.namespaceId, request.group);
       }
       if (block == Directory.NONE) {
-        Presence presence = presence(namespace, request);
-        if (presence == Presence.PRESENT) {
-          objects += writer.run() == i ? 1 : 0;
-          writer.add(Status.OK, TierId.OBJECT);
+        int source = sourceOf(namespace, request);
+        if (source != Sources.NONE) {
+          fetches[source] += writer.run() == i ? 1 : 0;
+          writer.add(Status.OK, idOf(source));
           hits++;
-        } else if (mayBeFound && presence == Presence.UNKNOWN && seek(namespace, request)) {
-          writer.add(Status.PENDING, TierId.OBJECT);
+        } else if (mayBeFound && seek(namespace, request)) {
+          writer.add(Status.PENDING, idOf(unknown));
         } else {
           writer.add(Status.MISS, TierId.NONE);
           mayBeFound = false;
@@ -95,24 +106,41 @@ public final class Lookups {
           hits++;
         } else {
           boolean isFetching = directory.has(Directory.FLAG_FETCHING, block);
-          writer.add(Status.PENDING, isFetching ? TierId.OBJECT : TierId.NONE);
+          writer.add(Status.PENDING, isFetching ? idOf(directory.source(block)) : TierId.NONE);
         }
       }
     }
-    store.probes().endLookup();
+    sources.endLookup();
     if (recording != null) {
       recording.record(clock.getAsLong(), namespace == null ? 0 : namespace.blockBytes(), recorded);
     }
-    writer.end(request, namespace == null ? 0 : readNs + store.estimatedFetchNs(objects));
+    for (int source = 0; source < fetches.length; source++) {
+      readNs += store.estimatedFetchNs(source, fetches[source]);
+    }
+    writer.end(request, readNs);
     counters.add(Counter.LOOKUP_BLOCKS, request.count);
     counters.add(Counter.LOOKUP_HITS, hits);
   }
 
-  /** What is known of the block whose key was sought last, and of which there is no record. */
-  private Presence presence(Namespaces.@Nullable Namespace namespace, Request request) {
-    return namespace == null
-        ? Presence.ABSENT
-        : store.objects().presenceOfSought(namespace, request.keyBytes, request.group);
+  /**
+   * The source that has the block whose key was sought last, and of which there is no record. Notes
+   * the first that may have it, too.
+   */
+  private int sourceOf(Namespaces.@Nullable Namespace namespace, Request request) {
+    unknown = Sources.NONE;
+    for (int i = 0; namespace != null && i < fetches.length; i++) {
+      Presence presence =
+          sources.at(i).presenceOfSought(namespace, request.keyBytes, request.group);
+      if (presence == Presence.PRESENT) {
+        return i;
+      }
+      unknown = presence == Presence.UNKNOWN && unknown == Sources.NONE ? i : unknown;
+    }
+    return Sources.NONE;
+  }
+
+  private TierId idOf(int source) {
+    return sources.at(source).traits().id();
   }
 
   /** The tier that a block would be read from; null when it is in none yet. */
@@ -129,6 +157,8 @@ public final class Lookups {
   }
 
   private boolean seek(Namespaces.@Nullable Namespace namespace, Request request) {
-    return namespace != null && store.probes().seek(namespace, request.group, request.keyBytes);
+    return namespace != null
+        && unknown != Sources.NONE
+        && sources.at(unknown).seek(namespace, request.group, request.keyBytes);
   }
 }
