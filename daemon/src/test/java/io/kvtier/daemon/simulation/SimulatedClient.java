@@ -59,6 +59,9 @@ final class SimulatedClient {
     /** Whether any do. */
     boolean hasLateWriters();
 
+    /** One in how many chances to damage a block of one's own is taken. */
+    int scribblesOneIn();
+
     /** Whether the daemon has a record of a key: it may be on its way. */
     boolean isHere(Oracle.Key key);
 
@@ -306,7 +309,7 @@ final class SimulatedClient {
       }
       case 14 -> pausedRounds = random.nextInt(200);
       case 15 -> {
-        if (random.nextInt(4) == 0) {
+        if (random.nextInt(world.scribblesOneIn()) == 0) {
           scribble();
         }
       }

@@ -638,6 +638,11 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   }
 
   @Override
+  public int scribblesOneIn() {
+    return planted == Planted.ADOPT_WITHOUT_VERIFYING ? 1 : 4;
+  }
+
+  @Override
   public boolean hasObjects() {
     return objects != null;
   }
