@@ -158,7 +158,12 @@ public final class Daemon implements AutoCloseable {
     MemorySegment region = daemonRegion(daemonMemory, arena, generation, slabs);
     // Clients read the generation: who knows the seed can choose keys that all collide.
     Directory directory =
-        keep(new Directory(limits.blocksMax(), random.nextLong(), limits.annotationBytes(), 2));
+        keep(
+            new Directory(
+                limits.blocksMax(),
+                random.nextLong(),
+                limits.annotationBytes(),
+                KnownTiers.ALL.size()));
     Epoll epoll = keep(Epoll.create());
     EventFd bell = keep(EventFd.create());
     epoll.add(bell.descriptor(), Epoll.IN | Epoll.EDGE, 0);

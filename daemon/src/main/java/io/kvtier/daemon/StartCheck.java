@@ -7,6 +7,7 @@ import io.kvtier.daemon.config.ConfigSource;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.config.LoadedConfig;
 import io.kvtier.daemon.config.MachineCheck;
+import io.kvtier.daemon.index.KnownTiers;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.session.PeerPolicy;
 import io.kvtier.protocol.SocketPaths;
@@ -124,7 +125,8 @@ final class StartCheck {
   private static List<String> machineProblems(LoadedConfig loaded) {
     List<String> problems =
         new ArrayList<>(
-            MachineCheck.ofThisMachine(blocks -> Directory.metadataBytesFor(blocks, 2))
+            MachineCheck.ofThisMachine(
+                    blocks -> Directory.metadataBytesFor(blocks, KnownTiers.ALL.size()))
                 .problems(loaded));
     KvtierdConfig config = loaded.config();
     try {

@@ -5,6 +5,7 @@ import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.TierId;
+import java.util.List;
 
 /** The resident tiers that can be configured. */
 public final class KnownTiers {
@@ -51,6 +52,9 @@ public final class KnownTiers {
                   Counter.GAUGE_SSD_SLOTS_IN_FLIGHT,
                   Counter.GAUGE_SSD_BYTES_USED,
                   Counter.GAUGE_SSD_BYTES_CAPACITY)));
+
+  /** All of them, in their order. */
+  public static final List<TierTraits> ALL = List.of(HOST, SSD);
 
   private KnownTiers() {}
 }

@@ -4,10 +4,12 @@ import io.kvtier.protocol.Status;
 
 /** Hears what becomes of blocks, on behalf of the requests that wait for them. */
 public interface BlockListener {
-  /** The host copy became resident, or failed to: requests that wait for the block are answered. */
+  /**
+   * The first copy became resident, or failed to: requests that wait for the block are answered.
+   */
   void onFirstSettled(int block, Status status);
 
-  /** A write to the tier below memory ended, well or not. */
+  /** A write to a tier below the first ended, well or not. */
   void onStoreSettled(int block, Status status);
 
   /** A block has left the directory: nobody can name it any more to end the pins on it. */
@@ -16,6 +18,6 @@ public interface BlockListener {
   /** A block's record has come to its end: its number may become another block's. */
   void onFreed(int block);
 
-  /** Whether a request waits for the host copy. */
+  /** Whether a request waits for the first copy. */
   boolean isAwaited(int block);
 }
