@@ -1,0 +1,116 @@
+package io.kvtier.daemon.index.space;
+
+import io.kvtier.daemon.index.core.CopyTable;
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.tiers.slots.SlotAllocator;
+import java.util.function.IntConsumer;
+
+/** Regions that are emptied so that they can take blocks of another size. Confined to the index. */
+final class Draining {
+  private final int number;
+  private final Directory directory;
+  private final CopyTable copies;
+  private final SlotAllocator slots;
+  private final Evictables evictables;
+  private final boolean[] mayGoOn;
+
+  Draining(int number, Directory directory, SlotAllocator slots, Evictables evictables) {
+    this.number = number;
+    this.directory = directory;
+    copies = directory.copies();
+    this.slots = slots;
+    this.evictables = evictables;
+    mayGoOn = new boolean[slots.parts()];
+  }
+
+  /** Something about a block has changed: if it lies in such a region, that may go on. */
+  void changed(int block) {
+    if (slots.isDraining()) {
+      int slot = copies.slot(number, block);
+      int part = slot == CopyTable.NO_SLOT ? 0 : slots.partOf(slots.regionOf(slot));
+      mayGoOn[part] |= slot != CopyTable.NO_SLOT && slots.regionOf(slot) == slots.draining(part);
+    }
+  }
+
+  /** Begins to empty the region of a block for another size class, or a better one. */
+  void begin(int block, int soughtClass) {
+    int region = slots.regionOf(copies.slot(number, block));
+    int part = slots.partOf(region);
+    // A region that a client holds a block in would never be empty. Of others one goes that costs
+    // far fewer bytes.
+    boolean mayGo = !hasHeld(region);
+    long least = mayGo ? bytesUsedOf(region) / 2 : Long.MAX_VALUE;
+    int chosen = mayGo ? region : SlotAllocator.NONE;
+    for (int i = 0; i < slots.regions(); i++) {
+      int sizeClass = slots.classOfRegion(i);
+      if (sizeClass != SlotAllocator.NONE
+          && slots.partOf(i) == part
+          && sizeClass != soughtClass
+          && slots.isOpen(i)
+          && bytesUsedOf(i) < least
+          && !hasHeld(i)) {
+        chosen = i;
+        least = bytesUsedOf(i);
+      }
+    }
+    if (chosen != SlotAllocator.NONE) {
+      slots.drain(chosen);
+      mayGoOn[part] = true;
+    }
+  }
+
+  private long bytesUsedOf(int region) {
+    return (long) slots.usedOf(region) * slots.slotBytes(slots.classOfRegion(region));
+  }
+
+  private boolean hasHeld(int region) {
+    int count = slots.slotsOf(region);
+    for (int i = 0; i < count; i++) {
+      int block = slots.blockAt(region, i);
+      if (block != SlotAllocator.NONE && directory.holds(block) > 0) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Empties the regions that drain, as far as that goes; gives up those that clients keep. */
+  void drain(IntConsumer evict) {
+    for (int part = 0; part < mayGoOn.length; part++) {
+      var _ = drain(part, evict);
+    }
+  }
+
+  /**
+   * The same of one part.
+   *
+   * @return whether its region is empty now: there is room for any size, and no block has to go
+   */
+  boolean drain(int part, IntConsumer evict) {
+    return mayGoOn[part]
+        && slots.draining(part) != SlotAllocator.NONE
+        && emptyDraining(part, evict);
+  }
+
+  private boolean emptyDraining(int part, IntConsumer evict) {
+    int region = slots.draining(part);
+    mayGoOn[part] = false;
+    boolean isMoving = false;
+    int count = slots.slotsOf(region);
+    for (int i = 0; i < count && slots.draining(part) == region; i++) {
+      int block = slots.blockAt(region, i);
+      if (block == SlotAllocator.NONE) {
+        continue;
+      }
+      if (evictables.has(block)) {
+        evict.accept(block);
+      }
+      isMoving |= slots.blockAt(region, i) != block || directory.uses(block) > 0;
+      mayGoOn[part] |= slots.blockAt(region, i) == block && evictables.has(block);
+    }
+    if (slots.draining(part) == region && !isMoving && !mayGoOn[part]) {
+      slots.undrain(part);
+    }
+    return slots.classOfRegion(region) == SlotAllocator.NONE;
+  }
+}

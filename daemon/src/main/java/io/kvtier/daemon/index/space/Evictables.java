@@ -1,0 +1,101 @@
+package io.kvtier.daemon.index.space;
+
+import io.kvtier.daemon.index.core.CopyState;
+import io.kvtier.daemon.index.core.CopyTable;
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.tiers.slots.SlotAllocator;
+import java.util.Arrays;
+
+/**
+ * Which copies could leave a tier now, and how many: those that are resident, and that nobody uses.
+ * Confined to the index.
+ */
+final class Evictables {
+  private final int number;
+  private final Directory directory;
+  private final CopyTable copies;
+  private final SlotAllocator slots;
+  private final Aside aside;
+  private final int[] ofClass;
+  private final int[] ofPart;
+
+  /** How many of them are in no other tier, by part. */
+  private final int[] onlyHereOfPart;
+
+  /** How often a part has got the first one that is in no other tier. */
+  private final int[] firstsOfPart;
+
+  Evictables(int number, Directory directory, SlotAllocator slots, Aside aside) {
+    this.number = number;
+    this.directory = directory;
+    copies = directory.copies();
+    this.slots = slots;
+    this.aside = aside;
+    ofClass = new int[slots.classesMax()];
+    ofPart = new int[slots.parts()];
+    onlyHereOfPart = new int[slots.parts()];
+    firstsOfPart = new int[slots.parts()];
+  }
+
+  /** Whether a copy could leave. */
+  boolean has(int block) {
+    return copies.state(number, block) == CopyState.RESIDENT
+        && !aside.has(block)
+        && directory.uses(block) == 0
+        && (directory.holds(block) == 0
+            || (number > 0 && copies.state(0, block) == CopyState.RESIDENT));
+  }
+
+  /** Counts a block among those that could leave, or no longer; called after every change of it. */
+  void recount(int block) {
+    boolean could = has(block);
+    if (could != copies.has(CopyTable.EVICTABLE, number, block)) {
+      copies.set(CopyTable.EVICTABLE, number, block, could);
+      int sizeClass = slots.classOf(copies.slot(number, block));
+      ofClass[sizeClass] += could ? 1 : -1;
+      ofPart[slots.partOfClass(sizeClass)] += could ? 1 : -1;
+    }
+    boolean isOnlyHere = could && isOnlyHere(block);
+    if (isOnlyHere != isCountedOnlyHere(block)) {
+      copies.set(CopyTable.ONLY_HERE, number, block, isOnlyHere);
+      int part = slots.partOfClass(slots.classOf(copies.slot(number, block)));
+      firstsOfPart[part] += onlyHereOfPart[part] == 0 ? 1 : 0;
+      onlyHereOfPart[part] += isOnlyHere ? 1 : -1;
+    }
+  }
+
+  /** Whether there is nothing of a block in any other tier. */
+  boolean isOnlyHere(int block) {
+    return number > 0 && !copies.isElsewhere(number, block);
+  }
+
+  /** Whether a copy could leave, and is in no other tier. */
+  boolean isCountedOnlyHere(int block) {
+    return number > 0 && copies.has(CopyTable.ONLY_HERE, number, block);
+  }
+
+  /** Copies of a size class that could leave. */
+  int ofClass(int sizeClass) {
+    return ofClass[sizeClass];
+  }
+
+  /** Copies of a part that could leave. */
+  int ofPart(int part) {
+    return ofPart[part];
+  }
+
+  /** Copies of a part that could leave, and are in no other tier. */
+  int onlyHereOfPart(int part) {
+    return onlyHereOfPart[part];
+  }
+
+  /** Changes whenever a part has such copies again. */
+  int firstsOfPart(int part) {
+    return firstsOfPart[part];
+  }
+
+  /** Whether these are the counts; for tests. */
+  boolean count(int[] byClass, int[] onlyHereByPart) {
+    return Arrays.equals(byClass, ofClass) && Arrays.equals(onlyHereByPart, onlyHereOfPart);
+  }
+}
