@@ -43,10 +43,12 @@ def stranger(socket: Path) -> Iterator[Stranger]:
     with subprocess.Popen(
         [sys.executable, "-c", LISTENER, str(socket), str(OTHER)], stdout=subprocess.PIPE, text=True
     ) as process:
-        started = Stranger(process)
-        assert started.line() == "listens"
-        yield started
-        process.kill()
+        try:
+            started = Stranger(process)
+            assert started.line() == "listens"
+            yield started
+        finally:
+            process.kill()
 
 
 @pytest.fixture

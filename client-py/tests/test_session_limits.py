@@ -112,6 +112,34 @@ def test_readersWishForTheLargestRings_theyGetTheirShare_andAWriterIsServed(daem
 
 
 @only_root
+def test_readersTakeSessionsWithoutEnd_theyGetTheirShare_andAWriterIsServed() -> None:
+    with in_a_folder(Daemon) as made:
+        made.folder.chmod(0o755)
+        made.start(socket__users=f"[{READER}:read]", socket__mode="0666", limits__sessions="16")
+
+        def take() -> tuple[tuple[int, list[str]], list[socket.socket]]:
+            kept: list[socket.socket] = []
+            refused = []
+            for _ in range(16):
+                channel = connect(made.socket_path)
+                channel.send(hello(protocol.RING_BYTES_MIN, protocol.RING_BYTES_MIN, b"greedy"))
+                message, _, _, _ = socket.recv_fds(channel, 4096, 3)
+                status, text = status_and_text(message)
+                if status is Status.OK:
+                    kept.append(channel)
+                else:
+                    refused.append(f"{status.name}: {text}")
+            # For those who come later, sessions that have asked for nothing are ended.
+            return (sum(not is_ended(channel) for channel in kept), refused), kept
+
+        with as_reader(take) as (sessions, refused):
+            assert 0 < sessions <= 12
+            assert refused and all(text.startswith("BUSY") and "share of this role in limits.sessions" in text for text in refused)
+            with Client(made.socket_path, timeout=60) as writer:
+                assert writer.connected and writer.ping().status is Status.OK
+
+
+@only_root
 def test_readerLeavesItsAnswersUnread_itIsKeptOut_andOthersAreServed(daemon: Daemon) -> None:
     def leave() -> tuple[tuple[int, str], list[socket.socket]]:
         kept: list[socket.socket] = []

@@ -21,11 +21,13 @@ import io.kvtier.protocol.access.TokenLine;
 import io.kvtier.protocol.v1.Keys;
 import io.kvtier.protocol.v1.KeysRequest;
 import io.kvtier.protocol.v1.LookupResponse;
+import io.kvtier.protocol.v1.Outcome;
 import io.kvtier.protocol.v1.RegisterRequest;
 import io.kvtier.protocol.v1.RegisterResponse;
 import io.kvtier.protocol.v1.StatsRequest;
 import io.kvtier.protocol.v1.StatsResponse;
 import io.kvtier.protocol.v1.StatusCode;
+import io.kvtier.tiers.slots.SlotAllocator;
 import io.vertx.core.Context;
 import io.vertx.core.Future;
 import io.vertx.core.Promise;
@@ -280,6 +282,29 @@ final class GrpcAccessTest {
     LookupResponse other =
         ask(client, ofGreen, "Lookup", keys, LookupResponse.getDefaultInstance());
     assertEquals(StatusCode.STATUS_NAMESPACE_UNKNOWN, other.getOutcome().getStatus());
+  }
+
+  @Test
+  void reader_bringsHalfOfTheBlockSizes_andTheRestIsLeftToWriters() throws Exception {
+    start("ssd.bytes=0");
+    HttpClient client = newClient(new HttpClientOptions());
+    Token reader = requireNonNull(tokens.get(Role.READ));
+    int half = SlotAllocator.CLASSES_MAX / 2;
+    for (int size = 1; size <= half; size++) {
+      assertEquals(StatusCode.STATUS_OK, registerSize(client, reader, size).getStatus());
+    }
+    Outcome refused = registerSize(client, reader, half + 1);
+    assertNotEquals(StatusCode.STATUS_OK, refused.getStatus());
+    assertTrue(refused.getText().contains("the role write"), refused::getText);
+    Token writer = requireNonNull(tokens.get(Role.WRITE));
+    assertEquals(StatusCode.STATUS_OK, registerSize(client, writer, half + 1).getStatus());
+  }
+
+  private Outcome registerSize(HttpClient client, Token token, int pages) throws Exception {
+    RegisterRequest request =
+        RegisterRequest.newBuilder().setName("n" + pages).setBlockBytes(4096L * pages).build();
+    return ask(client, token, "Register", request, RegisterResponse.getDefaultInstance())
+        .getOutcome();
   }
 
   private String stats(HttpClient client, @Nullable Token token) throws Exception {
