@@ -114,6 +114,11 @@ public class ThirdTierTest {
       }
       assertTrue(large.stores >= 128 - SLOTS - 32, large.stores + " reached the third tier");
       assertEquals(0, harness.counters.get(Counter.DROPPED));
+      harness.nowNs += 1_000_000_000L;
+      rounds(harness);
+      long inMemory = harness.counters.get(Counter.GAUGE_HOST_SLOTS_RESIDENT);
+      long below = harness.counters.get(Counter.GAUGE_SSD_SLOTS_RESIDENT);
+      assertTrue(below >= 128 - inMemory, below + " copies in both lower tiers");
     }
   }
 

@@ -31,6 +31,7 @@ import java.util.ArrayList;
 import java.util.EnumSet;
 import java.util.List;
 import java.util.Set;
+import java.util.function.ToLongFunction;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -727,14 +728,23 @@ public final class BlockStore {
     counters.set(Counter.GAUGE_ANNOTATION_BYTES, directory.annotations().bytesUsed());
     for (ResidentTier tier : stack.all()) {
       TierTraits.Gauges gauges = tier.traits().counts().gauges();
-      SlotAllocator slots = tier.slots();
-      counters.set(gauges.slots(), slots.slotsTotal());
-      counters.set(gauges.free(), slots.slotsFree());
-      counters.set(gauges.resident(), tier.resident());
-      counters.set(gauges.inFlight(), tier.inFlight());
-      counters.set(gauges.bytes(), slots.bytesUsed());
-      counters.set(gauges.capacity(), slots.bytesCapacity());
+      counters.set(gauges.slots(), sum(gauges, one -> one.slots().slotsTotal()));
+      counters.set(gauges.free(), sum(gauges, one -> one.slots().slotsFree()));
+      counters.set(gauges.resident(), sum(gauges, ResidentTier::resident));
+      counters.set(gauges.inFlight(), sum(gauges, ResidentTier::inFlight));
+      counters.set(gauges.bytes(), sum(gauges, one -> one.slots().bytesUsed()));
+      counters.set(gauges.capacity(), sum(gauges, one -> one.slots().bytesCapacity()));
     }
+  }
+
+  /** Something of all tiers that have the same gauges. */
+  private long sum(TierTraits.Gauges gauges, ToLongFunction<ResidentTier> value) {
+    long sum = 0;
+    for (int tier = 0; tier < stack.count(); tier++) {
+      boolean isOne = stack.at(tier).traits().counts().gauges().equals(gauges);
+      sum += isOne ? value.applyAsLong(stack.at(tier)) : 0;
+    }
+    return sum;
   }
 
   /** Memory of the policies, in bytes; operators swap policies. */

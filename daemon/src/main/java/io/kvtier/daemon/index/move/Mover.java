@@ -35,7 +35,10 @@ import org.jspecify.annotations.Nullable;
  * buffer, and written from there.
  */
 final class Mover {
-  /** In place of a tier's number: the object tier; the numbers below it are sources to read. */
+  /**
+   * In place of the number of a tier that is written: the object tier. In place of one that is
+   * read: the first source, and the numbers below are those of the further ones.
+   */
   static final int OUTSIDE = -1;
 
   private static final int STORE_PRIORITY = 2;

@@ -11,9 +11,9 @@ import java.util.function.IntConsumer;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Blocks of lower tiers on their way to the first tier that have no slot there yet: first come,
- * first served within a size class and a priority, so that the places of one request get their
- * slots in order. Confined to the index.
+ * Blocks of lower tiers and of sources on their way to the first tier that have no slot there yet:
+ * first come, first served within a size class and a priority, so that the places of one request
+ * get their slots in order. Confined to the index.
  *
  * <p>Where clients hold every block of a size class, only they can free a slot, and the wait has no
  * end. {@link #isStanding} says when that is so.
