@@ -8,7 +8,9 @@ import picocli.CommandLine.Option;
 final class Confirmation {
   @Option(
       names = {"-y", "--yes"},
-      description = "Does not ask for confirmation. Required where the input is no terminal.")
+      description =
+          "Does not ask for confirmation. Scripts need this option: without a terminal, a command"
+              + " that must ask fails.")
   private boolean yes;
 
   /** Goes on when the operator agrees. */

@@ -29,9 +29,9 @@ abstract class KeyedCommand extends DaemonCommand {
       paramLabel = "N",
       defaultValue = "0",
       description =
-          "Number of the blocks' KV cache group. vLLM's connector KvtierConnector uses only group"
-              + " 0. Clients that store several kinds of KV cache of one model, such as KvtierTier,"
-              + " can use others. Default: ${DEFAULT-VALUE}.")
+          "Number of the blocks' KV cache group. All blocks of KvtierConnector are in group 0."
+              + " KvtierTier uses vLLM's number of the group, which is 0 if the model has one kind"
+              + " of KV cache. Other clients choose the group. Default: ${DEFAULT-VALUE}.")
   private int group;
 
   @Parameters(

@@ -12,9 +12,10 @@ import picocli.CommandLine.Command;
     name = "tiers",
     description = {
       "Shows what the tiers hold, by slot size, and the namespaces.",
-      "IN FLIGHT: slots that a client has reserved, or that are being filled or emptied. REGIONS:"
-          + " slabs or files that are divided into slots of one size. Regions that are not divided"
-          + " yet have no slots."
+      "IN FLIGHT: slots that a client has reserved, or that are being filled or emptied.",
+      "Slabs (memory) and files (SSD) are divided into slots; all slots of a slab or file have one"
+          + " size. REGIONS: the number of slabs or files with this slot size. Neither REGIONS nor"
+          + " FREE SLOTS counts slabs and files that are not divided yet."
     })
 final class TiersCommand extends DaemonCommand {
   @Override
