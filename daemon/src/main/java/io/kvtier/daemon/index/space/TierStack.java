@@ -114,16 +114,6 @@ public final class TierStack {
     return false;
   }
 
-  /** Whether any lower tier has space for a tenant. */
-  public boolean hasLowerSpaceFor(int tenant) {
-    for (int below = 1; below < order.length; below++) {
-      if (order[below].hasSpaceFor(tenant)) {
-        return true;
-      }
-    }
-    return false;
-  }
-
   /** Whether any lower tier could take a block. */
   public boolean isTakenBelow(int block) {
     for (int below = 1; below < order.length; below++) {
