@@ -12,6 +12,7 @@ import java.util.List;
 import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.ParameterException;
@@ -50,11 +51,7 @@ final class ConfigCommand implements Runnable {
                 + " defaults.")
     private @Nullable String file;
 
-    @Option(
-        names = "--set",
-        paramLabel = "KEY=VALUE",
-        description = "A setting that overrides file and environment. May be repeated.")
-    private List<String> settings = new ArrayList<>();
+    @Mixin private SettingsOption set;
 
     @Option(
         names = "--elsewhere",
@@ -69,7 +66,7 @@ final class ConfigCommand implements Runnable {
     @Override
     public final Integer call() {
       List<String> words = new ArrayList<>(List.of("config", spec.name()));
-      settings.forEach(setting -> words.add("--set=" + setting));
+      set.settings().forEach(setting -> words.add("--set=" + setting));
       if (elsewhere) {
         words.add("--elsewhere");
       }

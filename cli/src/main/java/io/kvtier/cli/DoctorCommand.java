@@ -53,11 +53,7 @@ final class DoctorCommand implements Callable<Integer> {
               + " where it exists, else the defaults.")
   private @Nullable Path config;
 
-  @Option(
-      names = "--set",
-      paramLabel = "KEY=VALUE",
-      description = "A setting that overrides the file. May be repeated.")
-  private List<String> settings = new ArrayList<>();
+  @Mixin private SettingsOption set;
 
   @Mixin private SocketOption socket;
 
@@ -66,7 +62,7 @@ final class DoctorCommand implements Callable<Integer> {
 
   @Override
   public Integer call() {
-    JsonArray findings = findings(socket, config, settings);
+    JsonArray findings = findings(socket, config, set.settings());
     PrintWriter out = spec.commandLine().getOut();
     if (json) {
       out.println(Printable.of(findings.toString()));

@@ -53,9 +53,11 @@ public class ThirdTierTest {
     private final Arena arena = Arena.ofAuto();
     private int loads;
     private int stores;
+    private int attempts;
     private boolean fails;
 
     void run(Transfer transfer) {
+      attempts++;
       transfer.status = fails ? Status.IO_ERROR : Status.OK;
       if (fails) {
         return;
@@ -76,11 +78,16 @@ public class ThirdTierTest {
   private final Device fast = new Device();
   private final Device large = new Device();
 
-  /** Memory of 16 blocks, a fast tier of 32, and a large one of 256. */
   private IndexHarness harness() throws IOException {
+    return harness("evicted");
+  }
+
+  /** Memory of 16 blocks, a fast tier of 32, and a large one of 256. */
+  private IndexHarness harness(String admission) throws IOException {
     return new IndexHarness(
         new IndexHarness.Settings(1, SLOTS)
             .blocks(512)
+            .admission(admission)
             .checksums(new IndexHarness.InlinePipeline(Checksums::run), 0)
             .ssd(2, new IndexHarness.InlinePipeline(fast::run))
             .below(LARGE, 16, new IndexHarness.InlinePipeline(large::run)));
@@ -103,15 +110,20 @@ public class ThirdTierTest {
     }
   }
 
+  private static void assertAllFound(IndexHarness.Client client, int blocks)
+      throws ProtocolViolation {
+    for (int key = 0; key < blocks; key++) {
+      assertEquals(Status.OK, client.ask(Verb.LOOKUP, key), "block " + key);
+    }
+  }
+
   @Test
   void demotion_goesThroughAllThree_andNothingIsDropped() throws IOException, ProtocolViolation {
     try (IndexHarness harness = harness()) {
       IndexHarness.Client client = harness.open();
       client.register();
       put(harness, client, 0, 128);
-      for (int key = 0; key < 128; key++) {
-        assertEquals(Status.OK, client.ask(Verb.LOOKUP, key), "block " + key);
-      }
+      assertAllFound(client, 128);
       assertTrue(large.stores >= 128 - SLOTS - 32, large.stores + " reached the third tier");
       assertEquals(0, harness.counters.get(Counter.DROPPED));
       harness.nowNs += 1_000_000_000L;
@@ -128,9 +140,7 @@ public class ThirdTierTest {
       IndexHarness.Client client = harness.open();
       client.register();
       put(harness, client, 0, 128);
-      int loadsBefore = fast.loads;
-      int loadsOfRelays = large.stores;
-      assertEquals(loadsBefore, loadsOfRelays, "what left the tier between was read from there");
+      assertEquals(large.stores, fast.loads, "only what went further down was read from there");
       assertEquals(Status.OK, client.ask(Verb.PREFETCH, 0));
       rounds(harness);
       assertEquals(1, large.loads, "the block came from the third tier");
@@ -162,9 +172,7 @@ public class ThirdTierTest {
       client.register();
       large.fails = true;
       put(harness, client, 0, 40);
-      for (int key = 0; key < 40; key++) {
-        assertEquals(Status.OK, client.ask(Verb.LOOKUP, key), "block " + key);
-      }
+      assertAllFound(client, 40);
       assertEquals(0, large.stores);
       large.fails = false;
       // A fence opens after seconds; then one block shows that the device works.
@@ -173,10 +181,41 @@ public class ThirdTierTest {
         rounds(harness);
       }
       put(harness, client, 40, 128);
-      for (int key = 0; key < 128; key++) {
-        assertEquals(Status.OK, client.ask(Verb.LOOKUP, key), "block " + key);
-      }
+      assertAllFound(client, 128);
       assertTrue(large.stores > 0, "the third tier takes blocks again");
     }
+  }
+
+  @Test
+  void readFails_copyOnAFencedDeviceIsNotTried_andIsThereWhenTheDeviceWorks()
+      throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness("all")) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      // All blocks go to both lower tiers: the fast one has the newest 32, memory the newest 16.
+      put(harness, client, 0, 64);
+      large.fails = true;
+      for (int key = 0; key < 8; key++) {
+        assertEquals(Status.MISS, get(client, key));
+      }
+      long dropped = harness.counters.get(Counter.DROPPED);
+      int attempts = large.attempts;
+      fast.fails = true;
+      assertEquals(Status.MISS, get(client, 40));
+      assertEquals(attempts, large.attempts, "reads of the device that is fenced now");
+      large.fails = false;
+      fast.fails = false;
+      for (int second = 0; second < 30; second++) {
+        harness.nowNs += 1_000_000_000L;
+        rounds(harness);
+      }
+      assertEquals(Status.OK, get(client, 40));
+      assertEquals(dropped, harness.counters.get(Counter.DROPPED));
+    }
+  }
+
+  private static Status get(IndexHarness.Client client, long key) throws ProtocolViolation {
+    client.sendKeys(Verb.ACQUIRE, key, 1);
+    return client.await().first();
   }
 }

@@ -11,7 +11,6 @@ import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.daemon.index.lane.Lanes;
 import io.kvtier.daemon.index.lane.RowMarks;
-import io.kvtier.daemon.index.lane.WriteBudget;
 import io.kvtier.daemon.index.source.BlockSource;
 import io.kvtier.daemon.index.source.ObjectLine;
 import io.kvtier.daemon.index.source.ObjectParts;
@@ -143,10 +142,9 @@ public final class BlockStore {
             holdsMax);
     audits = new Audits(directory, copies, first, mover, listener, holdsMax);
     for (LowerTier one : lower) {
-      StoreParts.Lower of = parts.lower().get(one.number() - 1);
-      trials.add(
-          new Trials(directory, first, evictions.targets().get(one.number() - 1), one.lanes()));
-      scrubbers.add(new Scrubber(directory, one.tier(), mover, of.scrubBytesPerSecond()));
+      Ingestion.Target target = evictions.ingestion(one.tier()).target();
+      trials.add(new Trials(directory, first, target, one.lanes()));
+      scrubbers.add(new Scrubber(directory, one.tier(), mover, one.parts().scrubBytesPerSecond()));
     }
   }
 
@@ -171,7 +169,7 @@ public final class BlockStore {
             parts.policy(),
             new LowerRows(number, lanes));
     tier.setAsideOn(lane -> lanes.at(lane).isFenced());
-    return new LowerTier(tier, lanes, new WriteBudget(parts.writeBytesPerDay()), parts.place());
+    return new LowerTier(tier, lanes, parts);
   }
 
   /** The sources, in the order in which they are asked: the object store is the last. */
@@ -244,7 +242,7 @@ public final class BlockStore {
 
   /** When blocks of the first tier are written to a lower one. */
   public Ingestion ingestion(ResidentTier tier) {
-    return evictions.ingestions().get(tier.number() - 1);
+    return evictions.ingestion(tier);
   }
 
   /** Which first copies are written to the object tier, and when. */
@@ -340,12 +338,8 @@ public final class BlockStore {
 
   /** The lower tier that takes a block first; null when none could. */
   public @Nullable LowerTier target(int block) {
-    for (LowerTier tier : lower) {
-      if (tier.tier().takes(block)) {
-        return tier;
-      }
-    }
-    return null;
+    ResidentTier taker = stack.taker(block);
+    return taker == null ? null : lower.at(taker.number());
   }
 
   /** A namespace has got a number. */
@@ -462,7 +456,7 @@ public final class BlockStore {
    */
   public boolean promote(int block, int priority, boolean prefetch) {
     ResidentTier source = promotions.readable(block);
-    int outside = source == null ? sources.after(Sources.NONE, block) : Sources.NONE;
+    int outside = source == null ? sources.first(block) : Sources.NONE;
     if (promotions.isFull() || (source == null && outside == Sources.NONE)) {
       return false;
     }
@@ -510,11 +504,14 @@ public final class BlockStore {
     copies.endUse(block);
   }
 
-  /** A block can't be read from a tier: where another one has it, too, that is read. */
+  /**
+   * A block can't be read from a tier: another one that has the block, and can be read, is read. A
+   * copy on a fenced device is left for later: a failed read would drop the copy.
+   */
   private boolean loadInstead(int block, ResidentTier from) {
-    for (ResidentTier tier : stack.lower()) {
-      if (tier != from
-          && tier.isResident(block)
+    for (LowerTier tier : lower) {
+      if (tier.tier() != from
+          && tier.isReadable(block)
           && mover.load(block, tier.number(), RequestDescriptor.PRIORITY_HIGH)) {
         from.leave(block);
         return true;
@@ -525,7 +522,7 @@ public final class BlockStore {
 
   /** A block can't be read from a tier: where a source has it, too, that is read. */
   private boolean fetchInstead(int block, ResidentTier from, Status why) {
-    int source = sources.after(Sources.NONE, block);
+    int source = sources.first(block);
     if (source == Sources.NONE || !mover.fetch(block, source, RequestDescriptor.PRIORITY_HIGH)) {
       return false;
     }
@@ -563,7 +560,7 @@ public final class BlockStore {
   private void onScrubbed(Settlement scrub) {
     int block = scrub.block;
     ResidentTier tier = stack.at(scrub.from);
-    scrubbers.get(tier.number() - 1).finished();
+    scrubberOf(tier).finished();
     directory.addUses(block, 1);
     counters.add(Counter.SCRUBBED, scrub.status == Status.IO_ERROR ? 0 : 1);
     if (scrub.status == Status.IO_ERROR) {
@@ -578,14 +575,18 @@ public final class BlockStore {
     copies.endUse(block);
   }
 
+  private Scrubber scrubberOf(ResidentTier tier) {
+    return scrubbers.get(tier.number() - 1);
+  }
+
   /** Another rate of reading a tier in the background. */
   public void changeScrubbing(ResidentTier tier, long bytesPerSecond) {
-    scrubbers.get(tier.number() - 1).change(bytesPerSecond);
+    scrubberOf(tier).change(bytesPerSecond);
   }
 
   /** The rate of reading a tier in the background, as it is now. */
   public long scrubBytesPerSecond(ResidentTier tier) {
-    return scrubbers.get(tier.number() - 1).bytesPerSecond();
+    return scrubberOf(tier).bytesPerSecond();
   }
 
   /** Whether blocks of lower tiers are read in the background. */

@@ -43,7 +43,6 @@ final class Evictions {
   private final double freeTarget;
   private final ClassQueues fresh;
   private final ClassQueues promoted;
-  private final List<Ingestion.Target> targets = new ArrayList<>();
   private final List<Ingestion> ingestions = new ArrayList<>();
   private final IntConsumer[] evictFrom;
 
@@ -82,9 +81,7 @@ final class Evictions {
     this.listener = listener;
     freeTarget = limits.freeTarget();
     for (LowerTier tier : lower) {
-      String admission = parts.lower().get(tier.number() - 1).admission();
-      targets.add(new Target(tier));
-      ingestions.add(new Ingestion(targets.getLast(), directory, first, admission));
+      ingestions.add(new Ingestion(new Target(tier), directory, first, tier.parts().admission()));
     }
     evictFrom = new IntConsumer[stack.count()];
     for (ResidentTier tier : stack.all()) {
@@ -141,9 +138,9 @@ final class Evictions {
     return ingestions;
   }
 
-  /** The lower tiers as targets of writes, in their order. */
-  List<Ingestion.Target> targets() {
-    return targets;
+  /** Which first copies are written to a lower tier, and when. */
+  Ingestion ingestion(ResidentTier tier) {
+    return ingestions.get(tier.number() - 1);
   }
 
   /** How many blocks wait to be written to lower tiers. */
@@ -227,7 +224,7 @@ final class Evictions {
         continue;
       }
       if (target.tier().state(block) == CopyState.NONE
-          && !ingestions.get(below - 1).admitsEvicted(block)) {
+          && !ingestion(target.tier()).admitsEvicted(block)) {
         isRefused = true;
       } else if (isGoingTo(target, block, tier)) {
         return false;

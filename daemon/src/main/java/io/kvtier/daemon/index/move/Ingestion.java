@@ -63,6 +63,11 @@ public final class Ingestion {
     hearsUses = target.isConfigured() && admission.listensTo(Occasion.USED);
   }
 
+  /** The tier that blocks are copied to. */
+  Target target() {
+    return target;
+  }
+
   public String admissionName() {
     return admissionName;
   }

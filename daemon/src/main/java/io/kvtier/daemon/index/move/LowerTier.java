@@ -13,14 +13,14 @@ public final class LowerTier {
   private final ResidentTier tier;
   private final Lanes lanes;
   private final WriteBudget budget;
-  private final StoreParts.Place place;
+  private final StoreParts.Lower parts;
   private double readNsPerByte = 1.0 / 2.0;
 
-  LowerTier(ResidentTier tier, Lanes lanes, WriteBudget budget, StoreParts.Place place) {
-    this.place = place;
+  LowerTier(ResidentTier tier, Lanes lanes, StoreParts.Lower parts) {
     this.tier = tier;
     this.lanes = lanes;
-    this.budget = budget;
+    this.parts = parts;
+    budget = new WriteBudget(parts.writeBytesPerDay());
   }
 
   public ResidentTier tier() {
@@ -39,9 +39,9 @@ public final class LowerTier {
     return lanes;
   }
 
-  /** Where it is, for people. */
-  public StoreParts.Place place() {
-    return place;
+  /** What the configuration says of the tier. */
+  public StoreParts.Lower parts() {
+    return parts;
   }
 
   WriteBudget budget() {
@@ -51,6 +51,11 @@ public final class LowerTier {
   /** Whether the tier takes a block, now or when its devices work again. */
   boolean takes(int block) {
     return tier.takes(block) && !lanes.isAllGivenUp();
+  }
+
+  /** Whether a block that is in the tier can be read there now: its device is not fenced. */
+  boolean isReadable(int block) {
+    return tier.isResident(block) && lanes.of(block).isReadable();
   }
 
   /** Whether a store that could not be started may be, soon. */

@@ -87,7 +87,7 @@ public final class LowerTiers implements Iterable<LowerTier> {
     return false;
   }
 
-  /** What is due in each round, before new work. */
+  /** Opens fences whose time is over, and hands over rows that are to go. */
   void advance(long nowNs) {
     for (LowerTier tier : order) {
       tier.lanes().checkFences(nowNs);

@@ -643,7 +643,7 @@ final class Mover {
 
   private void tell(Transfer transfer, TierId tier) {
     if (requests.isInterested()) {
-      // What is read for a scrub or a relay nobody waits for, nor for what is stored.
+      // Requests wait for checksums and for loads, not for stores, scrubs or relays.
       boolean isAwaited =
           transfer.kind == Transfer.Kind.CHECKSUM
               || (transfer.kind == Transfer.Kind.LOAD

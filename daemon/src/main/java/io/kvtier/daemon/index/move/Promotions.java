@@ -159,11 +159,12 @@ public final class Promotions {
 
   /** The highest lower tier that a block can be read from now; null when there is none. */
   @Nullable ResidentTier readable(int block) {
-    ResidentTier tier = stack.storedIn(block);
-    while (tier != null && !lower.at(tier.number()).lanes().of(block).isReadable()) {
-      tier = stack.storedBelow(tier.number(), block);
+    for (LowerTier tier : lower) {
+      if (tier.isReadable(block)) {
+        return tier.tier();
+      }
     }
-    return tier;
+    return null;
   }
 
   private boolean allocate(int block, int sizeClass, boolean mayDoubt) {

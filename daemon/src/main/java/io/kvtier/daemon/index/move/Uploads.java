@@ -236,7 +236,7 @@ public final class Uploads implements Ingestion.Target {
     objects.uploadEnded(block);
     boolean isLeaving = first.state(block) == CopyState.LEAVING;
     stored(block, status);
-    if (!stack.isTakenBelow(block)) {
+    if (stack.taker(block) == null) {
       listener.onStoreSettled(block, isLeaving ? Status.MISS : status);
     }
     if (status == Status.CORRUPT && first.isResident(block)) {

@@ -186,9 +186,9 @@ public final class StatsReport {
     }
     return new Report.Lower(
         store.ingestion(tier.tier()).admissionName(),
-        tier.place().directory(),
-        tier.place().engine(),
-        tier.place().isDirect(),
+        tier.parts().place().directory(),
+        tier.parts().place().engine(),
+        tier.parts().place().isDirect(),
         store.scrubBytesPerSecond(tier.tier()),
         devices);
   }

@@ -67,10 +67,10 @@ public interface BlockSource {
 
   // ---- what is there
 
-  /** What is known of the block whose key was sought last. */
+  /** Says whether the block is there whose key was sought last, as far as is known. */
   Presence presenceOfSought(Namespaces.Namespace namespace, int keyBytes, int group);
 
-  /** What is known of a block that has a record. */
+  /** Says whether a block that has a record is there, as far as is known. */
   Presence presenceOf(int block);
 
   /** Whether a block that is here is there, too, as far as is known. */

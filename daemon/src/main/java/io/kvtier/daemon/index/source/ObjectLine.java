@@ -201,7 +201,7 @@ public final class ObjectLine {
         : parts.presence().lookup(keyOf(namespace, keyBytes, group));
   }
 
-  /** What is known of a block that has a record. What is to go is not there any more. */
+  /** Says whether a block that has a record is an object. One that is to be deleted is none. */
   Presence presenceOf(int block) {
     if (parts == null) {
       return Presence.ABSENT;

@@ -21,6 +21,11 @@ public final class Sources {
     return order[source];
   }
 
+  /** The first open source that is known to have a block. */
+  public int first(int block) {
+    return after(NONE, block);
+  }
+
   /** The first open source after another one that is known to have a block. */
   public int after(int source, int block) {
     for (int next = source + 1; next < order.length; next++) {

@@ -82,9 +82,9 @@ final class Draining {
   }
 
   /**
-   * The same of one part.
+   * Empties the region of one part that drains, as far as that goes.
    *
-   * @return whether its region is empty now: there is room for any size, and no block has to go
+   * @return whether the region is empty now: there is room for any size, and no block has to go
    */
   boolean drain(int part, IntConsumer evict) {
     return mayGoOn[part]

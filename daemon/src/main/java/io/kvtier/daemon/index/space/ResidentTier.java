@@ -483,9 +483,9 @@ public final class ResidentTier {
   }
 
   /**
-   * The same of one part.
+   * Empties the region of one part that drains, as far as that goes.
    *
-   * @return whether its region is empty now: there is room for any size, and no block has to go
+   * @return whether the region is empty now: there is room for any size, and no block has to go
    */
   public boolean drain(int part, IntConsumer evict) {
     return draining.drain(part, evict);

@@ -91,12 +91,7 @@ public final class TierStack {
 
   /** The highest tier below the first that has a block; null when none has. */
   public @Nullable ResidentTier storedIn(int block) {
-    return storedBelow(0, block);
-  }
-
-  /** The highest tier below another that has a block; null when none has. */
-  public @Nullable ResidentTier storedBelow(int number, int block) {
-    for (int below = number + 1; below < order.length; below++) {
+    for (int below = 1; below < order.length; below++) {
       if (order[below].isResident(block)) {
         return order[below];
       }
@@ -114,13 +109,13 @@ public final class TierStack {
     return false;
   }
 
-  /** Whether any lower tier could take a block. */
-  public boolean isTakenBelow(int block) {
+  /** The highest lower tier that could take a block; null when none could. */
+  public @Nullable ResidentTier taker(int block) {
     for (int below = 1; below < order.length; below++) {
       if (order[below].takes(block)) {
-        return true;
+        return order[below];
       }
     }
-    return false;
+    return null;
   }
 }

@@ -45,10 +45,11 @@ function hitsOf(history) {
   return {asked: hits + total(history, 'misses'), hits, verb: 'requested'};
 }
 
+/** The time that a history covers, in words. */
 function spanText(history) {
   const last = history.times_ms.length - 1;
   const seconds = last < 0 ? 0 : Math.round((history.times_ms[last] - history.from_ms) / 1000);
-  return 'in the last ' + (seconds >= 120 ? Math.round(seconds / 60) + SPACE + 'minutes' : seconds + SPACE + 's');
+  return seconds >= 120 ? Math.round(seconds / 60) + SPACE + 'minutes' : seconds + SPACE + 's';
 }
 
 /** A part in words: what a trouble's part means to who reads it. */
@@ -83,7 +84,7 @@ function troubleLines(troubles) {
 function complaints(history, status) {
   const found = [];
   const add = (text, isGrave) => found.push({text, isGrave});
-  const when = spanText(history);
+  const when = `in the last ${spanText(history)}`;
   const busy = total(history, 'put_busy');
   const puts = total(history, 'put_blocks');
   if (busy >= 1 && busy > 0.05 * (busy + puts)) {
@@ -123,7 +124,7 @@ function verdictOf(data) {
   const isGrave = wrongs.some((one) => one.isGrave);
   const lines = [...troubles, ...wrongs.map((one) => one.text)];
   const {asked, hits, verb} = hitsOf(history);
-  const when = spanText(history);
+  const when = `in the last ${spanText(history)}`;
   const said = `${percent(asked > 0 ? hits / asked : 0)} of ${verb} blocks were hits ${when}`;
   if (status.uptime_s < 60) {
     lines.push(`Started ${duration(status.uptime_s)} ago.`);
@@ -193,7 +194,7 @@ function showTiles({stats, recentHistory}) {
   const counters = stats.counters;
   const rates = recentHistory.rates;
   const {asked, hits} = hitsOf(recentHistory);
-  const span = spanText(recentHistory).replace('in the last ', '');
+  const span = spanText(recentHistory);
   const served = sum(HITS.map((name) => recent(recentHistory, rates[name])));
   const servedBytes = recent(recentHistory, recentHistory.links.host_read) + recent(recentHistory, recentHistory.links.gpu_peer);
   const p99 = recentHistory.latency.get.p99_ns.slice(-2).filter((ns) => ns !== null);
@@ -452,7 +453,7 @@ function showEvictions({stats, history}) {
     nothing: moving.length === 0 ? 'No block left in this time.' : '',
   }));
   renew(byId('evictions-table'), table('Blocks that left, by reason', [
-    {title: 'Reason'}, {title: 'What it means', kind: 'text', extra: true}, {title: spanText(history).replace('in the last', 'In'), kind: 'number'},
+    {title: 'Reason'}, {title: 'What it means', kind: 'text', extra: true}, {title: `In ${spanText(history)}`, kind: 'number'},
     {title: 'Since the start', kind: 'number'},
   ], reasons.map(([key, name, , meaning]) => [name, meaning, number(total(history, key)), number(history.since_start[key])])));
 }
