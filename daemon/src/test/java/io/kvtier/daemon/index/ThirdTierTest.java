@@ -214,6 +214,23 @@ public class ThirdTierTest {
     }
   }
 
+  @Test
+  void readFails_nextTierIsRead_andTheSlotOfTheFailedCopyIsFree()
+      throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness("all")) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      put(harness, client, 0, 64);
+      fast.fails = true;
+      assertEquals(Status.OK, get(client, 40));
+      assertEquals(1, large.loads);
+      fast.fails = false;
+      harness.nowNs += 1_000_000_000L;
+      rounds(harness);
+      assertEquals(0, harness.counters.get(Counter.GAUGE_SSD_SLOTS_IN_FLIGHT));
+    }
+  }
+
   private static Status get(IndexHarness.Client client, long key) throws ProtocolViolation {
     client.sendKeys(Verb.ACQUIRE, key, 1);
     return client.await().first();

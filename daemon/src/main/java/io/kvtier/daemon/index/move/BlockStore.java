@@ -482,6 +482,8 @@ public final class BlockStore {
       if (!isLeaving) {
         directory.addUses(block, -1);
         arrivals.becomeResident(block);
+        // A copy that could not be read before this one leaves its slot.
+        copies.settle(block);
         return;
       }
     } else {

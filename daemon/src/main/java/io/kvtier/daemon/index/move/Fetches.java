@@ -65,18 +65,10 @@ public final class Fetches {
     if (promotions.isFull()) {
       return Directory.NONE;
     }
-    int present = Sources.NONE;
-    int unknown = Sources.NONE;
-    for (int i = 0; i < sources.count() && present == Sources.NONE; i++) {
-      BlockSource source = sources.at(i);
-      Presence presence = source.presenceOfSought(namespace, keyBytes, group);
-      if (presence != Presence.ABSENT && source.isOpen()) {
-        present = presence == Presence.PRESENT ? i : present;
-        unknown = presence == Presence.UNKNOWN && unknown == Sources.NONE ? i : unknown;
-      }
-    }
+    int present = sources.find(namespace, keyBytes, group, true);
     boolean isPresent = present != Sources.NONE;
-    if (!isPresent && unknown == Sources.NONE) {
+    int source = isPresent ? present : sources.unknown();
+    if (source == Sources.NONE) {
       return Directory.NONE;
     }
     int block = records.insertSought(namespace, group, keyBytes, isPresent);
@@ -86,11 +78,11 @@ public final class Fetches {
     directory.setLineage(block, 0, 0);
     directory.addUses(block, 1);
     directory.set(Directory.FLAG_FETCHING, block, true);
-    directory.setSource(block, isPresent ? present : unknown);
+    directory.setSource(block, source);
     first.setState(block, CopyState.STAGING);
     if (isPresent) {
       promotions.add(block, priority, prefetch);
-    } else if (!sources.at(unknown).ask(block, priority, prefetch)) {
+    } else if (!sources.at(source).ask(block, priority, prefetch)) {
       miss(block);
       return Directory.NONE;
     }

@@ -25,7 +25,7 @@ public final class CompletionWriter {
   public static final int STATS_BYTES_MAX = 128 * 1024;
 
   private final Directory directory;
-  private final ResidentTier host;
+  private final ResidentTier first;
   private final Namespaces namespaces;
   private final RequestWatch requests;
 
@@ -39,9 +39,9 @@ public final class CompletionWriter {
   private int done;
 
   public CompletionWriter(
-      Directory directory, ResidentTier host, Namespaces namespaces, RequestWatch requests) {
+      Directory directory, ResidentTier first, Namespaces namespaces, RequestWatch requests) {
     this.directory = directory;
-    this.host = host;
+    this.first = first;
     this.namespaces = namespaces;
     this.requests = requests;
   }
@@ -202,9 +202,9 @@ public final class CompletionWriter {
       MemorySegment segment,
       long result) {
     int block = operation.block[place];
-    SlotAllocator slots = host.slots();
-    int slot = host.slot(block);
-    boolean verify = operation.verb == Verb.ACQUIRE && host.mustVerify(block, session.id());
+    SlotAllocator slots = first.slots();
+    int slot = first.slot(block);
+    boolean verify = operation.verb == Verb.ACQUIRE && first.mustVerify(block, session.id());
     Words.putInt(
         segment, result, packed | (verify ? CompletionDescriptor.BLOCK_FLAG_VERIFY << 24 : 0));
     Words.putInt(

@@ -1,5 +1,7 @@
 package io.kvtier.daemon.index.source;
 
+import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.tiers.object.PresenceCache.Presence;
 import java.util.List;
 
 /** The sources of blocks, in the order in which they are asked. */
@@ -8,6 +10,7 @@ public final class Sources {
   public static final int NONE = -1;
 
   private final BlockSource[] order;
+  private int unknown = NONE;
 
   public Sources(List<BlockSource> sources) {
     order = sources.toArray(BlockSource[]::new);
@@ -19,6 +22,32 @@ public final class Sources {
 
   public BlockSource at(int source) {
     return order[source];
+  }
+
+  /**
+   * Searches for the block whose key was sought last, and of which there is no record.
+   *
+   * @param isToRead whether only open sources count
+   * @return the first source that is known to have the block; if there is none, {@link #unknown}
+   *     says where to ask
+   */
+  public int find(Namespaces.Namespace namespace, int keyBytes, int group, boolean isToRead) {
+    unknown = NONE;
+    for (int i = 0; i < order.length; i++) {
+      Presence presence = order[i].presenceOfSought(namespace, keyBytes, group);
+      if (presence != Presence.ABSENT && (!isToRead || order[i].isOpen())) {
+        if (presence == Presence.PRESENT) {
+          return i;
+        }
+        unknown = unknown == NONE ? i : unknown;
+      }
+    }
+    return NONE;
+  }
+
+  /** The first source that the last {@link #find} passed, and that may have the block. */
+  public int unknown() {
+    return unknown;
   }
 
   /** The first open source that is known to have a block. */

@@ -34,6 +34,7 @@ public final class Acquires implements Peers.Tiers {
   private final Directory directory;
   private final Namespaces namespaces;
   private final BlockStore store;
+  private final ResidentTier first;
   private final TierId firstId;
   private final TierTraits.Counts ofFirst;
   private final HoldTable holds;
@@ -59,8 +60,9 @@ public final class Acquires implements Peers.Tiers {
     this.directory = directory;
     this.namespaces = namespaces;
     this.store = store;
-    firstId = store.first().traits().id();
-    ofFirst = store.first().traits().counts();
+    first = store.first();
+    firstId = first.traits().id();
+    ofFirst = first.traits().counts();
     this.holds = holds;
     this.operations = operations;
     this.firstWaiters = firstWaiters;
@@ -157,7 +159,7 @@ public final class Acquires implements Peers.Tiers {
       int place,
       int block,
       boolean isFresh) {
-    CopyState inMemory = store.first().state(block);
+    CopyState inMemory = first.state(block);
     if (inMemory == CopyState.RESIDENT) {
       if (operation.isDevice() && store.isDoubtful(block)) {
         return false;

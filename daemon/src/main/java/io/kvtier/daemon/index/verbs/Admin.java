@@ -30,7 +30,8 @@ import org.jspecify.annotations.Nullable;
 public final class Admin {
   private static final String USAGE =
       "expected 'policy TIER NAME', where NAME is an eviction policy, 'admission TIER NAME', where"
-          + " NAME is an admission policy, 'trace record REQUESTS FILE', 'trace stop', 'trace status', 'object TASK', 'session end ID', "
+          + " NAME is an admission policy, 'trace record REQUESTS FILE', 'trace stop',"
+          + " 'trace status', 'object TASK', 'session end ID', "
           + Upkeep.USAGE;
 
   /** What names a block, and so can only be of the operator's tenant. */

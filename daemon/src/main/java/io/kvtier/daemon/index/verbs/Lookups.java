@@ -16,7 +16,6 @@ import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
-import io.kvtier.tiers.object.PresenceCache.Presence;
 import java.util.Arrays;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
@@ -38,9 +37,6 @@ public final class Lookups {
 
   /** How many blocks of the lookup under way would come from each source. */
   private final int[] fetches;
-
-  /** The first source that may have the block that was sought last. */
-  private int unknown = Sources.NONE;
 
   public Lookups(
       Directory directory,
@@ -87,13 +83,16 @@ public final class Lookups {
             directory.soughtFingerprint(request.namespaceId, request.group);
       }
       if (block == Directory.NONE) {
-        int source = sourceOf(namespace, request);
+        int source =
+            namespace == null
+                ? Sources.NONE
+                : sources.find(namespace, request.keyBytes, request.group, false);
         if (source != Sources.NONE) {
           fetches[source] += writer.run() == i ? 1 : 0;
           writer.add(Status.OK, idOf(source));
           hits++;
         } else if (mayBeFound && seek(namespace, request)) {
-          writer.add(Status.PENDING, idOf(unknown));
+          writer.add(Status.PENDING, idOf(sources.unknown()));
         } else {
           writer.add(Status.MISS, TierId.NONE);
           mayBeFound = false;
@@ -122,23 +121,6 @@ public final class Lookups {
     counters.add(Counter.LOOKUP_HITS, hits);
   }
 
-  /**
-   * The source that has the block whose key was sought last, and of which there is no record. Notes
-   * the first that may have it, too.
-   */
-  private int sourceOf(Namespaces.@Nullable Namespace namespace, Request request) {
-    unknown = Sources.NONE;
-    for (int i = 0; namespace != null && i < fetches.length; i++) {
-      Presence presence =
-          sources.at(i).presenceOfSought(namespace, request.keyBytes, request.group);
-      if (presence == Presence.PRESENT) {
-        return i;
-      }
-      unknown = presence == Presence.UNKNOWN && unknown == Sources.NONE ? i : unknown;
-    }
-    return Sources.NONE;
-  }
-
   private TierId idOf(int source) {
     return sources.at(source).traits().id();
   }
@@ -158,7 +140,7 @@ public final class Lookups {
 
   private boolean seek(Namespaces.@Nullable Namespace namespace, Request request) {
     return namespace != null
-        && unknown != Sources.NONE
-        && sources.at(unknown).seek(namespace, request.group, request.keyBytes);
+        && sources.unknown() != Sources.NONE
+        && sources.at(sources.unknown()).seek(namespace, request.group, request.keyBytes);
   }
 }

@@ -16,6 +16,7 @@ import io.kvtier.daemon.index.session.RequestWatch;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.SlotClaims;
 import io.kvtier.daemon.index.session.WaiterTable;
+import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
@@ -46,6 +47,8 @@ public final class Puts {
 
   private final Directory directory;
   private final BlockStore store;
+  private final ResidentTier first;
+  private final TierId firstId;
   private final HoldTable holds;
   private final SlotClaims claims;
   private final Namespaces namespaces;
@@ -83,6 +86,8 @@ public final class Puts {
     this.drains = drains;
     this.directory = directory;
     this.store = store;
+    first = store.first();
+    firstId = first.traits().id();
     this.holds = holds;
     this.claims = claims;
     this.namespaces = namespaces;
@@ -182,10 +187,9 @@ public final class Puts {
   /** Gives a block that is in use its slot, or has it wait for one. */
   private void takeSlot(
       Session session, Operation operation, int place, int block, Namespaces.Namespace namespace) {
-    int sizeClass = store.first().classFor(namespace.id());
+    int sizeClass = first.classFor(namespace.id());
     // Further layers go where the first ones went, whoever waits for other slots.
-    boolean mustWait =
-        queue.waiting(sizeClass) > 0 && store.first().state(block) != CopyState.RESERVED;
+    boolean mustWait = queue.waiting(sizeClass) > 0 && first.state(block) != CopyState.RESERVED;
     Slot slot = mustWait ? Slot.NONE : reserveOne(session, operation, place, block, namespace);
     if (slot == Slot.BEGUN) {
       operation.open++;
@@ -230,14 +234,13 @@ public final class Puts {
       busy(operation, place);
       return Slot.DECIDED;
     }
-    if (!store.reserve(
-        block, store.first().classFor(namespace.id()), session.id(), operation.isCopied)) {
+    if (!store.reserve(block, first.classFor(namespace.id()), session.id(), operation.isCopied)) {
       holds.free(hold, session);
       return Slot.NONE;
     }
     directory.addUses(block, -1);
-    SlotAllocator slots = store.first().slots();
-    int slot = store.first().slot(block);
+    SlotAllocator slots = first.slots();
+    int slot = first.slot(block);
     if (session.id() != SlotAllocator.DAEMON) {
       if (!claims.begin(hold, slot, session)) {
         holds.free(hold, session);
@@ -254,7 +257,7 @@ public final class Puts {
     operation.block[place] = block;
     operation.hold[place] = hold;
     operation.holdId[place] = holds.id(hold);
-    Operations.decide(operation, place, Status.OK, store.first().traits().id());
+    Operations.decide(operation, place, Status.OK, firstId);
     return Slot.DECIDED;
   }
 
@@ -266,10 +269,9 @@ public final class Puts {
   /** Gives a block its slot, unless it has one, and has it copied there. */
   private Slot offloadOne(
       Operation operation, int place, int block, Namespaces.Namespace namespace) {
-    boolean isFirst = store.first().state(block) == CopyState.NONE;
+    boolean isFirst = first.state(block) == CopyState.NONE;
     if (isFirst
-        && !store.reserve(
-            block, store.first().classFor(namespace.id()), SlotAllocator.DAEMON, false)) {
+        && !store.reserve(block, first.classFor(namespace.id()), SlotAllocator.DAEMON, false)) {
       return Slot.NONE;
     }
     directory.addUses(block, -1);
@@ -299,7 +301,7 @@ public final class Puts {
   public void serveQueue() {
     if (queue.size() > 0) {
       reservationsEndNs = clock.getAsLong() + reservationNs;
-      queue.serve(store.first().slots().classes(), serve);
+      queue.serve(first.slots().classes(), serve);
     }
   }
 
@@ -310,7 +312,7 @@ public final class Puts {
     Namespaces.Namespace namespace = namespaces.of(directory, block);
     Session session = operations.sessionOf(operation);
     Slot slot = reserveOne(session, operation, place, block, namespace);
-    if (slot == Slot.NONE && isStuck(operation, store.first().classFor(namespace.id()))) {
+    if (slot == Slot.NONE && isStuck(operation, first.classFor(namespace.id()))) {
       giveUp(operation, place, block);
       busy(operation, place);
       slot = Slot.DECIDED;
@@ -327,7 +329,7 @@ public final class Puts {
     if (namespace == null) {
       return 0;
     }
-    int sizeClass = store.first().classFor(namespace.id());
+    int sizeClass = first.classFor(namespace.id());
     int waiting = queue.waiting(sizeClass);
     queue.removeIf(
         sizeClass,
@@ -397,11 +399,11 @@ public final class Puts {
       } else {
         store.commit(block);
       }
-      if (store.first().isResident(block)) {
-        Operations.decide(operation, i, Status.OK, store.first().traits().id());
+      if (first.isResident(block)) {
+        Operations.decide(operation, i, Status.OK, firstId);
       } else if (!firstWaiters.add(operation, i, block)) {
         // It will be visible, but there is no place to remember who wants to know.
-        Operations.decide(operation, i, Status.PENDING, store.first().traits().id());
+        Operations.decide(operation, i, Status.PENDING, firstId);
       }
     }
     operations.endOrWait(session, operation, request);
