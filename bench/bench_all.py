@@ -18,15 +18,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))
+from bench import figures
+from bench.figures import Row
+from checks.documents import benchmarks
+from checks.shared.checkout import ROOT
+from checks.shared.command_line import Arguments, file, folder, run_tool, some_of, whole
 
-import figures
-from command_line import Arguments, file, folder, run_tool, some_of, whole
-from figures import Row
-
-from checks import benchmarks
-
-ROOT = Path(__file__).resolve().parents[1]
 PARTS = ("local", "grpc", "policies", "ssd", "demotion", "object", "tenants", "scaling", "engine-cpu")
 """Neither `directory`, whose rows `scaling` has, nor `ledgers` and `codecs`, which are of libraries, and what decisions were made by."""
 PART_LIMIT_S = 3600

@@ -20,7 +20,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from command_line import Arguments, run_tool
+from kvtier_testing.ready import wait_ready
+
+from checks.shared.command_line import Arguments, run_tool
 from kvtier import Client, Status
 from kvtier import torch as kvtier_torch
 from kvtier._connection import namespace_properties
@@ -29,10 +31,6 @@ from kvtier.vllm._scheduler import Scheduler
 from kvtier.vllm._settings import Settings
 from kvtier.vllm._steps import Plan, Transfer
 from kvtier.vllm._worker import Worker
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "scripts"))
-
-from daemon_ready import wait_ready  # noqa: E402
 
 LAYERS = 32
 SHAPE = (2, 1024, 16, 8, 128)

@@ -1,6 +1,6 @@
 """The figures of all benchmarks of one machine: medians over the turns, as a result file of docs/benchmarks/results.
 
-The schema of result files is that of checks/benchmarks.py, which makes the page of them. A file of `scripts/bench all` has some
+The schema of result files is that of checks/documents/benchmarks.py, which makes the page of them. A file of `scripts/bench all` has some
 fields more: `parts` has of each part the `date`, `revision` and `command` that its rows are of, and of how many `turns` they are the
 medians; `failed` says why a part was not measured, or not in each turn; each row has its `part`, its `name` and its `turns`.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from checks import benchmarks
+from checks.documents import benchmarks
 
 GOALS = Path(__file__).with_name("goals.json")
 

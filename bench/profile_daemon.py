@@ -1,6 +1,6 @@
 """What each operation costs the daemon: CPU time, switches and system calls by thread, allocation.
 
-    python profile_daemon.py SOCKET PID [--json]
+    python -m bench.profile_daemon SOCKET PID [--json]
 
 The daemon is one that is already running, with nobody else at it; SSD tier and host tier of their default sizes or larger
 than the working set. Each operation is repeated; what the daemon's threads used meanwhile is divided by the number of blocks.
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import kvtier
-from command_line import Arguments, run_tool, whole
+from checks.shared.command_line import Arguments, run_tool, whole
 
 BLOCK_BYTES = 256 * 1024
 BLOCKS = 512

@@ -11,8 +11,6 @@ Exit codes: 0 every byte was right, 1 wrong bytes, 2 wrong usage or trace, 3 the
 import hashlib
 import logging
 import os
-import random
-import struct
 import sys
 import time
 import uuid
@@ -21,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from command_line import Arguments, number, run_tool, size, tell, whole
-from request_trace import TraceError, read_trace
-
+from bench.request_trace import TraceError, read_trace
+from checks.shared.command_line import Arguments, number, run_tool, size, tell, whole
+from checks.shared.content import Content
 from kvtier import Client, KvtierError, Namespace, Status
 
 DEFAULT_TRACE = Path(__file__).resolve().parent / "traces" / "mooncake_fast25_conversation_first_8000.jsonl.gz"
@@ -46,40 +44,6 @@ COUNTERS = (
     "io_errors",
 )
 """What a replay reports of the daemon's counters."""
-
-_PAGE_BYTES = 4096
-_BASE_BYTES = 1 << 20
-
-
-class Content:
-    """What each block holds, as a function of its key.
-
-    Every page of a block is a window into one random buffer; where the window lies depends on the key and on the page's
-    place in the block. Making a block costs about as much as copying it, and two blocks, or two places of one, share
-    no bytes but by chance.
-    """
-
-    def __init__(self, block_bytes: int) -> None:
-        self.block_bytes = block_bytes
-        self._pages = -(-block_bytes // _PAGE_BYTES)
-        self._offsets = struct.Struct(f"<{self._pages}I")
-        self._base = memoryview(random.Random(block_bytes).randbytes(_BASE_BYTES + _PAGE_BYTES))
-
-    def block(self, key: bytes) -> bytes:
-        """The bytes of the key's block."""
-        base = self._base
-        offsets = self._offsets.unpack(hashlib.shake_128(key).digest(4 * self._pages))
-        pages = [base[at : at + _PAGE_BYTES] for at in [offset % _BASE_BYTES for offset in offsets]]
-        pages[-1] = pages[-1][: self.block_bytes - (self._pages - 1) * _PAGE_BYTES]
-        return b"".join(pages)
-
-    def wrong_bytes(self, key: bytes, buffer: bytearray, offset: int) -> int:
-        """How many bytes of the buffer from an offset on differ from the key's block."""
-        expected = self.block(key)
-        if buffer.startswith(expected, offset):
-            return 0
-        read = buffer[offset : offset + self.block_bytes].ljust(self.block_bytes, b"\0")
-        return max(1, sum(a != b for a, b in zip(read, expected, strict=True)))
 
 
 def block_key(salt: str, block_id: int) -> bytes:

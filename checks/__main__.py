@@ -2,8 +2,8 @@
 
 import sys
 
-from checks import benchmarks, decisions, links, notice, prose, version
-from checks.problem import ROOT
+from checks.documents import benchmarks, decisions, links, notice, prose, version
+from checks.shared.checkout import ROOT
 
 
 def main() -> int:

@@ -1,7 +1,3 @@
-"""The checks, importable from the root of the repository."""
+"""The tests of the checks and of the Python behind them."""
 
-import sys
-from pathlib import Path
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
+pytest_plugins = ["kvtier_testing.fixtures"]

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checks import benchmarks
+
+from checks.documents import benchmarks
 
 
 def row(what: str, value: float | None, peer: str = "", other: float | None = None, **more: Any) -> dict[str, Any]:

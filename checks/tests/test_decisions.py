@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from checks import decisions
+from checks.documents import decisions
 
 RIGHT = "# {}: A title\n\n## Context\n\n## Decision\n\n## Rejected because\n"
 

@@ -3,9 +3,8 @@
 import re
 from pathlib import Path
 
-import docs_site
-
-from checks.problem import ROOT
+from checks.documents import site as docs_site
+from checks.shared.checkout import ROOT
 
 
 def relinked(text: str, tmp_path: Path, repository: str = "") -> tuple[str, list[str]]:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from checks import links
+from checks.documents import links
 
 
 def check(tmp_path: Path, **pages: str) -> list[str]:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from checks import prose
-from checks.documents import passages, plain
-from checks.problem import ROOT
+from checks.documents import prose
+from checks.documents.passages import passages, plain
+from checks.shared.checkout import ROOT
 
 
 def problems(text: str, **avoided: str) -> list[str]:

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-import publisher
 import pytest
+
+from checks.packages import publisher
 
 
 def values(tmp_path: Path, text: str) -> dict[str, str]:

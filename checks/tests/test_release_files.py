@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-import package
 import pytest
 
-from checks import notice
+from checks.documents import notice
+from checks.packages import contents as package
 
 
 def check(tmp_path: Path, jars: list[str], text: str) -> list[str]:

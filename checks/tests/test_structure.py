@@ -1,4 +1,4 @@
-"""The structure of the Java code that checks/structure.py prints."""
+"""The structure of the Java code that checks/code/structure.py prints."""
 
 import json
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checks import structure
+from checks.code import structure
 
 INDEX = "io.kvtier.daemon.index"
 

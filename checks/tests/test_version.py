@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from checks import version
-from checks.problem import ROOT
+from checks.documents import version
+from checks.shared.checkout import ROOT
 
 
 @pytest.fixture

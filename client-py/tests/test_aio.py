@@ -6,9 +6,8 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 
-from blocks import block, blocks, keys, wrong_blocks
-from conftest import HANG_S, Daemon
-from test_daemon import slots_balance
+from kvtier_testing.blocks import block, blocks, keys, wrong_blocks
+from kvtier_testing.daemon import HANG_S, Daemon, slots_balance
 
 from kvtier import Status, aio
 

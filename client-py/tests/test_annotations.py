@@ -4,9 +4,9 @@ import socket
 import struct
 from typing import Any
 
-import blocks
 import pytest
-from conftest import Daemon, eventually
+from kvtier_testing import blocks
+from kvtier_testing.daemon import Daemon, eventually
 from test_operations import PROPERTIES, Driven, driven  # noqa: F401
 
 from kvtier import Client, InvalidArgument, Status

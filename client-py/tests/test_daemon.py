@@ -1,17 +1,15 @@
 """The blocking client with a real daemon."""
 
 import os
-import subprocess
 import threading
 import time
 
 import numpy
 import pytest
-from blocks import block, blocks, keys, put_all, wrong_blocks
-from conftest import REPOSITORY, Daemon, eventually
+from kvtier_testing.blocks import block, blocks, keys, put_all, wrong_blocks
+from kvtier_testing.daemon import Daemon, eventually, slots_balance
 
-from kvtier import Client, InvalidArgument, Namespace, NamespaceMismatch, Priority, Status, Tier
-from kvtier import _core
+from kvtier import Client, InvalidArgument, Namespace, NamespaceMismatch, Priority, Status, Tier, _core
 from kvtier import _protocol as protocol
 from kvtier._core import monotonic_ns
 
@@ -335,14 +333,6 @@ def test_evictionToSsd_andBack(fresh_daemon: Daemon) -> None:
         assert eventually(lambda: slots_balance(client.counters()))
 
 
-def slots_balance(counters: dict[str, int]) -> bool:
-    return all(
-        counters[f"{tier}_slots_total"]
-        == counters[f"{tier}_slots_free"] + counters[f"{tier}_slots_resident"] + counters[f"{tier}_slots_in_flight"]
-        for tier in ("host", "ssd")
-    ) and (counters["leases"], counters["reservations"], counters["host_slots_in_flight"]) == (0, 0, 0)
-
-
 def test_fork_childHasItsOwnSession(client: Client) -> None:
     namespace = client.namespace("fork", block_bytes=4096)
     some = keys("fork", 4)
@@ -391,8 +381,7 @@ _LITTLE_MEMORY = {"host__bytes": "8MiB", "host__slab_bytes": "4MiB", "ssd__bytes
 
 
 def _evict(daemon: Daemon) -> None:
-    kvtier = [str(REPOSITORY / "scripts" / "kvtier"), "evict", "--all", "--yes", "--socket", str(daemon.socket_path)]
-    assert subprocess.run(kvtier, capture_output=True, check=False).returncode == 0
+    assert daemon.command("evict", "--all", "--yes").returncode == 0
 
 
 def _on_ssd(daemon: Daemon, client: Client, count: int) -> tuple[Namespace, list[bytes]]:

@@ -1,20 +1,18 @@
-"""How the checks and these tests wait for a daemon: `scripts/daemon_ready.py`."""
+"""How tests and checks wait for a daemon."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import all_stopped, eventually
-from daemon_ready import wait_ready
+from kvtier_testing.daemon import all_stopped, eventually, importing
+from kvtier_testing.ready import wait_ready
 
 
 def test_startChild_killedWithItsTests_ends() -> None:
-    script = "import time, conftest; print(conftest.start_child(['sleep', '600']).pid, flush=True); time.sleep(600)"
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    script = "import time; from kvtier_testing import daemon; print(daemon.start_child(['sleep', '600']).pid, flush=True); time.sleep(600)"
     tests = subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": path}
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=importing()
     )
     assert tests.stdout is not None
     child = Path("/proc") / tests.stdout.readline().strip() / "stat"

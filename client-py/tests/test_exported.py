@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import Daemon
+from kvtier_testing.daemon import Daemon
 
 from kvtier import Client, KvtierError, Status
 from kvtier.torch import _exported

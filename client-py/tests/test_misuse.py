@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
-from conftest import Daemon
+from kvtier_testing.daemon import Daemon
 
 from kvtier import Client, InvalidArgument, NamespaceMismatch, Status
 

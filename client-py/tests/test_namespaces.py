@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-import blocks
 import pytest
-from conftest import Daemon, eventually
+from kvtier_testing import blocks
+from kvtier_testing.daemon import Daemon, eventually
 
 from kvtier import Client, Namespace, NamespaceMismatch, Status
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy
 import pytest
-from blocks import keys
-from conftest import Daemon
-from tensors import Tensor, random_tensor
+from kvtier_testing.blocks import keys
+from kvtier_testing.daemon import Daemon
+from kvtier_testing.tensors import Tensor, random_tensor
 
 from kvtier import Client, InvalidArgument, Namespace, Status
 from kvtier import torch as kvtier_torch

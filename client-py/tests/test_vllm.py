@@ -6,7 +6,6 @@ import logging
 import random
 import signal
 import socket
-import subprocess
 import threading
 import time
 from collections import defaultdict
@@ -15,12 +14,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import engine_gpu
 import numpy as np
 import pytest
-import vllm_double
-from conftest import REPOSITORY, Daemon, eventually
-from vllm_double import BLOCK_TOKENS, Blocks, Engine, KVConnectorRole, Request, SlidingWindowSpec, _connector, config
+from kvtier_testing import vllm_double
+from kvtier_testing.daemon import Daemon, eventually
+from kvtier_testing.vllm_double import BLOCK_TOKENS, Blocks, Engine, KVConnectorRole, Request, SlidingWindowSpec, _connector, config
 
 from kvtier import Client, InvalidArgument, KvtierError, Leases, Lookup, Status
 from kvtier.annotations import of_tokens
@@ -89,18 +87,6 @@ def test_secondEngine_loadsAllWholeBlocks(engines: Make) -> None:
     second.run(again)
     assert again.external_tokens == 40
     assert second.stats["loaded_blocks"] == 10
-
-
-def test_load_isTold_asTheComparisonReadsIt(engines: Make, caplog: pytest.LogCaptureFixture) -> None:
-    stored(engines(), request())
-    second = engines()
-    with caplog.at_level(logging.DEBUG, "vllm.kvtier"):
-        second.run(request())
-    (told,) = engine_gpu.restores(caplog.text)
-    assert told["blocks"] == 10
-    # What was told is of the same moments as the counts.
-    assert told["load_ms"] * 1e3 == pytest.approx(second.stats["load_us"], abs=10)
-    assert told["found_ms"] * 1e3 >= second.stats["lookup_us"]
 
 
 def test_promptOfWholeBlocks_isLoadedToItsEnd_andItsLastTokenComputed(engines: Make) -> None:
@@ -944,8 +930,7 @@ def shrunk(engine: Engine, at: Daemon, *prompts: Request) -> None:
         for end in range(8 * 4 + 3, one.num_tokens + 32, 32):
             engine.run(Request(f"part-{next(_numbers)}", one.tokens[:end]))
             engine.settle()
-    kvtier = [str(REPOSITORY / "scripts" / "kvtier"), "evict", "--all", "--yes", "--socket", str(at.socket_path)]
-    assert subprocess.run(kvtier, capture_output=True, check=False).returncode == 0
+    assert at.command("evict", "--all", "--yes").returncode == 0
 
 
 @pytest.mark.usefixtures("wide_blocks")

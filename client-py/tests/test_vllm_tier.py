@@ -11,9 +11,9 @@ from typing import Any
 import numpy
 import pytest
 import weights
-from blocks import keys as block_keys
-from conftest import Daemon
-from vllm_double import config
+from kvtier_testing.blocks import keys as block_keys
+from kvtier_testing.daemon import Daemon
+from kvtier_testing.vllm_double import config
 from vllm_offload_double import base, factory, offload
 
 CHUNKS = 16

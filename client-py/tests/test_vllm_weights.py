@@ -16,8 +16,8 @@ from typing import Any
 import numpy
 import pytest
 import weights
-from conftest import Daemon, eventually
-from vllm_double import Engine, Request, _connector, config
+from kvtier_testing.daemon import Daemon, eventually
+from kvtier_testing.vllm_double import Engine, Request, _connector, config
 
 from kvtier import Client
 from kvtier.vllm import _weights
@@ -549,7 +549,7 @@ def test_workersTell_whichWeightsTheyHave() -> None:
 
 
 def test_memory_hasTheDraftingModel_asEachReleaseKeepsIt() -> None:
-    from vllm_double import Model
+    from kvtier_testing.vllm_double import Model
 
     def digest(**more: Any) -> str:
         return _weights.Memory(SimpleNamespace(get_model=lambda: Model("tiny", 0), **more)).digest()

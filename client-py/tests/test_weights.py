@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 import pytest
 import weights
-from tensors import Device, Tensor
+from kvtier_testing.tensors import Device, Tensor
 
 from kvtier.engine.loaded import digest
 from kvtier.engine.weights import commit_of, fingerprint

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-import vllm_double
+from kvtier_testing import vllm_double
 
 BASE = "vllm.v1.kv_offload.base"
 TIERING = "vllm.v1.kv_offload.tiering.base"

@@ -13,7 +13,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
 
-/** When the daemon starts itself anew; that it does is {@code client-py/tests/test_device.py}'s. */
+/** When the daemon starts itself anew; that it does is {@code system-tests/test_device.py}'s. */
 class SelfRestartTest {
   private static final Instant NOW = Instant.ofEpochSecond(1_000_000);
 

@@ -7,7 +7,7 @@ import java.security.NoSuchAlgorithmException;
 import java.util.Arrays;
 
 /**
- * A namespace whose keys and bytes follow from a seed, as {@code bench/soak_content.py} has them,
+ * A namespace whose keys and bytes follow from a seed, as {@code checks/soak/content.py} has them,
  * too: what one process put, another can hold to its content.
  *
  * <p>Each page of 4 KiB of a block is a window into one buffer, at an offset made from the block's

@@ -8,7 +8,7 @@ import org.junit.jupiter.api.Test;
 
 /** The bytes of the soak's blocks. */
 final class SpaceTest {
-  /** {@code client-py/tests/test_soak_oracle.py} has the same sum. */
+  /** {@code checks/tests/test_soak_oracle.py} has the same sum. */
   private static final String GOLDEN =
       "0af2e3a6866926c94f978b662ba33d72580cb2cdfea592ea9f4b25c7357b45c5";
 

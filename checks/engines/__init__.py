@@ -1,0 +1,1 @@
+"""Runs real inference engines on kvtier, and compares them with the same engines without it."""

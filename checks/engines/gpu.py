@@ -1,0 +1,381 @@
+"""TTFT of a real vLLM on a GPU: without a connector, with vLLM's own offloading, LMCache, and kvtier, in one run, and beside
+what the link to the GPU takes for the same bytes.
+
+Packed by scripts/engine-check gpu-pack, to run where there is a GPU and PyTorch but no network: PACK/run --out FOLDER. Each
+part has a time limit, and what it found is written when it ends.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from checks.engines.switch import share
+from checks.shared.checkout import ROOT
+from checks.shared.command_line import Arguments, run_tool, some_of, whole
+
+OFFLOADING = {
+    "kv_connector": "OffloadingConnector", "kv_role": "kv_both",
+    "kv_connector_extra_config": {"cpu_bytes_to_use": 34359738368},
+}  # fmt: skip
+LMCACHE = {
+    "kv_connector": "LMCacheMPConnector", "kv_role": "kv_both",
+    "kv_connector_extra_config": {"lmcache.mp.host": "tcp://127.0.0.1", "lmcache.mp.port": 5555},
+}  # fmt: skip
+_LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"timed": {"format": "%(asctime)s.%(msecs)03d %(levelname)s %(message)s", "datefmt": "%H:%M:%S"}},
+    "handlers": {"out": {"class": "logging.StreamHandler", "formatter": "timed", "stream": "ext://sys.stdout"}},
+    "loggers": {
+        "vllm": {"handlers": ["out"], "level": "INFO", "propagate": False},
+        "vllm.kvtier": {"level": "DEBUG"},
+    },
+}
+_FOUND = re.compile(r"request (\S+): found (\d+) blocks within ([0-9.]+) ms")
+_LOADED = re.compile(r"request (\S+): loaded (\d+) of \d+ blocks in ([0-9.]+) ms")
+_BYTES_OF_TOKEN = 32 * 2 * 8 * 128 * 2
+"""of the model that ttft.py makes: layers, keys and values, heads, elements, bytes of one"""
+MODULES_OF_SERVER = "import sys; sys.argv[0] = 'lmcache'; from lmcache.cli.main import main; main()"
+
+
+def restores(log: str) -> list[dict[str, Any]]:
+    """What kvtier's connector says of each request with a load: its blocks, after how many milliseconds they were found and
+    the engine had room for them, and how many more the engine saw them being loaded."""
+    found = {request: float(ms) for request, _, ms in _FOUND.findall(log)}
+    return [
+        {"blocks": int(blocks), "found_ms": found.get(request), "load_ms": float(ms)}
+        for request, blocks, ms in _LOADED.findall(log)
+    ]
+
+
+def of_pairs(found: dict[str, Any], link_ms: float) -> dict[str, float]:
+    """What pairs.py found, in medians: of the pairs' own differences and ratios, which a machine that is slower for a
+    while does not change."""
+    pairs = found["pairs"]
+    made = {name: statistics.median(found[name]) for name in ("without_ms", "computed_ms", "stored_ms", "flush_ms")}
+    made |= {
+        "restored_less_hit_ms": statistics.median(one["restored_ms"] - one["hit_ms"] for one in pairs),
+        "hit_ms": statistics.median(one["hit_ms"] for one in pairs),
+        "hit_costs_ms": statistics.median(one["hit_ms"] - one["hit_without_ms"] for one in pairs),
+        "wrong": sum(not one["same"] for one in pairs),
+    }
+    # Of what is computed with no connector at all.
+    made["connector"] = made["computed_ms"] / made["without_ms"] - 1
+    made["saving"] = made["stored_ms"] / made["without_ms"] - 1
+    if link_ms:
+        made["link_ms"] = link_ms
+        made["of_limit"] = statistics.median(one["restored_ms"] / (one["hit_ms"] + link_ms) for one in pairs)
+    return made
+
+
+def of_batches(found: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, float]]:
+    """What batches.py found, by the kind of batch: the throughput with kvtier and with a connector that does nothing."""
+    made: dict[str, dict[str, float]] = {}
+    for name, modes in found.items():
+        made[name] = {"without_ms": statistics.median(modes["without"])}
+        for of, mode in (("", "stored"), ("bare_", "bare")):
+            faster, medians = share(modes["without"], modes[mode])
+            made[name] |= {f"{of}throughput": medians, f"{of}of_faster_half": faster}
+    return made
+
+
+def kvtier(socket: Path) -> dict[str, Any]:
+    return {
+        "kv_connector": "KvtierConnector", "kv_role": "kv_both", "kv_connector_module_path": "kvtier.vllm",
+        "kv_connector_extra_config": {"kvtier.socket": str(socket)},
+    }  # fmt: skip
+
+
+class Server:
+    """A process that is ready when its output says so; ended with everything it started."""
+
+    def __init__(self, command: list[str], ready: str, log: Path, timeout_s: float) -> None:
+        with open(log, "w") as out:
+            self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+        begun = time.monotonic()
+        while ready not in log.read_text(errors="replace"):
+            if self.process.poll() is not None or time.monotonic() - begun > timeout_s:
+                self.stop()
+                raise RuntimeError(f"{command[0]} did not start: {log.read_text(errors='replace')[-800:]}")
+            time.sleep(0.1)
+        self.started_s = time.monotonic() - begun
+
+    def stop(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self.process.poll() is not None:
+                return
+            os.killpg(self.process.pid, number)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                continue
+
+
+class Runs:
+    """What was found, by its turn and its name: a part that comes again does not take the place of what it found before."""
+
+    def __init__(self, out: Path, work: Path, arguments: argparse.Namespace) -> None:
+        self.out = out
+        self.work = work
+        self.logging = work / "logging.json"
+        self.logging.write_text(json.dumps(_LOGGING))
+        self.lens = arguments.lens
+        self.reps = arguments.reps
+        self.host = arguments.host
+        self.link_bytes_per_ms = 0.0
+        self.turn = 0
+        self.found: dict[str, Any] = {}
+        self.has_failed = False
+
+    def part(self, name: str) -> None:
+        """Runs one of PARTS."""
+        self.turn += 1
+        try:
+            getattr(self, name)()
+        except Exception as error:  # noqa: BLE001 - the others are to run
+            self.has_failed = True
+            self.note(f"{name} failed", error=repr(error)[-1500:])
+
+    def file(self, name: str, suffix: str) -> Path:
+        """Where something of this turn goes."""
+        return self.out / f"{self.turn}-{name}{suffix}"
+
+    def ttft(self, name: str, kv: dict[str, Any] | None, lens: str = "", timeout_s: float = 160) -> None:
+        command = [sys.executable, str(ROOT / "engine" / "ttft.py"), "--out", str(self.file(name, ".json")), "--lens", lens or self.lens]
+        command += ["--reps", str(self.reps)]
+        if kv:
+            command += ["--kv", json.dumps(kv)]
+        self.file(name, ".json").unlink(missing_ok=True)  # of an earlier run into the same folder
+        begun = time.monotonic()
+        with self.file(name, ".log").open("w") as log:
+            try:
+                code = subprocess.run(
+                    command, stdout=log, stderr=subprocess.STDOUT, timeout=timeout_s,
+                    env=os.environ | {"VLLM_LOGGING_CONFIG_PATH": str(self.logging)},
+                ).returncode  # fmt: skip
+            except subprocess.TimeoutExpired:
+                code = 124
+        self.has_failed |= code != 0
+        self.note(name, code=code, seconds=time.monotonic() - begun, **self._rows(name, code))
+
+    def _rows(self, name: str, code: int) -> dict[str, Any]:
+        """What it measured; of one that failed what it said, as what it measured until then may be less than was asked for."""
+        path = self.file(name, ".json")
+        if code == 0 and path.exists():
+            told = restores(self.file(name, ".log").read_text(errors="replace"))
+            rows = [row | self._of_limit(row) for row in json.loads(path.read_text())["rows"]]
+            return {"rows": rows} | ({"restores": told} if told else {})
+        return {"log": self.file(name, ".log").read_text(errors="replace")[-1500:]}
+
+    def _of_limit(self, row: dict[str, Any]) -> dict[str, float]:
+        """How many times as long a restore took as can be: a hit in the device's cache, and the link."""
+        if not self.link_bytes_per_ms or not row.get("restored_tokens"):
+            return {}
+        link_ms = row["restored_tokens"] * _BYTES_OF_TOKEN / self.link_bytes_per_ms
+        return {"link_ms": link_ms, "of_limit": row["restored_ms"] / (row["device_hit_ms"] + link_ms)}
+
+    def note(self, name: str, **what: Any) -> None:
+        self.found[f"{self.turn}-{name}"] = what
+        (self.out / "found.json").write_text(json.dumps(self.found, indent=1))
+        print(f"{self.turn}-{name}", json.dumps(what), flush=True)
+
+    def link(self) -> None:
+        """Of the parts that come behind it, what was restored is compared with it."""
+        told = subprocess.run([sys.executable, "-c", _LINK], capture_output=True, text=True, timeout=60)
+        if told.returncode != 0:
+            raise RuntimeError(f"one copy to the GPU: {(told.stdout + told.stderr)[-800:]}")
+        self.link_bytes_per_ms = float(told.stdout.split()[-1])
+        self.note("link", gb_per_s=self.link_bytes_per_ms / 1e6)
+
+    def none(self) -> None:
+        self.ttft("none", None)
+
+    def offloading(self) -> None:
+        self.ttft("offloading", OFFLOADING)
+
+    def lmcache(self) -> None:
+        command = [
+            sys.executable, "-c", MODULES_OF_SERVER, "server", "--l1-size-gb", "32", "--eviction-policy", "LRU",
+            "--host", "127.0.0.1", "--port", "5555",
+        ]  # fmt: skip
+        server = Server(command, "Application startup complete", self.file("lmcache-server", ".log"), 60)
+        try:
+            self.ttft("lmcache", LMCACHE)
+        finally:
+            server.stop()
+
+    def train(self) -> list[str]:
+        """As an installation does it once: a daemon writes down what its code does, for later ones to begin with."""
+        cache = self.work / "kvtierd.aot"
+        if not cache.exists():
+            server = self._daemon("training", "256MiB", "256MiB", [f"-XX:AOTCacheOutput={cache}"])
+            try:
+                subprocess.run([sys.executable, "-c", _TRAINING, str(self.work / "sock")], check=True, timeout=60)
+            finally:
+                server.stop()
+            shutil.rmtree(self.work / "ssd", ignore_errors=True)
+        # Without one a daemon starts as well; what it then measures is said to be without.
+        self.note("training", cache_bytes=cache.stat().st_size if cache.exists() else 0)
+        return [f"-XX:AOTCache={cache}"] if cache.exists() else []
+
+    def daemon(self, name: str, host: str, ssd: str) -> Server:
+        return self._daemon(name, host, ssd, self.train())
+
+    def _daemon(self, name: str, host: str, ssd: str, more: list[str]) -> Server:
+        runtime = ROOT / "kvtier" / "runtime" / "bin" / "java"
+        flags = [
+            "--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow", "-XX:+UseSerialGC",
+            "-XX:+UseCompactObjectHeaders", "-XX:-UsePerfData", "-Xmx512m",
+        ]  # fmt: skip
+        settings = {
+            "host.bytes": host, "host.keep": "0", "ssd.bytes": ssd, "ssd.directory": str(self.work / "ssd"), "ssd.admission": "all",
+            "grpc.enabled": "false",
+            "http.enabled": "false",
+        }  # fmt: skip
+        (self.work / "ssd").mkdir(exist_ok=True)
+        command = [str(runtime), *flags, *more, "-cp", f"{ROOT}/kvtier/lib/*", "io.kvtier.daemon.Kvtierd", "--socket", str(self.work / "sock")]
+        for key, value in settings.items():
+            command += ["--set", f"{key}={value}"]
+        made = Server(command, "kvtierd ready", self.file(name, ".log"), 90)
+        self.note(name, started_s=made.started_s)
+        return made
+
+    def kvtier(self) -> None:
+        """An engine, and a second one that finds what the first has computed: its cold prompts are restored."""
+        daemon = self.daemon("kvtierd", self.host, "0")
+        try:
+            self.ttft("kvtier", kvtier(self.work / "sock"))
+            self.ttft("kvtier-second-engine", kvtier(self.work / "sock"))
+        finally:
+            daemon.stop()
+
+    def pairs(self) -> None:
+        """One process that restores and hits in turns, and saves or not."""
+        link_ms = self._longest * _BYTES_OF_TOKEN / self.link_bytes_per_ms if self.link_bytes_per_ms else 0.0
+        made = of_pairs(self._by_turns("pairs", "pairs"), link_ms)
+        self.has_failed |= bool(made["wrong"])
+        self.note("pairs", **made)
+
+    def batches(self) -> None:
+        """New prompts with the connector and without."""
+        self.note("batches", **of_batches(self._by_turns("batches", "batches")))
+
+    def batches_eager(self) -> None:
+        """The same without CUDA graphs."""
+        self.note("batches_eager", **of_batches(self._by_turns("batches_eager", "batches", "--eager", "--only", "prompts")))
+
+    @property
+    def _longest(self) -> int:
+        return int(self.lens.split(",")[-1])
+
+    def _by_turns(self, name: str, program: str, *more: str) -> dict[str, Any]:
+        """What a program found that takes the connector out of its engine, and puts it back."""
+        out = self.file(name, ".json")
+        command = [sys.executable, "-m", f"checks.engines.{program}", "--out", str(out), "--tokens", str(self._longest)]
+        command += ["--kv", json.dumps(kvtier(self.work / "sock")), *more]
+        daemon = self.daemon(f"kvtierd-{name}", self.host, "0")
+        try:
+            with self.file(name, ".log").open("w") as log:
+                subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, timeout=420, check=True)
+        finally:
+            daemon.stop()
+        found: dict[str, Any] = json.loads(out.read_text())
+        return found
+
+    def ssd(self) -> None:
+        """The same after all blocks went to SSD, and the memory was given up."""
+        shutil.rmtree(self.work / "ssd", ignore_errors=True)
+        daemon = self.daemon("kvtierd-before-ssd", "10GiB", "16GiB")
+        try:
+            self.ttft("kvtier-before-ssd", kvtier(self.work / "sock"), "8192")
+            begun = time.monotonic()
+            drained = subprocess.run(
+                [sys.executable, "-c", _FLUSH, str(self.work / "sock")], capture_output=True, text=True, timeout=60
+            )
+            self.note("drain", seconds=time.monotonic() - begun, said=(drained.stdout + drained.stderr)[-300:])
+        finally:
+            daemon.stop()
+        daemon = self.daemon("kvtierd-ssd", "10GiB", "16GiB")
+        try:
+            self.ttft("kvtier-from-ssd", kvtier(self.work / "sock"), "8192")
+        finally:
+            daemon.stop()
+
+
+_TRAINING = """
+import sys
+from kvtier import Client
+with Client(sys.argv[1], timeout=30) as client:
+    namespace = client.namespace("training", block_bytes=4096)
+    for batch in range(64):
+        keys = [(batch * 256 + i).to_bytes(32, "little") for i in range(256)]
+        namespace.lookup(keys)
+        namespace.put(keys, bytes(256 * 4096))
+        namespace.get(keys, bytearray(256 * 4096))
+    many = [i.to_bytes(32, "little") for i in range(2048)]
+    for _ in range(200):
+        namespace.lookup(many)
+        namespace.acquire(many).release()
+"""
+
+# A namespace is flushed by who knows its properties; the daemon's own table has them.
+_FLUSH = """
+import sys, time
+from kvtier import Client
+with Client(sys.argv[1], timeout=50) as client:
+    before = client.counters()
+    while True:
+        counters = client.counters()
+        if counters["ssd_slots_in_flight"] == 0 and counters["ssd_slots_resident"] >= counters["host_slots_resident"]:
+            break
+        time.sleep(0.2)
+    print({name: counters[name] for name in ("host_slots_resident", "ssd_slots_resident", "ssd_written_bytes")})
+"""
+
+
+# One contiguous copy from pinned memory, bytes a millisecond.
+_LINK = """
+import statistics, time, torch
+host = torch.empty(4 << 30, dtype=torch.uint8, pin_memory=True)
+device = torch.empty(4 << 30, dtype=torch.uint8, device="cuda")
+def copied():
+    torch.cuda.synchronize()
+    begun = time.perf_counter()
+    device.copy_(host, non_blocking=True)
+    torch.cuda.synchronize()
+    return (4 << 30) / (time.perf_counter() - begun) / 1e3
+print(statistics.median(copied() for _ in range(7)))
+"""
+
+PARTS = ("link", "none", "offloading", "lmcache", "kvtier", "pairs", "batches", "batches_eager", "ssd")
+
+
+def main(words: list[str] | None = None) -> int:
+    """The program; returns its exit code: 1 where a part or an engine failed, 2 for wrong usage."""
+    parser = Arguments()
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--lens", default="8192,32768")
+    parser.add_argument("--only", type=some_of(PARTS, again=True), default=list(PARTS), help="in this order; one may come again")
+    parser.add_argument("--reps", type=whole, default=5, help="prompts of each length, of whose times the median is taken")
+    parser.add_argument("--host", default="40GiB", help="kvtier's memory: as much as all prompts take, and twice 33,000 tokens")
+    arguments = parser.parse_args(words)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="kvtier-") as work:
+        runs = Runs(arguments.out, Path(work), arguments)
+        for part in arguments.only:
+            runs.part(part)
+    return 1 if runs.has_failed else 0
+
+
+if __name__ == "__main__":
+    run_tool(main)

@@ -1,0 +1,471 @@
+"""Holds vLLM on kvtier to vLLM without it: the tokens it generates, what it finds again, and what it costs.
+
+Started by scripts/engine-check, which has installed what is needed.
+"""
+
+import contextlib
+import json
+import os
+import select
+import socket
+import statistics
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from kvtier_testing.ready import wait_ready
+
+from checks.engines.switch import share
+from checks.shared.command_line import Arguments, run_tool, some_of
+
+START_TIMEOUT_S = 900
+PASS_TIMEOUT_S = 600
+TURNS_TIMEOUT_S = 1800
+HITS_SHARE_MIN = 0.98
+ZERO_SHARE_MIN = 0.98
+LOCAL_HITS = "prefix_cache_hits"
+HITS = "external_prefix_cache_hits"
+
+
+class Failed(Exception):
+    """The check can't go on."""
+
+
+class Daemon:
+    """kvtierd with memory and SSD of its own."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.root = root
+        self.folder = folder
+        self.socket = folder / "kvtier.sock"
+        self.process: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        (self.folder / "ssd").mkdir(exist_ok=True)
+        settings = {
+            "host.bytes": "1GiB", "host.keep": "2min", "ssd.bytes": "1GiB", "ssd.directory": str(self.folder / "ssd"),
+            "ssd.admission": "all", "grpc.enabled": "false", "http.enabled": "false",
+        }  # fmt: skip
+        command = [str(self.root / "scripts" / "kvtierd"), "--socket", str(self.socket)]
+        for name, value in settings.items():
+            command += ["--set", f"{name}={value}"]
+        log = self.folder / "daemon.log"
+        with log.open("a") as errors:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        wait_ready(self.process, log, Failed)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def processors_of(ranks: int, processors: list[int]) -> str:
+    """Which of the processors each rank computes on, as vLLM has it; by itself it gives each rank a NUMA node."""
+    if len(processors) < ranks:
+        return "nobind"
+    return "|".join(",".join(map(str, processors[rank::ranks])) for rank in range(ranks))
+
+
+class Engine:
+    """One engine process, told what to do line by line."""
+
+    def __init__(
+        self, root: Path, folder: Path, name: str, kv: dict | None, multiprocessing: int, ranks: int = 1, threads: int = 0,
+        size: str = "tiny",
+    ) -> None:  # fmt: skip
+        """`threads`: that it computes with; 0: as vLLM chooses. `size`: of the model, as run.py has it."""
+        self.name = name
+        self.log_path = folder / f"engine-{name}.log"
+        answers, given = os.pipe()
+        command = [
+            str(root / "target" / "venv-vllm" / "bin" / "python"), "-m", "checks.engines.run",
+            "--model", str(folder / f"model-{size}"), "--size", size, "--answers", str(given),
+        ]  # fmt: skip
+        if kv:
+            command += ["--kv", json.dumps(kv)]
+        command += ["--ranks", str(ranks)]
+        settings = {
+            "PYTHONHASHSEED": "0", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1",
+            "VLLM_ENABLE_V1_MULTIPROCESSING": str(multiprocessing), "LMCACHE_TRACK_USAGE": "false",
+        }  # fmt: skip
+        if threads:
+            settings["OMP_NUM_THREADS"] = str(threads)
+        if ranks > 1:
+            settings["VLLM_CPU_OMP_THREADS_BIND"] = processors_of(ranks, sorted(os.sched_getaffinity(0)))
+        with open(self.log_path, "w") as log:
+            self.process = subprocess.Popen(
+                command, env=os.environ | settings, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT,
+                pass_fds=(given,), text=True,
+            )  # fmt: skip
+        os.close(given)
+        self.answers = os.fdopen(answers, "rb", buffering=0)
+        self._rest = b""
+        self.hello = self._answer(START_TIMEOUT_S)
+
+    def _answer(self, timeout_s: float) -> dict[str, Any]:
+        deadline = time.monotonic() + timeout_s
+        while b"\n" not in self._rest:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self.answers], [], [], left)[0]:
+                raise Failed(f"engine {self.name!r} did not answer in {timeout_s} s: {self.log_path}")
+            read = os.read(self.answers.fileno(), 1 << 20)
+            if not read:
+                raise Failed(f"engine {self.name!r} ended: {self.log_path}\n{self.log()[-1500:]}")
+            self._rest += read
+        line, _, self._rest = self._rest.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def begin(self, **command: Any) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(command) + "\n")
+        self.process.stdin.flush()
+
+    def run(self, **command: Any) -> dict[str, Any]:
+        self.begin(**command)
+        return self.end_of_run()
+
+    def end_of_run(self, timeout_s: float = PASS_TIMEOUT_S) -> dict[str, Any]:
+        return self._answer(timeout_s)
+
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace")
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self.begin(end=True)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.answers.close()
+
+
+@contextlib.contextmanager
+def engine(*arguments: Any, **more: Any) -> Iterator[Engine]:
+    made = Engine(*arguments, **more)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def kvtier(socket_path: Path, namespace: str) -> dict:
+    return {
+        "kv_connector": "KvtierConnector", "kv_role": "kv_both", "kv_connector_module_path": "kvtier.vllm",
+        "kv_connector_extra_config": {"kvtier.socket": str(socket_path), "kvtier.namespace": namespace},
+    }  # fmt: skip
+
+
+class Check:
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.root = root
+        self.folder = folder
+        self.rows: list[dict[str, Any]] = []
+        self.failures = 0
+        self._reference: dict[str, Any] | None = None
+        self._plain: dict[str, Any] = {}
+
+    def say(self, text: str) -> None:
+        print(text, flush=True)
+
+    def hold(self, what: str, passed: bool, text: str, **figures: Any) -> None:
+        self.failures += not passed
+        self.rows.append({"check": what, "passed": passed, "text": text, **figures})
+        self.say(f"  {'ok    ' if passed else 'FAILED'} {what}: {text}")
+
+    def tell(self, what: str, text: str, **figures: Any) -> None:
+        """What is held to nothing."""
+        self.rows.append({"check": what, "text": text, **figures})
+        self.say(f"  told   {what}: {text}")
+
+    def reference(self) -> dict[str, Any]:
+        """What the engine generates without kvtier."""
+        if self._reference is None:
+            with engine(self.root, self.folder, "none", None, 0) as plain:
+                self._plain = plain.hello
+                self._reference = plain.run(**{"pass": "none", "serial": True})
+            self._ttft("without kvtier", self._reference)
+        return self._reference
+
+    def _ttft(self, name: str, answer: dict[str, Any]) -> None:
+        median = statistics.median(answer["ttft_ms"])
+        self.rows.append({"row": "ttft", "case": name, "tokens": 2016, "median_ms": median})
+        self.say(f"         TTFT of 2,016 tokens, {name}: {median:.0f} ms")
+
+    def _same(self, case: str, answer: dict[str, Any]) -> None:
+        self.hold(f"tokens, {case}", answer["tokens"] == self.reference()["tokens"], "as without kvtier")
+
+    def _hits(self, case: str, answer: dict[str, Any], most: int) -> None:
+        hits = answer["counters"][HITS]
+        # What the engine found in its own cache meanwhile it did not ask for.
+        most -= int(answer["counters"][LOCAL_HITS])
+        text = f"{hits:,.0f} of {most:,} that can be ({hits / most:.3f})"
+        self.hold(f"hits, {case}", hits >= HITS_SHARE_MIN * most, text, hits=hits, most=most)
+
+    def identity(self) -> None:
+        self.reference()
+        for mode in (0, 1):
+            self.say(f"engine core {'in a process of its own' if mode else 'in the process'}")
+            with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
+                daemon = Daemon(self.root, Path(folder))
+                daemon.start()
+                try:
+                    self._identity(daemon, mode)
+                finally:
+                    daemon.stop()
+
+    def _identity(self, daemon: Daemon, mode: int) -> None:
+        kv = kvtier(daemon.socket, f"check-{mode}")
+        with engine(self.root, self.folder, f"kvtier-{mode}", kv, mode) as first:
+            most = first.hello["loadable"]
+            cold = first.run(**{"pass": "cold", "serial": True})
+            self._same("cold", cold)
+            self._ttft(f"cold, storing ({mode})", cold)
+            warm = first.run(**{"pass": "warm", "reset": True, "serial": True})
+            self._same("warm", warm)
+            self._hits("warm", warm, most)
+            daemon.stop()
+            daemon.start()
+            again = first.run(**{"pass": "daemon restarted", "reset": True})
+            self._same("after a daemon restart", again)
+            self._hits("after a daemon restart", again, most)
+            first.begin(**{"pass": "daemon killed", "reset": True})
+            time.sleep(0.25)
+            daemon.kill()
+            killed = first.end_of_run()
+            self._same("daemon killed in mid-run", killed)
+            failed = killed["counters"].get("kvtier_load_failed_blocks", 0)
+            self.say(f"         {killed['counters'][HITS]:,.0f} of {most:,} tokens were found; {failed:.0f} blocks then had to be computed")
+            daemon.start()
+            after = first.run(**{"pass": "after the kill", "reset": True})
+            self._same("after the kill", after)
+            self._hits("after the kill, the daemon back", after, most)
+        with engine(self.root, self.folder, f"kvtier-{mode}-again", kv, mode) as second:
+            fresh = second.run(**{"pass": "engine restarted", "serial": False})
+            self._same("after an engine restart", fresh)
+            self._hits("after an engine restart", fresh, most)
+            self._ttft(f"restored by a fresh engine ({mode})", second.run(**{"pass": "ttft", "reset": True, "serial": True}))
+
+    def ranks(self) -> None:
+        """Two tensor-parallel ranks, each with its part of every block."""
+        with engine(self.root, self.folder, "ranks-none", None, 1, 2) as plain:
+            without = plain.run(**{"pass": "none"})
+        with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
+            daemon = Daemon(self.root, Path(folder))
+            daemon.start()
+            try:
+                kv = kvtier(daemon.socket, "ranks")
+                with engine(self.root, self.folder, "ranks", kv, 1, 2) as first:
+                    most = first.hello["loadable"]
+                    cold = first.run(**{"pass": "cold"})
+                    warm = first.run(**{"pass": "warm", "reset": True})
+                with engine(self.root, self.folder, "ranks-again", kv, 1, 2) as second:
+                    again = second.run(**{"pass": "engine restarted"})
+            finally:
+                daemon.stop()
+        for case, answer in (("cold", cold), ("warm", warm), ("after an engine restart", again)):
+            self.hold(f"tokens of two ranks, {case}", answer["tokens"] == without["tokens"], "as of two ranks without kvtier")
+        self._hits("two ranks, warm", warm, most)
+        self._hits("two ranks, after an engine restart", again, most)
+
+    def lmcache(self) -> None:
+        """The same prompts through LMCache, of which kvtier must not find less."""
+        self.reference()
+        with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
+            daemon = Daemon(self.root, Path(folder))
+            daemon.start()
+            try:
+                ours = self._cold_and_restarted("beside LMCache", kvtier(daemon.socket, "check-beside"))
+            finally:
+                daemon.stop()
+        port = _free_port()
+        server = self._lmcache_server(port)
+        try:
+            extra = {"lmcache.mp.host": "tcp://127.0.0.1", "lmcache.mp.port": port}
+            kv = {"kv_connector": "LMCacheMPConnector", "kv_role": "kv_both", "kv_connector_extra_config": extra}
+            theirs = self._cold_and_restarted("LMCache", kv)
+        finally:
+            server.terminate()
+            server.wait(30)
+        for when in ("cold", "restarted"):
+            text = f"{ours[when]:,.0f} tokens from a cache; LMCache {theirs[when]:,.0f}"
+            self.hold(f"beside LMCache, {when}", ours[when] >= theirs[when], text, kvtier=ours[when], lmcache=theirs[when])
+
+    def _cold_and_restarted(self, name: str, kv: dict) -> dict[str, float]:
+        with engine(self.root, self.folder, name.replace(" ", "-"), kv, 0) as first:
+            cold = first.run(**{"pass": "cold", "serial": True})
+            time.sleep(1)
+        with engine(self.root, self.folder, name.replace(" ", "-") + "-again", kv, 0) as second:
+            restarted = second.run(**{"pass": "restarted", "serial": True})
+        self._same(f"{name}, restarted", restarted)
+        self._ttft(f"{name}, cold", cold)
+        self._ttft(f"{name}, restored by a fresh engine", restarted)
+        return {"cold": cold["cached"], "restarted": restarted["cached"]}
+
+    def _lmcache_server(self, port: int) -> subprocess.Popen:
+        log = open(self.folder / "lmcache.log", "w")  # noqa: SIM115
+        command = [
+            str(self.root / "target" / "venv-lmcache" / "bin" / "lmcache"), "server", "--l1-size-gb", "2", "--chunk-size", "32",
+            "--supported-transfer-mode", "auto", "--shm-name", f"lmcache-check-{os.getpid()}", "--no-l1-use-lazy",
+            "--eviction-policy", "LRU", "--host", "127.0.0.1", "--port", str(port),
+        ]  # fmt: skip
+        server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=os.environ | {"LMCACHE_TRACK_USAGE": "false"})
+        deadline = time.monotonic() + 120
+        while "Application startup complete" not in (self.folder / "lmcache.log").read_text(errors="replace"):
+            if server.poll() is not None or time.monotonic() > deadline:
+                raise Failed(f"LMCache's server did not start: {self.folder / 'lmcache.log'}")
+            time.sleep(0.5)
+        return server
+
+    def absent(self) -> None:
+        """A daemon that is not there, or too old: the engine starts as fast, says so once, and serves."""
+        self.reference()
+        with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
+            old = Path(folder) / "old.sock"
+            for case, path, words in (
+                ("no daemon", Path(folder) / "none.sock", "no daemon listens at"),
+                ("a daemon of another version", old, "speaks protocol 9.0"),
+            ):
+                with _old_daemon(old), engine(self.root, self.folder, case.replace(" ", "-"), kvtier(path, "absent"), 0) as one:
+                    self._same(case, one.run(**{"pass": case}))
+                    later_s = one.hello["started_s"] - self._plain["started_s"]
+                    self.hold(f"start, {case}", later_s < 10, f"{later_s:+.1f} s against an engine without kvtier")
+                    told = sum(words in line for line in one.log().splitlines())
+                    self.hold(f"log, {case}", told == 1, f"said {told} times")
+
+    def zero(self) -> None:
+        """Prompts that nobody has seen, with kvtier and without, in turns."""
+        few = max(1, _processors() - 1)
+        reached, text = self._turns("small", few, 12)
+        self.hold("zero hits", reached >= ZERO_SHARE_MIN, f"{text}, with a processor left for the daemon", share=reached)
+        # Every moment of the daemon's is then one in which all threads of the engine wait for each other.
+        reached, text = self._turns("small", _processors(), 8)
+        self.tell("zero hits, the engine on all processors", text, share=reached)
+        reached, text = self._turns("tiny", few, 8)
+        self.tell("zero hits, a model that computes next to nothing for its blocks", text, share=reached)
+
+    def _turns(self, size: str, threads: int, groups: int) -> tuple[float, str]:
+        """The engine's throughput with kvtier, of that without, beside a daemon that has run for a while."""
+        with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
+            daemon = Daemon(self.root, Path(folder))
+            daemon.start()
+            try:
+                self._warm(daemon)
+                kv = kvtier(daemon.socket, "zero")
+                with engine(self.root, self.folder, f"zero-{size}-{threads}", kv, 0, threads=threads, size=size) as one:
+                    one.begin(turns=groups)
+                    taken = one.end_of_run(TURNS_TIMEOUT_S)
+            finally:
+                daemon.stop()
+        faster, medians = share(taken["without"], taken["with"])
+        return faster, (
+            f"throughput {faster:.3f} of that without kvtier, by the faster half of {len(taken['with'])} rounds each; "
+            f"by their medians {medians:.3f}"
+        )
+
+    def _warm(self, daemon: Daemon) -> None:
+        """At an engine's rate of requests a daemon's code is compiled for a quarter of an hour, which takes ten seconds of a
+        processor."""
+        python = self.root / "target" / "venv-vllm" / "bin" / "python"
+        subprocess.run([str(python), "-c", _WARMING, str(daemon.socket)], check=True, timeout=120)
+
+
+_WARMING = """
+import os, sys, time
+from kvtier import Client
+end = time.monotonic() + 20
+with Client(sys.argv[1], timeout=30) as client:
+    namespace = client.namespace("warming", block_bytes=128 << 10)
+    blocks = os.urandom(24 * (128 << 10))
+    while time.monotonic() < end:
+        keys = [os.urandom(32) for _ in range(24)]
+        namespace.lookup(keys)
+        namespace.put(keys, blocks)
+        namespace.delete(keys)
+        for _ in range(20):
+            namespace.lookup([os.urandom(32) for _ in range(24)])
+"""
+
+
+@contextlib.contextmanager
+def _old_daemon(path: Path) -> Iterator[None]:
+    """A daemon of another major version: it refuses whoever connects."""
+    import threading
+
+    magic, status = 0x4B4F52454954564B, 14
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    path.unlink(missing_ok=True)
+    listening.bind(str(path))
+    listening.listen(16)
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                channel, _ = listening.accept()
+                with channel:
+                    channel.recv(4096)
+                    text = b"this daemon is of version 9"
+                    channel.sendall(struct.pack("<QIHHQQII", magic, 9 << 16, status, len(text), 0, 0, 0, 0) + text)
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield
+    finally:
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def main() -> int:
+    cases = ("identity", "ranks", "lmcache", "absent", "zero")
+    parser = Arguments(prog="scripts/engine-check vllm")
+    parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("--json", type=Path, help="writes the rows to this file")
+    parser.add_argument("--only", type=some_of(cases), default=list(cases), help=f"of {', '.join(cases)}")
+    arguments = parser.parse_args()
+    folder = arguments.root / "target" / "engine-check"
+    folder.mkdir(parents=True, exist_ok=True)
+    check = Check(arguments.root, folder)
+    begun = time.monotonic()
+    try:
+        for case in arguments.only:
+            check.say(f"{case} ({time.monotonic() - begun:.0f} s)")
+            try:
+                getattr(check, case)()
+            except Failed as error:
+                check.hold(case, False, str(error))
+    finally:
+        if arguments.json:
+            arguments.json.write_text(json.dumps(check.rows, indent=1) + "\n")
+    passed = sum(row.get("passed", False) for row in check.rows)
+    check.say(f"{passed} passed, {check.failures} failed; logs in {folder}")
+    return 1 if check.failures else 0
+
+
+if __name__ == "__main__":
+    run_tool(main)

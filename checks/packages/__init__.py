@@ -1,0 +1,1 @@
+"""Makes the contents of packages, and checks that a packed client and daemon work."""

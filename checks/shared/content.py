@@ -1,0 +1,39 @@
+"""The bytes of blocks, as a function of their keys, at about the speed of a copy."""
+
+import hashlib
+import random
+import struct
+
+_PAGE_BYTES = 4096
+_BASE_BYTES = 1 << 20
+
+
+class Content:
+    """What each block holds, as a function of its key.
+
+    Every page of a block is a window into one random buffer; where the window lies depends on the key and on the page's
+    place in the block. Making a block costs about as much as copying it, and two blocks, or two places of one, share
+    no bytes but by chance.
+    """
+
+    def __init__(self, block_bytes: int) -> None:
+        self.block_bytes = block_bytes
+        self._pages = -(-block_bytes // _PAGE_BYTES)
+        self._offsets = struct.Struct(f"<{self._pages}I")
+        self._base = memoryview(random.Random(block_bytes).randbytes(_BASE_BYTES + _PAGE_BYTES))
+
+    def block(self, key: bytes) -> bytes:
+        """The bytes of the key's block."""
+        base = self._base
+        offsets = self._offsets.unpack(hashlib.shake_128(key).digest(4 * self._pages))
+        pages = [base[at : at + _PAGE_BYTES] for at in [offset % _BASE_BYTES for offset in offsets]]
+        pages[-1] = pages[-1][: self.block_bytes - (self._pages - 1) * _PAGE_BYTES]
+        return b"".join(pages)
+
+    def wrong_bytes(self, key: bytes, buffer: bytearray, offset: int) -> int:
+        """How many bytes of the buffer from an offset on differ from the key's block."""
+        expected = self.block(key)
+        if buffer.startswith(expected, offset):
+            return 0
+        read = buffer[offset : offset + self.block_bytes].ljust(self.block_bytes, b"\0")
+        return max(1, sum(a != b for a, b in zip(read, expected, strict=True)))

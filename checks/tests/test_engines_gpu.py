@@ -1,0 +1,136 @@
+"""What checks/engines/gpu.py makes of its arguments and of what fails; the rest of it takes a GPU."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from checks.engines import gpu as engine_gpu
+
+
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path:
+    """A packed engine that does this; returns the folder for what is found."""
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "engine" / "ttft.py").write_text(script)
+    monkeypatch.setattr(engine_gpu, "ROOT", tmp_path)
+    return tmp_path / "out"
+
+
+@pytest.mark.parametrize("only", ["typo", "none,begin", "note", "ttft", "part", ""])
+def test_part_thatIsNone_isWrongUsage(only: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        engine_gpu.main(["--out", str(tmp_path), "--only", only])
+    assert ended.value.code == 2
+    assert "link, none, offloading, lmcache, kvtier, pairs, batches, batches_eager, ssd" in capsys.readouterr().err
+
+
+def test_engineThatFails_isTold_alsoByTheExitCode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = engine(tmp_path, monkeypatch, "import sys; print('no CUDA'); sys.exit(3)")
+    assert engine_gpu.main(["--out", str(out), "--only", "none"]) == 1
+    found = json.loads((out / "found.json").read_text())
+    assert found["1-none"]["code"] == 3 and "no CUDA" in found["1-none"]["log"]
+
+
+def test_partThatCannotStart_isTold_alsoByTheExitCode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = engine(tmp_path, monkeypatch, "")
+    assert engine_gpu.main(["--out", str(out), "--only", "kvtier,kvtier"]) == 1
+    found = json.loads((out / "found.json").read_text())
+    assert list(found) == ["1-kvtier failed", "2-kvtier failed"]
+
+
+WRITES = "import json, sys; open(sys.argv[sys.argv.index('--out') + 1], 'w').write(json.dumps({'rows': [{'tokens': 1}]}))"
+
+
+@pytest.mark.parametrize("script", ["import sys; sys.exit(3)", WRITES + "; sys.exit(3)"])
+def test_engineThatFails_hasNoRows_andNoneOfAnEarlierRun(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = engine(tmp_path, monkeypatch, WRITES)
+    assert engine_gpu.main(["--out", str(out), "--only", "none"]) == 0
+    (tmp_path / "engine" / "ttft.py").write_text(script)
+    assert engine_gpu.main(["--out", str(out), "--only", "none"]) == 1
+    found = json.loads((out / "found.json").read_text())
+    assert found["1-none"]["code"] == 3 and "rows" not in found["1-none"]
+
+
+def test_engineThatWritesNothing_hasNoRowsOfAnEarlierRun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = engine(tmp_path, monkeypatch, WRITES)
+    assert engine_gpu.main(["--out", str(out), "--only", "none"]) == 0
+    (tmp_path / "engine" / "ttft.py").write_text("")
+    engine_gpu.main(["--out", str(out), "--only", "none"])
+    assert "rows" not in json.loads((out / "found.json").read_text())["1-none"]
+
+
+def test_partThatComesAgain_keepsWhatItFoundBefore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = engine(tmp_path, monkeypatch, WRITES)
+    assert engine_gpu.main(["--out", str(out), "--only", "none,none"]) == 0
+    found = json.loads((out / "found.json").read_text())
+    assert [(name, one["rows"]) for name, one in found.items()] == [("1-none", [{"tokens": 1}]), ("2-none", [{"tokens": 1}])]
+    assert {one.name for one in out.iterdir()} == {"found.json", "1-none.json", "1-none.log", "2-none.json", "2-none.log"}
+
+
+TELLS = """
+import json, logging, logging.config, os, sys
+with open(os.environ["VLLM_LOGGING_CONFIG_PATH"]) as file:
+    logging.config.dictConfig(json.load(file))
+logging.getLogger("vllm.kvtier").debug("kvtier: request %s: found %d blocks within %.2f ms", "7-a", 512, 1.25)
+logging.getLogger("vllm.core").debug("request 8: loaded 1 of 1 blocks in 1.00 ms")
+logging.getLogger("vllm.kvtier").debug("kvtier: request %s: loaded %d of %d blocks in %.2f ms", "7-a", 511, 512, 80.5)
+"""
+
+
+def test_restores_areThoseThatTheConnectorTells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = engine(tmp_path, monkeypatch, TELLS + WRITES)
+    assert engine_gpu.main(["--out", str(out), "--only", "none"]) == 0
+    found = json.loads((out / "found.json").read_text())["1-none"]
+    assert found == found | {"rows": [{"tokens": 1}], "restores": [{"blocks": 511, "found_ms": 1.25, "load_ms": 80.5}]}
+
+
+RESTORES = """
+import json, sys
+row = {"tokens": 32768, "restored_tokens": 32768, "restored_ms": 110.0, "device_hit_ms": 22.0}
+open(sys.argv[sys.argv.index('--out') + 1], 'w').write(json.dumps({'rows': [row, row | {"restored_tokens": 0}]}))
+"""
+
+
+def test_restores_areHeldToTheLinkOfTheSameRun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = engine(tmp_path, monkeypatch, RESTORES)
+    monkeypatch.setattr(engine_gpu, "_LINK", "print(4 * 2**30 / 78)")
+    assert engine_gpu.main(["--out", str(out), "--only", "none,link,none"]) == 0
+    found = json.loads((out / "found.json").read_text())
+    assert [set(row) & {"link_ms", "of_limit"} for row in found["1-none"]["rows"]] == [set(), set()]
+    assert found["2-link"]["gb_per_s"] == pytest.approx(55.06, abs=0.01)
+    restored, missed = found["3-none"]["rows"]
+    assert (restored["link_ms"], restored["of_limit"]) == (pytest.approx(78), pytest.approx(1.1))
+    assert not {"link_ms", "of_limit"} & set(missed)
+
+
+def test_linkThatCannotBeMeasured_isTold_andTheOthersRun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = engine(tmp_path, monkeypatch, RESTORES)
+    monkeypatch.setattr(engine_gpu, "_LINK", "import sys; print('no CUDA'); sys.exit(1)")
+    assert engine_gpu.main(["--out", str(out), "--only", "link,none"]) == 1
+    found = json.loads((out / "found.json").read_text())
+    assert "no CUDA" in found["1-link failed"]["error"]
+    assert "of_limit" not in found["2-none"]["rows"][0]
+
+
+def test_pairs_areComparedOneByOne() -> None:
+    rows = [(100.0, 20.0, 21.0, True), (150.0, 60.0, 20.0, False), (119.0, 40.0, 39.5, True)]
+    found = {
+        "without_ms": [1000.0, 990.0, 1010.0], "computed_ms": [1002.0, 990.0, 1010.0], "stored_ms": [1010.0, 1005.0, 1000.0],
+        "flush_ms": [0.0, 3.0, 2.0],
+        "pairs": [dict(zip(("restored_ms", "hit_ms", "hit_without_ms", "same"), row, strict=True)) for row in rows],
+    }  # fmt: skip
+    made = engine_gpu.of_pairs(found, 80.0)
+    assert made["restored_less_hit_ms"] == 80.0 and made["hit_ms"] == 40.0 and made["wrong"] == 1
+    assert made["hit_costs_ms"] == 0.5 and made["flush_ms"] == 2.0
+    assert made["of_limit"] == 1.0 and made["link_ms"] == 80.0
+    assert made["saving"] == pytest.approx(0.005) and made["connector"] == pytest.approx(0.002)
+    assert "of_limit" not in engine_gpu.of_pairs(found, 0.0)
+
+
+def test_batches_areComparedByTheirMedians_andByTheFasterHalf() -> None:
+    found = {"prompts": {"without": [99.0, 500.0, 101.0, 100.0], "bare": [100.0] * 4, "stored": [126.0, 124.0, 900.0, 125.0]}}
+    made = engine_gpu.of_batches(found)["prompts"]
+    assert made == {
+        "without_ms": 100.5, "throughput": pytest.approx(100.5 / 125.5), "of_faster_half": pytest.approx(199 / 249),
+        "bare_throughput": pytest.approx(1.005), "bare_of_faster_half": pytest.approx(0.995),
+    }  # fmt: skip

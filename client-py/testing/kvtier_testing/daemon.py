@@ -1,0 +1,164 @@
+"""A real daemon under test.
+
+The folder in the environment variable KVTIER_PROGRAMS holds its programs, `kvtierd` and `kvtier`: by default the scripts of this
+checkout, which build what is missing.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Protocol, TypeVar
+
+import pytest
+
+from kvtier_testing.ready import wait_ready
+
+PROGRAMS = Path(os.environ.get("KVTIER_PROGRAMS", Path(__file__).resolve().parents[3] / "scripts"))
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def _end_with_parent() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def start_child(command: list[str], errors: IO[str] | None = None) -> "subprocess.Popen[str]":
+    """A process that ends with this thread, also where that is killed: tests leave nothing behind."""
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, preexec_fn=_end_with_parent)
+
+
+def importing() -> dict[str, str]:
+    """The environment of a Python process that can import all that this process can."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+class Daemon:
+    """A daemon process with a small host tier and a small SSD tier."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.socket_path = folder / "kvtier.sock"
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self, **changed: str) -> None:
+        """Starts the process; settings are named with two underscores in place of the dot."""
+        settings = {
+            "host.bytes": "64MiB",
+            "host.slab_bytes": "8MiB",
+            "host.keep": "0",
+            "ssd.bytes": "128MiB",
+            "ssd.file_bytes": "16MiB",
+            "ssd.directory": str(self.folder / "ssd"),
+            "grpc.enabled": "false",
+            "http.enabled": "false",
+        }
+        settings.update({name.replace("__", "."): value for name, value in changed.items()})
+        (self.folder / "ssd").mkdir(exist_ok=True)
+        command = [*self.program(), "--socket", str(self.socket_path)]
+        for name, value in settings.items():
+            command += ["--set", f"{name}={value}"]
+        log = self.folder / "daemon.log"
+        with log.open("a") as errors:
+            process = start_child(command, errors)
+        wait_ready(process, log, pytest.fail.Exception)
+        self.process = process
+
+    def program(self) -> list[str]:
+        return [str(PROGRAMS / "kvtierd")]
+
+    def command(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Runs the command line tool with this daemon's socket."""
+        command = [str(PROGRAMS / "kvtier"), *words, "--socket", str(self.socket_path)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def pause(self) -> None:
+        """Stops the process; returns when none of its threads runs any more."""
+        self.signal(signal.SIGSTOP)
+        assert eventually(lambda: all_stopped(Path(f"/proc/{self.pid}/task")))
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self._reap()
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.signal(signal.SIGCONT)
+            self.process.terminate()
+            try:
+                self.process.wait(60)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+            self._reap()
+
+    def _reap(self) -> None:
+        assert self.process is not None and self.process.stdout is not None
+        self.process.wait()
+        self.process.stdout.close()
+        self.process = None
+
+
+class Stoppable(Protocol):
+    def stop(self) -> None: ...
+
+
+D = TypeVar("D", bound=Stoppable)
+
+
+@contextmanager
+def in_a_folder(make: Callable[[Path], D]) -> Iterator[D]:
+    """A daemon in a folder with a short name, stopped at the end."""
+    # Not pytest's own folders: their names are too long for a socket.
+    with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
+        made = make(Path(folder))
+        try:
+            yield made
+        finally:
+            made.stop()
+
+
+def all_stopped(tasks: Path) -> bool:
+    """Whether all of a process's threads are, as its folder of them in /proc has it."""
+    try:
+        return all((task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks.iterdir())
+    except (FileNotFoundError, ProcessLookupError):
+        return False  # one has ended since they were listed
+
+
+# What takes longer hangs; the clients' own timeouts are longer still.
+HANG_S = 20.0
+
+
+def eventually(condition: Callable[[], bool], timeout_s: float = 30.0) -> bool:
+    """Whether the condition comes true in time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def slots_balance(counters: dict[str, int]) -> bool:
+    """Whether every slot of memory and SSD is accounted for, and no client holds one."""
+    return all(
+        counters[f"{tier}_slots_total"]
+        == counters[f"{tier}_slots_free"] + counters[f"{tier}_slots_resident"] + counters[f"{tier}_slots_in_flight"]
+        for tier in ("host", "ssd")
+    ) and (counters["leases"], counters["reservations"], counters["host_slots_in_flight"]) == (0, 0, 0)
