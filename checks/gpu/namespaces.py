@@ -1,6 +1,6 @@
 """Which handles of GPU memory a process in other namespaces can open. Needs a GPU and root; no torch, no Java.
 
-python3 -m checks.gpu_namespaces
+python3 -m checks.gpu.namespaces
 
 This process allocates memory in both ways that CUDA has, and an event. A process in each kind of surroundings then opens them:
 
