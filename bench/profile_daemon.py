@@ -75,7 +75,7 @@ class Profile:
 
 
 def main() -> int:
-    parser = Arguments(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = Arguments(prog="bench.profile_daemon", description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("socket")
     parser.add_argument("pid", type=whole)
     parser.add_argument("--json", action="store_true")

@@ -290,7 +290,7 @@ def check(daemon: Daemon, beside: Beside, party: Party, options: argparse.Namesp
 
 
 def main() -> int:
-    parser = Arguments(description=__doc__)
+    parser = Arguments(prog="connections-check", description=__doc__)
     parser.add_argument("--connections", type=int, default=10_000, help="to each listener, in each manner")
     parser.add_argument("--hold", type=number, default=15, help="seconds for which they stay")
     parser.add_argument("--calm", type=number, default=5, help="seconds before, to compare with")

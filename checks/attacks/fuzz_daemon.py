@@ -125,7 +125,7 @@ def write_seeds() -> None:
 
 
 def main() -> int:
-    parser = Arguments(description=__doc__)
+    parser = Arguments(prog="fuzz", description=__doc__)
     parser.add_argument("target", choices=[*TARGETS, "seeds"], help="what to throw at; seeds: write the inputs to begin with")
     parser.add_argument("--seconds", type=number, default=300)
     parser.add_argument("--seed", type=int, default=1)

@@ -301,7 +301,7 @@ def check_all(chosen: list[Attack], seconds: float, heap_bound_mib: int) -> int:
 
 
 def main() -> int:
-    parser = Arguments(description=__doc__)
+    parser = Arguments(prog="attacks-check", description=__doc__)
     parser.add_argument("--seconds", type=number, default=120, help="how long each attack lasts")
     parser.add_argument("--only", default="", help="attacks that have this in their names, or in their listener's")
     parser.add_argument("--list", action="store_true", help="names the attacks and ends")

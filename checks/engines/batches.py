@@ -49,7 +49,7 @@ def measure(engine: Engine, batch: Batch, groups: int) -> dict[str, list[float]]
 
 
 def main() -> int:
-    parser = Arguments()
+    parser = Arguments(prog="checks.engines.batches")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--kv", type=json.loads, required=True, help="vLLM's kv_transfer_config")
     parser.add_argument("--tokens", type=int, default=32768, help="that the device has room for")

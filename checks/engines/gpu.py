@@ -362,7 +362,7 @@ PARTS = ("link", "none", "offloading", "lmcache", "kvtier", "pairs", "batches", 
 
 def main(words: list[str] | None = None) -> int:
     """The program; returns its exit code: 1 where a part or an engine failed, 2 for wrong usage."""
-    parser = Arguments()
+    parser = Arguments(prog="run")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--lens", default="8192,32768")
     parser.add_argument("--only", type=some_of(PARTS, again=True), default=list(PARTS), help="in this order; one may come again")

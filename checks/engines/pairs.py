@@ -138,7 +138,7 @@ def restore(engine: Engine, tokens: int, number: int, prompt: list[int], token: 
 
 
 def main() -> int:
-    parser = Arguments()
+    parser = Arguments(prog="checks.engines.pairs")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--kv", type=json.loads, required=True, help="vLLM's kv_transfer_config")
     parser.add_argument("--tokens", type=int, default=32768)

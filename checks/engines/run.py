@@ -130,7 +130,7 @@ def turns(engine: Engine, groups: int) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    parser = Arguments()
+    parser = Arguments(prog="checks.engines.run")
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--size", choices=SIZES, default="tiny")
     parser.add_argument("--answers", type=int, required=True)

@@ -624,7 +624,7 @@ def own() -> None:
 
 
 def main() -> int:
-    parser = Arguments(description=__doc__)
+    parser = Arguments(prog="gpu-check", description=__doc__)
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: a trial, not a result")
     parser.add_argument("--tuning", action="store_true", help="interference: other options of the engine than the usual")

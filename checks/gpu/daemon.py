@@ -1650,7 +1650,7 @@ def be_dying(arguments: argparse.Namespace) -> None:
 
 
 def arguments_of(words: list[str] | None = None) -> argparse.Namespace:
-    parser = Arguments(description=__doc__)
+    parser = Arguments(prog="gpu-check daemon", description=__doc__)
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--quick", action="store_true", help="little of everything, and of the lengths of runs the first: a trial, not a result")
     parser.add_argument("--only", type=some_of(PARTS), default=[], help=f"of {','.join(PARTS)}")

@@ -454,7 +454,7 @@ class Check:
 
 
 def main() -> None:
-    parser = Arguments(description=__doc__)
+    parser = Arguments(prog="events-check", description=__doc__)
     parser.add_argument("--daemon", required=True)
     parser.add_argument("--vllm-events", required=True)
     parser.add_argument("--operations", type=whole, default=10_000)

@@ -461,7 +461,7 @@ def links(folder: Path) -> None:
 
 
 def main() -> None:
-    parser = Arguments()
+    parser = Arguments(prog="checks.packages.contents")
     commands = parser.add_subparsers(dest="command", required=True)
     one = commands.add_parser("stage")
     one.add_argument("root", type=Path)
