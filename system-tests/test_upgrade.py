@@ -6,10 +6,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from kvtier_testing.daemon import importing
 
 from checks import upgrade
 from checks.shared.checkout import ROOT
 from checks.torture.daemon import Daemon
+
+
+@pytest.fixture(autouse=True)
+def _clients_find_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", importing()["PYTHONPATH"])
 
 
 def change(folder: Path) -> upgrade.Change:

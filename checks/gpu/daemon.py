@@ -1,8 +1,8 @@
 """The daemon with a real GPU: this process is the engine, its blocks go through the daemon and come back.
 
-Started by "run --daemon" in the folder that scripts/gpu-check packs. Needs CUDA and torch, and for one part transformers. Each part
+Started by "run daemon" in the folder that scripts/gpu-check packs. Needs CUDA and torch, and for one part transformers. Each part
 goes on where another has failed; rows are written as they come. With --file-gpu FOLDER nothing needs a GPU: tensors are files of
-shared memory, as in the tests of the Python client, and no figure means anything.
+shared memory, as in the system tests, and no figure means anything.
 """
 
 from __future__ import annotations

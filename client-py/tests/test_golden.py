@@ -3,10 +3,11 @@
 import struct
 from pathlib import Path
 
+from test_core import Peer
+
 from kvtier import _core
 from kvtier import _protocol as protocol
 from kvtier._protocol import Status, Verb
-from test_core import Peer
 
 GOLDEN = Path(__file__).parents[2] / "protocol/src/test/resources/golden/session.txt"
 DEADLINE_NS = 2_000_000_000
