@@ -20,7 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from kvtier_testing.ready import wait_ready
+from kvtier_testing import process
 
 from checks.shared.command_line import Arguments, run_tool
 from kvtier import Client, Status
@@ -259,13 +259,7 @@ def _free_port() -> int:
 def start_daemon(root: Path, folder: Path) -> tuple[subprocess.Popen, Path]:
     path = folder / "kvtier.sock"
     settings = {"host.bytes": "2GiB", "host.keep": "0", "ssd.bytes": "0", "grpc.enabled": "false", "http.enabled": "false"}
-    command = [str(root / "scripts" / "kvtierd"), "--socket", str(path)]
-    for name, value in settings.items():
-        command += ["--set", f"{name}={value}"]
-    log = folder / "daemon.log"
-    with log.open("w") as errors:
-        daemon = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
-    wait_ready(daemon, log, SystemExit)
+    daemon, _ = process.start(process.command_of([str(root / "scripts" / "kvtierd")], path, settings), folder / "daemon.log", SystemExit)
     return daemon, path
 
 

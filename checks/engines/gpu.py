@@ -19,6 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from kvtier_testing import process
+
 from checks.engines.switch import share
 from checks.shared.checkout import ROOT
 from checks.shared.command_line import Arguments, run_tool, some_of, whole
@@ -243,10 +245,8 @@ class Runs:
             "http.enabled": "false",
         }  # fmt: skip
         (self.work / "ssd").mkdir(exist_ok=True)
-        command = [str(runtime), *flags, *more, "-cp", f"{ROOT}/kvtier/lib/*", "io.kvtier.daemon.Kvtierd", "--socket", str(self.work / "sock")]
-        for key, value in settings.items():
-            command += ["--set", f"{key}={value}"]
-        made = Server(command, "kvtierd ready", self.file(name, ".log"), 90)
+        command = [str(runtime), *flags, *more, "-cp", f"{ROOT}/kvtier/lib/*", "io.kvtier.daemon.Kvtierd"]
+        made = Server(process.command_of(command, self.work / "sock", settings), "kvtierd ready", self.file(name, ".log"), 90)
         self.note(name, started_s=made.started_s)
         return made
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kvtier_testing.ready import wait_ready
+from kvtier_testing import process
 
 from checks.engines.switch import share
 from checks.shared.command_line import Arguments, run_tool, some_of
@@ -50,13 +50,8 @@ class Daemon:
             "host.bytes": "1GiB", "host.keep": "2min", "ssd.bytes": "1GiB", "ssd.directory": str(self.folder / "ssd"),
             "ssd.admission": "all", "grpc.enabled": "false", "http.enabled": "false",
         }  # fmt: skip
-        command = [str(self.root / "scripts" / "kvtierd"), "--socket", str(self.socket)]
-        for name, value in settings.items():
-            command += ["--set", f"{name}={value}"]
-        log = self.folder / "daemon.log"
-        with log.open("a") as errors:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
-        wait_ready(self.process, log, Failed)
+        command = process.command_of([str(self.root / "scripts" / "kvtierd")], self.socket, settings)
+        self.process, _ = process.start(command, self.folder / "daemon.log", Failed)
 
     def kill(self) -> None:
         assert self.process is not None
@@ -64,12 +59,8 @@ class Daemon:
         self.process.wait()
 
     def stop(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                self.kill()
+        if self.process is not None:
+            process.stop(self.process)
 
 
 def _processors() -> int:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urljoin
 
-from kvtier_testing.ready import wait_ready
+from kvtier_testing import process
 
 from checks.shared.checkout import ROOT
 from checks.shared.command_line import Arguments, run_tool
@@ -34,7 +34,6 @@ LIST = Path(__file__).with_name("vllm_tests_expected.json")
 INDEX = "https://pypi.org/simple"
 DOWNLOAD_TIMEOUT_S = 300
 RUN_TIMEOUT_S = 3600
-STOP_TIMEOUT_S = 20
 NO_TEST = 5
 """pytest's exit code where none was chosen"""
 MODEL = "facebook/opt-125m"
@@ -153,21 +152,12 @@ def daemon(root: Path, folder: Path) -> Iterator[Path]:
     """The socket of a daemon with memory alone, which ends with the block."""
     socket, log = folder / "kvtier.sock", folder / "daemon.log"
     settings = {"host.bytes": "256MiB", "host.keep": "0", "ssd.bytes": "0", "grpc.enabled": "false", "http.enabled": "false"}
-    command = [str(root / "scripts" / "kvtierd"), "--socket", str(socket)]
-    for name, value in settings.items():
-        command += ["--set", f"{name}={value}"]
-    with log.open("w") as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
-    wait_ready(process, log, Failed)
+    command = process.command_of([str(root / "scripts" / "kvtierd")], socket, settings)
+    started, _ = process.start(command, log, Failed)
     try:
         yield socket
     finally:
-        process.terminate()
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process.stop(started)
 
 
 class Run:

@@ -26,7 +26,7 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
-from kvtier_testing.ready import wait_ready
+from kvtier_testing import process
 
 from checks.shared.checkout import ROOT
 from checks.shared.command_line import Arguments, run_tool, some_of
@@ -153,15 +153,10 @@ class Daemon:
             main = [f"-Dkvtier.gpu.folder={self.gpu.folder}", "io.kvtier.daemon.FileGpuDaemon"]
         command = [
             java, "--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow", "-XX:+UseSerialGC", "-Xmx512m",
-            "-XX:-UsePerfData", "-cp", classes, *main, "--socket", str(self.socket),
+            "-XX:-UsePerfData", "-cp", classes, *main,
         ]  # fmt: skip
-        for name, value in self.values(settings).items():
-            command += ["--set", f"{name}={value}"]
         started = time.monotonic()
-        log = self.folder / "daemon.log"
-        with log.open("a") as errors:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
-        wait_ready(self.process, log, Failure)
+        self.process, _ = process.start(process.command_of(command, self.socket, self.values(settings)), self.folder / "daemon.log", Failure)
         return time.monotonic() - started
 
     def kill(self) -> None:

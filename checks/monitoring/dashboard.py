@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from kvtier_testing.ready import wait_ready
+from kvtier_testing import process
 
 import kvtier
 from checks.shared.command_line import Arguments, number, run_tool
@@ -400,13 +400,10 @@ class Daemon:
         }
         self.config = self.folder / "kvtier.yaml"
         self.config.write_text(config or "# As it is by default.\n")
-        command = [*start, "--config", str(self.config), "--socket", str(self.socket)]
-        for key, value in {**usual, **settings}.items():
-            command += ["--set", f"{key}={value}"]
-        environment = {**os.environ, "AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "nobody"}
-        with self._log.open("wb") as errors:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL, text=True, env=environment)
-        ready = re.search(r"HTTP on ([0-9.:]+)", wait_ready(self._process, self._log, Wrong))
+        command = process.command_of([*start, "--config", str(self.config)], self.socket, usual | settings)
+        nobody = {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "nobody"}
+        self._process, line = process.start(command, self._log, Wrong, nobody)
+        ready = re.search(r"HTTP on ([0-9.:]+)", line)
         if not ready:
             self.stop()
             raise Wrong("the daemon's ready line does not say where HTTP is")
@@ -433,14 +430,7 @@ class Daemon:
         self._process.send_signal(which)
 
     def stop(self) -> None:
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGCONT)
-            self._process.terminate()
-            try:
-                self._process.wait(30)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        process.stop(self._process)
 
 
 class Engines:

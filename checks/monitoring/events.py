@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 import zmq
-from kvtier_testing.ready import wait_ready
+from kvtier_testing import process
 
 import kvtier
 from checks.shared.command_line import Arguments, whole
@@ -77,7 +77,6 @@ class Daemon:
 
     def start(self) -> None:
         settings = {
-            "socket.path": self.folder / "sock",
             "host.bytes": "3MiB",
             "host.slab_bytes": "1MiB",
             "host.directory": self.folder / "memory",
@@ -95,12 +94,9 @@ class Daemon:
             "events.consumer": "dynamo",
             "events.interval": "2ms",
         }
-        arguments = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         self.starts += 1
-        log = self.folder / f"daemon-{self.starts}.log"
-        with log.open("w") as errors:
-            self.process = subprocess.Popen([self.command, *arguments], stdout=subprocess.PIPE, stderr=errors, text=True)
-        wait_ready(self.process, log, SystemExit)
+        command = process.command_of([self.command], self.folder / "sock", settings)
+        self.process, _ = process.start(command, self.folder / f"daemon-{self.starts}.log", SystemExit)
 
     def stop(self, how: signal.Signals) -> None:
         self.process.send_signal(how)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from kvtier_testing.process import command_of
 from kvtier_testing.ready import wait_ready
 
 from checks.shared.checkout import ROOT
@@ -61,11 +62,10 @@ class Daemon:
         settings = self.settings | {name.replace("__", "."): value for name, value in changed.items()}
         for directory in self._directories:
             directory.mkdir(exist_ok=True)
-        command = [str(self.checkout / "scripts" / "kvtierd"), "--socket", str(self.socket_path)]
+        program = [str(self.checkout / "scripts" / "kvtierd")]
         if self._configuration is not None:
-            command += ["--config", str(self._configuration)]
-        for name, value in settings.items():
-            command += ["--set", f"{name}={value}"]
+            program += ["--config", str(self._configuration)]
+        command = command_of(program, self.socket_path, settings)
         with self.log.open("a") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ | self.environment)
 

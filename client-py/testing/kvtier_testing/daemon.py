@@ -18,6 +18,7 @@ from typing import IO, Protocol, TypeVar
 
 import pytest
 
+from kvtier_testing.process import command_of, stop
 from kvtier_testing.ready import wait_ready
 
 PROGRAMS = Path(os.environ.get("KVTIER_PROGRAMS", Path(__file__).resolve().parents[3] / "scripts"))
@@ -62,9 +63,7 @@ class Daemon:
         }
         settings.update({name.replace("__", "."): value for name, value in changed.items()})
         (self.folder / "ssd").mkdir(exist_ok=True)
-        command = [*self.program(), "--socket", str(self.socket_path)]
-        for name, value in settings.items():
-            command += ["--set", f"{name}={value}"]
+        command = command_of(self.program(), self.socket_path, settings)
         log = self.folder / "daemon.log"
         with log.open("a") as errors:
             process = start_child(command, errors)
@@ -99,13 +98,8 @@ class Daemon:
 
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
-            self.signal(signal.SIGCONT)
-            self.process.terminate()
-            try:
-                self.process.wait(60)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-            self._reap()
+            stop(self.process)
+            self.process = None
 
     def _reap(self) -> None:
         assert self.process is not None and self.process.stdout is not None

@@ -1,0 +1,47 @@
+"""Processes of a daemon: their command line, their start, and their end."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from kvtier_testing.ready import wait_ready
+
+STOP_TIMEOUT_S = 60.0
+
+
+def command_of(program: Sequence[str], socket: Path, settings: Mapping[str, object]) -> list[str]:
+    """The command line of a daemon with this socket and these settings."""
+    return [*program, "--socket", str(socket), *(word for key, value in settings.items() for word in ("--set", f"{key}={value}"))]
+
+
+def start(
+    command: Sequence[str], log: Path, failure: Callable[[str], BaseException], environment: Mapping[str, str] | None = None
+) -> tuple["subprocess.Popen[str]", str]:
+    """A daemon that is ready, and the line in which it says so.
+
+    Args:
+        log: where its standard error is appended.
+        failure: makes of words what is raised where the daemon does not become ready.
+        environment: variables beside those of this process.
+    """
+    with log.open("a") as errors:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, env=os.environ | (environment or {})
+        )
+    return process, wait_ready(process, log, failure)
+
+
+def stop(process: "subprocess.Popen[str]", timeout_s: float = STOP_TIMEOUT_S) -> None:
+    """Ends a daemon as a service manager does, also one that was paused; kills it where that takes too long."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        try:
+            process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
