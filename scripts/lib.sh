@@ -312,17 +312,33 @@ ensure_venv() {
   fi
 }
 
-# The Python client in target/venv-bench, installed anew where a source is newer than the last installation.
+client_is_fresh() {
+  local venv=$KVTIER_ROOT/target/venv-bench newer
+  [ -f "$venv/.installed" ] && "$venv/bin/python" -c 'import kvtier' 2>/dev/null || return 1
+  newer=$(cd "$KVTIER_ROOT/client-py" && find src pyproject.toml setup.py -newer "$venv/.installed" \
+    ! -path '*/__pycache__*' ! -path '*.egg-info*' -print | head -n 1)
+  [ -z "$newer" ]
+}
+
+# The Python client in target/venv-bench, installed anew where a source is newer than the last installation.  After find_python3.
 ensure_client() {
-  local venv=$KVTIER_ROOT/target/venv-bench newer=yes
-  if [ -f "$venv/.installed" ] && "$venv/bin/python" -c 'import kvtier' 2>/dev/null; then
-    newer=$(find "$KVTIER_ROOT/client-py" -name '*.egg-info' -prune -o -type f -newer "$venv/.installed" -print | head -n 1)
+  local venv=$KVTIER_ROOT/target/venv-bench
+  if client_is_fresh; then return 0; fi
+  mkdir -p "$KVTIER_ROOT/target"
+  # Two scripts started at once: the second waits, then finds the installation done.
+  if command -v flock >/dev/null 2>&1; then
+    exec 8>"$KVTIER_ROOT/target/.lock-venv-bench"
+    flock 8
   fi
-  if [ -n "$newer" ]; then
-    say "installing the Python client"
+  if ! client_is_fresh; then
+    say "installing the Python client in target/venv-bench (half a minute)"
     ensure_venv "$venv"
+    # The stamp is as old as the start of the installation, so an edit made during it counts.
+    touch "$venv/.installing"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --force-reinstall \
-      "$KVTIER_ROOT/client-py" >&2 || die "the Python client did not install; its reason is above."
-    touch "$venv/.installed"
+      "$KVTIER_ROOT/client-py" >&2 || die "the Python client did not install; its reason is above." \
+      "It needs a C compiler and Python's headers (Debian and Ubuntu: apt-get install gcc python3-dev)."
+    mv "$venv/.installing" "$venv/.installed"
   fi
+  if command -v flock >/dev/null 2>&1; then exec 8>&-; fi
 }

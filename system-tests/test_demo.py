@@ -1,7 +1,12 @@
 """The options of scripts/demo: a wrong one is told in one line, at once, before anything is built or started."""
 
+import contextlib
+import json
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +28,7 @@ def demo(*arguments: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--nonsense", "unknown option '--nonsense'; there are --trace --requests"),
+        ("--nonsense", "unknown option '--nonsense'; there are --help --trace --requests"),
         ("--request 5", "unknown option '--request'; did you mean --requests?"),
         ("--request=5", "unknown option '--request'; did you mean --requests?"),
         ("requests 5", "unknown argument 'requests'; did you mean --requests?"),
@@ -71,3 +76,39 @@ def test_replay_without_a_daemon_says_so_once(tmp_path: Path) -> None:
     )
     assert done.returncode == 3
     assert done.stderr.count("none.sock") == 1, done.stderr
+
+
+def command_lines() -> Iterator[bytes]:
+    """Of all processes that run."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended since they were listed
+            yield path.read_bytes()
+
+
+SMALL = ["--requests", "40", "--host-bytes", "128MiB", "--ssd-bytes", "256MiB"]
+
+
+@pytest.mark.parametrize("more", [[], ["--object", "folder"]])
+def test_demo_replays_andLeavesNothing(more: list[str], tmp_path: Path) -> None:
+    done = subprocess.run(
+        [ROOT / "scripts" / "demo", "--json", *SMALL, *more], capture_output=True, text=True, timeout=600, check=False, env=os.environ | {"TMPDIR": str(tmp_path)}
+    )
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout.splitlines()[-1])
+    assert (figures["requests"], figures["wrong_bytes"]) == (40, 0) and figures["puts"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_demo_stoppedAmidTheReplay_stopsItsDaemonAndLeavesNothing(tmp_path: Path) -> None:
+    command = [ROOT / "scripts" / "demo", "--host-bytes", "128MiB", "--ssd-bytes", "256MiB"]
+    demo = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(tmp_path)})
+    assert demo.stderr is not None
+    for line in demo.stderr:
+        if "prefix hits" in line:
+            break
+    assert len(list(tmp_path.iterdir())) == 1
+    demo.terminate()
+    demo.stderr.read()
+    assert demo.wait(60) == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
+    assert not any(str(tmp_path).encode() in one for one in command_lines())

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 _SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB|TiB)?", re.IGNORECASE)
+_SURPLUS_VALUE = re.compile(r"argument (\S+): ignored explicit argument .*", re.DOTALL)
+_MISSING_VALUE = re.compile(r"argument (\S+): expected one argument")
 _UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 
 
@@ -26,6 +28,10 @@ class Arguments(argparse.ArgumentParser):
             kind = "option" if word.startswith("-") else "argument"
             hint = f"did you mean {close[0]}?" if close else f"there are {' '.join(known)}"
             message = f"unknown {kind} '{word}'; {hint}"
+        elif value := _SURPLUS_VALUE.fullmatch(message):
+            message = f"{value[1]} takes no value"
+        elif missing := _MISSING_VALUE.fullmatch(message):
+            message = f"{missing[1]} needs a value"
         self.exit(2, f"{self.prog}: error: {message}\n")
 
 

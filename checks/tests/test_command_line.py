@@ -1,5 +1,6 @@
 """Scripts and tools say what a mistyped word may mean, and name a program that is missing in one line."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def test_script_mistypedWord_isSuggestedAtOnce(command: str, meant: str) -> None
     script, *words = command.split()
     ran = subprocess.run([str(ROOT / "scripts" / script), *words], capture_output=True, text=True, timeout=20, check=False)
     assert ran.returncode == 2, ran
-    assert ran.stderr.startswith(f"{script}: unknown ") and meant in ran.stderr, ran.stderr
+    assert re.match(rf"{script}: (error: )?unknown ", ran.stderr) and meant in ran.stderr, ran.stderr
     assert ran.stderr.count("\n") == 1, ran.stderr
 
 
@@ -55,6 +56,17 @@ def test_tool_mistypedOption_isSuggested(capsys: pytest.CaptureFixture[str]) -> 
     with pytest.raises(SystemExit):
         parser.parse_args(["surplus"])
     assert capsys.readouterr().err == "tool: error: unknown argument 'surplus'; there are --help --seconds --only\n"
+
+
+@pytest.mark.parametrize(("words", "said"), [(["--only"], "--only needs a value"), (["--json=yes"], "--json takes no value")])
+def test_tool_valueThatIsMissingOrTooMany_isTold(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    parser = Arguments(prog="tool")
+    parser.add_argument("--only")
+    parser.add_argument("--json", action="store_true")
+    with pytest.raises(SystemExit) as ended:
+        parser.parse_args(words)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"tool: error: {said}\n"
 
 
 def test_tool_everyPublicOne_hasTheParserThatSuggests() -> None:
