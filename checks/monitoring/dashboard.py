@@ -403,11 +403,11 @@ class Daemon:
         command = process.command_of([*start, "--config", str(self.config)], self.socket, usual | settings)
         nobody = {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "nobody"}
         self._process, line = process.start(command, self._log, Wrong, nobody)
-        ready = re.search(r"HTTP on ([0-9.:]+)", line)
-        if not ready:
+        address = process.http_address(line)
+        if not address:
             self.stop()
             raise Wrong("the daemon's ready line does not say where HTTP is")
-        self.url = f"http://{ready[1]}"
+        self.url = f"http://{address}"
 
     def api(self, path: str) -> Any:
         with urllib.request.urlopen(f"{self.url}/api/v1/{path}", timeout=10) as answer:

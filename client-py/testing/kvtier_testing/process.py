@@ -1,6 +1,7 @@
 """Processes of a daemon: their command line, their start, and their end."""
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,12 @@ def start(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, env=os.environ | (environment or {})
         )
     return process, wait_ready(process, log, failure)
+
+
+def http_address(line: str) -> str:
+    """Where the daemon that said this line serves HTTP; empty where it doesn't."""
+    found = re.search(r"HTTP on ([^ ,]+)", line)
+    return found[1] if found else ""
 
 
 def stop(process: "subprocess.Popen[str]", timeout_s: float = STOP_TIMEOUT_S) -> None:
