@@ -11,7 +11,7 @@ from checks.shared.checkout import ROOT
 
 FILE = ROOT / "publisher.properties"
 NOT_PUBLISHED = "not published"
-KEYS = ("project.url", "repository.url", "issues.url", "security.contact", "maintainer.name", "maintainer.email")
+KEYS = ("project.url", "repository.url", "issues.url", "security.contact", "maintainer.name", "maintainer.email", "image.name")
 URLS = ("project.url", "repository.url", "issues.url")
 
 
@@ -32,6 +32,8 @@ def read(file: Path = FILE) -> dict[str, str]:
             raise PublisherError(f"{file.name}:{number}: {key} must be an address that begins with https:// or http://, and is '{value}'")
         if key == "maintainer.email" and value and not re.fullmatch(r"[^\s<>@]+@[^\s<>@]+", value):
             raise PublisherError(f"{file.name}:{number}: {key} must be an e-mail address, and is '{value}'")
+        if key == "image.name" and value and not re.fullmatch(r"[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+", value):
+            raise PublisherError(f"{file.name}:{number}: image.name must be the name of an image with its registry and without a tag, and is '{value}'")
         values[key] = value.rstrip("/") if key in URLS else value
     if bool(values["maintainer.name"]) != bool(values["maintainer.email"]):
         raise PublisherError(f"{file.name}: maintainer.name and maintainer.email must both be filled in, or neither")

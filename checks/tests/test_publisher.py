@@ -28,6 +28,7 @@ def test_filledIn_isTaken(tmp_path: Path) -> None:
     [
         ("projekt.url=https://kv.example", "expected one of"),
         ("project.url=kv.example", "must be an address"),
+        ("image.name=kvtier:1", "must be the name of an image"),
         ("maintainer.name=Ada", "both be filled in"),
         ("maintainer.name=Ada\nmaintainer.email=ada", "must be an e-mail address"),
     ],
