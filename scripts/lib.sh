@@ -279,16 +279,6 @@ find_checks() {
   export PYTHONPATH=$KVTIER_ROOT:$KVTIER_ROOT/client-py/testing${PYTHONPATH:+:$PYTHONPATH}
 }
 
-# Packs the folders $2... of checks/ into the folder $1, where a Python with that folder in PYTHONPATH can run them.
-copy_checks() {
-  local folder=$1 name
-  shift
-  mkdir -p "$folder/checks"
-  cp "$KVTIER_ROOT/checks/__init__.py" "$folder/checks/"
-  for name in "$@"; do cp -r "$KVTIER_ROOT/checks/$name" "$folder/checks/"; done
-  find "$folder/checks" -name __pycache__ -prune -exec rm -r {} +
-}
-
 # Prints the comment at the head of script $1 and ends, where one of the words $2... asks for help.
 help_of_head() {
   local script=$1 word
