@@ -19,7 +19,7 @@ from typing import NoReturn
 from kvtier_testing import process
 
 from bench.request_trace import TraceError, read_trace
-from checks.shared.checkout import ROOT
+from checks.shared.checkout import ROOT, library
 from checks.shared.command_line import Arguments, run_tool
 from checks.shared.s3_server import BUCKET, S3Server
 
@@ -51,7 +51,7 @@ class Options:
     def __init__(self, arguments: list[str]) -> None:
         parser = Arguments(
             prog="demo", usage="scripts/demo [OPTION]...", description=__doc__, epilog=ENVIRONMENT,
-            allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )  # fmt: skip
         parser.add_argument("--trace", metavar="FILE", help="the trace, JSON lines, plain or gz (default: the slice in bench/traces)")
         parser.add_argument("--requests", metavar="N", help="only the first N requests")
@@ -144,13 +144,6 @@ def default_size(section: str, key: str) -> str:
     found = re.search(rf"^{section}:\n(?:(?: .*|#.*)?\n)*?  {key}: *(\S+)", (ROOT / "config" / "kvtier.yaml").read_text(), re.MULTILINE)
     assert found is not None, (section, key)
     return found[1]
-
-
-def library(words: str) -> None:
-    """Runs functions of scripts/lib.sh, whose errors tell what is missing."""
-    made = subprocess.run(["bash", "-c", f'. "{ROOT}/scripts/lib.sh"; {words}'], stdout=sys.stderr.fileno(), check=False)
-    if made.returncode:
-        raise SystemExit(made.returncode)
 
 
 def parent_folder() -> Path:

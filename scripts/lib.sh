@@ -302,6 +302,14 @@ ensure_venv() {
   fi
 }
 
+# The Python client with what its tests import in target/venv, installed anew each time.  After find_python3.
+ensure_tests() {
+  local venv=$KVTIER_ROOT/target/venv
+  ensure_venv "$venv"
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$KVTIER_ROOT/client-py[test]" >&2 ||
+    die "the Python client did not install; its reason is above."
+}
+
 client_is_fresh() {
   local venv=$KVTIER_ROOT/target/venv-bench newer
   [ -f "$venv/.installed" ] && "$venv/bin/python" -c 'import kvtier' 2>/dev/null || return 1

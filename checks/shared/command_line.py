@@ -17,7 +17,10 @@ _UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40
 
 
 class Arguments(argparse.ArgumentParser):
-    """A parser that says what a mistyped option may mean."""
+    """A parser that says what a mistyped option may mean, and takes no option for another that begins as it does."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
         prefix = "unrecognized arguments: "
