@@ -18,6 +18,7 @@ from typing import Any
 
 from checks.packages import debs, oci, publisher
 from checks.shared.checkout import ROOT
+from checks.shared.command_line import Arguments
 
 FOLDER = ROOT / "packaging/image"
 LOCK = FOLDER / "base.lock"
@@ -154,7 +155,7 @@ def run_build(arguments: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="checks.packages.image", description="Makes the container image.")
+    parser = Arguments(prog="checks.packages.image", description="Makes the container image.")
     commands = parser.add_subparsers(dest="command", required=True)
     making = commands.add_parser("build")
     making.add_argument("--deb", type=Path, required=True)

@@ -6,7 +6,6 @@ Needs root, runc, and mmdebstrap or debootstrap. Each container has namespaces o
 system that can't be written.
 """
 
-import argparse
 import json
 import os
 import shutil
@@ -22,6 +21,7 @@ from typing import Any
 from checks.packages import oci
 from checks.packages.image import MAX_BYTES, USER
 from checks.shared.checkout import ROOT
+from checks.shared.command_line import Arguments
 
 NAMESPACES = ("pid", "ipc", "uts", "mount", "network", "cgroup")
 CLIENT_USER = 20002
@@ -272,7 +272,7 @@ def inspect(archive: Path, again: Path | None) -> oci.Image:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="checks.packages.image_check", description="Runs the container image.")
+    parser = Arguments(prog="checks.packages.image_check", description="Runs the container image.")
     parser.add_argument("image", type=Path)
     parser.add_argument("--again", type=Path, help="the same image, built again: its bytes must be the same")
     parser.add_argument("--wheel", type=Path, required=True, help="the Python client")
