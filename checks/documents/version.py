@@ -21,6 +21,9 @@ PLACES = {
     "client-py/src/kvtier/_connection.py": re.compile(rf'(^CLIENT_VERSION = ")({NUMBER})(")', re.MULTILINE),
     "client-py/pyproject.toml": re.compile(rf'(^version = ")({NUMBER})(")', re.MULTILINE),
     "server-py/pyproject.toml": re.compile(rf'(^version = ")({NUMBER})(")', re.MULTILINE),
+    "packaging/helm/kvtier/Chart.yaml": re.compile(rf'(^(?:version|appVersion): "?)({NUMBER})("?$)', re.MULTILINE),
+    "packaging/kubernetes/kvtier.yaml": re.compile(rf'(helm\.sh/chart: kvtier-|app\.kubernetes\.io/version: "|image: "?kvtier:)({NUMBER})()'),
+    "packaging/compose.yaml": re.compile(rf"(:-kvtier:)({NUMBER})(\}})"),
 }
 # Names of packages in documents.
 PACKAGE = re.compile(r"(\bkvtierd?[-_]|\bkvtier-client:)(\d+\.\d+\.\d+)(?=[-_ .`'<:]|$)()", re.MULTILINE)

@@ -16,6 +16,9 @@ from checks.shared.command_line import Arguments, run_tool
         ("docs biuld", "did you mean build?"),
         ("docs --prot", "did you mean --port?"),
         ("package whels", "did you mean wheels?"),
+        ("package imge", "did you mean image?"),
+        ("image-check --agian", "did you mean --again?"),
+        ("chart-check --wriet", "did you mean --write?"),
         ("package-check fiels", "did you mean files?"),
         ("release --dryrun", "did you mean --dry-run?"),
         ("soak-radosgw --round", "did you mean --rounds?"),
@@ -38,7 +41,7 @@ def test_script_mistypedWord_isSuggestedAtOnce(command: str, meant: str) -> None
     assert ran.stderr.count("\n") == 1, ran.stderr
 
 
-@pytest.mark.parametrize("script", ["demo", "docs", "engine-check", "fuzz", "fuzz-http", "generate", "gpu-check", "mutate", "package", "release", "simulate", "test", "wounds-check"])
+@pytest.mark.parametrize("script", ["demo", "docs", "engine-check", "fuzz", "fuzz-http", "generate", "gpu-check", "image-check", "chart-check", "mutate", "package", "release", "simulate", "test", "wounds-check"])
 def test_script_askedForHelp_tellsItsUsageAndDoesNothingElse(script: str) -> None:
     ran = subprocess.run([str(ROOT / "scripts" / script), "--help"], capture_output=True, text=True, timeout=20, check=False)
     assert (ran.returncode, ran.stderr) == (0, ""), ran
