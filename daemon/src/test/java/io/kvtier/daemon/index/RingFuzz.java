@@ -33,8 +33,8 @@ import java.util.List;
  * </pre>
  *
  * <p>Other steps are these, modulo 6. In the ids of COMMIT, ABORT and RELEASE a word whose upper
- * half is {@link #ID_MARK} stands for one of the ids that were kept. {@code checks/attacks/fuzz_inputs.py}
- * throws the same inputs at a whole daemon.
+ * half is {@link #ID_MARK} stands for one of the ids that were kept. {@code
+ * checks/attacks/fuzz_inputs.py} throws the same inputs at a whole daemon.
  */
 public final class RingFuzz {
   private static final int RING_BYTES = Protocol.RING_BYTES_MIN;
