@@ -1,0 +1,101 @@
+"""Which Python code of the checkout may use which, and that it is found without changes of `sys.path`."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from checks.shared.checkout import ROOT
+
+OURS = {"kvtier", "kvtier_testing", "kvtierd", "checks", "bench"}
+FOLDERS = {
+    "client-py/src": {"kvtier"},
+    "client-py/testing": {"kvtier", "kvtier_testing"},
+    "client-py/tests": {"kvtier", "kvtier_testing"},
+    "server-py/src": {"kvtierd"},
+    "checks": {"kvtier", "kvtier_testing", "checks"},
+    "bench": {"kvtier", "kvtier_testing", "checks", "bench"},
+    "system-tests": {"kvtier", "kvtier_testing", "checks", "bench"},
+}
+"""Each folder of Python code, with the packages of ours that it may use."""
+UP = {"client-py/tests/test_golden.py": "protocol/src/test/resources/golden"}
+"""Tests of the client that read a file of another module, with the folder of that file."""
+
+
+def files(folder: str) -> list[Path]:
+    """The Python files of a folder, build outputs left out."""
+    return [path for path in sorted((ROOT / folder).rglob("*.py")) if not {"target", "build"} & set(path.relative_to(ROOT).parts)]
+
+
+def imported(code: str) -> Iterator[str]:
+    """The first names of all modules that code imports, also within strings that are programs of their own."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            yield from (one.name.partition(".")[0] for one in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "\nimport " in node.value:
+            try:
+                yield from imported(node.value)
+            except SyntaxError:
+                continue
+
+
+def changes_path(code: str) -> list[int]:
+    """The lines that do anything with `sys.path` but read it."""
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Call):
+            words = ast.unparse(node.func)
+            if words.startswith("sys.path.") or words.endswith("syspath_prepend") or (words.endswith("setattr") and "sys, 'path'" in ast.unparse(node)):
+                found.append(node.lineno)
+        elif isinstance(node, ast.Assign | ast.AugAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(ast.unparse(target).startswith("sys.path") for target in targets):
+                found.append(node.lineno)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "\nsys.path." in node.value:
+            found.append(node.lineno)
+    return found
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_folder_usesOnlyWhatItMay(folder: str) -> None:
+    paths = files(folder)
+    assert paths, folder
+    wrong = {}
+    for path in paths:
+        used = set(imported(path.read_text())) & OURS
+        if surplus := used - FOLDERS[folder]:
+            wrong[str(path.relative_to(ROOT))] = surplus
+    assert not wrong
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_path_isChangedNowhere(folder: str) -> None:
+    # This file has examples.
+    paths = [path for path in files(folder) if path != Path(__file__)]
+    assert {str(path.relative_to(ROOT)): lines for path in paths if (lines := changes_path(path.read_text()))} == {}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys\nsys.path.append('x')", "import sys\nsys.path[:0] = ['x']", "import sys\nsys.path += ['x']", "monkeypatch.syspath_prepend('x')",
+        "monkeypatch.setattr(sys, 'path', ['x'])", "CHILD = '''\nimport sys\nsys.path.insert(0, sys.argv[1])\n'''",
+    ],
+)  # fmt: skip
+def test_change_ofThePath_isFound(code: str) -> None:
+    assert changes_path(code)
+
+
+def test_import_inAProgramThatATestStarts_isFound() -> None:
+    assert set(imported("CHILD = '''\nimport sys\nfrom checks.soak import hand\n'''")) == {"sys", "checks"}
+
+
+def test_clientTests_reachIntoNoOtherFolder() -> None:
+    for path in files("client-py/tests"):
+        name = str(path.relative_to(ROOT))
+        text = path.read_text()
+        if any(words in text for words in ("parents[2]", "parent.parent.parent")):
+            assert name in UP and UP[name] in text, f"{name} reaches out of the client's folder: move it to system-tests"
