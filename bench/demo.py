@@ -20,7 +20,7 @@ from kvtier_testing import process
 
 from bench.request_trace import TraceError, read_trace
 from checks.shared.checkout import ROOT, library
-from checks.shared.command_line import Arguments, run_tool
+from checks.shared.command_line import Arguments, run_tool, say
 from checks.shared.s3_server import BUCKET, S3Server
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -39,10 +39,6 @@ Exit codes: 0 every byte was right, 1 wrong bytes or a failed start, 2 wrong usa
 
 class Failed(Exception):
     """The demo can't start; the message says why, and what to do."""
-
-
-def say(words: str) -> None:
-    print(f"kvtier: {words}", file=sys.stderr, flush=True)
 
 
 class Options:

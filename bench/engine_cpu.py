@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import re
-import socket
 import statistics
 import subprocess
 import sys
@@ -169,7 +168,7 @@ class LMCache:
 
     def _open(self) -> None:
         command, folder = self.command, self.folder
-        self.port, self.http = _free_port(), _free_port()
+        self.port, self.http = process.free_port(), process.free_port()
         self.log = folder / "lmcache.log"
         arguments = [
             command, "server", "--l1-size-gb", "3", "--supported-transfer-mode", "auto", "--shm-name", f"lmcache-bench-{os.getpid()}",
@@ -247,13 +246,6 @@ def figures_of(report: Any, text: str) -> dict[str, float]:
 
 def _quiet() -> dict[str, str]:
     return os.environ | {"LMCACHE_TRACK_USAGE": "false", "LMCACHE_DISABLE_BANNER": "1", "LMCACHE_LOG_LEVEL": "INFO"}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def start_daemon(root: Path, folder: Path) -> tuple[subprocess.Popen, Path]:

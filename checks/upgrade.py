@@ -21,10 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checks.shared.checkout import ROOT
+from checks.shared.checkout import ROOT, java_home
 from checks.shared.command_line import Arguments, folder, number, run_tool, table, tell
 from checks.shared.pulse import Pulse
-from checks.shared.s3_server import java_home
 from checks.soak.clients import CALL_TIMEOUT_S, Hand, Work
 from checks.soak.content import Space
 from checks.soak.oracle import Account

@@ -288,7 +288,7 @@ class Check:
                 ours = self._cold_and_restarted("beside LMCache", kvtier(daemon.socket, "check-beside"))
             finally:
                 daemon.stop()
-        port = _free_port()
+        port = process.free_port()
         server = self._lmcache_server(port)
         try:
             extra = {"lmcache.mp.host": "tcp://127.0.0.1", "lmcache.mp.port": port}
@@ -423,13 +423,6 @@ def _old_daemon(path: Path) -> Iterator[None]:
     finally:
         listening.shutdown(socket.SHUT_RDWR)
         listening.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def main() -> int:

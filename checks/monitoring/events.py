@@ -5,7 +5,6 @@ import json
 import os
 import random
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -32,12 +31,6 @@ SEQUENCE_BLOCKS = 12
 MEDIA = {"host": "CPU", "ssd": "DISK", "object": "EXTERNAL"}
 DYNAMO_TIERS = {"host_pinned": "host", "disk": "ssd", "external": "object"}
 PATIENCE_S = 60.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def hash_of(key: bytes) -> int:
@@ -68,8 +61,8 @@ class Daemon:
     def __init__(self, command: str, folder: Path) -> None:
         self.command = command
         self.folder = folder
-        self.endpoint = f"tcp://127.0.0.1:{free_port()}"
-        self.replay_endpoint = f"tcp://127.0.0.1:{free_port()}"
+        self.endpoint = f"tcp://127.0.0.1:{process.free_port()}"
+        self.replay_endpoint = f"tcp://127.0.0.1:{process.free_port()}"
         self.objects = folder / "objects"
         self.objects.mkdir()
         self.starts = 0
@@ -223,7 +216,7 @@ class DynamoIndexer:
     """Dynamo's own index of a router, in a process of its own."""
 
     def __init__(self, daemon: Daemon, folder: Path) -> None:
-        self.port = free_port()
+        self.port = process.free_port()
         self.log = (folder / "indexer.log").open("w")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "dynamo.indexer", "--port", str(self.port)],

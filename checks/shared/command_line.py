@@ -1,4 +1,4 @@
-"""What the programs of this folder take from a command line, and how they tell their figures."""
+"""What checks and benchmarks take from a command line, and how they tell their figures."""
 
 import argparse
 import difflib
@@ -113,6 +113,11 @@ def some_of(known: Iterable[str], again: bool = False) -> Callable[[str], list[s
         return given
 
     return read
+
+
+def say(words: str) -> None:
+    """Tells a person what is done now, as the shell scripts do; standard output is for results."""
+    print(f"kvtier: {words}", file=sys.stderr, flush=True)
 
 
 def table(figures: dict[str, Any]) -> str:

@@ -12,29 +12,12 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from checks.shared.checkout import ROOT
+from kvtier_testing.process import free_port
+
+from checks.shared.checkout import ROOT, java_home
 
 BUCKET = "blocks"
 _START_TIMEOUT_S = 300.0
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
-def java_home() -> str:
-    """The folder of a JDK that the daemon runs on."""
-    command = ["bash", "-c", '. scripts/lib.sh && find_jdk25 && echo "$JAVA_HOME"']
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def class_path(module: str) -> str:
-    """The class path of a module of this version that has a main class."""
-    command = ["bash", "-c", '. scripts/lib.sh && class_path "$1"', "bash", module]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 class S3Server:

@@ -22,9 +22,11 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from kvtier_testing.process import free_port
+
 from checks.shared.checkout import ROOT, library
-from checks.shared.command_line import Arguments, run_tool, whole
-from checks.shared.s3_server import BUCKET, free_port
+from checks.shared.command_line import Arguments, run_tool, say, whole
+from checks.shared.s3_server import BUCKET
 
 PROGRAMS = ("ceph-mon", "ceph-osd", "ceph", "monmaptool", "radosgw", "radosgw-admin")
 START_S = 60.0
@@ -73,10 +75,6 @@ rgw thread pool size = 64
 
 class Failed(Exception):
     """Ceph can't be started; the message says why."""
-
-
-def say(words: str) -> None:
-    print(f"kvtier: {words}", file=sys.stderr, flush=True)
 
 
 class Ceph:

@@ -13,9 +13,11 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from checks.shared.checkout import ROOT
+from kvtier_testing.process import free_port
+
+from checks.shared.checkout import ROOT, class_path, java_home
 from checks.shared.pulse import Pulse
-from checks.shared.s3_server import BUCKET, BadDay, S3Server, class_path, free_port, java_home
+from checks.shared.s3_server import BUCKET, BadDay, S3Server
 from checks.soak import events as soak_events
 from checks.soak.clients import CALL_TIMEOUT_S, Work
 from checks.soak.clock import Clock

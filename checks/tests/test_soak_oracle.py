@@ -19,11 +19,12 @@ from typing import Any
 
 import pytest
 from kvtier_testing.daemon import eventually
+from kvtier_testing.process import free_port
 
 from checks.shared.checkout import ROOT
 from checks.shared.pulse import Pulse
 from checks.shared.raw_session import fuzzed
-from checks.shared.s3_server import BUCKET, BadDay, S3Server, free_port
+from checks.shared.s3_server import BUCKET, BadDay, S3Server
 from checks.soak import excuses
 from checks.soak import run as soak
 from checks.soak.clients import Hand, Work

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,9 +13,9 @@ from kvtier_testing.ready import wait_ready
 STOP_TIMEOUT_S = 60.0
 
 
-def command_of(program: Sequence[str], socket: Path, settings: Mapping[str, object]) -> list[str]:
+def command_of(program: Sequence[str], socket_path: Path, settings: Mapping[str, object]) -> list[str]:
     """The command line of a daemon with this socket and these settings."""
-    return [*program, "--socket", str(socket), *(word for key, value in settings.items() for word in ("--set", f"{key}={value}"))]
+    return [*program, "--socket", str(socket_path), *(word for key, value in settings.items() for word in ("--set", f"{key}={value}"))]
 
 
 def start(
@@ -32,6 +33,14 @@ def start(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, env=os.environ | (environment or {})
         )
     return process, wait_ready(process, log, failure)
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody uses now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
 
 
 def http_address(line: str) -> str:
