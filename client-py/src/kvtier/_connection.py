@@ -7,7 +7,6 @@ import os
 import re
 import socket
 import stat
-import struct
 import threading
 import time
 import weakref
@@ -25,27 +24,11 @@ CLIENT_VERSION = "0.2.0"
 
 _PATH_BYTES_MAX = 107
 """of a Unix socket"""
-_ANNOTATIONS_SINCE = 1 << 16 | 1
-"""the version of the protocol whose daemons take annotations"""
-_CONTEXT_SINCE = 1 << 16 | 2
-"""and the context of requests"""
-_WORDS_END_SINCE = 1 << 16 | 3
-"""and bring the words that count layers to their ends"""
-_PEERS_SINCE = 1 << 16 | 3
-"""and advertisements of blocks in device memory"""
-_PASSED_MEMORY_SINCE = 1 << 16 | 4
-"""and descriptors of device memory"""
-_COPIES_SINCE = 1 << 16 | 5
-"""and hear with the reservation that the commit brings checksums"""
 
 _CONNECT_AGAIN_NS = 5_000_000
 _HANDSHAKE_TIMEOUT_NS = 1_000_000_000
 _BACKOFF_FIRST_NS = 10_000_000
 _BACKOFF_LAST_NS = 500_000_000
-_HELLO = struct.Struct("<QIIIHH")
-_WELCOME = struct.Struct("<QIHHQQII")
-_QUESTION = struct.Struct("<QII")
-_ANSWER = struct.Struct("<QIHH")
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+>")
 """how Python shows what has no text of its own"""
@@ -111,19 +94,12 @@ class Link:
         slab_bytes: int,
         slab_count: int,
         daemon: str,
-        version: int = protocol.VERSION,
         words: Slab | None = None,
     ) -> None:
         self.session = session
-        self.words_end = version >= _WORDS_END_SINCE
         self.words = words
         """the page of the session's memory with the words that count layers, mapped once more: a GPU may look at it for longer
         than the session lasts"""
-        self.takes_annotations = version >= _ANNOTATIONS_SINCE
-        self.takes_context = version >= _CONTEXT_SINCE
-        self.takes_advertisements = version >= _PEERS_SINCE
-        self.takes_passed_memory = version >= _PASSED_MEMORY_SINCE
-        self.hears_of_copies = version >= _COPIES_SINCE
         self.slab_bytes = slab_bytes
         self.slab_count = slab_count
         self.daemon = daemon
@@ -198,7 +174,7 @@ class Link:
         self, magic: int, number: int, word: int, deadline_ns: int, descriptor: int | None = None
     ) -> tuple[Status, list[int]]:
         """Asks over the socket; the descriptors of the answer are the caller's."""
-        question = _QUESTION.pack(magic, number, word)
+        question = protocol.HANDSHAKE_QUESTION.pack(magic, number, word)
         try:
             self._channel.settimeout(_seconds_until(deadline_ns))
             if descriptor is None:
@@ -217,9 +193,9 @@ class Link:
         except TimeoutError:
             return Status.DEADLINE, []
         try:
-            if len(message) < _ANSWER.size:
+            if len(message) < protocol.HANDSHAKE_ANSWER.size:
                 raise SessionError(f"an answer of {len(message)} bytes over the socket")
-            answers, answered, status, _ = _ANSWER.unpack_from(message)
+            answers, answered, status, _ = protocol.HANDSHAKE_ANSWER.unpack_from(message)
             if answers != magic or answered != number:
                 raise SessionError(f"an answer about {answered}, asked about {number}")
         except SessionError:
@@ -451,7 +427,7 @@ def _open_link(
 
 def _hello(name: str, ring_bytes: int) -> bytes:
     text = f"kvtier-py/{CLIENT_VERSION} {name}".rstrip().encode()[:512]
-    header = _HELLO.pack(
+    header = protocol.HANDSHAKE_HELLO.pack(
         protocol.HANDSHAKE_HELLO_MAGIC, protocol.VERSION, ring_bytes, ring_bytes, len(text), 0
     )
     return header + text
@@ -460,16 +436,17 @@ def _hello(name: str, ring_bytes: int) -> bytes:
 def _welcome(message: bytes, descriptors: list[int], channel: socket.socket, path: str) -> Link:
     if not message:
         raise Unavailable(f"the daemon at {path} closed the connection without an answer")
-    if len(message) < _WELCOME.size:
+    if len(message) < protocol.HANDSHAKE_WELCOME.size:
         raise Unavailable(f"what listens at {path} is no kvtier daemon: it answered {len(message)} bytes")
-    magic, version, code, text_bytes, _, slab_bytes, slab_count, _ = _WELCOME.unpack_from(message)
+    magic, version, code, text_bytes, _, slab_bytes, slab_count, _ = protocol.HANDSHAKE_WELCOME.unpack_from(message)
     if magic != protocol.HANDSHAKE_WELCOME_MAGIC:
         raise Unavailable(f"what listens at {path} is no kvtier daemon: magic {magic:#x}")
-    text = message[_WELCOME.size : _WELCOME.size + text_bytes].decode(errors="replace")
-    if code == Status.VERSION_MISMATCH or version >> 16 != protocol.VERSION_MAJOR:
+    text = message[protocol.HANDSHAKE_WELCOME.size : protocol.HANDSHAKE_WELCOME.size + text_bytes].decode(errors="replace")
+    if version >> 16 != protocol.VERSION_MAJOR:
+        older = "kvtierd and restart it" if version < protocol.VERSION else "the client"
         raise VersionMismatch(
-            f"the daemon at {path} speaks protocol {_version_text(version)} and this client "
-            f"{_version_text(protocol.VERSION)}: upgrade the older one ({text})"
+            f"the daemon at {path} speaks protocol {_version_text(version)}, the client protocol "
+            f"{_version_text(protocol.VERSION)}: upgrade {older}, so that both have the same version of kvtier"
         )
     if code != Status.OK:
         status = Status(code) if code < len(Status) else Status.INTERNAL
@@ -482,7 +459,7 @@ def _welcome(message: bytes, descriptors: list[int], channel: socket.socket, pat
         words = Slab(memory, protocol.SESSION_HEADER_BYTES, True)
     except (OSError, SessionError) as error:
         raise Unavailable(f"the session's memory from {path} cannot be used: {error}") from error
-    return Link(session, channel, slab_bytes, slab_count, text, version, words)
+    return Link(session, channel, slab_bytes, slab_count, text, words)
 
 
 def _version_text(version: int) -> str:

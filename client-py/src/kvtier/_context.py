@@ -18,8 +18,7 @@ _chosen: ContextVar[bytes | None] = ContextVar("kvtier_request_context", default
 @contextmanager
 def request_context(traceparent: str | None = None, *, request_id: str | None = None) -> Iterator[str]:
     """What is begun within is done in this context, in this thread or task: the daemon's log names its request id, which
-    is the trace id in hexadecimal, and where the context is sampled, the daemon's spans are its children. A daemon of an
-    earlier version is told nothing of it.
+    is the trace id in hexadecimal, and where the context is sampled, the daemon's spans are its children.
 
     Where OpenTelemetry is in use, its current span is the context of what is done without this.
 

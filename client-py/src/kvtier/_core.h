@@ -165,8 +165,8 @@ void guard_drop(Guard *guard);
 /* ---- _request.c ---- */
 
 typedef struct {
-  uint8_t verb;
-  uint8_t flags;
+  uint16_t verb;
+  uint16_t flags;
   uint8_t priority;
   uint8_t key_bytes;
   uint64_t correlation;
@@ -185,8 +185,6 @@ typedef struct {
 
 /* Trace id, span id and flags, as Python hands them over. */
 enum { CONTEXT_GIVEN_BYTES = 25 };
-
-typedef enum { BODY_NONE, BODY_KEYS, BODY_KEYS_AND_BLOCKS, BODY_IDS, BODY_TEXT } Body;
 
 /* A request as Python hands it over: the body is borrowed. */
 typedef struct {

@@ -15,7 +15,6 @@ A ticket below zero is the negative of the status that says why nothing was subm
 it is closed early it gives back without waiting.
 """
 
-import struct
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -61,8 +60,6 @@ that it does not hold all of a small host tier."""
 _MARGIN_NS_MAX = 10_000_000
 _COMMITS_OUTSTANDING_MAX = 8
 _OK = Status.OK
-_ENTRY = struct.Struct("<BBHI")
-_PEERS = struct.Struct("<IIII")
 
 
 class Context(NamedTuple):
@@ -150,18 +147,13 @@ def context_of(
         raise _wrong_option(priority=priority, group=group, depth=depth)
     margin_ns = min((answer_by_ns - _core.monotonic_ns()) >> 4, _MARGIN_NS_MAX)
     deadline_ns = answer_by_ns - max(margin_ns, 0)
-    return Context(link, properties, answer_by_ns, deadline_ns, priority, group, parent, depth, trace_of(link))
+    return Context(link, properties, answer_by_ns, deadline_ns, priority, group, parent, depth, current())
 
 
 def _wrong_option(**options: object) -> TypeError:
     name, value = next((name, value) for name, value in options.items() if not isinstance(value, int))
     expected = ", a kvtier.Priority" if name == "priority" else ""
     return TypeError(f"{name} is {value!r}; expected a whole number{expected}")
-
-
-def trace_of(link: Link) -> bytes | None:
-    """The context of what is asked of this daemon now; None: there is none, or it takes none."""
-    return current() if link.takes_context else None
 
 
 def made(status: Status) -> Completion:
@@ -204,7 +196,7 @@ def annotation_requests(
     for key, annotation in zip(keys, annotations, strict=True):
         if not annotation:
             continue
-        entry = _ENTRY.pack(len(key), 0, len(annotation), 0)
+        entry = protocol.ANNOTATION_ENTRY.pack(len(key), 0, len(annotation), 0)
         entry += key + bytes(-len(key) & 7) + annotation + bytes(-len(annotation) & 7)
         if len(body) + len(entry) > protocol.ANNOTATION_BODY_BYTES_MAX:
             yield _annotation_request(context, namespace, body)
@@ -221,9 +213,9 @@ def _annotation_request(context: Context, namespace: int, body: bytes) -> Reques
 
 
 def annotate(context: Context, keys: Sequence[bytes], annotations: Sequence[bytes | None]) -> Operation[Count]:
-    """ANNOTATE: how many blocks have got one. A daemon that knows of no annotations takes none."""
+    """ANNOTATE: how many blocks have got one."""
     namespace, status = yield from _namespace_id(context)
-    if status is not _OK or not context.link.takes_annotations:
+    if status is not _OK:
         return Count(status, 0)
     annotated = 0
     for request in annotation_requests(context, namespace, keys, annotations):
@@ -340,7 +332,7 @@ def _holder_of(completion: Completion, count: int) -> tuple[Completion, Holder |
     results = count * protocol.COMPLETION_SHORT_RESULT_BYTES
     if status is not _OK or is_text or len(body) != results + protocol.COMPLETION_PEERS_BYTES:
         return completion, None
-    return (status, run, value, body[:results], is_text, verb), Holder(*_PEERS.unpack_from(body, results))
+    return (status, run, value, body[:results], is_text, verb), Holder(*protocol.COMPLETION_PEERS.unpack_from(body, results))
 
 
 def _ends_run(completion: Completion, count: int, flags: int) -> bool:
@@ -449,7 +441,7 @@ def put(
     windows = spans(len(keys), max(1, min(protocol.KEYS_MAX, WINDOW_BYTES // block_bytes)))
     statuses: list[Status] = [Status.UNAVAILABLE] * len(keys)
     commits: deque[tuple[int, list[Status], int, int]] = deque()
-    flags = protocol.REQUEST_FLAG_CHECKSUMS if link.hears_of_copies else 0
+    flags = protocol.REQUEST_FLAG_CHECKSUMS
     ticket = 0
     try:
         for index, (start, count) in enumerate(windows):
@@ -469,7 +461,7 @@ def put(
             if not ids:
                 statuses[start : start + count] = written
                 continue
-            if annotations is not None and link.takes_annotations:
+            if annotations is not None:
                 span = slice(start, start + count)
                 yield from _annotate_written(context, namespace, keys[span], annotations[span], written)
             commit = context.commit_request(namespace, ids)

@@ -196,7 +196,7 @@ class Polled:
                 if type(command) is not tuple:
                     raise TypeError(f"an operation that wants {command!r} can't be polled")
                 # A deadline of 0: the extension must not wait for room.
-                ticket = link.session.submit(command, 0, call._trace if link.takes_context else None)
+                ticket = link.session.submit(command, 0, call._trace)
                 if ticket > 0:
                     self._calls[ticket] = call
                     return

@@ -10,8 +10,8 @@
 void write_header(uint8_t *at, const RequestHeader *header, size_t bytes) {
   memset(at, 0, KVTIER_REQUEST_HEADER_BYTES);
   PUT(uint32_t, at, KVTIER_REQUEST_RECORD_BYTES_OFFSET, bytes);
-  PUT(uint8_t, at, KVTIER_REQUEST_VERB_OFFSET, header->verb);
-  PUT(uint8_t, at, KVTIER_REQUEST_FLAGS_OFFSET, header->flags);
+  PUT(uint16_t, at, KVTIER_REQUEST_VERB_OFFSET, header->verb);
+  PUT(uint16_t, at, KVTIER_REQUEST_FLAGS_OFFSET, header->flags);
   PUT(uint8_t, at, KVTIER_REQUEST_PRIORITY_OFFSET, header->priority);
   PUT(uint8_t, at, KVTIER_REQUEST_KEY_BYTES_OFFSET, header->key_bytes);
   PUT(uint64_t, at, KVTIER_REQUEST_CORRELATION_OFFSET, header->correlation);
@@ -55,34 +55,6 @@ void write_context(uint8_t *at, const char *given) {
 int wants_bell(const RequestHeader *header) {
   return header->verb != KVTIER_VERB_RELEASE || !(header->flags & KVTIER_REQUEST_FLAG_SILENT)
       || (header->flags & KVTIER_REQUEST_FLAG_CORRUPT);
-}
-
-static Body body_of(int verb) {
-  switch (verb) {
-    case KVTIER_VERB_LOOKUP:
-    case KVTIER_VERB_RESERVE:
-    case KVTIER_VERB_ACQUIRE:
-    case KVTIER_VERB_PREFETCH:
-    case KVTIER_VERB_PIN:
-    case KVTIER_VERB_UNPIN:
-    case KVTIER_VERB_DELETE:
-    case KVTIER_VERB_REVOKE:
-      return BODY_KEYS;
-    case KVTIER_VERB_COMMIT:
-    case KVTIER_VERB_ABORT:
-    case KVTIER_VERB_RELEASE:
-      return BODY_IDS;
-    case KVTIER_VERB_OFFLOAD:
-    case KVTIER_VERB_ONBOARD:
-    case KVTIER_VERB_ADVERTISE:
-      return BODY_KEYS_AND_BLOCKS;
-    case KVTIER_VERB_REGISTER:
-    case KVTIER_VERB_REGISTER_REGION:
-    case KVTIER_VERB_ANNOTATE:
-      return BODY_TEXT;
-    default:
-      return BODY_NONE;
-  }
 }
 
 PyObject *item_of(PyObject *sequence, Py_ssize_t index) {
@@ -169,7 +141,7 @@ int parse_request(PyObject *tuple, Request *request) {
     return -1;
   }
   static const uint64_t limits[] = {
-      UINT8_MAX, KVTIER_REQUEST_FLAG_CONTEXT - 1, KVTIER_REQUEST_PRIORITY_LOW, INT64_MAX, UINT32_MAX, UINT16_MAX,
+      UINT16_MAX, KVTIER_REQUEST_FLAG_CONTEXT - 1, KVTIER_REQUEST_PRIORITY_LOW, INT64_MAX, UINT32_MAX, UINT16_MAX,
       UINT32_MAX, UINT64_MAX};
   static const char *const names[] = {
       "verb", "flags", "priority", "deadline_ns", "the namespace", "group", "depth", "the argument"};
@@ -189,8 +161,8 @@ int parse_request(PyObject *tuple, Request *request) {
   }
   RequestHeader *header = &request->header;
   memset(request, 0, sizeof *request);
-  header->verb = (uint8_t)fields[0];
-  header->flags = (uint8_t)fields[1];
+  header->verb = (uint16_t)fields[0];
+  header->flags = (uint16_t)fields[1];
   header->priority = (uint8_t)fields[2];
   header->deadline_ns = fields[3];
   header->namespace_id = (uint32_t)fields[4];

@@ -122,17 +122,17 @@ static int64_t take_record(Session *self) {
   }
   memcpy(header, shared, sizeof header);
   uint32_t bytes = get32(header + KVTIER_COMPLETION_RECORD_BYTES_OFFSET);
-  int verb = header[KVTIER_COMPLETION_VERB_OFFSET];
+  int verb = get16(header + KVTIER_COMPLETION_VERB_OFFSET);
   uint32_t count = get32(header + KVTIER_COMPLETION_COUNT_OFFSET);
   uint32_t run = get32(header + KVTIER_COMPLETION_RUN_OFFSET);
-  int is_text = header[KVTIER_COMPLETION_FLAGS_OFFSET] & KVTIER_COMPLETION_FLAG_TEXT;
+  int flags = get16(header + KVTIER_COMPLETION_FLAGS_OFFSET);
+  int is_text = flags & KVTIER_COMPLETION_FLAG_TEXT;
   uint64_t unit = is_text                ? 1
       : has_long_results(verb)           ? KVTIER_COMPLETION_LONG_RESULT_BYTES
                                          : KVTIER_COMPLETION_SHORT_RESULT_BYTES;
   uint64_t body_bytes = count * unit;
   /* Whose prefix is the longest stands behind the results, and is given to Python with them. */
-  uint64_t peers_bytes = header[KVTIER_COMPLETION_FLAGS_OFFSET] & KVTIER_COMPLETION_FLAG_PEERS
-      ? KVTIER_COMPLETION_PEERS_BYTES : 0;
+  uint64_t peers_bytes = flags & KVTIER_COMPLETION_FLAG_PEERS ? KVTIER_COMPLETION_PEERS_BYTES : 0;
   uint64_t peers_at = (body_bytes + 7) & ~(uint64_t)7;
   if (bytes < sizeof header || bytes > available || bytes % KVTIER_SESSION_RECORD_ALIGNMENT != 0
       || body_bytes > bytes - sizeof header || (!is_text && run > count)

@@ -359,15 +359,6 @@ static PyObject *session_progress(PyObject *object, PyObject *number) {
       load32(((Session *)object)->base + KVTIER_SESSION_PROGRESS_OFFSET + 4 * (size_t)(word - 1)));
 }
 
-static PyObject *session_clear_progress(PyObject *object, PyObject *number) {
-  long word = progress_word(number);
-  if (word < 0) {
-    return NULL;
-  }
-  atomic_store((_Atomic uint32_t *)(((Session *)object)->base + KVTIER_SESSION_PROGRESS_OFFSET + 4 * (size_t)(word - 1)), 0);
-  Py_RETURN_NONE;
-}
-
 static PyObject *session_poll(PyObject *object, PyObject *timeout) {
   Session *self = (Session *)object;
   int64_t timeout_ns;
@@ -565,7 +556,6 @@ static PyMethodDef session_methods[] = {
     {"has", (PyCFunction)(void (*)(void))session_has, METH_FASTCALL,
         "Waits until the completion of a correlation id can be taken; False: not by the deadline."},
     {"progress", session_progress, METH_O, "How many layers of a copy are done, by the word that counts them."},
-    {"clear_progress", session_clear_progress, METH_O, "Sets such a word to 0, before a request names it."},
     {"guard", (PyCFunction)(void (*)(void))session_guard, METH_FASTCALL,
         "Has such a word get to a value in any case, at the session's end or a point in time; False: the session is over."},
     {"poll", session_poll, METH_O, "Waits for any completions: a dict by correlation id."},

@@ -9,7 +9,7 @@
 enum { RUN_BYTES_FUSED_MIN = 4096 };
 
 static int plane_is_sound(const Plane *plane, uint64_t *bytes) {
-  if (plane->address == 0 || plane->blocks == 0 || plane->run_bytes == 0 || plane->axes > KVTIER_PLANE_AXES_MAX) {
+  if (plane->address == 0 || plane->blocks == 0 || plane->run_bytes == 0 || plane->axes > PLANE_AXES_MAX) {
     return 0;
   }
   *bytes = plane->run_bytes;
@@ -99,7 +99,7 @@ static void tensors_dealloc(PyObject *object) {
 typedef struct {
   const Plane *plane;
   uint8_t *base;
-  uint64_t index[KVTIER_PLANE_AXES_MAX];
+  uint64_t index[PLANE_AXES_MAX];
 } Walk;
 
 static void walk_begin(Walk *walk, const Plane *plane, int64_t block) {

@@ -5,20 +5,6 @@
 
 #include "_core.h"
 
-enum { KVTIER_PLANE_AXES_MAX = 4 };
-
-/* As Python packs it: words of 64 bits. */
-typedef struct {
-  uint64_t address; /* of block 0 */
-  uint64_t blocks;
-  uint64_t block_stride;
-  uint64_t offset; /* where the plane's part begins in a block */
-  uint64_t run_bytes;
-  uint64_t axes;
-  uint64_t counts[KVTIER_PLANE_AXES_MAX]; /* the last axis moves fastest */
-  uint64_t strides[KVTIER_PLANE_AXES_MAX];
-} Plane;
-
 typedef struct {
   PyObject_HEAD
   Plane *planes;

@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar, Unpack
 from kvtier import _operations as operations
 from kvtier import _protocol as protocol
 from kvtier._connection import Connection, Link, NamespaceProperties, namespace_properties
+from kvtier._context import current
 from kvtier._core import Session, granted_ids, monotonic_ns
 from kvtier._errors import Unavailable, VersionMismatch
 from kvtier._operations import Completion, Context, Operation, Request, Submit
@@ -93,7 +94,7 @@ class Client:
             return Ping(Status.UNAVAILABLE, 0.0, str(error))
         started_ns = monotonic_ns()
         completion = await self._call(
-            link, operations.plain_request(Verb.PING, 0, answer_by_ns), answer_by_ns, operations.trace_of(link)
+            link, operations.plain_request(Verb.PING, 0, answer_by_ns), answer_by_ns, current()
         )
         return ping_of(link, completion, monotonic_ns() - started_ns)
 

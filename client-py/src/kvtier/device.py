@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Self
 from kvtier import _core, _operations
 from kvtier import _protocol as protocol
 from kvtier._connection import Link
+from kvtier._context import current
 from kvtier._errors import InvalidArgument, KvtierError, Unavailable
 from kvtier._protocol import Status, Verb
 from kvtier.client import Namespace, as_keys, run
@@ -267,8 +268,6 @@ class Copying:
         link = self._link
         if self._collect(0) or link is None:
             return []
-        if not link.words_end:
-            return None
         found = []
         # With the lock a part that is not over stays so, and its word its own.
         with self._lock:
@@ -345,8 +344,6 @@ def _take_word(link: Link) -> Word:
         number = link.progress_words.popleft() if link.progress_words else 0
     if not number:
         return _NO_WORD
-    if not link.words_end:
-        link.session.clear_progress(number)
     return Word(number, link.session.progress(number))
 
 
@@ -461,7 +458,7 @@ class DeviceRegion:
     ) -> None:
         """Right behind the requests that offload the blocks; nobody waits for the answers."""
         link = copying.link
-        if link is None or not link.takes_annotations:
+        if link is None:
             return
         properties = self._namespace._properties
         answer_by_ns = self._answer_by_ns(timeout)
@@ -582,7 +579,7 @@ class DeviceRegion:
     ) -> list[Status]:
         """Has requests about blocks of this region answered."""
         ready = self._session_of_now()
-        if ready is None or not ready[0].takes_advertisements:
+        if ready is None:
             return [Status.UNAVAILABLE] * len(keys)
         link, region = ready
         namespace = link.namespaces[self._namespace._properties]
@@ -590,7 +587,7 @@ class DeviceRegion:
         statuses: list[Status] = []
         for start, count in _operations.spans(len(keys), protocol.KEYS_MAX):
             completion = link.session.call(
-                request(namespace, region, answer_by_ns, start, count), answer_by_ns, _operations.trace_of(link)
+                request(namespace, region, answer_by_ns, start, count), answer_by_ns, current()
             )
             if completion[0] is Status.INVALID_ARGUMENT:
                 raise InvalidArgument(completion[3].decode(errors="replace"))
@@ -643,7 +640,7 @@ class DeviceRegion:
                 verb, flags, priority, answer_by_ns, namespace, group, depth + start, 0, keys, start, count,
                 keys[start - 1] if start else parent, (region, asked.start, asked.stop, event, word.number, blocks),
             )  # fmt: skip
-            ticket = link.session.submit(request, answer_by_ns, _operations.trace_of(link))
+            ticket = link.session.submit(request, answer_by_ns, current())
             if ticket <= 0:
                 _give_word(link, word)
             parts.append((ticket, count, word))
@@ -701,8 +698,6 @@ class DeviceRegion:
         """Passes the memory that has no IPC handle; the number of its first piece."""
         memories = self._spec.exported()
         first = number = link.numbers_to_pass(sum(len(memory.piece_bytes) for memory in memories))
-        if memories and not link.takes_passed_memory:
-            raise Unavailable("the daemon is too old to take device memory that is not of cudaMalloc (protocol 1.4)")
         for memory in memories:
             for piece in range(len(memory.piece_bytes)):
                 descriptor = memory.export(piece)

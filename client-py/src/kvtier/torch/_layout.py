@@ -2,15 +2,13 @@
 
 import itertools
 import math
-import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kvtier._errors import InvalidArgument
+from kvtier._protocol import PLANE
 
 AXES_MAX = 4
-
-_PLANE = struct.Struct("<6Q4Q4Q")
 
 
 class Plane(NamedTuple):
@@ -49,7 +47,7 @@ class Plane(NamedTuple):
         spare = (0,) * (AXES_MAX - len(self.axes))
         counts = tuple(count for count, _ in self.axes) + spare
         strides = tuple(stride for _, stride in self.axes) + spare
-        return _PLANE.pack(
+        return PLANE.pack(
             self.address, self.blocks, self.block_stride, self.offset, self.run_bytes, len(self.axes), *counts, *strides
         )
 

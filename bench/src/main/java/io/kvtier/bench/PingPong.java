@@ -7,7 +7,6 @@ import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.RingConsumer;
 import io.kvtier.protocol.RingProducer;
 import io.kvtier.protocol.SessionRegion;
-import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.Futex;
 import io.kvtier.protocol.linux.SharedMemory;
@@ -43,8 +42,7 @@ final class PingPong implements AutoCloseable {
     Path folder = Files.createTempDirectory("kvtier-bench-");
     Path path = folder.resolve("peer.sock");
     long regionBytes =
-        SessionRegionDescriptor.regionBytes(
-            Protocol.RING_BYTES_DEFAULT, Protocol.RING_BYTES_DEFAULT);
+        SessionRegion.regionBytes(Protocol.RING_BYTES_DEFAULT, Protocol.RING_BYTES_DEFAULT);
     try (UnixSocket listener = UnixSocket.listen(path, 0600);
         Descriptor wordsMemory = SharedMemory.create("kvtier-bench-words", Peer.WORDS_BYTES);
         Descriptor ringMemory = SharedMemory.create("kvtier-bench-rings", regionBytes)) {

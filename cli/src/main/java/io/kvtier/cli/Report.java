@@ -3,7 +3,7 @@ package io.kvtier.cli;
 import com.eclipsesource.json.JsonArray;
 import com.eclipsesource.json.JsonObject;
 import com.eclipsesource.json.JsonValue;
-import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.Hits;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -129,7 +129,7 @@ record Report(JsonObject json) {
 
   /** How many blocks gets were given, wherever they came from. */
   static long hits(Map<String, Long> counters) {
-    return Counter.HITS.stream().mapToLong(hits -> counters.getOrDefault(hits.key(), 0L)).sum();
+    return Hits.COUNTERS.stream().mapToLong(hits -> counters.getOrDefault(hits.key(), 0L)).sum();
   }
 
   Map<String, Long> counters() {

@@ -4,6 +4,8 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Records;
+import io.kvtier.protocol.RequestBody;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.TraceContext;
@@ -135,9 +137,9 @@ final class Call implements BooleanSupplier {
     Status answered =
         Status.of(Words.getShort(region, offset + CompletionDescriptor.STATUS_OFFSET));
     int results = Words.getInt(region, offset + CompletionDescriptor.COUNT_OFFSET);
-    int flags = Words.getByte(region, offset + CompletionDescriptor.FLAGS_OFFSET);
+    int flags = Words.getShort(region, offset + CompletionDescriptor.FLAGS_OFFSET);
     boolean isText = (flags & CompletionDescriptor.FLAG_TEXT) != 0;
-    long bytes = isText ? results : (long) results * CompletionDescriptor.resultBytes(verb);
+    long bytes = isText ? results : (long) results * Records.result(verb);
     if (results < 0 || bytes > recordBytes - CompletionDescriptor.HEADER_BYTES) {
       throw new ProtocolViolation(
           "completion of "
@@ -150,13 +152,13 @@ final class Call implements BooleanSupplier {
     }
     if (answered == Status.OK
         && results != expected
-        && (verb.body().hasKeys() || verb.body() == Verb.Body.IDS)) {
+        && (Records.hasKeys(verb.body()) || verb.body() == RequestBody.IDS)) {
       throw new ProtocolViolation(
           "completion of " + verb + " has " + results + " blocks, asked for " + expected);
     }
     holder = null;
     if ((flags & CompletionDescriptor.FLAG_PEERS) != 0 && !isText) {
-      long peers = CompletionDescriptor.recordBytes(verb, results);
+      long peers = Records.completion(verb, results);
       if (peers + CompletionDescriptor.PEERS_BYTES > recordBytes) {
         throw new ProtocolViolation(
             "completion of " + verb + " in " + recordBytes + " bytes has no room for its holder");
@@ -200,7 +202,7 @@ final class Call implements BooleanSupplier {
   }
 
   private int at(int index) {
-    return index * CompletionDescriptor.resultBytes(verb);
+    return index * Records.result(verb);
   }
 
   /** The outcome of a block; that of the whole request where it was not carried out. */

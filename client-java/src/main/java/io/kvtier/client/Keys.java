@@ -1,7 +1,7 @@
 package io.kvtier.client;
 
 import io.kvtier.protocol.Protocol;
-import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.Records;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
@@ -38,7 +38,7 @@ public final class Keys {
       return new Keys(MemorySegment.ofArray(new byte[0]), Protocol.KEY_BYTES_MAX, 0);
     }
     int keyBytes = checkLength(Objects.requireNonNull(keys.getFirst(), "key 0 is null").length);
-    int stride = RequestDescriptor.keyStride(keyBytes);
+    int stride = Records.keyStride(keyBytes);
     byte[] bytes = new byte[Math.multiplyExact(keys.size(), stride)];
     for (int i = 0; i < keys.size(); i++) {
       byte[] key = keys.get(i);
@@ -77,7 +77,7 @@ public final class Keys {
               + " bytes");
     }
     int count = Math.toIntExact(concatenated.byteSize() / keyBytes);
-    int stride = RequestDescriptor.keyStride(keyBytes);
+    int stride = Records.keyStride(keyBytes);
     if (stride == keyBytes) {
       return new Keys(concatenated.asReadOnly(), keyBytes, count);
     }
@@ -132,7 +132,7 @@ public final class Keys {
   }
 
   int stride() {
-    return RequestDescriptor.keyStride(keyBytes);
+    return Records.keyStride(keyBytes);
   }
 
   void copyTo(int from, int keys, MemorySegment target, long offset) {

@@ -3,6 +3,7 @@ package io.kvtier.client;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.RequestBody;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
@@ -122,7 +123,7 @@ final class Operations {
       flags |= options.leadingRun() ? RequestDescriptor.FLAG_LEADING_RUN : 0;
       flags |= options.noWait() ? RequestDescriptor.FLAG_NO_WAIT : 0;
     }
-    if (isForCopies && session.wires().hearsOfCopies()) {
+    if (isForCopies) {
       flags |= RequestDescriptor.FLAG_CHECKSUMS;
     }
     Batch batch = new Batch(session, count, Protocol.KEYS_MAX, whenDone);
@@ -184,10 +185,6 @@ final class Operations {
   /** Gives the daemon what it opens memory by; null when it has all. */
   private static DeviceRegion.@Nullable Result pass(
       Wires wires, List<RegionSpec.Piece> pieces, int first) {
-    if (!pieces.isEmpty() && !wires.takesPassedMemory()) {
-      String why = "the daemon is too old to take memory that is no allocation of cudaMalloc";
-      return new DeviceRegion.Result(Status.UNAVAILABLE, why, null);
-    }
     try {
       for (int i = 0; i < pieces.size(); i++) {
         Status status = wires.pass(first + i, pieces.get(i).descriptor());
@@ -218,11 +215,6 @@ final class Operations {
       String detail = "the session ended; register the region again";
       return local(verb, count, Status.UNAVAILABLE, detail, whenDone);
     }
-    boolean isOfPeers = verb == Verb.ADVERTISE || verb == Verb.REVOKE;
-    if (isOfPeers && !session.wires().takesAdvertisements()) {
-      String detail = "the daemon is too old to know of advertised blocks";
-      return local(verb, count, Status.UNAVAILABLE, detail, whenDone);
-    }
     if (count == 0) {
       return local(verb, 0, Status.OK, "", whenDone);
     }
@@ -236,7 +228,7 @@ final class Operations {
     request.firstLayer = blocks.firstLayer;
     request.endLayer = blocks.endLayer;
     request.event = blocks.event;
-    if (verb.body() == Verb.Body.KEYS_AND_BLOCKS) {
+    if (verb.body() == RequestBody.KEYS_AND_BLOCKS) {
       request.blocks = blocks.numbers;
     } else {
       request.argument = region.id();
@@ -367,7 +359,7 @@ final class Operations {
   }
 
   /**
-   * Has bytes kept with blocks; nothing where the daemon knows of no such thing.
+   * Has bytes kept with blocks.
    *
    * @param bodies as {@link AnnotationBodies} makes them
    * @return to be waited for, each
@@ -375,7 +367,7 @@ final class Operations {
   List<Batch> annotate(
       Session session, int namespaceId, List<byte[]> bodies, Options options, long deadlineNs) {
     List<Batch> batches = new ArrayList<>();
-    for (byte[] body : session.wires().takesAnnotations() ? bodies : List.<byte[]>of()) {
+    for (byte[] body : bodies) {
       Request request = new Request(Verb.ANNOTATE, deadlineNs);
       request.namespaceId = namespaceId;
       request.group = options.group();

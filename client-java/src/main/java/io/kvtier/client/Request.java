@@ -1,5 +1,6 @@
 package io.kvtier.client;
 
+import io.kvtier.protocol.Records;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
@@ -56,7 +57,7 @@ final class Request {
   /** The length of the record with these flags, which are not this request's alone. */
   int recordBytes(int flags) {
     Keys some = keys;
-    return RequestDescriptor.recordBytes(verb, count, some == null ? 0 : some.keyBytes(), flags);
+    return Records.request(verb, count, some == null ? 0 : some.keyBytes(), flags);
   }
 
   void writeBody(MemorySegment ring, long offset) {
@@ -79,7 +80,7 @@ final class Request {
         }
       }
     } else if (someIds != null) {
-      long stride = RequestDescriptor.idStride(flags);
+      long stride = Records.idStride(flags);
       MemorySegment.copy(
           MemorySegment.ofArray(someIds), stride * from, ring, offset, stride * count);
     } else if (someText != null) {

@@ -1,6 +1,7 @@
 package io.kvtier.client;
 
 import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Records;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.RingProducer;
 import io.kvtier.protocol.SessionRegionDescriptor;
@@ -27,7 +28,7 @@ final class RequestRing {
 
   /** Writes a record; false when there is no room. */
   boolean write(Request request, long correlationId) throws ProtocolViolation {
-    TraceContext context = wires.takesContext() ? request.context : null;
+    TraceContext context = request.context;
     int flags = request.flags | (context == null ? 0 : RequestDescriptor.FLAG_CONTEXT);
     int bytes = request.recordBytes(flags);
     long offset = producer.tryClaim(bytes);
@@ -35,25 +36,21 @@ final class RequestRing {
       return false;
     }
     Keys keys = request.keys;
-    Words.putInt(region, offset + RequestDescriptor.RECORD_BYTES_OFFSET, bytes);
-    Words.putByte(region, offset + RequestDescriptor.VERB_OFFSET, request.verb.code());
-    Words.putByte(region, offset + RequestDescriptor.FLAGS_OFFSET, flags);
+    Records.begin(region, offset, bytes, request.verb, flags);
     Words.putByte(region, offset + RequestDescriptor.PRIORITY_OFFSET, request.priority);
     Words.putByte(
         region, offset + RequestDescriptor.KEY_BYTES_OFFSET, keys == null ? 0 : keys.keyBytes());
     Words.putLong(region, offset + RequestDescriptor.CORRELATION_OFFSET, correlationId);
     Words.putLong(region, offset + RequestDescriptor.DEADLINE_OFFSET, request.deadlineNs);
     Words.putInt(region, offset + RequestDescriptor.NAMESPACE_OFFSET, request.namespaceId);
-    // The group, and the zero after it.
-    Words.putInt(region, offset + RequestDescriptor.GROUP_OFFSET, request.group);
+    Words.putShort(region, offset + RequestDescriptor.GROUP_OFFSET, request.group);
     Words.putInt(region, offset + RequestDescriptor.COUNT_OFFSET, request.count);
     Words.putInt(region, offset + RequestDescriptor.DEPTH_OFFSET, request.depth);
     Words.putLong(region, offset + RequestDescriptor.ARGUMENT_OFFSET, request.argument);
     Words.putInt(region, offset + RequestDescriptor.REGION_OFFSET, request.region);
     Words.putShort(region, offset + RequestDescriptor.FIRST_LAYER_OFFSET, request.firstLayer);
     Words.putShort(region, offset + RequestDescriptor.END_LAYER_OFFSET, request.endLayer);
-    // The event, and no word of progress.
-    Words.putLong(region, offset + RequestDescriptor.EVENT_OFFSET, request.event);
+    Words.putInt(region, offset + RequestDescriptor.EVENT_OFFSET, request.event);
     request.writeBody(region, offset + RequestDescriptor.HEADER_BYTES);
     if (context != null) {
       context.write(region, offset + bytes - RequestDescriptor.CONTEXT_BYTES, System.nanoTime());

@@ -91,7 +91,7 @@ final class SocketQuestions {
       throw new IOException(problem);
     }
     short status =
-        fields.get(ValueLayout.JAVA_SHORT_UNALIGNED, HandshakeDescriptor.QUESTION_STATUS_OFFSET);
+        fields.get(ValueLayout.JAVA_SHORT_UNALIGNED, HandshakeDescriptor.ANSWER_STATUS_OFFSET);
     return new Answer(Status.of(Short.toUnsignedInt(status)), message.descriptors());
   }
 }

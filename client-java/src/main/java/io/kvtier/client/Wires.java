@@ -3,6 +3,7 @@ package io.kvtier.client;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.HandshakeDescriptor;
 import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.ProtocolVersion;
 import io.kvtier.protocol.SessionRegion;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.Descriptor;
@@ -47,21 +48,6 @@ final class Wires implements AutoCloseable {
     }
   }
 
-  /** The version of the protocol whose daemons take annotations. */
-  private static final int ANNOTATIONS_SINCE = 1 << 16 | 1;
-
-  /** And that of those that take the context of requests. */
-  private static final int CONTEXT_SINCE = 1 << 16 | 2;
-
-  /** And that of those that know of blocks in regions that others can be given. */
-  private static final int ADVERTISEMENTS_SINCE = 1 << 16 | 3;
-
-  /** And that of those that take descriptors of a device's memory. */
-  private static final int PASSED_MEMORY_SINCE = 1 << 16 | 4;
-
-  /** And hear with a reservation that its commit brings checksums. */
-  private static final int COPIES_SINCE = 1 << 16 | 5;
-
   /** What may be the matter with a daemon that listens and says nothing. */
   static final String WHY_SILENT =
       ": it starts, is busy, or was stopped; it is asked again, and kvtier report looks at it from"
@@ -75,11 +61,6 @@ final class Wires implements AutoCloseable {
   private final SocketQuestions questions;
   private final Slabs slabs;
   private final DaemonInfo info;
-  private final boolean takesAnnotations;
-  private final boolean takesContext;
-  private final boolean takesAdvertisements;
-  private final boolean takesPassedMemory;
-  private final boolean hearsOfCopies;
   private int lastPassed;
 
   private Wires(
@@ -90,13 +71,7 @@ final class Wires implements AutoCloseable {
       DaemonView daemon,
       SocketQuestions questions,
       Slabs slabs,
-      DaemonInfo info,
-      int protocolVersion) {
-    this.takesAnnotations = protocolVersion >= ANNOTATIONS_SINCE;
-    this.takesContext = protocolVersion >= CONTEXT_SINCE;
-    this.takesAdvertisements = protocolVersion >= ADVERTISEMENTS_SINCE;
-    this.takesPassedMemory = protocolVersion >= PASSED_MEMORY_SINCE;
-    this.hearsOfCopies = protocolVersion >= COPIES_SINCE;
+      DaemonInfo info) {
     this.arena = arena;
     this.socket = socket;
     this.session = session;
@@ -158,7 +133,8 @@ final class Wires implements AutoCloseable {
     byte[] bytes = new byte[HandshakeDescriptor.HELLO_NAME_OFFSET + nameLength];
     MemorySegment hello = MemorySegment.ofArray(bytes);
     hello.set(ValueLayout.JAVA_LONG_UNALIGNED, 0, HandshakeDescriptor.HELLO_MAGIC);
-    hello.set(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.VERSION_OFFSET, Protocol.VERSION);
+    hello.set(
+        ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.HELLO_VERSION_OFFSET, Protocol.VERSION);
     hello.set(
         ValueLayout.JAVA_INT_UNALIGNED,
         HandshakeDescriptor.HELLO_REQUEST_RING_OFFSET,
@@ -186,7 +162,8 @@ final class Wires implements AutoCloseable {
               ? "it hung up during the handshake"
               : "what answers is not a kvtier daemon");
     }
-    int version = welcome.get(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.VERSION_OFFSET);
+    int version =
+        welcome.get(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.WELCOME_VERSION_OFFSET);
     Status status = Status.of(unsigned(welcome, HandshakeDescriptor.WELCOME_STATUS_OFFSET));
     int textBytes =
         Math.min(
@@ -195,16 +172,13 @@ final class Wires implements AutoCloseable {
     String text =
         new String(
             bytes, HandshakeDescriptor.WELCOME_TEXT_OFFSET, textBytes, StandardCharsets.UTF_8);
-    if (status != Status.OK) {
-      throw new Refused(status, text);
-    }
-    if (!Protocol.isCompatible(version)) {
+    if (!ProtocolVersion.isCompatible(version)) {
       throw new Refused(
           Status.VERSION_MISMATCH,
-          "the daemon speaks protocol "
-              + Protocol.describe(version)
-              + ", this client "
-              + Protocol.describe(Protocol.VERSION));
+          ProtocolVersion.mismatch("the daemon", version, Protocol.VERSION));
+    }
+    if (status != Status.OK) {
+      throw new Refused(status, text);
     }
     if (message.descriptors().size() != 3) {
       throw new IOException(
@@ -241,8 +215,7 @@ final class Wires implements AutoCloseable {
         new DaemonView(daemon),
         questions,
         new Slabs(questions, arena, slabBytes, slabCount),
-        info,
-        version);
+        info);
   }
 
   private static int unsigned(MemorySegment segment, int offset) {
@@ -271,27 +244,6 @@ final class Wires implements AutoCloseable {
 
   DaemonInfo info() {
     return info;
-  }
-
-  boolean takesAnnotations() {
-    return takesAnnotations;
-  }
-
-  boolean takesAdvertisements() {
-    return takesAdvertisements;
-  }
-
-  boolean takesContext() {
-    return takesContext;
-  }
-
-  /** Whether the daemon hears with a reservation that its commit brings checksums. */
-  boolean hearsOfCopies() {
-    return hearsOfCopies;
-  }
-
-  boolean takesPassedMemory() {
-    return takesPassedMemory;
   }
 
   /** Numbers for what is passed, that no other call gets. */

@@ -7,6 +7,8 @@ import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.HandshakeDescriptor;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Records;
+import io.kvtier.protocol.RequestBody;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.RingConsumer;
 import io.kvtier.protocol.RingProducer;
@@ -99,7 +101,7 @@ final class FakeDaemon implements AutoCloseable {
                   segment, result + CompletionDescriptor.BLOCK_LENGTH_OFFSET, block.length());
               Words.putLong(
                   segment, result + CompletionDescriptor.BLOCK_OFFSET_OFFSET, block.offset());
-              result += CompletionDescriptor.resultBytes(verb);
+              result += Records.result(verb);
             }
           });
     }
@@ -112,12 +114,12 @@ final class FakeDaemon implements AutoCloseable {
     private void claim(
         Verb verb, long correlationId, Status status, int count, LongConsumer writer) {
       try {
-        int bytes = CompletionDescriptor.recordBytes(verb, count);
+        int bytes = Records.completion(verb, count);
         long at = completions.tryClaim(bytes);
         MemorySegment segment = region.segment();
         segment.asSlice(at, bytes).fill((byte) 0);
         Words.putInt(segment, at, bytes);
-        Words.putByte(segment, at + CompletionDescriptor.VERB_OFFSET, verb.code());
+        Words.putShort(segment, at + CompletionDescriptor.VERB_OFFSET, verb.code());
         Words.putShort(segment, at + CompletionDescriptor.STATUS_OFFSET, status.code());
         Words.putLong(segment, at + CompletionDescriptor.CORRELATION_OFFSET, correlationId);
         Words.putInt(segment, at + CompletionDescriptor.COUNT_OFFSET, count);
@@ -146,8 +148,8 @@ final class FakeDaemon implements AutoCloseable {
       while (requests.hasNext()) {
         MemorySegment segment = region.segment();
         long at = requests.offset();
-        Verb verb = Verb.of(Words.getByte(segment, at + RequestDescriptor.VERB_OFFSET));
-        int flags = Words.getByte(segment, at + RequestDescriptor.FLAGS_OFFSET);
+        Verb verb = Verb.of(Words.getShort(segment, at + RequestDescriptor.VERB_OFFSET));
+        int flags = Words.getShort(segment, at + RequestDescriptor.FLAGS_OFFSET);
         long id = Words.getLong(segment, at + RequestDescriptor.CORRELATION_OFFSET);
         int count = Words.getInt(segment, at + RequestDescriptor.COUNT_OFFSET);
         asked.add(read(segment, at, requests.recordBytes(), verb, flags, count));
@@ -156,7 +158,7 @@ final class FakeDaemon implements AutoCloseable {
         if (verb == null || (flags & RequestDescriptor.FLAG_SILENT) != 0) {
           silentRequests.incrementAndGet();
         } else if (!script.handle(this, verb, id, count)) {
-          boolean blocks = verb.body() == Verb.Body.KEYS || verb.body() == Verb.Body.IDS;
+          boolean blocks = verb.body() == RequestBody.KEYS || verb.body() == RequestBody.IDS;
           complete(verb, id, Status.OK, blocks ? count : 0);
         }
       }
@@ -166,8 +168,8 @@ final class FakeDaemon implements AutoCloseable {
   private static Asked read(
       MemorySegment segment, long at, int bytes, @Nullable Verb verb, int flags, int count) {
     List<Long> ids = new ArrayList<>();
-    for (int i = 0; verb != null && verb.body() == Verb.Body.IDS && i < count; i++) {
-      long id = at + RequestDescriptor.HEADER_BYTES + (long) i * RequestDescriptor.idStride(flags);
+    for (int i = 0; verb != null && verb.body() == RequestBody.IDS && i < count; i++) {
+      long id = at + RequestDescriptor.HEADER_BYTES + (long) i * Records.idStride(flags);
       ids.add(Words.getLong(segment, id));
     }
     return new Asked(
@@ -274,8 +276,7 @@ final class FakeDaemon implements AutoCloseable {
             SharedMemory.create("fake-daemon", DaemonRegionDescriptor.REGION_BYTES);
         Descriptor memory =
             SharedMemory.create(
-                "fake-session",
-                SessionRegionDescriptor.regionBytes(requestBytes, completionBytes))) {
+                "fake-session", SessionRegion.regionBytes(requestBytes, completionBytes))) {
       MemorySegment words =
           SharedMemory.map(daemon, DaemonRegionDescriptor.REGION_BYTES, true, arena);
       Words.putLong(words, 0, DaemonRegionDescriptor.MAGIC);
@@ -318,7 +319,7 @@ final class FakeDaemon implements AutoCloseable {
     MemorySegment.ofArray(question)
         .set(
             ValueLayout.JAVA_SHORT_UNALIGNED,
-            HandshakeDescriptor.QUESTION_STATUS_OFFSET,
+            HandshakeDescriptor.ANSWER_STATUS_OFFSET,
             (short) status.code());
     return question;
   }
@@ -347,7 +348,7 @@ final class FakeDaemon implements AutoCloseable {
     byte[] bytes = new byte[HandshakeDescriptor.WELCOME_TEXT_OFFSET + utf8.length];
     MemorySegment out = MemorySegment.ofArray(bytes);
     out.set(ValueLayout.JAVA_LONG_UNALIGNED, 0, HandshakeDescriptor.WELCOME_MAGIC);
-    out.set(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.VERSION_OFFSET, version);
+    out.set(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.WELCOME_VERSION_OFFSET, version);
     out.set(
         ValueLayout.JAVA_SHORT_UNALIGNED,
         HandshakeDescriptor.WELCOME_STATUS_OFFSET,

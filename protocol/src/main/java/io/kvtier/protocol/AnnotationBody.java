@@ -13,7 +13,7 @@ public final class AnnotationBody {
    * @return false where there is no room for it: what there is must be taken first
    */
   public boolean add(byte[] key, byte[] annotation) {
-    int entry = AnnotationDescriptor.entryBytes(key.length, annotation.length);
+    int entry = Records.annotationEntry(key.length, annotation.length);
     if (entry > bytes.length - size) {
       return false;
     }
@@ -23,11 +23,7 @@ public final class AnnotationBody {
     bytes[length + 1] = (byte) (annotation.length >>> 8);
     System.arraycopy(key, 0, bytes, size + AnnotationDescriptor.KEY_OFFSET, key.length);
     System.arraycopy(
-        annotation,
-        0,
-        bytes,
-        size + AnnotationDescriptor.annotationOffset(key.length),
-        annotation.length);
+        annotation, 0, bytes, size + Records.annotationOffset(key.length), annotation.length);
     size += entry;
     return true;
   }

@@ -1,21 +1,30 @@
 package io.kvtier.protocol;
 
 /**
- * The layout of the daemon's own memory: who it is, whether it sleeps, and its counters.
- * Little-endian; clients map it read-only.
+ * The layout of the daemon's own memory: who it is, whether it sleeps, and its counters. Clients
+ * map it read-only.
+ *
+ * <p>Little-endian. Generated from protocol/schema.toml.
  *
  * <pre>
- *    0  u64 magic "KVTIERDR"   8  u32 layout version  12  u32 ready (published last, release)
- *   16  u64 generation: a new random number at every start
- *   24  u64 process id        32  u64 start time, ms since the epoch
- *   40  u64 slab bytes        48  u32 slab count      52  u32 counter count
- *  128  u32 index waiting     1 while the index sleeps or is about to: ring the session's doorbell
- *  256  u64 heartbeat         CLOCK_MONOTONIC ns of the index's last look round
- *  512  u64 counters[]        in the order of {@link Counter}
+ *     0 u64      magic          "KVTIERDR"
+ *     8 u32      version        of the layout
+ *    12 u32      ready          published last, release
+ *    16 u64      generation     a new random number at every start
+ *    24 u64      process id
+ *    32 u64      start time     ms since the epoch
+ *    40 u64      slab bytes
+ *    48 u32      slab count
+ *    52 u32      counter count
+ *   128 u32      index waiting  1 while the index sleeps or is about to: ring the session's doorbell
+ *   256 u64      heartbeat      CLOCK_MONOTONIC ns of the index's last look round
+ *   512 u64[448] counters       in the order of {@link Counter}
+ *  4096 end
  * </pre>
  */
 public final class DaemonRegionDescriptor {
   public static final long MAGIC = 0x5244_5245_4954_564BL; // "KVTIERDR" in memory order
+
   public static final int MAGIC_OFFSET = 0;
   public static final int VERSION_OFFSET = 8;
   public static final int READY_OFFSET = 12;

@@ -43,7 +43,7 @@ public final class SessionRegion {
     Words.putLong(
         segment,
         SessionRegionDescriptor.REGION_BYTES_OFFSET,
-        SessionRegionDescriptor.regionBytes(requestRingBytes, completionRingBytes));
+        regionBytes(requestRingBytes, completionRingBytes));
     Words.putLong(segment, SessionRegionDescriptor.REQUEST_RING_BYTES_OFFSET, requestRingBytes);
     Words.putLong(
         segment, SessionRegionDescriptor.COMPLETION_RING_BYTES_OFFSET, completionRingBytes);
@@ -64,12 +64,12 @@ public final class SessionRegion {
         throw new IOException("the session's memory is not a kvtier session region");
       }
       int version = Words.getInt(header, SessionRegionDescriptor.VERSION_OFFSET);
-      if (!Protocol.isCompatible(version)) {
+      if (!ProtocolVersion.isCompatible(version)) {
         throw new IOException(
             "the session's memory has layout "
-                + Protocol.describe(version)
+                + ProtocolVersion.describe(version)
                 + ", this client reads "
-                + Protocol.describe(Protocol.VERSION));
+                + ProtocolVersion.describe(Protocol.VERSION));
       }
       requestBytes = Words.getLong(header, SessionRegionDescriptor.REQUEST_RING_BYTES_OFFSET);
       completionBytes = Words.getLong(header, SessionRegionDescriptor.COMPLETION_RING_BYTES_OFFSET);
@@ -78,6 +78,16 @@ public final class SessionRegion {
         SharedMemory.mapMirrored(
             memory, SessionRegionDescriptor.HEADER_BYTES, requestBytes, completionBytes, arena);
     return new SessionRegion(segment, requestBytes, completionBytes);
+  }
+
+  /** The size of the memory file, without the rings' second mapping. */
+  public static long regionBytes(long requestRingBytes, long completionRingBytes) {
+    return SessionRegionDescriptor.HEADER_BYTES + requestRingBytes + completionRingBytes;
+  }
+
+  /** Where the completion ring begins in a mirrored mapping. */
+  public static long completionRingOffset(long requestRingBytes) {
+    return SessionRegionDescriptor.HEADER_BYTES + 2 * requestRingBytes;
   }
 
   /** The mirrored mapping. */
@@ -115,7 +125,7 @@ public final class SessionRegion {
   public RingProducer completionProducer() {
     return new RingProducer(
         segment,
-        SessionRegionDescriptor.completionRingOffset(requestRingBytes),
+        completionRingOffset(requestRingBytes),
         completionRingBytes,
         SessionRegionDescriptor.COMPLETION_TAIL_OFFSET,
         SessionRegionDescriptor.COMPLETION_HEAD_OFFSET);
@@ -124,7 +134,7 @@ public final class SessionRegion {
   public RingConsumer completionConsumer() {
     return new RingConsumer(
         segment,
-        SessionRegionDescriptor.completionRingOffset(requestRingBytes),
+        completionRingOffset(requestRingBytes),
         completionRingBytes,
         SessionRegionDescriptor.COMPLETION_TAIL_OFFSET,
         SessionRegionDescriptor.COMPLETION_HEAD_OFFSET,

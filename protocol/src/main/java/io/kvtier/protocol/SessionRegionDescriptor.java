@@ -1,25 +1,28 @@
 package io.kvtier.protocol;
 
 /**
- * The layout of a session's memory: its two rings and their counters. Little-endian. Both sides map
- * it for writing; the daemon never trusts what it reads here and keeps its own positions privately.
- * Words written by different sides are 128 bytes apart.
+ * The layout of a session's memory: its two rings and their counters. Both sides map it for
+ * writing; the daemon never trusts what it reads here and keeps its own positions privately. Words
+ * written by different sides are 128 bytes apart.
+ *
+ * <p>Little-endian. Generated from protocol/schema.toml.
  *
  * <pre>
- *    0  u64 magic "KVTIERSR"    8  u32 layout version   12  u32 ready (published last, release)
- *   16  u64 session id         24  u64 region bytes
- *   32  u64 request ring bytes 40  u64 completion ring bytes
- *  128  u64 request tail       client writes, release
- *  256  u64 request head       daemon writes, release
- *  384  u64 completion tail    daemon writes, release
- *  512  u64 completion head    client writes, release
- *  640  u32 client waiting     futex word: client sets 1 before it sleeps, daemon clears it and wakes
- *  768  u32 end reason         daemon writes once: the status that ended the session, plus one
- * 1024  u32 progress[256]      daemon writes, release: counts the layers of a copy to or from a region, modulo 2^32, from
- *                              the value that it finds when the request comes, which says which word. Greater by n: the n
- *                              leading layers are done. Greater by all that were asked for: they are done, or the request
- *                              is about to be answered. Never less, and never again once the client has written to it
- * 4096  request ring, then completion ring; each is mapped twice in a row
+ *     0 u64      magic                  "KVTIERSR"
+ *     8 u32      version                of the layout
+ *    12 u32      ready                  published last, release
+ *    16 u64      session id
+ *    24 u64      region bytes
+ *    32 u64      request ring bytes
+ *    40 u64      completion ring bytes
+ *   128 u64      request tail           client writes, release
+ *   256 u64      request head           daemon writes, release
+ *   384 u64      completion tail        daemon writes, release
+ *   512 u64      completion head        client writes, release
+ *   640 u32      client waiting         futex word: the client sets 1 before it sleeps, the daemon clears it and wakes
+ *   768 u32      end reason             the daemon writes once: the status that ended the session, plus one
+ *  1024 u32[256] progress               daemon writes, release: counts the layers of a copy to or from a region, modulo 2^32, from the value that it finds when the request comes, which says which word. Greater by n: the n leading layers are done. Greater by all that were asked for: they are done, or the request is about to be answered. Never less, and never again once the client has written to it
+ *  4096          request ring, then completion ring  each is mapped twice in a row
  * </pre>
  *
  * Positions count bytes from the beginning of the session and never wrap; a record's place in a
@@ -27,6 +30,13 @@ package io.kvtier.protocol;
  */
 public final class SessionRegionDescriptor {
   public static final long MAGIC = 0x5253_5245_4954_564BL; // "KVTIERSR" in memory order
+
+  /** How many words count layers. */
+  public static final int PROGRESS_WORDS = 256;
+
+  /** The alignment of every record, and the unit of a record's length. */
+  public static final int RECORD_ALIGNMENT = 8;
+
   public static final int MAGIC_OFFSET = 0;
   public static final int VERSION_OFFSET = 8;
   public static final int READY_OFFSET = 12;
@@ -41,21 +51,7 @@ public final class SessionRegionDescriptor {
   public static final int CLIENT_WAITING_OFFSET = 640;
   public static final int END_REASON_OFFSET = 768;
   public static final int PROGRESS_OFFSET = 1024;
-  public static final int PROGRESS_WORDS = 256;
   public static final int HEADER_BYTES = 4096;
 
-  /** The alignment of every record, and the unit of a record's length. */
-  public static final int RECORD_ALIGNMENT = 8;
-
   private SessionRegionDescriptor() {}
-
-  /** The size of the memory file, without the rings' second mapping. */
-  public static long regionBytes(long requestRingBytes, long completionRingBytes) {
-    return HEADER_BYTES + requestRingBytes + completionRingBytes;
-  }
-
-  /** Where the completion ring begins in a mirrored mapping. */
-  public static long completionRingOffset(long requestRingBytes) {
-    return HEADER_BYTES + 2 * requestRingBytes;
-  }
 }

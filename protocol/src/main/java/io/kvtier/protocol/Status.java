@@ -2,7 +2,7 @@ package io.kvtier.protocol;
 
 /**
  * The outcome of an operation or of one of its blocks. Append-only: a number never changes its
- * meaning.
+ * meaning. Generated from protocol/schema.toml.
  */
 public enum Status {
   OK(0, "done"),
@@ -46,7 +46,7 @@ public enum Status {
     return meaning;
   }
 
-  /** The status of a code; codes of a newer peer read as {@link #INTERNAL}. */
+  /** The value of a code, or {@link #INTERNAL} for a code that is none. */
   public static Status of(int code) {
     return code >= 0 && code < BY_CODE.length ? BY_CODE[code] : INTERNAL;
   }

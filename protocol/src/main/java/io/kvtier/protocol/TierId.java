@@ -1,6 +1,6 @@
 package io.kvtier.protocol;
 
-/** Where a block is, as a number on the wire. Append-only. */
+/** Where a block is, as a number on the wire. Append-only. Generated from protocol/schema.toml. */
 public enum TierId {
   NONE(0),
   GPU(1),
@@ -9,16 +9,19 @@ public enum TierId {
   OBJECT(4);
 
   private static final TierId[] BY_CODE = values();
+
   private final int code;
 
   TierId(int code) {
     this.code = code;
   }
 
+  /** The number on the wire, an unsigned 8-bit value. */
   public int code() {
     return code;
   }
 
+  /** The value of a code, or {@link #NONE} for a code that is none. */
   public static TierId of(int code) {
     return code >= 0 && code < BY_CODE.length ? BY_CODE[code] : NONE;
   }

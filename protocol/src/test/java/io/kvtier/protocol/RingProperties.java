@@ -102,7 +102,7 @@ final class RingProperties {
 
   private static Descriptor memory() throws IOException {
     return SharedMemory.create(
-        "ring-properties", SessionRegionDescriptor.regionBytes(RING_BYTES, RING_BYTES));
+        "ring-properties", SessionRegion.regionBytes(RING_BYTES, RING_BYTES));
   }
 
   private static void require(boolean holds, String what) {

@@ -31,8 +31,7 @@ final class RingStressTest {
   void wakeUps_bothSidesSleep_noneIsLost() throws Exception {
     try (Arena arena = Arena.ofShared();
         Descriptor memory =
-            SharedMemory.create(
-                "ring-stress", SessionRegionDescriptor.regionBytes(RING_BYTES, RING_BYTES));
+            SharedMemory.create("ring-stress", SessionRegion.regionBytes(RING_BYTES, RING_BYTES));
         EventFd doorbell = EventFd.create();
         Epoll epoll = Epoll.create()) {
       SessionRegion daemon = SessionRegion.create(memory, 1, RING_BYTES, RING_BYTES, arena);

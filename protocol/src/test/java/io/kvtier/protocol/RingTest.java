@@ -28,7 +28,7 @@ final class RingTest {
 
   @BeforeEach
   void map() throws IOException {
-    long bytes = SessionRegionDescriptor.regionBytes(RING_BYTES, RING_BYTES);
+    long bytes = SessionRegion.regionBytes(RING_BYTES, RING_BYTES);
     try (Descriptor memory = SharedMemory.create("ring-test", bytes)) {
       daemonSide = SessionRegion.create(memory, 1, RING_BYTES, RING_BYTES, arena).segment();
       clientSide = SessionRegion.open(memory, arena).segment();

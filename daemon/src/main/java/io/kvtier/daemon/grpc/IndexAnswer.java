@@ -1,6 +1,7 @@
 package io.kvtier.daemon.grpc;
 
 import io.kvtier.protocol.CompletionDescriptor;
+import io.kvtier.protocol.Records;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
@@ -45,7 +46,7 @@ final class IndexAnswer {
 
   static IndexAnswer read(MemorySegment in, long at) {
     Status status = Status.of(Words.getShort(in, at + CompletionDescriptor.STATUS_OFFSET));
-    int flags = Words.getByte(in, at + CompletionDescriptor.FLAGS_OFFSET);
+    int flags = Words.getShort(in, at + CompletionDescriptor.FLAGS_OFFSET);
     int count = Words.getInt(in, at + CompletionDescriptor.COUNT_OFFSET);
     int run = Words.getInt(in, at + CompletionDescriptor.RUN_OFFSET);
     long value = Words.getLong(in, at + CompletionDescriptor.VALUE_OFFSET);
@@ -56,11 +57,8 @@ final class IndexAnswer {
       return new IndexAnswer(
           status, new String(utf8, StandardCharsets.UTF_8), run, value, NO_BLOCKS, NO_GRANTS);
     }
-    Verb verb = Verb.of(Words.getByte(in, at + CompletionDescriptor.VERB_OFFSET));
-    int stride =
-        verb == null
-            ? CompletionDescriptor.SHORT_RESULT_BYTES
-            : CompletionDescriptor.resultBytes(verb);
+    Verb verb = Verb.of(Words.getShort(in, at + CompletionDescriptor.VERB_OFFSET));
+    int stride = verb == null ? CompletionDescriptor.SHORT_RESULT_BYTES : Records.result(verb);
     boolean granted = stride == CompletionDescriptor.LONG_RESULT_BYTES;
     int[] packed = new int[count];
     Grant[] grants = granted ? new Grant[count] : NO_GRANTS;

@@ -93,7 +93,7 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
     this.indexBell = indexBell;
     this.requestTap = requestTap;
     this.loop = loop;
-    long bytes = SessionRegionDescriptor.regionBytes(RING_BYTES, RING_BYTES);
+    long bytes = SessionRegion.regionBytes(RING_BYTES, RING_BYTES);
     try (Descriptor memory = SharedMemory.create("kvtier-grpc", bytes)) {
       region = SessionRegion.create(memory, SlotAllocator.DAEMON, RING_BYTES, RING_BYTES, arena);
     }

@@ -2,6 +2,7 @@ package io.kvtier.daemon.grpc;
 
 import com.google.protobuf.ByteString;
 import io.kvtier.daemon.index.session.Request;
+import io.kvtier.protocol.Records;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
@@ -208,7 +209,7 @@ final class IndexRequest {
 
   /** The length of the record when it is sent in that context. */
   int recordBytes(@Nullable TraceContext context) {
-    return RequestDescriptor.recordBytes(verb, count(), keyBytes(), flags(context));
+    return Records.request(verb, count(), keyBytes(), flags(context));
   }
 
   /**
@@ -224,20 +225,16 @@ final class IndexRequest {
       @Nullable TraceContext context,
       long submittedNs) {
     int bytes = recordBytes(context);
-    Words.putInt(out, at + RequestDescriptor.RECORD_BYTES_OFFSET, bytes);
-    Words.putByte(out, at + RequestDescriptor.VERB_OFFSET, verb.code());
-    Words.putByte(out, at + RequestDescriptor.FLAGS_OFFSET, flags(context));
+    Records.begin(out, at, bytes, verb, flags(context));
     Words.putByte(out, at + RequestDescriptor.PRIORITY_OFFSET, priority);
     Words.putByte(out, at + RequestDescriptor.KEY_BYTES_OFFSET, keyBytes());
     Words.putLong(out, at + RequestDescriptor.CORRELATION_OFFSET, correlationId);
     Words.putLong(out, at + RequestDescriptor.DEADLINE_OFFSET, deadlineNs);
     Words.putInt(out, at + RequestDescriptor.NAMESPACE_OFFSET, namespaceId);
-    Words.putInt(out, at + RequestDescriptor.GROUP_OFFSET, group);
+    Words.putShort(out, at + RequestDescriptor.GROUP_OFFSET, group);
     Words.putInt(out, at + RequestDescriptor.COUNT_OFFSET, count());
     Words.putInt(out, at + RequestDescriptor.DEPTH_OFFSET, depth);
     Words.putLong(out, at + RequestDescriptor.ARGUMENT_OFFSET, argument);
-    Words.putLong(out, at + RequestDescriptor.ARGUMENT_OFFSET + 8, 0);
-    Words.putLong(out, at + RequestDescriptor.ARGUMENT_OFFSET + 16, 0);
     long body = at + RequestDescriptor.HEADER_BYTES;
     if (keys != null) {
       writeKeys(out, body, keys);
@@ -248,7 +245,7 @@ final class IndexRequest {
         Words.putInt(out, body + 8, checksums[i]);
         Words.putInt(out, body + 12, 0);
       }
-      body += RequestDescriptor.idStride(flags);
+      body += Records.idStride(flags);
     }
     MemorySegment.copy(MemorySegment.ofArray(text), 0, out, body, text.length);
     if (context != null) {
@@ -257,7 +254,7 @@ final class IndexRequest {
   }
 
   private static void writeKeys(MemorySegment out, long body, KeyBatch keys) {
-    int stride = RequestDescriptor.keyStride(keys.keyBytes());
+    int stride = Records.keyStride(keys.keyBytes());
     long at = body;
     if (!keys.parent().isEmpty()) {
       writeKey(out, at, stride, keys.parent());

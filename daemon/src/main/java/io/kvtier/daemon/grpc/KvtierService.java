@@ -5,6 +5,7 @@ import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.session.Request;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.ProtocolVersion;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
@@ -54,7 +55,7 @@ final class KvtierService {
                 PingResponse.newBuilder()
                     .setOutcome(Wire.outcome(answer))
                     .setVersion(version)
-                    .setProtocol(Protocol.describe(Protocol.VERSION))
+                    .setProtocol(ProtocolVersion.describe(Protocol.VERSION))
                     .setChunkBytesMax(environment.chunkBytes())
                     .build()));
   }

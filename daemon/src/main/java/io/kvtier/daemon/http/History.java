@@ -3,6 +3,7 @@ package io.kvtier.daemon.http;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.Hits;
 import io.vertx.core.json.JsonArray;
 import io.vertx.core.json.JsonObject;
 import java.util.EnumMap;
@@ -217,7 +218,7 @@ final class History {
     /** Of the blocks that gets asked for, how many came from where; null where none were. */
     private JsonObject hitRatios() {
       JsonObject ratios = new JsonObject();
-      ratios.put("all", hitRatio(Counter.HITS));
+      ratios.put("all", hitRatio(Hits.COUNTERS));
       ratios.put("host", hitRatio(List.of(Counter.HITS_HOST)));
       ratios.put("ssd", hitRatio(List.of(Counter.HITS_SSD)));
       ratios.put("object", hitRatio(List.of(Counter.HITS_OBJECT)));
@@ -233,7 +234,7 @@ final class History {
         }
         // A block is asked for before it is found: in the second before, perhaps.
         long settled = change(older, younger, Counter.MISSES);
-        for (Counter counter : Counter.HITS) {
+        for (Counter counter : Hits.COUNTERS) {
           settled += change(older, younger, counter);
         }
         return settled == 0 ? null : (Number) rounded((double) found / settled);

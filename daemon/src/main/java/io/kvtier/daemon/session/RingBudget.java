@@ -3,7 +3,7 @@ package io.kvtier.daemon.session;
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.core.Tenants;
 import io.kvtier.protocol.Protocol;
-import io.kvtier.protocol.SessionRegionDescriptor;
+import io.kvtier.protocol.SessionRegion;
 import io.kvtier.protocol.access.Role;
 import org.jspecify.annotations.Nullable;
 
@@ -25,9 +25,7 @@ final class RingBudget {
 
     static Rings of(int requestBytes, int completionBytes) {
       return new Rings(
-          requestBytes,
-          completionBytes,
-          SessionRegionDescriptor.regionBytes(requestBytes, completionBytes));
+          requestBytes, completionBytes, SessionRegion.regionBytes(requestBytes, completionBytes));
     }
   }
 

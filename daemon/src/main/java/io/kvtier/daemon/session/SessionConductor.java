@@ -9,6 +9,7 @@ import io.kvtier.protocol.Counted;
 import io.kvtier.protocol.HandshakeDescriptor;
 import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.ProtocolVersion;
 import io.kvtier.protocol.SessionRegion;
 import io.kvtier.protocol.SocketPaths;
 import io.kvtier.protocol.Status;
@@ -360,18 +361,12 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
               + " program, such as one that speaks gRPC?");
       return;
     }
-    int version = Words.getInt(hello, HandshakeDescriptor.VERSION_OFFSET);
-    if (!Protocol.isCompatible(version)) {
+    int version = Words.getInt(hello, HandshakeDescriptor.HELLO_VERSION_OFFSET);
+    if (!ProtocolVersion.isCompatible(version)) {
       refuse(
           connection,
           Status.VERSION_MISMATCH,
-          "this is kvtierd "
-              + environment.version
-              + " with protocol "
-              + Protocol.describe(Protocol.VERSION)
-              + "; the client speaks protocol "
-              + Protocol.describe(version)
-              + ": install the same version of both");
+          ProtocolVersion.mismatch("kvtierd " + environment.version, Protocol.VERSION, version));
       return;
     }
     Grant grant = environment.peers.grantOf(connection.peer);
@@ -602,7 +597,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
     byte[] bytes = new byte[HandshakeDescriptor.WELCOME_TEXT_OFFSET + utf8.length];
     MemorySegment out = aligned(bytes);
     Words.putLong(out, 0, HandshakeDescriptor.WELCOME_MAGIC);
-    Words.putInt(out, HandshakeDescriptor.VERSION_OFFSET, Protocol.VERSION);
+    Words.putInt(out, HandshakeDescriptor.WELCOME_VERSION_OFFSET, Protocol.VERSION);
     Words.putShort(out, HandshakeDescriptor.WELCOME_STATUS_OFFSET, status.code());
     Words.putShort(out, HandshakeDescriptor.WELCOME_TEXT_BYTES_OFFSET, utf8.length);
     Words.putLong(out, HandshakeDescriptor.WELCOME_SESSION_ID_OFFSET, sessionId);
@@ -750,8 +745,8 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
 
   /** A question with the status of its answer, which lies where both kinds have it. */
   private static byte[] answer(MemorySegment question, Status status) {
-    Words.putInt(question, HandshakeDescriptor.QUESTION_STATUS_OFFSET, 0);
-    Words.putShort(question, HandshakeDescriptor.QUESTION_STATUS_OFFSET, status.code());
+    Words.putInt(question, HandshakeDescriptor.ANSWER_STATUS_OFFSET, 0);
+    Words.putShort(question, HandshakeDescriptor.ANSWER_STATUS_OFFSET, status.code());
     return Arrays.copyOf(toBytes(question), HandshakeDescriptor.QUESTION_BYTES);
   }
 

@@ -34,9 +34,9 @@ final class IndexRequestTest {
     MemorySegment record = written(request);
 
     assertFalse(request.isSilent());
-    assertEquals(Verb.COMMIT.code(), Words.getByte(record, RequestDescriptor.VERB_OFFSET));
+    assertEquals(Verb.COMMIT.code(), Words.getShort(record, RequestDescriptor.VERB_OFFSET));
     assertEquals(
-        RequestDescriptor.FLAG_CHECKSUMS, Words.getByte(record, RequestDescriptor.FLAGS_OFFSET));
+        RequestDescriptor.FLAG_CHECKSUMS, Words.getShort(record, RequestDescriptor.FLAGS_OFFSET));
     assertEquals(2, Words.getInt(record, RequestDescriptor.COUNT_OFFSET));
     long body = RequestDescriptor.HEADER_BYTES;
     assertEquals(5, Words.getLong(record, body));
@@ -55,10 +55,10 @@ final class IndexRequestTest {
     MemorySegment without = written(request);
 
     assertEquals(
-        RequestDescriptor.FLAG_CONTEXT, Words.getByte(within, RequestDescriptor.FLAGS_OFFSET));
+        RequestDescriptor.FLAG_CONTEXT, Words.getShort(within, RequestDescriptor.FLAGS_OFFSET));
     assertEquals(
         23, Words.getLong(within, without.byteSize() + RequestDescriptor.CONTEXT_WRITTEN_OFFSET));
-    assertEquals(0, Words.getByte(without, RequestDescriptor.FLAGS_OFFSET));
+    assertEquals(0, Words.getShort(without, RequestDescriptor.FLAGS_OFFSET));
     assertEquals(RequestDescriptor.CONTEXT_BYTES, within.byteSize() - without.byteSize());
   }
 
@@ -69,10 +69,10 @@ final class IndexRequestTest {
     MemorySegment record = written(request);
 
     assertTrue(request.isSilent());
-    assertEquals(Verb.RELEASE.code(), Words.getByte(record, RequestDescriptor.VERB_OFFSET));
+    assertEquals(Verb.RELEASE.code(), Words.getShort(record, RequestDescriptor.VERB_OFFSET));
     assertEquals(
         RequestDescriptor.FLAG_SILENT | RequestDescriptor.FLAG_CORRUPT,
-        Words.getByte(record, RequestDescriptor.FLAGS_OFFSET));
+        Words.getShort(record, RequestDescriptor.FLAGS_OFFSET));
     assertEquals(9, Words.getLong(record, RequestDescriptor.HEADER_BYTES));
   }
 }

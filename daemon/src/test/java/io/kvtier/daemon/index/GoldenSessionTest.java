@@ -19,7 +19,6 @@ import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RingConsumer;
 import io.kvtier.protocol.RingProducer;
 import io.kvtier.protocol.SessionRegion;
-import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.SharedMemory;
@@ -119,7 +118,7 @@ class GoldenSessionTest {
       long ring = Protocol.RING_BYTES_MIN;
       SessionRegion region;
       try (Descriptor memory =
-          SharedMemory.create("golden", SessionRegionDescriptor.regionBytes(ring, ring))) {
+          SharedMemory.create("golden", SessionRegion.regionBytes(ring, ring))) {
         region = SessionRegion.create(memory, 1, ring, ring, arena);
       }
       Session session =

@@ -24,11 +24,11 @@ import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Records;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.RingConsumer;
 import io.kvtier.protocol.RingProducer;
 import io.kvtier.protocol.SessionRegion;
-import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Descriptor;
@@ -445,7 +445,7 @@ public final class IndexHarness implements AutoCloseable {
   Client open(long ring, Grant grant) throws IOException {
     long id = nextSession++;
     try (Descriptor memory =
-        SharedMemory.create("harness", SessionRegionDescriptor.regionBytes(ring, ring))) {
+        SharedMemory.create("harness", SessionRegion.regionBytes(ring, ring))) {
       Client client = new Client(id, grant, SessionRegion.create(memory, id, ring, ring, arena));
       assertTrue(agent.offerOpen(client.session));
       int ignored = agent.doWork();
@@ -628,10 +628,7 @@ public final class IndexHarness implements AutoCloseable {
       int bytes = RequestDescriptor.HEADER_BYTES + 8 * body.length;
       long at = requests.tryClaim(bytes);
       assertTrue(at >= 0, "no room in the request ring");
-      segment.asSlice(at, RequestDescriptor.HEADER_BYTES).fill((byte) 0);
-      Words.putInt(segment, at, bytes);
-      Words.putByte(segment, at + RequestDescriptor.VERB_OFFSET, verb.code());
-      Words.putByte(segment, at + RequestDescriptor.FLAGS_OFFSET, flags);
+      Records.begin(segment, at, bytes, verb, flags);
       Words.putByte(segment, at + RequestDescriptor.KEY_BYTES_OFFSET, keyBytes);
       Words.putLong(segment, at + RequestDescriptor.CORRELATION_OFFSET, correlation);
       Words.putInt(segment, at + RequestDescriptor.NAMESPACE_OFFSET, namespaceId);
@@ -653,11 +650,10 @@ public final class IndexHarness implements AutoCloseable {
     void sendBlocks(
         Verb verb, int region, int layers, int event, int progress, long key, int target, int count)
         throws ProtocolViolation {
-      int bytes = RequestDescriptor.recordBytes(verb, count, 8, 0);
+      int bytes = Records.request(verb, count, 8, 0);
       long at = requests.tryClaim(bytes);
       segment.asSlice(at, bytes).fill((byte) 0);
-      Words.putInt(segment, at, bytes);
-      Words.putByte(segment, at + RequestDescriptor.VERB_OFFSET, verb.code());
+      Records.begin(segment, at, bytes, verb, 0);
       Words.putByte(segment, at + RequestDescriptor.KEY_BYTES_OFFSET, 8);
       Words.putInt(segment, at + RequestDescriptor.COUNT_OFFSET, count);
       Words.putInt(segment, at + RequestDescriptor.REGION_OFFSET, region);
@@ -684,11 +680,10 @@ public final class IndexHarness implements AutoCloseable {
     /** The same, of blocks of a group. */
     void sendAdvertise(int region, int group, int rank, long[] keys, int[] numbers)
         throws ProtocolViolation {
-      int bytes = RequestDescriptor.recordBytes(Verb.ADVERTISE, keys.length, 8, 0);
+      int bytes = Records.request(Verb.ADVERTISE, keys.length, 8, 0);
       long at = requests.tryClaim(bytes);
       segment.asSlice(at, bytes).fill((byte) 0);
-      Words.putInt(segment, at, bytes);
-      Words.putByte(segment, at + RequestDescriptor.VERB_OFFSET, Verb.ADVERTISE.code());
+      Records.begin(segment, at, bytes, Verb.ADVERTISE, 0);
       Words.putByte(segment, at + RequestDescriptor.KEY_BYTES_OFFSET, 8);
       Words.putInt(segment, at + RequestDescriptor.COUNT_OFFSET, keys.length);
       Words.putShort(segment, at + RequestDescriptor.GROUP_OFFSET, group);
@@ -801,16 +796,16 @@ public final class IndexHarness implements AutoCloseable {
 
     Answer take() throws ProtocolViolation {
       long at = completions.offset();
-      Verb verb = Verb.of(Words.getByte(segment, at + CompletionDescriptor.VERB_OFFSET));
+      Verb verb = Verb.of(Words.getShort(segment, at + CompletionDescriptor.VERB_OFFSET));
       assertTrue(verb != null);
-      int flags = Words.getByte(segment, at + CompletionDescriptor.FLAGS_OFFSET);
+      int flags = Words.getShort(segment, at + CompletionDescriptor.FLAGS_OFFSET);
       Status status = Status.of(Words.getShort(segment, at + CompletionDescriptor.STATUS_OFFSET));
       int count = Words.getInt(segment, at + CompletionDescriptor.COUNT_OFFSET);
       int run = Words.getInt(segment, at + CompletionDescriptor.RUN_OFFSET);
       long value = Words.getLong(segment, at + CompletionDescriptor.VALUE_OFFSET);
       List<Long> ids = new ArrayList<>();
       boolean isLong =
-          CompletionDescriptor.resultBytes(verb) == CompletionDescriptor.LONG_RESULT_BYTES
+          Records.result(verb) == CompletionDescriptor.LONG_RESULT_BYTES
               && (flags & CompletionDescriptor.FLAG_TEXT) == 0;
       for (int i = 0; isLong && i < count; i++) {
         long result =
@@ -824,12 +819,12 @@ public final class IndexHarness implements AutoCloseable {
       boolean hasFirst = count > 0 && (flags & CompletionDescriptor.FLAG_TEXT) == 0;
       int first =
           hasFirst ? Words.getShort(segment, at + CompletionDescriptor.HEADER_BYTES) & 0xff : 0;
-      int stride = CompletionDescriptor.resultBytes(verb);
+      int stride = Records.result(verb);
       long lastAt = at + CompletionDescriptor.HEADER_BYTES + (long) (count - 1) * stride;
       int last = hasFirst ? Words.getShort(segment, lastAt) & 0xff : 0;
       Holder holder = null;
       if ((flags & CompletionDescriptor.FLAG_PEERS) != 0) {
-        long peers = at + CompletionDescriptor.recordBytes(verb, count);
+        long peers = at + Records.completion(verb, count);
         assertEquals(
             completions.recordBytes(), peers + CompletionDescriptor.PEERS_BYTES - at, "bytes");
         holder =

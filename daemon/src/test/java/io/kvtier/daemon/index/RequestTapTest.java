@@ -10,6 +10,7 @@ import io.kvtier.daemon.index.report.RequestTold;
 import io.kvtier.daemon.index.session.RequestOrigin;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Records;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
@@ -35,7 +36,8 @@ class RequestTapTest {
     body[0] = word;
     new TraceContext(HIGH, LOW, CALLER, traceFlags)
         .write(MemorySegment.ofArray(body), Long.BYTES, IndexHarness.NOW_NS - 1000);
-    client.sendWords(verb, RequestDescriptor.FLAG_CONTEXT, verb.body().hasKeys() ? 8 : 0, 1, body);
+    client.sendWords(
+        verb, RequestDescriptor.FLAG_CONTEXT, Records.hasKeys(verb.body()) ? 8 : 0, 1, body);
   }
 
   private static List<RequestTold> told(IndexHarness harness) {

@@ -6,6 +6,7 @@ import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.SessionRegion;
 import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
@@ -178,7 +179,7 @@ public final class RingFuzz {
     if (bytes.length < RequestDescriptor.HEADER_BYTES || ids.isEmpty()) {
       return;
     }
-    int verb = bytes[RequestDescriptor.VERB_OFFSET];
+    int verb = Words.getShort(MemorySegment.ofArray(bytes), RequestDescriptor.VERB_OFFSET);
     if (verb == Verb.COMMIT.code() || verb == Verb.ABORT.code() || verb == Verb.RELEASE.code()) {
       ByteBuffer words = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);
       for (int at = RequestDescriptor.HEADER_BYTES; at < bytes.length; at += Long.BYTES) {
@@ -193,8 +194,7 @@ public final class RingFuzz {
     MemorySegment memory = memory();
     long end = Words.getLong(memory, SessionRegionDescriptor.COMPLETION_TAIL_OFFSET);
     while (head >= 0 && head < end && end - head <= RING_BYTES) {
-      long at =
-          SessionRegionDescriptor.completionRingOffset(RING_BYTES) + (head & (RING_BYTES - 1));
+      long at = SessionRegion.completionRingOffset(RING_BYTES) + (head & (RING_BYTES - 1));
       int bytes = Words.getInt(memory, at);
       if (bytes < CompletionDescriptor.HEADER_BYTES || bytes > end - head || bytes % 8 != 0) {
         return; // after a word of the header was written over
@@ -206,8 +206,8 @@ public final class RingFuzz {
   }
 
   private void keepIds(MemorySegment memory, long at, int bytes) {
-    Verb verb = Verb.of(Words.getByte(memory, at + CompletionDescriptor.VERB_OFFSET));
-    int flags = Words.getByte(memory, at + CompletionDescriptor.FLAGS_OFFSET);
+    Verb verb = Verb.of(Words.getShort(memory, at + CompletionDescriptor.VERB_OFFSET));
+    int flags = Words.getShort(memory, at + CompletionDescriptor.FLAGS_OFFSET);
     int count = Words.getInt(memory, at + CompletionDescriptor.COUNT_OFFSET);
     int each = CompletionDescriptor.LONG_RESULT_BYTES;
     if ((verb != Verb.RESERVE && verb != Verb.ACQUIRE)

@@ -5,6 +5,8 @@ import io.kvtier.daemon.index.session.Session;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Records;
+import io.kvtier.protocol.RequestBody;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.RingConsumer;
 import io.kvtier.protocol.RingProducer;
@@ -186,7 +188,7 @@ final class SimulatedClient {
 
   void connect(long sessionId, int slabs, Session.Owner owner) throws IOException {
     Arena fresh = Arena.ofShared();
-    long bytes = SessionRegionDescriptor.regionBytes(RING_BYTES, RING_BYTES);
+    long bytes = SessionRegion.regionBytes(RING_BYTES, RING_BYTES);
     SessionRegion region;
     try (Descriptor memory = SharedMemory.create("kvtier-sim", bytes)) {
       region = SessionRegion.create(memory, sessionId, RING_BYTES, RING_BYTES, fresh);
@@ -550,22 +552,18 @@ final class SimulatedClient {
       long argument,
       long deadlineNs)
       throws ProtocolViolation {
-    int bytes = RequestDescriptor.recordBytes(verb, count, KEY_BYTES, flags);
+    int bytes = Records.request(verb, count, KEY_BYTES, flags);
     long at = ring.tryClaim(bytes);
     if (at < 0) {
       return -1;
     }
-    Words.putInt(segment, at + RequestDescriptor.RECORD_BYTES_OFFSET, bytes);
-    Words.putByte(segment, at + RequestDescriptor.VERB_OFFSET, verb.code());
-    Words.putByte(segment, at + RequestDescriptor.FLAGS_OFFSET, flags);
+    Records.begin(segment, at, bytes, verb, flags);
     Words.putByte(segment, at + RequestDescriptor.PRIORITY_OFFSET, random.nextInt(3));
     Words.putByte(segment, at + RequestDescriptor.KEY_BYTES_OFFSET, KEY_BYTES);
     Words.putLong(segment, at + RequestDescriptor.CORRELATION_OFFSET, id);
     Words.putLong(segment, at + RequestDescriptor.DEADLINE_OFFSET, deadlineNs);
     Words.putInt(segment, at + RequestDescriptor.NAMESPACE_OFFSET, namespace);
-    Words.putShort(segment, at + RequestDescriptor.GROUP_OFFSET, 0);
     Words.putInt(segment, at + RequestDescriptor.COUNT_OFFSET, count);
-    Words.putInt(segment, at + RequestDescriptor.DEPTH_OFFSET, 0);
     Words.putLong(segment, at + RequestDescriptor.ARGUMENT_OFFSET, argument);
     return at;
   }
@@ -591,7 +589,7 @@ final class SimulatedClient {
       return;
     }
     long correlation = nextCorrelation++;
-    int count = verb.body() == Verb.Body.KEYS ? keys.size() : ids.size();
+    int count = verb.body() == RequestBody.KEYS ? keys.size() : ids.size();
     long at =
         begin(ring, verb, count, correlation, namespaceIds[namespace], flags, argument, deadlineNs);
     if (at < 0) {
@@ -599,12 +597,12 @@ final class SimulatedClient {
     }
     long body = at + RequestDescriptor.HEADER_BYTES;
     for (int i = 0; i < count; i++) {
-      if (verb.body() == Verb.Body.KEYS) {
+      if (verb.body() == RequestBody.KEYS) {
         Oracle.writeKey(keys.get(i), segment, body + (long) i * KEY_BYTES);
       } else {
-        long id = body + (long) RequestDescriptor.idStride(flags) * i;
+        long id = body + (long) Records.idStride(flags) * i;
         Words.putLong(segment, id, ids.get(i).id);
-        if (verb == Verb.COMMIT && RequestDescriptor.idStride(flags) == 16) {
+        if (verb == Verb.COMMIT && Records.idStride(flags) == 16) {
           Oracle.Key key = ids.get(i).key;
           Words.putLong(segment, id + 8, oracle.checksum(key, blockBytes[key.namespace()]));
         }
@@ -725,10 +723,10 @@ final class SimulatedClient {
     if (asked.verb == Verb.CLEAR) {
       List.copyOf(asked.putsBefore.keySet()).forEach(key -> noteRemoved(asked, key));
     }
-    int stride = CompletionDescriptor.resultBytes(asked.verb);
+    int stride = Records.result(asked.verb);
     long body = at + CompletionDescriptor.HEADER_BYTES;
     int run = 0;
-    int expected = asked.verb.body() == Verb.Body.KEYS ? asked.keys.size() : asked.held.size();
+    int expected = asked.verb.body() == RequestBody.KEYS ? asked.keys.size() : asked.held.size();
     if (count != expected) {
       world.violated(name + ": " + asked.verb + " of " + expected + " answered " + count);
     }

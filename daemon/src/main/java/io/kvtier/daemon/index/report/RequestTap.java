@@ -11,6 +11,8 @@ import io.kvtier.daemon.index.session.RequestWatch;
 import io.kvtier.daemon.index.session.WaiterTable;
 import io.kvtier.protocol.Counted;
 import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Records;
+import io.kvtier.protocol.RequestBody;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
@@ -191,7 +193,7 @@ public final class RequestTap implements RequestWatch, TransferWatch {
           origin,
           request.verb,
           request.namespaceId,
-          request.verb.body() == Verb.Body.TEXT ? 0 : request.count,
+          request.verb.body() == RequestBody.TEXT ? 0 : request.count,
           request.done,
           request.outcome,
           origin.writtenNs);
@@ -294,7 +296,8 @@ public final class RequestTap implements RequestWatch, TransferWatch {
       Status status,
       long takenNs) {
     Namespaces names = namespaces;
-    boolean isOfNamespace = verb.body().hasKeys() || verb == Verb.CLEAR || verb == Verb.FLUSH;
+    boolean isOfNamespace =
+        Records.hasKeys(verb.body()) || verb == Verb.CLEAR || verb == Verb.FLUSH;
     Namespaces.Namespace namespace =
         names == null || !isOfNamespace ? null : names.byId(namespaceId);
     boolean movesBytes =

@@ -5,6 +5,7 @@ import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Records;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
@@ -93,7 +94,7 @@ public final class CompletionWriter {
     if (!silent) {
       at =
           session.beginCompletion(
-              CompletionDescriptor.recordBytes(request.verb, request.count) + bytesMore,
+              Records.completion(request.verb, request.count) + bytesMore,
               request.verb.code(),
               flags,
               Status.OK,
@@ -117,7 +118,7 @@ public final class CompletionWriter {
       Session session, Request request, int prefix, int region, int gpu, int rank)
       throws ProtocolViolation {
     begin(session, request, CompletionDescriptor.FLAG_PEERS, CompletionDescriptor.PEERS_BYTES);
-    long peers = at + CompletionDescriptor.recordBytes(request.verb, request.count);
+    long peers = at + Records.completion(request.verb, request.count);
     Words.putInt(out, peers + CompletionDescriptor.PEERS_RUN_OFFSET, prefix);
     Words.putInt(out, peers + CompletionDescriptor.PEERS_REGION_OFFSET, region);
     Words.putInt(out, peers + CompletionDescriptor.PEERS_GPU_OFFSET, gpu);
@@ -164,7 +165,7 @@ public final class CompletionWriter {
     MemorySegment segment = session.segment();
     long completion =
         session.beginCompletion(
-            CompletionDescriptor.recordBytes(verb, count),
+            Records.completion(verb, count),
             verb.code(),
             0,
             operation.outcome,
@@ -173,7 +174,7 @@ public final class CompletionWriter {
             leading,
             operation.value);
     long result = completion + CompletionDescriptor.HEADER_BYTES;
-    int resultBytes = CompletionDescriptor.resultBytes(verb);
+    int resultBytes = Records.result(verb);
     boolean isLong = resultBytes == CompletionDescriptor.LONG_RESULT_BYTES;
     Namespaces.Namespace namespace = isLong ? namespaces.byId(operation.namespaceId) : null;
     int blockBytes = namespace == null ? 0 : (int) namespace.blockBytes();

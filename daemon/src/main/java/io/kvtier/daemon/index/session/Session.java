@@ -4,6 +4,7 @@ import io.kvtier.daemon.access.Grant;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Records;
 import io.kvtier.protocol.RingConsumer;
 import io.kvtier.protocol.RingProducer;
 import io.kvtier.protocol.SessionRegion;
@@ -218,13 +219,15 @@ public final class Session extends HoldTable.Holder {
           "no room for a completion of " + bytes + " bytes that was promised");
     }
     Words.putInt(segment, at + CompletionDescriptor.RECORD_BYTES_OFFSET, bytes);
-    Words.putByte(segment, at + CompletionDescriptor.VERB_OFFSET, verb);
-    Words.putByte(segment, at + CompletionDescriptor.FLAGS_OFFSET, flags);
-    Words.putShort(segment, at + CompletionDescriptor.STATUS_OFFSET, status.code());
+    Words.putShort(segment, at + CompletionDescriptor.VERB_OFFSET, verb);
+    Words.putShort(segment, at + CompletionDescriptor.FLAGS_OFFSET, flags);
     Words.putLong(segment, at + CompletionDescriptor.CORRELATION_OFFSET, correlationId);
     Words.putInt(segment, at + CompletionDescriptor.COUNT_OFFSET, count);
     Words.putInt(segment, at + CompletionDescriptor.RUN_OFFSET, run);
     Words.putLong(segment, at + CompletionDescriptor.VALUE_OFFSET, value);
+    // The status, and the zeroes behind it.
+    Words.putLong(segment, at + CompletionDescriptor.STATUS_OFFSET, status.code());
+    Words.putLong(segment, at + CompletionDescriptor.STATUS_OFFSET + 8, 0);
     return at;
   }
 
@@ -235,7 +238,7 @@ public final class Session extends HoldTable.Holder {
     int length = Math.min(utf8.length, bytesMax - CompletionDescriptor.HEADER_BYTES);
     long at =
         beginCompletion(
-            CompletionDescriptor.textRecordBytes(length),
+            Records.textCompletion(length),
             verb,
             CompletionDescriptor.FLAG_TEXT,
             status,

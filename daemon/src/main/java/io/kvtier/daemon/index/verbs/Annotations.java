@@ -10,6 +10,7 @@ import io.kvtier.protocol.AnnotationDescriptor;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Records;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.Arena;
@@ -50,7 +51,7 @@ public final class Annotations {
     for (int at = 0; at < request.count; ) {
       int keyBytes = Words.getByte(body, at + AnnotationDescriptor.KEY_BYTES_OFFSET);
       int bytes = Words.getShort(body, at + AnnotationDescriptor.ANNOTATION_BYTES_OFFSET);
-      int end = at + AnnotationDescriptor.entryBytes(keyBytes, bytes);
+      int end = at + Records.annotationEntry(keyBytes, bytes);
       if (keyBytes < 1
           || keyBytes > Protocol.KEY_BYTES_MAX
           || bytes > AnnotationDescriptor.ANNOTATION_BYTES_MAX
@@ -86,9 +87,7 @@ public final class Annotations {
     if (block == Directory.NONE || bytes == 0 || directory.annotations().bytes(block) > 0) {
       return false;
     }
-    if (!directory
-        .annotations()
-        .set(block, body, at + AnnotationDescriptor.annotationOffset(keyBytes), bytes)) {
+    if (!directory.annotations().set(block, body, at + Records.annotationOffset(keyBytes), bytes)) {
       counters.add(Counter.ANNOTATIONS_DROPPED, 1);
       return false;
     }

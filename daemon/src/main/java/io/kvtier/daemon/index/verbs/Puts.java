@@ -19,6 +19,7 @@ import io.kvtier.daemon.index.session.WaiterTable;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Records;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
@@ -374,7 +375,7 @@ public final class Puts {
       return;
     }
     boolean hasChecksums = request.has(RequestDescriptor.FLAG_CHECKSUMS);
-    int stride = RequestDescriptor.idStride(request.flags);
+    int stride = Records.idStride(request.flags);
     for (int i = 0; i < request.count; i++) {
       long at = request.body + (long) stride * i;
       long id = Words.getLong(request.segment, at);

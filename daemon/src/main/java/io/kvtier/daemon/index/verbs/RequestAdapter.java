@@ -11,6 +11,8 @@ import io.kvtier.protocol.AnnotationDescriptor;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Records;
+import io.kvtier.protocol.RequestBody;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
@@ -60,13 +62,13 @@ public final class RequestAdapter {
    */
   public boolean next(Session session, MemorySegment segment, long at, int recordBytes, long nowNs)
       throws ProtocolViolation {
-    int verbCode = Words.getByte(segment, at + RequestDescriptor.VERB_OFFSET);
+    int verbCode = Words.getShort(segment, at + RequestDescriptor.VERB_OFFSET);
     Verb verb = Verb.of(verbCode);
     if (verb == null) {
       throw new ProtocolViolation("verb is " + verbCode + ", which is none");
     }
     int count = Words.getInt(segment, at + RequestDescriptor.COUNT_OFFSET);
-    int flags = Words.getByte(segment, at + RequestDescriptor.FLAGS_OFFSET);
+    int flags = Words.getShort(segment, at + RequestDescriptor.FLAGS_OFFSET);
     int keyBytes = Words.getByte(segment, at + RequestDescriptor.KEY_BYTES_OFFSET);
     int countMax = countMax(verb);
     if (count < 0 || count > countMax) {
@@ -76,11 +78,14 @@ public final class RequestAdapter {
     if ((flags & ~RequestDescriptor.FLAGS_ALL) != 0) {
       throw new ProtocolViolation(verb + " has unknown flags 0x" + Integer.toHexString(flags));
     }
-    if (verb.body().hasKeys() && (keyBytes < 1 || keyBytes > Protocol.KEY_BYTES_MAX)) {
+    if (!Records.isReservedZero(segment, at)) {
+      throw new ProtocolViolation(verb + " has something in the reserved bytes of its header");
+    }
+    if (Records.hasKeys(verb.body()) && (keyBytes < 1 || keyBytes > Protocol.KEY_BYTES_MAX)) {
       throw new ProtocolViolation(
           verb + " has keys of " + keyBytes + " bytes, expected 1 to " + Protocol.KEY_BYTES_MAX);
     }
-    int expected = RequestDescriptor.recordBytes(verb, count, keyBytes, flags);
+    int expected = Records.request(verb, count, keyBytes, flags);
     if (recordBytes != expected) {
       throw new ProtocolViolation(
           verb
@@ -91,7 +96,7 @@ public final class RequestAdapter {
               + " bytes, but its record has "
               + recordBytes);
     }
-    if ((flags & RequestDescriptor.FLAG_PARENT) != 0 && !verb.body().hasKeys()) {
+    if ((flags & RequestDescriptor.FLAG_PARENT) != 0 && !Records.hasKeys(verb.body())) {
       throw new ProtocolViolation(verb + " has no keys, and so no parent of them");
     }
     if ((flags & RequestDescriptor.FLAG_CHECKSUMS) != 0
@@ -113,9 +118,9 @@ public final class RequestAdapter {
           default ->
               Math.max(
                   CompletionWriter.REFUSAL_BYTES_MAX,
-                  verb.body() == Verb.Body.TEXT
+                  verb.body() == RequestBody.TEXT
                       ? 0
-                      : CompletionDescriptor.recordBytes(verb, count)
+                      : Records.completion(verb, count)
                           + (verb == Verb.LOOKUP ? CompletionDescriptor.PEERS_BYTES : 0));
         };
     if (!silent && !session.canPromise(completionBytes)) {
@@ -125,7 +130,7 @@ public final class RequestAdapter {
     request.flags = flags;
     request.count = count;
     request.keyBytes = keyBytes;
-    request.keyStride = RequestDescriptor.keyStride(keyBytes);
+    request.keyStride = Records.keyStride(keyBytes);
     request.completionBytes = completionBytes;
     request.segment = segment;
     request.priority =
@@ -143,7 +148,7 @@ public final class RequestAdapter {
         deadline == 0
             ? nowNs + limits.deadlineNs()
             : Math.min(deadline, nowNs + limits.deadlineNsMax());
-    if (verb.body() == Verb.Body.KEYS_AND_BLOCKS) {
+    if (verb.body() == RequestBody.KEYS_AND_BLOCKS) {
       // The others have nothing there.
       request.region = Words.getInt(segment, at + RequestDescriptor.REGION_OFFSET);
       request.firstLayer = Words.getShort(segment, at + RequestDescriptor.FIRST_LAYER_OFFSET);
@@ -158,6 +163,7 @@ public final class RequestAdapter {
       request.parent = request.body;
       request.body += request.keyStride;
     }
+    int shard = Words.getInt(segment, at + RequestDescriptor.SHARD_OFFSET);
     request.isOperation = false;
     request.outcome = Status.OK;
     request.done = 0;
@@ -173,6 +179,14 @@ public final class RequestAdapter {
           request,
           Status.DENIED,
           VerbRoles.refusal(verb.toString(), session.role(), verb));
+    } else if (shard != 0) {
+      writer.refuse(
+          session,
+          request,
+          Status.INVALID_ARGUMENT,
+          "shard is "
+              + Integer.toUnsignedLong(shard)
+              + ": this daemon keeps whole blocks only, whose shard is 0");
     } else if (verb == Verb.STATS) {
       state.answer(session, request.correlationId, asker(session));
     } else if (isOfAll) {

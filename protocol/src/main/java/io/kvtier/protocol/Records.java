@@ -1,0 +1,95 @@
+package io.kvtier.protocol;
+
+import io.kvtier.protocol.linux.Words;
+import java.lang.foreign.MemorySegment;
+
+/** Records: the lengths of their keys, bodies and results, in bytes, and the begin of a request. */
+public final class Records {
+  private Records() {}
+
+  /** What one key takes in a body. */
+  public static int keyStride(int keyBytes) {
+    return aligned(keyBytes);
+  }
+
+  /** What one id takes in a body, with its checksum where it has one. */
+  public static int idStride(int flags) {
+    return (flags & RequestDescriptor.FLAG_CHECKSUMS) == 0 ? 8 : 16;
+  }
+
+  /** Whether a body begins with block keys. */
+  public static boolean hasKeys(RequestBody body) {
+    return body == RequestBody.KEYS || body == RequestBody.KEYS_AND_BLOCKS;
+  }
+
+  /** A whole request. */
+  public static int request(Verb verb, int count, int keyBytes, int flags) {
+    int body =
+        switch (verb.body()) {
+          case NONE -> 0;
+          case KEYS -> keys(count, keyBytes, flags);
+          case KEYS_AND_BLOCKS -> keys(count, keyBytes, flags) + aligned(4 * count);
+          case IDS -> count * idStride(flags);
+          case TEXT -> aligned(count);
+        };
+    int context =
+        (flags & RequestDescriptor.FLAG_CONTEXT) == 0 ? 0 : RequestDescriptor.CONTEXT_BYTES;
+    return RequestDescriptor.HEADER_BYTES + body + context;
+  }
+
+  private static int keys(int count, int keyBytes, int flags) {
+    return (count + (flags & RequestDescriptor.FLAG_PARENT)) * keyStride(keyBytes);
+  }
+
+  /** The result of one block. */
+  public static int result(Verb verb) {
+    return verb == Verb.ACQUIRE || verb == Verb.RESERVE
+        ? CompletionDescriptor.LONG_RESULT_BYTES
+        : CompletionDescriptor.SHORT_RESULT_BYTES;
+  }
+
+  /** A whole completion with so many results. */
+  public static int completion(Verb verb, int count) {
+    return CompletionDescriptor.HEADER_BYTES + aligned(count * result(verb));
+  }
+
+  /** A whole completion with so many bytes of text. */
+  public static int textCompletion(int textBytes) {
+    return CompletionDescriptor.HEADER_BYTES + aligned(textBytes);
+  }
+
+  /** Where in an entry of ANNOTATE the annotation stands. */
+  public static int annotationOffset(int keyBytes) {
+    return AnnotationDescriptor.KEY_OFFSET + keyStride(keyBytes);
+  }
+
+  /** An entry of ANNOTATE. */
+  public static int annotationEntry(int keyBytes, int annotationBytes) {
+    return annotationOffset(keyBytes) + aligned(annotationBytes);
+  }
+
+  /** Begins a request where it was claimed: all of its header but these three is zero. */
+  public static void begin(MemorySegment out, long at, int bytes, Verb verb, int flags) {
+    for (int i = 0; i < RequestDescriptor.HEADER_BYTES; i += Long.BYTES) {
+      Words.putLong(out, at + i, 0);
+    }
+    Words.putInt(out, at + RequestDescriptor.RECORD_BYTES_OFFSET, bytes);
+    Words.putShort(out, at + RequestDescriptor.VERB_OFFSET, verb.code());
+    Words.putShort(out, at + RequestDescriptor.FLAGS_OFFSET, flags);
+  }
+
+  /** Whether what is kept for later versions is zero in a request's header. */
+  public static boolean isReservedZero(MemorySegment in, long at) {
+    long spare = Words.getInt(in, at + RequestDescriptor.RESERVED_OFFSET);
+    for (int i = RequestDescriptor.RESERVED_OFFSET + Integer.BYTES;
+        i < RequestDescriptor.HEADER_BYTES;
+        i += Long.BYTES) {
+      spare |= Words.getLong(in, at + i);
+    }
+    return spare == 0;
+  }
+
+  private static int aligned(int bytes) {
+    return (bytes + 7) & ~7;
+  }
+}

@@ -1,0 +1,18 @@
+package io.kvtier.protocol;
+
+/** What follows a request's header. Generated from protocol/schema.toml. */
+public enum RequestBody {
+  NONE,
+
+  /** Block keys, {@link Records#keyStride} bytes each. */
+  KEYS,
+
+  /** Block keys, and behind them as many numbers of a region's blocks, 4 bytes each. */
+  KEYS_AND_BLOCKS,
+
+  /** Lease or reservation ids, 8 bytes each. */
+  IDS,
+
+  /** UTF-8 text, or the entries of ANNOTATE; the count is its length in bytes. */
+  TEXT
+}
