@@ -2,6 +2,7 @@
 
 import sys
 
+from checks import protocol
 from checks.documents import benchmarks, decisions, links, notice, prose, version
 from checks.shared.checkout import ROOT
 
@@ -14,10 +15,11 @@ def main() -> int:
         *benchmarks.check(ROOT),
         *version.check(ROOT),
         *notice.check(ROOT),
+        *protocol.check(ROOT),
     ]
     for problem in problems:
         print(problem)
-    print(f"checks: {len(problems)} problems" if problems else "checks: documents, links, benchmarks, versions and NOTICE are right")
+    print(f"checks: {len(problems)} problems" if problems else "checks: documents, links, benchmarks, versions, NOTICE and the protocol are right")
     return 1 if problems else 0
 
 

@@ -839,17 +839,6 @@ def test_an_owner_that_goes_takes_its_blocks_with_it(daemon: GpuDaemon, client: 
         assert getter.get(keys, range(4)).wait(60) == [Status.MISS] * 4
 
 
-def test_a_daemon_that_knows_no_advertisements_is_not_asked(
-    daemon: GpuDaemon, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tensors = Tensors(daemon, "old", seed=35)
-    with tensors.region(client, "old") as region:
-        link = client._connection.open(time.monotonic_ns() + 10**9)
-        monkeypatch.setattr(link, "takes_advertisements", False)
-        assert region.advertise(keys_of(2), [0, 1]) == [Status.UNAVAILABLE] * 2
-        assert region.revoke(keys_of(2)) == [Status.UNAVAILABLE] * 2
-
-
 def test_stats_tell_of_each_gpu(daemon: GpuDaemon, client: Client) -> None:
     tensors = Tensors(daemon, "stats", seed=24)
     with tensors.region(client, "stats") as region:

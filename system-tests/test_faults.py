@@ -156,9 +156,7 @@ class RawSession:
         self.socket.settimeout(10)
         self.socket.connect(str(daemon.socket_path))
         ring_bytes = protocol.RING_BYTES_MIN
-        hello = struct.pack(
-            "<QIIIHH", protocol.HANDSHAKE_HELLO_MAGIC, protocol.VERSION, ring_bytes, ring_bytes, 3, 0
-        )
+        hello = protocol.HANDSHAKE_HELLO.pack(protocol.HANDSHAKE_HELLO_MAGIC, protocol.VERSION, ring_bytes, ring_bytes, 3, 0)
         self.socket.sendall(hello + b"raw")
         descriptors = array.array("i")
         _, ancillary, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(64))
@@ -181,9 +179,29 @@ class RawSession:
         os.close(self.doorbell)
 
 
-def record(length: int = 64, verb: int = 1, flags: int = 0, key_bytes: int = 0, count: int = 0, body: bytes = b"") -> bytes:
-    header = struct.pack("<IBBBBQQIHHIIQQQ", length, verb, flags, 1, key_bytes, 1, 0, 0, 0, 0, count, 0, 0, 0, 0)
-    return header + body
+@pytest.mark.parametrize(("major", "cure"), [(1, "upgrade the client"), (3, "upgrade kvtierd and restart it")])
+def test_helloOfAnotherMajorVersion_isToldBothVersionsAndTheCure(daemon: Daemon, major: int, cure: str) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
+        channel.settimeout(10)
+        channel.connect(str(daemon.socket_path))
+        # Behind the version nothing has to be as this version has it.
+        channel.sendall(protocol.HANDSHAKE_HELLO.pack(protocol.HANDSHAKE_HELLO_MAGIC, major << 16 | 5, 0, 0, 0, 0) + b"other")
+        answer = channel.recv(protocol.HANDSHAKE_MESSAGE_BYTES_MAX)
+    _, version, status, _, _, _, _, _ = protocol.HANDSHAKE_WELCOME.unpack_from(answer)
+    text = answer[protocol.HANDSHAKE_WELCOME_TEXT_OFFSET :].decode()
+    assert (version, status) == (protocol.VERSION, Status.VERSION_MISMATCH)
+    own = f"{protocol.VERSION_MAJOR}.{protocol.VERSION_MINOR}"
+    assert f" speaks protocol {own}, the client protocol {major}.5: {cure}, " in text
+
+
+HEADER = protocol.REQUEST_HEADER_BYTES
+
+
+def record(
+    length: int = HEADER, verb: int = 1, flags: int = 0, key_bytes: int = 0, count: int = 0, body: bytes = b"", reserved: int = 0
+) -> bytes:
+    fields = (length, verb, flags, 1, 0, 0, 0, 1, key_bytes, count, 0, 0, 0, 0, 0, 0, 0, 0, reserved)
+    return protocol.REQUEST_HEADER.pack(*fields) + body
 
 
 @pytest.mark.parametrize(
@@ -192,17 +210,21 @@ def record(length: int = 64, verb: int = 1, flags: int = 0, key_bytes: int = 0, 
         (record(), 4),
         (record(), 1 << 40),
         (record(), (1 << 64) - 8),
-        (record(length=0), 64),
-        (record(length=8), 64),
-        (record(length=68), 128),
-        (record(length=4096), 64),
-        (record(length=0xFFFFFFF8), 64),
-        (record(verb=0), 64),
-        (record(verb=200), 64),
-        (record(length=72, verb=4, key_bytes=8, count=1 << 31), 72),
-        (record(length=72, verb=4, key_bytes=33, count=1), 72),
-        (record(length=72, verb=4, key_bytes=0, count=1), 72),
-        (bytes(range(64)), 64),
+        (record(length=0), HEADER),
+        (record(length=8), HEADER),
+        (record(length=HEADER + 4), HEADER + 64),
+        (record(length=4096), HEADER),
+        (record(length=0xFFFFFFF8), HEADER),
+        (record(verb=0), HEADER),
+        (record(verb=200), HEADER),
+        (record(verb=0x101), HEADER),
+        (record(flags=0x8000), HEADER),
+        (record(reserved=1), HEADER),
+        (record()[:-1] + b"\x01", HEADER),
+        (record(length=HEADER + 8, verb=4, key_bytes=8, count=1 << 31), HEADER + 8),
+        (record(length=HEADER + 8, verb=4, key_bytes=33, count=1), HEADER + 8),
+        (record(length=HEADER + 8, verb=4, key_bytes=0, count=1), HEADER + 8),
+        (bytes(range(HEADER)), HEADER),
         (b"\xff" * 128, 128),
     ],
     ids=lambda value: None if isinstance(value, bytes) else str(value),

@@ -94,7 +94,7 @@ def passing(daemon: GpuDaemon, file: Path) -> Iterator[bytes]:
             channel.send(hello(1 << 18, 1 << 18, b"passes"))
             socket.recv_fds(channel, 4096, 3)
             descriptor = os.open(file, os.O_RDONLY)
-            socket.send_fds(channel, [struct.pack("<QII", protocol.HANDSHAKE_PASS_MEMORY_MAGIC, 0, 0)], [descriptor])
+            socket.send_fds(channel, [protocol.HANDSHAKE_QUESTION.pack(protocol.HANDSHAKE_PASS_MEMORY_MAGIC, 0, 0)], [descriptor])
             os.write(hears, b"heard:" + channel.recv(4096))
             signal.pause()
         except OSError as error:

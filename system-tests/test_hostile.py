@@ -89,7 +89,7 @@ def test_garbageOnTheSocket_daemonAndBystanderGoOn(daemon: Daemon) -> None:
                 flipped[rng.randrange(len(flipped))] = rng.randrange(256)
             try:
                 channel.send(rng.choice([rng.randbytes(rng.randrange(1, 5000)), whole[: rng.randrange(1, 24)], bytes(flipped)]))
-                channel.send(struct.pack("<QII", protocol.HANDSHAKE_MAP_SLAB_MAGIC, rng.getrandbits(32), 1))
+                channel.send(protocol.HANDSHAKE_QUESTION.pack(protocol.HANDSHAKE_MAP_SLAB_MAGIC, rng.getrandbits(32), 1))
             except OSError:
                 pass  # cut off already
             channel.close()
@@ -98,7 +98,7 @@ def test_garbageOnTheSocket_daemonAndBystanderGoOn(daemon: Daemon) -> None:
         deaf.socket.setblocking(False)
         with pytest.raises(OSError):
             while True:
-                deaf.socket.send(struct.pack("<QII", protocol.HANDSHAKE_MAP_SLAB_MAGIC, 0, 0))
+                deaf.socket.send(protocol.HANDSHAKE_QUESTION.pack(protocol.HANDSHAKE_MAP_SLAB_MAGIC, 0, 0))
         deaf.close()
         for channel in silent:
             channel.close()

@@ -66,7 +66,7 @@ def as_reader(work: Callable[[], Any]) -> Iterator[Any]:
 
 
 def status_and_text(message: bytes) -> tuple[Status, str]:
-    _, _, status, text_bytes, _, _, _, _ = struct.unpack_from("<QIHHQQII", message)
+    _, _, status, text_bytes, _, _, _, _ = protocol.HANDSHAKE_WELCOME.unpack_from(message)
     return Status(status), message[40 : 40 + text_bytes].decode()
 
 
@@ -182,7 +182,7 @@ def test_readerAsksWithoutReading_itsSessionEndsAfterAFew(daemon: Daemon) -> Non
         sent = 0
         try:
             while sent < 10_000:
-                channel.send(struct.pack("<QII", protocol.HANDSHAKE_MAP_SLAB_MAGIC, 0, 0))
+                channel.send(protocol.HANDSHAKE_QUESTION.pack(protocol.HANDSHAKE_MAP_SLAB_MAGIC, 0, 0))
                 sent += 1
         except OSError:
             pass

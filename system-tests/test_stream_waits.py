@@ -370,18 +370,15 @@ class FakeSession:
     def progress(self, number: int) -> int:
         return self.words[number]
 
-    def clear_progress(self, number: int) -> None:
-        self.words[number] = 0
-
     def guard(self, number: int, end: int, by_ns: int) -> bool:
         self.guarded.append((number, end, by_ns))
         return not self.gave_up
 
 
-def link_of(session: FakeSession, words_end: bool = True) -> Any:
+def link_of(session: FakeSession) -> Any:
     words: deque[int] = deque()
     return SimpleNamespace(
-        session=session, words_end=words_end, progress_words=words, progress_lock=nullcontext(), words=None
+        session=session, progress_words=words, progress_lock=nullcontext(), words=None
     )
 
 
@@ -425,18 +422,6 @@ def test_words_are_taken_in_turns_and_count_on() -> None:
     taken = [device._take_word(link) for _ in range(protocol.SESSION_PROGRESS_WORDS)]
     assert taken[-2] == Word(1, 70)
     assert taken[-1] == Word(0, 0)
-    session.words[5] = 9
-    older = link_of(session, words_end=False)
-    older.progress_words = deque([5])
-    assert device._take_word(older) == Word(5, 0)
-
-
-def test_an_older_daemon_is_waited_for_here(waits: StreamWaits, driver: FakeDriver) -> None:
-    session = FakeSession()
-    copying = Copying(link_of(session, words_end=False), [(7, 2, Word(3, 0))], 4, 0)
-    session.words[3] = 2
-    waits.until(copying, 2, STREAM)
-    assert driver.waits == [] and session.guarded == []
 
 
 def test_copies_without_a_word_are_waited_for_here(waits: StreamWaits, driver: FakeDriver) -> None:

@@ -82,9 +82,27 @@ def record(verb: int, body: bytes = b"", count: int = 0, length: int | None = No
     length = protocol.REQUEST_HEADER_BYTES + len(body) if length is None else length
     get = fields.get
     return (
-        struct.pack("<IBBBBQQ", length, verb, get("flags", 0), get("priority", 1), get("key_bytes", 8), get("correlation", 1), get("deadline", 0))
-        + struct.pack("<IHHII", get("namespace", 0), get("group", 0), 0, count, get("depth", 0))
-        + struct.pack("<QQQ", get("argument", 0), get("region", 0), get("event", 0))
+        protocol.REQUEST_HEADER.pack(
+            length,
+            verb,
+            get("flags", 0),
+            get("correlation", 1),
+            get("deadline", 0),
+            get("namespace", 0),
+            get("group", 0),
+            get("priority", 1),
+            get("key_bytes", 8),
+            count,
+            get("depth", 0),
+            get("argument", 0),
+            get("region", 0),
+            get("first_layer", 0),
+            get("end_layer", 0),
+            get("event", 0),
+            get("progress", 0),
+            get("shard", 0),
+            get("reserved", 0),
+        )
         + body
     )
 
@@ -148,6 +166,8 @@ def ring_seeds() -> Seeds:
         "poke": commit + step(RECORD, record(Verb.LOOKUP, keys(1), 1)) + step(POKE, struct.pack("<HB", 300, 255)) + answer,
         "admin": register() + answer + step(RECORD, record(Verb.ADMIN, b"pin 0 00 test", 13)) + answer,
         "sessions": (commit + session) * 3,
+        "shard": commit + keyed(Verb.LOOKUP, shard=1) + keyed(Verb.ACQUIRE, shard=0xFFFFFFFF) + keyed(Verb.LOOKUP),
+        "reserved": commit + keyed(Verb.LOOKUP, reserved=1) + session + register() + answer,
         "context": commit
         + step(RECORD, record(Verb.ACQUIRE, keys(1, 2, 9) + context(1), 3, flags=protocol.REQUEST_FLAG_CONTEXT))
         + answer
@@ -206,8 +226,13 @@ def new_record(rng: random.Random) -> bytes:
         group=rng.choice([0] * 8 + [1, 65535]),
         depth=rng.choice([0, 0, *EDGES]),
         argument=rng.choice([0, 0, 5, SLOT_BYTES, *EDGES_64]),
-        region=rng.choice([0, 0, 1, 2, *EDGES_64]),
-        event=rng.choice([0, 0, 1, *EDGES_64]),
+        region=rng.choice([0, 0, 1, 2, *EDGES]),
+        first_layer=rng.choice([0] * 6 + [1, 2, 65535]),
+        end_layer=rng.choice([0] * 6 + [1, 2, 65535]),
+        event=rng.choice([0, 0, 1, *EDGES]),
+        progress=rng.choice([0, 0, 1, 256, *EDGES]),
+        shard=rng.choice([0] * 20 + [1, *EDGES]),
+        reserved=rng.choice([0] * 40 + [1]),
     )
 
 
@@ -252,11 +277,11 @@ def hello(
     magic: int = protocol.HANDSHAKE_HELLO_MAGIC,
 ) -> bytes:
     length = len(name) if name_bytes is None else name_bytes
-    return struct.pack("<QIIIHH", magic, version, request_bytes, completion_bytes, length, 0) + name
+    return protocol.HANDSHAKE_HELLO.pack(magic, version, request_bytes, completion_bytes, length, 0) + name
 
 
 def map_slab(slab: int, writable: int = 0, magic: int = protocol.HANDSHAKE_MAP_SLAB_MAGIC) -> bytes:
-    return struct.pack("<QII", magic, slab, writable)
+    return protocol.HANDSHAKE_QUESTION.pack(magic, slab, writable)
 
 
 def handshake_seeds() -> Seeds:

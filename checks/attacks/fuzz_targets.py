@@ -151,7 +151,6 @@ class RingClient:
 
     RING_BYTES = protocol.RING_BYTES_MIN
     WAIT_S = 0.001
-    _RESULT = struct.Struct("<HBBIQIIQ")
 
     def __init__(self, daemon: Daemon) -> None:
         self._channel = connected(daemon)
@@ -225,8 +224,9 @@ class RingClient:
     def _keep_ids(self, answer: bytes) -> None:
         if answer[protocol.COMPLETION_VERB_OFFSET] in (Verb.RESERVE, Verb.ACQUIRE) and not answer[protocol.COMPLETION_FLAGS_OFFSET]:
             results = answer[protocol.COMPLETION_HEADER_BYTES :]
+            each = protocol.COMPLETION_LONG_RESULT.size
             # With words of the header written over, it is read at a place where no completion begins.
-            for result in self._RESULT.iter_unpack(results[: len(results) // self._RESULT.size * self._RESULT.size]):
+            for result in protocol.COMPLETION_LONG_RESULT.iter_unpack(results[: len(results) // each * each]):
                 if result[0] == 0:
                     self._ids.append(result[4])
 

@@ -116,7 +116,7 @@ def ask_without_reading(path: Path, kept: Kept) -> None:
     select.select([channel], [], [], 10)
     with contextlib.suppress(OSError):
         for _ in range(1000):
-            channel.send(struct.pack("<QII", protocol.HANDSHAKE_MAP_SLAB_MAGIC, 0, 0))
+            channel.send(protocol.HANDSHAKE_QUESTION.pack(protocol.HANDSHAKE_MAP_SLAB_MAGIC, 0, 0))
     kept.add(channel)
 
 

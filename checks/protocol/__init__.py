@@ -6,9 +6,10 @@
 
 from pathlib import Path
 
-from checks.problem import ROOT, Problem
+from checks.documents.problem import Problem
 from checks.protocol import c, java, python
 from checks.protocol.schema import SCHEMA, Schema, SchemaError
+from checks.shared.checkout import ROOT
 
 JAVA = "protocol/src/main/java/io/kvtier/protocol"
 HEADER = "client-py/src/kvtier/_protocol.h"

@@ -35,7 +35,7 @@ def connect(socket_path: Path) -> socket.socket:
 
 def hello(request_bytes: int = protocol.RING_BYTES_MIN, completion_bytes: int = protocol.RING_BYTES_MIN, name: bytes = b"raw") -> bytes:
     magic = protocol.HANDSHAKE_HELLO_MAGIC
-    return struct.pack("<QIIIHH", magic, protocol.VERSION, request_bytes, completion_bytes, len(name), 0) + name
+    return protocol.HANDSHAKE_HELLO.pack(magic, protocol.VERSION, request_bytes, completion_bytes, len(name), 0) + name
 
 
 def record(
@@ -54,8 +54,8 @@ def record(
 ) -> bytes:
     body += bytes(-len(body) % 8)
     length = protocol.REQUEST_HEADER_BYTES + len(body) if length is None else length
-    fields = (length, verb, flags, 1, key_bytes, correlation, deadline, namespace, group, 0, count, 0, argument, 0, 0)
-    return struct.pack("<IBBBBQQIHHIIQQQ", *fields) + body
+    fields = (length, verb, flags, correlation, deadline, namespace, group, 1, key_bytes, count, 0, argument)
+    return protocol.REQUEST_HEADER.pack(*fields, 0, 0, 0, 0, 0, 0, 0) + body
 
 
 class Raw:
@@ -136,7 +136,7 @@ class Raw:
         assert status_of(self.call(Verb.COMMIT, struct.pack(f"<{len(ids)}Q", *ids), len(ids))) == Status.OK
 
     def map_slab(self, slab: int, writable: bool) -> mmap.mmap:
-        self.socket.sendall(struct.pack("<QII", protocol.HANDSHAKE_MAP_SLAB_MAGIC, slab, writable))
+        self.socket.sendall(protocol.HANDSHAKE_QUESTION.pack(protocol.HANDSHAKE_MAP_SLAB_MAGIC, slab, writable))
         descriptor = self.receive()[1][0]
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         mapping = mmap.mmap(descriptor, 8 << 20, prot=protection)
@@ -156,7 +156,7 @@ def status_of(answer: bytes) -> int:
 
 def grants(answer: bytes) -> list[int]:
     count = struct.unpack_from("<I", answer, protocol.COMPLETION_COUNT_OFFSET)[0]
-    results = struct.iter_unpack("<HBBIQIIQ", answer[protocol.COMPLETION_HEADER_BYTES : protocol.COMPLETION_HEADER_BYTES + 32 * count])
+    results = protocol.COMPLETION_LONG_RESULT.iter_unpack(answer[protocol.COMPLETION_HEADER_BYTES : protocol.COMPLETION_HEADER_BYTES + 32 * count])
     return [result[4] for result in results if result[0] == Status.OK]
 
 

@@ -59,7 +59,7 @@ def test_annotate_manyBlocks_requestsAreFullAndNoLonger(driven: Driven) -> None:
             sizes.append(count)
             at = 0
             while at < count:
-                key_bytes, _, annotation_bytes, _ = struct.unpack_from("<BBHI", body, at)
+                key_bytes, _, annotation_bytes, _ = protocol.ANNOTATION_ENTRY.unpack_from(body, at)
                 assert (key_bytes, annotation_bytes) == (20, 100)
                 at += 8 + 24 + 104
                 entries += 1
@@ -68,13 +68,6 @@ def test_annotate_manyBlocks_requestsAreFullAndNoLonger(driven: Driven) -> None:
         assert stop.value == (Status.OK, 66)
     assert entries == 66
     assert sizes == [4080, 4080, 66 * 136 - 2 * 4080]
-
-
-def test_annotate_daemonOfAnEarlierVersion_isNotAsked(driven: Driven) -> None:  # noqa: F811
-    driven.link.takes_annotations = False
-    with pytest.raises(StopIteration) as stop:
-        next(operations.annotate(driven.context, [b"k" * 8], [b"annotation"]))
-    assert stop.value.value == (Status.OK, 0)
 
 
 def test_put_annotationsOfWrongNumberOrLength_refused(client: Client) -> None:

@@ -50,7 +50,7 @@ def answering(path: Path, answer: bytes | None) -> socket.socket:
 
 
 def welcome(version: int, status: int, text: bytes) -> bytes:
-    return struct.pack("<QIHHQQII", protocol.HANDSHAKE_WELCOME_MAGIC, version, status, len(text), 0, 0, 0, 0) + text
+    return protocol.HANDSHAKE_WELCOME.pack(protocol.HANDSHAKE_WELCOME_MAGIC, version, status, len(text), 0, 0, 0, 0) + text
 
 
 def test_client_noDaemon_answersUnavailable(folder: Path) -> None:
@@ -162,11 +162,16 @@ def test_aioClient_noDaemon_logsOnceWhy(folder: Path, caplog: pytest.LogCaptureF
     assert len(caplog.records) == 1 and "does not exist" in caplog.text
 
 
-def test_client_otherVersion_raisesNamingBoth(folder: Path) -> None:
+@pytest.mark.parametrize(("major", "cure"), [(1, "upgrade kvtierd and restart it"), (7, "upgrade the client")])
+def test_client_otherVersion_raisesNamingBothAndTheCure(folder: Path, major: int, cure: str) -> None:
     path = folder / "other.sock"
-    listener = answering(path, welcome(7 << 16 | 3, Status.VERSION_MISMATCH, b"daemon 7.3.0"))
-    with pytest.raises(VersionMismatch, match=rf"7\.3.*{protocol.VERSION_MAJOR}\.{protocol.VERSION_MINOR}"):
+    listener = answering(path, welcome(major << 16 | 3, Status.VERSION_MISMATCH, b"the words of another version"))
+    with pytest.raises(VersionMismatch) as refused:
         Client(path)
+    assert str(refused.value) == (
+        f"the daemon at {path} speaks protocol {major}.3, the client protocol {protocol.VERSION_MAJOR}."
+        f"{protocol.VERSION_MINOR}: {cure}, so that both have the same version of kvtier"
+    )
     listener.close()
 
 

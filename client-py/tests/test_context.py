@@ -125,21 +125,17 @@ def test_submit_context_standsBehindTheBody(driven: Driven) -> None:  # noqa: F8
     record = driven.peer.request()
     assert record[protocol.REQUEST_FLAGS_OFFSET] == protocol.REQUEST_FLAG_CONTEXT
     assert len(record) == protocol.REQUEST_HEADER_BYTES + 3 * 8 + protocol.REQUEST_CONTEXT_BYTES
-    assert record[64:88] == b"".join(KEYS[:3])
-    assert record[88:112].hex() == TRACE + SPAN and record[120:] == b"\x01" + bytes(7)
-
-
-def test_context_daemonOfAnEarlierVersion_isToldNothing(driven: Driven) -> None:  # noqa: F811
-    driven.link.takes_context = False
-    with request_context(PARENT):
-        assert operations.context_of(driven.link, PROPERTIES, _core.monotonic_ns() + 10**9).trace is None
+    body, context = record[protocol.REQUEST_HEADER_BYTES : -protocol.REQUEST_CONTEXT_BYTES], record[-protocol.REQUEST_CONTEXT_BYTES :]
+    assert body == b"".join(KEYS[:3])
+    assert context[:24].hex() == TRACE + SPAN and context[32:] == b"\x01" + bytes(7)
 
 
 def check_reader_told(driven: Driven) -> None:  # noqa: F811
     record = driven.peer.request()
     flags = protocol.REQUEST_FLAG_CORRUPT | protocol.REQUEST_FLAG_SILENT | protocol.REQUEST_FLAG_CONTEXT
     assert record[protocol.REQUEST_FLAGS_OFFSET] == flags
-    assert record[64:72] == (1).to_bytes(8, "little") and record[72:96].hex() == TRACE + SPAN
+    body = record[protocol.REQUEST_HEADER_BYTES :]
+    assert body[:8] == (1).to_bytes(8, "little") and body[8:32].hex() == TRACE + SPAN
 
 
 def test_get_ofCorruptBytes_releaseSaysWhoReadThem(driven: Driven) -> None:  # noqa: F811

@@ -107,15 +107,15 @@ def completion(verb: int, correlation: int, body: bytes = b"", *, status: int = 
     if flags & protocol.COMPLETION_FLAG_TEXT:
         size = 1
     padded = body + bytes(-len(body) % 8)
-    return struct.pack(
-        "<IBBHQIIQ", protocol.COMPLETION_HEADER_BYTES + len(padded) if length is None else length, verb, flags, status,
-        correlation, len(body) // size if count is None else count, run, value,
+    return protocol.COMPLETION_HEADER.pack(
+        protocol.COMPLETION_HEADER_BYTES + len(padded) if length is None else length, verb, flags,
+        correlation, len(body) // size if count is None else count, run, value, status, 0, 0, 0,
     ) + padded  # fmt: skip
 
 
 def lease(slab: int = 0, offset: int = 0, length: int = 4096, identity: int = 1, crc: int = 0, flags: int = 0,
           status: int = 0) -> bytes:  # fmt: skip
-    return struct.pack("<HBBIQIIQ", status, 2, flags, crc, identity, slab, length, offset)
+    return protocol.COMPLETION_LONG_RESULT.pack(status, 2, flags, crc, identity, slab, length, offset)
 
 
 def test_submit_keys_layoutOfTheProtocol(peer: Peer) -> None:
@@ -123,9 +123,9 @@ def test_submit_keys_layoutOfTheProtocol(peer: Peer) -> None:
     keys = [bytes([i]) * 20 for i in range(5)]
     fields = (Verb.ACQUIRE, protocol.REQUEST_FLAG_NO_WAIT, 2, 1 << 40, 0x01020304, 0x0506, 9, 1 << 50, keys, 1, 3, keys[0])
     assert session.submit(fields, 0) == 1
-    expected = bytearray(64)
-    struct.pack_into("<IBBBBQQIHHIIQ", expected, 0, 64 + 4 * 24, Verb.ACQUIRE,
-                     protocol.REQUEST_FLAG_NO_WAIT | protocol.REQUEST_FLAG_PARENT, 2, 20, 1, 1 << 40, 0x01020304, 0x0506, 0,
+    expected = bytearray(96)
+    struct.pack_into("<IHHQQIHBBIIQ", expected, 0, 96 + 4 * 24, Verb.ACQUIRE,
+                     protocol.REQUEST_FLAG_NO_WAIT | protocol.REQUEST_FLAG_PARENT, 1, 1 << 40, 0x01020304, 0x0506, 2, 20,
                      3, 9, 1 << 50)  # fmt: skip
     for key in keys[:4]:
         expected += key + bytes(4)
@@ -136,9 +136,9 @@ def test_submit_idsAndText_layoutOfTheProtocol(peer: Peer) -> None:
     session = peer.session()
     session.submit(request(Verb.COMMIT, struct.pack("<2Q", 5, 6), 2), 0)
     session.submit(request(Verb.REGISTER, b"name=x", 6, argument=4096), 0)
-    assert peer.request()[64:] == struct.pack("<2Q", 5, 6)
+    assert peer.request()[protocol.REQUEST_HEADER_BYTES :] == struct.pack("<2Q", 5, 6)
     record = peer.request()
-    assert record[64:] == b"name=x\0\0" and struct.unpack_from("<Q", record, 40) == (4096,)
+    assert record[protocol.REQUEST_HEADER_BYTES :] == b"name=x\0\0" and struct.unpack_from("<Q", record, 40) == (4096,)
 
 
 def test_submit_wrapAround_recordsStayWhole(peer: Peer) -> None:
@@ -147,7 +147,7 @@ def test_submit_wrapAround_recordsStayWhole(peer: Peer) -> None:
     for _ in range(300):
         keys = [numbers.randbytes(32) for _ in range(numbers.randrange(1, 300))]
         assert session.submit(request(Verb.LOOKUP, keys, len(keys)), 0) > 0
-        assert peer.request()[64:] == b"".join(keys)
+        assert peer.request()[protocol.REQUEST_HEADER_BYTES :] == b"".join(keys)
 
 
 def test_take_finalizersRunMeanwhile_noRecordIsTakenTwice(peer: Peer) -> None:
@@ -326,7 +326,7 @@ def test_forget_lateAcquire_isReleased(peer: Peer) -> None:
     record = peer.request()
     assert record[protocol.REQUEST_VERB_OFFSET] == Verb.RELEASE
     assert record[protocol.REQUEST_FLAGS_OFFSET] == protocol.REQUEST_FLAG_SILENT
-    assert record[64:] == struct.pack("<Q", 11)
+    assert record[protocol.REQUEST_HEADER_BYTES :] == struct.pack("<Q", 11)
 
 
 def test_drain_unaskedCompletion_isIgnored(peer: Peer) -> None:
@@ -355,7 +355,7 @@ def test_forget_fullRing_isReleasedLater(peer: Peer) -> None:
     while peer.word(protocol.SESSION_REQUEST_TAIL_OFFSET) > peer.head:
         peer.request()
     session.poll(0)
-    assert peer.request()[64:] == struct.pack("<Q", 11)
+    assert peer.request()[protocol.REQUEST_HEADER_BYTES :] == struct.pack("<Q", 11)
 
 
 def test_forget_arrivedReservation_isAborted(peer: Peer) -> None:
@@ -368,7 +368,7 @@ def test_forget_arrivedReservation_isAborted(peer: Peer) -> None:
     assert session.take(first, 0)[0] is Status.OK
     session.forget(ticket)
     record = peer.request()
-    assert record[protocol.REQUEST_VERB_OFFSET] == Verb.ABORT and record[64:] == struct.pack("<Q", 9)
+    assert record[protocol.REQUEST_VERB_OFFSET] == Verb.ABORT and record[protocol.REQUEST_HEADER_BYTES :] == struct.pack("<Q", 9)
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def released(driven: Driven) -> list[tuple[int, bytes]]:
         assert record[protocol.REQUEST_VERB_OFFSET] == Verb.RELEASE
         flags = record[protocol.REQUEST_FLAGS_OFFSET]
         assert flags & protocol.REQUEST_FLAG_SILENT
-        requests.append((flags & ~protocol.REQUEST_FLAG_SILENT, record[64:]))
+        requests.append((flags & ~protocol.REQUEST_FLAG_SILENT, record[protocol.REQUEST_HEADER_BYTES :]))
     return requests
 
 
@@ -204,13 +204,13 @@ def test_put_slabRefused_blocksHaveTheDaemonsStatus(driven: Driven, answered: in
     next(put)
     mapping = put.send((Status.OK, 1, 0, lease(length=BLOCK_BYTES, identity=5), False, Verb.RESERVE))
     magic = protocol.HANDSHAKE_MAP_SLAB_MAGIC
-    driven.peer.socket.send(struct.pack("<QIHH", magic, 0, answered, 0))
+    driven.peer.socket.send(protocol.HANDSHAKE_ANSWER.pack(magic, 0, answered, 0))
     copying = put.send(mapping.function())
     with pytest.raises(StopIteration) as stop:
         put.send(copying.function())
     assert stop.value.value == [expected]
     record = driven.peer.request()
-    assert record[protocol.REQUEST_VERB_OFFSET] == Verb.ABORT and record[64:] == ids(5)
+    assert record[protocol.REQUEST_VERB_OFFSET] == Verb.ABORT and record[protocol.REQUEST_HEADER_BYTES :] == ids(5)
 
 
 def test_lookup_blocksAreInMemory_whereEachOfThemIs() -> None:

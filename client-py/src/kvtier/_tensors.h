@@ -1,9 +1,11 @@
-/* Blocks scattered over tensors. A tensor is a plane: a block's cells in it are runs of bytes, as many as the axes
- * count, and stand in the block one behind the other. */
+/* Blocks scattered over tensors. A tensor is a Plane, as _protocol.h has it. The planes' parts stand in a block one behind
+ * the other. */
 #ifndef KVTIER_TENSORS_H
 #define KVTIER_TENSORS_H
 
 #include "_core.h"
+
+enum { PLANE_AXES_MAX = sizeof(((Plane *)0)->counts) / sizeof(uint64_t) };
 
 typedef struct {
   PyObject_HEAD

@@ -60,10 +60,7 @@ public record RegionSpec(
     }
   }
 
-  /**
-   * Memory of CUDA's virtual memory management: allocations that lie one behind the other. Daemons
-   * take it since protocol 1.4.
-   */
+  /** Memory of CUDA's virtual memory management: allocations that lie one behind the other. */
   public record Exported(List<Piece> pieces) implements Memory {
     public Exported {
       pieces = List.copyOf(pieces);

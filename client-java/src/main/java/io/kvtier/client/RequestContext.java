@@ -10,7 +10,7 @@ import org.jspecify.annotations.Nullable;
 /**
  * The context that requests are made in: the daemon's log names its trace id, and where it is
  * sampled, the daemon's spans are its children. It holds for what is begun within {@link #run} or
- * {@link #call}, whoever waits for it then; a daemon of an earlier version is told nothing of it.
+ * {@link #call}, whoever waits for it then.
  */
 public final class RequestContext {
   private static final ScopedValue<TraceContext> CURRENT = ScopedValue.newInstance();

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.ProtocolVersion;
 import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
@@ -24,6 +25,8 @@ import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /** The client against a daemon that refuses, lies, goes silent or disappears. */
 @Timeout(value = 60, unit = TimeUnit.SECONDS)
@@ -48,15 +51,26 @@ final class KvtierClientTest {
     Thread.sleep(ms);
   }
 
-  @Test
-  void connect_otherVersion_isRefusedInWords() throws IOException {
+  @ParameterizedTest
+  @CsvSource({"1.5, upgrade kvtierd and restart it", "3.1, upgrade the client"})
+  void connect_otherVersion_isRefusedWithBothVersionsAndTheCure(String version, String cure)
+      throws IOException {
     try (FakeDaemon daemon = new FakeDaemon(socket())) {
-      daemon.version = (Protocol.VERSION_MAJOR + 1) << 16;
+      String[] numbers = version.split("[.]", -1);
+      daemon.version = Integer.parseInt(numbers[0]) << 16 | Integer.parseInt(numbers[1]);
       try (KvtierClient client = open()) {
         KvtierException refused = assertThrows(KvtierException.class, client::connect);
         assertEquals(Status.VERSION_MISMATCH, refused.status());
         assertEquals(Status.VERSION_MISMATCH, client.blocking().ping().status());
-        assertTrue(client.blocking().ping().detail().contains("protocol"));
+        assertEquals(
+            "the daemon speaks protocol "
+                + version
+                + ", the client protocol "
+                + ProtocolVersion.describe(Protocol.VERSION)
+                + ": "
+                + cure
+                + ", so that both have the same version of kvtier",
+            client.blocking().ping().detail());
       }
     }
   }

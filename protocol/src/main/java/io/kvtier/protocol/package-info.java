@@ -1,7 +1,7 @@
 /**
  * The wire, written down once: the status table, the verbs, the layouts of shared memory (session
  * and daemon regions, rings, request and completion records, counters) and of the handshake. The
- * Python constants are generated from these classes.
+ * numbers and layouts, and their Python and C, are generated from protocol/schema.toml.
  */
 @org.jspecify.annotations.NullMarked
 package io.kvtier.protocol;

@@ -640,6 +640,14 @@ public final class IndexHarness implements AutoCloseable {
       requests.publish();
     }
 
+    /** Publishes a PING in whose header a word is set. */
+    void sendPingWith(int offset, int word) throws ProtocolViolation {
+      long at = requests.tryClaim(RequestDescriptor.HEADER_BYTES);
+      Records.begin(segment, at, RequestDescriptor.HEADER_BYTES, Verb.PING, 0);
+      Words.putInt(segment, at + offset, word);
+      requests.publish();
+    }
+
     /** Publishes a request of one key about a block of a region. */
     void sendBlock(Verb verb, int region, int layers, int event, long key, int target)
         throws ProtocolViolation {

@@ -14,6 +14,8 @@ import io.kvtier.protocol.Verb;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.io.IOException;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** What clients may ask for at the edges: none of it may end the daemon or stop another client. */
 class IndexLimitsTest {
@@ -91,6 +93,30 @@ class IndexLimitsTest {
         assertFalse(client.hasAnswer());
         assertEquals(Status.INVALID_ARGUMENT, client.endReason());
       }
+    }
+  }
+
+  @Test
+  void request_ofAShard_isRefused_andTheSessionGoesOn() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = new IndexHarness(8, 0)) {
+      IndexHarness.Client client = harness.open();
+      client.sendPingWith(RequestDescriptor.SHARD_OFFSET, 3);
+      assertEquals(Status.INVALID_ARGUMENT, client.work().status());
+      client.sendPingWith(RequestDescriptor.SHARD_OFFSET, 0);
+      assertEquals(Status.OK, client.work().status());
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {0, 4, 8, 12, 16, 20, 24})
+  void request_withSomethingInItsReservedBytes_endsTheSession(int place)
+      throws IOException, ProtocolViolation {
+    try (IndexHarness harness = new IndexHarness(8, 0)) {
+      IndexHarness.Client client = harness.open();
+      client.sendPingWith(RequestDescriptor.RESERVED_OFFSET + place, 1);
+      int ignored = harness.agent.doWork();
+      assertFalse(client.hasAnswer());
+      assertEquals(Status.INVALID_ARGUMENT, client.endReason());
     }
   }
 
