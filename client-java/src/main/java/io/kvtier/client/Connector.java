@@ -206,9 +206,7 @@ final class Connector implements Runnable {
               config.connectTimeoutMs());
       session = new Session(wires, answered, config.spinNs());
     } catch (Wires.Refused e) {
-      problem =
-          new Problem(
-              e.status(), "the daemon at " + config.socket() + " refuses: " + e.getMessage());
+      problem = new Problem(e.status(), "the daemon at " + config.socket() + " " + e.getMessage());
       return null;
     } catch (Wires.Stranger e) {
       problem =

@@ -30,7 +30,7 @@ final class Wires implements AutoCloseable {
     private final Status status;
 
     Refused(Status status, String text) {
-      super(text.isEmpty() ? status.meaning() : text);
+      super(text);
       this.status = status;
     }
 
@@ -174,11 +174,10 @@ final class Wires implements AutoCloseable {
             bytes, HandshakeDescriptor.WELCOME_TEXT_OFFSET, textBytes, StandardCharsets.UTF_8);
     if (!ProtocolVersion.isCompatible(version)) {
       throw new Refused(
-          Status.VERSION_MISMATCH,
-          ProtocolVersion.mismatch("the daemon", version, Protocol.VERSION));
+          Status.VERSION_MISMATCH, ProtocolVersion.mismatch(version, Protocol.VERSION));
     }
     if (status != Status.OK) {
-      throw new Refused(status, text);
+      throw new Refused(status, "refuses: " + (text.isEmpty() ? status.meaning() : text));
     }
     if (message.descriptors().size() != 3) {
       throw new IOException(

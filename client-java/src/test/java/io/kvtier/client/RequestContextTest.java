@@ -6,7 +6,6 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.protocol.CompletionDescriptor;
-import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TraceContext;
@@ -45,12 +44,7 @@ final class RequestContextTest {
 
   @BeforeEach
   void open() throws IOException {
-    open("fake.sock", Protocol.VERSION);
-  }
-
-  private void open(String socket, int version) throws IOException {
-    daemon = new FakeDaemon(folder.resolve(socket));
-    daemon.version = version;
+    daemon = new FakeDaemon(folder.resolve("fake.sock"));
     daemon.script =
         (link, verb, id, count) -> {
           boolean grants = verb == Verb.ACQUIRE || verb == Verb.RESERVE;
@@ -68,7 +62,7 @@ final class RequestContextTest {
         };
     client =
         KvtierClient.builder()
-            .socket(folder.resolve(socket))
+            .socket(folder.resolve("fake.sock"))
             .timeout(Duration.ofSeconds(50))
             .build();
     namespace = client.namespace("n", BLOCK_BYTES, Map.of());
@@ -126,16 +120,6 @@ final class RequestContextTest {
     FakeDaemon.Asked without = daemon.asked(Verb.LOOKUP).getLast();
     assertEquals(0, without.flags());
     assertEquals(KEY, without.record().substring(body));
-  }
-
-  @Test
-  void lookup_daemonOfAnEarlierVersion_isToldNothing() throws IOException {
-    close();
-    open("earlier.sock", 1 << 16 | 1);
-    RequestContext.run(PARENT, () -> client.blocking().lookup(namespace, ONE_KEY));
-    FakeDaemon.Asked asked = daemon.asked(Verb.LOOKUP).getFirst();
-    assertEquals(0, asked.flags());
-    assertEquals(KEY, asked.record().substring(2 * RequestDescriptor.HEADER_BYTES));
   }
 
   @Test

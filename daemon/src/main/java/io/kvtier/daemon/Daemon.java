@@ -291,18 +291,12 @@ public final class Daemon implements AutoCloseable {
             listener,
             new SessionConductor.Environment(
                 VERSION,
-                SharedMemory.readOnly(daemonMemory),
-                slabs,
-                index,
-                doorbell,
-                epoll,
                 counters,
-                peers,
-                limits.sessionsMax(),
-                limits.ringBytesMax(),
-                tenants,
-                hostRegions,
-                () -> !gpus.hasNone()));
+                new SessionConductor.Access(
+                    peers, tenants, limits.sessionsMax(), limits.ringBytesMax()),
+                new SessionConductor.Memory(
+                    SharedMemory.readOnly(daemonMemory), slabs, hostRegions, () -> !gpus.hasNone()),
+                new SessionConductor.IndexSide(index, doorbell, epoll)));
     if (eventsConfig != null && eventRing != null) {
       // It outlives the index: what that tells at last is published.
       events =

@@ -18,13 +18,11 @@ public final class ProtocolVersion {
   }
 
   /**
-   * Says that a client and a daemon do not understand each other, and what to do.
-   *
-   * @param daemon the daemon, as "kvtierd 0.2.0", or "the daemon"
+   * Says that a client and a daemon do not understand each other, and what to do. The daemon's name
+   * stands before it.
    */
-  public static String mismatch(String daemon, int daemonVersion, int clientVersion) {
-    return daemon
-        + " speaks protocol "
+  public static String mismatch(int daemonVersion, int clientVersion) {
+    return "speaks protocol "
         + describe(daemonVersion)
         + ", the client protocol "
         + describe(clientVersion)

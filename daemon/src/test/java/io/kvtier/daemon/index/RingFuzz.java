@@ -179,9 +179,9 @@ public final class RingFuzz {
     if (bytes.length < RequestDescriptor.HEADER_BYTES || ids.isEmpty()) {
       return;
     }
-    int verb = Words.getShort(MemorySegment.ofArray(bytes), RequestDescriptor.VERB_OFFSET);
+    ByteBuffer words = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);
+    int verb = Short.toUnsignedInt(words.getShort(RequestDescriptor.VERB_OFFSET));
     if (verb == Verb.COMMIT.code() || verb == Verb.ABORT.code() || verb == Verb.RELEASE.code()) {
-      ByteBuffer words = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);
       for (int at = RequestDescriptor.HEADER_BYTES; at < bytes.length; at += Long.BYTES) {
         if (words.getInt(at + Integer.BYTES) == ID_MARK) {
           words.putLong(at, ids.get(Integer.remainderUnsigned(words.getInt(at), ids.size())));

@@ -1,0 +1,201 @@
+package io.kvtier.daemon.session;
+
+import io.kvtier.daemon.index.session.Session;
+import io.kvtier.protocol.SocketPaths;
+import io.kvtier.protocol.linux.Descriptor;
+import io.kvtier.protocol.linux.Epoll;
+import io.kvtier.protocol.linux.EventFd;
+import io.kvtier.protocol.linux.UnixSocket;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.util.ArrayDeque;
+import java.util.Collection;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** The connections that there are, and how they end. Used by the sessions' thread alone. */
+final class Connections {
+  private static final Logger LOG = LoggerFactory.getLogger(Connections.class);
+
+  private final Epoll epoll;
+  private final SessionConductor.IndexSide index;
+  private final RingBudget rings;
+  private final UnreadAnswers unread;
+  private final Closer closer;
+  private final Map<Long, Connection> all = new HashMap<>();
+
+  /** Those that have a session, oldest first. */
+  private final Map<Long, Connection> bySession = new LinkedHashMap<>();
+
+  /** Those who have not said hello, by their tags, in the order in which they came. */
+  private final Map<Long, Connection> silent = new LinkedHashMap<>();
+
+  /** Whose ends the index is to be told of. */
+  private final ArrayDeque<Connection> closing = new ArrayDeque<>();
+
+  /**
+   * Makes one without connections.
+   *
+   * @param epoll that watches their sockets
+   */
+  Connections(
+      Epoll epoll,
+      SessionConductor.IndexSide index,
+      RingBudget rings,
+      UnreadAnswers unread,
+      Closer closer) {
+    this.epoll = epoll;
+    this.index = index;
+    this.rings = rings;
+    this.unread = unread;
+    this.closer = closer;
+  }
+
+  /** A connection that has said nothing yet. */
+  void add(Connection connection) {
+    all.put(connection.tag, connection);
+    silent.put(connection.tag, connection);
+  }
+
+  /** It has a session now. */
+  void opened(Connection connection, long sessionId) {
+    silent.remove(connection.tag);
+    bySession.put(sessionId, connection);
+  }
+
+  /** The connection with that tag, or null. */
+  @Nullable Connection byTag(long tag) {
+    return all.get(tag);
+  }
+
+  /** The connection of a session, or null. */
+  @Nullable Connection ofSession(long sessionId) {
+    return bySession.get(sessionId);
+  }
+
+  /** Those with a session, oldest first. */
+  Collection<Connection> withSession() {
+    return Collections.unmodifiableCollection(bySession.values());
+  }
+
+  /** How many have not said hello. */
+  int silentCount() {
+    return silent.size();
+  }
+
+  /** Who has waited longest without a hello, or null. */
+  @Nullable Connection oldestSilent() {
+    return silent.isEmpty() ? null : silent.values().iterator().next();
+  }
+
+  /** The connection is over; its session, if it has one, is given to the index to release. */
+  void end(Connection connection) {
+    closeSocket(connection);
+    if (connection.session == null) {
+      forget(connection);
+    } else if (!connection.closeOffered) {
+      closing.add(connection);
+      offerCloses();
+    }
+  }
+
+  /** Closes its socket, or has it closed where that can last. Its session stays. */
+  void closeSocket(Connection connection) {
+    if (!connection.socketClosed) {
+      connection.socketClosed = true;
+      try {
+        epoll.remove(connection.socket.descriptor());
+      } catch (IOException e) {
+        LOG.debug("{}", e.getMessage());
+      }
+      Descriptor process = connection.process;
+      if (process != null) {
+        try {
+          epoll.remove(process);
+        } catch (IOException e) {
+          LOG.debug("{}", e.getMessage());
+        }
+        process.close();
+      }
+      if (!connection.isAside) {
+        endSocket(connection);
+      }
+    }
+  }
+
+  /** Root and the daemon's own user can do worse than to leave answers unread. */
+  private static boolean isTrusted(Connection connection) {
+    int user = connection.peer.uid();
+    return user == 0 || user == SocketPaths.uid();
+  }
+
+  /** Lets go of a socket that is watched no more. */
+  void endSocket(Connection connection) {
+    UnixSocket socket = connection.socket;
+    boolean sentDescriptors = connection.session != null;
+    if (socket.endHoldsDescriptors()) {
+      boolean _ = closer.run(connection.peer.pid(), connection.peer.uid(), socket::close);
+    } else if (sentDescriptors && !isTrusted(connection) && socket.isUnread()) {
+      unread.add(socket, connection.peer.uid());
+    } else {
+      socket.close();
+    }
+  }
+
+  /** Tells the index of ends, as far as it takes them now. */
+  void offerCloses() {
+    while (!closing.isEmpty()) {
+      Connection connection = closing.peek();
+      Session session = connection.session;
+      if (session != null && !connection.closeOffered) {
+        if (!index.agent().offerClose(session, connection.hasHungUp)) {
+          return;
+        }
+        connection.closeOffered = true;
+        index.bell().run();
+      }
+      closing.poll();
+    }
+  }
+
+  /** The index has released its session, or there was none: nothing of it stays. */
+  void forget(Connection connection) {
+    all.remove(connection.tag);
+    silent.remove(connection.tag);
+    if (connection.grant != null && connection.rings != null) {
+      rings.release(connection.grant, connection.rings);
+      connection.rings = null;
+    }
+    Session session = connection.session;
+    if (session != null) {
+      bySession.remove(session.id());
+      session.passedMemory().close();
+    }
+    EventFd doorbell = connection.doorbell;
+    if (doorbell != null) {
+      try {
+        index.epoll().remove(doorbell.descriptor());
+      } catch (IOException e) {
+        LOG.debug("{}", e.getMessage());
+      }
+      doorbell.close();
+    }
+    Arena arena = connection.arena;
+    if (arena != null) {
+      arena.close();
+    }
+  }
+
+  /** Closes all sockets; the index is not told any more. */
+  void closeAll() {
+    for (Connection connection : all.values()) {
+      closeSocket(connection);
+    }
+    unread.close();
+  }
+}
