@@ -1,7 +1,6 @@
 """What is kept with blocks: how it is sent, what stays of it, and what a consumer of events gets to see."""
 
 import socket
-import struct
 from typing import Any
 
 import pytest

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import socket
-import struct
 import threading
 import time
 from collections.abc import Iterator

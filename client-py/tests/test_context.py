@@ -6,7 +6,7 @@ import threading
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from test_core import Peer, request
+from kvtier_testing.peer import Peer, request
 from test_operations import KEYS, PROPERTIES, Driven, driven, granted  # noqa: F401
 
 from kvtier import InvalidArgument, _core, request_context

@@ -5,7 +5,7 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from test_core import SECOND_NS, Peer, lease, slab_of
+from kvtier_testing.peer import SECOND_NS, Peer, lease, slab_of
 
 from kvtier import InvalidArgument, Leases, Lookup, _core
 from kvtier import _operations as operations

@@ -1,15 +1,15 @@
 """The client's side of the golden session, which the daemon's tests replay byte for byte."""
 
 import struct
-from pathlib import Path
 
-from test_core import Peer
+from kvtier_testing.peer import Peer
 
+from checks.shared.checkout import ROOT
 from kvtier import _core
 from kvtier import _protocol as protocol
 from kvtier._protocol import Status, Verb
 
-GOLDEN = Path(__file__).parents[2] / "protocol/src/test/resources/golden/session.txt"
+GOLDEN = ROOT / "protocol/src/test/resources/golden/session.txt"
 DEADLINE_NS = 2_000_000_000
 CONTEXT = bytes.fromhex("4bf92f3577b34da6a3ce929d0e0e473600f067aa0ba902b701")
 FIRST, SECOND = bytes([1]) * 20, bytes([2]) * 20
