@@ -517,7 +517,6 @@ def test_wrong_regions_are_refused_with_the_reason(daemon: GpuDaemon, client: Cl
     )
     assert "0 layers: expected 1 or more" in refusal(client, tensors, layers=0)
     assert "at most 512" in refusal(client, tensors, layers=513)
-    assert "event 0" in refusal(client, tensors, events=[handle_of(daemon.gpu / "none")])
     elsewhere = daemon.gpu / "on-another"
     elsewhere.write_bytes(bytes(size))
     assert "but on another" in refusal(
@@ -854,3 +853,19 @@ def test_stats_tell_of_each_gpu(daemon: GpuDaemon, client: Client) -> None:
         assert sum(copied) == 8 * tensors.block_bytes
         assert after["regions"] == 1
         assert after["staging_bytes"] == 128 << 20
+
+
+def test_region_is_open_without_events_that_the_daemon_cannot_open(daemon: GpuDaemon, client: Client) -> None:
+    tensors = Tensors(daemon, "no-events")
+    with tensors.region(client, "no-events", events=[handle_of(daemon.gpu / "in-another-container")]) as region:
+        assert not region.takes_events
+        assert region.put(keys_of(2), [1, 2]).wait(60) == [OK, OK]
+        # Who asked while another daemon could open them.
+        assert region.put(keys_of(1, 2), [1], event=1).wait(60) == [Status.UNAVAILABLE]
+
+
+def test_memory_that_cannot_be_opened_is_refused_with_its_own_reason(daemon: GpuDaemon, client: Client) -> None:
+    tensors = Tensors(daemon, "no-memory")
+    places = [(handle_of(daemon.gpu / "gone"), 0) for _ in range(tensors.layers)]
+    with pytest.raises(InvalidArgument, match="tensor 0"):
+        tensors.region(client, "no-memory", tensors=places, events=[handle_of(daemon.gpu / "in-another-container")])

@@ -538,6 +538,32 @@ def test_wait_layer_of_tensors(
     assert driver.left(STREAM + 1) == 0
 
 
+def test_copies_wait_here_where_the_daemon_cannot_open_events(
+    cuda: Any, driver: FakeDriver, daemon: GpuDaemon, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tensors: list[Any] = [random_tensor((12, 64), 1)]
+    tensors[0].device = "cuda:0"
+    planes = _layout.planes(tensors, 0)
+    path = daemon.gpu / "torch-no-events"
+    path.write_bytes(bytes(1 << 16))
+
+    def region(namespace: Any, spec: Any, name: str) -> DeviceRegion:
+        changed = {field: getattr(spec, field) for field in ("layers", "blocks", "block_tokens", "parts")}
+        elsewhere = handle_of(daemon.gpu / "in-another-container")
+        return DeviceRegion(namespace, device.RegionSpec(UUID, tensors=[(handle_of(path), 0)], events=[elsewhere], **changed), name)
+
+    monkeypatch.setattr(_cuda, "DeviceRegion", region)
+    namespace = client.namespace("torch/no-events", block_bytes=planes[0].part_bytes)
+    made = _cuda.CudaRegion(namespace, tensors, planes, "torch")
+    assert "can't open the events of region 'torch'" in caplog.text
+    waited: list[str] = []
+    after = SimpleNamespace(query=lambda: False, synchronize=lambda: waited.append("here"))
+    assert made.put(keys_of(1), [1], after=after).wait(60) == [OK]
+    assert made.get(keys_of(1), [0], after=_cuda.SharedEvent(after)).wait(60) == [OK]
+    assert waited == ["here", "here"]
+    made.close()
+
+
 def test_wait_layer_of_memory_waits_here(client: Client) -> None:
     from kvtier import torch as kvtier_torch
 

@@ -169,6 +169,8 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., _cuda.CudaR
 
 def test_a_put_that_is_refused_keeps_no_event(begun: Callable[[Any], _cuda.CudaRegion]) -> None:
     class Refusing:
+        takes_events = True
+
         def put(self, *arguments: object, **options: object) -> None:
             raise InvalidArgument("no")
 
@@ -226,6 +228,8 @@ def test_what_this_process_writes_is_what_the_daemon_copies(
 
 class _Waiting:
     """A device's region whose copies end when they are told to."""
+
+    takes_events = True
 
     def __init__(self) -> None:
         self.events: list[int] = []

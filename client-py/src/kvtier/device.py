@@ -14,7 +14,7 @@ import threading
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 from kvtier import _core, _operations
@@ -380,11 +380,21 @@ class DeviceRegion:
         self._name = name
         self._lock = threading.Lock()
         self._registered: tuple[Link, int] | None = None
+        self._takes_events = False
         self._renewal: threading.Thread | None = None
         self._closed = False
         answer_by_ns = _operations.instant_after(REGISTER_TIMEOUT_S)
         link = namespace._client._connection.open(answer_by_ns)
         self._register(link, answer_by_ns)
+
+    @property
+    def takes_events(self) -> bool:
+        """Whether the daemon has opened the events of the spec. If not, copies can't wait for an event: the caller waits itself.
+
+        CUDA keeps what processes share of an event in a file in /dev/shm that only the user who made the event can open. A daemon of
+        another user, or in another container, can't.
+        """
+        return self._takes_events
 
     @property
     def blocks(self) -> int:
@@ -623,6 +633,9 @@ class DeviceRegion:
         if ready is None:
             return Copying.of_status(Status.UNAVAILABLE, len(keys), len(asked))
         link, region = ready
+        if event and self._spec.events and not self._takes_events:
+            # The daemon that could open the events has ended since the caller asked.
+            return Copying.of_status(Status.UNAVAILABLE, len(keys), len(asked))
         namespace = link.namespaces[self._namespace._properties]
         answer_by_ns = self._answer_by_ns(timeout)
         flags = protocol.REQUEST_FLAG_LEADING_RUN if leading_run else 0
@@ -684,15 +697,32 @@ class DeviceRegion:
             status, why = run(context, _operations.register(link, properties, context.deadline_ns))
             if status is not _OK:
                 raise InvalidArgument(f"namespace {properties.name!r} was refused: {status.name}, {why}")
-        text = self._spec.text(self._pass(link, answer_by_ns))
-        request = _operations.plain_request(Verb.REGISTER_REGION, link.namespaces[properties], answer_by_ns, 0, text)
-        status, _, value, body, is_text, _ = link.session.call(request, answer_by_ns)
-        why = body.decode(errors="replace") if is_text else status.name
+        status, value, why = self._register_spec(link, self._spec, answer_by_ns)
+        takes_events = bool(self._spec.events)
+        if status is Status.INVALID_ARGUMENT and takes_events:
+            refused = why
+            status, value, why = self._register_spec(link, replace(self._spec, events=()), answer_by_ns)
+            takes_events = False
+            if status is _OK:
+                _log.warning(
+                    "the daemon can't open the events of region %r (%s): this process waits for its GPU itself before each copy, which is "
+                    "slower; a daemon of the same user with the same /dev/shm can open them",
+                    self._name, refused,
+                )  # fmt: skip
         if status is Status.INVALID_ARGUMENT:
             raise InvalidArgument(f"the daemon can't use this device memory: {why}")
         if status is not _OK:
             raise Unavailable(f"the device memory was not registered: {why}")
+        self._takes_events = takes_events
         self._registered = (link, value)
+
+    def _register_spec(self, link: Link, spec: RegionSpec, answer_by_ns: int) -> tuple[Status, int, str]:
+        """Asks once; the region's number, or the reason against it. What was passed for it is used up either way."""
+        text = spec.text(self._pass(link, answer_by_ns))
+        namespace = link.namespaces[self._namespace._properties]
+        request = _operations.plain_request(Verb.REGISTER_REGION, namespace, answer_by_ns, 0, text)
+        status, _, value, body, is_text, _ = link.session.call(request, answer_by_ns)
+        return status, value, body.decode(errors="replace") if is_text else status.name
 
     def _pass(self, link: Link, answer_by_ns: int) -> int:
         """Passes the memory that has no IPC handle; the number of its first piece."""

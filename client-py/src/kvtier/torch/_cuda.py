@@ -87,12 +87,17 @@ class _Events:
         self._waiting: list[DeviceCopying] = []
         self._lock = threading.Lock()
 
-    def take(self, after: Any, patience_ns: int = 0) -> int:
-        """The number of an event that is done when `after` is; 0: it is done already, or was a moment later."""
+    def take(self, after: Any, patience_ns: int, are_open: bool) -> int:
+        """The number of an event that is done when `after` is; 0: it is done already.
+
+        Args:
+            patience_ns: how long to look whether it is done.
+            are_open: whether the daemon has opened the events; if not, this process waits.
+        """
         shared = after if isinstance(after, SharedEvent) else None
         if shared is not None:
             with self._lock:
-                if shared is self._last and self._users[self._last_number]:
+                if are_open and shared is self._last and self._users[self._last_number]:
                     self._users[self._last_number] += 1
                     return self._last_number
             after = shared.event
@@ -106,7 +111,7 @@ class _Events:
             copying.done()
         with self._lock:
             self._last = None
-            number = self._free.pop() if self._free else 0
+            number = self._free.pop() if are_open and self._free else 0
             if number:
                 self._users[number] = 1
         if number == 0:
@@ -260,7 +265,7 @@ class CudaRegion(Region):
     def _begin(
         self, copy: Callable[[int], DeviceCopying], after: Any, layers: range | None, patience_ns: int = 0
     ) -> CudaCopying:
-        event = self._events.take(after, patience_ns)
+        event = self._events.take(after, patience_ns, self._region.takes_events)
         try:
             copying = copy(event)
         except BaseException:

@@ -32,6 +32,8 @@ public final class Doctor {
     MachineChecks machine = new MachineChecks(config, daemonPid);
     findings.add(machine.kernel());
     findings.add(machine.memory());
+    findings.addAll(
+        new ContainerChecks(config, ContainerChecks.Surroundings.ofThisProcess()).findings());
     findings.add(machine.sharedMemory());
     findings.add(machine.lockedMemory());
     findings.add(machine.hugePages());

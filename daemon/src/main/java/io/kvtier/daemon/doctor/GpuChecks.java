@@ -23,7 +23,7 @@ import org.jspecify.annotations.Nullable;
  * reach one another.
  */
 final class GpuChecks {
-  private static final Path NODE = Path.of("/dev/nvidiactl");
+  static final Path NODE = Path.of("/dev/nvidiactl");
   private static final int OUT_OF_MEMORY = 2;
 
   private final GpuConfig config;
@@ -90,7 +90,10 @@ final class GpuChecks {
     return findings;
   }
 
-  /** Handles of GPU memory name the device, which both sides have to see. */
+  /**
+   * Handles of GPU memory name the device, which both sides have to see. Events are files in
+   * /dev/shm that only their maker's user can open.
+   */
   private Finding sharing(int devices) {
     String visible = System.getenv("CUDA_VISIBLE_DEVICES");
     if (visible != null && !visible.isEmpty()) {
@@ -106,16 +109,14 @@ final class GpuChecks {
             "the daemon is in another "
                 + namespace
                 + " namespace than this process: what is found here does not hold for it",
-            "run the doctor in the daemon's container; engines have to share the daemon's "
-                + namespace
-                + " namespace");
+            "run the doctor in the daemon's container");
       }
     }
     return Finding.pass(
         "GPU sharing",
         devices
-            + " GPUs are seen; an engine in a container has to share the host's IPC and process"
-            + " namespaces (--ipc=host --pid=host) for CUDA's handles");
+            + " GPUs are seen; an engine of another user or in another container waits for its own"
+            + " GPU before each copy, as the daemon can't open its events");
   }
 
   /** Whether the daemon is known to be in another namespace of a kind. */
@@ -172,8 +173,9 @@ final class GpuChecks {
         check,
         what,
         "CUDA's IPC has to work between processes here: outside of WSL and of sandboxes, in a"
-            + " virtual GPU only where its profile has it; in a container with --ipc=host; or set"
-            + " gpu.enabled to off");
+            + " virtual GPU only where its profile has it, with some drivers in a container only"
+            + " with --ipc=host --pid=host; or have engines use memory that passes as descriptors"
+            + " (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True); or set gpu.enabled to off");
   }
 
   /** How a GPU reaches each of the others. */

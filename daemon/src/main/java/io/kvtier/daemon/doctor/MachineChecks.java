@@ -144,8 +144,10 @@ final class MachineChecks {
         ? Finding.warn(
             "memlock",
             what,
-            "io_uring may be refused on kernels before 5.12, and copies of GPUs can't pin memory:"
-                + " set LimitMEMLOCK=infinity in the unit, or ulimit -l unlimited")
+            "io_uring may be refused on kernels before 5.12: set LimitMEMLOCK=infinity in the unit,"
+                + " or ulimit -l unlimited; in a container docker run --ulimit memlock=-1, in"
+                + " Kubernetes LimitMEMLOCK=infinity in the container runtime's unit; or set"
+                + " ssd.engine to pread")
         : Finding.pass("memlock", what);
   }
 
