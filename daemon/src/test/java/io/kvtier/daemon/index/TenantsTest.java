@@ -19,7 +19,6 @@ import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.ledger.LedgerEntry;
 import io.kvtier.tiers.ledger.LedgerLeg;
-import io.kvtier.tiers.ledger.MemoryLedger;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;

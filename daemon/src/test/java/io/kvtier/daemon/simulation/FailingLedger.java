@@ -1,8 +1,8 @@
 package io.kvtier.daemon.simulation;
 
+import io.kvtier.daemon.index.MemoryLedger;
 import io.kvtier.tiers.ledger.Ledger;
 import io.kvtier.tiers.ledger.LedgerEntry;
-import io.kvtier.tiers.ledger.MemoryLedger;
 import java.io.IOException;
 import java.util.SplittableRandom;
 

@@ -1,11 +1,11 @@
 package io.kvtier.daemon.simulation;
 
+import io.kvtier.daemon.index.MemoryLedger;
 import io.kvtier.daemon.index.core.Tenants;
 import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.daemon.index.move.StoreParts;
 import io.kvtier.tiers.ledger.Ledger;
 import io.kvtier.tiers.ledger.LedgerLeg;
-import io.kvtier.tiers.ledger.MemoryLedger;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
 import io.kvtier.tiers.ssd.SsdLeg;

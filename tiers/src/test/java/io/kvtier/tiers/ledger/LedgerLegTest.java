@@ -10,14 +10,18 @@ import io.kvtier.protocol.Status;
 import io.kvtier.tiers.transfer.Transfer;
 import io.kvtier.tiers.transfer.TroubleLog;
 import java.io.IOException;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 import org.slf4j.LoggerFactory;
 
 final class LedgerLegTest {
+  @TempDir private Path directory;
+
   private static Transfer store(int namespaceId, long high, String text) {
     Transfer transfer = new Transfer(0);
     transfer.kind = Transfer.Kind.STORE;
@@ -36,7 +40,7 @@ final class LedgerLegTest {
   void run_idOfAnotherNamespace_isRecordedAnew() throws IOException {
     Map<Integer, String> texts = new TreeMap<>();
     List<byte[]> fingerprints = new ArrayList<>();
-    try (MemoryLedger ledger = new MemoryLedger(new MemoryLedger.Medium())) {
+    try (Ledger ledger = new RocksLedger(directory)) {
       LedgerLeg leg = new LedgerLeg(ledger, false, () -> {});
       for (Transfer transfer : List.of(store(3, 10, "first"), store(3, 20, "second"))) {
         leg.run(List.of(transfer), done -> assertEquals(Status.OK, done.status));
@@ -52,12 +56,12 @@ final class LedgerLegTest {
   }
 
   @Test
-  void run_groupsThatCannotBeEntered_areToldOfOnceWithTheCause() {
+  void run_groupsThatCannotBeEntered_areToldOfOnceWithTheCause() throws IOException {
     Logger logger = (Logger) LoggerFactory.getLogger(LedgerLegTest.class);
     ListAppender<ILoggingEvent> said = new ListAppender<>();
     said.start();
     logger.addAppender(said);
-    try (MemoryLedger ledger = new MemoryLedger(new MemoryLedger.Medium())) {
+    try (Ledger ledger = new RocksLedger(directory)) {
       LedgerLeg leg =
           new LedgerLeg(
               ledger,

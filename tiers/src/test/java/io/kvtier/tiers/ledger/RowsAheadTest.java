@@ -6,14 +6,28 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import java.io.IOException;
 import java.lang.reflect.Proxy;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class RowsAheadTest {
-  private final MemoryLedger ledger = new MemoryLedger(new MemoryLedger.Medium());
+  private Ledger ledger = new NoLedger();
+
+  @BeforeEach
+  void open(@TempDir Path directory) throws IOException {
+    ledger = new RocksLedger(directory);
+  }
+
+  @AfterEach
+  void close() {
+    ledger.close();
+  }
 
   private void fill(int rows) throws IOException {
     LedgerEntry entry = new LedgerEntry();

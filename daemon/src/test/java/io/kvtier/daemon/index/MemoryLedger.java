@@ -1,13 +1,16 @@
-package io.kvtier.tiers.ledger;
+package io.kvtier.daemon.index;
 
+import io.kvtier.tiers.ledger.Ledger;
+import io.kvtier.tiers.ledger.LedgerEntry;
+import io.kvtier.tiers.ledger.LedgerEntryDescriptor;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
 /**
- * A ledger whose medium is a {@link Medium} on the heap: for tests and for simulation, which may
- * open the medium again after a ledger was closed, or left where a crash would have left it.
+ * A ledger whose medium is a {@link Medium} on the heap: a test or the simulation can open the
+ * medium again after a ledger was closed, or left where a crash would have left it.
  */
 public final class MemoryLedger implements Ledger {
   private final Medium medium;
