@@ -416,11 +416,6 @@ public final class IndexAgent {
     return index.store().isIdle() && index.devices().moves().isIdle();
   }
 
-  /** A session by its place, for tests and reports. */
-  public @Nullable Session session(int place) {
-    return place < index.sessions().end() ? index.sessions().at(place) : null;
-  }
-
   @Override
   public String toString() {
     return index.store().toString();

@@ -133,10 +133,6 @@ final class BlockChains {
     return oldest[chain];
   }
 
-  int newest(int chain) {
-    return newest[chain];
-  }
-
   int newer(int block) {
     return links[2 * block];
   }

@@ -1,7 +1,6 @@
 package io.kvtier.protocol.linux;
 
 import static java.lang.foreign.ValueLayout.JAVA_INT;
-import static java.lang.foreign.ValueLayout.JAVA_INT_UNALIGNED;
 import static java.lang.foreign.ValueLayout.JAVA_LONG_UNALIGNED;
 
 import java.io.IOException;
@@ -103,11 +102,6 @@ public final class Epoll implements AutoCloseable {
   /** The tag of the i-th event of the last wait. */
   public long tag(int i) {
     return events.get(JAVA_LONG_UNALIGNED, (long) i * EVENT_BYTES + 4);
-  }
-
-  /** The event mask of the i-th event of the last wait. */
-  public int mask(int i) {
-    return events.get(JAVA_INT_UNALIGNED, (long) i * EVENT_BYTES);
   }
 
   @Override

@@ -123,11 +123,6 @@ final class Assemblies {
     return missing[one] == 0 && !failed[one];
   }
 
-  /** How many layers a block has. */
-  int layers(int one) {
-    return layers[one];
-  }
-
   int block(int one) {
     return block[one];
   }

@@ -51,7 +51,6 @@ public final class Session extends HoldTable.Holder {
   private final int peerProcess;
   private final int peerUser;
   private final Grant grant;
-  private final SessionRegion region;
   private final MemorySegment segment;
   private final RingConsumer requests;
   private final RingProducer completions;
@@ -112,7 +111,6 @@ public final class Session extends HoldTable.Holder {
     this.peerProcess = peerProcess;
     this.peerUser = peerUser;
     this.grant = grant;
-    this.region = region;
     this.segment = region.segment();
     this.requests = region.requestConsumer();
     this.completions = region.completionProducer();
@@ -147,10 +145,6 @@ public final class Session extends HoldTable.Holder {
   /** The number of the tenant whose blocks it sees. */
   public int tenant() {
     return grant.tenant();
-  }
-
-  public SessionRegion region() {
-    return region;
   }
 
   public Owner owner() {
