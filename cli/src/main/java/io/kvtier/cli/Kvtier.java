@@ -35,6 +35,7 @@ import picocli.CommandLine.UnmatchedArgumentException;
       FlushCommand.class,
       DrainCommand.class,
       PolicyCommand.class,
+      PluginsCommand.class,
       WhatIfCommand.class,
       SimulateCommand.class,
       TraceCommand.class,

@@ -88,6 +88,14 @@ final class SimulateCommand implements Callable<Integer> {
       description = "Policies, separated by commas.")
   private List<String> policies = new ArrayList<>();
 
+  @Option(
+      names = "--plugins",
+      paramLabel = "FOLDER",
+      description =
+          "A folder of jars with more policies, such as the daemon's plugins.directory. Their code"
+              + " runs in this process.")
+  private @Nullable Path plugins;
+
   @ArgGroup(exclusive = true)
   private Capacity capacity = new Capacity();
 
@@ -133,6 +141,9 @@ final class SimulateCommand implements Callable<Integer> {
     Path traceFile = requireWhole();
     Order order = order();
     int warmupRequests = (int) whole("--warmup", warmup, 0);
+    if (plugins != null) {
+      PolicyPlugins.load(plugins);
+    }
     policies.forEach(SimulateCommand::requireKnown);
     checkCapacity();
     long askedBytes = blockBytes();

@@ -5,6 +5,7 @@ import io.kvtier.daemon.config.ConfigSource;
 import io.kvtier.daemon.config.ConfigText;
 import io.kvtier.daemon.config.LoadedConfig;
 import io.kvtier.daemon.config.LoadedConfig.Entry;
+import io.kvtier.daemon.plugins.Plugins;
 import io.vertx.core.json.JsonObject;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -112,15 +113,21 @@ final class ConfigCommand implements Runnable {
   static final class CheckCommand extends Reading {
     @Override
     void show(String name, LoadedConfig loaded) {
+      Plugins plugins = loaded.config().plugins().plugins();
       long differ = loaded.entries().stream().filter(Entry::differs).count();
       print(
           json
-              ? new JsonObject().put("right", true).put("differ", differ).encode()
+              ? new JsonObject()
+                  .put("right", true)
+                  .put("differ", differ)
+                  .put("plugins", PluginReport.json(plugins))
+                  .encode()
               : name
                   + " has no mistake; "
                   + (differ == 1
                       ? "1 key differs from its default"
-                      : differ + " keys differ from their defaults"));
+                      : differ + " keys differ from their defaults")
+                  + (plugins.folder() == null ? "" : "; plug-ins " + plugins.describe()));
     }
   }
 

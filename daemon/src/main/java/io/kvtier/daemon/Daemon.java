@@ -121,6 +121,9 @@ public final class Daemon implements AutoCloseable {
   }
 
   private boolean start(KvtierdConfig config) throws IOException {
+    if (config.plugins().plugins().folder() != null) {
+      LOG.info("plug-ins {}", config.plugins().plugins().describe());
+    }
     SecureRandom random = new SecureRandom();
     long generation = random.nextLong();
     SocketPlace place = keep(SocketPlace.take(config.socket().path()));
@@ -188,6 +191,7 @@ public final class Daemon implements AutoCloseable {
                 ssd, ssdRegions(config, tenants), SLOT_ALIGNMENT, doorbell, Daemon::stopBroken));
     ObjectTier objectTier =
         keep(new ObjectTier(config.object(), config.socket().path(), doorbell, Daemon::stopBroken));
+    OuterSources outer = keep(new OuterSources(config.plugins(), doorbell, Daemon::stopBroken));
     // Closed after the index, which knows what is in flight, and before the memory.
     GpuTier gpus =
         keep(
@@ -244,7 +248,7 @@ public final class Daemon implements AutoCloseable {
                         ssd.scrubBytesPerSecond(),
                         ssd.writeBytesPerDay(),
                         new StoreParts.Place(directories, ssdTier.engine(), ssdTier.isDirect()))),
-                List.of(),
+                outer.openers(),
                 objectTier.forIndex(),
                 gpus,
                 counters,
@@ -279,6 +283,7 @@ public final class Daemon implements AutoCloseable {
         (System.nanoTime() - start) / 1_000_000);
     index.makeReportsWith(keep(new ReportThread(doorbell, Daemon::stopBroken)));
     index.extend("threads", ThreadDump::run);
+    index.extend("plugins", words -> PluginReport.run(config.plugins().plugins(), words));
     if (reloaders != null) {
       Reloader made = keep(reloaders.apply(new LiveParts(index, doorbell, peers, objectTier)));
       reloader = made;

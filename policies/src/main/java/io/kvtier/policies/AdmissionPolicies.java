@@ -1,32 +1,31 @@
 package io.kvtier.policies;
 
 import java.util.Map;
-import java.util.ServiceLoader;
-import java.util.TreeMap;
 
 /**
- * The admission policies on the class path, by name. A specification is {@code
- * NAME[:OPTION=VALUE]...[/INNER]}: {@code all}, {@code hot:uses=3}, {@code
+ * The admission policies, by name: those of this module, and those that plug-ins bring. A
+ * specification is {@code NAME[:OPTION=VALUE]...[/INNER]}: {@code all}, {@code hot:uses=3}, {@code
  * frequency:times=2/evicted}, where the policy behind the slash is the one that the first wraps.
  */
 public final class AdmissionPolicies {
-  private static final Map<String, AdmissionPolicyProvider> PROVIDERS = new TreeMap<>();
-
-  static {
-    for (AdmissionPolicyProvider provider :
-        ServiceLoader.load(
-            AdmissionPolicyProvider.class, AdmissionPolicies.class.getClassLoader())) {
-      if (PROVIDERS.putIfAbsent(provider.name(), provider) != null) {
-        throw new IllegalStateException("two admission policies are named " + provider.name());
-      }
-    }
-  }
+  private static final Providers<AdmissionPolicyProvider> PROVIDERS =
+      new Providers<>("admission", AdmissionPolicyProvider.class, AdmissionPolicyProvider::name);
 
   private AdmissionPolicies() {}
 
   /** The names, sorted. */
   public static Iterable<String> names() {
-    return PROVIDERS.keySet();
+    return PROVIDERS.names();
+  }
+
+  /** The names that no plug-in can have. */
+  public static Iterable<String> builtInNames() {
+    return PROVIDERS.builtInNames();
+  }
+
+  /** Takes the policies of plug-ins, in place of those of an earlier call. */
+  public static void plugIn(Map<String, AdmissionPolicyProvider> providers) {
+    PROVIDERS.plugIn(providers);
   }
 
   /**
@@ -37,13 +36,26 @@ public final class AdmissionPolicies {
    */
   public static AdmissionPolicy create(String specification, int capacityBlocks) {
     Specification asked = Specification.parse(specification);
-    AdmissionPolicyProvider provider = PROVIDERS.get(asked.name());
-    if (provider == null) {
-      throw asked.unknown("admission", PROVIDERS.keySet());
-    }
     PolicySetup setup = asked.setup(capacityBlocks, capacityBlocks);
-    AdmissionPolicy policy = provider.create(setup);
+    AdmissionPolicyProvider builtIn = PROVIDERS.builtIn(asked.name());
+    AdmissionPolicy policy = builtIn == null ? plugged(asked, setup) : builtIn.create(setup);
     setup.requireAllUsed(asked.name());
+    return policy;
+  }
+
+  private static AdmissionPolicy plugged(Specification asked, PolicySetup setup) {
+    AdmissionPolicyProvider provider = PROVIDERS.plugged(asked);
+    AdmissionPolicy policy;
+    try {
+      policy = provider.create(setup);
+    } catch (IllegalArgumentException e) {
+      throw e;
+    } catch (RuntimeException | LinkageError e) {
+      throw PROVIDERS.failure(asked.name(), e);
+    }
+    if (policy == null) {
+      throw PROVIDERS.failure(asked.name(), null);
+    }
     return policy;
   }
 }

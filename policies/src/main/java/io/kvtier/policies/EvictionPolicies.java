@@ -3,27 +3,17 @@ package io.kvtier.policies;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Objects;
-import java.util.ServiceLoader;
 import java.util.Set;
-import java.util.TreeMap;
 import java.util.TreeSet;
 
 /**
- * The eviction policies on the class path, by name. A specification is {@code
- * NAME[:OPTION=VALUE]...[/INNER]}: {@code lru}, {@code s3fifo:small=0.2}, {@code lineage/sieve},
- * where the policy behind the slash is the one that the first wraps.
+ * The eviction policies, by name: those of this module, and those that plug-ins bring. A
+ * specification is {@code NAME[:OPTION=VALUE]...[/INNER]}: {@code lru}, {@code s3fifo:small=0.2},
+ * {@code lineage/sieve}, where the policy behind the slash is the one that the first wraps.
  */
 public final class EvictionPolicies {
-  private static final Map<String, EvictionPolicyProvider> PROVIDERS = new TreeMap<>();
-
-  static {
-    for (EvictionPolicyProvider provider :
-        ServiceLoader.load(EvictionPolicyProvider.class, EvictionPolicies.class.getClassLoader())) {
-      if (PROVIDERS.putIfAbsent(provider.name(), provider) != null) {
-        throw new IllegalStateException("two eviction policies are named " + provider.name());
-      }
-    }
-  }
+  private static final Providers<EvictionPolicyProvider> PROVIDERS =
+      new Providers<>("eviction", EvictionPolicyProvider.class, EvictionPolicyProvider::name);
 
   /** Beyond so many ids a policy's memory grows in proportion. */
   private static final int MEASURED_IDS_MAX = 1 << 18;
@@ -32,7 +22,17 @@ public final class EvictionPolicies {
 
   /** The names, sorted. */
   public static Iterable<String> names() {
-    return PROVIDERS.keySet();
+    return PROVIDERS.names();
+  }
+
+  /** The names that no plug-in can have. */
+  public static Iterable<String> builtInNames() {
+    return PROVIDERS.builtInNames();
+  }
+
+  /** Takes the policies of plug-ins, in place of those of an earlier call. */
+  public static void plugIn(Map<String, EvictionPolicyProvider> providers) {
+    PROVIDERS.plugIn(providers);
   }
 
   /**
@@ -44,14 +44,27 @@ public final class EvictionPolicies {
    */
   public static EvictionPolicy create(String specification, int blocksMax, int capacityBlocks) {
     Specification asked = Specification.parse(specification);
-    EvictionPolicyProvider provider = PROVIDERS.get(asked.name());
-    if (provider == null) {
-      throw asked.unknown("eviction", PROVIDERS.keySet());
-    }
     PolicySetup setup = asked.setup(blocksMax, capacityBlocks);
-    EvictionPolicy policy = provider.create(setup);
+    EvictionPolicyProvider builtIn = PROVIDERS.builtIn(asked.name());
+    EvictionPolicy policy = builtIn == null ? plugged(asked, setup) : builtIn.create(setup);
     setup.requireAllUsed(asked.name());
     return policy;
+  }
+
+  private static EvictionPolicy plugged(Specification asked, PolicySetup setup) {
+    EvictionPolicyProvider provider = PROVIDERS.plugged(asked);
+    EvictionPolicy policy;
+    try {
+      policy = provider.create(setup);
+    } catch (IllegalArgumentException e) {
+      throw e;
+    } catch (RuntimeException | LinkageError e) {
+      throw PROVIDERS.failure(asked.name(), e);
+    }
+    if (policy == null) {
+      throw PROVIDERS.failure(asked.name(), null);
+    }
+    return new WatchedPolicy(asked.name(), policy, setup.blocksMax());
   }
 
   /**

@@ -132,6 +132,8 @@ public final class ConfigLoader {
   // ------------------------------------------------------------------------------------------------
 
   private KvtierdConfig build() {
+    // First: the other sections name what plug-ins bring.
+    KvtierdConfig.PluginsConfig plugins = new PluginSection(this).read();
     return new KvtierdConfig(
         socket(),
         host(),
@@ -148,6 +150,7 @@ public final class ConfigLoader {
         events(),
         traces(),
         log(),
+        plugins,
         LoadedConfig.entries(values, defaults));
   }
 

@@ -16,6 +16,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.StringJoiner;
 import org.jspecify.annotations.Nullable;
 import org.snakeyaml.engine.v2.api.LoadSettings;
@@ -35,8 +36,8 @@ import org.snakeyaml.engine.v2.nodes.Tag;
  * nodes know their lines, and their values are as they were written.
  */
 final class ConfigYaml {
-  /** The one list whose items have keys of their own. */
-  private static final String LIST_OF_MAPS = "tenants";
+  /** The lists whose items have keys of their own. */
+  private static final Set<String> LISTS_OF_MAPS = Set.of("tenants", "plugins.sources");
 
   /** A device or a block file by mistake shall not fill the heap. */
   private static final int BYTES_MAX = 1 << 20;
@@ -206,7 +207,7 @@ final class ConfigYaml {
     if (node instanceof SequenceNode sequence) {
       List<String> items = new ArrayList<>();
       for (Node item : sequence.getValue()) {
-        if (item instanceof MappingNode map && key.equals(LIST_OF_MAPS)) {
+        if (item instanceof MappingNode map && LISTS_OF_MAPS.contains(key)) {
           items.add(words(map));
         } else {
           addName(items, item);

@@ -1,5 +1,6 @@
 package io.kvtier.daemon.config;
 
+import io.kvtier.daemon.plugins.Plugins;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.gpu.CopyOptions;
@@ -9,6 +10,7 @@ import io.kvtier.tiers.object.S3Options;
 import io.kvtier.tiers.ssd.SsdEngine;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -31,7 +33,33 @@ public record KvtierdConfig(
     @Nullable EventsConfig events,
     TracesConfig traces,
     LogConfig log,
+    PluginsConfig plugins,
     List<LoadedConfig.Entry> settings) {
+
+  /**
+   * Plug-ins.
+   *
+   * @param plugins those that were loaded
+   * @param sources of blocks, in the order in which they are asked
+   */
+  public record PluginsConfig(Plugins plugins, List<SourceConfig> sources) {
+    public PluginsConfig {
+      sources = List.copyOf(sources);
+    }
+  }
+
+  /**
+   * A source of blocks that a plug-in provides.
+   *
+   * @param name of the provider
+   * @param threads that read
+   * @param options of the provider
+   */
+  public record SourceConfig(String name, int threads, Map<String, String> options) {
+    public SourceConfig {
+      options = Map.copyOf(options);
+    }
+  }
 
   /** The local socket and who may use it. */
   public record SocketConfig(Path path, List<String> users, List<String> groups, int mode) {}

@@ -2,6 +2,7 @@ package io.kvtier.daemon.doctor;
 
 import io.kvtier.daemon.access.Listener;
 import io.kvtier.daemon.config.KvtierdConfig;
+import io.kvtier.daemon.plugins.Plugins;
 import io.kvtier.tiers.gpu.GpuProbe;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -41,6 +42,7 @@ public final class Doctor {
     findings.add(machine.socketFolder());
     findings.add(machine.clock());
     findings.add(machine.remoteCallers());
+    findings.add(plugins(config.plugins().plugins()));
     if (daemonPid == 0) {
       Stream.of(Listener.grpc(config), Listener.http(config))
           .filter(Listener::enabled)
@@ -52,6 +54,14 @@ public final class Doctor {
     findings.addAll(gpuChecks().findings());
     findings.addAll(new StoreChecks(config.object()).findings());
     return findings;
+  }
+
+  /** Plug-ins that can't be loaded are mistakes of the configuration: it names them. */
+  private static Finding plugins(Plugins plugins) {
+    return plugins.folder() != null && plugins.parts().isEmpty()
+        ? Finding.warn(
+            "plug-ins", plugins.describe(), "put jars there, or leave plugins.directory empty")
+        : Finding.pass("plug-ins", plugins.describe());
   }
 
   private GpuChecks gpuChecks() {

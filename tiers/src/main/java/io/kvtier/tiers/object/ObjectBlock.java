@@ -255,6 +255,10 @@ final class ObjectBlock {
   /** Decodes and checks what is left to be; the last step of opening. */
   private Status decoded(Transfer transfer, MemorySegment read) {
     MemorySegment bytes = transfer.bytes();
+    if (!BlockCodecs.isKnown(header.codec(ONLY))) {
+      // Another node has a plug-in that is missing here.
+      return Status.VERSION_MISMATCH;
+    }
     if (header.codec(ONLY) != NOT_ENCODED) {
       try {
         BlockCodecs.byId(header.codec(ONLY)).decode(read, bytes);

@@ -181,7 +181,14 @@ public final class BlockStore {
     ObjectParts store = parts.objects();
     if (store != null) {
       ObjectProbes probes =
-          new ObjectProbes(objects, store, directory, namespaces, listener::isAwaited, waitingMax);
+          new ObjectProbes(
+              objects::isOpen,
+              store.presence(),
+              store.bell(),
+              directory,
+              namespaces,
+              listener::isAwaited,
+              waitingMax);
       opened.add(new ObjectSource(objects, probes, store, directory));
     }
     return opened;

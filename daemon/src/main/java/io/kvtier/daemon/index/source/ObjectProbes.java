@@ -6,6 +6,7 @@ import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.tiers.object.ObjectKey;
 import io.kvtier.tiers.object.ObjectNames;
+import io.kvtier.tiers.object.PresenceCache;
 import io.kvtier.tiers.object.PresenceCache.Presence;
 import java.util.Arrays;
 import java.util.HashSet;
@@ -15,12 +16,14 @@ import java.util.Objects;
 import java.util.Queue;
 import java.util.Set;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.function.BooleanSupplier;
 import java.util.function.IntPredicate;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Questions to the object store about what is there: for gets, which wait for the answer, and for
- * lookups, which never do and come again. Confined to the index, but for the answers' arrival.
+ * Questions to a source, such as the object store, about what is there: for gets, which wait for
+ * the answer, and for lookups, which never do and come again. Confined to the index, but for the
+ * answers' arrival.
  *
  * <p>What a lookup does not know is looked for as one prefix, in order: a few blocks at first,
  * twice as many in each turn in which all are there. The first that is not there ends the search,
@@ -50,8 +53,9 @@ public final class ObjectProbes {
 
   private static final long PREFETCHED = 1L << 48;
 
-  private final ObjectLine objects;
-  private final @Nullable ObjectParts parts;
+  private final BooleanSupplier isOpen;
+  private final PresenceCache presence;
+  private final Runnable bell;
   private final Directory directory;
   private final Namespaces namespaces;
   private final IntPredicate isAwaited;
@@ -68,15 +72,26 @@ public final class ObjectProbes {
   /** What the lookup of the moment does not know. */
   private @Nullable Search begun;
 
+  /**
+   * Asks nothing yet.
+   *
+   * @param isOpen whether the source would be read now
+   * @param presence what is known of the source, and asks it
+   * @param bell wakes the index
+   * @param isAwaited whether a request waits for a block
+   * @param waitingMax the most blocks of gets that wait for an answer
+   */
   public ObjectProbes(
-      ObjectLine objects,
-      @Nullable ObjectParts parts,
+      BooleanSupplier isOpen,
+      PresenceCache presence,
+      Runnable bell,
       Directory directory,
       Namespaces namespaces,
       IntPredicate isAwaited,
       int waitingMax) {
-    this.objects = objects;
-    this.parts = parts;
+    this.isOpen = isOpen;
+    this.presence = presence;
+    this.bell = bell;
     this.directory = directory;
     this.namespaces = namespaces;
     this.isAwaited = isAwaited;
@@ -148,7 +163,7 @@ public final class ObjectProbes {
    *     where the store has not answered for a while, though it is asked
    */
   public boolean seek(Namespaces.Namespace namespace, int group, int keyBytes) {
-    if (parts == null || !objects.isOpen()) {
+    if (!isOpen.getAsBoolean()) {
       return false;
     }
     directory.copySought(key);
@@ -165,7 +180,7 @@ public final class ObjectProbes {
       soughtOf[tenant]++;
       begun.add(key, objectKey);
     }
-    return !parts.presence().isSilent();
+    return !presence.isSilent();
   }
 
   /** The lookup under way has named all that it does not know. */
@@ -184,8 +199,7 @@ public final class ObjectProbes {
    * @return false when too much is being found out already
    */
   public boolean probe(int block, int priority, boolean prefetch) {
-    return parts != null
-        && objects.isOpen()
+    return isOpen.getAsBoolean()
         && gets.offer(
             namespaces.of(directory, block).tenant(),
             0,
@@ -194,9 +208,8 @@ public final class ObjectProbes {
 
   private boolean askForGet(long item) {
     int block = (int) item;
-    ObjectParts present = Objects.requireNonNull(parts);
     boolean isWanted = (item & PREFETCHED) != 0 || isAwaited.test(block);
-    if (!isWanted || !objects.isOpen()) {
+    if (!isWanted || !isOpen.getAsBoolean()) {
       answers.add(new Answer(null, item, NOBODY, Presence.UNKNOWN));
       return true;
     }
@@ -207,19 +220,18 @@ public final class ObjectProbes {
     directory.copyKey(block, key);
     int keyBytes = directory.keyBytes(block);
     int group = directory.group(block);
-    return ask(present, namespace, group, keyBytes, null, item);
+    return ask(namespace, group, keyBytes, null, item);
   }
 
   // ---- asking
 
   private boolean mayAsk(int tenant) {
-    int most = parts == null ? 0 : parts.presence().probesMax();
+    int most = presence.probesMax();
     return underWay < most && underWayOf[tenant] < namespaces.tenants().shareOf(most, tenant);
   }
 
   /** Asks for the block whose key was copied last. */
   private boolean ask(
-      ObjectParts present,
       Namespaces.Namespace namespace,
       int group,
       int keyBytes,
@@ -227,15 +239,13 @@ public final class ObjectProbes {
       long place) {
     int tenant = namespace.tenant();
     boolean isTaken =
-        present
-            .presence()
-            .probe(
-                ObjectKey.of(namespace.high(), namespace.low(), key, keyBytes, group),
-                ObjectNames.ofBlock(namespace.high(), namespace.low(), key, keyBytes, group),
-                presence -> {
-                  answers.add(new Answer(search, place, tenant, presence));
-                  present.bell().run();
-                });
+        presence.probe(
+            ObjectKey.of(namespace.high(), namespace.low(), key, keyBytes, group),
+            ObjectNames.ofBlock(namespace.high(), namespace.low(), key, keyBytes, group),
+            found -> {
+              answers.add(new Answer(search, place, tenant, found));
+              bell.run();
+            });
     underWay += isTaken ? 1 : 0;
     underWayOf[tenant] += isTaken ? 1 : 0;
     return isTaken;
@@ -243,25 +253,22 @@ public final class ObjectProbes {
 
   /** Asks as much as may be under way. */
   public void advance() {
-    if (parts == null) {
-      return;
-    }
     if (gets.size() > 0) {
       gets.serve(underWayOf.length, askForGet);
     }
     if (searches.isEmpty()) {
       return;
     }
-    boolean isOpen = objects.isOpen();
+    boolean isOpenNow = isOpen.getAsBoolean();
     for (Iterator<Search> each = searches.iterator();
-        each.hasNext() && underWay < parts.presence().probesMax(); ) {
+        each.hasNext() && underWay < presence.probesMax(); ) {
       Search search = each.next();
-      if (!isOpen) {
+      if (!isOpenNow) {
         cut(search, search.next);
       }
       while (search.mayAsk() && mayAsk(search.namespace.tenant())) {
         search.copyKey(search.next, key);
-        if (!ask(parts, search.namespace, search.group, search.keyBytes, search, search.next)) {
+        if (!ask(search.namespace, search.group, search.keyBytes, search, search.next)) {
           break;
         }
         search.next++;

@@ -1,0 +1,16 @@
+package io.kvtier.protocol.plugin;
+
+import java.io.Serial;
+
+/** Plug-ins can't be loaded. The message says which one, what is wrong with it, and what to do. */
+public final class PluginException extends Exception {
+  @Serial private static final long serialVersionUID = 1;
+
+  public PluginException(String message) {
+    super(message);
+  }
+
+  public PluginException(String message, Throwable cause) {
+    super(message, cause);
+  }
+}

@@ -1,0 +1,9 @@
+/**
+ * Plug-ins: a folder of jars whose classes the daemon and the command line load. This package says
+ * which jars are loaded and who may have written them. What a plug-in can bring is an interface of
+ * the module that uses it.
+ */
+@NullMarked
+package io.kvtier.protocol.plugin;
+
+import org.jspecify.annotations.NullMarked;
