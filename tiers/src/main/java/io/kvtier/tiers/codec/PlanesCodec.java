@@ -1,6 +1,6 @@
 package io.kvtier.tiers.codec;
 
-import java.lang.foreign.Arena;
+import io.kvtier.tiers.transfer.Buffers;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
@@ -21,12 +21,11 @@ final class PlanesCodec implements BlockCodec {
   /** Two words of elements make one word of each plane. */
   private static final int STEP_BYTES = 16;
 
-  /** One a thread, as large as the largest block so far. */
-  private static final ThreadLocal<MemorySegment> SCRATCH =
-      ThreadLocal.withInitial(() -> MemorySegment.NULL);
-
   private final String name;
   private final ZstdCodec zstd;
+
+  /** Where planes stand on their way. */
+  private final Buffers buffers = new Buffers();
 
   PlanesCodec(int level) {
     name = NAME + "/" + level;
@@ -50,25 +49,26 @@ final class PlanesCodec implements BlockCodec {
 
   @Override
   public int encode(MemorySegment raw, MemorySegment target) {
-    MemorySegment planes = scratch(raw.byteSize());
-    split(raw, planes);
-    return zstd.encode(planes, target);
+    MemorySegment buffer = buffers.take(raw.byteSize());
+    try {
+      MemorySegment planes = buffer.asSlice(0, raw.byteSize());
+      split(raw, planes);
+      return zstd.encode(planes, target);
+    } finally {
+      buffers.give(buffer);
+    }
   }
 
   @Override
   public void decode(MemorySegment encoded, MemorySegment raw) throws CodecException {
-    MemorySegment planes = scratch(raw.byteSize());
-    zstd.decode(encoded, planes);
-    join(planes, raw);
-  }
-
-  private static MemorySegment scratch(long bytes) {
-    MemorySegment scratch = SCRATCH.get();
-    if (scratch.byteSize() < bytes) {
-      scratch = Arena.ofAuto().allocate(bytes, Long.BYTES);
-      SCRATCH.set(scratch);
+    MemorySegment buffer = buffers.take(raw.byteSize());
+    try {
+      MemorySegment planes = buffer.asSlice(0, raw.byteSize());
+      zstd.decode(encoded, planes);
+      join(planes, raw);
+    } finally {
+      buffers.give(buffer);
     }
-    return scratch.asSlice(0, bytes);
   }
 
   static void split(MemorySegment raw, MemorySegment planes) {

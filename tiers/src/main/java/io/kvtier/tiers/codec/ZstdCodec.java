@@ -4,6 +4,7 @@ import com.github.luben.zstd.Zstd;
 import com.github.luben.zstd.ZstdCompressCtx;
 import com.github.luben.zstd.ZstdDecompressCtx;
 import com.github.luben.zstd.ZstdException;
+import io.kvtier.tiers.transfer.Pool;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 
@@ -13,13 +14,12 @@ final class ZstdCodec implements BlockCodec {
   static final byte ID = 1;
 
   private final String name;
-  private final ThreadLocal<ZstdCompressCtx> compressors;
-  private final ThreadLocal<ZstdDecompressCtx> decompressors =
-      ThreadLocal.withInitial(ZstdDecompressCtx::new);
+  private final Pool<ZstdCompressCtx> compressors;
+  private final Pool<ZstdDecompressCtx> decompressors = new Pool<>(ZstdDecompressCtx::new);
 
   ZstdCodec(int level) {
     name = NAME + "/" + level;
-    compressors = ThreadLocal.withInitial(() -> new ZstdCompressCtx().setLevel(level));
+    compressors = new Pool<>(() -> new ZstdCompressCtx().setLevel(level));
   }
 
   @Override
@@ -50,9 +50,14 @@ final class ZstdCodec implements BlockCodec {
               + " bytes to encode need "
               + boundBytes(from.capacity()));
     }
-    int length =
-        compressors.get().compressDirectByteBuffer(to, 0, to.capacity(), from, 0, from.capacity());
-    return length < from.capacity() ? length : -1;
+    ZstdCompressCtx compressor = compressors.take();
+    try {
+      int length =
+          compressor.compressDirectByteBuffer(to, 0, to.capacity(), from, 0, from.capacity());
+      return length < from.capacity() ? length : -1;
+    } finally {
+      compressors.give(compressor);
+    }
   }
 
   @Override
@@ -60,14 +65,15 @@ final class ZstdCodec implements BlockCodec {
     ByteBuffer from = encoded.asByteBuffer();
     ByteBuffer to = raw.asByteBuffer();
     int length;
+    ZstdDecompressCtx decompressor = decompressors.take();
     try {
       length =
-          decompressors
-              .get()
-              .decompressDirectByteBuffer(to, 0, to.capacity(), from, 0, from.capacity());
+          decompressor.decompressDirectByteBuffer(to, 0, to.capacity(), from, 0, from.capacity());
     } catch (ZstdException e) {
       throw new CodecException(
           from.capacity() + " bytes of zstd are damaged: " + e.getMessage(), e);
+    } finally {
+      decompressors.give(decompressor);
     }
     if (length != to.capacity()) {
       throw new CodecException(

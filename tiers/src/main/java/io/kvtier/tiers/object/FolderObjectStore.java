@@ -2,6 +2,7 @@ package io.kvtier.tiers.object;
 
 import io.kvtier.tiers.files.FileErrors;
 import io.kvtier.tiers.files.OwnFiles;
+import io.kvtier.tiers.transfer.Pool;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.lang.foreign.MemorySegment;
@@ -54,8 +55,8 @@ public final class FolderObjectStore implements ObjectStore {
   private static final String SUFFIX = "+";
   private static final Duration LEFTOVER_AGE = Duration.ofDays(1);
 
-  private static final ThreadLocal<ByteBuffer> BUFFER =
-      ThreadLocal.withInitial(() -> ByteBuffer.allocateDirect(BUFFER_BYTES));
+  private final Pool<ByteBuffer> buffers =
+      new Pool<>(() -> ByteBuffer.allocateDirect(BUFFER_BYTES));
 
   /** What a call does on a thread of the store. */
   private interface Work {
@@ -205,8 +206,18 @@ public final class FolderObjectStore implements ObjectStore {
 
   private long writeParts(StoreCall call, Path temporary, List<MemorySegment> views)
       throws IOException {
+    ByteBuffer buffer = buffers.take();
+    try {
+      return writeParts(call, temporary, views, buffer);
+    } finally {
+      buffers.give(buffer);
+    }
+  }
+
+  private long writeParts(
+      StoreCall call, Path temporary, List<MemorySegment> views, ByteBuffer buffer)
+      throws IOException {
     long bytes = 0;
-    ByteBuffer buffer = BUFFER.get();
     MemorySegment memory = MemorySegment.ofBuffer(buffer.clear());
     try (FileChannel channel =
         FileChannel.open(
@@ -311,10 +322,20 @@ public final class FolderObjectStore implements ObjectStore {
     return run(call, () -> read(call, file, offset, call.views(parts)));
   }
 
-  private static StoreResult read(StoreCall call, Path file, long offset, List<MemorySegment> views)
+  private StoreResult read(StoreCall call, Path file, long offset, List<MemorySegment> views)
+      throws IOException {
+    ByteBuffer buffer = buffers.take();
+    try {
+      return read(call, file, offset, views, buffer);
+    } finally {
+      buffers.give(buffer);
+    }
+  }
+
+  private static StoreResult read(
+      StoreCall call, Path file, long offset, List<MemorySegment> views, ByteBuffer buffer)
       throws IOException {
     long position = offset;
-    ByteBuffer buffer = BUFFER.get();
     MemorySegment memory = MemorySegment.ofBuffer(buffer.clear());
     try (FileChannel channel = FileChannel.open(file, StandardOpenOption.READ)) {
       for (MemorySegment part : views) {

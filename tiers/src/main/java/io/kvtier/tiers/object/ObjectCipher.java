@@ -1,5 +1,6 @@
 package io.kvtier.tiers.object;
 
+import io.kvtier.tiers.transfer.Pool;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.security.GeneralSecurityException;
@@ -26,15 +27,7 @@ public final class ObjectCipher {
   /** What encrypted bytes are more than plain ones. */
   public static final int TAG_BYTES = 16;
 
-  private static final ThreadLocal<Cipher> CIPHERS =
-      ThreadLocal.withInitial(() -> {
-        try {
-          return Cipher.getInstance("AES/GCM/NoPadding");
-        } catch (GeneralSecurityException e) {
-          throw new IllegalStateException("every Java has AES-GCM", e);
-        }
-      });
-
+  private final Pool<Cipher> ciphers = new Pool<>(ObjectCipher::newCipher);
   private final CipherKeys keys;
   private final boolean readsUnencrypted;
   private final Consumer<byte[]> nonces;
@@ -85,12 +78,15 @@ public final class ObjectCipher {
    * @param target gets as many bytes, and the tag behind them; may be where the plain bytes are
    */
   public void encrypt(byte[] nonce, byte[] header, MemorySegment plain, MemorySegment target) {
+    Cipher cipher = ciphers.take();
     try {
-      Cipher cipher = begin(Cipher.ENCRYPT_MODE, keys.writing(), nonce, header);
+      begin(cipher, Cipher.ENCRYPT_MODE, keys.writing(), nonce, header);
       cipher.doFinal(plain.asByteBuffer(), target.asByteBuffer());
     } catch (GeneralSecurityException e) {
       throw new IllegalStateException(
           plain.byteSize() + " bytes can't be encrypted into " + target.byteSize(), e);
+    } finally {
+      ciphers.give(cipher);
     }
   }
 
@@ -109,8 +105,9 @@ public final class ObjectCipher {
     if (key == null) {
       throw new IllegalArgumentException("there is no key " + CipherKey.text(keyId));
     }
+    Cipher cipher = ciphers.take();
     try {
-      Cipher cipher = begin(Cipher.DECRYPT_MODE, key, nonce, header);
+      begin(cipher, Cipher.DECRYPT_MODE, key, nonce, header);
       ByteBuffer source = encrypted.asByteBuffer();
       cipher.doFinal(source, plain.asByteBuffer());
       return true;
@@ -119,15 +116,23 @@ public final class ObjectCipher {
     } catch (GeneralSecurityException e) {
       throw new IllegalStateException(
           encrypted.byteSize() + " bytes can't be decrypted into " + plain.byteSize(), e);
+    } finally {
+      ciphers.give(cipher);
     }
   }
 
-  private static Cipher begin(int mode, CipherKey key, byte[] nonce, byte[] header)
+  private static Cipher newCipher() {
+    try {
+      return Cipher.getInstance("AES/GCM/NoPadding");
+    } catch (GeneralSecurityException e) {
+      throw new IllegalStateException("every Java has AES-GCM", e);
+    }
+  }
+
+  private static void begin(Cipher cipher, int mode, CipherKey key, byte[] nonce, byte[] header)
       throws GeneralSecurityException {
-    Cipher cipher = CIPHERS.get();
     cipher.init(mode, key.secret, new GCMParameterSpec(TAG_BYTES * Byte.SIZE, nonce));
     cipher.updateAAD(header);
-    return cipher;
   }
 
   /** For people: the ids of its keys. */

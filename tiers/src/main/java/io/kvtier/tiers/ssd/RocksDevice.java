@@ -2,6 +2,7 @@ package io.kvtier.tiers.ssd;
 
 import io.kvtier.tiers.files.OwnFiles;
 import io.kvtier.tiers.rocks.RocksLibrary;
+import io.kvtier.tiers.transfer.Pool;
 import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -39,13 +40,29 @@ public final class RocksDevice implements SlotDevice {
   /** Others may take the room that was made: so often it is made again. */
   private static final int ATTEMPTS_MAX = 8;
 
-  private static final ThreadLocal<ByteBuffer> KEY =
-      ThreadLocal.withInitial(() -> ByteBuffer.allocateDirect(RocksFiles.KEY_BYTES));
-  private static final ThreadLocal<ByteBuffer> LENGTH =
-      ThreadLocal.withInitial(() -> ByteBuffer.allocateDirect(Integer.BYTES));
-  private static final ThreadLocal<MemorySegment> SCRATCH =
-      ThreadLocal.withInitial(() -> MemorySegment.NULL);
+  /** What one thread works with: RocksDB takes memory outside the heap. */
+  private static final class Desk {
+    private final ByteBuffer key = ByteBuffer.allocateDirect(RocksFiles.KEY_BYTES);
+    private final ByteBuffer length = ByteBuffer.allocateDirect(Integer.BYTES);
+    private MemorySegment row = MemorySegment.NULL;
 
+    ByteBuffer key(int region, int page) {
+      return key.clear().putInt(region).putInt(page).flip();
+    }
+
+    ByteBuffer length(int pages) {
+      return length.clear().putInt(pages).flip();
+    }
+
+    MemorySegment row(long bytes) {
+      if (row.byteSize() < bytes) {
+        row = Arena.ofAuto().allocate(bytes);
+      }
+      return row.asSlice(0, bytes);
+    }
+  }
+
+  private final Pool<Desk> desks = new Pool<>(Desk::new);
   private final Path directory;
   private final FileChannel lock;
   private final RocksFiles files;
@@ -131,16 +148,26 @@ public final class RocksDevice implements SlotDevice {
   @Override
   public void write(int region, long offset, MemorySegment header, MemorySegment body)
       throws IOException {
+    Desk desk = desks.take();
+    try {
+      write(region, offset, header, body, desk);
+    } finally {
+      desks.give(desk);
+    }
+  }
+
+  private void write(int region, long offset, MemorySegment header, MemorySegment body, Desk desk)
+      throws IOException {
     long bytes = header.byteSize() + body.byteSize();
     int page = Math.toIntExact(offset / RowTable.PAGE_BYTES);
     rows.require(region, page, Math.toIntExact(bytes / RowTable.PAGE_BYTES));
-    MemorySegment row = scratch(bytes);
+    MemorySegment row = desk.row(bytes);
     row.asSlice(0, header.byteSize()).copyFrom(header);
     row.asSlice(header.byteSize()).copyFrom(body);
     try {
       mend();
       for (int attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
-        if (tryWrite(region, page, row)) {
+        if (tryWrite(region, page, row, desk)) {
           return;
         }
         space.reclaim(bytes);
@@ -154,7 +181,8 @@ public final class RocksDevice implements SlotDevice {
     }
   }
 
-  private boolean tryWrite(int region, int page, MemorySegment row) throws RocksDBException {
+  private boolean tryWrite(int region, int page, MemorySegment row, Desk desk)
+      throws RocksDBException {
     int pages = Math.toIntExact(row.byteSize() / RowTable.PAGE_BYTES);
     int unit = region % RocksFiles.UNITS;
     access.readLock().lock();
@@ -169,9 +197,9 @@ public final class RocksDevice implements SlotDevice {
       }
       if (rows.pages(region, page) != pages) {
         rows.set(region, page, pages);
-        files.putLength(key(region, page), LENGTH.get().clear().putInt(pages).flip());
+        files.putLength(desk.key(region, page), desk.length(pages));
       }
-      files.putRow(unit, key(region, page), row.asByteBuffer());
+      files.putRow(unit, desk.key(region, page), row.asByteBuffer());
       return true;
     } finally {
       access.readLock().unlock();
@@ -204,14 +232,24 @@ public final class RocksDevice implements SlotDevice {
   @Override
   public void read(int region, long offset, MemorySegment header, MemorySegment body)
       throws IOException {
+    Desk desk = desks.take();
+    try {
+      read(region, offset, header, body, desk);
+    } finally {
+      desks.give(desk);
+    }
+  }
+
+  private void read(int region, long offset, MemorySegment header, MemorySegment body, Desk desk)
+      throws IOException {
     long bytes = header.byteSize() + body.byteSize();
-    MemorySegment row = scratch(bytes);
+    MemorySegment row = desk.row(bytes);
     int page = Math.toIntExact(offset / RowTable.PAGE_BYTES);
     rows.require(region, page, Math.toIntExact(bytes / RowTable.PAGE_BYTES));
     int length;
     access.readLock().lock();
     try {
-      length = files.getRow(region % RocksFiles.UNITS, key(region, page), row.asByteBuffer());
+      length = files.getRow(region % RocksFiles.UNITS, desk.key(region, page), row.asByteBuffer());
     } catch (RocksDBException e) {
       if (!RocksFiles.isDamage(e)) {
         throw RocksFiles.failure(directory, "can't be read", e);
@@ -229,19 +267,6 @@ public final class RocksDevice implements SlotDevice {
     header.copyFrom(row.asSlice(0, header.byteSize()));
     long ofBody = Math.min(length, bytes) - header.byteSize();
     MemorySegment.copy(row, header.byteSize(), body, 0, ofBody);
-  }
-
-  private static MemorySegment scratch(long bytes) {
-    MemorySegment scratch = SCRATCH.get();
-    if (scratch.byteSize() < bytes) {
-      scratch = Arena.ofAuto().allocate(bytes);
-      SCRATCH.set(scratch);
-    }
-    return scratch.asSlice(0, bytes);
-  }
-
-  private static ByteBuffer key(int region, int page) {
-    return KEY.get().clear().putInt(region).putInt(page).flip();
   }
 
   private static byte[] keyBytes(int region, int page) {

@@ -5,7 +5,9 @@ import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.files.FileErrors;
+import io.kvtier.tiers.transfer.Buffers;
 import io.kvtier.tiers.transfer.Leg;
+import io.kvtier.tiers.transfer.Pool;
 import io.kvtier.tiers.transfer.Transfer;
 import io.kvtier.tiers.transfer.TroubleLog;
 import java.io.IOException;
@@ -18,17 +20,31 @@ import org.jspecify.annotations.Nullable;
  * device, unless a codec makes them fewer on the way.
  */
 public final class SsdLeg implements Leg {
-  private static final ThreadLocal<MemorySegment> HEADER =
-      ThreadLocal.withInitial(() ->
-          Arena.ofAuto().allocate(SlotHeaderDescriptor.HEADER_BYTES, SharedMemory.PAGE_BYTES));
+  /** What one thread works with. */
+  private static final class Desk {
+    private final MemorySegment header =
+        Arena.ofAuto().allocate(SlotHeaderDescriptor.HEADER_BYTES, SharedMemory.PAGE_BYTES);
+    private final @Nullable EncodeBuffer encoding;
 
-  /** Where blocks are read that did not verify in their slab: one a thread, as large as any. */
-  private static final ThreadLocal<MemorySegment> ASIDE =
-      ThreadLocal.withInitial(() -> MemorySegment.NULL);
+    /** Where blocks are read that did not verify in their slab: as large as any so far. */
+    private MemorySegment aside = MemorySegment.NULL;
+
+    Desk(BlockCodec codec) {
+      encoding = codec.id() == 0 ? null : new EncodeBuffer(codec);
+    }
+
+    MemorySegment aside(int bytes) {
+      if (aside.byteSize() < bytes) {
+        aside = Arena.ofAuto().allocate(bytes, SharedMemory.PAGE_BYTES);
+      }
+      return aside.asSlice(0, bytes);
+    }
+  }
 
   private final SlotDevice device;
   private final TroubleLog troubles;
-  private final @Nullable ThreadLocal<EncodeBuffer> buffers;
+  private final Pool<Desk> desks;
+  private final Buffers decoding = new Buffers();
 
   /** A leg over a device that writes blocks as they are. */
   public SsdLeg(SlotDevice device) {
@@ -48,51 +64,45 @@ public final class SsdLeg implements Leg {
   public SsdLeg(SlotDevice device, BlockCodec codec, TroubleLog troubles) {
     this.device = device;
     this.troubles = troubles;
-    buffers = codec.id() == 0 ? null : ThreadLocal.withInitial(() -> new EncodeBuffer(codec));
+    desks = new Pool<>(() -> new Desk(codec));
   }
 
   @Override
   public void run(Transfer transfer) {
-    MemorySegment header = HEADER.get();
+    Desk desk = desks.take();
     try {
       if (transfer.kind == Transfer.Kind.STORE) {
-        store(transfer, header);
+        store(transfer, desk);
       } else {
-        load(transfer, header);
+        load(transfer, desk);
       }
     } catch (IOException e) {
       StoredBlock.failed(transfer, FileErrors.words(e), troubles);
+    } finally {
+      desks.give(desk);
     }
   }
 
-  private void load(Transfer transfer, MemorySegment header) throws IOException {
-    device.read(transfer.region, transfer.offset, header, transfer.slot());
-    transfer.status = StoredBlock.check(transfer, header);
+  private void load(Transfer transfer, Desk desk) throws IOException {
+    device.read(transfer.region, transfer.offset, desk.header, transfer.slot());
+    transfer.status = StoredBlock.check(transfer, desk.header, decoding);
     if (transfer.status == Status.CORRUPT) {
-      MemorySegment aside = aside(transfer.slotBytes);
-      device.read(transfer.region, transfer.offset, header, aside);
-      transfer.status = StoredBlock.checkAside(transfer, header, aside);
+      MemorySegment aside = desk.aside(transfer.slotBytes);
+      device.read(transfer.region, transfer.offset, desk.header, aside);
+      transfer.status = StoredBlock.checkAside(transfer, desk.header, aside, decoding);
     }
     if (transfer.status == Status.CORRUPT) {
       StoredBlock.tellDamaged(transfer, troubles);
     }
   }
 
-  private static MemorySegment aside(int bytes) {
-    MemorySegment aside = ASIDE.get();
-    if (aside.byteSize() < bytes) {
-      aside = Arena.ofAuto().allocate(bytes, SharedMemory.PAGE_BYTES);
-      ASIDE.set(aside);
-    }
-    return aside.asSlice(0, bytes);
-  }
-
-  private void store(Transfer transfer, MemorySegment header) throws IOException {
+  private void store(Transfer transfer, Desk desk) throws IOException {
+    MemorySegment header = desk.header;
     MemorySegment body = transfer.slot();
-    if (buffers == null) {
+    EncodeBuffer buffer = desk.encoding;
+    if (buffer == null) {
       transfer.status = StoredBlock.seal(transfer, header);
     } else {
-      EncodeBuffer buffer = buffers.get();
       StoredBlock.Sealed sealed = StoredBlock.seal(transfer, header, buffer);
       transfer.status = sealed == StoredBlock.Sealed.CORRUPT ? Status.CORRUPT : Status.OK;
       body = sealed == StoredBlock.Sealed.ENCODED ? buffer.body() : body;

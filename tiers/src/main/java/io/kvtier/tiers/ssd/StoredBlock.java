@@ -5,10 +5,10 @@ import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.codec.CodecException;
 import io.kvtier.tiers.files.FileErrors;
+import io.kvtier.tiers.transfer.Buffers;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Transfer;
 import io.kvtier.tiers.transfer.TroubleLog;
-import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
@@ -21,10 +21,6 @@ public final class StoredBlock {
   private static final String NOT_READ = "a block can't be read";
   private static final String NOT_WRITTEN = "a block can't be written";
   private static final String DAMAGED = "a block is damaged";
-
-  /** Where encoded bytes stand while they are decoded: one a thread, as large as any so far. */
-  private static final ThreadLocal<MemorySegment> SCRATCH =
-      ThreadLocal.withInitial(() -> MemorySegment.NULL);
 
   private StoredBlock() {}
 
@@ -106,9 +102,10 @@ public final class StoredBlock {
    * Checks that header and bytes are those of the block that was asked for. Bytes that are encoded
    * are decoded where they stand.
    *
+   * @param buffers where encoded bytes stand while they are decoded
    * @return OK or CORRUPT
    */
-  public static Status check(Transfer transfer, MemorySegment header) {
+  public static Status check(Transfer transfer, MemorySegment header, Buffers buffers) {
     boolean intact =
         Words.getLong(header, SlotHeaderDescriptor.MAGIC_OFFSET) == SlotHeaderDescriptor.MAGIC
             && Words.getInt(header, SlotHeaderDescriptor.VERSION_OFFSET)
@@ -117,7 +114,7 @@ public final class StoredBlock {
                 == headerChecksum(header);
     return intact
             && isNamed(transfer, header)
-            && decode(transfer, header)
+            && decode(transfer, header, buffers)
             && Checksums.of(transfer.bytes()) == transfer.checksum
         ? Status.OK
         : Status.CORRUPT;
@@ -131,12 +128,13 @@ public final class StoredBlock {
    * @param aside as long as the host slot
    * @return OK or CORRUPT: the copy on the device is damaged
    */
-  static Status checkAside(Transfer transfer, MemorySegment header, MemorySegment aside) {
+  static Status checkAside(
+      Transfer transfer, MemorySegment header, MemorySegment aside, Buffers buffers) {
     MemorySegment slab = transfer.slab;
     long slabOffset = transfer.slabOffset;
     transfer.slab = aside;
     transfer.slabOffset = 0;
-    Status status = check(transfer, header);
+    Status status = check(transfer, header, buffers);
     transfer.slab = slab;
     transfer.slabOffset = slabOffset;
     if (status == Status.OK) {
@@ -165,7 +163,7 @@ public final class StoredBlock {
   }
 
   /** Whatever codec the daemon is set to now: the header says what the bytes were encoded with. */
-  private static boolean decode(Transfer transfer, MemorySegment header) {
+  private static boolean decode(Transfer transfer, MemorySegment header, Buffers buffers) {
     byte codec = (byte) Words.getByte(header, SlotHeaderDescriptor.CODEC_OFFSET);
     int storedBytes = Words.getInt(header, SlotHeaderDescriptor.STORED_BYTES_OFFSET);
     if (codec == 0) {
@@ -174,23 +172,17 @@ public final class StoredBlock {
     if (storedBytes <= 0 || storedBytes >= transfer.length) {
       return false;
     }
-    MemorySegment encoded = scratch(storedBytes);
+    MemorySegment buffer = buffers.take(storedBytes);
+    MemorySegment encoded = buffer.asSlice(0, storedBytes);
     MemorySegment.copy(transfer.slab, transfer.slabOffset, encoded, 0, storedBytes);
     try {
       BlockCodecs.byId(codec).decode(encoded, transfer.bytes());
       return true;
     } catch (CodecException e) {
       return false;
+    } finally {
+      buffers.give(buffer);
     }
-  }
-
-  private static MemorySegment scratch(long bytes) {
-    MemorySegment scratch = SCRATCH.get();
-    if (scratch.byteSize() < bytes) {
-      scratch = Arena.ofAuto().allocate(bytes, Long.BYTES);
-      SCRATCH.set(scratch);
-    }
-    return scratch.asSlice(0, bytes);
   }
 
   private static boolean isNamed(Transfer transfer, MemorySegment header) {

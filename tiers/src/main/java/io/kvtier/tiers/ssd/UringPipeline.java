@@ -6,6 +6,7 @@ import io.kvtier.protocol.linux.EventFd;
 import io.kvtier.protocol.linux.IoUring;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.tiers.codec.BlockCodec;
+import io.kvtier.tiers.transfer.Buffers;
 import io.kvtier.tiers.transfer.Joining;
 import io.kvtier.tiers.transfer.LastLeg;
 import io.kvtier.tiers.transfer.QueuedPipeline;
@@ -74,6 +75,7 @@ public final class UringPipeline extends QueuedPipeline {
   private final InHand reads = new InHand(READS_MAX, READ_BYTES_MAX);
   private final InHand writes = new InHand(WRITES_MAX, WRITE_BYTES_MAX);
   private final BlockCodec codec;
+  private final Buffers decoding = new Buffers();
   private final ArrayDeque<EncodeBuffer> buffers = new ArrayDeque<>();
   private final IoUring.CompletionSink completions = this::onCompletion;
   private boolean bellIsRead;
@@ -355,8 +357,8 @@ public final class UringPipeline extends QueuedPipeline {
       MemorySegment readAside = operation.aside();
       transfer.status =
           readAside == null
-              ? StoredBlock.check(transfer, operation.header())
-              : StoredBlock.checkAside(transfer, operation.header(), readAside);
+              ? StoredBlock.check(transfer, operation.header(), decoding)
+              : StoredBlock.checkAside(transfer, operation.header(), readAside, decoding);
       if (transfer.status == Status.CORRUPT && readAside == null) {
         suspects.add(operation);
         continue;
