@@ -76,7 +76,7 @@ final class LedgerBench {
   private void chronicle(Path file) throws IOException {
     ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
     long started = System.nanoTime();
-    try (ChronicleLedger ledger = new ChronicleLedger(file, rows)) {
+    try (ChronicleLedger ledger = new ChronicleLedger(file, rows, 0)) {
       add("ledger_chronicle_open_fresh_ms", (System.nanoTime() - started) / MS, "ms");
       for (int round = 0; round < 2; round++) {
         long allocated = threads.getCurrentThreadAllocatedBytes();
@@ -104,13 +104,13 @@ final class LedgerBench {
       add("ledger_chronicle_bytes_a_row", ledger.bytes() / (double) rows, "B");
     }
     started = System.nanoTime();
-    try (ChronicleLedger ledger = new ChronicleLedger(file, rows)) {
+    try (ChronicleLedger ledger = new ChronicleLedger(file, rows, 0)) {
       add("ledger_chronicle_open_ms", (System.nanoTime() - started) / MS, "ms");
       add("ledger_chronicle_scan_ms", scan(ledger), "ms");
     }
     Files.delete(file.resolveSibling("host.clean"));
     started = System.nanoTime();
-    try (ChronicleLedger ledger = new ChronicleLedger(file, rows)) {
+    try (ChronicleLedger ledger = new ChronicleLedger(file, rows, 0)) {
       add("ledger_chronicle_open_recover_ms", (System.nanoTime() - started) / MS, "ms");
       scan(ledger);
     }

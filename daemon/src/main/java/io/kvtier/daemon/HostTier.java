@@ -125,7 +125,7 @@ final class HostTier implements AutoCloseable {
                 isMapped
                     ? new MappedLedger(
                         slabs.beside(), config.slabs(), config.slabBytes(), annotationBytes)
-                    : chronicle(directory, blocksMax));
+                    : chronicle(directory, blocksMax, annotationBytes));
       }
     } catch (IOException | RuntimeException e) {
       close();
@@ -214,9 +214,10 @@ final class HostTier implements AutoCloseable {
     return lock;
   }
 
-  private Ledger chronicle(Path directory, int blocksMax) throws IOException {
+  private Ledger chronicle(Path directory, int blocksMax, long annotationBytes) throws IOException {
     ChronicleLedger opened =
-        new ChronicleLedger(directory.resolve("ledger"), Math.min(slots.slotsMax(), blocksMax));
+        new ChronicleLedger(
+            directory.resolve("ledger"), Math.min(slots.slotsMax(), blocksMax), annotationBytes);
     if (!opened.openingReport().isEmpty()) {
       LOG.warn("{}", opened.openingReport());
     }

@@ -3,16 +3,12 @@ package io.kvtier.tiers.ledger;
 import io.kvtier.protocol.linux.DirectFile;
 import java.io.IOException;
 import java.io.UncheckedIOException;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
-import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.zip.CRC32C;
 import net.openhft.chronicle.hash.ChronicleHashCorruption;
 import net.openhft.chronicle.map.ChronicleMap;
 import net.openhft.chronicle.map.ChronicleMapBuilder;
@@ -26,18 +22,14 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>Files: NAME with the rows, all of its space taken at the start, since a mapped file that finds
  * no space kills the process; {@code NAME.names}, {@code NAME.lock}; {@code NAME.clean} while no
- * process has it open and the last one ended in order; {@code NAME.damaged-TIME}.
+ * process has it open and the last one ended in order; {@code NAME.damaged-TIME}; and those of
+ * {@link ChronicleAnnotations}.
  */
 public final class ChronicleLedger extends NamedLedger {
   /** More than there are places, as they spread unevenly over the map's segments. */
   private static final double SPARE = 1.1;
 
   private static final long ENTRIES_MIN = 1024;
-
-  // How the file begins, which never changes again: u64 checksum, u32 length, and a text so long.
-  private static final int HEAD_LENGTH_OFFSET = 8;
-  private static final int HEAD_TEXT_OFFSET = 12;
-  private static final int HEAD_BYTES_MAX = 1 << 16;
 
   private final Path directory;
   private final String name;
@@ -46,18 +38,20 @@ public final class ChronicleLedger extends NamedLedger {
   private final Path cleanFile;
   private final long places;
   private final FileChannel lock;
+  private final long annotationBytes;
   private final LedgerRow row = new LedgerRow();
+  private @Nullable ChronicleAnnotations annotations;
   private @Nullable ChronicleMap<Long, LedgerRow> map;
-  private long repairs;
 
   /**
    * Opens the ledger in a file, or makes it. One that can't be repaired is moved aside, one that
    * was made for another number of places is dropped: {@link #openingReport} then says so.
    *
    * @param placesMax how many different places there are, at most
+   * @param annotationBytes space for annotations; 0: none are kept
    * @throws IOException naming the directory and what is wrong with it
    */
-  public ChronicleLedger(Path file, long placesMax) throws IOException {
+  public ChronicleLedger(Path file, long placesMax, long annotationBytes) throws IOException {
     if (placesMax <= 0) {
       throw new IllegalArgumentException("a ledger has at least one place, not " + placesMax);
     }
@@ -67,6 +61,7 @@ public final class ChronicleLedger extends NamedLedger {
     namesFile = directory.resolve(name + ".names");
     cleanFile = directory.resolve(name + ".clean");
     places = placesMax;
+    this.annotationBytes = annotationBytes;
     lock = LedgerFiles.lock(directory, name);
     // It would report its use to its maker's server.
     System.setProperty("chronicle.analytics.disable", "true");
@@ -80,6 +75,17 @@ public final class ChronicleLedger extends NamedLedger {
 
   private void openOrReplace() throws IOException {
     boolean clean = Files.deleteIfExists(cleanFile);
+    boolean isKept = openOrReplaceRows(clean);
+    if (annotationBytes > 0) {
+      annotations = new ChronicleAnnotations(directory, name, annotationBytes, clean);
+      if (!isKept) {
+        annotations.clear();
+      }
+    }
+  }
+
+  /** Returns whether the rows are those of an earlier process. */
+  private boolean openOrReplaceRows(boolean clean) throws IOException {
     boolean there = Files.exists(file);
     if (there && readNames() && isHeadIntact()) {
       try {
@@ -88,10 +94,8 @@ public final class ChronicleLedger extends NamedLedger {
                 ? builder().createPersistedTo(file.toFile())
                 : builder()
                     .recoverPersistedTo(
-                        file.toFile(),
-                        true,
-                        (ChronicleHashCorruption.Listener) corruption -> repairs++);
-        return;
+                        file.toFile(), true, (ChronicleHashCorruption.Listener) _ -> {});
+        return true;
       } catch (IOException | RuntimeException e) {
         openingReport =
             LedgerFiles.report(
@@ -109,48 +113,19 @@ public final class ChronicleLedger extends NamedLedger {
       throw new IOException(
           "ledger in '" + directory + "' for " + places + " places: " + e.getMessage(), e);
     }
-    names.headBytes = headBytes();
-    names.headChecksum = headChecksum(names.headBytes);
+    names.headBytes = ChronicleHead.bytes(file);
+    names.headChecksum = ChronicleHead.checksum(file, names.headBytes);
     names.write(namesFile, true);
+    return false;
   }
 
-  private int headBytes() throws IOException {
-    try (FileChannel rows = FileChannel.open(file, StandardOpenOption.READ)) {
-      ByteBuffer length = ByteBuffer.allocate(Integer.BYTES).order(ByteOrder.LITTLE_ENDIAN);
-      int _ = rows.read(length, HEAD_LENGTH_OFFSET);
-      int bytes = HEAD_TEXT_OFFSET + length.getInt(0);
-      if (bytes <= HEAD_TEXT_OFFSET || bytes > HEAD_BYTES_MAX) {
-        throw new IOException(
-            "ledger in '"
-                + directory
-                + "': the head of a new Chronicle map has "
-                + bytes
-                + " bytes; expected at most "
-                + HEAD_BYTES_MAX);
-      }
-      return bytes;
-    }
-  }
-
-  private int headChecksum(int bytes) throws IOException {
-    ByteBuffer head = ByteBuffer.allocate(bytes);
-    try (FileChannel rows = FileChannel.open(file, StandardOpenOption.READ)) {
-      while (head.hasRemaining() && rows.read(head, head.position()) > 0) {
-        // A file that is cut off has another checksum.
-      }
-    }
-    CRC32C crc = new CRC32C();
-    crc.update(head.flip());
-    return (int) crc.getValue();
-  }
-
-  /** Chronicle would wait most of a minute for another process to mend what is rubbish. */
+  /** A file whose head is damaged is moved aside. */
   private boolean isHeadIntact() throws IOException {
     if (names.headBytes == 0) {
       // A process was killed while it made the file: there was never a row in it.
       return false;
     }
-    if (headChecksum(names.headBytes) == names.headChecksum) {
+    if (ChronicleHead.isIntact(file, names.headBytes, names.headChecksum)) {
       return true;
     }
     openingReport =
@@ -198,19 +173,27 @@ public final class ChronicleLedger extends NamedLedger {
 
   @Override
   public void record(long place, LedgerEntry entry) {
-    // Values of one size: annotations are not kept.
     row.encodePlain(place, entry);
     opened().put(place, row);
+    if (annotations != null) {
+      annotations.record(place, row.getInt(LedgerEntryDescriptor.ROW_CHECKSUM_OFFSET), entry);
+    }
   }
 
   @Override
   public void forget(long place) {
     opened().remove(place);
+    if (annotations != null) {
+      annotations.forget(place);
+    }
   }
 
   @Override
   public void clear() {
     opened().clear();
+    if (annotations != null) {
+      annotations.clear();
+    }
     clearNames();
   }
 
@@ -246,6 +229,10 @@ public final class ChronicleLedger extends NamedLedger {
           found.value().getUsing(shown);
           entry.annotationBytes = 0;
           if (shown.decode(place, entry)) {
+            if (annotations != null) {
+              annotations.load(
+                  place, shown.getInt(LedgerEntryDescriptor.ROW_CHECKSUM_OFFSET), entry);
+            }
             visitor.visit(place, entry);
           } else {
             damaged.add(place);
@@ -257,12 +244,9 @@ public final class ChronicleLedger extends NamedLedger {
 
   @Override
   public long bytes() {
-    return file.toFile().length() + namesFile.toFile().length();
-  }
-
-  /** How many slips in its structure were repaired at the opening: a kill in a write leaves one. */
-  public long repairs() {
-    return repairs;
+    return file.toFile().length()
+        + namesFile.toFile().length()
+        + (annotations == null ? 0 : annotations.bytes());
   }
 
   private ChronicleMap<Long, LedgerRow> opened() {
@@ -277,8 +261,7 @@ public final class ChronicleLedger extends NamedLedger {
     if (map == null) {
       return;
     }
-    map.close();
-    map = null;
+    closeMaps();
     try {
       Files.createFile(cleanFile);
     } catch (IOException e) {
@@ -288,11 +271,19 @@ public final class ChronicleLedger extends NamedLedger {
     }
   }
 
-  private void closeFiles() {
+  private void closeMaps() {
+    if (annotations != null) {
+      annotations.close();
+      annotations = null;
+    }
     if (map != null) {
       map.close();
       map = null;
     }
+  }
+
+  private void closeFiles() {
+    closeMaps();
     try {
       lock.close();
     } catch (IOException e) {

@@ -1,11 +1,13 @@
 package io.kvtier.tiers.ledger;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.SplittableRandom;
 import java.util.stream.Stream;
@@ -17,14 +19,6 @@ final class ChronicleLedgerTest extends DurableLedgerContract {
   @Override
   String kind() {
     return "chronicle";
-  }
-
-  /** It keeps no annotations. */
-  @Override
-  LedgerEntry entryAt(long place, SplittableRandom random) {
-    LedgerEntry entry = LedgerOracle.entry(random);
-    entry.annotate(0);
-    return entry;
   }
 
   @Override
@@ -55,7 +49,7 @@ final class ChronicleLedgerTest extends DurableLedgerContract {
   void record_everyPlaceThereIs_hasRoomAndTakesNoMoreOfTheDisk(int places) throws IOException {
     Path file = directory.resolve("host");
     LedgerEntry entry = new LedgerEntry();
-    try (Ledger ledger = new ChronicleLedger(file, places)) {
+    try (Ledger ledger = new ChronicleLedger(file, places, 1 << 20)) {
       long bytes = ledger.bytes();
       SplittableRandom random = new SplittableRandom(places);
       long region = (long) random.nextInt(1000) << 32;
@@ -74,13 +68,71 @@ final class ChronicleLedgerTest extends DurableLedgerContract {
   @Test
   void open_otherNumberOfPlaces_isEmptyAndSaysSo() throws IOException {
     Path file = directory.resolve("host");
-    try (Ledger ledger = new ChronicleLedger(file, 10)) {
+    try (Ledger ledger = new ChronicleLedger(file, 10, 1 << 20)) {
       ledger.record(3, new LedgerEntry());
     }
-    try (Ledger ledger = new ChronicleLedger(file, 20)) {
+    try (Ledger ledger = new ChronicleLedger(file, 20, 1 << 20)) {
       assertTrue(ledger.openingReport().contains("made for 10 places, not for 20"));
       new LedgerOracle().assertHeldBy(ledger);
     }
+  }
+
+  private static LedgerEntry annotated(int bytes) {
+    LedgerEntry entry = LedgerOracle.entry(new SplittableRandom(bytes));
+    entry.annotate(bytes);
+    return entry;
+  }
+
+  private List<Integer> annotationBytes(long annotationSpace) throws IOException {
+    List<Integer> bytes = new ArrayList<>();
+    try (Ledger ledger = new ChronicleLedger(directory.resolve("host"), 5000, annotationSpace)) {
+      assertEquals("", ledger.openingReport());
+      ledger.forEach((place, entry) -> bytes.add(entry.annotationBytes));
+      assertEquals(0, ledger.damagedRows());
+    }
+    return bytes;
+  }
+
+  @Test
+  void annotations_thatFindNoSpace_areLeftOut_andTheirRowsStand() throws IOException {
+    try (Ledger ledger = new ChronicleLedger(directory.resolve("host"), 5000, 1 << 20)) {
+      long bytes = ledger.bytes();
+      for (int place = 0; place < 5000; place++) {
+        ledger.record(place, annotated(LedgerEntry.ANNOTATION_BYTES_MAX));
+      }
+      assertEquals(bytes, ledger.bytes());
+    }
+    List<Integer> kept = annotationBytes(1 << 20);
+    assertEquals(5000, kept.size());
+    long whole = kept.stream().filter(count -> count > 0).count();
+    assertTrue(whole > 100 && whole < 1000, whole + " annotations in 1 MiB");
+  }
+
+  @Test
+  void annotation_ofTheRowBefore_isNotTakenForTheRowsOwn() throws IOException {
+    try (Ledger ledger = new ChronicleLedger(directory.resolve("host"), 5000, 1 << 20)) {
+      ledger.record(1, annotated(100));
+      ledger.record(2, annotated(200));
+    }
+    // As a kill leaves it between row and annotation.
+    try (Ledger ledger = new ChronicleLedger(directory.resolve("host"), 5000, 0)) {
+      ledger.record(1, annotated(300));
+    }
+    assertEquals(List.of(0, 200), annotationBytes(1 << 20).stream().sorted().toList());
+  }
+
+  @Test
+  void annotationsFile_damagedOrOfAnotherSize_isMadeAnew_andRowsStand() throws IOException {
+    try (Ledger ledger = new ChronicleLedger(directory.resolve("host"), 5000, 1 << 20)) {
+      ledger.record(1, annotated(100));
+    }
+    Path file = directory.resolve("host.annotations-" + (1 << 20));
+    byte[] bytes = Files.readAllBytes(file);
+    new SplittableRandom(1).nextBytes(bytes);
+    Files.write(file, bytes);
+    assertEquals(List.of(0), annotationBytes(1 << 20));
+    assertEquals(List.of(0), annotationBytes(2 << 20));
+    assertFalse(Files.exists(file));
   }
 
   /** As a process leaves it that is killed before the first opening has ended. */
@@ -92,7 +144,7 @@ final class ChronicleLedgerTest extends DurableLedgerContract {
     names.write(directory.resolve("host.names"), true);
     Files.write(file, new byte[100]);
     for (int round = 0; round < 2; round++) {
-      try (Ledger ledger = new ChronicleLedger(file, 10)) {
+      try (Ledger ledger = new ChronicleLedger(file, 10, 1 << 20)) {
         assertEquals("", ledger.openingReport());
         ledger.record(3, new LedgerEntry());
       }
