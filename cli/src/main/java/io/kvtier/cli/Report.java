@@ -66,12 +66,10 @@ record Report(JsonObject json) {
     Map<String, String> properties() {
       Map<String, String> properties = new LinkedHashMap<>();
       if (json.get("properties") instanceof JsonObject object) {
-        object.forEach(
-            member -> {
-              JsonValue value = member.getValue();
-              properties.put(
-                  member.getName(), value.isString() ? value.asString() : value.toString());
-            });
+        object.forEach(member -> {
+          JsonValue value = member.getValue();
+          properties.put(member.getName(), value.isString() ? value.asString() : value.toString());
+        });
       }
       return properties;
     }
@@ -137,12 +135,11 @@ record Report(JsonObject json) {
   Map<String, Long> counters() {
     Map<String, Long> counters = new LinkedHashMap<>();
     if (json.get("counters") instanceof JsonObject object) {
-      object.forEach(
-          member -> {
-            if (member.getValue().isNumber()) {
-              counters.put(member.getName(), member.getValue().asLong());
-            }
-          });
+      object.forEach(member -> {
+        if (member.getValue().isNumber()) {
+          counters.put(member.getName(), member.getValue().asLong());
+        }
+      });
     }
     return counters;
   }

@@ -54,15 +54,14 @@ final class Operations {
   <T> OperationFuture<T> async(Function<Consumer<Batch>, Batch> start, Function<Batch, T> reader) {
     OperationFuture<T> future = new OperationFuture<>();
     Batch started =
-        start.apply(
-            batch -> {
-              try {
-                future.answer(batch.read(reader));
-              } catch (RuntimeException | Error e) {
-                future.completeExceptionally(e);
-                throw e;
-              }
-            });
+        start.apply(batch -> {
+          try {
+            future.answer(batch.read(reader));
+          } catch (RuntimeException | Error e) {
+            future.completeExceptionally(e);
+            throw e;
+          }
+        });
     future.onCancel(started::cancel);
     return future;
   }
@@ -174,14 +173,13 @@ final class Operations {
     session.submit(request, batch, 0, true);
     return session
         .await(batch)
-        .read(
-            answer ->
-                new DeviceRegion.Result(
-                    answer.status(),
-                    answer.detail(),
-                    answer.status() == Status.OK
-                        ? new DeviceRegion(this, namespace, session, (int) answer.value(), spec)
-                        : null));
+        .read(answer ->
+            new DeviceRegion.Result(
+                answer.status(),
+                answer.detail(),
+                answer.status() == Status.OK
+                    ? new DeviceRegion(this, namespace, session, (int) answer.value(), spec)
+                    : null));
   }
 
   /** Gives the daemon what it opens memory by; null when it has all. */

@@ -108,33 +108,29 @@ final class KvtierClientTest {
       Namespace namespace = client.namespace("n", 64, Map.of());
       List<FakeDaemon.Script> lies = new ArrayList<>();
       // A tail beyond the ring.
-      lies.add(
-          (link, verb, id, count) -> {
-            Words.putLongRelease(
-                link.region.segment(), SessionRegionDescriptor.COMPLETION_TAIL_OFFSET, 1L << 40);
-            link.wake();
-            return true;
-          });
+      lies.add((link, verb, id, count) -> {
+        Words.putLongRelease(
+            link.region.segment(), SessionRegionDescriptor.COMPLETION_TAIL_OFFSET, 1L << 40);
+        link.wake();
+        return true;
+      });
       // A record of no length.
-      lies.add(
-          (link, verb, id, count) -> {
-            Words.putLongRelease(
-                link.region.segment(), SessionRegionDescriptor.COMPLETION_TAIL_OFFSET, 64);
-            link.wake();
-            return true;
-          });
+      lies.add((link, verb, id, count) -> {
+        Words.putLongRelease(
+            link.region.segment(), SessionRegionDescriptor.COMPLETION_TAIL_OFFSET, 64);
+        link.wake();
+        return true;
+      });
       // An answer to a request that was never made.
-      lies.add(
-          (link, verb, id, count) -> {
-            link.complete(verb, id + 1, Status.OK, count);
-            return true;
-          });
+      lies.add((link, verb, id, count) -> {
+        link.complete(verb, id + 1, Status.OK, count);
+        return true;
+      });
       // Other blocks than were asked for.
-      lies.add(
-          (link, verb, id, count) -> {
-            link.complete(verb, id, Status.OK, count + 1);
-            return true;
-          });
+      lies.add((link, verb, id, count) -> {
+        link.complete(verb, id, Status.OK, count + 1);
+        return true;
+      });
       for (int i = 0; i < lies.size(); i++) {
         for (int tries = 0; tries < 500 && !client.isConnected(); tries++) {
           pause(10);
@@ -219,18 +215,15 @@ final class KvtierClientTest {
       for (int t = 0; t < 6; t++) {
         boolean async = t % 2 == 0;
         Thread thread =
-            new Thread(
-                () -> {
-                  for (int i = 0; i < 2000; i++) {
-                    LookupResult result =
-                        async
-                            ? namespace.lookup(KEY).join()
-                            : client.blocking().lookup(namespace, KEY);
-                    if (result.status() == Status.OK && result.run() == 1) {
-                      answers.incrementAndGet();
-                    }
-                  }
-                });
+            new Thread(() -> {
+              for (int i = 0; i < 2000; i++) {
+                LookupResult result =
+                    async ? namespace.lookup(KEY).join() : client.blocking().lookup(namespace, KEY);
+                if (result.status() == Status.OK && result.run() == 1) {
+                  answers.incrementAndGet();
+                }
+              }
+            });
         threads.add(thread);
         thread.start();
       }

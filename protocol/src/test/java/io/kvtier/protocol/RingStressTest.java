@@ -40,14 +40,13 @@ final class RingStressTest {
       epoll.add(doorbell.descriptor(), Epoll.IN | Epoll.EDGE, 7);
       AtomicReference<Throwable> failure = new AtomicReference<>();
       Thread server =
-          new Thread(
-              () -> {
-                try {
-                  serve(daemon, daemonWords, epoll);
-                } catch (Throwable t) {
-                  failure.set(t);
-                }
-              });
+          new Thread(() -> {
+            try {
+              serve(daemon, daemonWords, epoll);
+            } catch (Throwable t) {
+              failure.set(t);
+            }
+          });
       server.start();
       ask(client, daemonWords, doorbell);
       server.join();

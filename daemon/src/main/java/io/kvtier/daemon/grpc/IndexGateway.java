@@ -262,15 +262,14 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
   private void expireQueued() {
     long now = System.nanoTime();
     ArrayDeque<Queued> late = new ArrayDeque<>();
-    queue.removeIf(
-        waiting -> {
-          long deadline = waiting.request.deadlineNs();
-          boolean isLate = deadline != 0 && now - deadline >= 0 && !waiting.request.isSilent();
-          if (isLate) {
-            late.add(waiting);
-          }
-          return isLate;
-        });
+    queue.removeIf(waiting -> {
+      long deadline = waiting.request.deadlineNs();
+      boolean isLate = deadline != 0 && now - deadline >= 0 && !waiting.request.isSilent();
+      if (isLate) {
+        late.add(waiting);
+      }
+      return isLate;
+    });
     for (Queued request : late) {
       refuse(
           pending.remove(request.correlationId),

@@ -193,9 +193,8 @@ final class History {
       for (Counter counter : RATES) {
         amounts.put(counter.key(), points == 0 ? 0 : change(points * stride, 0, counter));
       }
-      LINKS.forEach(
-          (counter, name) ->
-              amounts.put(name, points == 0 ? 0 : change(points * stride, 0, counter)));
+      LINKS.forEach((counter, name) ->
+          amounts.put(name, points == 0 ? 0 : change(points * stride, 0, counter)));
       return amounts;
     }
 
@@ -228,19 +227,18 @@ final class History {
     }
 
     private JsonArray hitRatio(List<Counter> hits) {
-      return series(
-          (older, younger) -> {
-            long found = 0;
-            for (Counter counter : hits) {
-              found += change(older, younger, counter);
-            }
-            // A block is asked for before it is found: in the second before, perhaps.
-            long settled = change(older, younger, Counter.MISSES);
-            for (Counter counter : Hits.COUNTERS) {
-              settled += change(older, younger, counter);
-            }
-            return settled == 0 ? null : (Number) rounded((double) found / settled);
-          });
+      return series((older, younger) -> {
+        long found = 0;
+        for (Counter counter : hits) {
+          found += change(older, younger, counter);
+        }
+        // A block is asked for before it is found: in the second before, perhaps.
+        long settled = change(older, younger, Counter.MISSES);
+        for (Counter counter : Hits.COUNTERS) {
+          settled += change(older, younger, counter);
+        }
+        return settled == 0 ? null : (Number) rounded((double) found / settled);
+      });
     }
 
     private long change(int older, int younger, Counter counter) {

@@ -257,13 +257,12 @@ final class SimulatedClient {
   boolean isPutting(Oracle.Key key) {
     return reservations.stream().anyMatch(held -> held.key.equals(key))
         || pending.values().stream()
-            .anyMatch(
-                asked ->
-                    switch (asked.verb) {
-                      case RESERVE -> asked.keys.contains(key);
-                      case COMMIT -> asked.held.stream().anyMatch(held -> held.key.equals(key));
-                      default -> false;
-                    });
+            .anyMatch(asked ->
+                switch (asked.verb) {
+                  case RESERVE -> asked.keys.contains(key);
+                  case COMMIT -> asked.held.stream().anyMatch(held -> held.key.equals(key));
+                  default -> false;
+                });
   }
 
   @Nullable Session session() {
