@@ -255,7 +255,11 @@ check_files() {
   mkdir "$again"
   (cd "$KVTIER_ROOT" && git ls-files -z --cached --others --exclude-standard | xargs -0 sh -c 'for f; do if [ -e "$f" ]; then printf "%s\\0" "$f"; fi; done' sh |
     tar --null --no-recursion --files-from=- -cf -) | tar -C "$again" -xf -
-  SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$KVTIER_ROOT" log -1 --format=%ct)} "$again/scripts/package"
+  local made=(tar deb wheels)
+  if compgen -G "$dist/kvtier-*-oci.tar" >/dev/null; then made+=(image); fi
+  if compgen -G "$dist/kvtier-*.tgz" >/dev/null; then made+=(chart); fi
+  SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$KVTIER_ROOT" log -1 --format=%ct)} \
+    KVTIER_REVISION=${KVTIER_REVISION:-$(git -C "$KVTIER_ROOT" describe --always --abbrev=40 --match= --dirty)} "$again/scripts/package" "${made[@]}"
   for name in "$dist"/*; do
     cmp "$name" "$again/target/package/dist/$(basename "$name")"
     sha256sum "$name" | sed "s:$dist/::"

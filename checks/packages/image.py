@@ -133,7 +133,10 @@ def build(deb: bytes, packages: dict[str, bytes], labels: dict[str, str], epoch:
 
 
 def revision_of(root: Path) -> str:
-    """The commit, with a mark where files differ from it; empty outside of a checkout."""
+    """KVTIER_REVISION, else the commit, with a mark where files differ from it; empty outside of a checkout."""
+    given = os.environ.get("KVTIER_REVISION", "")
+    if given:
+        return given
     words = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--match=", "--dirty"]
     try:
         return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()

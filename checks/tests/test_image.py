@@ -93,6 +93,13 @@ def test_labels_sayVersionAndRevision_andNoEmptyAddress(tmp_path: Path) -> None:
     assert "org.opencontainers.image.url" not in labels
 
 
+def test_revision_isTheCommit_unlessItIsGiven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KVTIER_REVISION", raising=False)
+    assert image.revision_of(tmp_path) == ""
+    monkeypatch.setenv("KVTIER_REVISION", "abc")
+    assert image.revision_of(tmp_path) == "abc"
+
+
 def test_files_areWhatAContainerNeeds(tmp_path: Path) -> None:
     root, _ = unpacked(tmp_path)
     assert (root / "usr/lib/kvtier/jars/a.jar").read_bytes() == b"jar"
