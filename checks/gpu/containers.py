@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,9 +32,10 @@ KINDS = {"cudaMalloc": "expandable_segments:False", "expandable segments": "expa
 @contextmanager
 def daemon(folder: Path, sockets: Path, surroundings: list[str]) -> Iterator[None]:
     log = sockets / "log"
+    # Libraries are unpacked into the temporary folder, which users can't share.
     command = [
         *surroundings, str(folder / "runtime/bin/java"), "--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow", "-XX:+UseSerialGC",
-        "-Xmx512m", "-XX:-UsePerfData", "-cp", str(folder / "lib/*"), "io.kvtier.daemon.Kvtierd", "--socket", str(sockets / "kvtier.sock"),
+        "-Xmx512m", "-XX:-UsePerfData", f"-Djava.io.tmpdir={sockets}", "-cp", str(folder / "lib/*"), "io.kvtier.daemon.Kvtierd", "--socket", str(sockets / "kvtier.sock"),
         *(f"--set={setting}" for setting in ("host.bytes=2GiB", "host.keep=0", "ssd.bytes=0", "grpc.enabled=false", "http.enabled=false")),
     ]  # fmt: skip
     with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL) as started:
@@ -80,6 +82,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, required=True)
     folder = parser.parse_args().folder.resolve()
     failed = 0
+    warnings.simplefilter("ignore", FutureWarning)
     for name, words in SURROUNDINGS.items():
         if name not in ("same namespaces", "container: other IPC, PID, network, /dev/shm", "container, other user"):
             continue
