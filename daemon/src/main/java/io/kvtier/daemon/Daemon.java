@@ -12,8 +12,10 @@ import io.kvtier.daemon.index.IndexContext;
 import io.kvtier.daemon.index.KnownTiers;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.Limits;
+import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.daemon.index.core.Tenants;
 import io.kvtier.daemon.index.move.StoreParts;
@@ -205,8 +207,6 @@ public final class Daemon implements AutoCloseable {
                     doorbell,
                     Daemon::stopBroken)));
     this.gpus = gpus;
-    String directories =
-        ssd.directories().stream().map(Path::toString).collect(Collectors.joining(", "));
     KvtierdConfig.EventsConfig eventsConfig = config.events();
     EventRing eventRing =
         eventsConfig == null ? null : keep(new EventRing(eventsConfig.queueBytes()));
@@ -224,55 +224,29 @@ public final class Daemon implements AutoCloseable {
     IndexAgent index =
         new IndexAgent(
             new IndexContext(
-                VERSION,
-                generation,
-                System::nanoTime,
-                region,
-                directory,
-                new StoreParts.First(
-                    KnownTiers.HOST,
-                    hostTier.slots(),
-                    host.policy(),
-                    hostTier.ledger(),
-                    slabs::mapping,
-                    copies),
-                List.of(
-                    new StoreParts.Lower(
-                        KnownTiers.SSD,
-                        ssdTier.slots(),
-                        SlotHeaderDescriptor.HEADER_BYTES,
-                        ssd.policy(),
-                        ssd.admission(),
-                        ssdTier.pipelines(),
-                        ssd.queueDepth(),
-                        ssd.scrubBytesPerSecond(),
-                        ssd.writeBytesPerDay(),
-                        new StoreParts.Place(directories, ssdTier.engine(), ssdTier.isDirect()))),
-                outer.openers(),
-                objectTier.forIndex(),
+                new IndexContext.Identity(VERSION, generation, region),
+                new IndexCore(
+                    System::nanoTime,
+                    directory,
+                    new Namespaces(tenants),
+                    counters,
+                    latencies,
+                    indexLimits(config, tenants)),
+                new StoreParts.Tiers(
+                    new StoreParts.First(
+                        KnownTiers.HOST,
+                        new StoreParts.Space(hostTier.slots(), 0, host.policy()),
+                        hostTier.ledger(),
+                        slabs::mapping,
+                        new StoreParts.Checksums(copies, copy.queueDepth(), copy.inlineBytes()),
+                        host.freeTarget()),
+                    List.of(lower(ssd, ssdTier)),
+                    outer.openers(),
+                    objectTier.forIndex()),
                 gpus,
-                counters,
-                latencies,
                 eventRing,
                 requests,
-                tenants,
-                hostTier.lateWriters()),
-            new Limits(
-                limits.sessionsMax()
-                    + (config.grpc().enabled() ? config.grpc().threads() * tenants.count() : 0),
-                limits.operationsMax(),
-                limits.operationsPerSessionMax(),
-                limits.holdsMax(),
-                limits.holdsPerSessionMax(),
-                copy.queueDepth(),
-                copy.inlineBytes(),
-                host.freeTarget(),
-                limits.leaseNs(),
-                limits.leaseNsMax(),
-                limits.reservationNs(),
-                limits.deadlineNs(),
-                limits.deadlineNsMax(),
-                Limits.STANDSTILL_NS));
+                hostTier.lateWriters()));
     long start = System.nanoTime();
     // Counts of stores go on from start to start.
     index.recover(List.of(ssdTier.ledgers()), System.currentTimeMillis() << 20);
@@ -362,6 +336,36 @@ public final class Daemon implements AutoCloseable {
     // The first to go when the daemon stops: who connects later shall fail at once.
     parts.push(place::withdraw);
     return ssdTier.isDirect();
+  }
+
+  private static Limits indexLimits(KvtierdConfig config, Tenants tenants) {
+    KvtierdConfig.LimitsConfig limits = config.limits();
+    return new Limits(
+        limits.sessionsMax()
+            + (config.grpc().enabled() ? config.grpc().threads() * tenants.count() : 0),
+        limits.operationsMax(),
+        limits.operationsPerSessionMax(),
+        limits.holdsMax(),
+        limits.holdsPerSessionMax(),
+        new Limits.Times(
+            limits.leaseNs(),
+            limits.leaseNsMax(),
+            limits.reservationNs(),
+            limits.deadlineNs(),
+            limits.deadlineNsMax(),
+            Limits.STANDSTILL_NS));
+  }
+
+  private static StoreParts.Lower lower(KvtierdConfig.SsdConfig config, SsdTier tier) {
+    String directories =
+        config.directories().stream().map(Path::toString).collect(Collectors.joining(", "));
+    return new StoreParts.Lower(
+        KnownTiers.SSD,
+        new StoreParts.Space(tier.slots(), SlotHeaderDescriptor.HEADER_BYTES, config.policy()),
+        config.admission(),
+        new StoreParts.Devices(tier.pipelines(), config.queueDepth()),
+        new StoreParts.Pace(config.scrubBytesPerSecond(), config.writeBytesPerDay()),
+        new StoreParts.Place(directories, tier.engine(), tier.isDirect()));
   }
 
   /** What of the parts can change while they work. */

@@ -174,25 +174,21 @@ final class ObjectTier implements AutoCloseable {
               () -> janitor.start(new JanitorTask.Gc()), config.care().everyNs(), defect));
     }
     return new ObjectParts(
-        made,
-        config.pipeline().depth(),
-        made::reachesStore,
-        made::takesStores,
-        presence,
-        deletions,
+        new ObjectParts.Traffic(
+            made, config.pipeline().depth(), made::reachesStore, made::takesStores),
+        new ObjectParts.Contents(
+            presence, deletions, collected::poll, uses == null ? null : uses::used),
         config.admission(),
         config.spillBytes(),
-        collected::poll,
-        uses == null ? null : uses::used,
         new ObjectOperator(janitor),
-        bell,
         () -> {
           Map<String, Object> report = report(store, made, presence, deletions, janitor);
           report.put("presence_lost", ledger == null ? 0 : ledger.lost());
           report.put("ledger_trouble", ledger == null ? "" : ledger.trouble());
           report.put("uses_forgotten", uses == null ? 0 : uses.forgotten());
           return report;
-        });
+        },
+        bell);
   }
 
   private static @Nullable ObjectCipher cipher(@Nullable ObjectEncryption encryption)
@@ -272,18 +268,19 @@ final class ObjectTier implements AutoCloseable {
   private static void greet(ObjectStore store, PresenceCache presence) {
     store
         .list("", "", 1, FIRST_CALL_NS)
-        .whenEnded(result -> {
-          presence.heard(result);
-          if (result instanceof StoreResult.Page) {
-            LOG.info("the object tier is {}", store.describe());
-          } else {
-            LOG.warn(
-                "the object tier, {}, does not answer as it should: {}. It is tried again when it"
-                    + " is needed",
-                store.describe(),
-                result.words());
-          }
-        });
+        .whenEnded(
+            result -> {
+              presence.heard(result);
+              if (result instanceof StoreResult.Page) {
+                LOG.info("the object tier is {}", store.describe());
+              } else {
+                LOG.warn(
+                    "the object tier, {}, does not answer as it should: {}. It is tried again when it"
+                        + " is needed",
+                    store.describe(),
+                    result.words());
+              }
+            });
   }
 
   private static Map<String, Object> report(

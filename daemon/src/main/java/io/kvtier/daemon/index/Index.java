@@ -3,6 +3,7 @@ package io.kvtier.daemon.index;
 import io.kvtier.daemon.index.core.BlockEvents;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Limits;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.device.Devices;
@@ -14,25 +15,15 @@ import io.kvtier.daemon.index.session.OperationPool;
 import io.kvtier.daemon.index.session.Operations;
 import io.kvtier.daemon.index.session.RequestWatch;
 import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.session.SessionParts;
 import io.kvtier.daemon.index.session.SessionTable;
 import io.kvtier.daemon.index.session.SlotClaims;
 import io.kvtier.daemon.index.session.WaiterTable;
 import io.kvtier.daemon.index.space.ResidentTier;
-import io.kvtier.daemon.index.verbs.Acquires;
 import io.kvtier.daemon.index.verbs.Admin;
-import io.kvtier.daemon.index.verbs.Annotations;
-import io.kvtier.daemon.index.verbs.Deletes;
-import io.kvtier.daemon.index.verbs.Holdings;
-import io.kvtier.daemon.index.verbs.Lookups;
-import io.kvtier.daemon.index.verbs.OperationEnds;
-import io.kvtier.daemon.index.verbs.Puts;
-import io.kvtier.daemon.index.verbs.Registrations;
 import io.kvtier.daemon.index.verbs.Registry;
-import io.kvtier.daemon.index.verbs.Removals;
 import io.kvtier.daemon.index.verbs.Requests;
-import io.kvtier.daemon.index.verbs.Scans;
-import io.kvtier.daemon.index.verbs.Shortages;
-import io.kvtier.daemon.index.verbs.Upkeep;
+import io.kvtier.daemon.index.verbs.Verbs;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.ledger.Ledger;
@@ -49,156 +40,70 @@ final class Index implements BlockListener {
   private final Directory directory;
   private final Namespaces namespaces;
   private final Counters counters;
-  private final SessionTable sessions;
+  private final SessionParts parts;
   private final BlockStore store;
   private final Registry registry;
-  private final HoldTable holds;
-  private final Operations operations;
-  private final WaiterTable firstWaiters;
-  private final Shortages shortages;
   private final Devices devices;
-  private final Puts puts;
-  private final Acquires acquires;
-  private final Holdings holdings;
-  private final OperationEnds ends;
-  private final Removals removals;
-  private final Scans scans;
-  private final Admin admin;
-  private final Upkeep upkeep;
-  private final CompletionWriter writer;
+  private final Verbs verbs;
   private final Requests requests;
-  private final RequestWatch watch;
 
   /**
    * An index without sessions and blocks.
    *
    * @param events hears in which tiers blocks are; null for nobody
    */
-  Index(IndexContext context, Limits limits, Namespaces namespaces, @Nullable BlockEvents events) {
-    this.directory = context.directory();
-    this.counters = context.counters();
-    this.namespaces = namespaces;
-    watch = context.requests();
-    int holdsMax = limits.holdsMax();
-    int holdsPerSessionMax = limits.holdsPerSessionMax();
-    sessions = new SessionTable(limits, namespaces.tenants(), counters);
-    store = new BlockStore(context.storeParts(events), limits, namespaces, this);
+  Index(IndexContext context, @Nullable BlockEvents events) {
+    IndexCore core = context.core();
+    directory = core.directory();
+    counters = core.counters();
+    namespaces = core.namespaces();
+    WaiterTable waiters = new WaiterTable(core.limits().holdsMax());
+    store = new BlockStore(context.storeParts(events, waiters::hasWaiters), this);
+    parts = sessionParts(context, waiters);
+    context.requests().connect(waiters, parts.operations().pool(), namespaces, store.storedTiers());
+    devices = new Devices(context.gpus(), core, parts, store);
     registry =
-        new Registry(
-            directory, namespaces, store, events, context.clock(), this::noteNamespacesInUse);
-    holds = new HoldTable(holdsMax);
-    SlotClaims claims = new SlotClaims(context.first().slots(), context.writers(), holdsMax);
-    firstWaiters = new WaiterTable(holdsMax);
-    writer = new CompletionWriter(directory, store.first(), namespaces, watch);
-    OperationPool pool = new OperationPool(limits.operationsMax());
-    operations =
+        new Registry(directory, namespaces, store, events, core.clock(), this::noteNamespacesInUse);
+    verbs = new Verbs(core, parts, store, devices, registry);
+    requests = new Requests(core, parts, store, devices, verbs);
+  }
+
+  private SessionParts sessionParts(IndexContext context, WaiterTable waiters) {
+    IndexCore core = context.core();
+    Limits limits = core.limits();
+    SessionTable sessions = new SessionTable(limits, namespaces.tenants(), counters);
+    HoldTable holds = new HoldTable(limits.holdsMax());
+    RequestWatch watch = context.requests();
+    CompletionWriter writer = new CompletionWriter(directory, store.first(), namespaces, watch);
+    Operations operations =
         new Operations(
             sessions,
             holds,
             writer,
-            context.latencies(),
+            core.latencies(),
             watch,
-            pool,
+            new OperationPool(limits.operationsMax()),
             limits.operationsPerSessionMax());
-    context.requests().connect(firstWaiters, pool, namespaces, store.storedTiers());
-    shortages =
-        new Shortages(
-            directory, store, holds, firstWaiters, operations, counters, limits.standstillNs());
-    devices =
-        new Devices(
-            context.gpus(),
-            directory,
-            counters,
-            context.clock(),
-            limits,
-            store,
-            operations,
-            writer,
-            namespaces,
-            sessions);
-    upkeep = new Upkeep(store, directory, namespaces);
-    puts =
-        new Puts(
-            directory,
-            store,
-            holds,
-            claims,
-            namespaces,
-            operations,
-            devices,
-            firstWaiters,
-            counters,
-            limits,
-            context.clock(),
-            watch,
-            upkeep::drains);
-    operations.whenEndsUnheard(puts::endLate);
-    acquires =
-        new Acquires(
-            directory,
-            namespaces,
-            store,
-            holds,
-            operations,
-            firstWaiters,
-            devices,
-            counters,
-            limits);
-    devices.connect(acquires);
-    holdings =
-        new Holdings(
-            store, holds, claims, sessions, puts, writer, counters, watch, holdsPerSessionMax);
-    removals = new Removals(store, operations);
-    scans = new Scans(directory, store, operations, removals, holdsMax);
-    admin = new Admin(store, namespaces, upkeep, sessions);
-    ends =
-        new OperationEnds(
-            operations, devices, acquires, puts, scans, removals, holdings, writer, counters);
-    requests =
-        new Requests(
-            directory,
-            namespaces,
-            store,
-            devices,
-            writer,
-            counters,
-            watch,
-            new Requests.Verbs(
-                new Registrations(directory, namespaces, registry, sessions, writer),
-                new Lookups(
-                    directory,
-                    store,
-                    namespaces,
-                    devices.peers(),
-                    admin,
-                    writer,
-                    counters,
-                    context.clock()),
-                puts,
-                acquires,
-                holdings,
-                new Deletes(directory, namespaces, store, operations, removals, devices.peers()),
-                scans,
-                new Annotations(directory, store, writer, counters),
-                ends,
-                admin));
+    SlotClaims claims = new SlotClaims(store.first().slots(), context.writers(), limits.holdsMax());
+    return new SessionParts(sessions, operations, holds, claims, waiters, writer, watch);
   }
 
   private void noteNamespacesInUse(BitSet ids) {
+    SessionTable sessions = parts.sessions();
     for (int place = 0; place < sessions.end(); place++) {
       Session session = sessions.at(place);
       if (session != null) {
         ids.or(session.namespaces);
       }
     }
-    operations.pool().noteInUse(ids);
+    parts.operations().pool().noteInUse(ids);
     devices.noteInUse(ids);
   }
 
   // ---- parts
 
   SessionTable sessions() {
-    return sessions;
+    return parts.sessions();
   }
 
   BlockStore store() {
@@ -210,7 +115,7 @@ final class Index implements BlockListener {
   }
 
   Admin admin() {
-    return admin;
+    return verbs.admin();
   }
 
   /** What carries requests out. */
@@ -220,12 +125,12 @@ final class Index implements BlockListener {
 
   /** What answers requests. */
   CompletionWriter writer() {
-    return writer;
+    return parts.writer();
   }
 
   /** Whether no new blocks are taken. */
   boolean drains() {
-    return upkeep.drains();
+    return verbs.drains();
   }
 
   /** A namespace's id, or -1. */
@@ -248,83 +153,65 @@ final class Index implements BlockListener {
    * @param hasHungUp whether its client has closed the socket, which says that it writes no more
    */
   void close(Session session, boolean hasHungUp) {
-    if (!sessions.has(session)) {
+    if (!parts.sessions().has(session)) {
       return;
     }
-    ends.endAllOf(session);
-    holdings.endAllOf(session, hasHungUp);
+    verbs.endAllOf(session, hasHungUp);
     store.first().slots().revoke(session.id());
     devices.close(session);
-    sessions.remove(session);
+    parts.sessions().remove(session);
   }
 
   /** The daemon stops. */
   void stop() {
-    admin.stop();
+    verbs.admin().stop();
   }
 
   // ---- what becomes of blocks
 
   @Override
   public void onFirstSettled(int block, Status status) {
-    acquires.onFirstSettled(block, status);
-  }
-
-  @Override
-  public boolean isAwaited(int block) {
-    return firstWaiters.hasWaiters(block);
+    verbs.onFirstSettled(block, status);
   }
 
   @Override
   public void onStoreSettled(int block, Status status) {
-    scans.onStoreSettled(block, status);
+    verbs.onStoreSettled(block, status);
   }
 
   @Override
   public void onForgotten(int block) {
-    upkeep.forgotten(block);
-    if (directory.holds(block) > 0) {
-      holdings.endPinsOf(block);
-    }
-  }
-
-  @Override
-  public void onFreed(int block) {
-    watch.forgot(block);
+    verbs.onForgotten(block, directory.holds(block) > 0);
   }
 
   // ---- each round
 
-  /** The work of each round: what waits for slots, and scans. */
+  /** The work of each round beside the store's. */
   void maintain() {
-    puts.serveQueue();
-    scans.advance();
-    removals.advance();
+    verbs.maintain();
     devices.advance();
   }
 
   /** Ends operations and leases whose time is over; called every few milliseconds. */
   void checkTime(long nowNs) {
-    ends.checkTime(nowNs);
-    shortages.check(nowNs);
+    verbs.checkTime(nowNs);
     devices.checkTime(nowNs);
     store.records().trim(nowNs);
-    holdings.checkTime(nowNs);
   }
 
   /** Whether time must be looked at soon. */
   boolean hasDeadlines() {
-    return operations.active() > 0 || holdings.hasDeadlines() || devices.hasDeadlines();
+    return parts.operations().active() > 0 || verbs.hasDeadlines() || devices.hasDeadlines();
   }
 
   /** Whether each round may find something to do by itself. */
   boolean hasBackgroundWork() {
-    return scans.isBusy();
+    return verbs.hasBackgroundWork();
   }
 
   void publishGauges() {
-    holdings.publishGauges();
-    counters.set(Counter.GAUGE_OPERATIONS, operations.active());
+    verbs.publishGauges();
+    counters.set(Counter.GAUGE_OPERATIONS, parts.operations().active());
     counters.set(Counter.GAUGE_INDEX_BYTES, directory.metadataBytes() + store.policyBytes());
     store.publishGauges();
     devices.publishGauges();
@@ -334,8 +221,11 @@ final class Index implements BlockListener {
   void checkInvariants() {
     store.checkInvariants();
     devices.checkInvariants();
+    HoldTable holds = parts.holds();
+    Operations operations = parts.operations();
     int operationsOfSessions = 0;
     int holdsOfSessions = 0;
+    SessionTable sessions = parts.sessions();
     for (int place = 0; place < sessions.end(); place++) {
       Session session = sessions.at(place);
       if (session != null) {

@@ -4,8 +4,7 @@ import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.core.CopyTable;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
-import io.kvtier.daemon.index.core.Limits;
-import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.daemon.index.device.DeviceLine;
 import io.kvtier.daemon.index.move.BlockStore;
@@ -73,6 +72,7 @@ public final class IndexAgent {
   }
 
   private final IndexContext context;
+  private final IndexCore core;
   private final Index index;
   private final @Nullable EventTap events;
   private final IntUnaryOperator tiersOf;
@@ -86,24 +86,22 @@ public final class IndexAgent {
   private boolean waitsForClient;
 
   /** An index with no sessions. */
-  public IndexAgent(IndexContext context, Limits limits) {
+  public IndexAgent(IndexContext context) {
     this.context = context;
-    this.counters = context.counters();
-    Namespaces namespaces = new Namespaces(context.tenants());
+    core = context.core();
+    counters = core.counters();
     EventRing ring = context.events();
-    events = ring == null ? null : new EventTap(ring, context.directory());
-    index = new Index(context, limits, namespaces, events);
+    events = ring == null ? null : new EventTap(ring, core.directory());
+    index = new Index(context, events);
     tiersOf = index.store()::tiersOf;
     stats =
         new StatsReport(
             new StatsReport.Identity(
-                context.version(), context.generation(), context.clock().getAsLong()),
+                context.identity().version(),
+                context.identity().generation(),
+                core.clock().getAsLong()),
             new StatsReport.Parts(
-                context.clock(),
-                context.directory(),
-                namespaces,
-                counters,
-                context.latencies(),
+                core,
                 index.store(),
                 index.devices(),
                 index.sessions(),
@@ -113,7 +111,7 @@ public final class IndexAgent {
     statsAnswers = new StatsAnswers(stats::take, this::offerStats);
     adapter =
         new RequestAdapter(
-            index.requests(), index.writer(), limits, statsAnswers, context.requests());
+            index.requests(), index.writer(), core.limits(), statsAnswers, context.requests());
   }
 
   /**
@@ -124,7 +122,7 @@ public final class IndexAgent {
    */
   public void recover(List<List<Ledger>> lowerLedgers, long storesBegin) throws IOException {
     List<List<Ledger>> ledgers = new ArrayList<>();
-    ledgers.add(List.of(context.first().ledger()));
+    ledgers.add(List.of(context.tiers().first().ledger()));
     ledgers.addAll(lowerLedgers);
     index.recover(ledgers, storesBegin);
   }
@@ -196,8 +194,8 @@ public final class IndexAgent {
 
   /** One round; returns how much was done. */
   public int doWork() {
-    long now = context.clock().getAsLong();
-    context.latencies().roundBegins(now);
+    long now = core.clock().getAsLong();
+    core.latencies().roundBegins(now);
     int work = index.store().collect() + index.devices().collect();
     work += takeMessages();
     work += takeRequests(now);
@@ -209,7 +207,8 @@ public final class IndexAgent {
     if (now >= nextTimeCheckNs) {
       nextTimeCheckNs = now + TIME_CHECK_NS;
       index.checkTime(now);
-      Words.putLongRelease(context.daemonRegion(), DaemonRegionDescriptor.HEARTBEAT_OFFSET, now);
+      Words.putLongRelease(
+          context.identity().daemonRegion(), DaemonRegionDescriptor.HEARTBEAT_OFFSET, now);
     }
     if (now >= nextGaugesNs) {
       nextGaugesNs = now + GAUGES_NS;
@@ -382,7 +381,7 @@ public final class IndexAgent {
 
   /** For tests: the blocks that can be named and stand in a tier that outlives the daemon. */
   public void forEachDurable(boolean memoryStays, IntConsumer visitor) {
-    Directory directory = context.directory();
+    Directory directory = core.directory();
     BlockStore store = index.store();
     for (int block = 0; block < directory.highWater(); block++) {
       if (directory.isUsed(block)
@@ -401,9 +400,14 @@ public final class IndexAgent {
 
   /** For tests: the slab that a block lies in, or -1. */
   public int slabOf(int block) {
-    return context.directory().copies().slot(0, block) == CopyTable.NO_SLOT
+    return core.directory().copies().slot(0, block) == CopyTable.NO_SLOT
         ? -1
-        : context.first().slots().regionOf(context.directory().copies().slot(0, block));
+        : context
+            .tiers()
+            .first()
+            .space()
+            .slots()
+            .regionOf(core.directory().copies().slot(0, block));
   }
 
   /** For tests: how many transfers to and from GPUs are under way. */

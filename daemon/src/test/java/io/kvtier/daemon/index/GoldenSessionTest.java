@@ -6,8 +6,10 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.Limits;
+import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.core.Tenants;
 import io.kvtier.daemon.index.move.StoreParts;
 import io.kvtier.daemon.index.report.RequestTap;
@@ -67,54 +69,49 @@ class GoldenSessionTest {
       IndexAgent agent =
           new IndexAgent(
               new IndexContext(
-                  "golden",
-                  1,
-                  () -> NOW_NS,
-                  daemonRegion,
-                  directory,
-                  new StoreParts.First(
-                      KnownTiers.HOST,
-                      new SlotAllocator(1, SLAB_BYTES, 4096),
-                      "lru",
-                      new NoLedger(),
-                      i -> slab,
-                      new IndexHarness.NoPipeline()),
-                  List.of(
-                      new StoreParts.Lower(
-                          KnownTiers.SSD,
-                          new SlotAllocator(0, SLAB_BYTES, 4096),
-                          4096,
-                          "lru",
-                          "evicted",
-                          List.of(new IndexHarness.NoPipeline()),
-                          1,
-                          0,
-                          0,
-                          new StoreParts.Place("", "", false))),
-                  List.of(),
+                  new IndexContext.Identity("golden", 1, daemonRegion),
+                  new IndexCore(
+                      () -> NOW_NS,
+                      directory,
+                      new Namespaces(Tenants.NONE),
+                      new Counters(daemonRegion),
+                      new Latencies(),
+                      new Limits(
+                          4,
+                          16,
+                          16,
+                          64,
+                          64,
+                          new Limits.Times(
+                              30_000_000_000L,
+                              600_000_000_000L,
+                              30_000_000_000L,
+                              5_000_000_000L,
+                              60_000_000_000L,
+                              Limits.STANDSTILL_NS))),
+                  new StoreParts.Tiers(
+                      new StoreParts.First(
+                          KnownTiers.HOST,
+                          new StoreParts.Space(new SlotAllocator(1, SLAB_BYTES, 4096), 0, "lru"),
+                          new NoLedger(),
+                          i -> slab,
+                          new StoreParts.Checksums(new IndexHarness.NoPipeline(), 1, 4096),
+                          0),
+                      List.of(
+                          new StoreParts.Lower(
+                              KnownTiers.SSD,
+                              new StoreParts.Space(
+                                  new SlotAllocator(0, SLAB_BYTES, 4096), 4096, "lru"),
+                              "evicted",
+                              new StoreParts.Devices(List.of(new IndexHarness.NoPipeline()), 1),
+                              new StoreParts.Pace(0, 0),
+                              new StoreParts.Place("", "", false))),
+                      List.of(),
+                      null),
                   null,
-                  null,
-                  new Counters(daemonRegion),
-                  new Latencies(),
                   null,
                   new RequestTap(false, 0, () -> NOW_NS, new Counters(daemonRegion)),
-                  Tenants.NONE,
-                  WriterParts.ofNewMemory(64, 64)),
-              new Limits(
-                  4,
-                  16,
-                  16,
-                  64,
-                  64,
-                  1,
-                  4096,
-                  0,
-                  30_000_000_000L,
-                  600_000_000_000L,
-                  30_000_000_000L,
-                  5_000_000_000L,
-                  60_000_000_000L,
-                  Limits.STANDSTILL_NS));
+                  WriterParts.ofNewMemory(64, 64)));
       long ring = Protocol.RING_BYTES_MIN;
       SessionRegion region;
       try (Descriptor memory =

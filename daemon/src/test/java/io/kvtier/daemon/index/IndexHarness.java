@@ -8,8 +8,10 @@ import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
 import io.kvtier.daemon.index.core.CopyTable;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.Limits;
+import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.core.Tenants;
 import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.daemon.index.move.StoreParts;
@@ -248,14 +250,13 @@ public final class IndexHarness implements AutoCloseable {
         TierTraits traits, int[] files, int parts, long fileBytes, List<Pipeline> pipelines) {
       return new StoreParts.Lower(
           traits,
-          new SlotAllocator(files, parts, fileBytes, SLOT_BYTES, pipelines.size()),
-          SlotHeaderDescriptor.HEADER_BYTES,
-          "lru",
+          new StoreParts.Space(
+              new SlotAllocator(files, parts, fileBytes, SLOT_BYTES, pipelines.size()),
+              SlotHeaderDescriptor.HEADER_BYTES,
+              "lru"),
           admission,
-          pipelines,
-          8,
-          scrubBytesPerSecond,
-          0,
+          new StoreParts.Devices(pipelines, 8),
+          new StoreParts.Pace(scrubBytesPerSecond, 0),
           new StoreParts.Place("", "", false));
     }
 
@@ -348,59 +349,67 @@ public final class IndexHarness implements AutoCloseable {
     agent =
         new IndexAgent(
             new IndexContext(
-                "harness",
-                1,
-                () -> nowNs,
-                daemonRegion,
-                directory,
-                new StoreParts.First(
-                    KnownTiers.HOST,
-                    new SlotAllocator(
-                        tenants
-                            .regions(
-                                tenantConfigs.stream().map(TenantConfig::hostBytes).toList(),
-                                slabCount,
-                                1)
-                            .toArray(),
-                        tenants.count(),
-                        slabBytes,
-                        SLOT_BYTES,
-                        1),
-                    "lru",
-                    new NoLedger(),
-                    i -> slabs.asSlice(i * slabBytes, slabBytes),
-                    settings.checksums),
-                lower(settings, tenants, slabBytes),
-                settings.sources,
-                settings.objects,
+                new IndexContext.Identity("harness", 1, daemonRegion),
+                new IndexCore(
+                    () -> nowNs,
+                    directory,
+                    new Namespaces(tenants),
+                    counters,
+                    latencies,
+                    limits(blocks)),
+                new StoreParts.Tiers(
+                    new StoreParts.First(
+                        KnownTiers.HOST,
+                        new StoreParts.Space(
+                            new SlotAllocator(
+                                tenants
+                                    .regions(
+                                        tenantConfigs.stream()
+                                            .map(TenantConfig::hostBytes)
+                                            .toList(),
+                                        slabCount,
+                                        1)
+                                    .toArray(),
+                                tenants.count(),
+                                slabBytes,
+                                SLOT_BYTES,
+                                1),
+                            0,
+                            "lru"),
+                        new NoLedger(),
+                        i -> slabs.asSlice(i * slabBytes, slabBytes),
+                        new StoreParts.Checksums(
+                            settings.checksums, 8, settings.inlineChecksumBytes),
+                        0),
+                    lower(settings, tenants, slabBytes),
+                    settings.sources,
+                    settings.objects),
                 gpus,
-                counters,
-                latencies,
                 settings.events,
                 requests,
-                tenants,
                 new WriterParts(
                     settings.claimNote,
                     WriterParts.places(blocks, (long) slabCount * settings.slots),
                     settings.lateMax,
                     settings.late,
                     new BitSet(),
-                    gone::contains)),
-            new Limits(
-                4,
-                256,
-                256,
-                blocks,
-                blocks,
-                8,
-                settings.inlineChecksumBytes,
-                0,
-                30_000_000_000L,
-                600_000_000_000L,
-                RESERVATION_NS,
-                5_000_000_000L,
-                60_000_000_000L,
-                Limits.STANDSTILL_NS));
+                    gone::contains)));
+  }
+
+  private static Limits limits(int blocks) {
+    return new Limits(
+        4,
+        256,
+        256,
+        blocks,
+        blocks,
+        new Limits.Times(
+            30_000_000_000L,
+            600_000_000_000L,
+            RESERVATION_NS,
+            5_000_000_000L,
+            60_000_000_000L,
+            Limits.STANDSTILL_NS));
   }
 
   private static List<StoreParts.Lower> lower(Settings settings, Tenants tenants, long slabBytes) {

@@ -76,22 +76,16 @@ final class StubObjects {
   /** The tier as the index is given it, with an admission policy. */
   ObjectParts parts(String admission) {
     return new ObjectParts(
-        pipeline,
-        8,
-        () -> true,
-        () -> true,
-        presence,
-        deletions,
+        new ObjectParts.Traffic(pipeline, 8, () -> true, () -> true),
+        new ObjectParts.Contents(presence, deletions, () -> null, null),
         admission,
         1 << 20,
-        () -> null,
-        null,
         words -> {
           commands.add(String.join(" ", words));
           return new OperatorAnswer(Status.OK, "");
         },
-        () -> {},
-        Map::of);
+        Map::of,
+        () -> {});
   }
 
   private static long keyOf(String name) {

@@ -71,19 +71,20 @@ final class SimulatedTier {
     int[] regions = tenants.regions(List.of((long) files / 2), files, 1).toArray();
     return new StoreParts.Lower(
         traits,
-        new SlotAllocator(
-            tenants.count() > 1 ? regions : new int[files],
-            tenants.count(),
-            FILE_BYTES,
-            PAGE,
-            devices.size()),
-        SlotHeaderDescriptor.HEADER_BYTES,
-        simulation.anyPolicy(),
+        new StoreParts.Space(
+            new SlotAllocator(
+                tenants.count() > 1 ? regions : new int[files],
+                tenants.count(),
+                FILE_BYTES,
+                PAGE,
+                devices.size()),
+            SlotHeaderDescriptor.HEADER_BYTES,
+            simulation.anyPolicy()),
         List.of("all", "hot", "evicted", "frequency").get(random.nextInt(4)),
-        List.copyOf(made),
-        depth,
-        random.nextBoolean() ? 0 : 1 << random.nextInt(28),
-        random.nextInt(4) == 0 ? 1L << (30 + random.nextInt(12)) : 0,
+        new StoreParts.Devices(List.copyOf(made), depth),
+        new StoreParts.Pace(
+            random.nextBoolean() ? 0 : 1 << random.nextInt(28),
+            random.nextInt(4) == 0 ? 1L << (30 + random.nextInt(12)) : 0),
         new StoreParts.Place("", "", false));
   }
 

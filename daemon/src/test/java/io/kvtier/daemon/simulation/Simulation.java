@@ -9,12 +9,15 @@ import io.kvtier.daemon.index.KnownTiers;
 import io.kvtier.daemon.index.MemoryLedger;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.Limits;
+import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.daemon.index.core.Tenants;
 import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.daemon.index.move.StoreParts;
+import io.kvtier.daemon.index.report.EventRing;
 import io.kvtier.daemon.index.report.RequestTap;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.WriterParts;
@@ -389,50 +392,58 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       writable.stream().forEach(slab -> hostSlots.addWriter(slab, SlotAllocator.UNKNOWN));
     }
     hostSlots.onFirstWriter(writable::set);
+    String policy = anyPolicy();
+    ObjectParts objectParts = objectParts();
+    EventRing ring = newEvents().ring();
+    WriterParts writers = writerParts();
+    Limits limits = limits();
+    int inlineBytes = random.nextBoolean() ? PAGE : 0;
     agent =
         new IndexAgent(
             new IndexContext(
-                "sim",
-                generation,
-                this::nowNs,
-                region,
-                directory,
-                new StoreParts.First(
-                    KnownTiers.HOST,
-                    hostSlots,
-                    anyPolicy(),
-                    new MemoryLedger(hostMedium),
-                    this::slab,
-                    copies),
-                lowerParts,
-                List.of(),
-                objectParts(),
+                new IndexContext.Identity("sim", generation, region),
+                new IndexCore(
+                    this::nowNs,
+                    directory,
+                    new Namespaces(tenants),
+                    counters,
+                    new Latencies(),
+                    limits),
+                new StoreParts.Tiers(
+                    new StoreParts.First(
+                        KnownTiers.HOST,
+                        new StoreParts.Space(hostSlots, 0, policy),
+                        new MemoryLedger(hostMedium),
+                        this::slab,
+                        new StoreParts.Checksums(copies, copyDepth, inlineBytes),
+                        0.05),
+                    lowerParts,
+                    List.of(),
+                    objectParts),
                 null,
-                counters,
-                new Latencies(),
-                newEvents().ring(),
+                ring,
                 new RequestTap(false, 0, this::nowNs, counters),
-                tenants,
-                writerParts()),
-            new Limits(
-                8,
-                16 + random.nextInt(64),
-                4 + random.nextInt(60),
-                64 + random.nextInt(512),
-                32 + random.nextInt(512),
-                copyDepth,
-                random.nextBoolean() ? PAGE : 0,
-                0.05,
-                30_000_000_000L,
-                600_000_000_000L,
-                RESERVATION_NS,
-                1_000_000_000L,
-                60_000_000_000L,
-                planted == Planted.WAITS_IN_VAIN ? Long.MAX_VALUE : Limits.STANDSTILL_NS));
+                writers));
     agent.recover(ledgers, nowNs);
     if (planted == Planted.ADOPT_WITHOUT_VERIFYING) {
       IndexHarness.forgetTakenOver(directory, blocks);
     }
+  }
+
+  private Limits limits() {
+    return new Limits(
+        8,
+        16 + random.nextInt(64),
+        4 + random.nextInt(60),
+        64 + random.nextInt(512),
+        32 + random.nextInt(512),
+        new Limits.Times(
+            30_000_000_000L,
+            600_000_000_000L,
+            RESERVATION_NS,
+            1_000_000_000L,
+            60_000_000_000L,
+            planted == Planted.WAITS_IN_VAIN ? Long.MAX_VALUE : Limits.STANDSTILL_NS));
   }
 
   /** What an earlier start noted of its clients, of those that still run. */
@@ -526,11 +537,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     double open = random.nextInt(4) == 0 ? 0.95 : 1;
     isStoreAlwaysOpen = open == 1;
     SplittableRandom weather = random.split();
-    return new ObjectParts(
-        objectTransfers,
-        depth,
-        () -> open == 1 || weather.nextDouble() < open,
-        () -> open == 1 || weather.nextDouble() < open,
+    PresenceCache presence =
         new PresenceCache(
             objects,
             1 << 20,
@@ -540,15 +547,25 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
             1_000_000_000,
             null,
             this::nowNs,
-            Runnable::run),
-        objects.deletions(this::nowNs),
-        List.of("all", "hot", "evicted", "frequency").get(random.nextInt(4)),
-        random.nextInt(4 * PAGE * 16),
-        () -> weather.nextInt(200) == 0 ? collect(weather) : null,
-        random.nextBoolean() ? null : key -> {},
+            Runnable::run);
+    String admission = List.of("all", "hot", "evicted", "frequency").get(random.nextInt(4));
+    int spillBytes = random.nextInt(4 * PAGE * 16);
+    return new ObjectParts(
+        new ObjectParts.Traffic(
+            objectTransfers,
+            depth,
+            () -> open == 1 || weather.nextDouble() < open,
+            () -> open == 1 || weather.nextDouble() < open),
+        new ObjectParts.Contents(
+            presence,
+            objects.deletions(this::nowNs),
+            () -> weather.nextInt(200) == 0 ? collect(weather) : null,
+            random.nextBoolean() ? null : key -> {}),
+        admission,
+        spillBytes,
         words -> new OperatorAnswer(Status.OK, ""),
-        () -> {},
-        Map::of);
+        Map::of,
+        () -> {});
   }
 
   /** A ledger that can't be written, now and then. */

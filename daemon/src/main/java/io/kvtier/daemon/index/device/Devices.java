@@ -2,7 +2,7 @@ package io.kvtier.daemon.index.device;
 
 import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.Counters;
-import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Limits;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.move.BlockStore;
@@ -11,6 +11,7 @@ import io.kvtier.daemon.index.session.Operation;
 import io.kvtier.daemon.index.session.Operations;
 import io.kvtier.daemon.index.session.Request;
 import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.session.SessionParts;
 import io.kvtier.daemon.index.session.SessionTable;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
@@ -80,38 +81,27 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
    *
    * @param gpus null where the daemon is started without GPUs
    */
-  public Devices(
-      @Nullable GpuTier gpus,
-      Directory directory,
-      Counters counters,
-      LongSupplier clock,
-      Limits limits,
-      BlockStore store,
-      Operations operations,
-      CompletionWriter writer,
-      Namespaces namespaces,
-      SessionTable sessions) {
+  public Devices(@Nullable GpuTier gpus, IndexCore core, SessionParts parts, BlockStore store) {
+    Limits limits = core.limits();
     this.gpus = gpus;
     this.store = store;
-    this.operations = operations;
-    this.writer = writer;
-    this.namespaces = namespaces;
-    this.sessions = sessions;
-    this.counters = counters;
-    this.clock = clock;
+    operations = parts.operations();
+    writer = parts.writer();
+    namespaces = core.namespaces();
+    sessions = parts.sessions();
+    counters = core.counters();
+    clock = core.clock();
     loadExpectedUntilNs = clock.getAsLong();
-    this.layersWithinNs = limits.leaseNs();
+    this.layersWithinNs = limits.times().leaseNs();
     this.assembliesPerSessionMax = limits.holdsPerSessionMax();
     this.assemblies = new Assemblies(gpus == null ? 0 : limits.holdsMax(), limits.sessionsMax());
     this.regions = new RegionTable(limits.sessionsMax());
     this.jobs = new DeviceJobs(operations.max());
     this.peers =
         new Peers(
-            directory,
-            operations,
+            core,
+            parts,
             jobs,
-            writer,
-            counters,
             gpus == null ? 0 : Math.min(limits.holdsMax(), ADVERTISED_MAX),
             this::share,
             this::closeUnused);

@@ -2,11 +2,13 @@ package io.kvtier.daemon.index.device;
 
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.session.CompletionWriter;
 import io.kvtier.daemon.index.session.Operation;
 import io.kvtier.daemon.index.session.Operations;
 import io.kvtier.daemon.index.session.Request;
 import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.session.SessionParts;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
@@ -55,19 +57,17 @@ public final class Peers {
    * @param closeUnused looks whether a region can be closed that nothing is lent of any more
    */
   Peers(
-      Directory directory,
-      Operations operations,
+      IndexCore core,
+      SessionParts parts,
       DeviceJobs jobs,
-      CompletionWriter writer,
-      Counters counters,
       int most,
       Consumer<Region> share,
       Consumer<Region> closeUnused) {
-    this.directory = directory;
-    this.operations = operations;
+    directory = core.directory();
+    counters = core.counters();
+    operations = parts.operations();
+    writer = parts.writer();
     this.jobs = jobs;
-    this.writer = writer;
-    this.counters = counters;
     this.share = share;
     this.closeUnused = closeUnused;
     advertised = new Advertisements(directory, most);

@@ -14,10 +14,4 @@ public interface BlockListener {
 
   /** A block has left the directory: nobody can name it any more to end the pins on it. */
   void onForgotten(int block);
-
-  /** A block's record has come to its end: its number may become another block's. */
-  void onFreed(int block);
-
-  /** Whether a request waits for the first copy. */
-  boolean isAwaited(int block);
 }

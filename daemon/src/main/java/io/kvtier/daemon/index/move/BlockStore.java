@@ -6,7 +6,7 @@ import io.kvtier.daemon.index.core.ClassQueues;
 import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
-import io.kvtier.daemon.index.core.Limits;
+import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.daemon.index.lane.Lanes;
@@ -30,6 +30,7 @@ import java.util.ArrayList;
 import java.util.EnumSet;
 import java.util.List;
 import java.util.Set;
+import java.util.function.IntPredicate;
 import java.util.function.ToLongFunction;
 import org.jspecify.annotations.Nullable;
 
@@ -71,15 +72,16 @@ public final class BlockStore {
   private final Audits audits;
   private final ClassQueues fresh;
 
-  public BlockStore(
-      StoreParts parts, Limits limits, Namespaces namespaces, BlockListener listener) {
-    this.directory = parts.directory();
-    this.counters = parts.counters();
-    this.namespaces = namespaces;
+  public BlockStore(StoreParts parts, BlockListener listener) {
+    IndexCore core = parts.core();
+    directory = core.directory();
+    counters = core.counters();
+    namespaces = core.namespaces();
     drops = new Drops(directory, counters);
     int[] recordsMax = Records.shares(directory, namespaces.tenants());
-    StoreParts.First top = parts.first();
-    firstRows = new FirstRows(directory, namespaces, top.slots(), top.ledger(), parts.clock());
+    StoreParts.First top = parts.tiers().first();
+    StoreParts.Space space = top.space();
+    firstRows = new FirstRows(directory, namespaces, space.slots(), top.ledger(), core.clock());
     ResidentTier.Common common =
         new ResidentTier.Common(
             directory,
@@ -88,29 +90,28 @@ public final class BlockStore {
             tenant -> recordsMax[tenant],
             HeapRoom::left);
     List<ResidentTier> tiers = new ArrayList<>();
-    tiers.add(new ResidentTier(0, top.traits(), common, top.slots(), 0, top.policy(), firstRows));
+    tiers.add(tier(0, top.traits(), space, common, firstRows));
     List<LowerTier> below = new ArrayList<>();
-    for (StoreParts.Lower one : parts.lower()) {
-      below.add(lowerTier(tiers.size(), one, common, parts));
+    for (StoreParts.Lower one : parts.tiers().lower()) {
+      below.add(lowerTier(tiers.size(), one, common, core));
       tiers.add(below.getLast().tier());
     }
     stack = new TierStack(tiers);
     stack.watch(directory.copies());
     first = stack.first();
     lower = new LowerTiers(below);
-    objects = new ObjectLine(parts.objects(), directory, namespaces, parts.events());
-    int holdsMax = limits.holdsMax();
-    sources = new Sources(sources(parts, listener, holdsMax));
-    mover = new Mover(parts, limits, namespaces, stack, lower, sources);
+    objects = new ObjectLine(parts.tiers().objects(), directory, namespaces, parts.events());
+    int holdsMax = core.limits().holdsMax();
+    sources = new Sources(sources(parts.tiers(), parts.isAwaited(), holdsMax));
+    mover = new Mover(parts, stack, lower, sources);
     int classes = first.slots().classesMax();
     fresh = new ClassQueues(classes, 1, holdsMax);
     ClassQueues promoted = new ClassQueues(classes, RequestDescriptor.PRIORITY_LOW + 1, holdsMax);
-    copies = new Copies(directory, namespaces, stack, drops, counters, listener);
+    copies = new Copies(core, stack, drops, parts.transfers(), listener);
     uploads = new Uploads(parts, copies, objects, mover, stack, listener);
     evictions =
         new Evictions(
-            parts, limits, copies, stack, lower, mover, objects, uploads, drops, fresh, promoted,
-            listener);
+            parts, copies, stack, lower, mover, objects, uploads, drops, fresh, promoted, listener);
     promotions =
         new Promotions(
             directory,
@@ -119,9 +120,9 @@ public final class BlockStore {
             stack,
             lower,
             mover,
-            listener,
-            parts.latencies(),
-            limits.standstillNs(),
+            parts.isAwaited(),
+            core.latencies(),
+            core.limits().times().standstillNs(),
             promoted);
     records = new Records(directory, copies, evictions, uploads, mover, stack, drops, recordsMax);
     List<Ingestion> targets = new ArrayList<>(evictions.ingestions());
@@ -138,56 +139,61 @@ public final class BlockStore {
             mover,
             top.slabs(),
             counters,
-            limits.inlineChecksumBytes(),
+            top.checksums().inlineBytes(),
             holdsMax);
     audits = new Audits(directory, copies, first, mover, listener, holdsMax);
     for (LowerTier one : lower) {
       Ingestion.Target target = evictions.ingestion(one.tier()).target();
       trials.add(new Trials(directory, first, target, one.lanes()));
-      scrubbers.add(new Scrubber(directory, one.tier(), mover, one.parts().scrubBytesPerSecond()));
+      scrubbers.add(
+          new Scrubber(directory, one.tier(), mover, one.parts().pace().scrubBytesPerSecond()));
     }
   }
 
   private LowerTier lowerTier(
-      int number, StoreParts.Lower parts, ResidentTier.Common common, StoreParts of) {
+      int number, StoreParts.Lower parts, ResidentTier.Common common, IndexCore core) {
     Lanes lanes =
         new Lanes(
             number,
-            parts.slots(),
-            of.directory().copies(),
-            parts.pipelines(),
+            parts.space().slots(),
+            core.directory().copies(),
+            parts.devices().pipelines(),
             namespaces.tenants(),
-            parts.depth(),
-            of.clock());
+            parts.devices().depth(),
+            core.clock());
     ResidentTier tier =
-        new ResidentTier(
-            number,
-            parts.traits(),
-            common,
-            parts.slots(),
-            parts.headerBytes(),
-            parts.policy(),
-            new LowerRows(number, lanes));
+        tier(number, parts.traits(), parts.space(), common, new LowerRows(number, lanes));
     tier.setAsideOn(lane -> lanes.at(lane).isFenced());
     return new LowerTier(tier, lanes, parts);
   }
 
+  private static ResidentTier tier(
+      int number,
+      TierTraits traits,
+      StoreParts.Space space,
+      ResidentTier.Common common,
+      ResidentTier.Rows rows) {
+    return new ResidentTier(
+        number, traits, common, space.slots(), space.headerBytes(), space.policy(), rows);
+  }
+
   /** The sources, in the order in which they are asked: the object store is the last. */
-  private List<BlockSource> sources(StoreParts parts, BlockListener listener, int waitingMax) {
+  private List<BlockSource> sources(
+      StoreParts.Tiers parts, IntPredicate isAwaited, int waitingMax) {
     List<BlockSource> opened = new ArrayList<>();
     for (BlockSource.Opener one : parts.sources()) {
-      opened.add(one.open(directory, namespaces, listener::isAwaited, waitingMax));
+      opened.add(one.open(directory, namespaces, isAwaited, waitingMax));
     }
     ObjectParts store = parts.objects();
     if (store != null) {
       ObjectProbes probes =
           new ObjectProbes(
               objects::isOpen,
-              store.presence(),
+              store.contents().presence(),
               store.bell(),
               directory,
               namespaces,
-              listener::isAwaited,
+              isAwaited,
               waitingMax);
       opened.add(new ObjectSource(objects, probes, store, directory));
     }

@@ -4,7 +4,9 @@ import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.CopyTable;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.core.TransferWatch;
 import io.kvtier.daemon.index.space.Drops;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.index.space.TierStack;
@@ -27,22 +29,23 @@ final class Copies {
   private final ResidentTier first;
   private final Drops drops;
   private final Counters counters;
+  private final TransferWatch transfers;
   private final BlockListener listener;
 
   Copies(
-      Directory directory,
-      Namespaces namespaces,
+      IndexCore core,
       TierStack stack,
       Drops drops,
-      Counters counters,
+      TransferWatch transfers,
       BlockListener listener) {
-    this.directory = directory;
+    directory = core.directory();
     table = directory.copies();
-    this.namespaces = namespaces;
+    namespaces = core.namespaces();
+    counters = core.counters();
     this.stack = stack;
     first = stack.first();
     this.drops = drops;
-    this.counters = counters;
+    this.transfers = transfers;
     this.listener = listener;
   }
 
@@ -86,7 +89,7 @@ final class Copies {
         directory.unlink(block);
       }
       directory.free(block);
-      listener.onFreed(block);
+      transfers.forgot(block);
     }
   }
 

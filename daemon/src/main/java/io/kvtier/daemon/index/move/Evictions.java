@@ -5,7 +5,6 @@ import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.CopyTable;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
-import io.kvtier.daemon.index.core.Limits;
 import io.kvtier.daemon.index.lane.Lanes;
 import io.kvtier.daemon.index.source.ObjectLine;
 import io.kvtier.daemon.index.space.Drops;
@@ -54,7 +53,6 @@ final class Evictions {
    */
   Evictions(
       StoreParts parts,
-      Limits limits,
       Copies copies,
       TierStack stack,
       LowerTiers lower,
@@ -65,9 +63,9 @@ final class Evictions {
       ClassQueues fresh,
       ClassQueues promoted,
       BlockListener listener) {
-    directory = parts.directory();
+    directory = parts.core().directory();
     table = directory.copies();
-    counters = parts.counters();
+    counters = parts.core().counters();
     this.copies = copies;
     this.stack = stack;
     first = stack.first();
@@ -79,7 +77,7 @@ final class Evictions {
     this.fresh = fresh;
     this.promoted = promoted;
     this.listener = listener;
-    freeTarget = limits.freeTarget();
+    freeTarget = parts.tiers().first().freeTarget();
     for (LowerTier tier : lower) {
       ingestions.add(new Ingestion(new Target(tier), directory, first, tier.parts().admission()));
     }

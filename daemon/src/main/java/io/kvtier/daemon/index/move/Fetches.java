@@ -40,8 +40,8 @@ public final class Fetches {
       Records records,
       Promotions promotions,
       Arrivals arrivals) {
-    directory = parts.directory();
-    counters = parts.counters();
+    directory = parts.core().directory();
+    counters = parts.core().counters();
     this.sources = sources;
     this.mover = mover;
     this.stack = stack;

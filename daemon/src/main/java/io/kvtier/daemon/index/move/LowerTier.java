@@ -20,7 +20,7 @@ public final class LowerTier {
     this.tier = tier;
     this.lanes = lanes;
     this.parts = parts;
-    budget = new WriteBudget(parts.writeBytesPerDay());
+    budget = new WriteBudget(parts.pace().writeBytesPerDay());
   }
 
   public ResidentTier tier() {

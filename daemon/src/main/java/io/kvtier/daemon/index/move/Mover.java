@@ -1,8 +1,8 @@
 package io.kvtier.daemon.index.move;
 
 import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Latencies;
-import io.kvtier.daemon.index.core.Limits;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.core.Tenants;
 import io.kvtier.daemon.index.core.TierTraits;
@@ -97,18 +97,14 @@ final class Mover {
   private int spills;
   private int uploads;
 
-  Mover(
-      StoreParts parts,
-      Limits limits,
-      Namespaces namespaces,
-      TierStack stack,
-      LowerTiers lower,
-      Sources sources) {
-    this.directory = parts.directory();
-    this.slabs = parts.first().slabs();
-    this.checksums = parts.first().checksums();
-    this.checksumDepth = limits.copyDepth();
-    this.namespaces = namespaces;
+  Mover(StoreParts parts, TierStack stack, LowerTiers lower, Sources sources) {
+    IndexCore core = parts.core();
+    StoreParts.First top = parts.tiers().first();
+    this.directory = core.directory();
+    this.slabs = top.slabs();
+    this.checksums = top.checksums().pipeline();
+    this.checksumDepth = top.checksums().depth();
+    this.namespaces = core.namespaces();
     this.tenants = namespaces.tenants();
     this.stack = stack;
     this.first = stack.first();
@@ -118,10 +114,10 @@ final class Mover {
     this.departingOf = new int[tenants.count()];
     this.evictions = new int[first.slots().classesMax()];
     this.stores = new int[first.slots().classesMax()];
-    this.latencies = parts.latencies();
+    this.latencies = core.latencies();
     this.requests = parts.transfers();
-    this.objects = parts.objects();
-    this.objectDepth = objects == null ? 0 : objects.depth();
+    this.objects = parts.tiers().objects();
+    this.objectDepth = objects == null ? 0 : objects.traffic().depth();
     this.buffers = new RelayBuffers(objects == null ? 0 : objects.spillBytes());
     this.sources = sources;
     this.inFlightOf = new int[sources.count()][tenants.count()];
@@ -132,8 +128,8 @@ final class Mover {
     for (int i = 0; i < sources.count(); i++) {
       transfers += sources.at(i).depth();
     }
-    for (StoreParts.Lower one : parts.lower()) {
-      transfers += one.pipelines().size() * one.depth();
+    for (StoreParts.Lower one : parts.tiers().lower()) {
+      transfers += one.devices().pipelines().size() * one.devices().depth();
     }
     pool = new Transfer[transfers];
     purpose = new Purpose[transfers];
@@ -349,8 +345,8 @@ final class Mover {
 
   private boolean writeOutside(Transfer transfer) {
     if (objects == null
-        || objects.pipeline().inFlight() >= objectDepth
-        || !objects.pipeline().offer(transfer)) {
+        || objects.traffic().pipeline().inFlight() >= objectDepth
+        || !objects.traffic().pipeline().offer(transfer)) {
       return false;
     }
     inFlightOf[objectSource][transfer.owner]++;

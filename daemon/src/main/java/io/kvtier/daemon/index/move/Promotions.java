@@ -8,6 +8,7 @@ import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.index.space.TierStack;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.function.IntConsumer;
+import java.util.function.IntPredicate;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -28,7 +29,7 @@ public final class Promotions {
   private final ResidentTier first;
   private final LowerTiers lower;
   private final Mover mover;
-  private final BlockListener listener;
+  private final IntPredicate isAwaited;
   private final Latencies latencies;
   private final long standstillNs;
   private final ClassQueues queues;
@@ -45,7 +46,7 @@ public final class Promotions {
       TierStack stack,
       LowerTiers lower,
       Mover mover,
-      BlockListener listener,
+      IntPredicate isAwaited,
       Latencies latencies,
       long standstillNs,
       ClassQueues queues) {
@@ -56,7 +57,7 @@ public final class Promotions {
     first = stack.first();
     this.lower = lower;
     this.mover = mover;
-    this.listener = listener;
+    this.isAwaited = isAwaited;
     this.latencies = latencies;
     this.standstillNs = standstillNs;
     this.queues = queues;
@@ -107,7 +108,7 @@ public final class Promotions {
   private boolean dropUnawaited(long item) {
     int block = (int) item;
     boolean isLeaving = first.state(block) == CopyState.LEAVING;
-    if (!isLeaving && ((item & PREFETCHED) != 0 || listener.isAwaited(block))) {
+    if (!isLeaving && ((item & PREFETCHED) != 0 || isAwaited.test(block))) {
       return false;
     }
     directory.set(Directory.FLAG_FETCHING, block, false);

@@ -54,10 +54,10 @@ public final class Uploads implements Ingestion.Target {
     this.stack = stack;
     first = stack.first();
     this.listener = listener;
-    directory = parts.directory();
-    counters = parts.counters();
-    clock = parts.clock();
-    ObjectParts tier = parts.objects();
+    directory = parts.core().directory();
+    counters = parts.core().counters();
+    clock = parts.core().clock();
+    ObjectParts tier = parts.tiers().objects();
     ingestion = new Ingestion(this, directory, first, tier == null ? "all" : tier.admission());
   }
 

@@ -3,6 +3,7 @@ package io.kvtier.daemon.index.report;
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.device.Devices;
@@ -48,11 +49,7 @@ public final class StatsReport {
    * @param events null where nobody is told of blocks
    */
   public record Parts(
-      LongSupplier clock,
-      Directory directory,
-      Namespaces namespaces,
-      Counters counters,
-      Latencies latencies,
+      IndexCore core,
       BlockStore store,
       Devices devices,
       SessionTable sessions,
@@ -75,11 +72,12 @@ public final class StatsReport {
 
   public StatsReport(Identity identity, Parts parts) {
     this.identity = identity;
-    clock = parts.clock();
-    directory = parts.directory();
-    namespaces = parts.namespaces();
-    counters = parts.counters();
-    latencies = parts.latencies();
+    IndexCore core = parts.core();
+    clock = core.clock();
+    directory = core.directory();
+    namespaces = core.namespaces();
+    counters = core.counters();
+    latencies = core.latencies();
     store = parts.store();
     devices = parts.devices();
     sessions = parts.sessions();
@@ -166,11 +164,12 @@ public final class StatsReport {
     List<Report.SizeClass> classes =
         IntStream.range(0, slots.classes())
             .filter(sizeClass -> isSeen.test(slots.partOfClass(sizeClass)))
-            .mapToObj(sizeClass ->
-                new Report.SizeClass(
-                    slots.slotBytes(sizeClass),
-                    slots.regionsOfClass(sizeClass),
-                    slots.freeOfClass(sizeClass)))
+            .mapToObj(
+                sizeClass ->
+                    new Report.SizeClass(
+                        slots.slotBytes(sizeClass),
+                        slots.regionsOfClass(sizeClass),
+                        slots.freeOfClass(sizeClass)))
             .sorted(Comparator.comparingInt(Report.SizeClass::regions).reversed())
             .toList();
     return new Report.Tier(

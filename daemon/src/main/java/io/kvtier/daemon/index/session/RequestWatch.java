@@ -33,7 +33,4 @@ public interface RequestWatch {
 
   /** A block was written by an operation: later stores of it are on that operation's account. */
   void wrote(int block, RequestOrigin origin);
-
-  /** A block's record has come to its end: its number may become another block's. */
-  void forgot(int block);
 }

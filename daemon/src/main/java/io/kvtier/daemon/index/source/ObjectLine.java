@@ -135,12 +135,12 @@ public final class ObjectLine {
 
   /** Whether a fetch would be tried now, or the store is given a rest. */
   public boolean isOpen() {
-    return parts != null && parts.isOpen().getAsBoolean();
+    return parts != null && parts.traffic().isOpen().getAsBoolean();
   }
 
   /** The same of an upload. */
   public boolean takesStores() {
-    return parts != null && parts.takesStores().getAsBoolean();
+    return parts != null && parts.traffic().takesStores().getAsBoolean();
   }
 
   /** The tier for people: names with texts, numbers and truths. */
@@ -172,8 +172,10 @@ public final class ObjectLine {
 
   /** The object of a block counts as used: it is not the next that is collected. */
   public void used(int block) {
-    if (parts != null && parts.uses() != null && directory.has(Directory.FLAG_OBJECT, block)) {
-      parts.uses().accept(keyOf(block));
+    if (parts != null
+        && parts.contents().uses() != null
+        && directory.has(Directory.FLAG_OBJECT, block)) {
+      parts.contents().uses().accept(keyOf(block));
     }
   }
 
@@ -198,7 +200,7 @@ public final class ObjectLine {
     directory.copySought(key);
     return isAnyGoing() && isKeyGoing(namespace, keyBytes, group)
         ? Presence.ABSENT
-        : parts.presence().lookup(keyOf(namespace, keyBytes, group));
+        : parts.contents().presence().lookup(keyOf(namespace, keyBytes, group));
   }
 
   /** Says whether a block that has a record is an object. One that is to be deleted is none. */
@@ -212,12 +214,12 @@ public final class ObjectLine {
     int group = directory.group(block);
     return isAnyGoing() && isKeyGoing(namespace, keyBytes, group)
         ? Presence.ABSENT
-        : parts.presence().lookup(keyOf(namespace, keyBytes, group));
+        : parts.contents().presence().lookup(keyOf(namespace, keyBytes, group));
   }
 
   /** Whether the store would answer, as far as is known, whether an object is there. */
   public boolean canConfirm() {
-    return parts != null && isOpen() && parts.presence().trouble().isEmpty();
+    return parts != null && isOpen() && parts.contents().presence().trouble().isEmpty();
   }
 
   /**
@@ -233,6 +235,7 @@ public final class ObjectLine {
     ObjectParts present = parts;
     boolean taken =
         present
+            .contents()
             .presence()
             .confirm(
                 keyOf(block),
@@ -301,7 +304,7 @@ public final class ObjectLine {
     boolean wasTold =
         events != null
             && (directory.has(Directory.FLAG_OBJECT, block)
-                || parts.presence().lookup(keyOf(block)) != Presence.ABSENT);
+                || parts.contents().presence().lookup(keyOf(block)) != Presence.ABSENT);
     boolean isTaken =
         directory.has(Directory.FLAG_UPLOADING, block)
             ? promiseDeletion(block)
@@ -340,7 +343,7 @@ public final class ObjectLine {
     }
     directory.copySought(key);
     ObjectKey objectKey = keyOf(namespace, keyBytes, group);
-    boolean mayBe = parts.presence().lookup(objectKey) != Presence.ABSENT;
+    boolean mayBe = parts.contents().presence().lookup(objectKey) != Presence.ABSENT;
     boolean isTaken = delete(nameOf(namespace, keyBytes, group), objectKey);
     if (events != null && mayBe && isTaken) {
       events.removedSought(BlockEvents.OBJECT, namespace.id(), group, keyBytes);
@@ -349,11 +352,11 @@ public final class ObjectLine {
   }
 
   private boolean delete(String name, ObjectKey objectKey) {
-    if (parts == null || !parts.deletions().delete(name)) {
+    if (parts == null || !parts.contents().deletions().delete(name)) {
       return false;
     }
-    parts.presence().absent(objectKey);
-    deleting.add(new Deleting(objectKey, parts.deletions().queued()));
+    parts.contents().presence().absent(objectKey);
+    deleting.add(new Deleting(objectKey, parts.contents().deletions().queued()));
     return true;
   }
 
@@ -388,7 +391,7 @@ public final class ObjectLine {
         && !(clearings.isEmpty()
             && promises.isEmpty()
             && owed.isEmpty()
-            && deletionsDone == parts.deletions().queued());
+            && deletionsDone == parts.contents().deletions().queued());
   }
 
   /** The same of the key that was copied last. */
@@ -401,7 +404,7 @@ public final class ObjectLine {
     String name = nameOf(namespace, keyBytes, group);
     return promised.contains(name)
         || owed.containsKey(name)
-        || (parts != null && parts.deletions().isPending(name));
+        || (parts != null && parts.contents().deletions().isPending(name));
   }
 
   /** Until all that is to go so far has gone. */
@@ -424,7 +427,7 @@ public final class ObjectLine {
     @Override
     public boolean getAsBoolean() {
       if (mark < 0 && ordered.isPassed()) {
-        mark = parts.deletions().queued();
+        mark = parts.contents().deletions().queued();
       }
       return mark >= 0 && deletionsDone >= mark;
     }
@@ -467,7 +470,7 @@ public final class ObjectLine {
       if (!ObjectNames.readBlock(name, named)) {
         continue;
       }
-      present.presence().absent(ObjectKey.of(named));
+      present.contents().presence().absent(ObjectKey.of(named));
       Namespaces.Namespace namespace =
           namespaces.byFingerprint(named.namespaceHigh, named.namespaceLow);
       if (namespace != null) {
@@ -488,15 +491,15 @@ public final class ObjectLine {
       return;
     }
     // In this order: what is done has been told of before.
-    deletionsDone = parts.deletions().done();
-    for (List<String> collected = parts.collected().get();
+    deletionsDone = parts.contents().deletions().done();
+    for (List<String> collected = parts.contents().collected().get();
         collected != null;
-        collected = parts.collected().get()) {
+        collected = parts.contents().collected().get()) {
       learnOf(collected, parts);
     }
     // Once more: a load or a question that was under way may have found it since.
     while (!deleting.isEmpty() && deleting.element().mark <= deletionsDone) {
-      parts.presence().absent(deleting.remove().key);
+      parts.contents().presence().absent(deleting.remove().key);
     }
     if (owed.isEmpty() && clearings.isEmpty()) {
       return;
@@ -514,13 +517,14 @@ public final class ObjectLine {
       if (begun != null && !one.isAsked && begun.isPassed()) {
         one.isAsked =
             parts
+                .contents()
                 .deletions()
                 .deleteAll(ObjectNames.ofNamespace(one.namespace.high(), one.namespace.low()));
-        one.mark = parts.deletions().queued();
+        one.mark = parts.contents().deletions().queued();
       }
       if (one.isAsked && deletionsDone >= one.mark) {
         // Which of them were the namespace's can't be told.
-        parts.presence().forgetAll();
+        parts.contents().presence().forgetAll();
         one.done = true;
       }
     }

@@ -15,36 +15,47 @@ import org.jspecify.annotations.Nullable;
 /**
  * The parts of the object tier that the index uses.
  *
- * @param pipeline loads and stores objects
- * @param depth the most transfers that it takes
- * @param isOpen whether a load would be tried now, or the store is given a rest
- * @param takesStores whether a store would be tried now
- * @param presence the objects that are known to exist
- * @param deletions the queue of deletions
  * @param admission which blocks are stored, and when
- * @param spillBytes memory for blocks on their way from SSD
- * @param collected names of objects that this node deletes and that the index did not name: those
- *     that are collected, a page at a time, before they are and after, and those that the deletion
- *     of a whole namespace found; null when there are none for now
- * @param uses told what is used; null for nobody
+ * @param spillBytes memory for blocks on their way from a lower tier
  * @param operator does what an operator wants done with the store
- * @param bell wakes the index
  * @param report the tier for people: names with texts, numbers, truths and a janitor's report
+ * @param bell wakes the index
  */
 public record ObjectParts(
-    Pipeline pipeline,
-    int depth,
-    BooleanSupplier isOpen,
-    BooleanSupplier takesStores,
-    PresenceCache presence,
-    Deletions deletions,
+    Traffic traffic,
+    Contents contents,
     String admission,
     long spillBytes,
-    Supplier<@Nullable List<String>> collected,
-    @Nullable Consumer<ObjectKey> uses,
     Operator operator,
-    Runnable bell,
-    Supplier<Map<String, Object>> report) {
+    Supplier<Map<String, Object>> report,
+    Runnable bell) {
+  /**
+   * How objects are loaded and stored.
+   *
+   * @param pipeline loads and stores objects
+   * @param depth the most transfers that the pipeline takes
+   * @param isOpen whether a load would be tried now, or the store is given a rest
+   * @param takesStores whether a store would be tried now
+   */
+  public record Traffic(
+      Pipeline pipeline, int depth, BooleanSupplier isOpen, BooleanSupplier takesStores) {}
+
+  /**
+   * What is in the store.
+   *
+   * @param presence the objects that are known to exist
+   * @param deletions the queue of deletions
+   * @param collected names of objects that this node deletes and that the index did not name: those
+   *     that are collected, a page at a time, before they are and after, and those that the
+   *     deletion of a whole namespace found; null when there are none for now
+   * @param uses told what is used; null for nobody
+   */
+  public record Contents(
+      PresenceCache presence,
+      Deletions deletions,
+      Supplier<@Nullable List<String>> collected,
+      @Nullable Consumer<ObjectKey> uses) {}
+
   /** Does what an operator wants done with the store. */
   @FunctionalInterface
   public interface Operator {

@@ -40,12 +40,12 @@ public final class ObjectSource implements BlockSource {
 
   @Override
   public Pipeline pipeline() {
-    return parts.pipeline();
+    return parts.traffic().pipeline();
   }
 
   @Override
   public int depth() {
-    return parts.depth();
+    return parts.traffic().depth();
   }
 
   @Override

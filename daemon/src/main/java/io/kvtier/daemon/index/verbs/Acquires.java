@@ -3,6 +3,7 @@ package io.kvtier.daemon.index.verbs;
 import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Limits;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.core.TierTraits;
@@ -15,6 +16,7 @@ import io.kvtier.daemon.index.session.Operation;
 import io.kvtier.daemon.index.session.Operations;
 import io.kvtier.daemon.index.session.Request;
 import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.session.SessionParts;
 import io.kvtier.daemon.index.session.WaiterTable;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.protocol.Counter;
@@ -42,33 +44,26 @@ public final class Acquires implements Peers.Tiers {
   private final WaiterTable firstWaiters;
   private final Devices devices;
   private final Counters counters;
-  private final Limits limits;
+  private final Limits.Times times;
+  private final int holdsPerSessionMax;
 
   /** Blocks of the request under way that were leased at once: they are counted together. */
   private int hitsInMemory;
 
-  public Acquires(
-      Directory directory,
-      Namespaces namespaces,
-      BlockStore store,
-      HoldTable holds,
-      Operations operations,
-      WaiterTable firstWaiters,
-      Devices devices,
-      Counters counters,
-      Limits limits) {
-    this.directory = directory;
-    this.namespaces = namespaces;
+  Acquires(IndexCore core, SessionParts parts, BlockStore store, Devices devices) {
+    directory = core.directory();
+    namespaces = core.namespaces();
+    counters = core.counters();
+    times = core.limits().times();
+    holdsPerSessionMax = core.limits().holdsPerSessionMax();
+    operations = parts.operations();
+    holds = parts.holds();
+    firstWaiters = parts.waiters();
     this.store = store;
     first = store.first();
     firstId = first.traits().id();
     ofFirst = first.traits().counts();
-    this.holds = holds;
-    this.operations = operations;
-    this.firstWaiters = firstWaiters;
     this.devices = devices;
-    this.counters = counters;
-    this.limits = limits;
   }
 
   /** ACQUIRE, or ONBOARD, which leases blocks only until they are copied. */
@@ -81,7 +76,7 @@ public final class Acquires implements Peers.Tiers {
       return;
     }
     long leaseNs =
-        request.argument <= 0 ? limits.leaseNs() : Math.min(request.argument, limits.leaseNsMax());
+        request.argument <= 0 ? times.leaseNs() : Math.min(request.argument, times.leaseNsMax());
     operation.value = operation.beganNs + leaseNs;
     boolean leadingRun = request.has(RequestDescriptor.FLAG_LEADING_RUN);
     boolean noWait = request.has(RequestDescriptor.FLAG_NO_WAIT);
@@ -251,7 +246,7 @@ public final class Acquires implements Peers.Tiers {
       return true;
     }
     int hold =
-        !session.mayHold(limits.holdsPerSessionMax())
+        !session.mayHold(holdsPerSessionMax)
             ? HoldTable.NONE
             : holds.take(HoldTable.LEASE, block, session, operation.value, operation.correlationId);
     if (hold == HoldTable.NONE) {

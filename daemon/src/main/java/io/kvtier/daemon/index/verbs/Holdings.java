@@ -1,12 +1,14 @@
 package io.kvtier.daemon.index.verbs;
 
 import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.move.BlockStore;
 import io.kvtier.daemon.index.session.CompletionWriter;
 import io.kvtier.daemon.index.session.HoldTable;
 import io.kvtier.daemon.index.session.Request;
 import io.kvtier.daemon.index.session.RequestWatch;
 import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.session.SessionParts;
 import io.kvtier.daemon.index.session.SessionTable;
 import io.kvtier.daemon.index.session.SlotClaims;
 import io.kvtier.protocol.Counter;
@@ -32,25 +34,16 @@ public final class Holdings {
   private final RequestWatch requests;
   private final int holdsPerSessionMax;
 
-  public Holdings(
-      BlockStore store,
-      HoldTable holds,
-      SlotClaims claims,
-      SessionTable sessions,
-      Puts puts,
-      CompletionWriter writer,
-      Counters counters,
-      RequestWatch requests,
-      int holdsPerSessionMax) {
+  Holdings(IndexCore core, SessionParts parts, BlockStore store, Puts puts) {
+    counters = core.counters();
+    holdsPerSessionMax = core.limits().holdsPerSessionMax();
+    sessions = parts.sessions();
+    holds = parts.holds();
+    claims = parts.claims();
+    writer = parts.writer();
+    requests = parts.watch();
     this.store = store;
-    this.holds = holds;
-    this.claims = claims;
-    this.sessions = sessions;
     this.puts = puts;
-    this.writer = writer;
-    this.counters = counters;
-    this.requests = requests;
-    this.holdsPerSessionMax = holdsPerSessionMax;
   }
 
   /** RELEASE and ABORT: ends leases and reservations by their ids. */

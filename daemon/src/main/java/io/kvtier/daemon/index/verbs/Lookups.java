@@ -2,6 +2,7 @@ package io.kvtier.daemon.index.verbs;
 
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.device.Peers;
 import io.kvtier.daemon.index.device.Region;
@@ -38,26 +39,18 @@ public final class Lookups {
   /** How many blocks of the lookup under way would come from each source. */
   private final int[] fetches;
 
-  public Lookups(
-      Directory directory,
-      BlockStore store,
-      Namespaces namespaces,
-      Peers peers,
-      Admin admin,
-      CompletionWriter writer,
-      Counters counters,
-      LongSupplier clock) {
-    this.directory = directory;
+  Lookups(IndexCore core, CompletionWriter writer, BlockStore store, Peers peers, Admin admin) {
+    directory = core.directory();
+    namespaces = core.namespaces();
+    counters = core.counters();
+    clock = core.clock();
+    this.writer = writer;
     this.store = store;
     first = store.first();
-    this.namespaces = namespaces;
-    this.peers = peers;
-    this.admin = admin;
-    this.writer = writer;
-    this.counters = counters;
-    this.clock = clock;
     sources = store.sources();
     fetches = new int[sources.count()];
+    this.peers = peers;
+    this.admin = admin;
   }
 
   /** Answers a request. What is not known of the sources is asked of them, for the next one. */

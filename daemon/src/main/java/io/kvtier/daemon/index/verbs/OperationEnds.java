@@ -1,17 +1,14 @@
 package io.kvtier.daemon.index.verbs;
 
 import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.device.Devices;
-import io.kvtier.daemon.index.session.CompletionWriter;
 import io.kvtier.daemon.index.session.Operation;
 import io.kvtier.daemon.index.session.Operations;
-import io.kvtier.daemon.index.session.Request;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.protocol.Counter;
-import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
-import io.kvtier.tiers.slots.SlotAllocator;
 
 /**
  * How operations end before they are done: by CANCEL, by their deadline, with their session.
@@ -24,48 +21,36 @@ public final class OperationEnds {
   private final Puts puts;
   private final Scans scans;
   private final Removals removals;
-  private final Holdings holdings;
-  private final CompletionWriter writer;
   private final Counters counters;
 
-  public OperationEnds(
+  OperationEnds(
+      IndexCore core,
       Operations operations,
       Devices devices,
       Acquires acquires,
       Puts puts,
       Scans scans,
-      Removals removals,
-      Holdings holdings,
-      CompletionWriter writer,
-      Counters counters) {
+      Removals removals) {
+    counters = core.counters();
     this.operations = operations;
     this.devices = devices;
     this.acquires = acquires;
     this.puts = puts;
     this.scans = scans;
     this.removals = removals;
-    this.holdings = holdings;
-    this.writer = writer;
-    this.counters = counters;
   }
 
-  /** CANCEL. */
-  void cancel(Session session, Request request) throws ProtocolViolation {
-    Status found = Status.MISS;
-    for (int i = 0; i < operations.max() && found != Status.OK; i++) {
+  /** Ends an operation of a session at the client's request; false when there is none. */
+  boolean cancel(Session session, long correlationId) {
+    for (int i = 0; i < operations.max(); i++) {
       Operation operation = operations.at(i);
-      if (operation.active
-          && operation.isOf(session)
-          && operation.correlationId == request.argument) {
+      if (operation.active && operation.isOf(session) && operation.correlationId == correlationId) {
         cutShort(operation, Status.CANCELLED);
         counters.add(Counter.CANCELLED, 1);
-        found = Status.OK;
+        return true;
       }
     }
-    if (found != Status.OK && session.id() != SlotAllocator.DAEMON) {
-      found = holdings.giveBackUnheard(session, request.argument);
-    }
-    writer.completeShort(session, request, found, 0);
+    return false;
   }
 
   /**

@@ -4,7 +4,7 @@ import io.kvtier.daemon.index.core.ClassQueues;
 import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
-import io.kvtier.daemon.index.core.Limits;
+import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.device.Devices;
 import io.kvtier.daemon.index.move.BlockStore;
@@ -14,6 +14,7 @@ import io.kvtier.daemon.index.session.Operations;
 import io.kvtier.daemon.index.session.Request;
 import io.kvtier.daemon.index.session.RequestWatch;
 import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.session.SessionParts;
 import io.kvtier.daemon.index.session.SlotClaims;
 import io.kvtier.daemon.index.session.WaiterTable;
 import io.kvtier.daemon.index.space.ResidentTier;
@@ -69,37 +70,34 @@ public final class Puts {
   private final ClassQueues queue;
   private final ClassQueues.Server serve = this::serve;
 
-  public Puts(
-      Directory directory,
+  /**
+   * Nothing is put yet.
+   *
+   * @param drains whether no new blocks are taken
+   */
+  Puts(
+      IndexCore core,
+      SessionParts parts,
       BlockStore store,
-      HoldTable holds,
-      SlotClaims claims,
-      Namespaces namespaces,
-      Operations operations,
       Devices devices,
-      WaiterTable firstWaiters,
-      Counters counters,
-      Limits limits,
-      LongSupplier clock,
-      RequestWatch requests,
       BooleanSupplier drains) {
-    this.requests = requests;
-    this.drains = drains;
-    this.directory = directory;
+    directory = core.directory();
+    namespaces = core.namespaces();
+    counters = core.counters();
+    clock = core.clock();
+    holdsPerSessionMax = core.limits().holdsPerSessionMax();
+    reservationNs = core.limits().times().reservationNs();
+    operations = parts.operations();
+    holds = parts.holds();
+    claims = parts.claims();
+    firstWaiters = parts.waiters();
+    requests = parts.watch();
     this.store = store;
     first = store.first();
     firstId = first.traits().id();
-    this.holds = holds;
-    this.claims = claims;
-    this.namespaces = namespaces;
-    this.operations = operations;
+    queue = store.fresh();
     this.devices = devices;
-    this.firstWaiters = firstWaiters;
-    this.counters = counters;
-    this.holdsPerSessionMax = limits.holdsPerSessionMax();
-    this.reservationNs = limits.reservationNs();
-    this.clock = clock;
-    this.queue = store.fresh();
+    this.drains = drains;
   }
 
   /** RESERVE, or OFFLOAD, which writes the slots itself. */

@@ -146,8 +146,8 @@ public final class RequestAdapter {
     long deadline = Words.getLong(segment, at + RequestDescriptor.DEADLINE_OFFSET);
     request.deadlineNs =
         deadline == 0
-            ? nowNs + limits.deadlineNs()
-            : Math.min(deadline, nowNs + limits.deadlineNsMax());
+            ? nowNs + limits.times().deadlineNs()
+            : Math.min(deadline, nowNs + limits.times().deadlineNsMax());
     if (verb.body() == RequestBody.KEYS_AND_BLOCKS) {
       // The others have nothing there.
       request.region = Words.getInt(segment, at + RequestDescriptor.REGION_OFFSET);

@@ -2,6 +2,7 @@ package io.kvtier.daemon.index.verbs;
 
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.daemon.index.device.Devices;
@@ -10,6 +11,7 @@ import io.kvtier.daemon.index.session.CompletionWriter;
 import io.kvtier.daemon.index.session.Request;
 import io.kvtier.daemon.index.session.RequestWatch;
 import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.session.SessionParts;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
@@ -17,6 +19,7 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Utf8;
 import io.kvtier.protocol.Verb;
+import io.kvtier.tiers.slots.SlotAllocator;
 import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
 
@@ -27,19 +30,6 @@ import org.jspecify.annotations.Nullable;
  * the index.
  */
 public final class Requests {
-  /** The classes of the verbs. */
-  public record Verbs(
-      Registrations registrations,
-      Lookups lookups,
-      Puts puts,
-      Acquires acquires,
-      Holdings holdings,
-      Deletes deletes,
-      Scans scans,
-      Annotations annotations,
-      OperationEnds ends,
-      Admin admin) {}
-
   private final Directory directory;
   private final Namespaces namespaces;
   private final BlockStore store;
@@ -59,31 +49,24 @@ public final class Requests {
   private final Admin admin;
 
   public Requests(
-      Directory directory,
-      Namespaces namespaces,
-      BlockStore store,
-      Devices devices,
-      CompletionWriter writer,
-      Counters counters,
-      RequestWatch requests,
-      Verbs verbs) {
-    this.directory = directory;
-    this.namespaces = namespaces;
+      IndexCore core, SessionParts parts, BlockStore store, Devices devices, Verbs verbs) {
+    directory = core.directory();
+    namespaces = core.namespaces();
+    counters = core.counters();
+    writer = parts.writer();
+    requests = parts.watch();
     this.store = store;
     this.devices = devices;
-    this.writer = writer;
-    this.counters = counters;
-    this.requests = requests;
-    registrations = verbs.registrations();
-    lookups = verbs.lookups();
-    puts = verbs.puts();
-    acquires = verbs.acquires();
-    holdings = verbs.holdings();
-    deletes = verbs.deletes();
-    scans = verbs.scans();
-    annotations = verbs.annotations();
-    ends = verbs.ends();
-    admin = verbs.admin();
+    registrations = verbs.registrations;
+    lookups = verbs.lookups;
+    puts = verbs.puts;
+    acquires = verbs.acquires;
+    holdings = verbs.holdings;
+    deletes = verbs.deletes;
+    scans = verbs.scans;
+    annotations = verbs.annotations;
+    ends = verbs.ends;
+    admin = verbs.admin;
   }
 
   /** The id of the namespace that sessions know by a number; -1: there is none. */
@@ -127,7 +110,7 @@ public final class Requests {
           devices.peers().deleteAll(request.namespaceId);
         }
       }
-      case CANCEL -> ends.cancel(session, request);
+      case CANCEL -> cancel(session, request);
       case ANNOTATE -> annotations.annotate(session, request);
       case STATS -> throw new IllegalStateException("statistics are the adapter's");
     }
@@ -155,6 +138,17 @@ public final class Requests {
           "the text of " + request.verb + " is " + e.getMessage() + "; names are UTF-8");
       return null;
     }
+  }
+
+  private void cancel(Session session, Request request) throws ProtocolViolation {
+    Status found = Status.OK;
+    if (!ends.cancel(session, request.argument)) {
+      found =
+          session.id() == SlotAllocator.DAEMON
+              ? Status.MISS
+              : holdings.giveBackUnheard(session, request.argument);
+    }
+    writer.completeShort(session, request, found, 0);
   }
 
   private void admin(Session session, Request request, String text) throws ProtocolViolation {

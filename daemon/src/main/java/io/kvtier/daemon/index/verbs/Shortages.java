@@ -2,12 +2,14 @@ package io.kvtier.daemon.index.verbs;
 
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.move.BlockStore;
 import io.kvtier.daemon.index.move.Promotions;
 import io.kvtier.daemon.index.session.HoldTable;
 import io.kvtier.daemon.index.session.Operation;
 import io.kvtier.daemon.index.session.Operations;
 import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.session.SessionParts;
 import io.kvtier.daemon.index.session.WaiterTable;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Status;
@@ -36,21 +38,14 @@ public final class Shortages {
   private final IntConsumer mark = this::mark;
   private long nowNs;
 
-  public Shortages(
-      Directory directory,
-      BlockStore store,
-      HoldTable holds,
-      WaiterTable waiters,
-      Operations operations,
-      Counters counters,
-      long standstillNs) {
-    this.directory = directory;
+  Shortages(IndexCore core, SessionParts parts, BlockStore store) {
+    directory = core.directory();
+    counters = core.counters();
+    standstillNs = core.limits().times().standstillNs();
+    holds = parts.holds();
+    waiters = parts.waiters();
+    operations = parts.operations();
     this.store = store;
-    this.holds = holds;
-    this.waiters = waiters;
-    this.operations = operations;
-    this.counters = counters;
-    this.standstillNs = standstillNs;
   }
 
   /** Looks for size classes in which nothing moves; called every few milliseconds. */

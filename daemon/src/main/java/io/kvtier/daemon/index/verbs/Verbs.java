@@ -1,0 +1,129 @@
+package io.kvtier.daemon.index.verbs;
+
+import io.kvtier.daemon.index.core.IndexCore;
+import io.kvtier.daemon.index.device.Devices;
+import io.kvtier.daemon.index.move.BlockStore;
+import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.session.SessionParts;
+import io.kvtier.protocol.Status;
+
+/**
+ * The classes of the verbs: makes and connects them, and does with all of them what has to be done
+ * each round. Confined to the index.
+ */
+public final class Verbs {
+  final Registrations registrations;
+  final Lookups lookups;
+  final Puts puts;
+  final Acquires acquires;
+  final Holdings holdings;
+  final Deletes deletes;
+  final Scans scans;
+  final Annotations annotations;
+  final OperationEnds ends;
+  final Admin admin;
+  private final Removals removals;
+  private final Shortages shortages;
+  private final Upkeep upkeep;
+
+  /** Nothing is asked for yet. */
+  public Verbs(
+      IndexCore core, SessionParts parts, BlockStore store, Devices devices, Registry registry) {
+    upkeep = new Upkeep(store, core.directory(), core.namespaces());
+    puts = new Puts(core, parts, store, devices, upkeep::drains);
+    parts.operations().whenEndsUnheard(puts::endLate);
+    acquires = new Acquires(core, parts, store, devices);
+    devices.connect(acquires);
+    holdings = new Holdings(core, parts, store, puts);
+    removals = new Removals(store, parts.operations());
+    scans =
+        new Scans(core.directory(), store, parts.operations(), removals, core.limits().holdsMax());
+    admin = new Admin(store, core.namespaces(), upkeep, parts.sessions());
+    ends = new OperationEnds(core, parts.operations(), devices, acquires, puts, scans, removals);
+    shortages = new Shortages(core, parts, store);
+    registrations =
+        new Registrations(
+            core.directory(), core.namespaces(), registry, parts.sessions(), parts.writer());
+    lookups = new Lookups(core, parts.writer(), store, devices.peers(), admin);
+    deletes =
+        new Deletes(
+            core.directory(),
+            core.namespaces(),
+            store,
+            parts.operations(),
+            removals,
+            devices.peers());
+    annotations = new Annotations(core.directory(), store, parts.writer(), core.counters());
+  }
+
+  /** What an operator does. */
+  public Admin admin() {
+    return admin;
+  }
+
+  /** Whether no new blocks are taken. */
+  public boolean drains() {
+    return upkeep.drains();
+  }
+
+  // ---- what becomes of blocks
+
+  /** A copy in the first tier became resident, or failed to. */
+  public void onFirstSettled(int block, Status status) {
+    acquires.onFirstSettled(block, status);
+  }
+
+  /** A write to a lower tier ended, well or not. */
+  public void onStoreSettled(int block, Status status) {
+    scans.onStoreSettled(block, status);
+  }
+
+  /** A block has left the directory. */
+  public void onForgotten(int block, boolean isHeld) {
+    upkeep.forgotten(block);
+    if (isHeld) {
+      holdings.endPinsOf(block);
+    }
+  }
+
+  // ---- each round
+
+  /** Goes on with what waits for slots, with scans and with removals. */
+  public void maintain() {
+    puts.serveQueue();
+    scans.advance();
+    removals.advance();
+  }
+
+  /** Ends operations and holds whose time is over; called every few milliseconds. */
+  public void checkTime(long nowNs) {
+    ends.checkTime(nowNs);
+    shortages.check(nowNs);
+    holdings.checkTime(nowNs);
+  }
+
+  /** Whether a lease or a reservation will end by itself. */
+  public boolean hasDeadlines() {
+    return holdings.hasDeadlines();
+  }
+
+  /** Whether each round may find something to do by itself. */
+  public boolean hasBackgroundWork() {
+    return scans.isBusy();
+  }
+
+  /** The counts of holds, for the counters. */
+  public void publishGauges() {
+    holdings.publishGauges();
+  }
+
+  /**
+   * A session ends: so does everything that it does and holds.
+   *
+   * @param hasHungUp whether its client has closed the socket, which says that it writes no more
+   */
+  public void endAllOf(Session session, boolean hasHungUp) {
+    ends.endAllOf(session);
+    holdings.endAllOf(session, hasHungUp);
+  }
+}
