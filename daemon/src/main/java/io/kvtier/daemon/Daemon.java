@@ -21,6 +21,7 @@ import io.kvtier.daemon.index.core.Tenants;
 import io.kvtier.daemon.index.move.StoreParts;
 import io.kvtier.daemon.index.report.EventRing;
 import io.kvtier.daemon.index.report.RequestTap;
+import io.kvtier.daemon.index.space.TierParts;
 import io.kvtier.daemon.session.PeerPolicy;
 import io.kvtier.daemon.session.SessionConductor;
 import io.kvtier.daemon.tracing.RequestTeller;
@@ -233,12 +234,12 @@ public final class Daemon implements AutoCloseable {
                     latencies,
                     indexLimits(config, tenants)),
                 new StoreParts.Tiers(
-                    new StoreParts.First(
+                    new TierParts.First(
                         KnownTiers.HOST,
-                        new StoreParts.Space(hostTier.slots(), 0, host.policy()),
+                        new TierParts.Space(hostTier.slots(), 0, host.policy()),
                         hostTier.ledger(),
                         slabs::mapping,
-                        new StoreParts.Checksums(copies, copy.queueDepth(), copy.inlineBytes()),
+                        new TierParts.Checksums(copies, copy.queueDepth(), copy.inlineBytes()),
                         host.freeTarget()),
                     List.of(lower(ssd, ssdTier)),
                     outer.openers(),
@@ -356,16 +357,16 @@ public final class Daemon implements AutoCloseable {
             Limits.STANDSTILL_NS));
   }
 
-  private static StoreParts.Lower lower(KvtierdConfig.SsdConfig config, SsdTier tier) {
+  private static TierParts.Lower lower(KvtierdConfig.SsdConfig config, SsdTier tier) {
     String directories =
         config.directories().stream().map(Path::toString).collect(Collectors.joining(", "));
-    return new StoreParts.Lower(
+    return new TierParts.Lower(
         KnownTiers.SSD,
-        new StoreParts.Space(tier.slots(), SlotHeaderDescriptor.HEADER_BYTES, config.policy()),
+        new TierParts.Space(tier.slots(), SlotHeaderDescriptor.HEADER_BYTES, config.policy()),
         config.admission(),
-        new StoreParts.Devices(tier.pipelines(), config.queueDepth()),
-        new StoreParts.Pace(config.scrubBytesPerSecond(), config.writeBytesPerDay()),
-        new StoreParts.Place(directories, tier.engine(), tier.isDirect()));
+        new TierParts.Devices(tier.pipelines(), config.queueDepth()),
+        new TierParts.Pace(config.scrubBytesPerSecond(), config.writeBytesPerDay()),
+        new TierParts.Place(directories, tier.engine(), tier.isDirect()));
   }
 
   /** What of the parts can change while they work. */

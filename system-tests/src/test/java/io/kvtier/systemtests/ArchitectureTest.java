@@ -131,10 +131,11 @@ final class ArchitectureTest {
     "lane, core",
     "source, core",
     "session, space core",
-    "move, lane source space core",
+    "transfer, lane source space core",
+    "move, transfer lane source space core",
     "device, session move space core",
-    "verbs, device session move lane source space core",
-    "report, verbs device session move lane source space core"
+    "verbs, device session move transfer lane source space core",
+    "report, verbs device session move transfer lane source space core"
   })
   void packagesOfTheIndexUseThoseBelow(String from, String below) {
     DescribedPredicate<JavaClass> allowed = in(INDEX + "." + from);
@@ -173,10 +174,11 @@ final class ArchitectureTest {
     for (JavaClass type : indexClasses()) {
       packages.computeIfAbsent(type.getPackageName(), _ -> new TreeSet<>()).add(outermost(type));
     }
-    packages.forEach((name, types) ->
-        assertTrue(
-            types.size() <= INDEX_CLASSES_MAX,
-            () -> name + " has " + types.size() + " classes: " + types));
+    packages.forEach(
+        (name, types) ->
+            assertTrue(
+                types.size() <= INDEX_CLASSES_MAX,
+                () -> name + " has " + types.size() + " classes: " + types));
   }
 
   /** Two classes that own each other may form a circle; nested classes count as their owners. */

@@ -366,7 +366,7 @@ public final class IndexAgent {
     if (index.hasDeadlines() || !index.store().isIdle()) {
       return 5;
     }
-    return index.store().isScrubbing() ? 250 : 500;
+    return index.store().scrubbers().isAnyActive() ? 250 : 500;
   }
 
   /** For tests: that nothing contradicts anything. */

@@ -15,6 +15,7 @@ import io.kvtier.daemon.index.move.StoreParts;
 import io.kvtier.daemon.index.report.RequestTap;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.WriterParts;
+import io.kvtier.daemon.index.space.TierParts;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;
@@ -90,22 +91,22 @@ class GoldenSessionTest {
                               60_000_000_000L,
                               Limits.STANDSTILL_NS))),
                   new StoreParts.Tiers(
-                      new StoreParts.First(
+                      new TierParts.First(
                           KnownTiers.HOST,
-                          new StoreParts.Space(new SlotAllocator(1, SLAB_BYTES, 4096), 0, "lru"),
+                          new TierParts.Space(new SlotAllocator(1, SLAB_BYTES, 4096), 0, "lru"),
                           new NoLedger(),
                           i -> slab,
-                          new StoreParts.Checksums(new IndexHarness.NoPipeline(), 1, 4096),
+                          new TierParts.Checksums(new IndexHarness.NoPipeline(), 1, 4096),
                           0),
                       List.of(
-                          new StoreParts.Lower(
+                          new TierParts.Lower(
                               KnownTiers.SSD,
-                              new StoreParts.Space(
+                              new TierParts.Space(
                                   new SlotAllocator(0, SLAB_BYTES, 4096), 4096, "lru"),
                               "evicted",
-                              new StoreParts.Devices(List.of(new IndexHarness.NoPipeline()), 1),
-                              new StoreParts.Pace(0, 0),
-                              new StoreParts.Place("", "", false))),
+                              new TierParts.Devices(List.of(new IndexHarness.NoPipeline()), 1),
+                              new TierParts.Pace(0, 0),
+                              new TierParts.Place("", "", false))),
                       List.of(),
                       null),
                   null,

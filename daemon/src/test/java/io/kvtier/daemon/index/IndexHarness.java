@@ -21,6 +21,7 @@ import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.WriterParts;
 import io.kvtier.daemon.index.source.BlockSource;
 import io.kvtier.daemon.index.source.ObjectParts;
+import io.kvtier.daemon.index.space.TierParts;
 import io.kvtier.protocol.AnnotationBody;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.DaemonRegionDescriptor;
@@ -193,7 +194,7 @@ public final class IndexHarness implements AutoCloseable {
     private Pipeline checksums = new NoPipeline();
     private int files;
     private List<Pipeline> ssd = List.of(new NoPipeline());
-    private final List<StoreParts.Lower> further = new ArrayList<>();
+    private final List<TierParts.Lower> further = new ArrayList<>();
     private String admission = "evicted";
     private @Nullable GpuDriver gpu;
     private @Nullable EventRing events;
@@ -246,18 +247,18 @@ public final class IndexHarness implements AutoCloseable {
       return this;
     }
 
-    private StoreParts.Lower lower(
+    private TierParts.Lower lower(
         TierTraits traits, int[] files, int parts, long fileBytes, List<Pipeline> pipelines) {
-      return new StoreParts.Lower(
+      return new TierParts.Lower(
           traits,
-          new StoreParts.Space(
+          new TierParts.Space(
               new SlotAllocator(files, parts, fileBytes, SLOT_BYTES, pipelines.size()),
               SlotHeaderDescriptor.HEADER_BYTES,
               "lru"),
           admission,
-          new StoreParts.Devices(pipelines, 8),
-          new StoreParts.Pace(scrubBytesPerSecond, 0),
-          new StoreParts.Place("", "", false));
+          new TierParts.Devices(pipelines, 8),
+          new TierParts.Pace(scrubBytesPerSecond, 0),
+          new TierParts.Place("", "", false));
     }
 
     Settings admission(String name) {
@@ -358,9 +359,9 @@ public final class IndexHarness implements AutoCloseable {
                     latencies,
                     limits(blocks)),
                 new StoreParts.Tiers(
-                    new StoreParts.First(
+                    new TierParts.First(
                         KnownTiers.HOST,
-                        new StoreParts.Space(
+                        new TierParts.Space(
                             new SlotAllocator(
                                 tenants
                                     .regions(
@@ -378,7 +379,7 @@ public final class IndexHarness implements AutoCloseable {
                             "lru"),
                         new NoLedger(),
                         i -> slabs.asSlice(i * slabBytes, slabBytes),
-                        new StoreParts.Checksums(
+                        new TierParts.Checksums(
                             settings.checksums, 8, settings.inlineChecksumBytes),
                         0),
                     lower(settings, tenants, slabBytes),
@@ -412,13 +413,13 @@ public final class IndexHarness implements AutoCloseable {
             Limits.STANDSTILL_NS));
   }
 
-  private static List<StoreParts.Lower> lower(Settings settings, Tenants tenants, long slabBytes) {
+  private static List<TierParts.Lower> lower(Settings settings, Tenants tenants, long slabBytes) {
     int[] files =
         tenants
             .regions(
                 settings.tenants.stream().map(TenantConfig::ssdBytes).toList(), settings.files, 1)
             .toArray();
-    List<StoreParts.Lower> lower = new ArrayList<>();
+    List<TierParts.Lower> lower = new ArrayList<>();
     lower.add(settings.lower(KnownTiers.SSD, files, tenants.count(), 2 * slabBytes, settings.ssd));
     lower.addAll(settings.further);
     return lower;

@@ -3,7 +3,7 @@ package io.kvtier.daemon.simulation;
 import io.kvtier.daemon.index.MemoryLedger;
 import io.kvtier.daemon.index.core.Tenants;
 import io.kvtier.daemon.index.core.TierTraits;
-import io.kvtier.daemon.index.move.StoreParts;
+import io.kvtier.daemon.index.space.TierParts;
 import io.kvtier.tiers.ledger.Ledger;
 import io.kvtier.tiers.ledger.LedgerLeg;
 import io.kvtier.tiers.slots.SlotAllocator;
@@ -49,7 +49,7 @@ final class SimulatedTier {
   }
 
   /** The tier as a start of the daemon finds it. */
-  StoreParts.Lower start(Simulation simulation, SplittableRandom random) {
+  TierParts.Lower start(Simulation simulation, SplittableRandom random) {
     int depth = 1 + random.nextInt(8);
     List<SimulatedSsd> made = new ArrayList<>();
     for (int i = 0; i < devices.size(); i++) {
@@ -69,9 +69,9 @@ final class SimulatedTier {
     pipelines = made;
     // Half is the tenant's, where there is one.
     int[] regions = tenants.regions(List.of((long) files / 2), files, 1).toArray();
-    return new StoreParts.Lower(
+    return new TierParts.Lower(
         traits,
-        new StoreParts.Space(
+        new TierParts.Space(
             new SlotAllocator(
                 tenants.count() > 1 ? regions : new int[files],
                 tenants.count(),
@@ -81,11 +81,11 @@ final class SimulatedTier {
             SlotHeaderDescriptor.HEADER_BYTES,
             simulation.anyPolicy()),
         List.of("all", "hot", "evicted", "frequency").get(random.nextInt(4)),
-        new StoreParts.Devices(List.copyOf(made), depth),
-        new StoreParts.Pace(
+        new TierParts.Devices(List.copyOf(made), depth),
+        new TierParts.Pace(
             random.nextBoolean() ? 0 : 1 << random.nextInt(28),
             random.nextInt(4) == 0 ? 1L << (30 + random.nextInt(12)) : 0),
-        new StoreParts.Place("", "", false));
+        new TierParts.Place("", "", false));
   }
 
   /** What the daemon reads when it starts. */

@@ -22,6 +22,7 @@ import io.kvtier.daemon.index.report.RequestTap;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.WriterParts;
 import io.kvtier.daemon.index.source.ObjectParts;
+import io.kvtier.daemon.index.space.TierParts;
 import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
@@ -375,7 +376,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     Leg checksum = planted == Planted.PUBLISH_BEFORE_CHECKSUM ? transfer -> {} : Checksums::run;
     int copyDepth = 1 + random.nextInt(8);
     copies = new SimulatedPipeline(copyDepth, checksum, this::nowNs, random.split());
-    List<StoreParts.Lower> lowerParts = new ArrayList<>();
+    List<TierParts.Lower> lowerParts = new ArrayList<>();
     List<List<Ledger>> ledgers = new ArrayList<>();
     for (SimulatedTier tier : lower) {
       lowerParts.add(tier.start(this, random));
@@ -410,12 +411,12 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                     new Latencies(),
                     limits),
                 new StoreParts.Tiers(
-                    new StoreParts.First(
+                    new TierParts.First(
                         KnownTiers.HOST,
-                        new StoreParts.Space(hostSlots, 0, policy),
+                        new TierParts.Space(hostSlots, 0, policy),
                         new MemoryLedger(hostMedium),
                         this::slab,
-                        new StoreParts.Checksums(copies, copyDepth, inlineBytes),
+                        new TierParts.Checksums(copies, copyDepth, inlineBytes),
                         0.05),
                     lowerParts,
                     List.of(),

@@ -20,19 +20,13 @@ final class Arrivals {
    *
    * @param targets decide which blocks are copied there
    */
-  Arrivals(
-      Directory directory,
-      Copies copies,
-      ResidentTier first,
-      List<Ingestion> targets,
-      Counters counters,
-      BlockListener listener) {
-    this.directory = directory;
-    this.copies = copies;
-    this.first = first;
+  Arrivals(MoveParts parts, List<Ingestion> targets) {
+    directory = parts.core().directory();
+    counters = parts.core().counters();
+    copies = parts.copies();
+    first = parts.stack().first();
+    listener = parts.listener();
     this.targets = targets.toArray(Ingestion[]::new);
-    this.counters = counters;
-    this.listener = listener;
   }
 
   /** A block is in its first slot, and verified. */

@@ -3,6 +3,7 @@ package io.kvtier.daemon.index.move;
 import io.kvtier.daemon.index.core.ClassQueues;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.space.ResidentTier;
+import io.kvtier.daemon.index.transfer.Mover;
 import io.kvtier.protocol.Status;
 
 /**
@@ -18,24 +19,14 @@ final class Audits {
   private final ClassQueues backlog;
   private final ClassQueues.Server serve = this::serve;
 
-  /**
-   * Without a block to check yet.
-   *
-   * @param waitingMax the most blocks that wait for the pipeline of checksums
-   */
-  Audits(
-      Directory directory,
-      Copies copies,
-      ResidentTier first,
-      Mover mover,
-      BlockListener listener,
-      int waitingMax) {
-    this.directory = directory;
-    this.copies = copies;
-    this.first = first;
-    this.mover = mover;
-    this.listener = listener;
-    backlog = new ClassQueues(first.slots().classesMax(), 1, waitingMax);
+  /** Without a block to check yet. */
+  Audits(MoveParts parts) {
+    directory = parts.core().directory();
+    copies = parts.copies();
+    first = parts.stack().first();
+    mover = parts.mover();
+    listener = parts.listener();
+    backlog = new ClassQueues(first.slots().classesMax(), 1, parts.core().limits().holdsMax());
   }
 
   /** A reader says that the bytes of a first copy are not those that were accepted. */

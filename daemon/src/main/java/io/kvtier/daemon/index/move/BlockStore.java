@@ -1,6 +1,5 @@
 package io.kvtier.daemon.index.move;
 
-import io.kvtier.daemon.config.HeapRoom;
 import io.kvtier.daemon.index.core.BlockEvents;
 import io.kvtier.daemon.index.core.ClassQueues;
 import io.kvtier.daemon.index.core.CopyState;
@@ -8,8 +7,6 @@ import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Namespaces;
-import io.kvtier.daemon.index.core.TierTraits;
-import io.kvtier.daemon.index.lane.Lanes;
 import io.kvtier.daemon.index.lane.RowMarks;
 import io.kvtier.daemon.index.source.BlockSource;
 import io.kvtier.daemon.index.source.ObjectLine;
@@ -20,18 +17,19 @@ import io.kvtier.daemon.index.source.Sources;
 import io.kvtier.daemon.index.space.Drops;
 import io.kvtier.daemon.index.space.FirstRows;
 import io.kvtier.daemon.index.space.ResidentTier;
+import io.kvtier.daemon.index.space.TierParts;
 import io.kvtier.daemon.index.space.TierStack;
+import io.kvtier.daemon.index.transfer.LowerTier;
+import io.kvtier.daemon.index.transfer.LowerTiers;
+import io.kvtier.daemon.index.transfer.Mover;
+import io.kvtier.daemon.index.transfer.Settlement;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.RequestDescriptor;
-import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
-import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.ArrayList;
 import java.util.EnumSet;
 import java.util.List;
 import java.util.Set;
-import java.util.function.IntPredicate;
-import java.util.function.ToLongFunction;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -39,7 +37,7 @@ import org.jspecify.annotations.Nullable;
  * goes is the business of the classes that this one is made of. Confined to the index.
  *
  * <ul>
- *   <li>A block comes by {@link Commits} from a client, by {@link Promotions} from a lower tier, by
+ *   <li>A block comes by {@link Commits} from a client, by {@link Loads} from a lower tier, by
  *       {@link Fetches} from a source. Then it becomes resident ({@link Arrivals}).
  *   <li>It goes by {@link Evictions} and {@link Uploads} further down, and out of this node.
  *   <li>Its slots and its record are given back by {@link Copies}.
@@ -55,136 +53,79 @@ public final class BlockStore {
   private final Mover mover;
   private final Counters counters;
   private final Drops drops;
-  private final Namespaces namespaces;
   private final FirstRows firstRows;
   private final ObjectLine objects;
   private final Sources sources;
-  private final List<Scrubber> scrubbers = new ArrayList<>();
-  private final List<Trials> trials = new ArrayList<>();
   private final Copies copies;
   private final Uploads uploads;
   private final Evictions evictions;
   private final Promotions promotions;
   private final Records records;
   private final Arrivals arrivals;
+  private final Loads loads;
   private final Fetches fetches;
   private final Commits commits;
   private final Audits audits;
+  private final Scrubbers scrubbers;
+  private final List<Trials> trials = new ArrayList<>();
+  private final StoreGauges gauges;
+  private final MoveParts shared;
   private final ClassQueues fresh;
 
   public BlockStore(StoreParts parts, BlockListener listener) {
     IndexCore core = parts.core();
     directory = core.directory();
     counters = core.counters();
-    namespaces = core.namespaces();
     drops = new Drops(directory, counters);
-    int[] recordsMax = Records.shares(directory, namespaces.tenants());
-    StoreParts.First top = parts.tiers().first();
-    StoreParts.Space space = top.space();
-    firstRows = new FirstRows(directory, namespaces, space.slots(), top.ledger(), core.clock());
-    ResidentTier.Common common =
-        new ResidentTier.Common(
-            directory,
-            this::blockBytes,
-            parts.events(),
-            tenant -> recordsMax[tenant],
-            HeapRoom::left);
-    List<ResidentTier> tiers = new ArrayList<>();
-    tiers.add(tier(0, top.traits(), space, common, firstRows));
-    List<LowerTier> below = new ArrayList<>();
-    for (StoreParts.Lower one : parts.tiers().lower()) {
-      below.add(lowerTier(tiers.size(), one, common, core));
-      tiers.add(below.getLast().tier());
-    }
-    stack = new TierStack(tiers);
-    stack.watch(directory.copies());
+    int[] recordsMax = Records.shares(directory, core.namespaces().tenants());
+    StoreTiers tiers = new StoreTiers(parts, recordsMax, this::giveUpStore);
+    firstRows = tiers.firstRows();
+    stack = tiers.stack();
     first = stack.first();
-    lower = new LowerTiers(below);
-    objects = new ObjectLine(parts.tiers().objects(), directory, namespaces, parts.events());
-    int holdsMax = core.limits().holdsMax();
-    sources = new Sources(sources(parts.tiers(), parts.isAwaited(), holdsMax));
-    mover = new Mover(parts, stack, lower, sources);
-    int classes = first.slots().classesMax();
-    fresh = new ClassQueues(classes, 1, holdsMax);
-    ClassQueues promoted = new ClassQueues(classes, RequestDescriptor.PRIORITY_LOW + 1, holdsMax);
+    lower = tiers.lower();
+    TierParts.First top = parts.tiers().first();
+    ObjectParts store = parts.tiers().objects();
+    objects = new ObjectLine(store, directory, core.namespaces(), parts.events());
+    sources = new Sources(sources(parts));
+    mover = new Mover(core, top, store, stack, lower, sources, parts.transfers());
     copies = new Copies(core, stack, drops, parts.transfers(), listener);
-    uploads = new Uploads(parts, copies, objects, mover, stack, listener);
-    evictions =
-        new Evictions(
-            parts, copies, stack, lower, mover, objects, uploads, drops, fresh, promoted, listener);
-    promotions =
-        new Promotions(
-            directory,
-            copies,
-            evictions,
-            stack,
-            lower,
-            mover,
-            parts.isAwaited(),
-            core.latencies(),
-            core.limits().times().standstillNs(),
-            promoted);
-    records = new Records(directory, copies, evictions, uploads, mover, stack, drops, recordsMax);
+    shared = new MoveParts(core, stack, lower, mover, copies, drops, listener);
+    int classes = first.slots().classesMax();
+    int waitingMax = core.limits().holdsMax();
+    fresh = new ClassQueues(classes, 1, waitingMax);
+    ClassQueues promoted = new ClassQueues(classes, RequestDescriptor.PRIORITY_LOW + 1, waitingMax);
+    uploads = new Uploads(shared, objects, store);
+    evictions = new Evictions(shared, objects, uploads, top.freeTarget(), fresh, promoted);
+    promotions = new Promotions(shared, evictions, parts.isAwaited(), promoted);
+    records = new Records(shared, evictions, uploads, recordsMax);
     List<Ingestion> targets = new ArrayList<>(evictions.ingestions());
     targets.add(uploads.ingestion());
-    arrivals = new Arrivals(directory, copies, first, targets, counters, listener);
-    fetches =
-        new Fetches(parts, sources, mover, stack, copies, drops, records, promotions, arrivals);
-    commits =
-        new Commits(
-            directory,
-            copies,
-            arrivals,
-            first,
-            mover,
-            top.slabs(),
-            counters,
-            top.checksums().inlineBytes(),
-            holdsMax);
-    audits = new Audits(directory, copies, first, mover, listener, holdsMax);
+    arrivals = new Arrivals(shared, targets);
+    loads = new Loads(shared, sources, promotions, arrivals);
+    fetches = new Fetches(shared, sources, records, promotions, arrivals);
+    commits = new Commits(shared, top, arrivals);
+    audits = new Audits(shared);
+    scrubbers = new Scrubbers(shared);
     for (LowerTier one : lower) {
       Ingestion.Target target = evictions.ingestion(one.tier()).target();
       trials.add(new Trials(directory, first, target, one.lanes()));
-      scrubbers.add(
-          new Scrubber(directory, one.tier(), mover, one.parts().pace().scrubBytesPerSecond()));
     }
+    gauges = new StoreGauges(core, stack);
   }
 
-  private LowerTier lowerTier(
-      int number, StoreParts.Lower parts, ResidentTier.Common common, IndexCore core) {
-    Lanes lanes =
-        new Lanes(
-            number,
-            parts.space().slots(),
-            core.directory().copies(),
-            parts.devices().pipelines(),
-            namespaces.tenants(),
-            parts.devices().depth(),
-            core.clock());
-    ResidentTier tier =
-        tier(number, parts.traits(), parts.space(), common, new LowerRows(number, lanes));
-    tier.setAsideOn(lane -> lanes.at(lane).isFenced());
-    return new LowerTier(tier, lanes, parts);
-  }
-
-  private static ResidentTier tier(
-      int number,
-      TierTraits traits,
-      StoreParts.Space space,
-      ResidentTier.Common common,
-      ResidentTier.Rows rows) {
-    return new ResidentTier(
-        number, traits, common, space.slots(), space.headerBytes(), space.policy(), rows);
+  private void giveUpStore(int block, int tier) {
+    mover.giveUpStore(block, tier);
   }
 
   /** The sources, in the order in which they are asked: the object store is the last. */
-  private List<BlockSource> sources(
-      StoreParts.Tiers parts, IntPredicate isAwaited, int waitingMax) {
+  private List<BlockSource> sources(StoreParts parts) {
+    Namespaces namespaces = parts.core().namespaces();
+    int waitingMax = parts.core().limits().holdsMax();
     List<BlockSource> opened = new ArrayList<>();
-    for (BlockSource.Opener one : parts.sources()) {
-      opened.add(one.open(directory, namespaces, isAwaited, waitingMax));
+    for (BlockSource.Opener one : parts.tiers().sources()) {
+      opened.add(one.open(directory, namespaces, parts.isAwaited(), waitingMax));
     }
-    ObjectParts store = parts.objects();
+    ObjectParts store = parts.tiers().objects();
     if (store != null) {
       ObjectProbes probes =
           new ObjectProbes(
@@ -193,33 +134,11 @@ public final class BlockStore {
               store.bell(),
               directory,
               namespaces,
-              isAwaited,
+              parts.isAwaited(),
               waitingMax);
       opened.add(new ObjectSource(objects, probes, store, directory));
     }
     return opened;
-  }
-
-  /** The rows of a lower tier: a store's pipeline writes them, the index has them forgotten. */
-  private final class LowerRows implements ResidentTier.Rows {
-    private final int tier;
-    private final Lanes lanes;
-
-    LowerRows(int tier, Lanes lanes) {
-      this.tier = tier;
-      this.lanes = lanes;
-    }
-
-    @Override
-    public void added(int block) {}
-
-    @Override
-    public void removed(int block) {
-      if (directory.copies().state(tier, block) == CopyState.STAGING) {
-        mover.giveUpStore(block, tier);
-      }
-      lanes.forgetRow(block);
-    }
   }
 
   /** The tiers in which blocks are stored, below the first. */
@@ -346,7 +265,7 @@ public final class BlockStore {
 
   /** The expected time to read that many blocks from a source, ns, as measured. */
   public long estimatedFetchNs(int source, int blocks) {
-    return mover.estimatedFetchNs(source, blocks);
+    return mover.outside().estimatedFetchNs(source, blocks);
   }
 
   /** The lower tier that takes a block first; null when none could. */
@@ -360,10 +279,6 @@ public final class BlockStore {
     for (ResidentTier tier : stack.all()) {
       tier.open(namespace);
     }
-  }
-
-  private int blockBytes(int block) {
-    return (int) namespaces.of(directory, block).blockBytes();
   }
 
   // ---- puts
@@ -468,84 +383,7 @@ public final class BlockStore {
    * @return false when too many wait already, or there is no way
    */
   public boolean promote(int block, int priority, boolean prefetch) {
-    ResidentTier source = promotions.readable(block);
-    int outside = source == null ? sources.first(block) : Sources.NONE;
-    if (promotions.isFull() || (source == null && outside == Sources.NONE)) {
-      return false;
-    }
-    directory.addUses(block, 1);
-    first.setState(block, CopyState.STAGING);
-    directory.set(Directory.FLAG_FETCHING, block, source == null);
-    directory.setSource(block, outside);
-    ResidentTier hit = source == null ? stack.storedIn(block) : source;
-    if (hit != null) {
-      hit.hit(block);
-    }
-    promotions.add(block, priority, prefetch);
-    return true;
-  }
-
-  private void onLoaded(Settlement load) {
-    int block = load.block;
-    ResidentTier from = stack.at(load.from);
-    boolean isLeaving = first.state(block) == CopyState.LEAVING;
-    if (load.status == Status.OK) {
-      counters.add(Counter.PROMOTIONS, 1);
-      counters.add(from.traits().counts().readBytes(), blockBytes(block));
-      if (!isLeaving) {
-        directory.addUses(block, -1);
-        arrivals.becomeResident(block);
-        // A copy that could not be read before this one leaves its slot.
-        copies.settle(block);
-        return;
-      }
-    } else {
-      Status status = load.status;
-      counters.add(status == Status.CORRUPT ? Counter.CORRUPT : Counter.IO_ERRORS, 1);
-      if (!isLeaving && (loadInstead(block, from) || fetchInstead(block, from, status))) {
-        return;
-      }
-      first.free(block);
-      if (!isLeaving) {
-        // What can't be read is not there: out of sight before those who wait are told.
-        from.leave(block);
-        if (stack.storedIn(block) == null) {
-          drops.count(
-              block, status == Status.CORRUPT ? Drops.Reason.DAMAGED : Drops.Reason.UNREADABLE);
-        }
-        copies.missed(block);
-      }
-    }
-    copies.endUse(block);
-  }
-
-  /**
-   * A block can't be read from a tier: another one that has the block, and can be read, is read. A
-   * copy on a fenced device is left for later: a failed read would drop the copy.
-   */
-  private boolean loadInstead(int block, ResidentTier from) {
-    for (LowerTier tier : lower) {
-      if (tier.tier() != from
-          && tier.isReadable(block)
-          && mover.load(block, tier.number(), RequestDescriptor.PRIORITY_HIGH)) {
-        from.leave(block);
-        return true;
-      }
-    }
-    return false;
-  }
-
-  /** A block can't be read from a tier: where a source has it, too, that is read. */
-  private boolean fetchInstead(int block, ResidentTier from, Status why) {
-    int source = sources.first(block);
-    if (source == Sources.NONE || !mover.fetch(block, source, RequestDescriptor.PRIORITY_HIGH)) {
-      return false;
-    }
-    directory.setSource(block, source);
-    directory.set(Directory.FLAG_FETCHING, block, true);
-    directory.set(Directory.FLAG_DAMAGED, block, why == Status.CORRUPT);
-    from.leave(block);
-    return true;
+    return loads.promote(block, priority, prefetch);
   }
 
   // ---- checks of what is there
@@ -572,46 +410,9 @@ public final class BlockStore {
     return first.mustVerify(block, reader);
   }
 
-  private void onScrubbed(Settlement scrub) {
-    int block = scrub.block;
-    ResidentTier tier = stack.at(scrub.from);
-    scrubberOf(tier).finished();
-    directory.addUses(block, 1);
-    counters.add(Counter.SCRUBBED, scrub.status == Status.IO_ERROR ? 0 : 1);
-    if (scrub.status == Status.IO_ERROR) {
-      // No word to the fence: nobody waits, and places that can't be read, looked at again and
-      // again, would keep stores from a device that takes them.
-      counters.add(Counter.IO_ERRORS, 1);
-    } else if (scrub.status == Status.CORRUPT) {
-      counters.add(Counter.CORRUPT, 1);
-      counters.add(Counter.SCRUBBED_CORRUPT, 1);
-      copies.loseCopy(block, tier);
-    }
-    copies.endUse(block);
-  }
-
-  private Scrubber scrubberOf(ResidentTier tier) {
-    return scrubbers.get(tier.number() - 1);
-  }
-
-  /** Another rate of reading a tier in the background. */
-  public void changeScrubbing(ResidentTier tier, long bytesPerSecond) {
-    scrubberOf(tier).change(bytesPerSecond);
-  }
-
-  /** The rate of reading a tier in the background, as it is now. */
-  public long scrubBytesPerSecond(ResidentTier tier) {
-    return scrubberOf(tier).bytesPerSecond();
-  }
-
-  /** Whether blocks of lower tiers are read in the background. */
-  public boolean isScrubbing() {
-    for (Scrubber scrubber : scrubbers) {
-      if (scrubber.isActive()) {
-        return true;
-      }
-    }
-    return false;
+  /** Reads of lower tiers in the background. */
+  public Scrubbers scrubbers() {
+    return scrubbers;
   }
 
   // ---- deletion
@@ -680,8 +481,8 @@ public final class BlockStore {
     switch (one.kind) {
       case CHECKSUM -> commits.finish(one.block, one.checksum);
       case AUDIT -> audits.finish(one.block, one.checksum);
-      case LOAD -> onLoaded(one);
-      case SCRUB -> onScrubbed(one);
+      case LOAD -> loads.onLoaded(one);
+      case SCRUB -> scrubbers.onScrubbed(one);
       case STORE -> evictions.onStored(one);
       case FETCH -> fetches.onFetched(one);
       case UPLOAD -> uploads.onUploaded(one.block, one.status, one.isEviction);
@@ -707,9 +508,7 @@ public final class BlockStore {
     sources.advance();
     evictions.advance();
     // With what others leave of the pipelines.
-    for (Scrubber one : scrubbers) {
-      one.advance(nowNs);
-    }
+    scrubbers.advance(nowNs);
   }
 
   /**
@@ -740,27 +539,7 @@ public final class BlockStore {
 
   /** Gauges of slots and bytes. */
   public void publishGauges() {
-    counters.set(Counter.GAUGE_BLOCKS, directory.size());
-    counters.set(Counter.GAUGE_ANNOTATION_BYTES, directory.annotations().bytesUsed());
-    for (ResidentTier tier : stack.all()) {
-      TierTraits.Gauges gauges = tier.traits().counts().gauges();
-      counters.set(gauges.slots(), sum(gauges, one -> one.slots().slotsTotal()));
-      counters.set(gauges.free(), sum(gauges, one -> one.slots().slotsFree()));
-      counters.set(gauges.resident(), sum(gauges, ResidentTier::resident));
-      counters.set(gauges.inFlight(), sum(gauges, ResidentTier::inFlight));
-      counters.set(gauges.bytes(), sum(gauges, one -> one.slots().bytesUsed()));
-      counters.set(gauges.capacity(), sum(gauges, one -> one.slots().bytesCapacity()));
-    }
-  }
-
-  /** Something of all tiers that have the same gauges. */
-  private long sum(TierTraits.Gauges gauges, ToLongFunction<ResidentTier> value) {
-    long sum = 0;
-    for (int tier = 0; tier < stack.count(); tier++) {
-      boolean isOne = stack.at(tier).traits().counts().gauges().equals(gauges);
-      sum += isOne ? value.applyAsLong(stack.at(tier)) : 0;
-    }
-    return sum;
+    gauges.publish();
   }
 
   /** Memory of the policies, in bytes; operators swap policies. */
@@ -793,35 +572,9 @@ public final class BlockStore {
     out.append(", backlog ").append(commits.waiting());
     out.append(", promotions ").append(promotions.size());
     out.append(", ingestion ").append(evictions.waiting());
-    out.append(", objects ").append(mover.outsideInFlight());
+    out.append(", objects ").append(mover.outside().inFlight());
     out.append(" and waiting ").append(uploads.waiting() + sources.waiting());
     out.append(isOutOfBudget() ? ", no budget" : "").append(lower);
-    SlotAllocator slots = first.slots();
-    for (int i = 0; i < slots.classes(); i++) {
-      out.append("; class ").append(i).append(": regions ").append(slots.regionsOfClass(i));
-      out.append(", free ").append(slots.freeOfClass(i));
-      out.append(", leaving ").append(mover.evictions(i));
-      out.append(", waiting ").append(fresh.waiting(i));
-    }
-    for (ResidentTier tier : stack.all()) {
-      SlotAllocator of = tier.slots();
-      out.append("; ").append(tier.traits().title()).append(": draining ").append(of.isDraining());
-      for (int i = 0; i < of.classes(); i++) {
-        out.append(", class ").append(i).append(": regions ").append(of.regionsOfClass(i));
-        out.append(", free ").append(of.freeOfClass(i));
-      }
-    }
-    for (int block = 0; block < directory.highWater(); block++) {
-      if (directory.isUsed(block) && (directory.uses(block) > 0 || directory.holds(block) > 0)) {
-        out.append("; block ").append(block).append(" is");
-        for (ResidentTier tier : stack.all()) {
-          out.append(' ').append(tier.state(block));
-        }
-        out.append(", uses ").append(directory.uses(block));
-        out.append(", holds ").append(directory.holds(block));
-        out.append(", class ").append(first.sizeClass(block));
-      }
-    }
-    return out.toString();
+    return out.append(new StoreText(shared, fresh)).toString();
   }
 }

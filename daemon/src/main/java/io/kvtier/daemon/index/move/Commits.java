@@ -5,6 +5,8 @@ import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.space.ResidentTier;
+import io.kvtier.daemon.index.space.TierParts;
+import io.kvtier.daemon.index.transfer.Mover;
 import io.kvtier.protocol.Counter;
 import io.kvtier.tiers.transfer.Checksums;
 import java.lang.foreign.MemorySegment;
@@ -29,28 +31,18 @@ final class Commits {
   /**
    * Without a block to commit yet.
    *
-   * @param inlineChecksumBytes the checksums of blocks up to this length are made at once
-   * @param waitingMax the most blocks that wait for the pipeline of checksums
+   * @param top what the first tier is made of
    */
-  Commits(
-      Directory directory,
-      Copies copies,
-      Arrivals arrivals,
-      ResidentTier first,
-      Mover mover,
-      IntFunction<MemorySegment> slabs,
-      Counters counters,
-      int inlineChecksumBytes,
-      int waitingMax) {
-    this.directory = directory;
-    this.copies = copies;
+  Commits(MoveParts parts, TierParts.First top, Arrivals arrivals) {
+    directory = parts.core().directory();
+    counters = parts.core().counters();
+    copies = parts.copies();
+    first = parts.stack().first();
+    mover = parts.mover();
+    slabs = top.slabs();
+    inlineChecksumBytes = top.checksums().inlineBytes();
     this.arrivals = arrivals;
-    this.first = first;
-    this.mover = mover;
-    this.slabs = slabs;
-    this.counters = counters;
-    this.inlineChecksumBytes = inlineChecksumBytes;
-    backlog = new ClassQueues(first.slots().classesMax(), 1, waitingMax);
+    backlog = new ClassQueues(first.slots().classesMax(), 1, parts.core().limits().holdsMax());
   }
 
   /** The client has written the block: its checksum is made, then the block becomes resident. */

@@ -10,6 +10,10 @@ import io.kvtier.daemon.index.source.ObjectLine;
 import io.kvtier.daemon.index.space.Drops;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.index.space.TierStack;
+import io.kvtier.daemon.index.transfer.LowerTier;
+import io.kvtier.daemon.index.transfer.LowerTiers;
+import io.kvtier.daemon.index.transfer.Mover;
+import io.kvtier.daemon.index.transfer.Settlement;
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Status;
@@ -48,36 +52,32 @@ final class Evictions {
   /**
    * Nothing is evicted yet.
    *
+   * @param freeTarget the share of the first tier's slots that is kept free
    * @param fresh the blocks of puts that wait for a first slot
    * @param promoted the blocks of lower tiers that wait for a first slot
    */
   Evictions(
-      StoreParts parts,
-      Copies copies,
-      TierStack stack,
-      LowerTiers lower,
-      Mover mover,
+      MoveParts parts,
       ObjectLine objects,
       Uploads uploads,
-      Drops drops,
+      double freeTarget,
       ClassQueues fresh,
-      ClassQueues promoted,
-      BlockListener listener) {
+      ClassQueues promoted) {
     directory = parts.core().directory();
     table = directory.copies();
     counters = parts.core().counters();
-    this.copies = copies;
-    this.stack = stack;
+    copies = parts.copies();
+    stack = parts.stack();
     first = stack.first();
-    this.lower = lower;
-    this.mover = mover;
+    lower = parts.lower();
+    mover = parts.mover();
+    drops = parts.drops();
+    listener = parts.listener();
     this.objects = objects;
     this.uploads = uploads;
-    this.drops = drops;
+    this.freeTarget = freeTarget;
     this.fresh = fresh;
     this.promoted = promoted;
-    this.listener = listener;
-    freeTarget = parts.tiers().first().freeTarget();
     for (LowerTier tier : lower) {
       ingestions.add(new Ingestion(new Target(tier), directory, first, tier.parts().admission()));
     }
@@ -158,7 +158,7 @@ final class Evictions {
    */
   void makeRoomForWaiting(int sizeClass, long session, boolean mayDoubt) {
     int wanted = waiting(sizeClass);
-    boolean mayWrite = mover.evictions(sizeClass) < Math.max(1, wanted);
+    boolean mayWrite = mover.departures().evictions(sizeClass) < Math.max(1, wanted);
     var _ = makeRoom(sizeClass, session, mayWrite, mayDoubt);
   }
 
@@ -189,9 +189,9 @@ final class Evictions {
     int left = 0;
     for (int sizeClass = 0; sizeClass < first.slots().classes(); sizeClass++) {
       while (left < blocksMax) {
-        int under = mover.evictions(sizeClass);
+        int under = mover.departures().evictions(sizeClass);
         if (!makeRoom(sizeClass, SlotAllocator.DAEMON, true, true)
-            && mover.evictions(sizeClass) == under) {
+            && mover.departures().evictions(sizeClass) == under) {
           break;
         }
         left++;
@@ -243,7 +243,7 @@ final class Evictions {
         || !lanes.isAnyWell()
         || (from == first ? startStore(block, target, true) : startRelay(block, from, target))
         || lanes.isBusy()
-        || mover.relays() > 0
+        || mover.relays().count() > 0
         || objects.confirming() > 0
         || !target.budget().isOpen();
   }
@@ -279,11 +279,11 @@ final class Evictions {
    */
   boolean startStore(int block, LowerTier target, boolean evict) {
     if (!target.budget().isOpen()
-        || !mover.canStore(copies.tenant(block), target)
+        || !mover.below().canStore(copies.tenant(block), target)
         || !allocate(block, target)) {
       return false;
     }
-    if (!mover.store(block, target, evict)) {
+    if (!mover.below().store(block, target, evict)) {
       target.tier().takeBack(block);
       return false;
     }
@@ -294,11 +294,11 @@ final class Evictions {
   /** As {@link #startStore}, for a block that only another lower tier has. */
   private boolean startRelay(int block, ResidentTier from, LowerTier target) {
     if (!target.budget().isOpen()
-        || !mover.canStore(copies.tenant(block), target)
+        || !mover.below().canStore(copies.tenant(block), target)
         || !allocate(block, target)) {
       return false;
     }
-    if (!mover.relay(block, from.number(), target.number())) {
+    if (!mover.relays().start(block, from.number(), target.number())) {
       target.tier().takeBack(block);
       return false;
     }
@@ -421,13 +421,13 @@ final class Evictions {
     boolean hasLower = false;
     for (LowerTier tier : lower) {
       if (tier.tier().hasSpaceFor(tenant)) {
-        if (mover.canStore(tenant, tier)) {
+        if (mover.below().canStore(tenant, tier)) {
           return true;
         }
         hasLower = true;
       }
     }
-    return !hasLower && mover.canUpload(tenant);
+    return !hasLower && mover.outside().canUpload(tenant);
   }
 
   private void evictAhead(int sizeClass) {
@@ -441,14 +441,14 @@ final class Evictions {
         (int) Math.min(total / 4, Math.max(1, (long) (total * freeTarget))) + waiting(sizeClass);
     int tenant = slots.partOfClass(sizeClass);
     for (int i = 0; i < EVICTIONS_PER_ROUND; i++) {
-      int under = mover.evictions(sizeClass);
+      int under = mover.departures().evictions(sizeClass);
       if (slots.unassignedRegions(tenant) > 0
           || slots.freeOfClass(sizeClass) + under >= target
           || !canStart(tenant)) {
         return;
       }
       if (!makeRoom(sizeClass, SlotAllocator.DAEMON, true, true)
-          && mover.evictions(sizeClass) == under) {
+          && mover.departures().evictions(sizeClass) == under) {
         return;
       }
     }
@@ -461,10 +461,11 @@ final class Evictions {
 
   /** Whether the daemon itself is about to free a first slot of a size class. */
   boolean isRoomUnderWay(int sizeClass) {
-    if (mover.stores(sizeClass) > 0) {
+    if (mover.departures().stores(sizeClass) > 0) {
       return true;
     }
-    boolean isBelowBusy = lower.isBusy() || mover.relays() > 0 || mover.outsideInFlight() > 0;
+    boolean isBelowBusy =
+        lower.isBusy() || mover.relays().count() > 0 || mover.outside().inFlight() > 0;
     return first.isRoomComing(sizeClass) && isBelowBusy && !lower.isAnyOutOfBudget();
   }
 }

@@ -9,6 +9,8 @@ import io.kvtier.daemon.index.source.Sources;
 import io.kvtier.daemon.index.space.Drops;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.index.space.TierStack;
+import io.kvtier.daemon.index.transfer.Mover;
+import io.kvtier.daemon.index.transfer.Settlement;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
@@ -31,23 +33,15 @@ public final class Fetches {
   private final BlockSource.Finder finder = this::found;
 
   Fetches(
-      StoreParts parts,
-      Sources sources,
-      Mover mover,
-      TierStack stack,
-      Copies copies,
-      Drops drops,
-      Records records,
-      Promotions promotions,
-      Arrivals arrivals) {
+      MoveParts parts, Sources sources, Records records, Promotions promotions, Arrivals arrivals) {
     directory = parts.core().directory();
     counters = parts.core().counters();
-    this.sources = sources;
-    this.mover = mover;
-    this.stack = stack;
+    mover = parts.mover();
+    stack = parts.stack();
     first = stack.first();
-    this.copies = copies;
-    this.drops = drops;
+    copies = parts.copies();
+    drops = parts.drops();
+    this.sources = sources;
     this.records = records;
     this.promotions = promotions;
     this.arrivals = arrivals;
@@ -179,7 +173,8 @@ public final class Fetches {
   /** A block can't be read from one source: the next that has it is read. */
   private boolean fetchInstead(int block, int source) {
     int next = sources.after(source, block);
-    if (next == Sources.NONE || !mover.fetch(block, next, RequestDescriptor.PRIORITY_HIGH)) {
+    if (next == Sources.NONE
+        || !mover.outside().fetch(block, next, RequestDescriptor.PRIORITY_HIGH)) {
       return false;
     }
     directory.setSource(block, next);

@@ -6,6 +6,9 @@ import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.index.space.TierStack;
+import io.kvtier.daemon.index.transfer.LowerTier;
+import io.kvtier.daemon.index.transfer.LowerTiers;
+import io.kvtier.daemon.index.transfer.Mover;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.function.IntConsumer;
 import java.util.function.IntPredicate;
@@ -39,27 +42,17 @@ public final class Promotions {
   /** When a block of each size class last came, got its slot, or waited for something else, ns. */
   private final long[] movedNs;
 
-  Promotions(
-      Directory directory,
-      Copies copies,
-      Evictions evictions,
-      TierStack stack,
-      LowerTiers lower,
-      Mover mover,
-      IntPredicate isAwaited,
-      Latencies latencies,
-      long standstillNs,
-      ClassQueues queues) {
-    this.directory = directory;
-    this.copies = copies;
-    this.evictions = evictions;
-    this.stack = stack;
+  Promotions(MoveParts parts, Evictions evictions, IntPredicate isAwaited, ClassQueues queues) {
+    directory = parts.core().directory();
+    latencies = parts.core().latencies();
+    standstillNs = parts.core().limits().times().standstillNs();
+    copies = parts.copies();
+    stack = parts.stack();
     first = stack.first();
-    this.lower = lower;
-    this.mover = mover;
+    lower = parts.lower();
+    mover = parts.mover();
+    this.evictions = evictions;
     this.isAwaited = isAwaited;
-    this.latencies = latencies;
-    this.standstillNs = standstillNs;
     this.queues = queues;
     movedNs = new long[first.slots().classesMax()];
   }
@@ -123,7 +116,9 @@ public final class Promotions {
     boolean isFetch = directory.has(Directory.FLAG_FETCHING, block);
     int sizeClass = first.sizeClass(block);
     int source = isFetch ? directory.source(block) : tierOf(block);
-    if (isFetch ? !mover.canFetch(copies.tenant(block), source) : !mover.canLoad(block, source)) {
+    if (isFetch
+        ? !mover.outside().canFetch(copies.tenant(block), source)
+        : !mover.below().canLoad(block, source)) {
       movedNs[sizeClass] = latencies.roundNs();
       return false;
     }
@@ -131,13 +126,15 @@ public final class Promotions {
     boolean hasSlot =
         allocate(block, sizeClass, false)
             || (first.slots().hasDoubts()
-                && mover.evictions(sizeClass) == 0
+                && mover.departures().evictions(sizeClass) == 0
                 && allocate(block, sizeClass, true));
     if (!hasSlot) {
       return false;
     }
     movedNs[sizeClass] = latencies.roundNs();
-    if (!(isFetch ? mover.fetch(block, source, priority) : mover.load(block, source, priority))) {
+    if (!(isFetch
+        ? mover.outside().fetch(block, source, priority)
+        : mover.below().load(block, source, priority))) {
       // Making room may have filled the queue with stores.
       first.takeBack(block);
       return false;

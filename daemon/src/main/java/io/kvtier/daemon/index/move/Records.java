@@ -6,6 +6,7 @@ import io.kvtier.daemon.index.core.Tenants;
 import io.kvtier.daemon.index.space.Drops;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.index.space.TierStack;
+import io.kvtier.daemon.index.transfer.Mover;
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.policies.EvictionPolicy.VictimFilter;
 import java.util.Arrays;
@@ -40,23 +41,15 @@ public final class Records {
    *
    * @param max the most that each tenant may have
    */
-  Records(
-      Directory directory,
-      Copies copies,
-      Evictions evictions,
-      Uploads uploads,
-      Mover mover,
-      TierStack stack,
-      Drops drops,
-      int[] max) {
-    this.directory = directory;
-    this.copies = copies;
+  Records(MoveParts parts, Evictions evictions, Uploads uploads, int[] max) {
+    directory = parts.core().directory();
+    copies = parts.copies();
+    mover = parts.mover();
+    stack = parts.stack();
+    first = stack.first();
+    drops = parts.drops();
     this.evictions = evictions;
     this.uploads = uploads;
-    this.mover = mover;
-    this.stack = stack;
-    first = stack.first();
-    this.drops = drops;
     this.max = max;
     notBeforeNs = new long[max.length];
     Arrays.fill(notBeforeNs, Long.MIN_VALUE);
@@ -101,7 +94,8 @@ public final class Records {
     isTrimming = false;
     for (int tenant = 0; max.length > 1 && tenant < max.length; tenant++) {
       // What becomes an object first takes its record with it when it has.
-      int over = directory.recordsOfTenant(tenant) - max[tenant] - mover.departing(tenant);
+      int over =
+          directory.recordsOfTenant(tenant) - max[tenant] - mover.departures().departing(tenant);
       if (over > 0 && nowNs >= notBeforeNs[tenant]) {
         int left = Math.min(over, TRIMMED_AT_ONCE);
         while (left > 0 && forgetsOne(tenant)) {
@@ -109,7 +103,7 @@ public final class Records {
         }
         if (left == 0) {
           isTrimming |= over > TRIMMED_AT_ONCE;
-        } else if (mover.departing(tenant) == 0) {
+        } else if (mover.departures().departing(tenant) == 0) {
           notBeforeNs[tenant] = nowNs + TRIM_AGAIN_NS;
         }
       }
@@ -118,8 +112,8 @@ public final class Records {
 
   /** Forgets a block, or has it written to an object, so that it can be forgotten. */
   private boolean forgetsOne(int tenant) {
-    int before = mover.departing(tenant);
-    return forgetOne(tenant) || mover.departing(tenant) > before;
+    int before = mover.departures().departing(tenant);
+    return forgetOne(tenant) || mover.departures().departing(tenant) > before;
   }
 
   /** Whether tenants have more records than their shares, which can be taken back at once. */

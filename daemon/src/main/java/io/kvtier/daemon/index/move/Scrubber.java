@@ -2,6 +2,7 @@ package io.kvtier.daemon.index.move;
 
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.space.ResidentTier;
+import io.kvtier.daemon.index.transfer.LowerMoves;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
@@ -22,7 +23,7 @@ final class Scrubber {
 
   private final Directory directory;
   private final ResidentTier tier;
-  private final Mover mover;
+  private final LowerMoves mover;
   private long bytesPerSecond;
   private double bytesPerNs;
   private MemorySegment memory = MemorySegment.NULL;
@@ -36,7 +37,7 @@ final class Scrubber {
    *
    * @param bytesPerSecond 0: none is done
    */
-  Scrubber(Directory directory, ResidentTier tier, Mover mover, long bytesPerSecond) {
+  Scrubber(Directory directory, ResidentTier tier, LowerMoves mover, long bytesPerSecond) {
     this.directory = directory;
     this.tier = tier;
     this.mover = mover;

@@ -9,6 +9,7 @@ import io.kvtier.daemon.index.source.ObjectParts;
 import io.kvtier.daemon.index.space.Drops;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.index.space.TierStack;
+import io.kvtier.daemon.index.transfer.Mover;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.object.PresenceCache.Presence;
@@ -41,23 +42,16 @@ public final class Uploads implements Ingestion.Target {
   /** The refused blocks in the order of their refusals, each with its time in ms. */
   private final LongQueue refusals = new LongQueue(REFUSALS_MAX);
 
-  Uploads(
-      StoreParts parts,
-      Copies copies,
-      ObjectLine objects,
-      Mover mover,
-      TierStack stack,
-      BlockListener listener) {
-    this.copies = copies;
-    this.objects = objects;
-    this.mover = mover;
-    this.stack = stack;
-    first = stack.first();
-    this.listener = listener;
+  Uploads(MoveParts parts, ObjectLine objects, @Nullable ObjectParts tier) {
     directory = parts.core().directory();
     counters = parts.core().counters();
     clock = parts.core().clock();
-    ObjectParts tier = parts.tiers().objects();
+    copies = parts.copies();
+    mover = parts.mover();
+    stack = parts.stack();
+    first = stack.first();
+    listener = parts.listener();
+    this.objects = objects;
     ingestion = new Ingestion(this, directory, first, tier == null ? "all" : tier.admission());
   }
 
@@ -169,7 +163,7 @@ public final class Uploads implements Ingestion.Target {
     if (evict && directory.has(Directory.FLAG_OBJECT, block)) {
       return startConfirmation(block, 0);
     }
-    return mayStore(block) && begun(block, mover.upload(block, evict));
+    return mayStore(block) && begun(block, mover.outside().upload(block, evict));
   }
 
   /** As {@link #startUpload}, for a block that only a lower tier has. */
@@ -177,7 +171,7 @@ public final class Uploads implements Ingestion.Target {
     if (directory.has(Directory.FLAG_OBJECT, block)) {
       return startConfirmation(block, tier);
     }
-    return mayStore(block) && begun(block, mover.relay(block, tier, Mover.OUTSIDE));
+    return mayStore(block) && begun(block, mover.relays().start(block, tier, Mover.OUTSIDE));
   }
 
   private boolean startConfirmation(int block, int tier) {
@@ -185,13 +179,13 @@ public final class Uploads implements Ingestion.Target {
       return false;
     }
     directory.addUses(block, 1);
-    mover.confirming(block, tier == 0, 1);
+    mover.departures().confirming(block, tier == 0, 1);
     return true;
   }
 
   /** A question is answered. Where the store did not answer, what was known before still counts. */
   private void confirmed(int block, int tier, Presence presence) {
-    mover.confirming(block, tier == 0, -1);
+    mover.departures().confirming(block, tier == 0, -1);
     directory.addUses(block, -1);
     if (presence == Presence.ABSENT) {
       // Whoever wants its slot asks again: then it is stored, or dropped as one that is nowhere.

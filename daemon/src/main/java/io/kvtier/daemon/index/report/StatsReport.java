@@ -10,11 +10,11 @@ import io.kvtier.daemon.index.device.Devices;
 import io.kvtier.daemon.index.lane.Lane;
 import io.kvtier.daemon.index.lane.Lanes;
 import io.kvtier.daemon.index.move.BlockStore;
-import io.kvtier.daemon.index.move.LowerTier;
 import io.kvtier.daemon.index.session.HoldTable;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.SessionTable;
 import io.kvtier.daemon.index.space.ResidentTier;
+import io.kvtier.daemon.index.transfer.LowerTier;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.gpu.DevicePipeline;
@@ -188,7 +188,7 @@ public final class StatsReport {
         tier.parts().place().directory(),
         tier.parts().place().engine(),
         tier.parts().place().isDirect(),
-        store.scrubBytesPerSecond(tier.tier()),
+        store.scrubbers().bytesPerSecond(tier.tier()),
         devices);
   }
 

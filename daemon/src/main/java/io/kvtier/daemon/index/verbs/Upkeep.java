@@ -91,7 +91,7 @@ public final class Upkeep {
     for (ResidentTier tier : store.stack().lower()) {
       String name = tier.traits().name();
       if (setting.equals(name + ".scrub_bytes_per_second")) {
-        store.changeScrubbing(tier, value);
+        store.scrubbers().change(tier, value);
         return OperatorAnswer.done(setting + " is " + value);
       }
       if (setting.equals(name + ".write_bytes_per_day")) {

@@ -1,4 +1,4 @@
-package io.kvtier.daemon.index.move;
+package io.kvtier.daemon.index.transfer;
 
 import io.kvtier.daemon.index.lane.Lanes;
 import io.kvtier.tiers.transfer.Transfer;
@@ -11,7 +11,7 @@ public final class LowerTiers implements Iterable<LowerTier> {
   private final List<LowerTier> tiers;
   private final LowerTier[] order;
 
-  LowerTiers(List<LowerTier> tiers) {
+  public LowerTiers(List<LowerTier> tiers) {
     this.tiers = List.copyOf(tiers);
     order = tiers.toArray(LowerTier[]::new);
   }
@@ -26,7 +26,7 @@ public final class LowerTiers implements Iterable<LowerTier> {
     return order[number - 1];
   }
 
-  List<Lanes> lanes() {
+  public List<Lanes> lanes() {
     return tiers.stream().map(LowerTier::lanes).toList();
   }
 
@@ -49,7 +49,7 @@ public final class LowerTiers implements Iterable<LowerTier> {
   }
 
   /** Loads and stores under way. */
-  int inFlight() {
+  public int inFlight() {
     int count = 0;
     for (LowerTier tier : order) {
       count += tier.lanes().inFlight();
@@ -68,7 +68,7 @@ public final class LowerTiers implements Iterable<LowerTier> {
   }
 
   /** Whether anything is under way, after which a tier may take more. */
-  boolean isBusy() {
+  public boolean isBusy() {
     for (LowerTier tier : order) {
       if (tier.lanes().isBusy()) {
         return true;
@@ -78,7 +78,7 @@ public final class LowerTiers implements Iterable<LowerTier> {
   }
 
   /** Whether no more may be written to a tier for the moment. */
-  boolean isAnyOutOfBudget() {
+  public boolean isAnyOutOfBudget() {
     for (LowerTier tier : order) {
       if (!tier.budget().isOpen()) {
         return true;
@@ -88,7 +88,7 @@ public final class LowerTiers implements Iterable<LowerTier> {
   }
 
   /** Opens fences whose time is over, and hands over rows that are to go. */
-  void advance(long nowNs) {
+  public void advance(long nowNs) {
     for (LowerTier tier : order) {
       tier.lanes().checkFences(nowNs);
       tier.tier().returnAside();

@@ -1,4 +1,4 @@
-package io.kvtier.daemon.index.move;
+package io.kvtier.daemon.index.transfer;
 
 import io.kvtier.protocol.Status;
 
@@ -6,9 +6,9 @@ import io.kvtier.protocol.Status;
  * How a transfer ended. One object serves all: it is good until the next is taken. Confined to the
  * index.
  */
-final class Settlement {
+public final class Settlement {
   /** What the transfer was for. */
-  enum Kind {
+  public enum Kind {
     /** The checksum of a block that a client wrote is made. */
     CHECKSUM,
     /** The checksum of a resident block was made again. */
@@ -27,32 +27,32 @@ final class Settlement {
     SPILL
   }
 
-  Kind kind = Kind.CHECKSUM;
-  int block;
-  Status status = Status.OK;
+  public Kind kind = Kind.CHECKSUM;
+  public int block;
+  public Status status = Status.OK;
 
   /** The source that was read; of no meaning where that was not a source. */
-  int source;
+  public int source;
 
   /** The tier that was read; of no meaning where that was not a tier. */
-  int from;
+  public int from;
 
   /** The tier that was written; of no meaning where that was not a tier. */
-  int to;
+  public int to;
 
   /** Whether the tier that was read could be: else nothing was written. */
-  boolean isRead;
+  public boolean isRead;
 
   /** Whether a store was made to free the slot that was read. */
-  boolean isEviction;
+  public boolean isEviction;
 
-  int checksum;
+  public int checksum;
 
   /** The bytes that were written for the block's own. */
-  int writtenBytes;
+  public int writtenBytes;
 
   /** What an object has beside its block. */
-  byte[] annotation = {};
+  public byte[] annotation = {};
 
-  int annotationBytes;
+  public int annotationBytes;
 }

@@ -1,9 +1,10 @@
-package io.kvtier.daemon.index.move;
+package io.kvtier.daemon.index.transfer;
 
 import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.daemon.index.lane.Lanes;
 import io.kvtier.daemon.index.lane.WriteBudget;
 import io.kvtier.daemon.index.space.ResidentTier;
+import io.kvtier.daemon.index.space.TierParts;
 
 /**
  * A tier below the first: its space, its devices, how much may be written there, and how fast it is
@@ -13,10 +14,10 @@ public final class LowerTier {
   private final ResidentTier tier;
   private final Lanes lanes;
   private final WriteBudget budget;
-  private final StoreParts.Lower parts;
+  private final TierParts.Lower parts;
   private double readNsPerByte = 1.0 / 2.0;
 
-  LowerTier(ResidentTier tier, Lanes lanes, StoreParts.Lower parts) {
+  public LowerTier(ResidentTier tier, Lanes lanes, TierParts.Lower parts) {
     this.tier = tier;
     this.lanes = lanes;
     this.parts = parts;
@@ -27,11 +28,11 @@ public final class LowerTier {
     return tier;
   }
 
-  int number() {
+  public int number() {
     return tier.number();
   }
 
-  TierTraits traits() {
+  public TierTraits traits() {
     return tier.traits();
   }
 
@@ -40,21 +41,21 @@ public final class LowerTier {
   }
 
   /** What the configuration says of the tier. */
-  public StoreParts.Lower parts() {
+  public TierParts.Lower parts() {
     return parts;
   }
 
-  WriteBudget budget() {
+  public WriteBudget budget() {
     return budget;
   }
 
   /** Whether the tier takes a block, now or when its devices work again. */
-  boolean takes(int block) {
+  public boolean takes(int block) {
     return tier.takes(block) && !lanes.isAllGivenUp();
   }
 
   /** Whether a block that is in the tier can be read there now: its device is not fenced. */
-  boolean isReadable(int block) {
+  public boolean isReadable(int block) {
     return tier.isResident(block) && lanes.of(block).isReadable();
   }
 

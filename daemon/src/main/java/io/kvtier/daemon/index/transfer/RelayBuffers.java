@@ -1,4 +1,4 @@
-package io.kvtier.daemon.index.move;
+package io.kvtier.daemon.index.transfer;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;

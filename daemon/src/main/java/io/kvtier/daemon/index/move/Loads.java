@@ -1,0 +1,135 @@
+package io.kvtier.daemon.index.move;
+
+import io.kvtier.daemon.index.core.CopyState;
+import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.source.Sources;
+import io.kvtier.daemon.index.space.Drops;
+import io.kvtier.daemon.index.space.ResidentTier;
+import io.kvtier.daemon.index.space.TierStack;
+import io.kvtier.daemon.index.transfer.LowerTier;
+import io.kvtier.daemon.index.transfer.LowerTiers;
+import io.kvtier.daemon.index.transfer.Mover;
+import io.kvtier.daemon.index.transfer.Settlement;
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.RequestDescriptor;
+import io.kvtier.protocol.Status;
+
+/** How blocks come from the lower tiers to the first. Confined to the index. */
+final class Loads {
+  private final Directory directory;
+  private final Counters counters;
+  private final TierStack stack;
+  private final ResidentTier first;
+  private final LowerTiers lower;
+  private final Mover mover;
+  private final Copies copies;
+  private final Drops drops;
+  private final Sources sources;
+  private final Promotions promotions;
+  private final Arrivals arrivals;
+
+  Loads(MoveParts parts, Sources sources, Promotions promotions, Arrivals arrivals) {
+    directory = parts.core().directory();
+    counters = parts.core().counters();
+    stack = parts.stack();
+    first = stack.first();
+    lower = parts.lower();
+    mover = parts.mover();
+    copies = parts.copies();
+    drops = parts.drops();
+    this.sources = sources;
+    this.promotions = promotions;
+    this.arrivals = arrivals;
+  }
+
+  /**
+   * Brings a block that only lower tiers have to the first tier, now or as soon as a slot is free.
+   * Where their devices are fenced, the block may come from a source.
+   *
+   * @param prefetch whether the block is wanted even when nobody waits for it
+   * @return false when too many blocks wait already, or the block can be read nowhere
+   */
+  boolean promote(int block, int priority, boolean prefetch) {
+    ResidentTier source = promotions.readable(block);
+    int outside = source == null ? sources.first(block) : Sources.NONE;
+    if (promotions.isFull() || (source == null && outside == Sources.NONE)) {
+      return false;
+    }
+    directory.addUses(block, 1);
+    first.setState(block, CopyState.STAGING);
+    directory.set(Directory.FLAG_FETCHING, block, source == null);
+    directory.setSource(block, outside);
+    ResidentTier hit = source == null ? stack.storedIn(block) : source;
+    if (hit != null) {
+      hit.hit(block);
+    }
+    promotions.add(block, priority, prefetch);
+    return true;
+  }
+
+  /** A read from a lower tier into the first slot is over, well or not. */
+  void onLoaded(Settlement load) {
+    int block = load.block;
+    ResidentTier from = stack.at(load.from);
+    boolean isLeaving = first.state(block) == CopyState.LEAVING;
+    if (load.status == Status.OK) {
+      counters.add(Counter.PROMOTIONS, 1);
+      counters.add(from.traits().counts().readBytes(), copies.blockBytes(block));
+      if (!isLeaving) {
+        directory.addUses(block, -1);
+        arrivals.becomeResident(block);
+        // A copy that could not be read before this one leaves its slot.
+        copies.settle(block);
+        return;
+      }
+    } else {
+      Status status = load.status;
+      counters.add(status == Status.CORRUPT ? Counter.CORRUPT : Counter.IO_ERRORS, 1);
+      if (!isLeaving && (loadInstead(block, from) || fetchInstead(block, from, status))) {
+        return;
+      }
+      first.free(block);
+      if (!isLeaving) {
+        // What can't be read is not there: out of sight before those who wait are told.
+        from.leave(block);
+        if (stack.storedIn(block) == null) {
+          drops.count(
+              block, status == Status.CORRUPT ? Drops.Reason.DAMAGED : Drops.Reason.UNREADABLE);
+        }
+        copies.missed(block);
+      }
+    }
+    copies.endUse(block);
+  }
+
+  /**
+   * A block can't be read from a tier: another one that has the block, and can be read, is read. A
+   * copy on a fenced device is left for later: a failed read would drop the copy.
+   */
+  private boolean loadInstead(int block, ResidentTier from) {
+    for (LowerTier tier : lower) {
+      if (tier.tier() != from
+          && tier.isReadable(block)
+          && mover.below().load(block, tier.number(), RequestDescriptor.PRIORITY_HIGH)) {
+        from.leave(block);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** A block can't be read from a tier: a source that has the block, too, is read. */
+  private boolean fetchInstead(int block, ResidentTier from, Status why) {
+    int source = sources.first(block);
+    if (source == Sources.NONE
+        || !mover.outside().fetch(block, source, RequestDescriptor.PRIORITY_HIGH)) {
+      return false;
+    }
+    directory.setSource(block, source);
+    directory.set(Directory.FLAG_FETCHING, block, true);
+    directory.set(Directory.FLAG_DAMAGED, block, why == Status.CORRUPT);
+    from.leave(block);
+    return true;
+  }
+}
