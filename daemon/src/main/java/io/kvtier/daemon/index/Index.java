@@ -60,7 +60,9 @@ final class Index implements BlockListener {
     WaiterTable waiters = new WaiterTable(core.limits().holdsMax());
     store = new BlockStore(context.storeParts(events, waiters::hasWaiters), this);
     parts = sessionParts(context, waiters);
-    context.requests().connect(waiters, parts.operations().pool(), namespaces, store.storedTiers());
+    context
+        .requests()
+        .connect(waiters, parts.operations().pool(), namespaces, store.places().storedTiers());
     devices = new Devices(context.gpus(), core, parts, store);
     registry =
         new Registry(directory, namespaces, store, events, core.clock(), this::noteNamespacesInUse);

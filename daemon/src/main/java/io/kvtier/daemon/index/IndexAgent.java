@@ -93,7 +93,7 @@ public final class IndexAgent {
     EventRing ring = context.events();
     events = ring == null ? null : new EventTap(ring, core.directory());
     index = new Index(context, events);
-    tiersOf = index.store()::tiersOf;
+    tiersOf = index.store().places()::tiersOf;
     stats =
         new StatsReport(
             new StatsReport.Identity(

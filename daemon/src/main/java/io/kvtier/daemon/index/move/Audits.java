@@ -10,7 +10,7 @@ import io.kvtier.protocol.Status;
  * Checks whether the bytes of first copies are still those that were accepted. Confined to the
  * index.
  */
-final class Audits {
+public final class Audits {
   private final Directory directory;
   private final Copies copies;
   private final ResidentTier first;
@@ -30,7 +30,7 @@ final class Audits {
   }
 
   /** A reader says that the bytes of a first copy are not those that were accepted. */
-  void doubt(int block) {
+  public void doubt(int block) {
     // One audit at a time is enough. Where the pipeline is full, the next reader says it again.
     if (first.isResident(block)
         && !directory.has(Directory.FLAG_AUDITED, block)
@@ -44,7 +44,7 @@ final class Audits {
    *
    * @return false when too many blocks wait to be checked
    */
-  boolean verify(int block) {
+  public boolean verify(int block) {
     if (directory.has(Directory.FLAG_AUDITED, block)) {
       // Also when the request that asked for it has ended: a block is checked once at a time.
       return true;

@@ -1,6 +1,5 @@
 package io.kvtier.daemon.index.move;
 
-import io.kvtier.daemon.index.core.BlockEvents;
 import io.kvtier.daemon.index.core.ClassQueues;
 import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.Counters;
@@ -25,11 +24,8 @@ import io.kvtier.daemon.index.transfer.Mover;
 import io.kvtier.daemon.index.transfer.Settlement;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.RequestDescriptor;
-import io.kvtier.protocol.TierId;
 import java.util.ArrayList;
-import java.util.EnumSet;
 import java.util.List;
-import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -68,6 +64,7 @@ public final class BlockStore {
   private final Audits audits;
   private final Scrubbers scrubbers;
   private final List<Trials> trials = new ArrayList<>();
+  private final BlockPlaces places;
   private final StoreGauges gauges;
   private final MoveParts shared;
   private final ClassQueues fresh;
@@ -110,6 +107,7 @@ public final class BlockStore {
       Ingestion.Target target = evictions.ingestion(one.tier()).target();
       trials.add(new Trials(directory, first, target, one.lanes()));
     }
+    places = new BlockPlaces(directory, stack, sources, objects.isConfigured());
     gauges = new StoreGauges(core, stack);
   }
 
@@ -139,20 +137,6 @@ public final class BlockStore {
       opened.add(new ObjectSource(objects, probes, store, directory));
     }
     return opened;
-  }
-
-  /** The tiers in which blocks are stored, below the first. */
-  public Set<TierId> storedTiers() {
-    Set<TierId> tiers = EnumSet.noneOf(TierId.class);
-    for (ResidentTier tier : stack.lower()) {
-      if (tier.isConfigured()) {
-        tiers.add(tier.traits().id());
-      }
-    }
-    if (objects.isConfigured()) {
-      tiers.add(TierId.OBJECT);
-    }
-    return tiers;
   }
 
   // ---- parts
@@ -197,16 +181,6 @@ public final class BlockStore {
     return sources;
   }
 
-  /** What a get is counted as whose block was in a tier, or came from a source. */
-  public Counter hitsOf(TierId id) {
-    for (int i = 0; i < sources.count(); i++) {
-      if (sources.at(i).traits().id() == id) {
-        return sources.at(i).traits().hits();
-      }
-    }
-    return stack.withId(id).traits().counts().hits();
-  }
-
   /** How blocks get to the object tier. */
   public Uploads uploads() {
     return uploads;
@@ -239,13 +213,9 @@ public final class BlockStore {
 
   // ---- what is there
 
-  /** The tiers of a block, as bits of {@link BlockEvents}. */
-  public int tiersOf(int block) {
-    int bits = directory.has(Directory.FLAG_OBJECT, block) ? BlockEvents.OBJECT : 0;
-    for (ResidentTier tier : stack.all()) {
-      bits |= tier.isResident(block) ? tier.traits().eventBit() : 0;
-    }
-    return bits;
+  /** Where blocks are, as those outside call it. */
+  public BlockPlaces places() {
+    return places;
   }
 
   /** Whether a block is resident in any tier of this node. */
@@ -375,31 +345,16 @@ public final class BlockStore {
     copies.endUse(block);
   }
 
-  /**
-   * Brings a block that only lower tiers have to the first tier, now or as soon as there is room.
-   * Where their devices are fenced, it may come from a source.
-   *
-   * @param prefetch whether it is wanted even when nobody waits for it
-   * @return false when too many wait already, or there is no way
-   */
-  public boolean promote(int block, int priority, boolean prefetch) {
-    return loads.promote(block, priority, prefetch);
+  /** How blocks come from the lower tiers. */
+  public Loads loads() {
+    return loads;
   }
 
   // ---- checks of what is there
 
-  /** A reader says that a block's bytes in the first tier are not those that were accepted. */
-  public void doubt(int block) {
-    audits.doubt(block);
-  }
-
-  /**
-   * Checks a resident block, then tells the requests that wait for it.
-   *
-   * @return false when too many blocks wait to be checked
-   */
-  public boolean verify(int block) {
-    return audits.verify(block);
+  /** Checks of first copies. */
+  public Audits audits() {
+    return audits;
   }
 
   /**

@@ -298,7 +298,7 @@ final class Evictions {
         || !allocate(block, target)) {
       return false;
     }
-    if (!mover.relays().start(block, from.number(), target.number())) {
+    if (!mover.relays().toTier(block, from.number(), target.number())) {
       target.tier().takeBack(block);
       return false;
     }

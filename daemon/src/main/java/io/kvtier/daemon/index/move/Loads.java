@@ -16,7 +16,7 @@ import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 
 /** How blocks come from the lower tiers to the first. Confined to the index. */
-final class Loads {
+public final class Loads {
   private final Directory directory;
   private final Counters counters;
   private final TierStack stack;
@@ -50,7 +50,7 @@ final class Loads {
    * @param prefetch whether the block is wanted even when nobody waits for it
    * @return false when too many blocks wait already, or the block can be read nowhere
    */
-  boolean promote(int block, int priority, boolean prefetch) {
+  public boolean promote(int block, int priority, boolean prefetch) {
     ResidentTier source = promotions.readable(block);
     int outside = source == null ? sources.first(block) : Sources.NONE;
     if (promotions.isFull() || (source == null && outside == Sources.NONE)) {

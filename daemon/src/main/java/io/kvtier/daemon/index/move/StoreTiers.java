@@ -10,6 +10,7 @@ import io.kvtier.daemon.index.lane.Lanes;
 import io.kvtier.daemon.index.space.FirstRows;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.index.space.TierParts;
+import io.kvtier.daemon.index.space.TierRows;
 import io.kvtier.daemon.index.space.TierStack;
 import io.kvtier.daemon.index.transfer.LowerTier;
 import io.kvtier.daemon.index.transfer.LowerTiers;
@@ -63,8 +64,7 @@ final class StoreTiers {
     lower = new LowerTiers(below);
   }
 
-  private ResidentTier tier(
-      int number, TierTraits traits, TierParts.Space space, ResidentTier.Rows rows) {
+  private ResidentTier tier(int number, TierTraits traits, TierParts.Space space, TierRows rows) {
     return new ResidentTier(
         number, traits, common, space.slots(), space.headerBytes(), space.policy(), rows);
   }
@@ -85,7 +85,7 @@ final class StoreTiers {
   }
 
   /** The rows of a lower tier: a store's pipeline writes them, the index has them forgotten. */
-  private final class LowerRows implements ResidentTier.Rows {
+  private final class LowerRows implements TierRows {
     private final CopyTable copies = core.directory().copies();
     private final int tier;
     private final Lanes lanes;

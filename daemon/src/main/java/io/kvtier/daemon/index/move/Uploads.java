@@ -150,7 +150,7 @@ public final class Uploads implements Ingestion.Target {
       return Drops.Reason.NO_ROOM;
     }
     // Nobody knows for how long: what stands in the way of others can't wait for that.
-    return objects.isGoing(block) ? Drops.Reason.BEING_DELETED : null;
+    return objects.removals().isGoing(block) ? Drops.Reason.BEING_DELETED : null;
   }
 
   /**
@@ -171,7 +171,7 @@ public final class Uploads implements Ingestion.Target {
     if (directory.has(Directory.FLAG_OBJECT, block)) {
       return startConfirmation(block, tier);
     }
-    return mayStore(block) && begun(block, mover.relays().start(block, tier, Mover.OUTSIDE));
+    return mayStore(block) && begun(block, mover.relays().toObject(block, tier));
   }
 
   private boolean startConfirmation(int block, int tier) {
@@ -211,7 +211,7 @@ public final class Uploads implements Ingestion.Target {
   }
 
   private boolean mayStore(int block) {
-    return objects.takesStores() && !objects.isGoing(block);
+    return objects.takesStores() && !objects.removals().isGoing(block);
   }
 
   private boolean begun(int block, boolean isBegun) {
@@ -227,7 +227,7 @@ public final class Uploads implements Ingestion.Target {
    * @param evict whether it was made to free the first slot
    */
   void onUploaded(int block, Status status, boolean evict) {
-    objects.uploadEnded(block);
+    objects.removals().uploadEnded(block);
     boolean isLeaving = first.state(block) == CopyState.LEAVING;
     stored(block, status);
     if (stack.taker(block) == null) {
@@ -248,7 +248,7 @@ public final class Uploads implements Ingestion.Target {
    * @param isRead whether the copy could be read
    */
   void onSpilled(int block, ResidentTier from, Status status, boolean isRead) {
-    objects.uploadEnded(block);
+    objects.removals().uploadEnded(block);
     if (isRead) {
       stored(block, status);
     } else if (status == Status.CORRUPT) {

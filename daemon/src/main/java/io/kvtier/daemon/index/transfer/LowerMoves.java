@@ -63,7 +63,7 @@ public final class LowerMoves {
       return null;
     }
     int bytes = stack.at(source).payloadBytes(block);
-    Transfer transfer = pool.takeRead(block, Mover.STORE_PRIORITY, why, memory, bytes);
+    Transfer transfer = pool.takeRead(block, TransferPool.STORE_PRIORITY, why, memory, bytes);
     boolean isStarted = offer(transfer, source) ? pool.started(transfer) : pool.takeBack();
     return isStarted ? transfer : null;
   }
@@ -92,7 +92,8 @@ public final class LowerMoves {
       return false;
     }
     TransferPool.Purpose why = evict ? TransferPool.Purpose.EVICT : TransferPool.Purpose.PLAIN;
-    Transfer transfer = pool.takeFirst(block, Transfer.Kind.STORE, Mover.STORE_PRIORITY, why);
+    Transfer transfer =
+        pool.takeFirst(block, Transfer.Kind.STORE, TransferPool.STORE_PRIORITY, why);
     pool.count(transfer);
     pool.setFrom(transfer, 0);
     pool.setTo(transfer, target.number());

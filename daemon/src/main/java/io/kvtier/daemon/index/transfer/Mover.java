@@ -25,13 +25,6 @@ import org.jspecify.annotations.Nullable;
  * SourceMoves}, copies from a lower tier further down with {@link Relays}. Confined to the index.
  */
 public final class Mover {
-  /**
-   * In place of the number of a tier that is written: the object tier. In place of one that is
-   * read: the first source, and the numbers below are those of the further ones.
-   */
-  public static final int OUTSIDE = -1;
-
-  static final int STORE_PRIORITY = 2;
   private static final int CHECKSUM_PRIORITY = 1;
 
   private final ResidentTier first;
@@ -179,8 +172,14 @@ public final class Mover {
   private @Nullable Settlement settle(Transfer transfer) {
     return switch (transfer.kind) {
       case CHECKSUM -> settleChecksum(transfer);
-      case LOAD -> pool.from(transfer) <= OUTSIDE ? settleFetch(transfer) : settleLoad(transfer);
-      case STORE -> pool.to(transfer) == OUTSIDE ? settleUpload(transfer) : settleStore(transfer);
+      case LOAD ->
+          pool.from(transfer) <= TransferPool.OUTSIDE
+              ? settleFetch(transfer)
+              : settleLoad(transfer);
+      case STORE ->
+          pool.to(transfer) == TransferPool.OUTSIDE
+              ? settleUpload(transfer)
+              : settleStore(transfer);
       case FORGET -> throw new IllegalStateException("a device settles what it forgets");
     };
   }
@@ -278,7 +277,7 @@ public final class Mover {
 
   private Settlement endRelay(Transfer transfer, boolean isRead) {
     relays.ended(transfer);
-    boolean isUpload = pool.to(transfer) == OUTSIDE;
+    boolean isUpload = pool.to(transfer) == TransferPool.OUTSIDE;
     Settlement one = settle(transfer, isUpload ? Settlement.Kind.SPILL : Settlement.Kind.STORE);
     one.isRead = isRead;
     one.isEviction = true;

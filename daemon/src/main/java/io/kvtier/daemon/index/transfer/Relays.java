@@ -39,16 +39,20 @@ public final class Relays {
     this.buffers = buffers;
   }
 
-  /**
-   * Writes a lower tier's copy to a tier further down, or to an object; false when that can't be
-   * started now.
-   *
-   * @param target a tier's number, or {@link Mover#OUTSIDE}
-   */
-  public boolean start(int block, int source, int target) {
+  /** Writes a lower tier's copy to a tier further down; false when that can't be started now. */
+  public boolean toTier(int block, int source, int target) {
+    return start(block, source, target);
+  }
+
+  /** Writes a lower tier's copy to an object; false when that can't be started now. */
+  public boolean toObject(int block, int source) {
+    return start(block, source, TransferPool.OUTSIDE);
+  }
+
+  private boolean start(int block, int source, int target) {
     int tenant = pool.tenantOf(block);
     boolean isTaken =
-        target == Mover.OUTSIDE
+        target == TransferPool.OUTSIDE
             ? outside.canUpload(tenant)
             : below.canStore(tenant, lower.at(target));
     MemorySegment buffer = isTaken ? buffers.take(stack.at(source).payloadBytes(block)) : null;
@@ -67,7 +71,7 @@ public final class Relays {
 
   private void count(int tenant, int target, int more) {
     count += more;
-    if (target == Mover.OUTSIDE) {
+    if (target == TransferPool.OUTSIDE) {
       outside.countUpload(tenant, true, more);
     }
   }
@@ -80,7 +84,7 @@ public final class Relays {
   /** A copy was read: it is written, now or when there is a place for the write. */
   void read(Transfer transfer) {
     pool.becomeStore(transfer);
-    if (pool.to(transfer) != Mover.OUTSIDE) {
+    if (pool.to(transfer) != TransferPool.OUTSIDE) {
       below.place(transfer, pool.to(transfer));
     }
     toWrite.add(transfer);
@@ -95,7 +99,7 @@ public final class Relays {
     for (Iterator<Transfer> each = toWrite.iterator(); each.hasNext(); ) {
       Transfer transfer = each.next();
       int target = pool.to(transfer);
-      if (target == Mover.OUTSIDE
+      if (target == TransferPool.OUTSIDE
           ? outside.write(transfer)
           : writeBelow(transfer, lower.at(target))) {
         each.remove();

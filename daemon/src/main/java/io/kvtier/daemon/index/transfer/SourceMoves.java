@@ -82,13 +82,13 @@ public final class SourceMoves {
     }
     Transfer transfer =
         pool.takeFirst(block, Transfer.Kind.LOAD, priority, TransferPool.Purpose.PLAIN);
-    pool.setFrom(transfer, Mover.OUTSIDE - source);
+    pool.setFrom(transfer, TransferPool.OUTSIDE - source);
     return start(transfer, source);
   }
 
   /** The source that a fetch has read. */
   int sourceOf(Transfer fetch) {
-    return Mover.OUTSIDE - pool.from(fetch);
+    return TransferPool.OUTSIDE - pool.from(fetch);
   }
 
   /** A read from a source is over. */
@@ -108,10 +108,11 @@ public final class SourceMoves {
       return false;
     }
     TransferPool.Purpose why = evict ? TransferPool.Purpose.EVICT : TransferPool.Purpose.PLAIN;
-    Transfer transfer = pool.takeFirst(block, Transfer.Kind.STORE, Mover.STORE_PRIORITY, why);
+    Transfer transfer =
+        pool.takeFirst(block, Transfer.Kind.STORE, TransferPool.STORE_PRIORITY, why);
     pool.count(transfer);
     pool.setFrom(transfer, 0);
-    pool.setTo(transfer, Mover.OUTSIDE);
+    pool.setTo(transfer, TransferPool.OUTSIDE);
     if (!start(transfer, objectSource)) {
       return false;
     }

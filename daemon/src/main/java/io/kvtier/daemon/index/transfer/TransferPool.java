@@ -17,6 +17,15 @@ import java.util.function.IntFunction;
  * the index.
  */
 final class TransferPool {
+  /**
+   * In place of the number of a tier that is written: the object tier. In place of one that is
+   * read: the first source, and the numbers below are those of the further ones.
+   */
+  static final int OUTSIDE = -1;
+
+  /** The priority of stores, and of reads that nobody waits for. */
+  static final int STORE_PRIORITY = 2;
+
   /** Why a transfer is made. */
   enum Purpose {
     PLAIN,
@@ -192,7 +201,7 @@ final class TransferPool {
     return purpose[transfer.poolIndex];
   }
 
-  /** The number of the tier that is read, or {@link Mover#OUTSIDE} and below: of a source. */
+  /** The number of the tier that is read, or {@link #OUTSIDE} and below: of a source. */
   int from(Transfer transfer) {
     return from[transfer.poolIndex];
   }
@@ -201,7 +210,7 @@ final class TransferPool {
     from[transfer.poolIndex] = tier;
   }
 
-  /** The number of the tier that is written, or {@link Mover#OUTSIDE}: the object tier. */
+  /** The number of the tier that is written, or {@link #OUTSIDE}: the object tier. */
   int to(Transfer transfer) {
     return to[transfer.poolIndex];
   }

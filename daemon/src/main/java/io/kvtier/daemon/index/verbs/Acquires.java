@@ -195,9 +195,10 @@ public final class Acquires implements Peers.Tiers {
     }
     // First in line, then the load: one that nobody waits for may be given up.
     if (noWait) {
-      boolean coming = store.promote(block, priority, true);
+      boolean coming = store.loads().promote(block, priority, true);
       Operations.decide(operation, place, coming ? Status.PENDING : Status.BUSY, from);
-    } else if (await(operation, place, block, from) && !store.promote(block, priority, false)) {
+    } else if (await(operation, place, block, from)
+        && !store.loads().promote(block, priority, false)) {
       boolean waited = firstWaiters.remove(operation, place);
       operation.open -= waited ? 1 : 0;
       Operations.decide(operation, place, Status.BUSY, from);
@@ -220,7 +221,7 @@ public final class Acquires implements Peers.Tiers {
 
   /** Others could have written to a block's slot: it is looked at before a device gets it. */
   private void verifyFirst(Operation operation, int place, int block) {
-    if (await(operation, place, block, firstId) && !store.verify(block)) {
+    if (await(operation, place, block, firstId) && !store.audits().verify(block)) {
       boolean waited = firstWaiters.remove(operation, place);
       operation.open -= waited ? 1 : 0;
       Operations.decide(operation, place, Status.BUSY, firstId);
@@ -262,7 +263,7 @@ public final class Acquires implements Peers.Tiers {
   }
 
   private void countHit(int block, TierId from) {
-    counters.add(store.hitsOf(from), 1);
+    counters.add(store.places().hitsOf(from), 1);
     counters.add(ofFirst.readBytes(), namespaces.of(directory, block).blockBytes());
   }
 

@@ -65,7 +65,7 @@ public final class Holdings {
         continue;
       }
       if (isCorrupt) {
-        store.doubt(holds.block(hold));
+        store.audits().doubt(holds.block(hold));
       }
       endHold(hold, session);
       writer.add(Status.OK, TierId.NONE);

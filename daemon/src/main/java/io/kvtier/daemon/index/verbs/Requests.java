@@ -200,7 +200,9 @@ public final class Requests {
         if (store.stack().storedIn(block) == null) {
           yield Status.MISS;
         }
-        yield store.promote(block, RequestDescriptor.PRIORITY_LOW, true) ? Status.OK : Status.BUSY;
+        yield store.loads().promote(block, RequestDescriptor.PRIORITY_LOW, true)
+            ? Status.OK
+            : Status.BUSY;
       }
     };
   }
