@@ -173,26 +173,26 @@ public final class SpanSender implements AutoCloseable {
 
   private void make(RequestTold.Span span, long epochNs) {
     nextTraceId = HEX.toHexDigits(span.traceHigh()) + HEX.toHexDigits(span.traceLow());
-    nextSpanId = HEX.toHexDigits(span.spanId());
+    nextSpanId = HEX.toHexDigits(span.ids().spanId());
     SpanBuilder builder =
         tracer
             .spanBuilder(span.name())
             .setSpanKind(span.isRequest() ? SpanKind.SERVER : SpanKind.INTERNAL)
             .setStartTimestamp(epochNs + span.startNs(), TimeUnit.NANOSECONDS)
             .setAttribute(STATUS, span.status().name())
-            .setAttribute(BYTES, span.bytes())
-            .setAttribute(WAIT_NS, span.waitNs());
-    if (span.parentId() == 0) {
+            .setAttribute(BYTES, span.work().bytes())
+            .setAttribute(WAIT_NS, span.work().waitNs());
+    if (span.ids().parentId() == 0) {
       builder.setNoParent();
     } else {
       builder.setParent(Context.root().with(Span.wrap(parent(span))));
     }
     if (span.isRequest()) {
-      builder.setAttribute(BLOCKS, (long) span.blocks());
-      builder.setAttribute(BLOCKS_OK, (long) span.done());
+      builder.setAttribute(BLOCKS, (long) span.work().blocks());
+      builder.setAttribute(BLOCKS_OK, (long) span.work().done());
     }
-    if (!span.namespace().isEmpty()) {
-      builder.setAttribute(NAMESPACE, span.namespace());
+    if (!span.work().namespace().isEmpty()) {
+      builder.setAttribute(NAMESPACE, span.work().namespace());
     }
     Span made = builder.startSpan();
     if (isError(span.status())) {
@@ -202,7 +202,7 @@ public final class SpanSender implements AutoCloseable {
   }
 
   private SpanContext parent(RequestTold.Span span) {
-    String id = HEX.toHexDigits(span.parentId());
+    String id = HEX.toHexDigits(span.ids().parentId());
     return span.isRequest()
         ? SpanContext.createFromRemoteParent(
             nextTraceId, id, TraceFlags.getSampled(), TraceState.getDefault())

@@ -100,11 +100,11 @@ class RequestTapTest {
       putAndDemote(harness, client);
       List<RequestTold> put = told(harness);
       RequestTold.Span commit = span(put, "kvtier.commit");
-      assertEquals(CALLER, commit.parentId());
+      assertEquals(CALLER, commit.ids().parentId());
       RequestTold.Span checksum = span(put, "host.checksum");
-      assertEquals(commit.spanId(), checksum.parentId());
+      assertEquals(commit.ids().spanId(), checksum.ids().parentId());
       // Nobody waited for it: it is on the account of who wrote the block.
-      assertEquals(commit.spanId(), span(put, "ssd.write").parentId());
+      assertEquals(commit.ids().spanId(), span(put, "ssd.write").ids().parentId());
 
       send(client, Verb.ACQUIRE, 1, TraceContext.FLAG_SAMPLED);
       assertEquals(Status.OK, client.await().first());
@@ -112,16 +112,16 @@ class RequestTapTest {
       RequestTold.Span acquire = span(got, "kvtier.acquire");
       assertEquals(HIGH, acquire.traceHigh());
       assertEquals(LOW, acquire.traceLow());
-      assertEquals("test", acquire.namespace());
-      assertEquals(1, acquire.blocks());
-      assertEquals(1, acquire.done());
-      assertEquals(IndexHarness.SLOT_BYTES, acquire.bytes());
-      assertEquals(1000, acquire.waitNs());
+      assertEquals("test", acquire.work().namespace());
+      assertEquals(1, acquire.work().blocks());
+      assertEquals(1, acquire.work().done());
+      assertEquals(IndexHarness.SLOT_BYTES, acquire.work().bytes());
+      assertEquals(1000, acquire.work().waitNs());
       assertEquals(IndexHarness.NOW_NS - 1000, acquire.startNs());
       RequestTold.Span read = span(got, "ssd.read");
-      assertEquals(acquire.spanId(), read.parentId());
-      assertNotEquals(acquire.spanId(), read.spanId());
-      assertEquals(IndexHarness.SLOT_BYTES, read.bytes());
+      assertEquals(acquire.ids().spanId(), read.ids().parentId());
+      assertNotEquals(acquire.ids().spanId(), read.ids().spanId());
+      assertEquals(IndexHarness.SLOT_BYTES, read.work().bytes());
       assertFalse(read.isRequest());
       assertEquals(2, got.size(), got.toString());
     }
@@ -173,9 +173,9 @@ class RequestTapTest {
         assertEquals(share == 0 ? 0 : 2, all.size(), all.toString());
         if (share == 1) {
           RequestTold.Span lookup = span(all, "kvtier.lookup");
-          assertEquals(0, lookup.parentId());
-          assertEquals(0, lookup.done());
-          assertEquals(1, lookup.blocks());
+          assertEquals(0, lookup.ids().parentId());
+          assertEquals(0, lookup.work().done());
+          assertEquals(1, lookup.work().blocks());
         }
       }
     }
@@ -202,7 +202,7 @@ class RequestTapTest {
         client.sendWords(Verb.PING, RequestDescriptor.FLAG_CONTEXT, 0, 0, body);
         assertEquals(Status.OK, client.work().status());
         RequestTold.Span ping = span(told(harness), "kvtier.ping");
-        assertEquals(0, ping.waitNs());
+        assertEquals(0, ping.work().waitNs());
         assertEquals(IndexHarness.NOW_NS, ping.startNs());
       }
     }
@@ -274,7 +274,7 @@ class RequestTapTest {
         List<RequestTold> later = told(harness);
         assertEquals(hasObjects ? 1 : 0, later.size(), later.toString());
         if (hasObjects) {
-          assertEquals(commit.spanId(), span(later, "object.put").parentId());
+          assertEquals(commit.ids().spanId(), span(later, "object.put").ids().parentId());
         }
       }
     }

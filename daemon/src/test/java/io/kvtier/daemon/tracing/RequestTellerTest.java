@@ -19,7 +19,13 @@ import org.junit.jupiter.api.Timeout;
 class RequestTellerTest {
   private static RequestTold.Span span(int number) {
     return new RequestTold.Span(
-        1, 2, 1 + number, 0, "kvtier.ping", true, "", 0, 0, 0, 0, Status.OK, number, number + 1);
+        new RequestTold.SpanIds(1, 2, 1 + number, 0),
+        "kvtier.ping",
+        true,
+        new RequestTold.SpanWork("", 0, 0, 0, 0),
+        Status.OK,
+        number,
+        number + 1);
   }
 
   @Test

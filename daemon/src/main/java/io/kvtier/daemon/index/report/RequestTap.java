@@ -307,17 +307,16 @@ public final class RequestTap implements RequestWatch, TransferWatch {
             || verb == Verb.ONBOARD;
     tell(
         new RequestTold.Span(
-            origin.traceHigh,
-            origin.traceLow,
-            origin.spanId,
-            origin.parentId,
+            new RequestTold.SpanIds(
+                origin.traceHigh, origin.traceLow, origin.spanId, origin.parentId),
             "kvtier." + verb.name().toLowerCase(Locale.ROOT),
             true,
-            namespace == null ? "" : namespace.name(),
-            blocks,
-            done,
-            namespace == null || !movesBytes ? 0 : done * namespace.blockBytes(),
-            Math.max(0, takenNs - origin.writtenNs),
+            new RequestTold.SpanWork(
+                namespace == null ? "" : namespace.name(),
+                blocks,
+                done,
+                namespace == null || !movesBytes ? 0 : done * namespace.blockBytes(),
+                Math.max(0, takenNs - origin.writtenNs)),
             status,
             origin.writtenNs,
             clock.getAsLong()));
@@ -398,17 +397,15 @@ public final class RequestTap implements RequestWatch, TransferWatch {
     boolean isOk = transfer.status == Status.OK;
     tell(
         new RequestTold.Span(
-            traceHigh,
-            traceLow,
-            newId(),
-            parentId,
+            new RequestTold.SpanIds(traceHigh, traceLow, newId(), parentId),
             name,
             false,
-            "",
-            1,
-            isOk ? 1 : 0,
-            isOk ? transfer.length : 0,
-            Math.max(0, endNs - transfer.offeredNs - transfer.elapsedNs),
+            new RequestTold.SpanWork(
+                "",
+                1,
+                isOk ? 1 : 0,
+                isOk ? transfer.length : 0,
+                Math.max(0, endNs - transfer.offeredNs - transfer.elapsedNs)),
             transfer.status,
             Math.min(transfer.offeredNs, endNs),
             endNs));

@@ -11,30 +11,45 @@ public sealed interface RequestTold {
   /**
    * A request is answered, or a transfer on its account is over; times are CLOCK_MONOTONIC.
    *
-   * @param parentId of the caller's span, or of the request's; 0: there is none
    * @param isRequest whether it is a request, and not a transfer
+   */
+  record Span(
+      SpanIds ids,
+      String name,
+      boolean isRequest,
+      SpanWork work,
+      Status status,
+      long startNs,
+      long endNs)
+      implements RequestTold {
+    @Override
+    public long traceHigh() {
+      return ids.traceHigh();
+    }
+
+    @Override
+    public long traceLow() {
+      return ids.traceLow();
+    }
+  }
+
+  /**
+   * Which span it is.
+   *
+   * @param parentId of the caller's span, or of the request's; 0: there is none
+   */
+  record SpanIds(long traceHigh, long traceLow, long spanId, long parentId) {}
+
+  /**
+   * What was done.
+   *
    * @param namespace empty where the request names none
-   * @param blocks how many it was asked for
+   * @param blocks how many were asked for
    * @param done how many of these are OK
    * @param bytes of blocks that are OK
    * @param waitNs how long it waited to be begun: a request in its ring, a transfer for its turn
    */
-  record Span(
-      long traceHigh,
-      long traceLow,
-      long spanId,
-      long parentId,
-      String name,
-      boolean isRequest,
-      String namespace,
-      int blocks,
-      int done,
-      long bytes,
-      long waitNs,
-      Status status,
-      long startNs,
-      long endNs)
-      implements RequestTold {}
+  record SpanWork(String namespace, int blocks, int done, long bytes, long waitNs) {}
 
   /** Something was refused outside of the index. */
   record Refusal(long traceHigh, long traceLow, boolean isWarning, String what)
