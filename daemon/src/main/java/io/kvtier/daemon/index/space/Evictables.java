@@ -1,6 +1,5 @@
 package io.kvtier.daemon.index.space;
 
-import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.CopyTable;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.tiers.slots.SlotAllocator;
@@ -39,11 +38,10 @@ final class Evictables {
 
   /** Whether a copy could leave. */
   boolean has(int block) {
-    return copies.state(number, block) == CopyState.RESIDENT
+    return copies.isResident(number, block)
         && !aside.has(block)
         && directory.uses(block) == 0
-        && (directory.holds(block) == 0
-            || (number > 0 && copies.state(0, block) == CopyState.RESIDENT));
+        && (directory.holds(block) == 0 || (number > 0 && copies.isResident(0, block)));
   }
 
   /** Counts a block among those that could leave, or no longer; called after every change of it. */
@@ -94,8 +92,19 @@ final class Evictables {
     return firstsOfPart[part];
   }
 
-  /** Whether these are the counts; for tests. */
-  boolean count(int[] byClass, int[] onlyHereByPart) {
-    return Arrays.equals(byClass, ofClass) && Arrays.equals(onlyHereByPart, onlyHereOfPart);
+  /** Checks the counts against the copies of the tier; for tests. */
+  void checkInvariants() {
+    int[] byClass = new int[ofClass.length];
+    int[] onlyHereByPart = new int[onlyHereOfPart.length];
+    for (int block = 0; block < directory.highWater(); block++) {
+      if (directory.isUsed(block) && has(block)) {
+        int slot = copies.slot(number, block);
+        byClass[slots.classOf(slot)]++;
+        onlyHereByPart[slots.partOf(slots.regionOf(slot))] += isOnlyHere(block) ? 1 : 0;
+      }
+    }
+    if (!Arrays.equals(byClass, ofClass) || !Arrays.equals(onlyHereByPart, onlyHereOfPart)) {
+      throw new IllegalStateException("tier " + number + " miscounts the blocks that could leave");
+    }
   }
 }

@@ -19,7 +19,7 @@ import org.slf4j.LoggerFactory;
  * namespaces that they name may stand in a file beside: where that can't be written, as on a full
  * file system, the tier goes on, and the blocks of new namespaces are not found by a later start.
  */
-public final class FirstRows implements ResidentTier.Rows {
+public final class FirstRows implements TierRows {
   private static final Logger LOG = LoggerFactory.getLogger(FirstRows.class);
   private static final long RETRY_NS = 1_000_000_000L;
 

@@ -11,7 +11,6 @@ import io.kvtier.policies.EvictionPolicy.Removal;
 import io.kvtier.policies.EvictionPolicy.VictimFilter;
 import io.kvtier.policies.WhatIf;
 import io.kvtier.tiers.slots.SlotAllocator;
-import java.util.Arrays;
 import java.util.List;
 import java.util.function.IntConsumer;
 import java.util.function.IntPredicate;
@@ -35,34 +34,14 @@ public final class ResidentTier {
   private final CopyTable copies;
   private final SlotAllocator slots;
   private final IntUnaryOperator bytesOf;
-  private final Rows rows;
+  private final TierRows rows;
   private final @Nullable BlockEvents events;
+  private final TierNamespaces namespaces;
   private final Aside aside;
   private final TierPolicies policies;
   private final Evictables evictables;
   private final Draining draining;
   private final VictimSearch victims;
-  private int[] residentOf = new int[64];
-  private int[] classOf = new int[64];
-
-  /** The rows of a tier's ledger, by which a later start finds its copies. */
-  public interface Rows {
-    /** For a tier that does not outlive the daemon, or whose rows a pipeline writes. */
-    Rows NONE =
-        new Rows() {
-          @Override
-          public void added(int block) {}
-
-          @Override
-          public void removed(int block) {}
-        };
-
-    /** A copy is in its slot. */
-    void added(int block);
-
-    /** A copy leaves its slot. It still has the slot, and its row may never have been added. */
-    void removed(int block);
-  }
 
   /**
    * What all tiers share.
@@ -93,7 +72,7 @@ public final class ResidentTier {
       SlotAllocator slots,
       int headerBytes,
       String policyName,
-      Rows rows) {
+      TierRows rows) {
     this.number = number;
     this.traits = traits;
     this.headerBytes = headerBytes;
@@ -103,6 +82,7 @@ public final class ResidentTier {
     this.bytesOf = common.bytesOf();
     this.rows = rows;
     this.events = common.events();
+    namespaces = new TierNamespaces(directory, slots, headerBytes);
     aside = new Aside(number, copies, slots, new AsideOrder());
     policies =
         new TierPolicies(
@@ -155,9 +135,7 @@ public final class ResidentTier {
 
   /** The size class of a tenant's blocks of that many bytes; NONE when they can't be here. */
   public int sizeClass(int tenant, long blockBytes) {
-    return hasSpaceFor(tenant)
-        ? slots.sizeClass(tenant, headerBytes + blockBytes)
-        : SlotAllocator.NONE;
+    return namespaces.sizeClass(tenant, blockBytes);
   }
 
   /** The longest block that the tier could take; no bound where it has no space. */
@@ -172,25 +150,22 @@ public final class ResidentTier {
 
   /** A namespace has got a number. */
   public void open(Namespaces.Namespace namespace) {
-    if (namespace.id() >= classOf.length) {
-      classOf = Arrays.copyOf(classOf, Math.max(2 * classOf.length, namespace.id() + 1));
-    }
-    classOf[namespace.id()] = sizeClass(namespace.tenant(), namespace.blockBytes());
+    namespaces.open(namespace);
   }
 
   /** The size class of a namespace's blocks; NONE when they can't be here. */
   public int classFor(int namespaceId) {
-    return classOf[namespaceId];
+    return namespaces.classFor(namespaceId);
   }
 
   /** Whether a block can be here at all. */
   public boolean takes(int block) {
-    return classOf[directory.namespaceId(block)] != SlotAllocator.NONE;
+    return namespaces.classOf(block) != SlotAllocator.NONE;
   }
 
   /** The size class of a block; NONE when it can't be here. */
   public int sizeClass(int block) {
-    return classOf[directory.namespaceId(block)];
+    return namespaces.classOf(block);
   }
 
   public String policyName() {
@@ -249,7 +224,7 @@ public final class ResidentTier {
   }
 
   public boolean isResident(int block) {
-    return state(block) == CopyState.RESIDENT;
+    return copies.isResident(number, block);
   }
 
   public int slot(int block) {
@@ -308,7 +283,7 @@ public final class ResidentTier {
     if (lacksParent(block)) {
       policy.onParentMissing(block);
     }
-    countResident(block, 1);
+    namespaces.countResident(block, 1);
     rows.added(block);
     tellStored(block);
   }
@@ -364,7 +339,7 @@ public final class ResidentTier {
     distrust(block);
     setState(block, CopyState.RESIDENT);
     insert(policyOf(block), block);
-    countResident(block, 1);
+    namespaces.countResident(block, 1);
   }
 
   /** Gives up a copy that did not come to be; a row of it may have been written. */
@@ -384,7 +359,7 @@ public final class ResidentTier {
     switch (state(block)) {
       case RESIDENT -> {
         takeOut(block, Removal.DELETED);
-        countResident(block, -1);
+        namespaces.countResident(block, -1);
         rows.removed(block);
         tellRemoved(block);
         setState(block, CopyState.LEAVING);
@@ -403,7 +378,7 @@ public final class ResidentTier {
   public void evict(int block) {
     victims.left();
     takeOut(block, Removal.EVICTED);
-    countResident(block, -1);
+    namespaces.countResident(block, -1);
     rows.removed(block);
     tellRemoved(block);
     free(block);
@@ -514,15 +489,7 @@ public final class ResidentTier {
 
   /** Resident blocks of a namespace. */
   public int residentOf(int namespaceId) {
-    return namespaceId < residentOf.length ? residentOf[namespaceId] : 0;
-  }
-
-  private void countResident(int block, int more) {
-    int namespaceId = directory.namespaceId(block);
-    if (namespaceId >= residentOf.length) {
-      residentOf = Arrays.copyOf(residentOf, 2 * namespaceId);
-    }
-    residentOf[namespaceId] += more;
+    return namespaces.residentOf(namespaceId);
   }
 
   /** Slots that are neither free nor hold a resident block. */
@@ -534,19 +501,15 @@ public final class ResidentTier {
   public void checkInvariants() {
     slots.checkInvariants();
     policies.checkInvariants();
-    int[] counts = new int[CopyState.values().length];
+    namespaces.checkInvariants(number);
+    evictables.checkInvariants();
+    int residents = 0;
     int used = 0;
-    int[] couldLeave = new int[slots.classesMax()];
-    int[] onlyHere = new int[slots.parts()];
-    int[] residents = new int[residentOf.length];
     for (int block = 0; block < directory.highWater(); block++) {
       if (!directory.isUsed(block)) {
         continue;
       }
-      counts[state(block).code()]++;
-      if (isResident(block)) {
-        residents[directory.namespaceId(block)]++;
-      }
+      residents += isResident(block) ? 1 : 0;
       int slot = slot(block);
       if (slot != Directory.NONE) {
         used++;
@@ -554,29 +517,15 @@ public final class ResidentTier {
           throw new IllegalStateException(
               "slot " + slot + " of block " + block + " in tier " + number + " is not its own");
         }
-        couldLeave[slots.classOf(slot)] += isEvictable(block) ? 1 : 0;
-        onlyHere[slots.partOf(slots.regionOf(slot))] +=
-            isEvictable(block) && evictables.isOnlyHere(block) ? 1 : 0;
       }
     }
-    if (counts[CopyState.RESIDENT.code()] != resident()) {
+    if (residents != resident()) {
       throw new IllegalStateException(
-          "tier "
-              + number
-              + ": the policy tracks "
-              + resident()
-              + " blocks, states are "
-              + Arrays.toString(counts));
+          "tier " + number + ": the policy tracks " + resident() + " blocks of " + residents);
     }
     if (used != slots.slotsTotal() - slots.slotsFree()) {
       throw new IllegalStateException(
           "tier " + number + ": slots in use are not those of the blocks");
-    }
-    if (!Arrays.equals(residents, residentOf)) {
-      throw new IllegalStateException("tier " + number + " miscounts the blocks of namespaces");
-    }
-    if (!evictables.count(couldLeave, onlyHere)) {
-      throw new IllegalStateException("tier " + number + " miscounts the blocks that could leave");
     }
   }
 }

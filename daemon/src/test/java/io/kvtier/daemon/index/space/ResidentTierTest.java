@@ -33,7 +33,7 @@ class ResidentTierTest {
         slots,
         0,
         "lru",
-        ResidentTier.Rows.NONE);
+        TierRows.NONE);
   }
 
   @Test
@@ -71,14 +71,15 @@ class ResidentTierTest {
               slots,
               0,
               policy,
-              ResidentTier.Rows.NONE);
+              TierRows.NONE);
     }
     directory
         .copies()
-        .watch(block -> {
-          lines[HOST].recount(block);
-          lines[SSD].recount(block);
-        });
+        .watch(
+            block -> {
+              lines[HOST].recount(block);
+              lines[SSD].recount(block);
+            });
     MemorySegment key = Arena.ofAuto().allocate(8, 8);
     for (int i = 0; i < blocks; i++) {
       key.set(ValueLayout.JAVA_LONG, 0, i);
@@ -205,10 +206,11 @@ class ResidentTierTest {
       Directory directory, String policy, int blocksOfEach, boolean[] isFenced, int[] looks) {
     SlotAllocator slots = new SlotAllocator(new int[2], 1, 4096L * blocksOfEach, 4096, 2);
     boolean[] takes = {true, false};
-    slots.openLanes(lane -> {
-      looks[0]++;
-      return takes[lane] && !isFenced[lane];
-    });
+    slots.openLanes(
+        lane -> {
+          looks[0]++;
+          return takes[lane] && !isFenced[lane];
+        });
     ResidentTier line =
         new ResidentTier(
             SSD,
@@ -218,7 +220,7 @@ class ResidentTierTest {
             slots,
             0,
             policy,
-            ResidentTier.Rows.NONE);
+            TierRows.NONE);
     line.setAsideOn(lane -> isFenced[lane]);
     directory.copies().watch(line::recount);
     MemorySegment key = Arena.ofAuto().allocate(8, 8);
