@@ -183,7 +183,7 @@ public final class Registry {
   private BitSet inUse() {
     BitSet inUse = new BitSet();
     users.accept(inUse);
-    store.objects().noteInUse(inUse);
+    store.objects().removals().noteInUse(inUse);
     return inUse;
   }
 

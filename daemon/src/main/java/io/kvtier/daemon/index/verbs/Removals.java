@@ -4,7 +4,7 @@ import io.kvtier.daemon.index.lane.RowMarks;
 import io.kvtier.daemon.index.move.BlockStore;
 import io.kvtier.daemon.index.session.Operation;
 import io.kvtier.daemon.index.session.Operations;
-import io.kvtier.daemon.index.source.ObjectLine;
+import io.kvtier.daemon.index.source.ObjectRemovals;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
@@ -29,12 +29,12 @@ public final class Removals {
   /** Keeps an operation open until everything that has gone so far has gone for good. */
   void await(Operation operation) {
     RowMarks rows = store.rowMarks();
-    BooleanSupplier objects = store.objects().removals();
+    BooleanSupplier objects = store.objects().removals().untilGone();
     await(operation, () -> rows.areReached() && objects.getAsBoolean());
   }
 
   /** As {@link #await(Operation)}, until the objects of a namespace are gone, too. */
-  void await(Operation operation, ObjectLine.Clearing clearing) {
+  void await(Operation operation, ObjectRemovals.Clearing clearing) {
     RowMarks rows = store.rowMarks();
     await(operation, () -> rows.areReached() && clearing.isDone());
   }

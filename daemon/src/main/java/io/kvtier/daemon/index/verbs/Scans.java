@@ -9,7 +9,7 @@ import io.kvtier.daemon.index.session.Operations;
 import io.kvtier.daemon.index.session.Request;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.WaiterTable;
-import io.kvtier.daemon.index.source.ObjectLine;
+import io.kvtier.daemon.index.source.ObjectRemovals;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.index.transfer.LowerTier;
 import io.kvtier.protocol.ProtocolViolation;
@@ -28,7 +28,7 @@ public final class Scans {
   private final Operations operations;
   private final Removals removals;
   private final WaiterTable storeWaiters;
-  private final Map<Operation, ObjectLine.Clearing> clearings = new HashMap<>();
+  private final Map<Operation, ObjectRemovals.Clearing> clearings = new HashMap<>();
   private int scanning;
 
   public Scans(
@@ -54,8 +54,10 @@ public final class Scans {
     operation.cursorEnd = directory.highWater();
     operation.scanning = true;
     scanning++;
-    ObjectLine.Clearing clearing =
-        operation.verb == Verb.CLEAR ? store.objects().beginClear(operation.namespaceId) : null;
+    ObjectRemovals.Clearing clearing =
+        operation.verb == Verb.CLEAR
+            ? store.objects().removals().beginClear(operation.namespaceId)
+            : null;
     if (clearing != null) {
       clearings.put(operation, clearing);
     }
@@ -99,9 +101,9 @@ public final class Scans {
     }
     if (operation.cursor >= operation.cursorEnd) {
       stop(operation);
-      ObjectLine.Clearing clearing = clearings.remove(operation);
+      ObjectRemovals.Clearing clearing = clearings.remove(operation);
       if (clearing != null) {
-        store.objects().clear(clearing);
+        store.objects().removals().clear(clearing);
         removals.await(operation, clearing);
       } else if (operation.verb == Verb.CLEAR) {
         removals.await(operation);
@@ -204,9 +206,9 @@ public final class Scans {
   void cutShort(Operation operation, Status status) {
     operation.outcome = status;
     stop(operation);
-    ObjectLine.Clearing clearing = clearings.remove(operation);
+    ObjectRemovals.Clearing clearing = clearings.remove(operation);
     if (clearing != null) {
-      store.objects().giveUp(clearing);
+      store.objects().removals().giveUp(clearing);
     }
     if (operation.open > 0) {
       storeWaiters.removeAll(operation.poolIndex);
