@@ -38,6 +38,7 @@ public final class CopyTable {
     void changed(int block);
   }
 
+  private static final int RESIDENT = CopyState.RESIDENT.code();
   private static final int FLAGS = 2;
   private static final int SLOTS = 4;
 
@@ -137,9 +138,14 @@ public final class CopyTable {
     watcher.changed(block);
   }
 
+  /** Whether the copy in a tier is resident. */
+  public boolean isResident(int tier, int block) {
+    return (states(block) >>> (4 * tier) & 15) == RESIDENT;
+  }
+
   /** Whether the block is resident in the first tier, and there is nothing of it in others. */
   public boolean isInFirstAlone(int block) {
-    return states(block) == CopyState.RESIDENT.code();
+    return states(block) == RESIDENT;
   }
 
   /** Whether there is nothing of the block in any tier. */

@@ -36,8 +36,7 @@ public final class Namespaces {
    *
    * @param number what sessions know it by
    * @param tenant whose it is: others can have one of the same name
-   * @param text all that makes the namespace, as {@link #ofText} reads it back
-   * @param fingerprint of the text: the name under which blocks are stored
+   * @param identity what tells it from every other
    */
   public record Namespace(
       int id,
@@ -46,14 +45,23 @@ public final class Namespaces {
       String name,
       long blockBytes,
       Map<String, String> properties,
-      String text,
-      Fingerprint fingerprint) {
+      Identity identity) {
+    /** All that makes the namespace, as {@link #ofText} reads it back. */
+    public String text() {
+      return identity.text;
+    }
+
+    /** The name under which blocks are stored. */
+    public Fingerprint fingerprint() {
+      return identity.fingerprint;
+    }
+
     public long high() {
-      return fingerprint.high;
+      return identity.fingerprint.high;
     }
 
     public long low() {
-      return fingerprint.low;
+      return identity.fingerprint.low;
     }
   }
 
@@ -65,6 +73,14 @@ public final class Namespaces {
       return hex.toHexDigits(high) + hex.toHexDigits(low);
     }
   }
+
+  /**
+   * What tells a namespace from every other.
+   *
+   * @param text all that makes the namespace, as {@link #ofText} reads it back
+   * @param fingerprint of the text: the name under which blocks are stored
+   */
+  public record Identity(String text, Fingerprint fingerprint) {}
 
   /** A namespace that is written down, and not yet registered. */
   public record Known(
@@ -198,8 +214,7 @@ public final class Namespaces {
             name,
             blockBytes,
             properties,
-            text,
-            new Fingerprint(digest.getLong(), digest.getLong()));
+            new Identity(text, new Fingerprint(digest.getLong(), digest.getLong())));
     if (reused < 0) {
       byId.add(namespace);
     } else {
