@@ -1,6 +1,5 @@
 package io.kvtier.daemon.index.device;
 
-import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Limits;
@@ -12,7 +11,6 @@ import io.kvtier.daemon.index.session.Operations;
 import io.kvtier.daemon.index.session.Request;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.SessionParts;
-import io.kvtier.daemon.index.session.SessionTable;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
@@ -23,30 +21,21 @@ import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.gpu.DevicePipeline;
 import io.kvtier.tiers.gpu.DeviceRegion;
-import io.kvtier.tiers.gpu.DeviceRegionSpec;
 import io.kvtier.tiers.gpu.GpuTier;
-import io.kvtier.tiers.gpu.RegionOrder;
-import io.kvtier.tiers.gpu.RegionText;
 import java.util.BitSet;
 import java.util.List;
-import java.util.function.Consumer;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * REGISTER_REGION and UNREGISTER_REGION, and what OFFLOAD and ONBOARD have of their own: regions of
- * engines' GPU memory, and blocks that are put together from copies of their layers. Confined to
- * the index.
+ * What OFFLOAD and ONBOARD have of their own: the copies between regions of engines' GPU memory and
+ * slots. Regions are with {@link Regions}, blocks of which not all layers have come with {@link
+ * PartialBlocks}. Confined to the index.
  *
  * <p>An operation is answered when no copy of it is under way any more, whatever happened to it:
  * the engine may use its memory again then. A region is closed when its last operation has ended.
  */
 public final class Devices implements DeviceMoves.Listener, Operations.DeviceOperations {
-  /** The most regions of a session. */
-  static final int REGIONS_MAX = 64;
-
-  private static final long LOOK_EVERY_NS = 100_000_000;
-
   /** An engine that has leased blocks has made room for them by then, and asks for their copies. */
   private static final long LOAD_FOLLOWS_NS = 2_000_000;
 
@@ -60,20 +49,14 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
   private final BlockStore store;
   private final Operations operations;
   private final CompletionWriter writer;
-  private final Namespaces namespaces;
-  private final SessionTable sessions;
   private final Counters counters;
   private final LongSupplier clock;
-  private final long layersWithinNs;
-  private final Assemblies assemblies;
-  private final int assembliesPerSessionMax;
+  private final PartialBlocks partial;
   private final Peers peers;
   private final DeviceMoves moves;
-  private final RegionTable regions;
+  private final Regions regions;
+  private final RegionTable table;
   private final DeviceJobs jobs;
-  private final Consumer<RegionOrder> onOrder = this::ordered;
-  private int nextRegion = 1;
-  private long nextLookNs;
   private long loadExpectedUntilNs;
 
   /**
@@ -87,25 +70,16 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     this.store = store;
     operations = parts.operations();
     writer = parts.writer();
-    namespaces = core.namespaces();
-    sessions = parts.sessions();
     counters = core.counters();
     clock = core.clock();
     loadExpectedUntilNs = clock.getAsLong();
-    this.layersWithinNs = limits.times().leaseNs();
-    this.assembliesPerSessionMax = limits.holdsPerSessionMax();
-    this.assemblies = new Assemblies(gpus == null ? 0 : limits.holdsMax(), limits.sessionsMax());
-    this.regions = new RegionTable(limits.sessionsMax());
-    this.jobs = new DeviceJobs(operations.max());
-    this.peers =
-        new Peers(
-            core,
-            parts,
-            jobs,
-            gpus == null ? 0 : Math.min(limits.holdsMax(), ADVERTISED_MAX),
-            this::share,
-            this::closeUnused);
-    this.moves = new DeviceMoves(store, operations, jobs, peers.advertised(), this);
+    jobs = new DeviceJobs(operations.max());
+    regions = new Regions(gpus, core, parts);
+    table = regions.table();
+    int holdsMax = gpus == null ? 0 : limits.holdsMax();
+    partial = new PartialBlocks(core, parts, store, jobs, holdsMax);
+    peers = new Peers(core, parts, jobs, regions, Math.min(holdsMax, ADVERTISED_MAX));
+    moves = new DeviceMoves(store, operations, jobs, peers.advertised(), this);
     operations.connect(this);
   }
 
@@ -126,89 +100,15 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
 
   /** Has a region opened; answered when it is, or with the reason why it can't be. */
   public void register(Session session, Request request, String text) throws ProtocolViolation {
-    Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
-    GpuTier opener = gpus;
-    if (opener == null || namespace == null) {
-      refuse(session, request, "this daemon is started without GPUs");
-      return;
-    }
-    DeviceRegionSpec spec;
-    try {
-      spec = RegionText.parse(text, session.passedMemory()::take);
-    } catch (IllegalArgumentException e) {
-      refuse(session, request, String.valueOf(e.getMessage()));
-      return;
-    }
-    if (!order(session, request, namespace, spec, opener)) {
-      spec.close();
-    }
-  }
-
-  /** Has a region opened; false when it was refused. */
-  private boolean order(
-      Session session,
-      Request request,
-      Namespaces.Namespace namespace,
-      DeviceRegionSpec spec,
-      GpuTier opener)
-      throws ProtocolViolation {
-    if (spec.layout().blockBytes() != namespace.blockBytes()) {
-      refuse(
-          session,
-          request,
-          "a block of the region has "
-              + spec.layout().blockBytes()
-              + " bytes, one of namespace '"
-              + namespace.name()
-              + "' "
-              + namespace.blockBytes());
-      return false;
-    }
-    if (regions.of(session).size() == REGIONS_MAX) {
-      refuse(
-          session,
-          request,
-          "the session has " + REGIONS_MAX + " regions, which is the limit: unregister one first");
-      return false;
-    }
-    Operation operation = operations.begin(session, request, 0);
-    if (operation == null) {
-      return false;
-    }
-    Region region =
-        new Region(nextRegion++, namespace.id(), spec.layout(), session.share, operation);
-    regions.add(session, region);
-    operation.open = 1;
-    operations.promise(session, operation, request);
-    opener.order(RegionOrder.open(region.id, spec));
-    return true;
+    regions.register(session, request, text);
   }
 
   /** Has a region closed; answered when it is. */
   public void unregister(Session session, Request request) throws ProtocolViolation {
-    Region region = regions.of(session, (int) request.argument);
-    if (region == null || region.waiting != null) {
-      refuse(session, request, "the session has no region " + request.argument);
-      return;
-    }
-    Operation operation = operations.begin(session, request, 0);
-    if (operation == null) {
-      return;
-    }
-    regions.leave(session, region);
-    region.isClosing = true;
-    region.waiting = operation;
-    operation.open = 1;
-    operations.promise(session, operation, request);
-    peers.withdraw(region);
-    closeUnused(region);
-  }
-
-  /** Has other GPUs see a region. */
-  private void share(Region region) {
-    DeviceRegion opened = region.opened;
-    if (gpus != null && opened != null) {
-      gpus.order(RegionOrder.share(region.id, opened));
+    Region region = regions.unregister(session, request);
+    if (region != null) {
+      peers.withdraw(region);
+      regions.closeUnused(region);
     }
   }
 
@@ -216,7 +116,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
   public void advertise(Session session, Request request) throws ProtocolViolation {
     boolean isRevoke = request.verb == Verb.REVOKE;
     int id = isRevoke ? (int) request.argument : request.region;
-    Region region = regions.of(session, id);
+    Region region = table.of(session, id);
     if (region == null) {
       refuse(session, request, "the session has no region " + id);
     } else if (isRevoke) {
@@ -230,51 +130,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
 
   /** An ADVERTISE or a REVOKE ends before its time. */
   public void forget(Operation operation) {
-    peers.forget(operation, regions.all());
-  }
-
-  private void ordered(RegionOrder order) {
-    Region region = regions.byId(order.region);
-    if (region == null) {
-      throw new IllegalStateException("region " + order.region + " was forgotten too early");
-    }
-    if (order.isShare) {
-      peers.shared(region);
-      return;
-    }
-    Operation waiting = region.waiting;
-    region.waiting = null;
-    if (order.isOpen() && order.refusal == null) {
-      region.opened = order.opened;
-      region.pipeline = order.pipeline;
-      if (waiting != null) {
-        waiting.value = region.id;
-      }
-      closeUnused(region);
-    } else {
-      regions.remove(region);
-      region.forget();
-      if (waiting != null && order.isOpen()) {
-        regions.leave(operations.sessionOf(waiting), region);
-        waiting.outcome = Status.INVALID_ARGUMENT;
-        waiting.refusal = order.refusal;
-      }
-    }
-    if (waiting != null) {
-      operations.closePlace(waiting);
-    }
-  }
-
-  /** Closes a region that nobody can name any more, and that no operation copies to or from. */
-  private void closeUnused(Region region) {
-    DeviceRegion opened = region.opened;
-    boolean isUnused = region.jobs == 0 && region.lent == 0;
-    if (region.isClosing && isUnused && opened != null && gpus != null) {
-      if (!region.isOrdered) {
-        region.isOrdered = true;
-        gpus.order(RegionOrder.close(region.id, opened));
-      }
-    }
+    peers.forget(operation, table.all());
   }
 
   private void refuse(Session session, Request request, String why) throws ProtocolViolation {
@@ -290,7 +146,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
    */
   @Nullable
   public Operation begin(Session session, Request request) throws ProtocolViolation {
-    Region region = regions.of(session, request.region);
+    Region region = table.of(session, request.region);
     String why = region == null ? "the session has no region " + request.region : null;
     if (region != null) {
       DeviceRegion opened = region.opened;
@@ -385,7 +241,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     if (region != null) {
       job.end();
       region.jobs--;
-      closeUnused(region);
+      regions.closeUnused(region);
     }
   }
 
@@ -395,12 +251,12 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
    * index nor the GPU's thread should have to be woken then.
    */
   public void leased(Namespaces.Namespace namespace, int blocks) {
-    if (regions.isEmpty()) {
+    if (table.isEmpty()) {
       return;
     }
     long copiesNs = blocks * namespace.blockBytes() / LOADED_BYTES_PER_NS;
     long withinNs = Math.min(LOAD_FOLLOWS_NS, copiesNs);
-    for (Region region : regions.all()) {
+    for (Region region : table.all()) {
       DevicePipeline pipeline = region.pipeline;
       if (region.namespaceId == namespace.id() && pipeline != null) {
         pipeline.expectOnboards(withinNs);
@@ -425,49 +281,9 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     moves.ready(operation, jobs.of(operation), place);
   }
 
-  /**
-   * Begins to put a fresh block together, for a place.
-   *
-   * @return false when there are as many as there can be
-   */
-  public boolean assemble(Session session, Operation operation, int place, int block) {
-    Region region = jobs.of(operation).region;
-    int assembly =
-        region == null || assemblies.size(session) >= assembliesPerSessionMax
-            ? Assemblies.NONE
-            : assemblies.begin(block, session, region.layout.layers());
-    if (assembly != Assemblies.NONE) {
-      attach(operation, place, assembly);
-    }
-    return assembly != Assemblies.NONE;
-  }
-
-  /**
-   * Brings further layers of a block that the session has begun to put together.
-   *
-   * @return false when it has not
-   */
-  public boolean join(Session session, Operation operation, int place, int block) {
-    int assembly = assemblies.find(block, session);
-    if (assembly == Assemblies.NONE || assemblies.isFailed(assembly)) {
-      return false;
-    }
-    attach(operation, place, assembly);
-    return true;
-  }
-
-  private void attach(Operation operation, int place, int assembly) {
-    jobs.of(operation).assembly[place] = assembly;
-    assemblies.addUsers(assembly, 1);
-    assemblies.setEnd(assembly, clock.getAsLong() + layersWithinNs);
-  }
-
-  /** A place's layers will not come: the block can't be whole. */
-  public void leave(Operation operation, int place) {
-    int assembly = jobs.of(operation).assembly[place];
-    assemblies.addUsers(assembly, -1);
-    assemblies.fail(assembly);
-    settle(assembly, operations.sessionOf(operation));
+  /** Blocks that are put together from copies of their layers. */
+  public PartialBlocks partial() {
+    return partial;
   }
 
   /** A block's slot is there: it can be copied from its place in the region. */
@@ -488,36 +304,12 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
       store.release(block);
       Operations.decide(operation, place, status, TierId.of(operation.tier[place]));
     } else {
-      int assembly = job.assembly[place];
-      assemblies.addUsers(assembly, -1);
-      if (status == Status.OK) {
-        assemblies.arrived(assembly, job.firstLayer, job.endLayer);
-      } else {
-        assemblies.fail(assembly);
-      }
-      boolean isWhole = assemblies.isWhole(assembly) && assemblies.isUnused(assembly);
+      boolean isWhole = partial.copied(job, place, status);
       Operations.decide(
           operation, place, status, isWhole ? store.first().traits().id() : TierId.NONE);
-      settle(assembly, operations.sessionOf(operation));
+      partial.settle(operation, job, place);
     }
     operations.closePlace(operation);
-  }
-
-  /** A block is whole, or will not be: nothing copies to it any more. */
-  private void settle(int assembly, Session session) {
-    if (!assemblies.isUnused(assembly)) {
-      return;
-    }
-    int block = assemblies.block(assembly);
-    if (assemblies.isWhole(assembly)) {
-      assemblies.end(assembly, session);
-      store.arrived(block);
-    } else if (assemblies.isFailed(assembly)) {
-      assemblies.end(assembly, session);
-      if (store.first().state(block) == CopyState.RESERVED) {
-        store.abandon(block);
-      }
-    }
   }
 
   /**
@@ -542,56 +334,30 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
 
   /** Ends the request to open or close a region before its time. */
   public void cutShort(Operation operation, Status status) {
-    for (Region region : regions.all()) {
-      if (region.waiting == operation) {
-        region.waiting = null;
-        if (region.opened == null) {
-          regions.leave(operations.sessionOf(operation), region);
-          region.isClosing = true;
-        }
-      }
-    }
-    operation.outcome = status;
+    regions.cutShort(operation, status);
   }
 
   /** A session ends: its regions are closed, and what it has begun to put together is dropped. */
   public void close(Session session) {
-    for (Region region : regions.of(session)) {
+    for (Region region : table.of(session)) {
       region.isClosing = true;
       peers.withdraw(region);
-      closeUnused(region);
+      regions.closeUnused(region);
     }
-    regions.leaveAll(session);
-    for (int one = 0; one < assemblies.highWater() && assemblies.size(session) > 0; one++) {
-      if (assemblies.isOf(one, session)) {
-        assemblies.fail(one);
-        settle(one, session);
-      }
-    }
+    table.leaveAll(session);
+    partial.close(session);
   }
 
   /** Drops blocks of which no further layers come. */
   public void checkTime(long nowNs) {
-    if (nowNs < nextLookNs) {
-      return;
-    }
-    nextLookNs = nowNs + LOOK_EVERY_NS;
-    for (int one = 0; one < assemblies.highWater() && assemblies.size() > 0; one++) {
-      if (assemblies.isOverdue(one, nowNs)) {
-        assemblies.fail(one);
-        settle(one, sessions.owner(assemblies.sessionIndex(one)));
-      }
-    }
+    partial.checkTime(nowNs);
   }
 
   // ---- each round
 
   /** Settles copies and orders that have come back. */
   public int collect() {
-    if (gpus == null) {
-      return 0;
-    }
-    return gpus.collect(onOrder) + moves.collect();
+    return regions.collect() + moves.collect();
   }
 
   /** Hands over what there is room for. */
@@ -614,7 +380,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
 
   /** Whether blocks are being put together, of which some could come too late. */
   public boolean hasDeadlines() {
-    return assemblies.size() > 0;
+    return partial.hasDeadlines();
   }
 
   /** The GPUs in use, with how many regions each has; empty where there are none. */
@@ -624,7 +390,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
 
   /** Notes the namespaces that regions are of. */
   public void noteInUse(BitSet ids) {
-    for (Region region : regions.all()) {
+    for (Region region : table.all()) {
       ids.set(region.namespaceId);
     }
   }
@@ -632,7 +398,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
   /** How many regions are open on a GPU. */
   public int regionsOf(DevicePipeline pipeline) {
     int count = 0;
-    for (Region region : regions.all()) {
+    for (Region region : table.all()) {
       count += region.pipeline == pipeline ? 1 : 0;
     }
     return count;
@@ -656,7 +422,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     counters.set(Counter.GPU_PEER_BYTES, between);
     counters.set(Counter.GAUGE_ADVERTISED, peers.advertised().size());
     counters.set(Counter.GPU_ERRORS, errors);
-    counters.set(Counter.GAUGE_REGIONS, regions.size());
+    counters.set(Counter.GAUGE_REGIONS, table.size());
   }
 
   /** ONBOARD's leases, which are no session's holds; for tests. */
@@ -681,7 +447,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
           operation.active && operation.verb == Verb.ONBOARD ? jobs.of(operation).lentPlaces : 0;
     }
     int lent = 0;
-    for (Region region : regions.all()) {
+    for (Region region : table.all()) {
       lent += region.lent;
     }
     if (copying != peers.advertised().copies() || copying != lent) {

@@ -15,7 +15,6 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Words;
-import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -45,31 +44,22 @@ public final class Peers {
   private final CompletionWriter writer;
   private final Counters counters;
   private final Advertisements advertised;
-  private final Consumer<Region> share;
-  private final Consumer<Region> closeUnused;
+  private final Regions regions;
   private @Nullable DeviceMoves moves;
   private @Nullable Tiers tiers;
 
   /**
    * Nothing is advertised yet.
    *
-   * @param share has other GPUs see a region; {@link #shared} is told when they do
-   * @param closeUnused looks whether a region can be closed that nothing is lent of any more
+   * @param most how many blocks can be advertised
    */
-  Peers(
-      IndexCore core,
-      SessionParts parts,
-      DeviceJobs jobs,
-      int most,
-      Consumer<Region> share,
-      Consumer<Region> closeUnused) {
+  Peers(IndexCore core, SessionParts parts, DeviceJobs jobs, Regions regions, int most) {
     directory = core.directory();
     counters = core.counters();
     operations = parts.operations();
     writer = parts.writer();
     this.jobs = jobs;
-    this.share = share;
-    this.closeUnused = closeUnused;
+    this.regions = regions;
     advertised = new Advertisements(directory, most);
   }
 
@@ -124,7 +114,7 @@ public final class Peers {
     }
     if (!region.isShared) {
       region.isShared = true;
-      share.accept(region);
+      regions.share(region);
     }
     operations.endOrWait(session, operation, request);
   }
@@ -149,15 +139,6 @@ public final class Peers {
         advertised.add(region, block, request.namespaceId, request.group, request.keyBytes);
     region.share.advertised += status == Status.OK ? 1 : 0;
     return status;
-  }
-
-  /** Other GPUs see a region, those that can. */
-  void shared(Region region) {
-    region.isSeen = true;
-    for (Operation operation : region.sharing) {
-      operations.closePlace(operation);
-    }
-    region.sharing.clear();
   }
 
   /** Takes back what a region advertises; answered when no copy of it is under way. */
@@ -307,7 +288,7 @@ public final class Peers {
         operations.closePlace(operations.at(waiter));
       }
     }
-    closeUnused.accept(owner);
+    regions.closeUnused(owner);
     operations.closePlace(operation);
   }
 

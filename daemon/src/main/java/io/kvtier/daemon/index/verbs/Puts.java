@@ -125,7 +125,7 @@ public final class Puts {
         block = reserveFresh(session, request, operation, i, namespace, parent, parentBlock);
       } else if (isDevice && directory.uses(block) >= WAITING_MAX) {
         busy(operation, i);
-      } else if (isDevice && devices.join(session, operation, i, block)) {
+      } else if (isDevice && devices.partial().join(session, operation, i, block)) {
         // Further layers of what this session has begun to put.
         store.use(block);
         takeSlot(session, operation, i, block, namespace);
@@ -174,7 +174,7 @@ public final class Puts {
         block, request.depth + place, parent, Math.max(parentBlock, Directory.NONE));
     // In use: the record stays until the slot is there.
     store.use(block);
-    if (operation.isDevice() && !devices.assemble(session, operation, place, block)) {
+    if (operation.isDevice() && !devices.partial().begin(session, operation, place, block)) {
       store.endUse(block);
       busy(operation, place);
       return Directory.NONE;
@@ -207,7 +207,7 @@ public final class Puts {
   /** A place does not wait for its slot any more. */
   private void giveUp(Operation operation, int place, int block) {
     if (operation.isDevice()) {
-      devices.leave(operation, place);
+      devices.partial().leave(operation, place);
     }
     store.endUse(block);
   }

@@ -1,0 +1,224 @@
+package io.kvtier.daemon.index.device;
+
+import io.kvtier.daemon.index.core.IndexCore;
+import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.session.CompletionWriter;
+import io.kvtier.daemon.index.session.Operation;
+import io.kvtier.daemon.index.session.Operations;
+import io.kvtier.daemon.index.session.Request;
+import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.session.SessionParts;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Status;
+import io.kvtier.tiers.gpu.DeviceRegion;
+import io.kvtier.tiers.gpu.DeviceRegionSpec;
+import io.kvtier.tiers.gpu.GpuTier;
+import io.kvtier.tiers.gpu.RegionOrder;
+import io.kvtier.tiers.gpu.RegionText;
+import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * REGISTER_REGION and UNREGISTER_REGION: has engines' regions opened, shown to other GPUs, and
+ * closed. A region is closed when nobody can name it any more and its last copy is over. Confined
+ * to the index.
+ */
+final class Regions {
+  /** The most regions of a session. */
+  static final int REGIONS_MAX = 64;
+
+  private final @Nullable GpuTier gpus;
+  private final Namespaces namespaces;
+  private final Operations operations;
+  private final CompletionWriter writer;
+  private final RegionTable table;
+  private final Consumer<RegionOrder> onOrder = this::ordered;
+  private int nextRegion = 1;
+
+  /**
+   * Without a region yet.
+   *
+   * @param gpus null where the daemon is started without GPUs
+   */
+  Regions(@Nullable GpuTier gpus, IndexCore core, SessionParts parts) {
+    this.gpus = gpus;
+    namespaces = core.namespaces();
+    operations = parts.operations();
+    writer = parts.writer();
+    table = new RegionTable(core.limits().sessionsMax());
+  }
+
+  /** The regions that are not closed. */
+  RegionTable table() {
+    return table;
+  }
+
+  /** Has a region opened; answered when it is, or with the reason why it can't be. */
+  void register(Session session, Request request, String text) throws ProtocolViolation {
+    Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
+    GpuTier opener = gpus;
+    if (opener == null || namespace == null) {
+      refuse(session, request, "this daemon is started without GPUs");
+      return;
+    }
+    DeviceRegionSpec spec;
+    try {
+      spec = RegionText.parse(text, session.passedMemory()::take);
+    } catch (IllegalArgumentException e) {
+      refuse(session, request, String.valueOf(e.getMessage()));
+      return;
+    }
+    if (!order(session, request, namespace, spec, opener)) {
+      spec.close();
+    }
+  }
+
+  /** Has a region opened; false when it was refused. */
+  private boolean order(
+      Session session,
+      Request request,
+      Namespaces.Namespace namespace,
+      DeviceRegionSpec spec,
+      GpuTier opener)
+      throws ProtocolViolation {
+    if (spec.layout().blockBytes() != namespace.blockBytes()) {
+      refuse(
+          session,
+          request,
+          "a block of the region has "
+              + spec.layout().blockBytes()
+              + " bytes, one of namespace '"
+              + namespace.name()
+              + "' "
+              + namespace.blockBytes());
+      return false;
+    }
+    if (table.of(session).size() == REGIONS_MAX) {
+      refuse(
+          session,
+          request,
+          "the session has " + REGIONS_MAX + " regions, which is the limit: unregister one first");
+      return false;
+    }
+    Operation operation = operations.begin(session, request, 0);
+    if (operation == null) {
+      return false;
+    }
+    Region region =
+        new Region(nextRegion++, namespace.id(), spec.layout(), session.share, operation);
+    table.add(session, region);
+    operation.open = 1;
+    operations.promise(session, operation, request);
+    opener.order(RegionOrder.open(region.id, spec));
+    return true;
+  }
+
+  /**
+   * Begins to close a region, which {@link #closeUnused} goes on with; answered when it is closed.
+   *
+   * @return the region; null when the request was refused
+   */
+  @Nullable Region unregister(Session session, Request request) throws ProtocolViolation {
+    Region region = table.of(session, (int) request.argument);
+    if (region == null || region.waiting != null) {
+      refuse(session, request, "the session has no region " + request.argument);
+      return null;
+    }
+    Operation operation = operations.begin(session, request, 0);
+    if (operation == null) {
+      return null;
+    }
+    table.leave(session, region);
+    region.isClosing = true;
+    region.waiting = operation;
+    operation.open = 1;
+    operations.promise(session, operation, request);
+    return region;
+  }
+
+  private void refuse(Session session, Request request, String why) throws ProtocolViolation {
+    writer.refuse(session, request, Status.INVALID_ARGUMENT, why);
+  }
+
+  /** Has other GPUs see a region. */
+  void share(Region region) {
+    DeviceRegion opened = region.opened;
+    if (gpus != null && opened != null) {
+      gpus.order(RegionOrder.share(region.id, opened));
+    }
+  }
+
+  /** Closes a region that nobody can name any more, and that no operation copies to or from. */
+  void closeUnused(Region region) {
+    DeviceRegion opened = region.opened;
+    boolean isUnused = region.jobs == 0 && region.lent == 0;
+    if (region.isClosing && isUnused && opened != null && gpus != null) {
+      if (!region.isOrdered) {
+        region.isOrdered = true;
+        gpus.order(RegionOrder.close(region.id, opened));
+      }
+    }
+  }
+
+  /** Ends the request to open or close a region before its time. */
+  void cutShort(Operation operation, Status status) {
+    for (Region region : table.all()) {
+      if (region.waiting == operation) {
+        region.waiting = null;
+        if (region.opened == null) {
+          table.leave(operations.sessionOf(operation), region);
+          region.isClosing = true;
+        }
+      }
+    }
+    operation.outcome = status;
+  }
+
+  // ---- what was ordered
+
+  /** Settles orders that are carried out; returns how many. */
+  int collect() {
+    return gpus == null ? 0 : gpus.collect(onOrder);
+  }
+
+  private void ordered(RegionOrder order) {
+    Region region = table.byId(order.region);
+    if (region == null) {
+      throw new IllegalStateException("region " + order.region + " was forgotten too early");
+    }
+    if (order.isShare) {
+      shared(region);
+      return;
+    }
+    Operation waiting = region.waiting;
+    region.waiting = null;
+    if (order.isOpen() && order.refusal == null) {
+      region.opened = order.opened;
+      region.pipeline = order.pipeline;
+      if (waiting != null) {
+        waiting.value = region.id;
+      }
+      closeUnused(region);
+    } else {
+      table.remove(region);
+      region.forget();
+      if (waiting != null && order.isOpen()) {
+        table.leave(operations.sessionOf(waiting), region);
+        waiting.outcome = Status.INVALID_ARGUMENT;
+        waiting.refusal = order.refusal;
+      }
+    }
+    if (waiting != null) {
+      operations.closePlace(waiting);
+    }
+  }
+
+  /** Other GPUs see a region, those that can. */
+  private void shared(Region region) {
+    region.isSeen = true;
+    for (Operation operation : region.sharing) {
+      operations.closePlace(operation);
+    }
+    region.sharing.clear();
+  }
+}
