@@ -23,7 +23,7 @@ import java.util.Arrays;
  * <p>Beside the records stand the fingerprints of the blocks before them (8 bytes, 0 when unknown).
  * The record of the block before a block is a hint, as records are used again.
  */
-public abstract sealed class BlockRecords permits Directory {
+public abstract class BlockRecords {
   /** No block. */
   public static final int NONE = -1;
 

@@ -156,14 +156,9 @@ public final class BlockStore {
     return lower;
   }
 
-  /** When blocks of the first tier are written to a lower one. */
-  public Ingestion ingestion(ResidentTier tier) {
-    return evictions.ingestion(tier);
-  }
-
-  /** Which first copies are written to the object tier, and when. */
-  public Ingestion objectIngestion() {
-    return uploads.ingestion();
+  /** How blocks leave the tiers. */
+  public Evictions evictions() {
+    return evictions;
   }
 
   /** Counts of dropped blocks, by reason. */
@@ -385,32 +380,9 @@ public final class BlockStore {
 
   // ---- writes to lower tiers
 
-  /**
-   * Writes a resident block to a lower tier.
-   *
-   * @return false when that can't be started now
-   */
-  public boolean startStore(int block, LowerTier target) {
-    return evictions.startStore(block, target, false);
-  }
-
   /** Whether no more may be written to a lower tier for the moment. */
   public boolean isOutOfBudget() {
     return lower.isAnyOutOfBudget();
-  }
-
-  /** Another amount that may be written to a tier in a day. */
-  public void changeBudget(ResidentTier tier, long bytesPerDay) {
-    lower.at(tier.number()).budget().change(bytesPerDay);
-  }
-
-  /**
-   * Has the blocks of the first tier leave whose turn it would be.
-   *
-   * @return how many are out, or on their way
-   */
-  public int evict(int blocksMax) {
-    return evictions.evict(blocksMax);
   }
 
   // ---- what outlives the daemon

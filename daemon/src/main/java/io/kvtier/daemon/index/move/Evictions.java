@@ -26,7 +26,7 @@ import java.util.function.IntConsumer;
  * How slots are made free: which blocks leave their tiers, and what is written further down before.
  * Acts as the eviction and admission policies decide. Confined to the index.
  */
-final class Evictions {
+public final class Evictions {
   private static final int EVICTIONS_PER_ROUND = 64;
   private static final int VICTIMS_MAX = 16;
   private static final int VICTIMS_SHARE = 64;
@@ -137,7 +137,7 @@ final class Evictions {
   }
 
   /** Which first copies are written to a lower tier, and when. */
-  Ingestion ingestion(ResidentTier tier) {
+  public Ingestion ingestion(ResidentTier tier) {
     return ingestions.get(tier.number() - 1);
   }
 
@@ -170,7 +170,7 @@ final class Evictions {
    * @return true when a slot was freed at once
    */
   private boolean makeRoom(int sizeClass, long session, boolean mayWrite, boolean mayDoubt) {
-    int victim = first.victim(sizeClass, session, lower.inFlight(), mayDoubt);
+    int victim = first.victims().next(sizeClass, session, lower.inFlight(), mayDoubt);
     if (first.drain(first.slots().partOfClass(sizeClass), evictFrom[0])) {
       return true;
     }
@@ -185,7 +185,7 @@ final class Evictions {
    *
    * @return how many are out, or on their way
    */
-  int evict(int blocksMax) {
+  public int evict(int blocksMax) {
     int left = 0;
     for (int sizeClass = 0; sizeClass < first.slots().classes(); sizeClass++) {
       while (left < blocksMax) {
@@ -277,7 +277,7 @@ final class Evictions {
    * @return false when that can't be started now: the pipeline is full, the device is fenced, or
    *     every slot there is in use
    */
-  boolean startStore(int block, LowerTier target, boolean evict) {
+  public boolean startStore(int block, LowerTier target, boolean evict) {
     if (!target.budget().isOpen()
         || !mover.below().canStore(copies.tenant(block), target)
         || !allocate(block, target)) {
@@ -328,7 +328,7 @@ final class Evictions {
     ResidentTier tier = target.tier();
     SlotAllocator slots = tier.slots();
     int inFlight = target.lanes().inFlight();
-    int victim = tier.victim(sizeClass, SlotAllocator.DAEMON, inFlight, true);
+    int victim = tier.victims().next(sizeClass, SlotAllocator.DAEMON, inFlight, true);
     if (tier.drain(slots.partOfClass(sizeClass), evictFrom[tier.number()])) {
       return;
     }
@@ -340,7 +340,7 @@ final class Evictions {
       if (!evict(victim, tier) && tier.isEvictable(victim)) {
         return;
       }
-      victim = tier.victimBeside(sizeClass, lane, target.lanes().inFlight());
+      victim = tier.victims().beside(sizeClass, lane, target.lanes().inFlight());
     }
   }
 

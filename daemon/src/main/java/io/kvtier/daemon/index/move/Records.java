@@ -131,12 +131,12 @@ public final class Records {
   private boolean forgetOne(int tenant) {
     for (int number = stack.count() - 1; number > 0; number--) {
       ResidentTier tier = stack.at(number);
-      int victim = tier.hasSpaceFor(tenant) ? tier.victimOnlyHere(tenant) : EvictionPolicy.NONE;
+      int victim = tier.hasSpaceFor(tenant) ? tier.victims().onlyHere(tenant) : EvictionPolicy.NONE;
       if (victim != EvictionPolicy.NONE) {
         return evictions.evictLastCopy(victim, tier);
       }
     }
-    int victim = first.victim(tenant, anyInFirst);
+    int victim = first.victims().next(tenant, anyInFirst);
     return victim != EvictionPolicy.NONE && forgetFirst(victim);
   }
 

@@ -25,7 +25,7 @@ final class StoreTiers {
   }
 
   private final IndexCore core;
-  private final ResidentTier.Common common;
+  private final TierParts.Common common;
   private final StoreEnd stores;
   private final FirstRows firstRows;
   private final TierStack stack;
@@ -42,7 +42,7 @@ final class StoreTiers {
     this.stores = stores;
     Namespaces namespaces = core.namespaces();
     common =
-        new ResidentTier.Common(
+        new TierParts.Common(
             core.directory(),
             block -> (int) namespaces.of(core.directory(), block).blockBytes(),
             parts.events(),

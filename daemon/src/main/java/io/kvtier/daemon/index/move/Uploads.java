@@ -55,7 +55,7 @@ public final class Uploads implements Ingestion.Target {
     ingestion = new Ingestion(this, directory, first, tier == null ? "all" : tier.admission());
   }
 
-  Ingestion ingestion() {
+  public Ingestion ingestion() {
     return ingestion;
   }
 

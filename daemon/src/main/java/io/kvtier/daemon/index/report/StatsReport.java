@@ -184,7 +184,7 @@ public final class StatsReport {
       devices.add(new Report.Device(lane.state(), lane.cause(), lane.inFlight()));
     }
     return new Report.Lower(
-        store.ingestion(tier.tier()).admissionName(),
+        store.evictions().ingestion(tier.tier()).admissionName(),
         tier.parts().place().directory(),
         tier.parts().place().engine(),
         tier.parts().place().isDirect(),
@@ -194,7 +194,8 @@ public final class StatsReport {
 
   private Report.@Nullable ObjectTier object() {
     return store.objects().isConfigured()
-        ? new Report.ObjectTier(store.objectIngestion().admissionName(), store.objects().report())
+        ? new Report.ObjectTier(
+            store.uploads().ingestion().admissionName(), store.objects().report())
         : null;
   }
 

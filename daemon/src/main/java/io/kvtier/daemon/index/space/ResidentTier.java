@@ -8,14 +8,12 @@ import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.policies.EvictionPolicy.Removal;
-import io.kvtier.policies.EvictionPolicy.VictimFilter;
 import io.kvtier.policies.WhatIf;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.List;
 import java.util.function.IntConsumer;
 import java.util.function.IntPredicate;
 import java.util.function.IntUnaryOperator;
-import java.util.function.LongUnaryOperator;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -44,21 +42,6 @@ public final class ResidentTier {
   private final VictimSearch victims;
 
   /**
-   * What all tiers share.
-   *
-   * @param bytesOf the length of a block
-   * @param events told of what comes and goes; null for nobody
-   * @param recordsOfPart the most blocks that a part can have, whatever its slots
-   * @param heapLeft takes the bytes that are wanted, and returns the bytes of Java heap left
-   */
-  public record Common(
-      Directory directory,
-      IntUnaryOperator bytesOf,
-      @Nullable BlockEvents events,
-      IntUnaryOperator recordsOfPart,
-      LongUnaryOperator heapLeft) {}
-
-  /**
    * An empty tier.
    *
    * @param number its place in the order of tiers; the first is 0
@@ -68,7 +51,7 @@ public final class ResidentTier {
   public ResidentTier(
       int number,
       TierTraits traits,
-      Common common,
+      TierParts.Common common,
       SlotAllocator slots,
       int headerBytes,
       String policyName,
@@ -425,31 +408,9 @@ public final class ResidentTier {
     evictables.recount(block);
   }
 
-  /**
-   * The next block of a size class to leave.
-   *
-   * @param session whose slabs are looked through first
-   * @param inFlight transfers under way, whose blocks stand in the way at the cold end
-   * @param ofAnySlot whether one in a doubtful slot will do
-   * @return the block, or {@link EvictionPolicy#NONE}
-   */
-  public int victim(int sizeClass, long session, int inFlight, boolean ofAnySlot) {
-    return victims.next(sizeClass, session, inFlight, ofAnySlot);
-  }
-
-  /** The next block of a size class to leave after another of its lane, near the cold end. */
-  public int victimBeside(int sizeClass, int lane, int inFlight) {
-    return victims.beside(sizeClass, lane, inFlight);
-  }
-
-  /** The next block of a part to leave, near the cold end, among those in no other tier. */
-  public int victimOnlyHere(int part) {
-    return victims.onlyHere(part);
-  }
-
-  /** The next block of a part to leave among those that a filter accepts, near the cold end. */
-  public int victim(int part, VictimFilter filter) {
-    return victims.next(part, filter);
+  /** The search for the next block to leave. */
+  public VictimSearch victims() {
+    return victims;
   }
 
   /** Empties the regions that drain, as far as that goes; gives up those that clients keep. */

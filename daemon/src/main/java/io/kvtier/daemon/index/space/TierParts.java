@@ -1,5 +1,7 @@
 package io.kvtier.daemon.index.space;
 
+import io.kvtier.daemon.index.core.BlockEvents;
+import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.tiers.ledger.Ledger;
 import io.kvtier.tiers.slots.SlotAllocator;
@@ -7,6 +9,9 @@ import io.kvtier.tiers.transfer.Pipeline;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 import java.util.function.IntFunction;
+import java.util.function.IntUnaryOperator;
+import java.util.function.LongUnaryOperator;
+import org.jspecify.annotations.Nullable;
 
 /** What resident tiers are made of. */
 public final class TierParts {
@@ -79,4 +84,19 @@ public final class TierParts {
    * @param isDirect whether past the system's cache
    */
   public record Place(String directory, String engine, boolean isDirect) {}
+
+  /**
+   * What all tiers share.
+   *
+   * @param bytesOf the length of a block
+   * @param events told of what comes and goes; null for nobody
+   * @param recordsOfPart the most blocks that a part can have, whatever its slots
+   * @param heapLeft takes the bytes that are wanted, and returns the bytes of Java heap left
+   */
+  public record Common(
+      Directory directory,
+      IntUnaryOperator bytesOf,
+      @Nullable BlockEvents events,
+      IntUnaryOperator recordsOfPart,
+      LongUnaryOperator heapLeft) {}
 }

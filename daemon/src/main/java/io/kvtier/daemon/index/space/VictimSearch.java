@@ -11,7 +11,7 @@ import java.util.Arrays;
  * The search for the next copy to leave a tier. The policy names victims; this class knows which it
  * may name. Confined to the index.
  */
-final class VictimSearch {
+public final class VictimSearch {
   // How many blocks of a policy's order a search looks at for a block of the right size or place.
   private static final int WINDOW = 64;
 
@@ -101,7 +101,7 @@ final class VictimSearch {
    * @param ofAnySlot whether one in a doubtful slot will do
    * @return the block, or {@link EvictionPolicy#NONE}
    */
-  int next(int sizeClass, long session, int inFlight, boolean ofAnySlot) {
+  public int next(int sizeClass, long session, int inFlight, boolean ofAnySlot) {
     mayDoubt = ofAnySlot;
     soughtClass = sizeClass;
     soughtFor = session;
@@ -137,7 +137,7 @@ final class VictimSearch {
    * The next block of a size class to leave after another of its lane, near the cold end. The lane
    * need not be open: what has left it may be why it is not.
    */
-  int beside(int sizeClass, int lane, int inFlight) {
+  public int beside(int sizeClass, int lane, int inFlight) {
     soughtClass = sizeClass;
     soughtLane = lane;
     EvictionPolicy policy = policies.of(slots.partOfClass(sizeClass));
@@ -168,7 +168,7 @@ final class VictimSearch {
    * is found here at the cold end, and is not cold. Where many are, most searches are given up, for
    * each of them could be as long.
    */
-  int onlyHere(int part) {
+  public int onlyHere(int part) {
     int looks = Math.min(LOOKS_MAX, looksOfPart[part] + LOOKS_EARNED);
     looksOfPart[part] = looks;
     // What the last search was in vain for: there was none.
@@ -199,7 +199,7 @@ final class VictimSearch {
   }
 
   /** The next block of a part to leave among those that a filter accepts, near the cold end. */
-  int next(int part, VictimFilter filter) {
+  public int next(int part, VictimFilter filter) {
     return policies.of(part).victim(filter, WINDOW);
   }
 

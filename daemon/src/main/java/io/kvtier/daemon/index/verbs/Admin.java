@@ -311,8 +311,10 @@ public final class Admin {
     ResidentTier resident = store.stack().named(tier);
     Ingestion ingestion =
         tier.equals("object")
-            ? store.objectIngestion()
-            : resident == null || resident == store.first() ? null : store.ingestion(resident);
+            ? store.uploads().ingestion()
+            : resident == null || resident == store.first()
+                ? null
+                : store.evictions().ingestion(resident);
     if (ingestion == null) {
       String lower =
           store.stack().lower().stream()

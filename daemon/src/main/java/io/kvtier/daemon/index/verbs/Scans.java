@@ -151,7 +151,8 @@ public final class Scans {
       return true;
     }
     ResidentTier tier = target.tier();
-    if (tier.state(block) == CopyState.NONE && !store.startStore(block, target)) {
+    if (tier.state(block) == CopyState.NONE
+        && !store.evictions().startStore(block, target, false)) {
       if (target.mayStoreSoon()) {
         return false;
       }

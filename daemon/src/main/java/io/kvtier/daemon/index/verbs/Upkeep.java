@@ -95,7 +95,7 @@ public final class Upkeep {
         return OperatorAnswer.done(setting + " is " + value);
       }
       if (setting.equals(name + ".write_bytes_per_day")) {
-        store.changeBudget(tier, value);
+        store.lower().at(tier.number()).budget().change(value);
         return OperatorAnswer.done(setting + " is " + value);
       }
     }
@@ -112,7 +112,7 @@ public final class Upkeep {
     if (most < 1 || most > EVICT_MAX) {
       return OperatorAnswer.wrong("expected 1 to " + EVICT_MAX + " blocks at a time, not " + most);
     }
-    int left = store.evict(most);
+    int left = store.evictions().evict(most);
     return OperatorAnswer.done(
         new JsonObject()
             .add("evicted", left)

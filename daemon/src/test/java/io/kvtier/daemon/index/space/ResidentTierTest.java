@@ -28,7 +28,7 @@ class ResidentTierTest {
     return new ResidentTier(
         HOST,
         KnownTiers.HOST,
-        new ResidentTier.Common(
+        new TierParts.Common(
             directory, block -> 4096, null, part -> BLOCKS / 4, wanted -> heapLeft),
         slots,
         0,
@@ -58,8 +58,8 @@ class ResidentTierTest {
 
   private static ResidentTier[] lines(
       Directory directory, String policy, int blocks, int inMemory) {
-    ResidentTier.Common common =
-        new ResidentTier.Common(directory, block -> 4096, null, part -> BLOCKS, wanted -> 1L << 40);
+    TierParts.Common common =
+        new TierParts.Common(directory, block -> 4096, null, part -> BLOCKS, wanted -> 1L << 40);
     ResidentTier[] lines = new ResidentTier[2];
     for (int tier = HOST; tier <= SSD; tier++) {
       SlotAllocator slots = new SlotAllocator(new int[1], 1, 4096L * blocks, 4096, 1);
@@ -106,7 +106,7 @@ class ResidentTierTest {
       int blocks = 3000;
       ResidentTier ssd = ssdUnder(directory, "lru", blocks, blocks - 1);
       int asked = 1;
-      while (ssd.victimOnlyHere(0) == EvictionPolicy.NONE) {
+      while (ssd.victims().onlyHere(0) == EvictionPolicy.NONE) {
         asked++;
         assertTrue(asked < blocks, "the only one is never found");
       }
@@ -115,7 +115,7 @@ class ResidentTierTest {
       assertTrue(1024 + 64 * asked >= blocks, "found after " + asked + " calls, some of them long");
       assertTrue(asked <= 2 * 1024 / 64 + 1, asked + " calls");
       for (int i = 0; i < 10; i++) {
-        assertEquals(blocks - 1, ssd.victimOnlyHere(0), "it is where the next search begins");
+        assertEquals(blocks - 1, ssd.victims().onlyHere(0), "it is where the next search begins");
       }
       ssd.checkInvariants();
     }
@@ -129,7 +129,7 @@ class ResidentTierTest {
         String before = ssd.whatIf().toString();
         for (int i = 0; i < 5; i++) {
           int expected = inMemory == 400 ? EvictionPolicy.NONE : 399;
-          assertEquals(expected, ssd.victimOnlyHere(0));
+          assertEquals(expected, ssd.victims().onlyHere(0));
         }
         assertEquals(before, ssd.whatIf().toString());
         ssd.checkInvariants();
@@ -151,12 +151,12 @@ class ResidentTierTest {
       int blocks = 3000;
       ResidentTier[] lines = lines(directory, "lru", blocks, blocks - 1);
       ResidentTier ssd = lines[SSD];
-      assertEquals(EvictionPolicy.NONE, ssd.victimOnlyHere(0));
+      assertEquals(EvictionPolicy.NONE, ssd.victims().onlyHere(0));
       place(lines[HOST], blocks - 1);
-      assertEquals(EvictionPolicy.NONE, ssd.victimOnlyHere(0), "there is none");
+      assertEquals(EvictionPolicy.NONE, ssd.victims().onlyHere(0), "there is none");
       // Behind the 1,024 that were passed.
       lines[HOST].evict(1030);
-      assertEquals(1030, ssd.victimOnlyHere(0));
+      assertEquals(1030, ssd.victims().onlyHere(0));
       ssd.checkInvariants();
     }
   }
@@ -167,9 +167,9 @@ class ResidentTierTest {
       ResidentTier[] lines = lines(directory, "lru", 3000, 3000);
       ResidentTier ssd = lines[SSD];
       lines[HOST].evict(1030);
-      assertEquals(EvictionPolicy.NONE, ssd.victimOnlyHere(0));
+      assertEquals(EvictionPolicy.NONE, ssd.victims().onlyHere(0));
       ssd.swapPolicy("fifo");
-      assertEquals(1030, ssd.victimOnlyHere(0));
+      assertEquals(1030, ssd.victims().onlyHere(0));
     }
   }
 
@@ -184,7 +184,7 @@ class ResidentTierTest {
         String before = ssd.whatIf().toString();
         int sizeClass = ssd.slots().sizeClass(4096);
         for (int i = 0; i < 5; i++) {
-          assertEquals(100, ssd.victim(sizeClass, SlotAllocator.DAEMON, 0, false));
+          assertEquals(100, ssd.victims().next(sizeClass, SlotAllocator.DAEMON, 0, false));
         }
         assertEquals(before, ssd.whatIf().toString());
         for (int block = 0; block < 100; block++) {
@@ -192,7 +192,9 @@ class ResidentTierTest {
         }
         if (policy.equals("lru")) {
           assertEquals(
-              100, ssd.victim(sizeClass, SlotAllocator.DAEMON, 0, false), "they were passed");
+              100,
+              ssd.victims().next(sizeClass, SlotAllocator.DAEMON, 0, false),
+              "they were passed");
         }
         ssd.checkInvariants();
       }
@@ -215,7 +217,7 @@ class ResidentTierTest {
         new ResidentTier(
             SSD,
             KnownTiers.SSD,
-            new ResidentTier.Common(
+            new TierParts.Common(
                 directory, block -> 4096, null, part -> BLOCKS, wanted -> 1L << 40),
             slots,
             0,
@@ -249,7 +251,7 @@ class ResidentTierTest {
         int evicted = 0;
         for (int asked = 0; asked < 100; asked++) {
           int before = looks[0];
-          int victim = line.victim(sizeClass, SlotAllocator.DAEMON, 0, false);
+          int victim = line.victims().next(sizeClass, SlotAllocator.DAEMON, 0, false);
           assertTrue(looks[0] - before < 4096, policy + ": " + (looks[0] - before) + " looks");
           if (victim != EvictionPolicy.NONE) {
             assertTrue(victim >= each, policy + " names a block of the fenced device");
@@ -275,7 +277,7 @@ class ResidentTierTest {
         isFenced[1] = true;
         int found = 0;
         for (int asked = 0; asked < each + 100; asked++) {
-          int victim = line.victim(sizeClass, SlotAllocator.DAEMON, 0, false);
+          int victim = line.victims().next(sizeClass, SlotAllocator.DAEMON, 0, false);
           if (victim != EvictionPolicy.NONE) {
             assertTrue(victim > 0 && victim < each, policy + " names block " + victim);
             line.evict(victim);
