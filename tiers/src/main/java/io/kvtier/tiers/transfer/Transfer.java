@@ -4,19 +4,20 @@ import io.kvtier.protocol.Status;
 import java.lang.foreign.MemorySegment;
 
 /**
- * One block's way through one pipeline. Pooled by the index: filled there, worked on by one leg,
- * read there again; the queues between hand it over, so its fields need no ordering of their own.
+ * One block's way through one pipeline. The index fills a transfer from its pool, one leg works on
+ * it, and the index reads the result. Queues hand it over, so that its fields need no ordering of
+ * their own.
  */
 public final class Transfer {
   /** What to do. */
   public enum Kind {
     /** Make the checksum of bytes that a client wrote. */
     CHECKSUM,
-    /** Write a block from its host slot to its SSD slot, if its bytes still match. */
+    /** Write a block from memory to a slot on a device, or to an object, if its bytes match. */
     STORE,
-    /** Read a block from its SSD slot into its host slot, and verify it. */
+    /** Read a block from a slot on a device, or from an object, into memory, and verify it. */
     LOAD,
-    /** Forget in a device's directory what stands in some places. */
+    /** Delete the rows of some slots from a device's ledger. */
     FORGET
   }
 
@@ -71,7 +72,7 @@ public final class Transfer {
   public int length;
   public int slotBytes;
 
-  /** Which device of the SSD tier, and which of its regions. */
+  /** The device of a lower tier, and the region of the device. */
   public int device;
 
   public int region;
