@@ -1,5 +1,7 @@
 package io.kvtier.daemon.events;
 
+import io.kvtier.daemon.index.KnownTiers;
+import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.policies.BitMixer;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.SharedMemory;
@@ -7,6 +9,7 @@ import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.stream.IntStream;
 
 /**
  * Which blocks consumers were told to be in which tier of this node: what was lost on the way from
@@ -25,17 +28,19 @@ final class ResidencyTable implements AutoCloseable {
     void visit(byte[] key, int keyBytes, int namespaceId, int group, int tiers);
   }
 
-  /** How many tiers are remembered: those of this node, which have the first bits. */
-  private static final int TIERS = 2;
+  /** The bits of the tiers that are remembered: those of this node. */
+  private static final int[] TIER_BITS =
+      KnownTiers.ALL.stream().mapToInt(TierTraits::eventBit).toArray();
 
-  static final int TIERS_MASK = (1 << TIERS) - 1;
+  static final int TIERS_MASK = IntStream.of(TIER_BITS).reduce(0, (all, bit) -> all | bit);
 
-  private static final int ENTRY_BYTES = 48;
   private static final int NAMESPACE = 32;
   private static final int GROUP = 36;
   private static final int KEY_BYTES = 38;
   private static final int BITS = 39;
   private static final int ROUNDS = 40;
+  private static final int ENTRY_BYTES =
+      Math.ceilDiv(ROUNDS + Integer.BYTES * TIER_BITS.length, Long.BYTES) * Long.BYTES;
   private static final ValueLayout.OfInt INT = ValueLayout.JAVA_INT;
   private static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG;
   private static final ValueLayout.OfByte BYTE = ValueLayout.JAVA_BYTE;
@@ -79,8 +84,8 @@ final class ResidencyTable implements AutoCloseable {
       entries.set(BYTE, at + BITS, (byte) 0);
     }
     entries.set(BYTE, at + BITS, (byte) (bits(place) | (tiers & TIERS_MASK)));
-    for (int tier = 0; tier < TIERS; tier++) {
-      if ((tiers & 1 << tier) != 0) {
+    for (int tier = 0; tier < TIER_BITS.length; tier++) {
+      if ((tiers & TIER_BITS[tier]) != 0) {
         entries.set(INT, at + ROUNDS + 4L * tier, round);
       }
     }
@@ -114,9 +119,9 @@ final class ResidencyTable implements AutoCloseable {
 
   private int stale(int place, int round) {
     int stale = 0;
-    for (int tier = 0; tier < TIERS && !isFree(place); tier++) {
+    for (int tier = 0; tier < TIER_BITS.length && !isFree(place); tier++) {
       boolean isSeen = entries.get(INT, at(place) + ROUNDS + 4L * tier) - round >= 0;
-      stale |= (bits(place) & 1 << tier) != 0 && !isSeen ? 1 << tier : 0;
+      stale |= isSeen ? 0 : bits(place) & TIER_BITS[tier];
     }
     return stale;
   }

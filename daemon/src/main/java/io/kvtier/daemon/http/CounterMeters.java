@@ -1,6 +1,8 @@
 package io.kvtier.daemon.http;
 
+import io.kvtier.daemon.index.KnownTiers;
 import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.protocol.Counter;
 import io.micrometer.core.instrument.FunctionCounter;
 import io.micrometer.core.instrument.Gauge;
@@ -27,8 +29,7 @@ final class CounterMeters {
 
   private static Map<Counter, Name> names() {
     Map<Counter, Name> names = new EnumMap<>(Counter.class);
-    hits(names, Counter.HITS_HOST, "host");
-    hits(names, Counter.HITS_SSD, "ssd");
+    KnownTiers.ALL.forEach(tier -> tier(names, tier));
     hits(names, Counter.HITS_OBJECT, "object");
     hits(names, Counter.HITS_GPU, "gpu");
     names.put(
@@ -45,8 +46,6 @@ final class CounterMeters {
     names.put(
         Counter.PUT_BUSY,
         name("kvtier.put.refused", "Puts refused, as there was no space or the queue was full"));
-    evictions(names, Counter.EVICTIONS, "host");
-    evictions(names, Counter.SSD_EVICTIONS, "ssd");
     moves(names, Counter.DEMOTIONS, "host", "ssd");
     moves(names, Counter.PROMOTIONS, "ssd", "host");
     moves(names, Counter.OBJECT_FETCHED, "object", "host");
@@ -76,34 +75,16 @@ final class CounterMeters {
     errors(names, Counter.IO_ERRORS, "ssd");
     errors(names, Counter.OBJECT_ERRORS, "object");
     errors(names, Counter.GPU_ERRORS, "gpu");
-    link(names, Counter.HOST_READ_BYTES, "host", "read");
-    link(names, Counter.HOST_WRITTEN_BYTES, "host", "write");
-    link(names, Counter.SSD_READ_BYTES, "ssd", "read");
-    link(names, Counter.SSD_WRITTEN_BYTES, "ssd", "write");
     link(names, Counter.OBJECT_READ_BYTES, "object", "read");
     link(names, Counter.OBJECT_WRITTEN_BYTES, "object", "write");
     link(names, Counter.GPU_OFFLOADED_BYTES, "gpu", "read");
     link(names, Counter.GPU_ONBOARDED_BYTES, "gpu", "write");
     link(names, Counter.GPU_PEER_BYTES, "gpu", "peer");
-    found(names, Counter.FOUND_HOST, "host");
-    found(names, Counter.FOUND_SSD, "ssd");
     names.put(
         Counter.FOUND_UNTRUE,
         name(
             "kvtier.found.untrue.rows",
             "Rows that the start found and that were not true any more"));
-    slots(names, Counter.GAUGE_HOST_SLOTS_FREE, "host", "free");
-    slots(names, Counter.GAUGE_HOST_SLOTS_RESIDENT, "host", "resident");
-    slots(names, Counter.GAUGE_HOST_SLOTS_IN_FLIGHT, "host", "in_flight");
-    slots(names, Counter.GAUGE_SSD_SLOTS_FREE, "ssd", "free");
-    slots(names, Counter.GAUGE_SSD_SLOTS_RESIDENT, "ssd", "resident");
-    slots(names, Counter.GAUGE_SSD_SLOTS_IN_FLIGHT, "ssd", "in_flight");
-    allSlots(names, Counter.GAUGE_HOST_SLOTS_TOTAL, "host");
-    allSlots(names, Counter.GAUGE_SSD_SLOTS_TOTAL, "ssd");
-    used(names, Counter.GAUGE_HOST_BYTES_USED, "host");
-    used(names, Counter.GAUGE_SSD_BYTES_USED, "ssd");
-    capacity(names, Counter.GAUGE_HOST_BYTES_CAPACITY, "host");
-    capacity(names, Counter.GAUGE_SSD_BYTES_CAPACITY, "ssd");
     names.put(
         Counter.GAUGE_INDEX_BYTES,
         new Name("kvtier.index.memory", "bytes", "Memory of directory and policies", Tags.empty()));
@@ -111,6 +92,22 @@ final class CounterMeters {
         Counter.GAUGE_ANNOTATION_BYTES,
         new Name("kvtier.annotation.memory", "bytes", "Memory of annotations", Tags.empty()));
     return names;
+  }
+
+  private static void tier(Map<Counter, Name> names, TierTraits tier) {
+    TierTraits.Counts counts = tier.counts();
+    hits(names, counts.hits(), tier.name());
+    evictions(names, counts.evictions(), tier.name());
+    link(names, counts.readBytes(), tier.name(), "read");
+    link(names, counts.writtenBytes(), tier.name(), "write");
+    found(names, counts.found(), tier.name());
+    TierTraits.Gauges gauges = counts.gauges();
+    slots(names, gauges.free(), tier.name(), "free");
+    slots(names, gauges.resident(), tier.name(), "resident");
+    slots(names, gauges.inFlight(), tier.name(), "in_flight");
+    allSlots(names, gauges.slots(), tier.name());
+    used(names, gauges.bytes(), tier.name());
+    capacity(names, gauges.capacity(), tier.name());
   }
 
   private static Name name(String name, String help) {

@@ -1,7 +1,9 @@
 package io.kvtier.daemon.http;
 
+import io.kvtier.daemon.index.KnownTiers;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Latencies;
+import io.kvtier.daemon.index.core.TierTraits;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Hits;
 import io.vertx.core.json.JsonArray;
@@ -83,10 +85,10 @@ final class History {
 
   private static Map<Counter, String> links() {
     Map<Counter, String> links = new LinkedHashMap<>();
-    links.put(Counter.HOST_READ_BYTES, "host_read");
-    links.put(Counter.HOST_WRITTEN_BYTES, "host_write");
-    links.put(Counter.SSD_READ_BYTES, "ssd_read");
-    links.put(Counter.SSD_WRITTEN_BYTES, "ssd_write");
+    for (TierTraits tier : KnownTiers.ALL) {
+      links.put(tier.counts().readBytes(), tier.name() + "_read");
+      links.put(tier.counts().writtenBytes(), tier.name() + "_write");
+    }
     links.put(Counter.OBJECT_READ_BYTES, "object_read");
     links.put(Counter.OBJECT_WRITTEN_BYTES, "object_write");
     links.put(Counter.GPU_OFFLOADED_BYTES, "gpu_offload");
@@ -219,8 +221,9 @@ final class History {
     private JsonObject hitRatios() {
       JsonObject ratios = new JsonObject();
       ratios.put("all", hitRatio(Hits.COUNTERS));
-      ratios.put("host", hitRatio(List.of(Counter.HITS_HOST)));
-      ratios.put("ssd", hitRatio(List.of(Counter.HITS_SSD)));
+      for (TierTraits tier : KnownTiers.ALL) {
+        ratios.put(tier.name(), hitRatio(List.of(tier.counts().hits())));
+      }
       ratios.put("object", hitRatio(List.of(Counter.HITS_OBJECT)));
       ratios.put("gpu", hitRatio(List.of(Counter.HITS_GPU)));
       return ratios;
