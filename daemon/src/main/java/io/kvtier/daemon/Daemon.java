@@ -14,7 +14,6 @@ import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Latencies;
-import io.kvtier.daemon.index.core.Limits;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.daemon.index.core.Tenants;
@@ -44,24 +43,19 @@ import io.kvtier.tiers.gpu.GpuTier;
 import io.kvtier.tiers.host.HugePages;
 import io.kvtier.tiers.host.PageTaker;
 import io.kvtier.tiers.host.SlabStore;
-import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
 import io.kvtier.tiers.ssd.SsdEngine;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.ThreadedPipeline;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.nio.file.Path;
 import java.security.SecureRandom;
-import java.time.Instant;
-import java.time.temporal.ChronoUnit;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Function;
 import java.util.function.Supplier;
-import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -72,7 +66,6 @@ public final class Daemon implements AutoCloseable {
   public static final String VERSION = "0.2.0";
 
   private static final Logger LOG = LoggerFactory.getLogger(Daemon.class);
-  private static final String NOTHING_KEPT = "no block is kept in memory";
   private static final int SLOT_ALIGNMENT = 4096;
 
   private final Deque<AutoCloseable> parts = new ArrayDeque<>();
@@ -80,8 +73,7 @@ public final class Daemon implements AutoCloseable {
   private final @Nullable Function<Reloader.Live, Reloader> reloaders;
   private final boolean directIo;
   private @Nullable HostTier memory;
-  private final long keepNs;
-  private volatile String kept = NOTHING_KEPT;
+  private final KeptBlocks kept;
   private @Nullable GpuTier gpus;
   private @Nullable IndexRunner runner;
   private @Nullable GrpcFront grpc;
@@ -111,7 +103,7 @@ public final class Daemon implements AutoCloseable {
       throws IOException {
     this.probe = probe;
     this.reloaders = reloaders;
-    this.keepNs = config.host().keepNs();
+    kept = new KeptBlocks(config.host().keepNs());
     try {
       directIo = start(config);
     } catch (IOException | RuntimeException e) {
@@ -232,7 +224,7 @@ public final class Daemon implements AutoCloseable {
                     new Namespaces(tenants),
                     counters,
                     latencies,
-                    indexLimits(config, tenants)),
+                    IndexSettings.limits(config, tenants)),
                 new StoreParts.Tiers(
                     new TierParts.First(
                         KnownTiers.HOST,
@@ -241,7 +233,7 @@ public final class Daemon implements AutoCloseable {
                         slabs::mapping,
                         new TierParts.Checksums(copies, copy.queueDepth(), copy.inlineBytes()),
                         host.freeTarget()),
-                    List.of(lower(ssd, ssdTier)),
+                    List.of(IndexSettings.ssd(ssd, ssdTier)),
                     outer.openers(),
                     objectTier.forIndex()),
                 gpus,
@@ -284,7 +276,7 @@ public final class Daemon implements AutoCloseable {
               new EventPublisher(
                   eventsConfig, eventRing, limits.blocksMax(), doorbell, Daemon::stopBroken));
     }
-    parts.push(() -> noteKept(hostTier, counters));
+    parts.push(() -> kept.note(hostTier, counters));
     IndexRunner indexRunner = keep(new IndexRunner(index, region, epoll, bell));
     runner = indexRunner;
     keep(conductor);
@@ -337,36 +329,6 @@ public final class Daemon implements AutoCloseable {
     // The first to go when the daemon stops: who connects later shall fail at once.
     parts.push(place::withdraw);
     return ssdTier.isDirect();
-  }
-
-  private static Limits indexLimits(KvtierdConfig config, Tenants tenants) {
-    KvtierdConfig.LimitsConfig limits = config.limits();
-    return new Limits(
-        limits.sessionsMax()
-            + (config.grpc().enabled() ? config.grpc().threads() * tenants.count() : 0),
-        limits.operationsMax(),
-        limits.operationsPerSessionMax(),
-        limits.holdsMax(),
-        limits.holdsPerSessionMax(),
-        new Limits.Times(
-            limits.leaseNs(),
-            limits.leaseNsMax(),
-            limits.reservationNs(),
-            limits.deadlineNs(),
-            limits.deadlineNsMax(),
-            Limits.STANDSTILL_NS));
-  }
-
-  private static TierParts.Lower lower(KvtierdConfig.SsdConfig config, SsdTier tier) {
-    String directories =
-        config.directories().stream().map(Path::toString).collect(Collectors.joining(", "));
-    return new TierParts.Lower(
-        KnownTiers.SSD,
-        new TierParts.Space(tier.slots(), SlotHeaderDescriptor.HEADER_BYTES, config.policy()),
-        config.admission(),
-        new TierParts.Devices(tier.pipelines(), config.queueDepth()),
-        new TierParts.Pace(config.scrubBytesPerSecond(), config.writeBytesPerDay()),
-        new TierParts.Place(directories, tier.engine(), tier.isDirect()));
   }
 
   /** What of the parts can change while they work. */
@@ -477,42 +439,9 @@ public final class Daemon implements AutoCloseable {
     return events == null ? null : events.endpoint();
   }
 
-  /** What of it stays in memory, until when and where, in words; when it has been closed. */
+  /** What stays in memory when the daemon has been closed, until when and where, in words. */
   String keptWords() {
-    return kept;
-  }
-
-  /**
-   * What {@link #keptWords} says from then on: the index has stopped, the memory is still there.
-   * Without a block it is of no use to anybody, and given back.
-   */
-  private void noteKept(HostTier memory, Counters counters) {
-    if (memory.isEmpty()) {
-      memory.letGo();
-      Path notes = memory.directory();
-      kept = NOTHING_KEPT + (notes == null ? "" : " (its notes stay in " + notes + ")");
-      return;
-    }
-    String failure = memory.requireKeeper();
-    long keeper = memory.keeperProcess();
-    if (!failure.isEmpty()) {
-      kept = NOTHING_KEPT + ", as no process can hold it: " + failure;
-    } else if (keeper != 0) {
-      Instant until = Instant.now().plusNanos(keepNs).truncatedTo(ChronoUnit.SECONDS);
-      kept =
-          keptBlocks(counters.get(Counter.GAUGE_HOST_SLOTS_RESIDENT))
-              + " kept in memory until "
-              + until
-              + " for the next start, by process "
-              + keeper
-              + " (noted in "
-              + memory.directory()
-              + "): end that to have the memory back now";
-    }
-  }
-
-  private static String keptBlocks(long blocks) {
-    return Counted.of(blocks, "block") + (blocks == 1 ? " is" : " are");
+    return kept.words();
   }
 
   /** A count that goes up while the index does anything at all, be it only to look for work. */

@@ -1,0 +1,47 @@
+package io.kvtier.daemon;
+
+import io.kvtier.daemon.config.KvtierdConfig;
+import io.kvtier.daemon.index.KnownTiers;
+import io.kvtier.daemon.index.core.Limits;
+import io.kvtier.daemon.index.core.Tenants;
+import io.kvtier.daemon.index.space.TierParts;
+import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
+import java.nio.file.Path;
+import java.util.stream.Collectors;
+
+/** What the configuration says of the index. */
+final class IndexSettings {
+  private IndexSettings() {}
+
+  /** The limits of the index: the gRPC server has sessions of its own, one a thread and tenant. */
+  static Limits limits(KvtierdConfig config, Tenants tenants) {
+    KvtierdConfig.LimitsConfig limits = config.limits();
+    return new Limits(
+        limits.sessionsMax()
+            + (config.grpc().enabled() ? config.grpc().threads() * tenants.count() : 0),
+        limits.operationsMax(),
+        limits.operationsPerSessionMax(),
+        limits.holdsMax(),
+        limits.holdsPerSessionMax(),
+        new Limits.Times(
+            limits.leaseNs(),
+            limits.leaseNsMax(),
+            limits.reservationNs(),
+            limits.deadlineNs(),
+            limits.deadlineNsMax(),
+            Limits.STANDSTILL_NS));
+  }
+
+  /** The SSD tier. */
+  static TierParts.Lower ssd(KvtierdConfig.SsdConfig config, SsdTier tier) {
+    String directories =
+        config.directories().stream().map(Path::toString).collect(Collectors.joining(", "));
+    return new TierParts.Lower(
+        KnownTiers.SSD,
+        new TierParts.Space(tier.slots(), SlotHeaderDescriptor.HEADER_BYTES, config.policy()),
+        config.admission(),
+        new TierParts.Devices(tier.pipelines(), config.queueDepth()),
+        new TierParts.Pace(config.scrubBytesPerSecond(), config.writeBytesPerDay()),
+        new TierParts.Place(directories, tier.engine(), tier.isDirect()));
+  }
+}
