@@ -27,13 +27,13 @@ public abstract class BlockRecords {
   /** No block. */
   public static final int NONE = -1;
 
-  /** Nobody knows of the block before a block whether it was ever here. */
+  /** It is not known whether the block before a block was ever here. */
   public static final int UNSEEN = -2;
 
   static final int FLAG_LINKED = 1;
   static final int FLAG_USED = 2;
 
-  /** The block is an object, too, as far as is known. */
+  /** The block is known to be an object, too. */
   public static final int FLAG_OBJECT = 4;
 
   /** The block is on its way to an object. */
@@ -42,19 +42,19 @@ public abstract class BlockRecords {
   /** The block is on its way from a source, or looked for there. */
   public static final int FLAG_FETCHING = 16;
 
-  /** The block was deleted while it was on its way to an object, which is to go, too. */
+  /** The block was deleted during its upload: the object must be deleted after the upload. */
   public static final int FLAG_DELETED = 32;
 
-  /** The object store would not have the block a short while ago, and is not asked again yet. */
+  /** The object store refused the block a short while ago, and is not asked again yet. */
   public static final int FLAG_REFUSED = 64;
 
-  /** All bytes of the first tier's copy are in its slot; its checksum is still to be made. */
+  /** All bytes of the first tier's copy are in its slot; the checksum is not made yet. */
   public static final int FLAG_ARRIVED = 128;
 
   /** The block's last stored copy was found damaged, and its object is read instead. */
   public static final int FLAG_DAMAGED = 256;
 
-  /** The checksum of the first tier's copy is being made again, or is to be. */
+  /** The checksum of the first tier's copy is being made again, or will be. */
   public static final int FLAG_AUDITED = 512;
 
   /** The bytes of one record. */
@@ -128,12 +128,12 @@ public abstract class BlockRecords {
     return mixed == 0 ? 1 : mixed;
   }
 
-  /** Notes where a block stands in its sequence, behind a block of which there is no record. */
+  /** Sets the place of a block in its sequence, behind a block that has no record. */
   public void setLineage(int block, int depth, long parent) {
     setLineage(block, depth, parent, NONE);
   }
 
-  /** The same, behind a block of which there is one; {@link #NONE}: there is none. */
+  /** Sets the place of a block in its sequence, behind another block; {@link #NONE}: none. */
   public void setLineage(int block, int depth, long parent, int parentBlock) {
     parents.set(LONG, (long) block * PARENT_BYTES, parent);
     records.set(INT, at(block) + DEPTH, depth);
@@ -141,10 +141,10 @@ public abstract class BlockRecords {
   }
 
   /**
-   * The block before a block in its sequence: its id, {@link #NONE} when it was here and is not any
-   * more, {@link #UNSEEN} when nobody saw it here. Another block that came to the same record, and
-   * to the same fingerprint, would be taken for it: only the order in which blocks leave goes by
-   * this.
+   * The block before a block in its sequence: its id, {@link #NONE} when that block has left,
+   * {@link #UNSEEN} when it is not known to have been here. Another block with that record and
+   * fingerprint would be mistaken for it. Therefore only the order in which blocks leave depends on
+   * the answer.
    */
   public int parentBlock(int block) {
     int hint = records.get(INT, at(block) + PARENT_RECORD) - 1;
@@ -192,7 +192,7 @@ public abstract class BlockRecords {
     return records.get(BYTE, at(block) + KEY_BYTES);
   }
 
-  /** The source that a block is fetched from; of no meaning for others. */
+  /** The source that a block is fetched from. It has no meaning while no fetch is under way. */
   public int source(int block) {
     return records.get(BYTE, at(block) + SOURCE);
   }
@@ -209,7 +209,7 @@ public abstract class BlockRecords {
     records.set(INT, at(block) + CHECKSUM, checksum);
   }
 
-  /** How many of the daemon's own doings need the block: transfers, and what waits for one. */
+  /** How many transfers use the block, or wait to begin. */
   public int uses(int block) {
     return Short.toUnsignedInt(records.get(SHORT, at(block) + USES));
   }

@@ -19,19 +19,19 @@ public final class CopyTable {
   /** No slot. */
   public static final int NO_SLOT = -1;
 
-  /** The tier counts the copy among those that could leave it. */
+  /** The tier counts the copy among those that can leave. */
   public static final int EVICTABLE = 1;
 
-  /** The tier counts the copy among those that could leave it, and that no other tier has. */
+  /** The tier counts the copy among those that can leave, and that no other tier has. */
   public static final int ONLY_HERE = 2;
 
-  /** The copy stands outside of the order in which copies leave, as its device is fenced. */
+  /** The copy has no place in the order in which copies leave, because its device is fenced. */
   public static final int ASIDE = 4;
 
   /** An earlier daemon left the copy, and nobody has made its checksum since. */
   public static final int TAKEN_OVER = 8;
 
-  /** Hears of everything that decides whether a copy could leave its tier. */
+  /** Hears of every change that decides whether a copy can leave its tier. */
   @FunctionalInterface
   public interface Watcher {
     /** A block's state in a tier, or whether it is used or held, has changed. */
@@ -78,7 +78,7 @@ public final class CopyTable {
     return tiers;
   }
 
-  /** Sets who is told of changes. */
+  /** Sets the watcher that hears of changes. */
   public void watch(Watcher told) {
     watcher = told;
   }
@@ -143,22 +143,22 @@ public final class CopyTable {
     return (states(block) >>> (4 * tier) & 15) == RESIDENT;
   }
 
-  /** Whether the block is resident in the first tier, and there is nothing of it in others. */
+  /** Whether the block is resident in the first tier, and has no copy in another tier. */
   public boolean isInFirstAlone(int block) {
     return states(block) == RESIDENT;
   }
 
-  /** Whether there is nothing of the block in any tier. */
+  /** Whether the block has no copy in any tier. */
   public boolean isNowhere(int block) {
     return states(block) == 0;
   }
 
-  /** Whether there is anything of the block in another tier. */
+  /** Whether the block has a copy in another tier, in any state. */
   public boolean isElsewhere(int tier, int block) {
     return (states(block) & ~(15 << (4 * tier))) != 0;
   }
 
-  /** Whether there is anything of the block in this tier or one above it. */
+  /** Whether the block has a copy in this tier or in one above, in any state. */
   public boolean isDownTo(int tier, int block) {
     return (states(block) & (16 << (4 * tier)) - 1) != 0;
   }

@@ -106,7 +106,7 @@ public final class Directory extends BlockRecords implements AutoCloseable {
     return size;
   }
 
-  /** What is kept with the blocks. */
+  /** The annotations of the blocks. */
   public AnnotationTable annotations() {
     return annotations;
   }
@@ -139,9 +139,9 @@ public final class Directory extends BlockRecords implements AutoCloseable {
   }
 
   /**
-   * Takes several keys, and reads ahead of {@link #findApproached} what that will have to read. A
-   * large directory lies in memory that is far away, and one find waits for it twice; here the
-   * waits for all keys overlap. The key that is sought is none, then.
+   * Takes several keys, and reads ahead the memory that {@link #findApproached} needs. A large
+   * directory does not fit into the processor's cache, and one find waits for memory twice. Here,
+   * the waits for all keys overlap. No key counts as sought afterwards.
    *
    * @param stride from one key to the next
    * @param count how many keys, at most {@link #APPROACHED_MAX}
@@ -349,7 +349,7 @@ public final class Directory extends BlockRecords implements AutoCloseable {
         && words[at + 3] == key3;
   }
 
-  /** Copies the key that was sought last, zero-padded. */
+  /** Copies the key of the last {@link #find} into four words, zero-padded. */
   public void copySought(long[] words, int at) {
     words[at] = key0;
     words[at + 1] = key1;
@@ -401,9 +401,10 @@ public final class Directory extends BlockRecords implements AutoCloseable {
   }
 
   /**
-   * Sets what is to be known of a namespace that has no records yet.
+   * Describes a namespace that has no records yet.
    *
-   * @param fingerprint stands for it in those of blocks, which are the same in all starts
+   * @param fingerprint stands for the namespace in the fingerprints of its blocks, which are equal
+   *     in all starts of the daemon
    */
   public void setNamespace(int namespaceId, long fingerprint, int tenant) {
     setFingerprint(namespaceId, fingerprint);

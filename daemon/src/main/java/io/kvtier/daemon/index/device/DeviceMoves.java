@@ -29,16 +29,16 @@ public final class DeviceMoves {
     void onCopied(Operation operation, DeviceJob job, int place);
   }
 
-  /** A transfer of fewer bytes costs more than it is worth, one of more takes long to come back. */
+  /** Bytes of a transfer: a smaller one costs more per byte, a larger one returns later. */
   private static final int TRANSFER_BYTES = 4 << 20;
 
-  /** The same of the layers that are counted: with fewer blocks, several are counted at once. */
+  /** Bytes of a transfer whose layers are counted: with few blocks, it takes several layers. */
   private static final int LAYERS_BYTES = 2 << 20;
 
-  /** And of more runs it takes more memory than it should. */
+  /** Maximum runs in one transfer; bounds the memory of the run table. */
   private static final int TRANSFER_RUNS = 1 << 16;
 
-  /** And of each block's: its layers are one piece on the host, and the link is slow with less. */
+  /** Bytes of one block in a transfer: the link is slow with smaller pieces of host memory. */
   private static final int LAYERS_BLOCK_BYTES = 64 << 10;
 
   private final BlockStore store;
@@ -112,7 +112,7 @@ public final class DeviceMoves {
     return made;
   }
 
-  /** What came of handing an operation's blocks over. */
+  /** The outcome of handing an operation's blocks over. */
   private enum Handed {
     ALL,
     /** There is no room for the rest. */
@@ -121,7 +121,7 @@ public final class DeviceMoves {
     FULL_OF_EVENTS
   }
 
-  /** Hands over what there is room for. */
+  /** Hands over the copies that the pipelines take. */
   void advance() {
     for (int i = 0; i < lines.size(); i++) {
       advance(lines.get(i));
@@ -306,12 +306,13 @@ public final class DeviceMoves {
     job.waveEnd = ready;
     job.waveLayer = job.endLayer;
     for (DeviceLine line : lines) {
-      line.forEach(transfer -> {
-        if (transfer.operation == operation.poolIndex) {
-          // One that is in the pool is made ready anew before it is offered.
-          transfer.giveUp();
-        }
-      });
+      line.forEach(
+          transfer -> {
+            if (transfer.operation == operation.poolIndex) {
+              // One that is in the pool is made ready anew before it is offered.
+              transfer.giveUp();
+            }
+          });
     }
     for (int i = 0; i < ready; i++) {
       leaveOut(operation, job, i, status);
@@ -342,11 +343,12 @@ public final class DeviceMoves {
    */
   void giveUpRevoked() {
     for (DeviceLine line : lines) {
-      line.forEach(transfer -> {
-        if (transfer.source != null && transfer.event != 0 && hasRevoked(transfer)) {
-          transfer.giveUp();
-        }
-      });
+      line.forEach(
+          transfer -> {
+            if (transfer.source != null && transfer.event != 0 && hasRevoked(transfer)) {
+              transfer.giveUp();
+            }
+          });
     }
     for (int i = 0; i < operations.max(); i++) {
       Operation operation = operations.at(i);

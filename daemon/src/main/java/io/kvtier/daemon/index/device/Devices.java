@@ -36,7 +36,7 @@ import org.jspecify.annotations.Nullable;
  * the engine may use its memory again then. A region is closed when its last operation has ended.
  */
 public final class Devices implements DeviceMoves.Listener, Operations.DeviceOperations {
-  /** An engine that has leased blocks has made room for them by then, and asks for their copies. */
+  /** How long an engine takes from a lease to the request for copies. */
   private static final long LOAD_FOLLOWS_NS = 2_000_000;
 
   /** About what is copied to a GPU: nobody stays awake for longer than the copies will take. */
@@ -246,9 +246,9 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
   }
 
   /**
-   * A session has leased blocks that are in memory. Where their namespace has regions, it is an
-   * engine's that makes room for them now and will have them copied there in a moment: neither the
-   * index nor the GPU's thread should have to be woken then.
+   * A session has leased blocks that are in memory. Where their namespace has regions, an engine
+   * will probably copy the blocks to its region in a moment. Neither the index nor the GPU's thread
+   * should sleep until then.
    */
   public void leased(Namespaces.Namespace namespace, int blocks) {
     if (table.isEmpty()) {
@@ -360,7 +360,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     return regions.collect() + moves.collect();
   }
 
-  /** Hands over what there is room for. */
+  /** Hands over the copies that the pipelines take. */
   public void advance() {
     moves.advance();
   }
@@ -438,7 +438,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     return count;
   }
 
-  /** Checks that what is lent is what is being copied; for tests. */
+  /** Checks that all lent blocks, and no others, are being copied; for tests. */
   public void checkInvariants() {
     int copying = 0;
     for (int i = 0; i < operations.max(); i++) {

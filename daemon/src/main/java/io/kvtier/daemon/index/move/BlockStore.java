@@ -417,7 +417,7 @@ public final class BlockStore {
     }
   }
 
-  /** Starts what waited for room: checksums, promotions, and evictions ahead of need. */
+  /** Starts what waits: checksums, promotions, stores, uploads, and evictions ahead of need. */
   public void maintain(long nowNs) {
     lower.advance(nowNs);
     for (Trials one : trials) {
@@ -439,8 +439,8 @@ public final class BlockStore {
   }
 
   /**
-   * Whether a slot of a size class may come free without anybody's doing: something can be evicted,
-   * or is on its way out or in.
+   * Whether a slot of a size class may come free without an action of a client: a block can be
+   * evicted, or transfers are under way.
    */
   public boolean isRoomComing(int sizeClass) {
     return !isIdle() || first.isRoomComing(sizeClass);

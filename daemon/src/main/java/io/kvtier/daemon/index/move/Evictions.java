@@ -153,8 +153,9 @@ public final class Evictions {
   // ---- the first tier
 
   /**
-   * Makes room for a block that waits. Called every round, while a write to a lower tier takes many
-   * rounds: no more blocks are written than wait, but blocks that can leave at once leave.
+   * Frees a slot for a block that waits. This is called every round, while a write to a lower tier
+   * takes many rounds. Therefore no more blocks are written than wait, but blocks that can leave at
+   * once leave.
    */
   void makeRoomForWaiting(int sizeClass, long session, boolean mayDoubt) {
     int wanted = waiting(sizeClass);
@@ -203,8 +204,8 @@ public final class Evictions {
   // ---- any tier
 
   /**
-   * Evicts a copy that could leave, or starts to: what stands nowhere else is written further down
-   * first, where a tier takes it.
+   * Evicts a copy that can leave, or starts to. A block that no other tier has is first written
+   * further down, where a tier takes it.
    *
    * @return true when the copy is dropped
    */
@@ -227,7 +228,7 @@ public final class Evictions {
       } else if (isGoingTo(target, block, tier)) {
         return false;
       }
-      // No slot there, and nothing under way that would free one: that tier has no room.
+      // That tier has no free slot, and nothing under way will free one.
     }
     boolean isDropped = evictLastCopy(block, tier);
     // One that can't go yet is asked about again.

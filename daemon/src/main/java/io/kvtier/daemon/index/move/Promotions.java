@@ -67,9 +67,9 @@ public final class Promotions {
   }
 
   /**
-   * Loads a block that has no slot yet, now or as soon as there is room.
+   * Loads a block that has no slot yet, now or as soon as a slot is free.
    *
-   * @param prefetch whether it is wanted even when nobody waits for it
+   * @param prefetch whether the block is wanted even when nobody waits for it
    */
   void add(int block, int priority, boolean prefetch) {
     int sizeClass = first.sizeClass(block);
@@ -122,7 +122,7 @@ public final class Promotions {
       movedNs[sizeClass] = latencies.roundNs();
       return false;
     }
-    // From a doubtful slot no GPU would get it: only where nothing else is to be had.
+    // No GPU is given a block of a doubtful slot: such a slot is taken only if no other is free.
     boolean hasSlot =
         allocate(block, sizeClass, false)
             || (first.slots().hasDoubts()
@@ -135,7 +135,7 @@ public final class Promotions {
     if (!(isFetch
         ? mover.outside().fetch(block, source, priority)
         : mover.below().load(block, source, priority))) {
-      // Making room may have filled the queue with stores.
+      // The evictions for the slot may have filled the queue with stores.
       first.takeBack(block);
       return false;
     }

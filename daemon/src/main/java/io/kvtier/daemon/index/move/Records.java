@@ -122,9 +122,9 @@ public final class Records {
   }
 
   /**
-   * Makes room in the directory by forgetting the block of a tenant that would leave the lowest
-   * tier next. Where that is empty, as there are fewer records than slots, it is the next one's
-   * above: written further down first, the block would need its record all the same.
+   * Frees a record by forgetting the block of a tenant that would leave the lowest tier next. Where
+   * no block can leave that tier, the next tier above is searched. The block is not written further
+   * down first, because it would still need its record there.
    *
    * @return false when nothing can go, or not yet
    */

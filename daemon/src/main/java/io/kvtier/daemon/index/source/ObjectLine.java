@@ -79,7 +79,7 @@ public final class ObjectLine {
     return parts != null && parts.traffic().isOpen().getAsBoolean();
   }
 
-  /** The same of an upload. */
+  /** Whether an upload would be tried now. */
   public boolean takesStores() {
     return parts != null && parts.traffic().takesStores().getAsBoolean();
   }
@@ -113,14 +113,19 @@ public final class ObjectLine {
     return parts.operator().run(words);
   }
 
-  /** What is known of the block whose key was sought last. What is to go is not there any more. */
+  /**
+   * What is known of the block whose key was sought last. An object that must be deleted counts as
+   * absent.
+   */
   public Presence presenceOfSought(Namespaces.Namespace namespace, int keyBytes, int group) {
     return parts == null || removals.isSoughtGoing(namespace, keyBytes, group)
         ? Presence.ABSENT
         : parts.contents().presence().lookup(objects.keyOfSought(namespace, keyBytes, group));
   }
 
-  /** Says whether a block that has a record is an object. One that is to be deleted is none. */
+  /**
+   * What is known of a block that has a record. An object that must be deleted counts as absent.
+   */
   Presence presenceOf(int block) {
     return parts == null || removals.isGoing(block)
         ? Presence.ABSENT
@@ -202,9 +207,9 @@ public final class ObjectLine {
   }
 
   /**
-   * The object of a block is to go. While the block is on its way there, that is owed.
+   * Has the object of a block deleted, now or after the upload that is under way.
    *
-   * @return false when too much is to go already
+   * @return false when too many deletions wait already
    */
   public boolean delete(int block) {
     if (parts == null) {
@@ -223,16 +228,16 @@ public final class ObjectLine {
   }
 
   /**
-   * A block goes whose object goes with all of its namespace's: one that is on its way there is
-   * owed.
+   * A block leaves whose namespace is being cleared. Where an upload of the block is under way, the
+   * object is deleted after it.
    *
-   * @return whether it is
+   * @return whether an upload is under way
    */
   public boolean forget(int block) {
     return parts != null && directory.has(Directory.FLAG_UPLOADING, block) && delete(block);
   }
 
-  /** The same of the block whose key was sought last. */
+  /** Has the object of the block deleted whose key was sought last. */
   public boolean deleteSought(Namespaces.Namespace namespace, int keyBytes, int group) {
     if (parts == null) {
       return true;
@@ -269,7 +274,7 @@ public final class ObjectLine {
     }
   }
 
-  /** Goes on with what is to go, and hears of what has gone. */
+  /** Goes on with deletions, and hears which objects were deleted. */
   public void advance() {
     if (parts == null) {
       return;

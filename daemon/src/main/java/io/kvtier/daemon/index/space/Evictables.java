@@ -44,7 +44,7 @@ final class Evictables {
         && (directory.holds(block) == 0 || (number > 0 && copies.isResident(0, block)));
   }
 
-  /** Counts a block among those that could leave, or no longer; called after every change of it. */
+  /** Counts a block among those that can leave, or no longer; called after every change. */
   void recount(int block) {
     boolean could = has(block);
     if (could != copies.has(CopyTable.EVICTABLE, number, block)) {
@@ -62,7 +62,7 @@ final class Evictables {
     }
   }
 
-  /** Whether there is nothing of a block in any other tier. */
+  /** Whether a block has no copy in any other tier. */
   boolean isOnlyHere(int block) {
     return number > 0 && !copies.isElsewhere(number, block);
   }

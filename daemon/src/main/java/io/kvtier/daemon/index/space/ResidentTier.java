@@ -76,10 +76,10 @@ public final class ResidentTier {
   }
 
   /**
-   * Has the copies on a fenced device set aside where they are in the way: to evict them makes no
-   * room, and when all others have been turned over once they are all that a search meets.
+   * Has copies on fenced devices taken out of the order in which copies leave. Their eviction would
+   * free no usable slot, and a search would meet them again and again.
    *
-   * @param fenced says it of a lane
+   * @param fenced whether a lane is fenced
    */
   public void setAsideOn(IntPredicate fenced) {
     aside.setOn(fenced);
@@ -272,9 +272,8 @@ public final class ResidentTier {
   }
 
   /**
-   * Whether the block before a block in its sequence was here, and has gone: from memory, or from
-   * all tiers. What memory lacks is found on SSD, but blocks that are to be found one behind the
-   * other there are better there, too, than what is whole in memory.
+   * Whether the block before a block in its sequence was here, and is no longer in this tier or
+   * above. The block can be read without the block before it, but a reader needs both.
    */
   private boolean lacksParent(int block) {
     int parent = directory.parentBlock(block);
@@ -325,7 +324,7 @@ public final class ResidentTier {
     namespaces.countResident(block, 1);
   }
 
-  /** Gives up a copy that did not come to be; a row of it may have been written. */
+  /** Gives up a copy that was not completed; its row may have been written. */
   public void discard(int block) {
     rows.removed(block);
     free(block);
@@ -357,7 +356,7 @@ public final class ResidentTier {
     }
   }
 
-  /** Drops an evictable copy to make room. */
+  /** Drops an evictable copy to free its slot. */
   public void evict(int block) {
     victims.left();
     takeOut(block, Removal.EVICTED);
@@ -402,7 +401,7 @@ public final class ResidentTier {
     return evictables.has(block);
   }
 
-  /** Counts a block among those that could leave, or no longer; called after every change of it. */
+  /** Counts a block among those that can leave, or no longer; called after every change. */
   public void recount(int block) {
     draining.changed(block);
     evictables.recount(block);
@@ -421,7 +420,7 @@ public final class ResidentTier {
   /**
    * Empties the region of one part that drains, as far as that goes.
    *
-   * @return whether the region is empty now: there is room for any size, and no block has to go
+   * @return whether the region is empty now: it takes blocks of any size, and no block must leave
    */
   public boolean drain(int part, IntConsumer evict) {
     return draining.drain(part, evict);
@@ -436,7 +435,7 @@ public final class ResidentTier {
         || slots.isWritableByOthers(slots.regionOf(slot(block)), reader);
   }
 
-  /** Whether room of a size class may come without anybody's doing. */
+  /** Whether a slot of a size class may come free without an action of a client. */
   public boolean isRoomComing(int sizeClass) {
     return evictables.ofClass(sizeClass) > 0
         || slots.draining(slots.partOfClass(sizeClass)) != SlotAllocator.NONE;

@@ -92,9 +92,9 @@ public final class VictimSearch {
   }
 
   /**
-   * The next block of a size class to leave. Where every block that is about to go is of another
-   * class, that one's memory belongs to this one now: a region of it begins to drain. So does one
-   * of which only a few slots are in use, by blocks that are about to go.
+   * The next block of a size class to leave. Where every block at the cold end is of another size
+   * class, a region of that class begins to drain, and becomes a region of this class. A region
+   * with few slots in use, by cold blocks, begins to drain, too.
    *
    * @param session whose slabs are looked through first
    * @param inFlight transfers under way, whose blocks stand in the way at the cold end
@@ -163,10 +163,10 @@ public final class VictimSearch {
   }
 
   /**
-   * The next block of a part to leave, near the cold end, among those that stand in this tier only.
-   * One that stands above as well is used there, and this tier's policy does not hear of it: so it
-   * is found here at the cold end, and is not cold. Where many are, most searches are given up, for
-   * each of them could be as long.
+   * The next block of a part to leave, near the cold end, among those that only this tier has. A
+   * block that a tier above has, too, is used there, and this tier's policy does not hear of the
+   * uses: the block is at the cold end here, and is not cold. Where many such blocks are in the
+   * way, most searches are given up, because each of them could take long.
    */
   public int onlyHere(int part) {
     int looks = Math.min(LOOKS_MAX, looksOfPart[part] + LOOKS_EARNED);

@@ -6,7 +6,7 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.function.Consumer;
 
-/** The tiers below the first, in their order, and what they are all together. */
+/** The tiers below the first, in their order. */
 public final class LowerTiers implements Iterable<LowerTier> {
   private final List<LowerTier> tiers;
   private final LowerTier[] order;
@@ -57,7 +57,7 @@ public final class LowerTiers implements Iterable<LowerTier> {
     return count;
   }
 
-  /** Whether rows are to go that can go. */
+  /** Whether ledger rows wait to be deleted, and can be. */
   boolean isForgetting() {
     for (LowerTier tier : order) {
       if (tier.lanes().isForgetting()) {
@@ -87,7 +87,7 @@ public final class LowerTiers implements Iterable<LowerTier> {
     return false;
   }
 
-  /** Opens fences whose time is over, and hands over rows that are to go. */
+  /** Opens fences whose time is over, and hands over ledger rows that must be deleted. */
   public void advance(long nowNs) {
     for (LowerTier tier : order) {
       tier.lanes().checkFences(nowNs);

@@ -134,8 +134,8 @@ public final class Mover {
   // ---- stores
 
   /**
-   * A block whose store in a tier may be under way is to go from there: no row of it shall be
-   * written any more. One that was written already is the caller's to forget, after this.
+   * A copy leaves a tier while its store may be under way: no ledger row of the copy may be written
+   * any more. A row that was written already must be deleted by the caller, afterwards.
    */
   public void giveUpStore(int block, int tier) {
     pool.giveUpStore(block, tier);

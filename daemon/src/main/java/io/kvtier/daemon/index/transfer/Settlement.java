@@ -3,8 +3,8 @@ package io.kvtier.daemon.index.transfer;
 import io.kvtier.protocol.Status;
 
 /**
- * How a transfer ended. One object serves all: it is good until the next is taken. Confined to the
- * index.
+ * How a transfer ended. One object serves all transfers: it is valid until the next settlement is
+ * taken. Confined to the index.
  */
 public final class Settlement {
   /** What the transfer was for. */
@@ -31,16 +31,16 @@ public final class Settlement {
   public int block;
   public Status status = Status.OK;
 
-  /** The source that was read; of no meaning where that was not a source. */
+  /** The source that was read, after a FETCH. */
   public int source;
 
-  /** The tier that was read; of no meaning where that was not a tier. */
+  /** The number of the tier that was read, after a LOAD, SCRUB, STORE or SPILL. */
   public int from;
 
-  /** The tier that was written; of no meaning where that was not a tier. */
+  /** The number of the tier that was written, after a STORE. */
   public int to;
 
-  /** Whether the tier that was read could be: else nothing was written. */
+  /** Whether the read before a write succeeded; if not, nothing was written. */
   public boolean isRead;
 
   /** Whether a store was made to free the slot that was read. */
@@ -48,10 +48,10 @@ public final class Settlement {
 
   public int checksum;
 
-  /** The bytes that were written for the block's own. */
+  /** How many bytes were written to the device for the bytes of the block. */
   public int writtenBytes;
 
-  /** What an object has beside its block. */
+  /** The annotation that was read with a block. */
   public byte[] annotation = {};
 
   public int annotationBytes;

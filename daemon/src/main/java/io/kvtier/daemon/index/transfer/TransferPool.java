@@ -182,8 +182,8 @@ final class TransferPool {
   }
 
   /**
-   * A block whose store in a tier may be under way is to go from there: no row of it shall be
-   * written any more.
+   * A copy leaves a tier while its store may be under way: no ledger row of the copy may be written
+   * any more.
    */
   void giveUpStore(int block, int tier) {
     for (Transfer transfer : pool) {
