@@ -268,19 +268,18 @@ final class ObjectTier implements AutoCloseable {
   private static void greet(ObjectStore store, PresenceCache presence) {
     store
         .list("", "", 1, FIRST_CALL_NS)
-        .whenEnded(
-            result -> {
-              presence.heard(result);
-              if (result instanceof StoreResult.Page) {
-                LOG.info("the object tier is {}", store.describe());
-              } else {
-                LOG.warn(
-                    "the object tier, {}, does not answer as it should: {}. It is tried again when it"
-                        + " is needed",
-                    store.describe(),
-                    result.words());
-              }
-            });
+        .whenEnded(result -> {
+          presence.heard(result);
+          if (result instanceof StoreResult.Page) {
+            LOG.info("the object tier is {}", store.describe());
+          } else {
+            LOG.warn(
+                "the object tier, {}, does not answer as it should: {}. It is tried again when it"
+                    + " is needed",
+                store.describe(),
+                result.words());
+          }
+        });
   }
 
   private static Map<String, Object> report(

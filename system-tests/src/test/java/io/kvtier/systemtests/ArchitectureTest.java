@@ -174,11 +174,10 @@ final class ArchitectureTest {
     for (JavaClass type : indexClasses()) {
       packages.computeIfAbsent(type.getPackageName(), _ -> new TreeSet<>()).add(outermost(type));
     }
-    packages.forEach(
-        (name, types) ->
-            assertTrue(
-                types.size() <= INDEX_CLASSES_MAX,
-                () -> name + " has " + types.size() + " classes: " + types));
+    packages.forEach((name, types) ->
+        assertTrue(
+            types.size() <= INDEX_CLASSES_MAX,
+            () -> name + " has " + types.size() + " classes: " + types));
   }
 
   /** Two classes that own each other may form a circle; nested classes count as their owners. */

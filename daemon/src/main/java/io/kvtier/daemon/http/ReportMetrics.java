@@ -173,17 +173,16 @@ final class ReportMetrics implements MultiCollector {
     reachable(out, "load", object.getBoolean("takes_loads", true), object);
     reachable(out, "store", object.getBoolean("takes_stores", true), object);
     reachable(out, "probe", true, object);
-    object.forEach(
-        field -> {
-          if (field.getValue() instanceof Number value) {
-            String help = "Of the object tier: " + field.getKey().replace('_', ' ');
-            if (OBJECT_LEVELS.contains(field.getKey())) {
-              out.gauge("kvtier_object_" + field.getKey(), help, value.doubleValue());
-            } else {
-              out.counter("kvtier_object_" + field.getKey(), help, value.doubleValue());
-            }
-          }
-        });
+    object.forEach(field -> {
+      if (field.getValue() instanceof Number value) {
+        String help = "Of the object tier: " + field.getKey().replace('_', ' ');
+        if (OBJECT_LEVELS.contains(field.getKey())) {
+          out.gauge("kvtier_object_" + field.getKey(), help, value.doubleValue());
+        } else {
+          out.counter("kvtier_object_" + field.getKey(), help, value.doubleValue());
+        }
+      }
+    });
   }
 
   private static void reachable(Families out, String way, boolean isOpen, JsonObject object) {
@@ -242,15 +241,14 @@ final class ReportMetrics implements MultiCollector {
 
   private static void events(Families out, @Nullable JsonObject events) {
     if (events != null) {
-      events.forEach(
-          field -> {
-            if (field.getValue() instanceof Number value) {
-              out.counter(
-                  "kvtier_events_" + field.getKey(),
-                  "Of the events for routers: " + field.getKey(),
-                  value.doubleValue());
-            }
-          });
+      events.forEach(field -> {
+        if (field.getValue() instanceof Number value) {
+          out.counter(
+              "kvtier_events_" + field.getKey(),
+              "Of the events for routers: " + field.getKey(),
+              value.doubleValue());
+        }
+      });
     }
   }
 
@@ -295,15 +293,14 @@ final class ReportMetrics implements MultiCollector {
       shown.merge(
           shown.size() < NAMESPACES_MAX ? one.getKey() : OTHERS, one.getValue(), Held::plus);
     }
-    shown.forEach(
-        (owner, held) -> {
-          String blocks = "Blocks of the namespaces with most bytes; of the others together";
-          String bytes = "Bytes of the namespaces with most; of the others together";
-          namespace(out, "kvtier_namespace_blocks", blocks, owner, "host", held.hostBlocks);
-          namespace(out, "kvtier_namespace_blocks", blocks, owner, "ssd", held.ssdBlocks);
-          namespace(out, "kvtier_namespace_bytes", bytes, owner, "host", held.hostBytes);
-          namespace(out, "kvtier_namespace_bytes", bytes, owner, "ssd", held.ssdBytes);
-        });
+    shown.forEach((owner, held) -> {
+      String blocks = "Blocks of the namespaces with most bytes; of the others together";
+      String bytes = "Bytes of the namespaces with most; of the others together";
+      namespace(out, "kvtier_namespace_blocks", blocks, owner, "host", held.hostBlocks);
+      namespace(out, "kvtier_namespace_blocks", blocks, owner, "ssd", held.ssdBlocks);
+      namespace(out, "kvtier_namespace_bytes", bytes, owner, "host", held.hostBytes);
+      namespace(out, "kvtier_namespace_bytes", bytes, owner, "ssd", held.ssdBytes);
+    });
   }
 
   private static void namespace(

@@ -306,13 +306,12 @@ public final class DeviceMoves {
     job.waveEnd = ready;
     job.waveLayer = job.endLayer;
     for (DeviceLine line : lines) {
-      line.forEach(
-          transfer -> {
-            if (transfer.operation == operation.poolIndex) {
-              // One that is in the pool is made ready anew before it is offered.
-              transfer.giveUp();
-            }
-          });
+      line.forEach(transfer -> {
+        if (transfer.operation == operation.poolIndex) {
+          // One that is in the pool is made ready anew before it is offered.
+          transfer.giveUp();
+        }
+      });
     }
     for (int i = 0; i < ready; i++) {
       leaveOut(operation, job, i, status);
@@ -343,12 +342,11 @@ public final class DeviceMoves {
    */
   void giveUpRevoked() {
     for (DeviceLine line : lines) {
-      line.forEach(
-          transfer -> {
-            if (transfer.source != null && transfer.event != 0 && hasRevoked(transfer)) {
-              transfer.giveUp();
-            }
-          });
+      line.forEach(transfer -> {
+        if (transfer.source != null && transfer.event != 0 && hasRevoked(transfer)) {
+          transfer.giveUp();
+        }
+      });
     }
     for (int i = 0; i < operations.max(); i++) {
       Operation operation = operations.at(i);

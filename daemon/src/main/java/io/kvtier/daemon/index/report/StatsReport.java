@@ -164,12 +164,11 @@ public final class StatsReport {
     List<Report.SizeClass> classes =
         IntStream.range(0, slots.classes())
             .filter(sizeClass -> isSeen.test(slots.partOfClass(sizeClass)))
-            .mapToObj(
-                sizeClass ->
-                    new Report.SizeClass(
-                        slots.slotBytes(sizeClass),
-                        slots.regionsOfClass(sizeClass),
-                        slots.freeOfClass(sizeClass)))
+            .mapToObj(sizeClass ->
+                new Report.SizeClass(
+                    slots.slotBytes(sizeClass),
+                    slots.regionsOfClass(sizeClass),
+                    slots.freeOfClass(sizeClass)))
             .sorted(Comparator.comparingInt(Report.SizeClass::regions).reversed())
             .toList();
     return new Report.Tier(

@@ -75,11 +75,10 @@ class ResidentTierTest {
     }
     directory
         .copies()
-        .watch(
-            block -> {
-              lines[HOST].recount(block);
-              lines[SSD].recount(block);
-            });
+        .watch(block -> {
+          lines[HOST].recount(block);
+          lines[SSD].recount(block);
+        });
     MemorySegment key = Arena.ofAuto().allocate(8, 8);
     for (int i = 0; i < blocks; i++) {
       key.set(ValueLayout.JAVA_LONG, 0, i);
@@ -208,11 +207,10 @@ class ResidentTierTest {
       Directory directory, String policy, int blocksOfEach, boolean[] isFenced, int[] looks) {
     SlotAllocator slots = new SlotAllocator(new int[2], 1, 4096L * blocksOfEach, 4096, 2);
     boolean[] takes = {true, false};
-    slots.openLanes(
-        lane -> {
-          looks[0]++;
-          return takes[lane] && !isFenced[lane];
-        });
+    slots.openLanes(lane -> {
+      looks[0]++;
+      return takes[lane] && !isFenced[lane];
+    });
     ResidentTier line =
         new ResidentTier(
             SSD,
