@@ -102,9 +102,7 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
     session =
         new Session(
             SlotAllocator.DAEMON,
-            "gRPC",
-            (int) ProcessHandle.current().pid(),
-            SocketPaths.uid(),
+            Session.Client.of("gRPC", (int) ProcessHandle.current().pid(), SocketPaths.uid()),
             new Grant("gRPC", Role.WRITE, tenant),
             region,
             slabs,

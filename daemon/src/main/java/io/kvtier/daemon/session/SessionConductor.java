@@ -342,9 +342,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       Session session =
           new Session(
               id,
-              accepted.name(),
-              connection.peer.pid(),
-              connection.peer.uid(),
+              Session.Client.of(accepted.name(), connection.peer.pid(), connection.peer.uid()),
               accepted.grant(),
               region,
               environment.memory.slabs.slabs(),

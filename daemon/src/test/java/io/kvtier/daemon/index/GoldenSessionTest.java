@@ -122,9 +122,7 @@ class GoldenSessionTest {
       Session session =
           new Session(
               1,
-              "golden",
-              1,
-              0,
+              Session.Client.of("golden", 1, 0),
               Grant.ALL,
               region,
               1,

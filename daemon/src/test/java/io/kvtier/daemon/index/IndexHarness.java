@@ -518,7 +518,8 @@ public final class IndexHarness implements AutoCloseable {
       segment = region.segment();
       requests = region.requestProducer();
       completions = region.completionConsumer();
-      session = new Session(id, "client-" + id, processOf(id), 1, 0, grant, region, 16, this);
+      Session.Client client = new Session.Client("client-" + id, processOf(id), 1, 0);
+      session = new Session(id, client, grant, region, 16, this);
     }
 
     @Override

@@ -193,7 +193,8 @@ final class SimulatedClient {
     try (Descriptor memory = SharedMemory.create("kvtier-sim", bytes)) {
       region = SessionRegion.create(memory, sessionId, RING_BYTES, RING_BYTES, fresh);
     }
-    Session made = new Session(sessionId, name, process, 1, 0, grant(), region, slabs, owner);
+    Session.Client client = new Session.Client(name, process, 1, 0);
+    Session made = new Session(sessionId, client, grant(), region, slabs, owner);
     arena = fresh;
     session = made;
     requests = region.requestProducer();

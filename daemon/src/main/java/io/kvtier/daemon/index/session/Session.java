@@ -46,10 +46,7 @@ public final class Session extends HoldTable.Holder {
   }
 
   private final long id;
-  private final String name;
-  private final ProcessId process;
-  private final int peerProcess;
-  private final int peerUser;
+  private final Client client;
   private final Grant grant;
   private final MemorySegment segment;
   private final RingConsumer requests;
@@ -71,45 +68,30 @@ public final class Session extends HoldTable.Holder {
   public boolean waitsForRoom;
 
   /**
-   * A session over fresh memory.
+   * Who uses a session.
    *
-   * @param grant what it may, and whose blocks it sees
-   * @param slabs how many slabs the host tier has
+   * @param name what the client calls itself
+   * @param process the client's process, as far as it is known
+   * @param pid the process id that the kernel told
+   * @param user the user id that the kernel told
    */
-  public Session(
-      long id,
-      String name,
-      int peerProcess,
-      int peerUser,
-      Grant grant,
-      SessionRegion region,
-      int slabs,
-      Owner owner) {
-    this(id, name, ProcessId.of(peerProcess), peerProcess, peerUser, grant, region, slabs, owner);
+  public record Client(String name, ProcessId process, int pid, int user) {
+    /** The client with a process id. */
+    public static Client of(String name, int pid, int user) {
+      return new Client(name, ProcessId.of(pid), pid, user);
+    }
   }
 
   /**
    * A session over fresh memory.
    *
-   * @param process the client's, as far as it is known
-   * @param grant what it may, and whose blocks it sees
-   * @param slabs how many slabs the host tier has
+   * @param grant what the client may do, and whose blocks it sees
+   * @param slabs how many slabs the first tier has
    */
   public Session(
-      long id,
-      String name,
-      ProcessId process,
-      int peerProcess,
-      int peerUser,
-      Grant grant,
-      SessionRegion region,
-      int slabs,
-      Owner owner) {
+      long id, Client client, Grant grant, SessionRegion region, int slabs, Owner owner) {
     this.id = id;
-    this.name = name;
-    this.process = process;
-    this.peerProcess = peerProcess;
-    this.peerUser = peerUser;
+    this.client = client;
     this.grant = grant;
     this.segment = region.segment();
     this.requests = region.requestConsumer();
@@ -123,15 +105,15 @@ public final class Session extends HoldTable.Holder {
   }
 
   public String name() {
-    return name;
+    return client.name;
   }
 
   public int peerProcess() {
-    return peerProcess;
+    return client.pid;
   }
 
   public int peerUser() {
-    return peerUser;
+    return client.user;
   }
 
   public Grant grant() {
@@ -157,7 +139,7 @@ public final class Session extends HoldTable.Holder {
 
   /** The client's process. */
   ProcessId process() {
-    return process;
+    return client.process;
   }
 
   /** Whether the session has been granted slots in a slab; from any thread. */
