@@ -19,6 +19,7 @@ import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.daemon.index.core.Tenants;
 import io.kvtier.daemon.index.move.StoreParts;
 import io.kvtier.daemon.index.report.EventRing;
+import io.kvtier.daemon.index.report.Heartbeat;
 import io.kvtier.daemon.index.report.RequestTap;
 import io.kvtier.daemon.index.space.TierParts;
 import io.kvtier.daemon.session.PeerPolicy;
@@ -51,6 +52,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.security.SecureRandom;
 import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
@@ -300,7 +302,9 @@ public final class Daemon implements AutoCloseable {
                       config.grpc().usesTls() ? tls : null,
                       callers,
                       tenants,
-                      requests)));
+                      requests,
+                      new Heartbeat(region),
+                      areas(ssd.bytes() > 0, objectTier.forIndex() != null, !gpus.hasNone()))));
     }
     Listener.Place httpPlace = listeners.http();
     if (httpPlace != null) {
@@ -329,6 +333,21 @@ public final class Daemon implements AutoCloseable {
     // The first to go when the daemon stops: who connects later shall fail at once.
     parts.push(place::withdraw);
     return ssdTier.isDirect();
+  }
+
+  /** The tiers that this daemon has, and puts: what health checks can ask for one by one. */
+  private static List<String> areas(boolean hasSsd, boolean hasObjects, boolean hasGpus) {
+    List<String> areas = new ArrayList<>(List.of("puts", KnownTiers.HOST.name()));
+    if (hasSsd) {
+      areas.add(KnownTiers.SSD.name());
+    }
+    if (hasObjects) {
+      areas.add("object");
+    }
+    if (hasGpus) {
+      areas.add("gpu");
+    }
+    return areas;
   }
 
   /** What of the parts can change while they work. */

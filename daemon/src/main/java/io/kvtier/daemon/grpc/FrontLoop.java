@@ -166,6 +166,7 @@ final class FrontLoop extends VerticleBase {
     return new TenantFront(
         environment,
         new KvtierService(daemon.version(), daemon.counters(), environment),
+        shared.open().states(),
         namespace -> shared.forget(tenant, namespace));
   }
 
@@ -213,6 +214,11 @@ final class FrontLoop extends VerticleBase {
           stream,
           GrpcStatus.RESOURCE_EXHAUSTED,
           "too many calls a second (grpc.calls_per_second)");
+      return;
+    }
+    OpenMethods.Method open = shared.open().method(request.path());
+    if (open != null) {
+      begin(peer, new OpenCall(stream, open), stream);
       return;
     }
     Grant grant = shared.daemon().callers().of(request.getHeader("authorization"));
@@ -306,6 +312,26 @@ final class FrontLoop extends VerticleBase {
       return;
     }
     stream.refuse(status, why, bytesMax, held::over);
+    boundHeld(peer, stream);
+  }
+
+  /** A call of anybody's: it waits for its client's end like one that is refused. */
+  private void begin(Peer peer, OpenCall call, GrpcStream stream) {
+    HeldAnswers.Held held = peer.held.add(peer.tenant, call::breakOff, System.nanoTime());
+    if (held == null) {
+      stream.reset();
+      return;
+    }
+    call.start(held::over);
+    if (stream.isEnded()) {
+      call.onHalfClose();
+    } else {
+      boundHeld(peer, stream);
+    }
+  }
+
+  /** An answer more waits on a connection: where nobody has called yet, there may be few. */
+  private void boundHeld(Peer peer, GrpcStream stream) {
     if (peer.hasCalled()) {
       return;
     }

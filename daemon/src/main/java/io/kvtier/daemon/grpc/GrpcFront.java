@@ -10,6 +10,7 @@ import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Tenants;
+import io.kvtier.daemon.index.report.Heartbeat;
 import io.kvtier.daemon.index.report.RequestTap;
 import io.kvtier.tiers.host.SlabStore;
 import io.vertx.core.DeploymentOptions;
@@ -60,6 +61,8 @@ public final class GrpcFront implements AutoCloseable {
    * @param tls null where the port has none
    * @param tenants whose calls get a share of all each
    * @param requests is told of calls that are refused here
+   * @param heartbeat whether the index goes on
+   * @param areas the tiers that the daemon has, and what else has parts that can be in trouble
    */
   public record Environment(
       String version,
@@ -71,7 +74,9 @@ public final class GrpcFront implements AutoCloseable {
       @Nullable ServerTls tls,
       Callers callers,
       Tenants tenants,
-      RequestTap requests) {}
+      RequestTap requests,
+      Heartbeat heartbeat,
+      List<String> areas) {}
 
   /** What the event loops share; from any thread. */
   static final class Shared {
@@ -83,12 +88,17 @@ public final class GrpcFront implements AutoCloseable {
     private final ConnectionTable connections;
     private final List<FrontLoop> loops = new CopyOnWriteArrayList<>();
     private final CallLimits calls;
+    private final OpenMethods open;
     private final CallPlaces places;
 
     private Shared(Environment daemon, KvtierdConfig.GrpcConfig config) {
       this.daemon = daemon;
       this.chunkBytes = config.chunkBytes();
       this.loopsMax = config.threads();
+      this.open =
+          new OpenMethods(
+              new ServingStates(
+                  daemon.index()::health, daemon.heartbeat()::isLive, daemon.areas()));
       this.calls = new CallLimits(daemon.tenants());
       this.places = new CallPlaces(calls, daemon.tenants().count());
       this.peers = new PeerLimits(config.limits(), System::nanoTime);
@@ -127,6 +137,11 @@ public final class GrpcFront implements AutoCloseable {
 
     ConnectionTable connections() {
       return connections;
+    }
+
+    /** What anybody may call. */
+    OpenMethods open() {
+      return open;
     }
 
     CallLimits calls() {

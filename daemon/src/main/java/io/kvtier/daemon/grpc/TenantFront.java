@@ -22,6 +22,7 @@ import io.kvtier.protocol.v1.StatsResponse;
 import io.vertx.core.http.HttpConnection;
 import io.vertx.grpc.common.ServiceMethod;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.function.Consumer;
 import java.util.function.Function;
@@ -45,10 +46,14 @@ final class TenantFront implements AutoCloseable {
    */
   record Method(Verb verb, boolean carriesBytes, Maker maker) {}
 
+  private static final SchemaBook SCHEMA = new SchemaBook();
+
   private final IndexGateway gateway;
   private final Namespaces namespaces;
   private final Call.Environment environment;
   private final Consumer<Namespaces.Namespace> forget;
+  private final ServingStates states;
+  private final WatchCall.Count watches = new WatchCall.Count();
   private final Map<String, Method> methods = new HashMap<>();
   private final Map<HttpConnection, RemoteConnection> connections = new HashMap<>();
 
@@ -58,8 +63,12 @@ final class TenantFront implements AutoCloseable {
    * @param forget has every event loop forget a namespace that no connection uses
    */
   TenantFront(
-      Call.Environment environment, KvtierService service, Consumer<Namespaces.Namespace> forget) {
+      Call.Environment environment,
+      KvtierService service,
+      ServingStates states,
+      Consumer<Namespaces.Namespace> forget) {
     this.forget = forget;
+    this.states = states;
     this.gateway = environment.gateway();
     this.namespaces = environment.namespaces();
     this.environment = environment;
@@ -168,6 +177,19 @@ final class TenantFront implements AutoCloseable {
         true,
         KvtierGrpcService.Put,
         (connection, stream, caller) -> new PutCall(environment, connection, stream));
+    add(
+        Verb.PING,
+        "/grpc.health.v1.Health/Watch",
+        (connection, stream, caller) ->
+            new WatchCall(environment, connection, stream, states, watches));
+    for (String version : List.of("v1", "v1alpha")) {
+      // Both have the same messages.
+      add(
+          Verb.PING,
+          "/grpc.reflection." + version + ".ServerReflection/ServerReflectionInfo",
+          (connection, stream, caller) ->
+              new ReflectionCall(environment, connection, stream, SCHEMA));
+    }
   }
 
   private static OutcomeResponse outcomeOnly(Outcome outcome) {
@@ -210,6 +232,10 @@ final class TenantFront implements AutoCloseable {
         method,
         (connection, stream, caller) ->
             new UnaryCall<>(environment, connection, stream, caller, parser, refusal, handler));
+  }
+
+  private void add(Verb verb, String path, Maker maker) {
+    methods.put(path, new Method(verb, false, maker));
   }
 
   private void add(Verb verb, boolean carriesBytes, ServiceMethod<?, ?> method, Maker maker) {

@@ -1,41 +1,50 @@
 package io.kvtier.daemon.http;
 
-import io.kvtier.protocol.DaemonRegionDescriptor;
-import io.kvtier.protocol.linux.Words;
+import io.kvtier.daemon.index.report.HealthReport;
+import io.kvtier.daemon.index.report.Heartbeat;
 import io.vertx.core.Future;
-import io.vertx.core.json.JsonArray;
 import io.vertx.core.json.JsonObject;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
+import java.util.function.Supplier;
 
 /**
  * Whether the daemon lives, and whether it is ready. A part that failed leaves it ready, as gets
  * are misses then, and nothing worse; it is named as degraded.
  */
 final class Health {
-  /** The index looks round every half a second at least. */
-  private static final long HEARTBEAT_NS_MAX = 5_000_000_000L;
-
-  private final MemorySegment daemonRegion;
+  private final Heartbeat heartbeat;
   private final IndexReports reports;
+  private final Supplier<HealthReport> parts;
 
-  Health(MemorySegment daemonRegion, IndexReports reports) {
-    this.daemonRegion = daemonRegion;
+  /**
+   * The health of a daemon.
+   *
+   * @param parts what the index found when it last looked at its parts
+   */
+  Health(MemorySegment daemonRegion, IndexReports reports, Supplier<HealthReport> parts) {
+    heartbeat = new Heartbeat(daemonRegion);
     this.reports = reports;
+    this.parts = parts;
   }
 
   /** How long ago the index last looked round, ns. */
   long heartbeatAgeNs() {
-    long beat = Words.getLongAcquire(daemonRegion, DaemonRegionDescriptor.HEARTBEAT_OFFSET);
-    return Math.max(0, System.nanoTime() - beat);
+    return heartbeat.ageNs();
   }
 
-  /** That the process and the index's thread go on. */
-  Answer live() {
+  /**
+   * That the process and the index's thread go on, and what is wrong all the same.
+   *
+   * @param withReasons not for anybody: a reason may be the words of the object store
+   */
+  Answer live(boolean withReasons) {
     long ageNs = heartbeatAgeNs();
-    boolean isLive = ageNs < HEARTBEAT_NS_MAX;
+    boolean isLive = Heartbeat.isLive(ageNs);
     JsonObject body =
-        new JsonObject().put("live", isLive).put("heartbeat_age_ms", ageNs / 1_000_000);
+        withTroubles(
+            new JsonObject().put("live", isLive).put("heartbeat_age_ms", ageNs / 1_000_000),
+            withReasons);
     if (!isLive) {
       body.put(
           "reason", "no sign of life from the index for " + ageNs / 1_000_000_000 + " s: it hangs");
@@ -51,14 +60,8 @@ final class Health {
   Future<Answer> ready(boolean withReasons) {
     return reports
         .fresh()
-        .map(report -> {
-          List<Trouble> troubles = Trouble.of(report.json());
-          return Answer.json(
-              new JsonObject()
-                  .put("ready", true)
-                  .put("degraded", !troubles.isEmpty())
-                  .put("troubles", json(troubles, withReasons)));
-        })
+        // The index has looked at its parts for the report.
+        .map(report -> Answer.json(withTroubles(new JsonObject().put("ready", true), withReasons)))
         .recover(cause ->
             cause instanceof ProblemException
                 ? Future.succeededFuture(
@@ -70,12 +73,9 @@ final class Health {
                 : Future.failedFuture(cause));
   }
 
-  static JsonArray json(List<Trouble> troubles, boolean withReasons) {
-    JsonArray all = new JsonArray();
-    for (Trouble trouble : troubles) {
-      JsonObject one = new JsonObject().put("part", trouble.part());
-      all.add(withReasons ? one.put("reason", trouble.reason()) : one);
-    }
-    return all;
+  private JsonObject withTroubles(JsonObject body, boolean withReasons) {
+    List<Trouble> troubles = Trouble.of(parts.get());
+    return body.put("degraded", !troubles.isEmpty())
+        .put("troubles", Trouble.json(troubles, withReasons));
   }
 }

@@ -161,12 +161,12 @@ public final class HttpFront implements AutoCloseable {
   private void addRoutes(Environment environment, Context loop) {
     IndexReports reports =
         new IndexReports(environment.index()::offerReport, environment.indexBell(), loop);
-    Health health = new Health(environment.daemonRegion(), reports);
+    Health health = new Health(environment.daemonRegion(), reports, environment.index()::health);
     State state =
         new State(environment.socket(), environment.settings(), environment.counters(), reports);
     new Dashboard().addTo(routes);
     // Those who watch add parameters of their own.
-    routes.add("/healthz", request -> Future.succeededFuture(health.live()));
+    routes.add("/healthz", request -> Future.succeededFuture(health.live(gate.isOpen(request))));
     routes.add("/readyz", request -> health.ready(gate.isOpen(request)));
     routes.addGuarded(
         "/metrics",

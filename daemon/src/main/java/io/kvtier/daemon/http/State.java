@@ -48,7 +48,7 @@ final class State {
           copy(all, "object", status);
           List<Trouble> troubles = Trouble.of(all);
           status.put("degraded", !troubles.isEmpty());
-          status.put("troubles", Health.json(troubles, true));
+          status.put("troubles", Trouble.json(troubles, true));
           return Answer.json(status);
         });
   }

@@ -21,6 +21,7 @@ import io.kvtier.daemon.index.session.SlotClaims;
 import io.kvtier.daemon.index.session.WaiterTable;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.index.verbs.Admin;
+import io.kvtier.daemon.index.verbs.Refusals;
 import io.kvtier.daemon.index.verbs.Registry;
 import io.kvtier.daemon.index.verbs.Requests;
 import io.kvtier.daemon.index.verbs.Verbs;
@@ -128,6 +129,11 @@ final class Index implements BlockListener {
   /** What answers requests. */
   CompletionWriter writer() {
     return parts.writer();
+  }
+
+  /** The puts that were refused. */
+  Refusals refusals() {
+    return verbs.refusals();
   }
 
   /** Whether no new blocks are taken. */

@@ -10,6 +10,8 @@ import io.kvtier.daemon.index.device.DeviceLine;
 import io.kvtier.daemon.index.move.BlockStore;
 import io.kvtier.daemon.index.report.EventRing;
 import io.kvtier.daemon.index.report.EventTap;
+import io.kvtier.daemon.index.report.HealthReport;
+import io.kvtier.daemon.index.report.HealthWatch;
 import io.kvtier.daemon.index.report.Report;
 import io.kvtier.daemon.index.report.ReportJson;
 import io.kvtier.daemon.index.report.StatsAnswers;
@@ -55,6 +57,7 @@ public final class IndexAgent {
 
   private static final long TIME_CHECK_NS = 1_000_000;
   private static final long GAUGES_NS = 100_000_000;
+  private static final long HEALTH_NS = 250_000_000;
 
   /** How long a thread waits while the inbox is full. */
   private static final long FULL_INBOX_NS = 1_000_000;
@@ -80,9 +83,11 @@ public final class IndexAgent {
   private final StatsReport stats;
   private final StatsAnswers statsAnswers;
   private final Counters counters;
+  private final HealthWatch health;
   private final MpscAtomicArrayQueue<Message> inbox = new MpscAtomicArrayQueue<>(1 << 16);
   private long nextTimeCheckNs;
   private long nextGaugesNs;
+  private long nextHealthNs;
   private boolean waitsForClient;
 
   /** An index with no sessions. */
@@ -94,6 +99,8 @@ public final class IndexAgent {
     events = ring == null ? null : new EventTap(ring, core.directory());
     index = new Index(context, events);
     tiersOf = index.store().places()::tiersOf;
+    health =
+        new HealthWatch(index.store(), index.devices(), index.refusals(), counters, index::drains);
     stats =
         new StatsReport(
             new StatsReport.Identity(
@@ -107,6 +114,7 @@ public final class IndexAgent {
                 index.sessions(),
                 index::drains,
                 index::publishGauges,
+                health,
                 events));
     statsAnswers = new StatsAnswers(stats::take, this::offerStats);
     adapter =
@@ -158,6 +166,11 @@ public final class IndexAgent {
    */
   public boolean offerReport(Consumer<Supplier<String>> answer) {
     return inbox.offer(new Message.Report(answer));
+  }
+
+  /** Whether all parts do what they are there for, as of the last look; from any thread. */
+  public HealthReport health() {
+    return health.latest();
   }
 
   /** Makes the JSON of STATS on other threads; before the first {@link #doWork}. */
@@ -214,6 +227,10 @@ public final class IndexAgent {
       nextGaugesNs = now + GAUGES_NS;
       index.publishGauges();
       counters.takeOver();
+    }
+    if (now >= nextHealthNs) {
+      nextHealthNs = now + HEALTH_NS;
+      var _ = health.refresh(now);
     }
     publishCompletions();
     return work;

@@ -44,6 +44,10 @@ import io.vertx.core.http.RequestOptions;
 import io.vertx.core.http.StreamResetException;
 import io.vertx.core.net.PemKeyCertOptions;
 import io.vertx.core.net.PemTrustOptions;
+import io.vertx.grpc.health.v1.HealthCheckRequest;
+import io.vertx.grpc.health.v1.HealthCheckResponse;
+import io.vertx.grpc.health.v1.HealthCheckResponse.ServingStatus;
+import io.vertx.grpc.health.v1.HealthListResponse;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
@@ -174,7 +178,7 @@ final class GrpcAccessTest {
             .setMethod(HttpMethod.POST)
             .setHost("127.0.0.1")
             .setPort(port)
-            .setURI(PATH + method)
+            .setURI(method.startsWith("/") ? method : PATH + method)
             .putHeader("content-type", "application/grpc");
     if (token != null) {
       options.putHeader("authorization", "Bearer " + token.secretText());
@@ -499,6 +503,96 @@ final class GrpcAccessTest {
     assertEquals(OK, status(client, "Ping", tokens.get(Role.READ)), "on the same connection");
   }
 
+  // ---- what anybody may call
+
+  private static final String HEALTH = "/grpc.health.v1.Health/";
+
+  private static byte[] service(String name) {
+    return HealthCheckRequest.newBuilder().setService(name).build().toByteArray();
+  }
+
+  private static ServingStatus serving(Called called) throws Exception {
+    assertEquals(OK, called.status());
+    return HealthCheckResponse.parseFrom(called.body().slice(5, called.body().length()).getBytes())
+        .getStatus();
+  }
+
+  @Test
+  void healthCheck_ofAnybody_isAnsweredWithoutReasons() throws Exception {
+    start();
+    HttpClient stranger = newClient(new HttpClientOptions());
+    for (String name :
+        List.of("", "kvtier.v1.Kvtier", "kvtier.whole", "kvtier.host", "kvtier.puts")) {
+      Called called = call(stranger, HEALTH + "Check", null, service(name));
+      assertEquals(ServingStatus.SERVING, serving(called), name);
+    }
+    assertEquals("5", call(stranger, HEALTH + "Check", null, service("nothing")).status());
+    Called list = call(stranger, HEALTH + "List", null, new byte[0]);
+    assertEquals(
+        Set.of("", "kvtier.v1.Kvtier", "kvtier.whole", "kvtier.puts", "kvtier.host"),
+        HealthListResponse.parseFrom(list.body().slice(5, list.body().length()).getBytes())
+            .getStatusesMap()
+            .keySet());
+    assertEquals(UNAUTHENTICATED, status(stranger, HEALTH + "Watch", null));
+    String reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    assertEquals(UNAUTHENTICATED, status(stranger, reflection, null));
+    assertEquals(OK, status(stranger, reflection, tokens.get(Role.READ)));
+    assertEquals(UNAUTHENTICATED, status(stranger, "Ping", null), "it is a stranger still");
+  }
+
+  @Test
+  void healthCheck_thatIsTooLongOrMore_isBrokenOff() throws Exception {
+    start();
+    HttpClient stranger = newClient(new HttpClientOptions());
+    assertThrows(
+        StreamResetException.class,
+        () -> call(stranger, HEALTH + "Check", null, service("x".repeat(2000))));
+    assertEquals(
+        ServingStatus.SERVING, serving(call(stranger, HEALTH + "Check", null, service(""))));
+  }
+
+  @Test
+  void manyHealthChecksThatNeverEnd_endTheConnectionOfAStranger_andTakeNobodysPlace()
+      throws Exception {
+    start("limits.lease=10min", "grpc.first_call=10min");
+    HttpClient stranger = newClient(new HttpClientOptions());
+    HttpConnection connection = connection(stranger, port);
+    Promise<Void> closed = Promise.promise();
+    connection.closeHandler(v -> closed.complete());
+    byte[] framed = Buffer.buffer().appendByte((byte) 0).appendInt(0).getBytes();
+    for (int i = 0; i < 20; i++) {
+      var _ = beginAndNotEnd(stranger, HEALTH + "Check", null, framed);
+    }
+    await(closed.future());
+    HttpClient known = newClient(new HttpClientOptions());
+    assertEquals(OK, status(known, "Ping", tokens.get(Role.READ)));
+  }
+
+  @Test
+  void connectionOnWhichOnlyHealthWasAsked_endsLikeOneThatNeverCalled() throws Exception {
+    start("grpc.first_call=1s");
+    HttpClient stranger = newClient(new HttpClientOptions());
+    HttpConnection connection = connection(stranger, port);
+    Promise<Void> closed = Promise.promise();
+    connection.closeHandler(v -> closed.complete());
+    assertEquals(
+        ServingStatus.SERVING, serving(call(stranger, HEALTH + "Check", null, service(""))));
+    await(closed.future());
+  }
+
+  @Test
+  void watches_beyondAFew_areRefused() throws Exception {
+    start("grpc.threads=1");
+    HttpClient known = newClient(new HttpClientOptions());
+    Token token = requireNonNull(tokens.get(Role.READ));
+    for (int i = 0; i < 32; i++) {
+      var _ = begin(known, HEALTH + "Watch", token, service(""));
+    }
+    Called refused = call(known, HEALTH + "Watch", token, service(""));
+    assertEquals(RESOURCE_EXHAUSTED, refused.status());
+    assertEquals(OK, status(known, "Ping", token));
+  }
+
   /** Begins a call that says nothing more; fails when it is broken off, or its connection is. */
   private Future<?> beginAndSayNothing(HttpClient client, @Nullable Token token) {
     return beginAndNotEnd(client, "Put", token, new byte[1]);
@@ -511,7 +605,7 @@ final class GrpcAccessTest {
             .setMethod(HttpMethod.POST)
             .setHost("127.0.0.1")
             .setPort(port)
-            .setURI(PATH + method)
+            .setURI(method.startsWith("/") ? method : PATH + method)
             .putHeader("content-type", "application/grpc");
     if (token != null) {
       options.putHeader("authorization", "Bearer " + token.secretText());

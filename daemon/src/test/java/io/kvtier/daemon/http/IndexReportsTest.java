@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.daemon.index.report.HealthReport;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.linux.Words;
 import io.vertx.core.Context;
@@ -12,6 +13,7 @@ import io.vertx.core.Vertx;
 import io.vertx.core.json.JsonObject;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ExecutionException;
@@ -103,7 +105,8 @@ final class IndexReportsTest {
   @Test
   void readyz_ofSilentIndex_is503WithTheReason() throws Exception {
     try (Arena arena = Arena.ofShared()) {
-      Health health = new Health(region(arena, System.nanoTime()), reports);
+      Health health =
+          new Health(region(arena, System.nanoTime()), reports, () -> HealthReport.WELL);
 
       Answer answer = onLoop(() -> health.ready(false));
 
@@ -114,17 +117,18 @@ final class IndexReportsTest {
     }
   }
 
+  private static final HealthReport IN_TROUBLE =
+      new HealthReport(
+          List.of(
+              new HealthReport.Trouble("ssd/1", "the device is fenced", "dmesg"),
+              new HealthReport.Trouble("object/load", "connection refused", "look at the store")));
+
   /** The answer of a daemon with trouble in each of its parts. */
   private String readyInTrouble(boolean withReasons) throws Exception {
     try (Arena arena = Arena.ofShared()) {
-      Health health = new Health(region(arena, System.nanoTime()), patient);
+      Health health = new Health(region(arena, System.nanoTime()), patient, () -> IN_TROUBLE);
       Future<Answer> asked = begin(() -> health.ready(withReasons));
-      question()
-          .accept(() ->
-              """
-              {"troubles": [{"part": "ssd/1", "reason": "the device is fenced"},
-                            {"part": "object/load", "reason": "connection refused"}]}
-              """);
+      question().accept(() -> "{}");
       Answer answer = asked.toCompletionStage().toCompletableFuture().get(30, TimeUnit.SECONDS);
       assertEquals(200, answer.status());
       return answer.body().toString();
@@ -136,8 +140,8 @@ final class IndexReportsTest {
     assertEquals(
         """
         {"ready":true,"degraded":true,"troubles":[\
-        {"part":"ssd/1","reason":"the device is fenced"},\
-        {"part":"object/load","reason":"connection refused"}]}\
+        {"part":"ssd/1","reason":"the device is fenced","cure":"dmesg"},\
+        {"part":"object/load","reason":"connection refused","cure":"look at the store"}]}\
         """,
         readyInTrouble(true));
   }
@@ -153,11 +157,29 @@ final class IndexReportsTest {
   }
 
   @Test
+  void healthz_inTrouble_isLiveAndDegraded_namesThePartsAlone() {
+    try (Arena arena = Arena.ofShared()) {
+      Health health = new Health(region(arena, System.nanoTime()), reports, () -> IN_TROUBLE);
+
+      Answer answer = health.live(false);
+
+      assertEquals(200, answer.status());
+      JsonObject body = answer.body().toJsonObject();
+      assertTrue(body.getBoolean("degraded"));
+      assertEquals(
+          "[{\"part\":\"ssd/1\"},{\"part\":\"object/load\"}]",
+          body.getJsonArray("troubles").encode());
+    }
+  }
+
+  @Test
   void healthz_ofIndexThatNoLongerLooksRound_is503WithTheReason() {
     try (Arena arena = Arena.ofShared()) {
-      Health health = new Health(region(arena, System.nanoTime() - 60_000_000_000L), reports);
+      Health health =
+          new Health(
+              region(arena, System.nanoTime() - 60_000_000_000L), reports, () -> HealthReport.WELL);
 
-      Answer answer = health.live();
+      Answer answer = health.live(true);
 
       assertEquals(503, answer.status());
       assertTrue(

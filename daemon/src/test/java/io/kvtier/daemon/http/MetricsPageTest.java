@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Latencies;
+import io.kvtier.daemon.index.report.HealthReport;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.linux.Words;
@@ -51,7 +52,11 @@ final class MetricsPageTest {
             reports -> {
               MetricsPage page =
                   new MetricsPage(
-                      "1", counters, new Latencies(), new Health(region, reports), reports);
+                      "1",
+                      counters,
+                      new Latencies(),
+                      new Health(region, reports, () -> HealthReport.WELL),
+                      reports);
               return page.scrape(MetricsFormat.PROMETHEUS).onComplete(done -> page.close());
             })
         .body()
@@ -155,12 +160,16 @@ final class MetricsPageTest {
   }
 
   @Test
-  void readyAndStats_thatAreDefects_failAndAreNoSilentIndex() {
+  void statusAndStats_thatAreDefects_failAndAreNoSilentIndex() {
     JsonObject nonsense = report(List.of()).put("tiers", "none").put("troubles", "none");
 
     assertThrows(
         ExecutionException.class,
-        () -> on(nonsense, reports -> new Health(region, reports).ready(true)));
+        () ->
+            on(
+                nonsense,
+                reports ->
+                    new State(java.nio.file.Path.of("s"), List::of, counters, reports).status()));
     assertThrows(
         ExecutionException.class,
         () ->

@@ -11,9 +11,14 @@ final class Fence {
   private static final int TURNS_MAX = 3;
   private static final long TURN_NS = 5_000_000_000L;
 
+  /** How long after its last error a device counts as failing. */
+  private static final long FAILING_NS = 10_000_000_000L;
+
   private int errors;
   private int turns;
   private long untilNs;
+  private long failedNs;
+  private String failure = "";
   private boolean closed;
   private String cause = "";
 
@@ -42,6 +47,14 @@ final class Fence {
     return isWell() ? "open" : isGivenUp() ? "given_up" : "fenced";
   }
 
+  /**
+   * What a transfer failed for not long ago, be it that others succeeded since: on a full device
+   * some do. Empty where none did.
+   */
+  String failure(long nowNs) {
+    return failure.isEmpty() || nowNs - failedNs >= FAILING_NS ? "" : failure;
+  }
+
   /** What the last transfer failed for that closed it; empty while the device works. */
   String cause() {
     return cause;
@@ -62,6 +75,8 @@ final class Fence {
       // It was under way when the fence closed: no turn of its own.
       return;
     }
+    failedNs = nowNs;
+    failure = why.isEmpty() ? "no cause is known" : why;
     // After a turn one more error is enough.
     if (++errors >= ERRORS_MAX || turns > 0) {
       closed = true;

@@ -105,6 +105,12 @@ public final class Lane {
     return writes.isWell() ? reads.cause() : writes.cause();
   }
 
+  /** What a load or a store failed for not long ago; empty where none did. */
+  public String failure(long nowNs) {
+    String ofWrites = writes.failure(nowNs);
+    return ofWrites.isEmpty() ? reads.failure(nowNs) : ofWrites;
+  }
+
   /** Opens the fences whose time is over. */
   public void checkFences(long nowNs) {
     reads.check(nowNs);

@@ -42,6 +42,8 @@ public final class Uploads implements Ingestion.Target {
   /** The refused blocks in the order of their refusals, each with its time in ms. */
   private final LongQueue refusals = new LongQueue(REFUSALS_MAX);
 
+  private long refused;
+
   Uploads(MoveParts parts, ObjectLine objects, @Nullable ObjectParts tier) {
     directory = parts.core().directory();
     counters = parts.core().counters();
@@ -53,6 +55,11 @@ public final class Uploads implements Ingestion.Target {
     listener = parts.listener();
     this.objects = objects;
     ingestion = new Ingestion(this, directory, first, tier == null ? "all" : tier.admission());
+  }
+
+  /** How many blocks the store has refused. */
+  public long refused() {
+    return refused;
   }
 
   public Ingestion ingestion() {
@@ -86,6 +93,7 @@ public final class Uploads implements Ingestion.Target {
    * whose credentials have expired.
    */
   private void refused(int block) {
+    refused++;
     if (refusals.isFull()) {
       endRefusal();
     }

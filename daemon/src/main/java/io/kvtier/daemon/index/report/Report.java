@@ -11,10 +11,12 @@ import org.jspecify.annotations.Nullable;
  * The daemon's state at one moment, as far as the asker may see it. The index's thread makes a
  * report; any thread may read it.
  *
+ * @param health whether all parts do what they are there for
  * @param work what the daemon has done since its start
  * @param clients whose blocks the daemon keeps, and who is connected
  */
-public record Report(Identity identity, Work work, Storage storage, Clients clients) {
+public record Report(
+    Identity identity, HealthReport health, Work work, Storage storage, Clients clients) {
   /**
    * The daemon itself.
    *

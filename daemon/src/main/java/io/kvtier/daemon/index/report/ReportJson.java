@@ -47,8 +47,12 @@ public final class ReportJson {
     put("tiers", tiers);
     add(report.storage());
     JsonArray troubles = new JsonArray();
-    for (Troubles.Trouble trouble : Troubles.of(report)) {
-      troubles.add(new JsonObject().add("part", trouble.part()).add("reason", trouble.reason()));
+    for (HealthReport.Trouble trouble : report.health().troubles()) {
+      troubles.add(
+          new JsonObject()
+              .add("part", trouble.part())
+              .add("reason", trouble.reason())
+              .add("cure", trouble.cure()));
     }
     put("troubles", troubles);
     Report.Clients clients = report.clients();

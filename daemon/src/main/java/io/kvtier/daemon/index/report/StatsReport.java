@@ -46,6 +46,7 @@ public final class StatsReport {
    *
    * @param drains whether no new blocks are taken
    * @param gauges brings the gauges among the counters up to date
+   * @param health looks at the parts
    * @param events null where nobody is told of blocks
    */
   public record Parts(
@@ -55,6 +56,7 @@ public final class StatsReport {
       SessionTable sessions,
       BooleanSupplier drains,
       Runnable gauges,
+      HealthWatch health,
       @Nullable EventTap events) {}
 
   private final Identity identity;
@@ -68,6 +70,7 @@ public final class StatsReport {
   private final SessionTable sessions;
   private final BooleanSupplier drains;
   private final Runnable gauges;
+  private final HealthWatch health;
   private final @Nullable EventTap events;
 
   public StatsReport(Identity identity, Parts parts) {
@@ -83,6 +86,7 @@ public final class StatsReport {
     sessions = parts.sessions();
     drains = parts.drains();
     gauges = parts.gauges();
+    health = parts.health();
     events = parts.events();
   }
 
@@ -95,13 +99,15 @@ public final class StatsReport {
   public Report take(@Nullable Grant asker) {
     gauges.run();
     IntPredicate isSeen = tenant -> maySee(asker, tenant);
-    long uptimeNs = clock.getAsLong() - identity.startNs;
+    long nowNs = clock.getAsLong();
+    long uptimeNs = nowNs - identity.startNs;
     return new Report(
         new Report.Identity(
             identity.version,
             identity.generation,
             uptimeNs / 1_000_000_000L,
             drains.getAsBoolean()),
+        health.refresh(nowNs),
         new Report.Work(counters(), store.drops().counts(), latencies()),
         new Report.Storage(tiers(isSeen), object(), gpus(), events()),
         new Report.Clients(namespaces(isSeen), tenants(isSeen), sessions(isSeen)));

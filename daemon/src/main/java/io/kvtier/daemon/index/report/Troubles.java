@@ -1,62 +1,114 @@
 package io.kvtier.daemon.index.report;
 
-import io.kvtier.protocol.Counter;
-import io.kvtier.tiers.gpu.GpuReport;
+import io.kvtier.daemon.index.report.HealthReport.Trouble;
+import io.kvtier.daemon.index.space.Drops;
+import io.kvtier.daemon.index.verbs.Refusals;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 
 /**
- * The parts of the daemon that do not do what they are there for, with the reason of each. Health
- * checks, metrics and the command line all show this list.
+ * The words of a {@link HealthReport}: which state of which part is a trouble, its reason and its
+ * cure.
  */
 final class Troubles {
-  /**
-   * One part.
-   *
-   * @param part ssd/DEVICE, host/keep, host/ledger, object/load, object/store, object/probe,
-   *     object/ledger or gpu/NUMBER, and puts/drain where an operator wants it so
-   */
-  record Trouble(String part, String reason) {}
-
-  private final List<Trouble> all = new ArrayList<>();
-
-  /** The troubles that a report shows. */
-  static List<Trouble> of(Report report) {
-    Troubles troubles = new Troubles();
-    troubles.drain(report.identity().drains());
-    for (Report.Tier tier : report.storage().tiers()) {
-      if (tier.trouble() != null) {
-        troubles.ledger(tier.name(), tier.trouble());
-      }
-      if (tier.lower() != null) {
-        List<Report.Device> devices = tier.lower().devices();
-        for (int i = 0; i < devices.size(); i++) {
-          troubles.device(tier.name(), i, devices.get(i).state(), devices.get(i).cause());
-        }
-      }
-    }
-    troubles.keeper(report.work().counters().getOrDefault(Counter.GAUGE_KEEPER_MISSING, 0L) != 0);
-    if (report.storage().object() != null) {
-      troubles.object(report.storage().object().fields());
-    }
-    for (GpuReport gpu : report.storage().gpus()) {
-      if (gpu.fence() != null) {
-        troubles.gpu(gpu.device().ordinal(), gpu.fence());
-      }
-    }
-    return troubles.all;
-  }
+  private final List<Trouble> all = new ArrayList<>(0);
 
   List<Trouble> all() {
     return all;
   }
 
+  // ---- puts
+
   void drain(boolean drains) {
     if (drains) {
-      add("puts/drain", "the daemon is drained: it refuses new blocks until 'kvtier drain --off'");
+      add(
+          "puts/drain",
+          "the daemon is drained: it refuses new blocks until 'kvtier drain --off'",
+          "kvtier drain --off, unless you are going to stop the daemon");
     }
   }
+
+  /**
+   * Puts that were answered BUSY.
+   *
+   * @param blocks how many blocks, within the last seconds
+   */
+  void refusedPuts(Refusals.Lack lack, long blocks) {
+    if (blocks == 0) {
+      return;
+    }
+    String refused = "puts of " + blocks(blocks) + " were refused within the last seconds: ";
+    switch (lack) {
+      case SLOT ->
+          add(
+              "puts/memory",
+              refused + "no slot of memory came free in time",
+              "raise host.bytes, or have clients hold less ('kvtier sessions' shows their leases,"
+                  + " reservations and pins); where an SSD tier takes blocks too slowly, 'kvtier"
+                  + " top' shows its transfers");
+      case RECORD ->
+          add(
+              "puts/index",
+              refused + "the index has no record left for another block",
+              "raise limits.blocks, and restart the daemon");
+      // The operator's limit for one client.
+      case SHARE_OF_HOLDS -> {}
+      case HOLD ->
+          add(
+              "puts/holds",
+              refused + "all clients together hold as many blocks as they may",
+              "have clients release what they hold ('kvtier sessions' shows it), or raise"
+                  + " limits.holds");
+      case DEVICE ->
+          add(
+              "puts/gpu",
+              refused + "too many blocks are being copied from GPUs",
+              "have engines offload fewer blocks at once, or look at the GPUs (nvidia-smi)");
+    }
+  }
+
+  /**
+   * Blocks that left the daemon, although they were accepted and no policy wanted it.
+   *
+   * @param blocks how many, within the last seconds
+   */
+  void lost(Drops.Reason reason, long blocks) {
+    if (blocks == 0) {
+      return;
+    }
+    String lost = blocks(blocks) + " lost within the last seconds: ";
+    String store =
+        "check that the store can be reached, its credentials, and object.* in the configuration";
+    switch (reason) {
+      // The policy's choice: a tier that can't be written has a trouble of its own.
+      case NO_ROOM -> {}
+      case STORE_AWAY -> add("object/away", lost + "the object store did not answer", store);
+      case REFUSED -> add("object/lost", lost + "the object store had refused them", store);
+      case BEING_DELETED ->
+          add(
+              "object/deletes",
+              lost + "objects of the same names were still being deleted",
+              "wait for the deletions ('kvtier stats' shows deletions_waiting), or raise the rate"
+                  + " of calls that the store allows");
+      case UNREADABLE ->
+          add(
+              "puts/unreadable",
+              lost + "the last copy could not be read",
+              "look at the device and its file system (dmesg, df, smartctl)");
+      case DAMAGED ->
+          add(
+              "puts/damaged",
+              lost + "the last copy did not match its checksum",
+              "look at the memory and at the device (dmesg, smartctl): bytes have changed there");
+    }
+  }
+
+  private static String blocks(long blocks) {
+    return blocks == 1 ? "1 block" : blocks + " blocks";
+  }
+
+  // ---- tiers
 
   /**
    * Of a tier's ledger.
@@ -67,7 +119,10 @@ final class Troubles {
     if (!cause.isEmpty()) {
       add(
           tier + "/ledger",
-          "the next start will not find blocks of new namespaces in memory: " + cause);
+          "the next start will not find blocks of new namespaces in memory: " + cause,
+          "make "
+              + tier
+              + ".directory writable: free space, check its permissions and its file system");
     }
   }
 
@@ -75,17 +130,31 @@ final class Troubles {
    * Of a device of a tier.
    *
    * @param state open, fenced or given_up
-   * @param cause empty where none is known
+   * @param cause why it is not open; empty where that is not known
+   * @param failure what a transfer failed for not long ago; empty where none did
    */
-  void device(String tier, int device, String state, String cause) {
-    if (!state.equals("open")) {
-      add(
-          tier + "/" + device,
-          (state.equals("given_up")
-                  ? "the device was given up, as it failed again and again: blocks leave memory"
-                      + " without it, and it is tried again every few seconds"
-                  : "the device is fenced after errors, and tried again soon")
-              + because(cause));
+  void device(String tier, int device, String state, String cause, String failure) {
+    String cure =
+        "look at the device and its file system (dmesg, df, smartctl); the daemon uses it again by"
+            + " itself once it works";
+    switch (state) {
+      case "open" -> {
+        if (!failure.isEmpty()) {
+          add(tier + "/" + device, "transfers failed within the last seconds: " + failure, cure);
+        }
+      }
+      case "given_up" ->
+          add(
+              tier + "/" + device,
+              "the device was given up, as it failed again and again: blocks leave memory without"
+                  + " it, and it is tried again every few seconds"
+                  + because(cause),
+              cure);
+      default ->
+          add(
+              tier + "/" + device,
+              "the device is fenced after errors, and tried again soon" + because(cause),
+              cure);
     }
   }
 
@@ -94,7 +163,8 @@ final class Troubles {
       add(
           "host/keep",
           "no process keeps the memory (host.keep): the blocks in it are lost when the daemon ends;"
-              + " the log says why");
+              + " the log says why",
+          "read the daemon's log for the reason, and restart the daemon");
     }
   }
 
@@ -111,23 +181,46 @@ final class Troubles {
     if (!ledger.isEmpty()) {
       add(
           "object/ledger",
-          "the presence ledger can't be used, and the store is asked for each block: " + ledger);
+          "the presence ledger can't be used, and the store is asked for each block: " + ledger,
+          "make the folder of the object tier's ledger writable: free space, check its"
+              + " permissions");
     }
   }
 
   private void way(Map<String, Object> report, String way, boolean isClosed) {
     String cause = text(report, way + "_trouble");
     if (isClosed || !cause.isEmpty()) {
-      add("object/" + way, "the object store does not answer" + because(cause));
+      add(
+          "object/" + way,
+          "the object store does not answer" + because(cause),
+          "check that the store can be reached, its credentials, and object.* in the"
+              + " configuration");
+    }
+  }
+
+  /**
+   * Blocks that the store answers for, and does not take.
+   *
+   * @param blocks how many, within the last seconds
+   */
+  void refusedByStore(long blocks) {
+    if (blocks > 0) {
+      add(
+          "object/refused",
+          "the object store refused "
+              + blocks(blocks)
+              + " within the last seconds; the log says why",
+          "check the credentials, what they permit (object.* in the configuration), and the"
+              + " bucket's quota");
     }
   }
 
   void gpu(int gpu, String fence) {
-    add("gpu/" + gpu, fence);
+    add("gpu/" + gpu, fence, "look at the GPU (nvidia-smi, dmesg), and restart the daemon");
   }
 
-  private void add(String part, String reason) {
-    all.add(new Trouble(part, reason));
+  private void add(String part, String reason, String cure) {
+    all.add(new Trouble(part, reason, cure));
   }
 
   private static String because(String cause) {

@@ -48,6 +48,12 @@ public final class Drops {
     }
   }
 
+  /** How many blocks were dropped for a reason, since the start. */
+  @SuppressWarnings("EnumOrdinal") // a place in an array of this class
+  public long count(Reason reason) {
+    return counts[reason.ordinal()];
+  }
+
   /** The counts, by the names of their reasons in JSON. */
   @SuppressWarnings("EnumOrdinal") // a place in an array of this class
   public Map<String, Long> counts() {

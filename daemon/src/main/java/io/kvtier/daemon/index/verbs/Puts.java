@@ -67,6 +67,7 @@ public final class Puts {
 
   private final RequestWatch requests;
   private final BooleanSupplier drains;
+  private final Refusals refusals = new Refusals();
   private final ClassQueues queue;
   private final ClassQueues.Server serve = this::serve;
 
@@ -100,6 +101,11 @@ public final class Puts {
     this.drains = drains;
   }
 
+  /** The puts that were refused. */
+  public Refusals refusals() {
+    return refusals;
+  }
+
   /** RESERVE, or OFFLOAD, which writes the slots itself. */
   void reserve(Session session, Request request) throws ProtocolViolation {
     Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
@@ -124,7 +130,7 @@ public final class Puts {
       } else if (block == Directory.NONE) {
         block = reserveFresh(session, request, operation, i, namespace, parent, parentBlock);
       } else if (isDevice && directory.uses(block) >= WAITING_MAX) {
-        busy(operation, i);
+        busy(operation, i, Refusals.Lack.DEVICE);
       } else if (isDevice && devices.partial().join(session, operation, i, block)) {
         // Further layers of what this session has begun to put.
         store.use(block);
@@ -167,7 +173,7 @@ public final class Puts {
       int parentBlock) {
     int block = store.records().insertSought(namespace, request.group, request.keyBytes, true);
     if (block == Directory.NONE) {
-      busy(operation, place);
+      busy(operation, place, Refusals.Lack.RECORD);
       return block;
     }
     directory.setLineage(
@@ -176,7 +182,7 @@ public final class Puts {
     store.use(block);
     if (operation.isDevice() && !devices.partial().begin(session, operation, place, block)) {
       store.endUse(block);
-      busy(operation, place);
+      busy(operation, place, Refusals.Lack.DEVICE);
       return Directory.NONE;
     }
     takeSlot(session, operation, place, block, namespace);
@@ -199,7 +205,7 @@ public final class Puts {
         operation.open++;
       } else {
         giveUp(operation, place, block);
-        busy(operation, place);
+        busy(operation, place, Refusals.Lack.SLOT);
       }
     }
   }
@@ -212,8 +218,9 @@ public final class Puts {
     store.endUse(block);
   }
 
-  private void busy(Operation operation, int place) {
+  private void busy(Operation operation, int place, Refusals.Lack lack) {
     Operations.decide(operation, place, Status.BUSY, TierId.NONE);
+    refusals.add(lack);
     counters.add(Counter.PUT_BUSY, 1);
   }
 
@@ -223,14 +230,15 @@ public final class Puts {
     if (operation.isDevice()) {
       return offloadOne(operation, place, block, namespace);
     }
+    boolean mayHold = session.mayHold(holdsPerSessionMax);
     int hold =
-        !session.mayHold(holdsPerSessionMax)
+        !mayHold
             ? HoldTable.NONE
             : holds.take(
                 HoldTable.RESERVATION, block, session, endFor(session), operation.correlationId);
     if (hold == HoldTable.NONE) {
       store.endUse(block);
-      busy(operation, place);
+      busy(operation, place, mayHold ? Refusals.Lack.HOLD : Refusals.Lack.SHARE_OF_HOLDS);
       return Slot.DECIDED;
     }
     if (!store.reserve(block, first.classFor(namespace.id()), session.id(), operation.isCopied)) {
@@ -244,7 +252,7 @@ public final class Puts {
       if (!claims.begin(hold, slot, session)) {
         holds.free(hold, session);
         store.abandon(block);
-        busy(operation, place);
+        busy(operation, place, Refusals.Lack.HOLD);
         return Slot.DECIDED;
       }
       int slab = slots.regionOf(slot);
@@ -313,7 +321,7 @@ public final class Puts {
     Slot slot = reserveOne(session, operation, place, block, namespace);
     if (slot == Slot.NONE && isStuck(operation, first.classFor(namespace.id()))) {
       giveUp(operation, place, block);
-      busy(operation, place);
+      busy(operation, place, Refusals.Lack.SLOT);
       slot = Slot.DECIDED;
     }
     if (slot == Slot.DECIDED) {
@@ -340,7 +348,10 @@ public final class Puts {
           Operations.decide(operation, place, status, TierId.NONE);
           giveUp(operation, place, operation.block[place]);
           // Who cancels or dies was not refused.
-          counters.add(Counter.PUT_BUSY, status == Status.DEADLINE ? 1 : 0);
+          if (status == Status.DEADLINE) {
+            counters.add(Counter.PUT_BUSY, 1);
+            refusals.add(Refusals.Lack.SLOT);
+          }
           return true;
         });
     return waiting - queue.waiting(sizeClass);

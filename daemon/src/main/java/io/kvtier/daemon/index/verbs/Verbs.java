@@ -61,6 +61,11 @@ public final class Verbs {
     return admin;
   }
 
+  /** The puts that were refused. */
+  public Refusals refusals() {
+    return puts.refusals();
+  }
+
   /** Whether no new blocks are taken. */
   public boolean drains() {
     return upkeep.drains();

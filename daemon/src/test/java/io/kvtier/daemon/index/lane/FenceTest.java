@@ -29,6 +29,18 @@ class FenceTest {
   }
 
   @Test
+  void anError_beforeTheFenceCloses_isToldOfForAWhile_beItThatOthersSucceed() {
+    assertEquals("", fence.failure(0));
+    fail(1, 0);
+    assertTrue(fence.isOpen());
+    assertEquals("full", fence.failure(1_000_000_000L));
+    fence.succeeded();
+    assertEquals("full", fence.failure(1_000_000_000L), "on a full device some succeed");
+    assertEquals("", fence.cause());
+    assertEquals("", fence.failure(60_000_000_000L));
+  }
+
+  @Test
   void failuresOfWhatWasUnderWay_areOneTurn() {
     fail(100, 0);
     assertFalse(fence.isOpen());

@@ -20,7 +20,8 @@ final class ReportJsonTest {
   private static Report report(
       List<Report.Namespace> namespaces,
       @Nullable List<Report.Tenant> tenants,
-      Report.@Nullable ObjectTier object) {
+      Report.@Nullable ObjectTier object,
+      HealthReport.Trouble... troubles) {
     Report.Tier host =
         new Report.Tier(
             "host",
@@ -32,6 +33,7 @@ final class ReportJsonTest {
             null);
     return new Report(
         new Report.Identity("1.2", 0xabcL, 7, false),
+        new HealthReport(List.of(troubles)),
         new Report.Work(
             Map.of(Counter.DROPPED, 3L),
             Map.of("no_room", 3L),
@@ -93,7 +95,9 @@ final class ReportJsonTest {
             "all",
             Map.of(
                 "takes_loads", false, "load_trouble", "refused", "keys_known", 3L, "store", "s3"));
-    JsonObject json = read(ReportJson.of(report(List.of(), null, object), BYTES_MAX));
+    HealthReport.Trouble silent =
+        new HealthReport.Trouble("object/load", "it does not answer: refused", "look at the store");
+    JsonObject json = read(ReportJson.of(report(List.of(), null, object, silent), BYTES_MAX));
     JsonObject shown = json.get("object").asObject();
     assertEquals("all", shown.getString("admission", ""));
     assertFalse(shown.getBoolean("takes_loads", true));
@@ -101,5 +105,6 @@ final class ReportJsonTest {
     JsonObject trouble = json.get("troubles").asArray().get(0).asObject();
     assertEquals("object/load", trouble.getString("part", ""));
     assertTrue(trouble.getString("reason", "").endsWith("refused"));
+    assertEquals("look at the store", trouble.getString("cure", ""));
   }
 }

@@ -1,0 +1,57 @@
+"""A daemon that also serves gRPC over TLS, with tokens."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from kvtier_testing.daemon import PROGRAMS, Daemon
+from kvtier_testing.process import free_port
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 that has signed itself, and its key."""
+    files = folder / "certificate.pem", folder / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=kvtier"]
+        + ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+        + ["-out", str(files[0]), "-keyout", str(files[1])],
+        check=True,
+        capture_output=True,
+    )
+    return files
+
+
+class RemoteDaemon(Daemon):
+    """A daemon with a port for gRPC over TLS, whose callers bring a token."""
+
+    def start(self, **changed: str) -> None:
+        self.port = free_port()
+        self.certificate, key = certificate(self.folder)
+        tokens = self.folder / "tokens"
+        self.token_file = self.folder / "token"
+        self.token_file.write_text(self.make_token("write"))
+        super().start(
+            **{
+                "grpc__enabled": "true",
+                "grpc__port": str(self.port),
+                "tls__certificate": str(self.certificate),
+                "tls__key": str(key),
+                "access__tokens": str(tokens),
+            }
+            | changed
+        )
+
+    def make_token(self, role: str) -> str:
+        """A token with a role, which the daemon knows from now on."""
+        command = [str(PROGRAMS / "kvtier"), "token", "make", "--name", role, "--file", str(self.folder / "tokens"), "--role", role]
+        made = subprocess.run(command, capture_output=True, text=True, check=True)
+        return next(word for word in made.stdout.split() if word.startswith("kvt_"))
+
+    @property
+    def address(self) -> str:
+        return f"grpcs://127.0.0.1:{self.port}"
+
+    @property
+    def credentials(self) -> dict[str, Any]:
+        """What a client shows this daemon, and knows it by."""
+        return {"token_file": self.token_file, "ca": self.certificate}
